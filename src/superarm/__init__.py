@@ -1,0 +1,3 @@
+"""superarm learns while it decides among combinations."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,403 @@
+"""The flow Offer → Decision → Feedback: its records and the protocols of its parts.
+
+Notation, the same in every module
+
+===============  =========================================================================
+``n``, ``d``     arms on offer, feature columns
+``k``            arms in a super arm
+``positions``    where arms stand in an offer: integers into ``offer.arms``
+``keys``         what a posterior calls arms: feature rows, or row numbers of a fixed set
+``mean``, ``std``  of the latent reward, in the user's sign
+``noise_std``    standard deviation of one observation around the latent reward
+``desirability`` one number per arm on offer, larger is better; −inf is "not available"
+``width``        always multiplies a standard deviation
+``noise_variance``  always a variance
+``step``         the round, counted from 1
+===============  =========================================================================
+
+Records are frozen. ``decide``, ``belief`` and ``predict`` never change state; ``commit``,
+``learn`` and ``observe`` are the only methods that do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InputError, NotFiniteError, ShapeError, UnknownArmError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.intp]
+Bools = NDArray[np.bool_]
+Direction = Literal["maximize", "minimize"]
+Gamma = Callable[[int], float]
+"""``gamma(t)``: (a bound on) the information gained from ``t`` observations, γ_t."""
+
+
+# --- records -----------------------------------------------------------------------------
+
+
+class Arms:
+    """Arms on offer: the user's own ids and one feature row each.
+
+    Equal feature rows are legal, repeated ids are not. The features are copied once and
+    then read-only, so that an ``Arms`` can be kept and compared by identity.
+
+    >>> arms = Arms(ids=["a", "b"], features=[[0.0], [1.0]])
+    >>> len(arms), arms.positions(["b"]).tolist()
+    (2, [1])
+    """
+
+    __slots__ = ("_index", "features", "ids")
+
+    ids: tuple[Hashable, ...]
+    features: Floats  # (n, d), read-only
+
+    def __init__(self, *, ids: Sequence[Hashable], features: Any) -> None:
+        checked = as_features(features, "features").copy()
+        checked.flags.writeable = False
+        index = {arm: position for position, arm in enumerate(ids)}
+        if len(ids) != len(checked):
+            raise ShapeError(
+                f"ids has {len(ids)} entries but features has {len(checked)} rows; give one id per row"
+            )
+        if len(index) != len(ids):
+            seen: set[Hashable] = set()
+            repeated = next(arm for arm in ids if arm in seen or seen.add(arm))
+            raise InputError(f"arm id {repeated!r} appears more than once; ids must be unique")
+        self.ids = tuple(ids)
+        self.features = checked
+        self._index = index
+
+    @classmethod
+    def numbered(cls, features: Any) -> Self:
+        """Arms whose ids are 0 … n−1."""
+        rows = as_features(features, "features")
+        return cls(ids=range(len(rows)), features=rows)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Arms(n={len(self)}, d={self.features.shape[1]})"
+
+    def positions(self, ids: Sequence[Hashable]) -> Ints:
+        """Where these ids stand among the arms."""
+        try:
+            return np.array([self._index[arm] for arm in ids], dtype=np.intp)
+        except KeyError as error:
+            raise UnknownArmError(
+                f"arm id {error.args[0]!r} is not on offer; {len(self)} arms are, "
+                f"the first of them {list(self.ids[:3])!r}"
+            ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Offer:
+    """What can be chosen in one round."""
+
+    step: int
+    """The round, counted from 1."""
+    arms: Arms
+    time: float | None = None
+    """Physical time, for drifting rewards; ``None`` where only the order of rounds matters."""
+    available: Bools | None = None
+    """Which arms may be chosen, (n,); ``None`` means all of them."""
+    structure: object = None
+    """The round's constraint record, declared and validated by the oracle."""
+    previous_action: object = None
+    """What was done last, for switching costs."""
+
+    def __post_init__(self) -> None:
+        if self.step < 1:
+            raise InputError(f"step is {self.step}; rounds are counted from 1")
+        available = self.available
+        if available is not None and (
+            not isinstance(available, np.ndarray)
+            or available.dtype != np.bool_
+            or available.shape != (len(self.arms),)
+        ):
+            raise ShapeError(
+                f"available must be a boolean array with one entry for each of {len(self.arms)} arms"
+            )
+
+
+class Selection(NamedTuple):
+    """What an oracle returns."""
+
+    action: object
+    """The action itself (a route, a slate)."""
+    positions: Ints
+    """The arms that the action will observe, (k,), without repeats."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Decision:
+    """A chosen super arm, and why."""
+
+    action: object
+    positions: Ints
+    """The chosen arms' places in the offer, (k,)."""
+    mean: Floats | None = None
+    """Posterior mean of the chosen arms when they were chosen, (k,)."""
+    std: Floats | None = None
+    desirability: Floats | None = None
+    propensity: float | None = None
+    """Probability of this action under the policy, where it is known."""
+    version: int = 0
+    """How many times the policy had learned when it decided."""
+    carry: Any = None
+    """What :meth:`Policy.commit` adopts once the decision is taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Feedback:
+    """Rewards of some or all chosen arms."""
+
+    positions: Ints
+    """Places of the observed arms in the offer, (m,)."""
+    rewards: Floats
+    """(m,), in the user's sign."""
+    noise_variance: Floats | None = None
+    """Variance of each reward where it is known; ``None`` is the model's own."""
+
+
+class Prediction(NamedTuple):
+    """Mean and standard deviation of the latent reward."""
+
+    mean: Floats
+    std: Floats | None
+
+
+class JointPrediction(NamedTuple):
+    """Mean and covariance of the latent reward."""
+
+    mean: Floats
+    cov: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class State:
+    """A part's whole state: JSON scalars and arrays under a schema number. Never pickle."""
+
+    kind: str
+    schema: int
+    scalars: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+
+# --- protocols ---------------------------------------------------------------------------
+
+
+@runtime_checkable
+class Belief(Protocol):
+    """A posterior seen through the arms on offer."""
+
+    @property
+    def mean(self) -> Floats: ...  # (n,)
+    @property
+    def std(self) -> Floats: ...  # (n,)
+    @property
+    def noise_std(self) -> float: ...
+    @property
+    def cov(self) -> Floats: ...  # (n, n)
+    @property
+    def information_gain(self) -> float:
+        """Realised information gain of everything observed so far, in nats."""
+        ...
+
+    @property
+    def incumbent(self) -> float:
+        """Highest posterior mean among arms observed so far; 0 before any data."""
+        ...
+
+    def sample(self, rng: np.random.Generator) -> Floats:
+        """One joint draw of the latent rewards, (n,)."""
+        ...
+
+    def condition(self, positions: Ints) -> Belief:
+        """The belief once these arms will have been observed: same mean, smaller std."""
+        ...
+
+    def negated(self) -> Belief:
+        """The belief about minus the reward: how costs are minimised."""
+        ...
+
+
+@runtime_checkable
+class Posterior(Protocol):
+    """What has been learned about every arm's reward."""
+
+    @property
+    def exchangeable(self) -> bool:
+        """Whether the order of observations does not matter."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Observations so far."""
+        ...
+
+    @property
+    def information_gain(self) -> float: ...
+
+    def keys(self, arms: Arms) -> NDArray[Any]:
+        """What this posterior calls these arms: what ``observe`` and ``predict`` take."""
+        ...
+
+    def observe(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None: ...
+    def predict(
+        self, arms: Any, return_std: bool = True, return_cov: bool = False
+    ) -> Prediction | JointPrediction: ...
+    def sample(self, arms: Any, rng: np.random.Generator, size: int = 1) -> Floats:
+        """Joint draws of the latent reward, (size, n)."""
+        ...
+
+    def belief(self, arms: Arms) -> Belief: ...
+    def state(self) -> State: ...
+
+
+class Schedule(Protocol):
+    """How wide a confidence interval is in round ``step``."""
+
+    def width(self, step: int, gamma: Gamma) -> float: ...
+
+
+class Rule(Protocol):
+    """Turns a belief into one desirability per arm."""
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether ``desirability`` leaves ``rng`` alone."""
+        ...
+
+    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats: ...
+
+
+class Guarantee(NamedTuple):
+    """An oracle's promise: at least ``alpha`` × the optimum with this ``probability``."""
+
+    alpha: float = 1.0
+    probability: float = 1.0
+
+
+Rescore = Callable[[Ints], Floats]
+"""Desirabilities anew once some arms are chosen (for oracles that build a set step by step)."""
+
+
+class Oracle(Protocol):
+    """Finds the feasible super arm of largest total desirability."""
+
+    @property
+    def guarantee(self) -> Guarantee: ...
+    @property
+    def deterministic(self) -> bool: ...
+    def select(
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: np.random.Generator,
+        rescore: Rescore | None = None,
+    ) -> Selection: ...
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """Decides, commits, learns."""
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether ``decide`` and ``learn`` leave ``rng`` alone."""
+        ...
+
+    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision: ...
+    def commit(self, decision: Decision) -> None: ...
+    def learn(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
+    ) -> None: ...
+    def state(self) -> State: ...
+
+
+class Problem(Protocol):
+    """A world to learn in. ``offer(step)`` depends on the problem's seed and the step alone."""
+
+    @property
+    def direction(self) -> Direction: ...
+    def offer(self, step: int) -> Offer: ...
+    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
+        """The round's randomness for *all* arms, (n,): every policy meets the same."""
+        ...
+
+    def pull(self, offer: Offer, positions: Ints, noise: Floats) -> Floats:
+        """Noisy rewards of the chosen arms, (k,)."""
+        ...
+
+    def value(self, offer: Offer, positions: Ints) -> float:
+        """Noiseless value of the super arm."""
+        ...
+
+    def best(self, offer: Offer) -> float:
+        """Value of the benchmark: the best feasible super arm under the truth."""
+        ...
+
+    def metrics(self, offer: Offer, positions: Ints, rewards: Floats) -> Mapping[str, float]:
+        """Further numbers of the round, by name; each is summed over rounds."""
+        ...
+
+
+# --- input checks shared by everyone -----------------------------------------------------
+
+
+def as_features(values: Any, name: str, columns: int | None = None) -> Floats:
+    """``values`` as a finite float64 array (n, d), or an error that says what is wrong."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be numbers in a rectangular (n, d) array: {error}") from None
+    if array.ndim != 2:
+        raise ShapeError(
+            f"{name} has shape {array.shape}; it must be two-dimensional (n, d), one row per arm"
+        )
+    if columns is not None and array.shape[1] != columns:
+        raise ShapeError(f"{name} has {array.shape[1]} columns, but {columns} are expected")
+    require_finite(array, name)
+    return array
+
+
+def as_vector(values: Any, name: str, length: int | None = None) -> Floats:
+    """``values`` as a finite float64 vector of the given length."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be a list of numbers: {error}") from None
+    if array.ndim != 1:
+        raise ShapeError(f"{name} has shape {array.shape}; it must be one-dimensional")
+    if length is not None and len(array) != length:
+        raise ShapeError(f"{name} has {len(array)} entries, but {length} are expected")
+    require_finite(array, name)
+    return array
+
+
+def as_positive(value: Any, name: str) -> float:
+    """``value`` as a finite number above zero."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a number, not {value!r}") from None
+    if not np.isfinite(number) or number <= 0.0:
+        raise InputError(f"{name} is {number!r}; it must be finite and above 0")
+    return number
+
+
+def require_finite(array: Floats, name: str) -> None:
+    """Raise :class:`NotFiniteError` naming the first bad entry."""
+    if not np.isfinite(array).all():
+        where = np.argwhere(~np.isfinite(array))[0]
+        place = ", ".join(str(int(i)) for i in where)
+        raise NotFiniteError(
+            f"{name}[{place}] is {array[tuple(where)]}; every entry must be a finite number"
+        )

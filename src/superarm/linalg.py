@@ -1,0 +1,262 @@
+"""Cholesky factors that grow, square roots that shrink, and the BLAS behind them.
+
+Notation
+
+=========  =====================================================================
+``L``      lower triangular, ``L @ L.T`` is the matrix
+``root``   any matrix with ``root @ root.T`` the covariance, (n, r)
+``W``      solved rows, one per right-hand side: ``L @ W.T = B.T``, (m, n)
+=========  =====================================================================
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .core import Floats
+from .errors import JitterWarning, NotPositiveDefiniteError
+
+JITTER_STEPS = (1e-12, 1e-10, 1e-8)
+"""Jitter tried in turn, relative to the mean diagonal; past the last one we refuse."""
+
+
+def cholesky(matrix: Floats, what: str = "the covariance matrix") -> Floats:
+    """Lower Cholesky factor. Jitter is warned about before it is used, and refused past a limit."""
+    try:
+        return np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        pass
+    scale = float(np.mean(np.diagonal(matrix)))
+    if not (math.isfinite(scale) and scale > 0.0):
+        raise NotPositiveDefiniteError(f"{what} has mean diagonal {scale}; it must be positive")
+    for step in JITTER_STEPS:
+        warnings.warn(
+            f"{what} is not numerically positive definite; adding {step:g} x its mean diagonal "
+            f"({step * scale:.3g}) to the diagonal. A larger noise_variance avoids this.",
+            JitterWarning,
+            stacklevel=3,
+        )
+        try:
+            return np.linalg.cholesky(matrix + step * scale * np.eye(len(matrix)))
+        except np.linalg.LinAlgError:
+            continue
+    raise NotPositiveDefiniteError(
+        f"{what} is not positive definite, even with jitter {JITTER_STEPS[-1]:g} x its mean diagonal. "
+        "Likely causes: (a) the kernel is not positive semi-definite; (b) noise_variance is too small "
+        "for repeated or nearly equal arms; (c) arms or rewards differ by too many orders of magnitude."
+    )
+
+
+def solve_lower(L: Floats, B: Floats) -> Floats:
+    """``L⁻¹ B`` for a small lower triangular ``L``."""
+    from scipy.linalg import solve_triangular
+
+    solved: Floats = solve_triangular(L, B, lower=True, check_finite=False)
+    return solved
+
+
+class PsdRoot(NamedTuple):
+    """``root @ root.T`` is the matrix up to ``error`` × its largest diagonal entry."""
+
+    root: Floats  # (n, r)
+    error: float
+
+
+PSD_ERROR_SILENT, PSD_ERROR_LIMIT = 1e-12, 1e-6
+
+
+def psd_root(
+    matrix: Floats, what: str = "the covariance matrix", tolerance: float = 1e-15
+) -> PsdRoot:
+    """A root of a positive *semi*-definite matrix, of its numerical rank, by pivoted Cholesky.
+
+    A smooth kernel on many arms is singular in floating point: a plain Cholesky would need
+    jitter, which changes the model. Here the rank is cut instead, at ``tolerance``, and the
+    largest error over all entries is measured and reported.
+    """
+    from scipy.linalg.lapack import dpstrf
+
+    scale = float(np.max(np.diagonal(matrix), initial=0.0))
+    if not math.isfinite(scale) or scale <= 0.0:
+        raise NotPositiveDefiniteError(f"{what} has largest diagonal entry {scale}; it must be positive")
+    factor, pivots, rank, _ = dpstrf(matrix, tol=tolerance * scale, lower=1)
+    root = np.zeros((len(matrix), int(rank)))
+    root[pivots - 1] = np.tril(factor)[:, : int(rank)]
+    error = float(np.max(np.abs(matrix - root @ root.T))) / scale
+    if error > PSD_ERROR_LIMIT:
+        raise NotPositiveDefiniteError(
+            f"{what} is not positive semi-definite: its nearest factorisation is off by {error:.2g} "
+            "x its largest diagonal entry. Check that it is symmetric and that the kernel is valid."
+        )
+    if error > PSD_ERROR_SILENT:
+        warnings.warn(
+            f"{what} is positive semi-definite only up to {error:.2g} x its largest diagonal entry; "
+            "the nearest factorisation found is used",
+            JitterWarning,
+            stacklevel=3,
+        )
+    return PsdRoot(np.ascontiguousarray(root), error)
+
+
+class RootUpdate(NamedTuple):
+    """What observing a few rows of a root does; nothing is changed until it is applied."""
+
+    gain: Floats
+    """(n, k): the mean moves by ``gain @ innovation``."""
+    downdate: Floats
+    """(n, k): the root becomes ``root - downdate @ rows``."""
+    information: float
+    """½ ln det(I + D^{-1/2} P D^{-1/2}), nats."""
+
+
+def root_update(root: Floats, rows: Floats, noise_variance: Floats) -> RootUpdate:
+    """Condition ``root @ root.T`` on noisy observations, in square-root form.
+
+    ``rows`` (k, r) are the observed rows of a matrix with the same columns as ``root`` (n, r),
+    so that their covariance is ``A = rows @ rows.T`` and the cross-covariance ``root @ rows.T``.
+    With D the noise, ``L = chol(A + D)`` and ``M = L + D^{1/2}`` (Andrews' square-root filter)::
+
+        root⁺ = root − root rowsᵀ L⁻ᵀ M⁻¹ rows
+
+    because Q = L⁻ᵀM⁻¹ satisfies Q + Qᵀ − QAQᵀ = (A + D)⁻¹. The covariance stays positive
+    semi-definite by construction, which subtracting from a covariance would not ensure.
+    """
+    from scipy.linalg import solve_triangular
+
+    L = cholesky(rows @ rows.T + np.diag(noise_variance), "the covariance of the observed arms")
+    cross = root @ rows.T  # (n, k)
+    whitened = solve_triangular(L, cross.T, lower=True, check_finite=False)  # L⁻¹ crossᵀ, (k, n)
+    M = L + np.diag(np.sqrt(noise_variance))
+    return RootUpdate(
+        gain=solve_triangular(L, whitened, lower=True, trans=1, check_finite=False).T,
+        downdate=solve_triangular(M, whitened, lower=True, trans=1, check_finite=False).T,
+        information=float(np.log(np.diagonal(L)).sum() - 0.5 * np.log(noise_variance).sum()),
+    )
+
+
+class GrowingCholesky:
+    """A Cholesky factor to which rows are appended; the buffer doubles when it is full.
+
+    Row ``i`` of the factor lies in row ``i`` of a C-ordered buffer. Read by BLAS that is the
+    transpose, upper triangular with the buffer's width as leading dimension, so a solve needs
+    no copy of the factor (``scipy.linalg.blas.dtrsm`` would copy the slice on every call).
+    """
+
+    def __init__(self, capacity: int = 256) -> None:
+        self._buffer = np.zeros((capacity, capacity))
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def factor(self) -> Floats:
+        """The factor, (n, n); a view, do not change it."""
+        return self._buffer[: self._size, : self._size]
+
+    @property
+    def log_diagonal_sum(self) -> float:
+        """Σ ln L_ii: half the log determinant."""
+        return float(np.log(np.diagonal(self.factor)).sum())
+
+    def solve_rows(self, B: Floats) -> Floats:
+        """``W`` with ``L Wᵀ = Bᵀ`` in place of ``B`` (m, n), which must be C-contiguous."""
+        if self._size and len(B):
+            solve_triangular_in_place(self._buffer, B)
+        return B
+
+    def append(self, W: Floats, corner: Floats) -> None:
+        """New rows ``[W, corner]``: solved off-diagonal rows (k, n), lower factor (k, k)."""
+        size, grown = self._size, self._size + len(corner)
+        if grown > len(self._buffer):
+            capacity = max(2 * len(self._buffer), grown)
+            buffer = np.zeros((capacity, capacity))
+            buffer[:size, :size] = self.factor
+            self._buffer = buffer
+        self._buffer[size:grown, :size] = W
+        self._buffer[size:grown, size:grown] = corner
+        self._size = grown
+
+
+@functools.cache
+def _cython_blas(name: str, argument_count: int) -> Callable[..., None]:
+    """A BLAS routine as SciPy links it, callable with pointers."""
+    from scipy.linalg import cython_blas
+
+    capsule = cython_blas.__pyx_capi__[name]
+    get_name = ctypes.pythonapi.PyCapsule_GetName
+    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    address = get_pointer(capsule, get_name(capsule))
+    prototype = ctypes.CFUNCTYPE(None, *([ctypes.c_void_p] * argument_count))
+    routine: Callable[..., None] = prototype(address)
+    return routine
+
+
+def solve_triangular_in_place(buffer: Floats, B: Floats) -> None:
+    """Solve ``L Wᵀ = Bᵀ`` in place of ``B`` (m, n); ``L`` is the leading n × n block of ``buffer``."""
+    rows, size = B.shape
+    if not (B.flags.c_contiguous and buffer.flags.c_contiguous and B.flags.writeable):
+        raise ValueError("both arrays must be C-contiguous and B writeable")
+    if B.dtype != np.float64 or buffer.dtype != np.float64 or size > len(buffer):
+        raise ValueError("both arrays must be float64 and the factor at least as large as B is wide")
+    integer = ctypes.c_int
+    one = ctypes.c_double(1.0)
+    flags = [ctypes.c_char(letter) for letter in (b"L", b"U", b"T", b"N")]
+    n, m, lda, ldb = integer(size), integer(rows), integer(buffer.shape[1]), integer(size)
+    ref: Callable[[Any], Any] = ctypes.byref
+    _cython_blas("dtrsm", 11)(
+        *(ref(flag) for flag in flags),
+        ref(n),
+        ref(m),
+        ref(one),
+        ctypes.c_void_p(buffer.ctypes.data),
+        ref(lda),
+        ctypes.c_void_p(B.ctypes.data),
+        ref(ldb),
+    )
+
+
+def pin_blas_threads() -> int:
+    """Hold every OpenBLAS in this process to one thread; returns how many were found.
+
+    numpy and scipy each load their own. Results must not depend on how many cores a machine
+    has, and seeds fan out over processes anyway. ``OPENBLAS_NUM_THREADS=1`` in the environment
+    before Python starts does the same.
+    """
+    import scipy.linalg.lapack  # noqa: F401  (loads scipy's BLAS, so that it is found below)
+
+    pinned = 0
+    for path in _loaded_libraries("openblas"):
+        library = ctypes.CDLL(path)
+        for symbol in (
+            "scipy_openblas_set_num_threads64_",
+            "scipy_openblas_set_num_threads",
+            "openblas_set_num_threads64_",
+            "openblas_set_num_threads",
+        ):
+            setter = getattr(library, symbol, None)
+            if setter is not None:
+                setter(ctypes.c_int(1))
+                pinned += 1
+                break
+    return pinned
+
+
+def _loaded_libraries(part: str) -> list[str]:
+    """Paths of loaded shared libraries whose file name contains ``part`` (Linux; else empty)."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            lines = [line.split(maxsplit=5) for line in maps]
+    except OSError:
+        return []
+    paths = {fields[5].strip() for fields in lines if len(fields) == 6}
+    return sorted(path for path in paths if part in path.rpartition("/")[2] and ".so" in path)

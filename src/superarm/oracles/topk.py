@@ -1,0 +1,126 @@
+"""The k arms of largest desirability, and brute force over any feasible family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..core import Floats, Guarantee, Ints, Rescore, Selection
+from ..errors import InfeasibleError, InputError
+from ..registry import register
+from .base import check_desirability
+
+_EXACT = Guarantee()
+
+
+@register("oracle", "top-k")
+@dataclass(frozen=True, kw_only=True)
+class TopK:
+    """The ``k`` arms of largest desirability; ties go to the arm offered first.
+
+    With ``rescore`` the set is built one arm at a time, desirabilities anew after each.
+
+    >>> TopK(k=2).select(np.array([0.1, 0.9, 0.5]), None, np.random.default_rng(0)).positions
+    array([1, 2])
+    """
+
+    k: int = 1
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise InputError(f"k is {self.k}; a super arm has at least one arm")
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return _EXACT
+
+    @property
+    def deterministic(self) -> bool:
+        return True
+
+    def select(
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: np.random.Generator,
+        rescore: Rescore | None = None,
+    ) -> Selection:
+        check_desirability(desirability)
+        if rescore is not None:
+            return self._one_by_one(desirability, rescore)
+        if self.k == 1:
+            best = int(desirability.argmax())
+            if desirability[best] == -np.inf:
+                self._refuse(desirability)
+            positions = np.array([best], dtype=np.intp)
+        else:
+            if self.k > len(desirability):
+                self._refuse(desirability)
+            # A stable sort of the negated values keeps the first of equals in front.
+            positions = np.argsort(-desirability, kind="stable")[: self.k]
+            if desirability[positions[-1]] == -np.inf:
+                self._refuse(desirability)
+        return Selection(action=positions, positions=positions)
+
+    def _one_by_one(self, desirability: Floats, rescore: Rescore) -> Selection:
+        if np.count_nonzero(desirability > -np.inf) < self.k:
+            self._refuse(desirability)
+        chosen: list[int] = []
+        current = desirability.copy()
+        for _ in range(self.k):
+            chosen.append(int(current.argmax()))
+            current = rescore(np.array(chosen, dtype=np.intp)).copy()
+            current[desirability == -np.inf] = -np.inf
+            current[chosen] = -np.inf
+        positions = np.array(chosen, dtype=np.intp)
+        return Selection(action=positions, positions=positions)
+
+    def _refuse(self, desirability: Floats) -> None:
+        available = int(np.count_nonzero(desirability > -np.inf))
+        raise InfeasibleError(
+            f"k = {self.k} arms are to be chosen, but only {available} of {len(desirability)} "
+            "are available; offer more arms or lower k"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BruteForce:
+    """Tries every member of a feasible family: the reference that fast oracles are tested against.
+
+    ``family(n, structure)`` yields the feasible sets of positions; ``objective`` is the total
+    desirability unless given.
+    """
+
+    family: Callable[[int, object], Iterable[Iterable[int]]]
+    objective: Callable[[Floats, Ints], float] = lambda desirability, positions: float(
+        desirability[positions].sum()
+    )
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return _EXACT
+
+    @property
+    def deterministic(self) -> bool:
+        return True
+
+    def select(
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: np.random.Generator,
+        rescore: Rescore | None = None,
+    ) -> Selection:
+        check_desirability(desirability)
+        best: Ints | None = None
+        best_value = -np.inf
+        for members in self.family(len(desirability), structure):
+            positions = np.array(list(members), dtype=np.intp)
+            value = self.objective(desirability, positions)
+            if best is None or value > best_value:
+                best, best_value = positions, value
+        if best is None or best_value == -np.inf:
+            raise InfeasibleError("no member of the feasible family is available in this offer")
+        return Selection(action=best, positions=best)

@@ -1,0 +1,222 @@
+"""Exact posterior over a fixed arm set that is played many times.
+
+Notation
+
+=============  ==================================================================
+``E``          all n arms; ``V`` those observed so far; ``S`` those observed now
+``K``          prior covariance over E; ``P`` the posterior's
+``weight``     Σ 1/noise variance of each arm's observations: repeats are merged
+=============  ==================================================================
+
+Two forms behind one class, both exact:
+
+``root``
+    keeps a square root of the posterior covariance, P = R Rᵀ with R (n, r), r the numerical
+    rank of K. One observation costs n·r, joint samples another n·r, and P cannot lose
+    positive semi-definiteness. For a smooth kernel r is far below n.
+``visited``
+    keeps P = K − K_EV H K_VE with H = (K_VV + diag(1/weight))⁻¹, so that only columns of K
+    that belong to visited arms are ever made. For sets too large for an n × n matrix.
+
+Neither grows with the number of rounds: an arm seen before adds no row.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ..core import Arms, Floats, Ints, State, as_features
+from ..errors import InputError, UnknownArmError
+from ..kernels import Covariance
+from ..registry import register
+from .base import GaussianBelief, GaussianPosterior, as_rows, kernel_from, kernel_spec, per_arm
+from .finite_engines import Backend, FiniteEngine, RootEngine, VisitedEngine
+
+Form = Literal["auto", "root", "visited"]
+ROOT_LARGEST = 2048
+"""Arms up to which ``auto`` keeps the square root of the whole covariance."""
+
+
+class _KnownOffer(NamedTuple):
+    """An offer's arms, found once: most problems offer the same object again and again."""
+
+    arms: Arms
+    keys: Ints
+    whole: bool  # every arm, in the order of the set
+
+
+@register("posterior", "finite")
+class FiniteGP(GaussianPosterior):
+    """Exact posterior over fixed arms, which are named by their row numbers.
+
+    >>> from superarm.kernels import SquaredExponential
+    >>> gp = FiniteGP(SquaredExponential(lengthscale=0.3), [[0.0], [0.5], [9.0]], noise_variance=0.01)
+    >>> gp.observe([0, 1], [1.0, -1.0])
+    >>> gp.predict([0, 2]).mean.round(2).tolist()
+    [0.98, 0.0]
+    """
+
+    kind = "finite-gp"
+
+    def __init__(
+        self,
+        kernel: Covariance,
+        arms: Any,
+        noise_variance: float,
+        mean: Any = 0.0,
+        *,
+        form: Form = "auto",
+        backend: Backend = "auto",
+    ) -> None:
+        super().__init__(noise_variance=noise_variance)
+        if form not in ("auto", "root", "visited"):
+            raise InputError(f"form is {form!r}; choose 'auto', 'root' or 'visited'")
+        self.kernel = kernel
+        self.arms = as_features(arms, "arms").copy()
+        self.arms.flags.writeable = False
+        n = len(self.arms)
+        if n == 0:
+            raise InputError("the arm set is empty; give at least one arm")
+        self.prior_mean = per_arm(mean, "mean", n)
+        self.form: Literal["root", "visited"] = (
+            form if form != "auto" else "root" if n <= ROOT_LARGEST else "visited"
+        )
+        self._engine: FiniteEngine = (
+            RootEngine(kernel, self.arms, self.prior_mean, backend)
+            if self.form == "root"
+            else VisitedEngine(kernel, self.arms, self.prior_mean)
+        )
+        self._weight = np.zeros(n)
+        self._weighted_rewards = np.zeros(n)
+        self._known: _KnownOffer | None = None
+
+    # --- what it is now --------------------------------------------------------------------
+
+    @property
+    def rank(self) -> int:
+        """Columns of the root, or arms visited."""
+        return self._engine.rank
+
+    @property
+    def tolerance(self) -> float:
+        """Largest error of the prior covariance as used, relative to its largest variance."""
+        return self._engine.tolerance
+
+    @property
+    def visited(self) -> Ints:
+        """Row numbers of the arms observed so far."""
+        return np.flatnonzero(self._weight)
+
+    # --- hooks -----------------------------------------------------------------------------
+
+    def keys(self, arms: Arms) -> Ints:
+        return self._locate(arms).keys
+
+    def _locate(self, arms: Arms) -> _KnownOffer:
+        if self._known is not None and self._known.arms is arms:
+            return self._known
+        keys = self._as_keys(np.asarray(arms.ids))
+        if not np.array_equal(self.arms[keys], arms.features):
+            raise UnknownArmError(
+                "the arms on offer are not those this posterior was made for: an id must be the "
+                "arm's row number, with the same features"
+            )
+        whole = np.array_equal(keys, np.arange(len(self.arms)))
+        self._known = _KnownOffer(arms, keys, whole)
+        return self._known
+
+    def _as_keys(self, arms: Any) -> Ints:
+        return as_rows(arms, len(self.arms))
+
+    def _moments(self, keys: Ints) -> tuple[Floats, Floats]:
+        return self._engine.mean[keys], self._engine.variance[keys]
+
+    def belief(self, arms: Arms) -> GaussianBelief:
+        known = self._locate(arms)
+        if known.whole:  # nothing to gather
+            engine = self._engine
+            return GaussianBelief(self, known.keys, engine.mean.copy(), np.sqrt(engine.variance))
+        return super().belief(arms)
+
+    def _covariance(self, keys: Ints) -> Floats:
+        return self._engine.covariance(keys)
+
+    def _draw(self, keys: Ints, rng: np.random.Generator, size: int) -> Floats:
+        return self._engine.draw(keys, rng, size, self._weight)
+
+    def _incumbent(self) -> float:
+        return float(np.max(self._engine.mean, where=self._weight > 0.0, initial=-np.inf))
+
+    def observe(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
+        if noise_variance is None and len(arms) == 1 and len(rewards) == 1:
+            # One arm, as in most rounds: the checks of the general way without its arrays.
+            row, reward = arms[0], rewards[0]
+            if isinstance(row, int | np.integer) and 0 <= row < len(self.arms) and isfinite(reward):
+                noise = self.noise_variance
+                self.information_gain += self._engine.absorb_one(row, reward, noise, self._weight)
+                self._weight[row] += 1.0 / noise
+                self._weighted_rewards[row] += reward / noise
+                self._engine.maintain(self._weight, self._weighted_rewards)
+                self.count += 1
+                self.version += 1
+                return
+        super().observe(arms, rewards, noise_variance)
+
+    def _absorb(self, keys: Ints, rewards: Floats, noise: Floats) -> float:
+        # Observations of one arm merge into one of their weighted mean: exact, and it keeps
+        # every block at most as large as the arm set.
+        weight = np.bincount(keys, 1.0 / noise, len(self.arms))
+        weighted = np.bincount(keys, rewards / noise, len(self.arms))
+        distinct = np.flatnonzero(weight)
+        merged_noise = 1.0 / weight[distinct]
+        merged = weighted[distinct] * merged_noise
+        information = self._engine.absorb(distinct, merged, merged_noise, self._weight)
+        self._weight += weight
+        self._weighted_rewards += weighted
+        self._engine.maintain(self._weight, self._weighted_rewards)
+        return information
+
+    # --- state -----------------------------------------------------------------------------
+
+    def state(self) -> State:
+        return State(
+            kind=self.kind,
+            schema=self.schema,
+            scalars={
+                "kernel": kernel_spec(self.kernel),
+                "noise_variance": self.noise_variance,
+                "form": self.form,
+                "count": self.count,
+                "information_gain": self.information_gain,
+            },
+            arrays={
+                "arms": self.arms.copy(),
+                "mean": self.prior_mean.copy(),
+                "weight": self._weight.copy(),
+                "weighted_rewards": self._weighted_rewards.copy(),
+            },
+        )
+
+    @classmethod
+    def from_state(
+        cls, state: State, kernel: Covariance | None = None, backend: Backend = "auto"
+    ) -> FiniteGP:
+        """The posterior that ``state`` was taken from, from its merged observations."""
+        cls._check_state(state, cls.kind)
+        arrays = state.arrays
+        posterior = cls(
+            kernel_from(state, kernel),
+            arrays["arms"],
+            state.scalars["noise_variance"],
+            arrays["mean"],
+            form=state.scalars["form"],
+            backend=backend,
+        )
+        visited = np.flatnonzero(arrays["weight"])
+        if len(visited):
+            noise = 1.0 / arrays["weight"][visited]
+            posterior.observe(visited, arrays["weighted_rewards"][visited] * noise, noise)
+        return posterior._restore_counts(state)

@@ -1,0 +1,100 @@
+"""Independent Gaussian arms: the baseline that shares nothing between them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core import Arms, Floats, Ints, State, as_vector
+from ..errors import InputError
+from ..registry import register
+from .base import GaussianPosterior, as_rows, per_arm
+
+
+@register("posterior", "independent")
+class IndependentGaussian(GaussianPosterior):
+    """One conjugate Gaussian per arm, known noise; arms are named by row numbers 0 … n−1.
+
+    After observations of weight Σ 1/σ² and weighted mean ȳ, an arm with prior N(m, v) has
+    precision 1/v + Σ 1/σ² and mean (m/v + Σ y/σ²) / precision.
+
+    >>> arms = IndependentGaussian(prior_variance=[1.0, 1.0], noise_variance=1.0)
+    >>> arms.observe([0], [2.0])
+    >>> arms.predict([0, 1]).mean.tolist()
+    [1.0, 0.0]
+    """
+
+    kind = "independent-gaussian"
+
+    def __init__(self, prior_variance: Any, noise_variance: float, mean: Any = 0.0) -> None:
+        super().__init__(noise_variance=noise_variance)
+        variance = as_vector(prior_variance, "prior_variance")
+        if len(variance) == 0 or not (variance > 0.0).all():
+            raise InputError("prior_variance must hold one number above 0 for each arm")
+        self.prior_variance = variance.copy()
+        n = len(variance)
+        self.prior_mean = per_arm(mean, "mean", n)
+        self._weight = np.zeros(n)
+        self._weighted_rewards = np.zeros(n)
+
+    def keys(self, arms: Arms) -> Ints:
+        return self._as_keys(np.asarray(arms.ids))
+
+    def _as_keys(self, arms: Any) -> Ints:
+        return as_rows(arms, len(self.prior_variance))
+
+    def _variance(self) -> Floats:
+        return 1.0 / (1.0 / self.prior_variance + self._weight)
+
+    def _moments(self, keys: Ints) -> tuple[Floats, Floats]:
+        variance = self._variance()
+        mean = variance * (self.prior_mean / self.prior_variance + self._weighted_rewards)
+        return mean[keys], variance[keys]
+
+    def _covariance(self, keys: Ints) -> Floats:
+        # The same arm asked twice is one latent reward, not two independent ones.
+        return np.where(keys[:, None] == keys[None, :], self._variance()[keys], 0.0)
+
+    def _draw(self, keys: Ints, rng: np.random.Generator, size: int) -> Floats:
+        drawn = rng.standard_normal((size, len(self.prior_variance))) * np.sqrt(self._variance())
+        return drawn[:, keys]
+
+    def _absorb(self, keys: Ints, rewards: Floats, noise: Floats) -> float:
+        n = len(self.prior_variance)
+        gained = np.bincount(keys, 1.0 / noise, n)
+        before = self._variance()
+        self._weight += gained
+        self._weighted_rewards += np.bincount(keys, rewards / noise, n)
+        return 0.5 * float(np.log1p(before * gained).sum())
+
+    def _incumbent(self) -> float:
+        seen = np.flatnonzero(self._weight)
+        return float(np.max(self._moments(seen)[0]))
+
+    def state(self) -> State:
+        return State(
+            kind=self.kind,
+            schema=self.schema,
+            scalars={
+                "noise_variance": self.noise_variance,
+                "count": self.count,
+                "information_gain": self.information_gain,
+            },
+            arrays={
+                "prior_variance": self.prior_variance.copy(),
+                "mean": self.prior_mean.copy(),
+                "weight": self._weight.copy(),
+                "weighted_rewards": self._weighted_rewards.copy(),
+            },
+        )
+
+    @classmethod
+    def from_state(cls, state: State) -> IndependentGaussian:
+        """The posterior that ``state`` was taken from."""
+        cls._check_state(state, cls.kind)
+        arrays = state.arrays
+        posterior = cls(arrays["prior_variance"], state.scalars["noise_variance"], arrays["mean"])
+        posterior._weight[:] = arrays["weight"]
+        posterior._weighted_rewards[:] = arrays["weighted_rewards"]
+        return posterior._restore_counts(state)

@@ -1,0 +1,170 @@
+"""Parts by name: one registry of plain JSON specs for TOML files, command line and service.
+
+A spec is a mapping ``{"name": …, parameter: value, …}``; parameters may themselves be specs.
+
+>>> kernel = build("kernel", {"name": "squared-exponential", "lengthscale": 0.2})
+>>> spec_of(kernel)["lengthscale"]
+0.2
+
+A part joins with a decorator on a frozen dataclass or on a factory function::
+
+    @register("rule", "greedy")
+    @dataclass(frozen=True, kw_only=True)
+    class Greedy: ...
+
+Nothing is ever imported by a name that comes from outside: the families and the packages
+that fill them are listed here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .errors import SpecError
+
+_FAMILIES: dict[str, str] = {
+    "kernel": "superarm.kernels",
+    "gain": "superarm.theory",
+    "posterior": "superarm.posteriors",
+    "schedule": "superarm.rules",
+    "rule": "superarm.rules",
+    "oracle": "superarm.oracles",
+    "policy": "superarm.policies",
+    "problem": "superarm.problems",
+}
+_parts: dict[str, dict[str, Callable[..., Any]]] = {family: {} for family in _FAMILIES}
+_names: dict[object, tuple[str, str]] = {}
+
+Part = TypeVar("Part", bound=Callable[..., Any])
+
+
+def register(family: str, name: str) -> Callable[[Part], Part]:
+    """Decorator: make a class or factory buildable as ``name`` of ``family``."""
+    if family not in _FAMILIES:
+        raise SpecError(f"unknown family {family!r}; choose one of {sorted(_FAMILIES)}")
+
+    def add(part: Part) -> Part:
+        known = _parts[family].get(name)
+        if known is not None and known is not part:
+            raise SpecError(f"{family} {name!r} is registered already")
+        _parts[family][name] = part
+        _names[part] = (family, name)
+        return part
+
+    return add
+
+
+def names(family: str) -> list[str]:
+    """Every registered name of a family, sorted."""
+    return sorted(_members(family))
+
+
+def parameters_of(family: str, name: str) -> dict[str, Any]:
+    """A part's parameters and their defaults (``inspect.Parameter.empty`` where required)."""
+    signature = inspect.signature(_find(family, name))
+    return {
+        parameter.name: parameter.default
+        for parameter in signature.parameters.values()
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    }
+
+
+def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
+    """The part that ``spec`` describes. ``given`` adds parameters that a spec cannot hold."""
+    if isinstance(spec, str):
+        spec = {"name": spec}
+    if "name" not in spec:
+        raise SpecError(f"a {family} spec needs a name; choose one of {names(family)}")
+    name = spec["name"]
+    part = _find(family, name)
+    accepted = parameters_of(family, name)
+    parameters: dict[str, Any] = dict(given)
+    for key, value in spec.items():
+        if key == "name":
+            continue
+        if key not in accepted:
+            raise SpecError(
+                f"{family} {name!r} has no parameter {key!r}; it takes {sorted(accepted)}"
+                + _suggestion(key, accepted)
+            )
+        parameters[key] = _build_nested(value)
+    missing = [
+        key
+        for key, default in accepted.items()
+        if default is inspect.Parameter.empty and key not in parameters
+    ]
+    if missing:
+        raise SpecError(f"{family} {name!r} needs {', '.join(missing)}")
+    return part(**parameters)
+
+
+def spec_of(part: Any) -> dict[str, Any]:
+    """The JSON spec of a part that was built from registered dataclasses."""
+    entry = _names.get(type(part))
+    if entry is None or not dataclasses.is_dataclass(part):
+        raise SpecError(
+            f"{type(part).__name__} has no JSON spec: only registered parts do; "
+            "pass the object itself where it is needed"
+        )
+    spec: dict[str, Any] = {"name": entry[1]}
+    for item in dataclasses.fields(part):
+        if item.init:
+            spec[item.name] = _plain(getattr(part, item.name))
+    return spec
+
+
+def _members(family: str) -> dict[str, Callable[..., Any]]:
+    if family not in _FAMILIES:
+        raise SpecError(f"unknown family {family!r}; choose one of {sorted(_FAMILIES)}")
+    importlib.import_module(_FAMILIES[family])
+    return _parts[family]
+
+
+def _find(family: str, name: Any) -> Callable[..., Any]:
+    members = _members(family)
+    if not isinstance(name, str) or name not in members:
+        raise SpecError(
+            f"unknown {family} {name!r}; choose one of {sorted(members)}"
+            + _suggestion(str(name), members)
+        )
+    return members[name]
+
+
+def _suggestion(word: str, choices: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(word, list(choices), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _build_nested(value: Any) -> Any:
+    """Specs inside specs carry their family: ``{"family": "kernel", "name": …}``."""
+    if isinstance(value, Mapping):
+        if "family" in value and "name" in value:
+            inner = {key: item for key, item in value.items() if key != "family"}
+            return build(value["family"], inner)
+        return {key: _build_nested(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_build_nested(item) for item in value]
+    return value
+
+
+def _plain(value: Any) -> Any:
+    if type(value) in _names:
+        return {"family": _names[type(value)][0], **spec_of(value)}
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise SpecError(f"a {type(value).__name__} cannot be written as JSON")
