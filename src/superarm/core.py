@@ -66,8 +66,7 @@ class Arms:
                 f"ids has {len(ids)} entries but features has {len(checked)} rows; give one id per row"
             )
         if len(index) != len(ids):
-            seen: set[Hashable] = set()
-            repeated = next(arm for arm in ids if arm in seen or seen.add(arm))
+            repeated = next(arm for position, arm in enumerate(ids) if index[arm] != position)
             raise InputError(f"arm id {repeated!r} appears more than once; ids must be unique")
         self.ids = tuple(ids)
         self.features = checked
@@ -117,9 +116,7 @@ class Offer:
             raise InputError(f"step is {self.step}; rounds are counted from 1")
         available = self.available
         if available is not None and (
-            not isinstance(available, np.ndarray)
-            or available.dtype != np.bool_
-            or available.shape != (len(self.arms),)
+            available.dtype != np.bool_ or available.shape != (len(self.arms),)
         ):
             raise ShapeError(
                 f"available must be a boolean array with one entry for each of {len(self.arms)} arms"

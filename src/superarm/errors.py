@@ -3,7 +3,7 @@
 ::
 
     SuperarmError
-    ├── InputError (ValueError)            an argument is wrong: the message says which, where and what to do
+    ├── InputError (ValueError)            an argument is wrong; says which, where, what to do
     │   ├── ShapeError                     … its shape
     │   ├── NotFiniteError                 … it holds NaN or infinity
     │   ├── UnknownArmError                … an arm id or row that is not there

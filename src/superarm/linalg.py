@@ -30,7 +30,7 @@ JITTER_STEPS = (1e-12, 1e-10, 1e-8)
 def cholesky(matrix: Floats, what: str = "the covariance matrix") -> Floats:
     """Lower Cholesky factor. Jitter is warned about before it is used, and refused past a limit."""
     try:
-        return np.linalg.cholesky(matrix)
+        return np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
     except np.linalg.LinAlgError:
         pass
     scale = float(np.mean(np.diagonal(matrix)))
@@ -44,7 +44,8 @@ def cholesky(matrix: Floats, what: str = "the covariance matrix") -> Floats:
             stacklevel=3,
         )
         try:
-            return np.linalg.cholesky(matrix + step * scale * np.eye(len(matrix)))
+            raised = matrix + step * scale * np.eye(len(matrix))
+            return np.asarray(np.linalg.cholesky(raised), dtype=np.float64)
         except np.linalg.LinAlgError:
             continue
     raise NotPositiveDefiniteError(
@@ -72,9 +73,7 @@ class PsdRoot(NamedTuple):
 PSD_ERROR_SILENT, PSD_ERROR_LIMIT = 1e-12, 1e-6
 
 
-def psd_root(
-    matrix: Floats, what: str = "the covariance matrix", tolerance: float = 1e-15
-) -> PsdRoot:
+def psd_root(matrix: Floats, what: str = "the covariance matrix", tolerance: float = 1e-15) -> PsdRoot:
     """A root of a positive *semi*-definite matrix, of its numerical rank, by pivoted Cholesky.
 
     A smooth kernel on many arms is singular in floating point: a plain Cholesky would need
@@ -85,7 +84,9 @@ def psd_root(
 
     scale = float(np.max(np.diagonal(matrix), initial=0.0))
     if not math.isfinite(scale) or scale <= 0.0:
-        raise NotPositiveDefiniteError(f"{what} has largest diagonal entry {scale}; it must be positive")
+        raise NotPositiveDefiniteError(
+            f"{what} has largest diagonal entry {scale}; it must be positive"
+        )
     factor, pivots, rank, _ = dpstrf(matrix, tol=tolerance * scale, lower=1)
     root = np.zeros((len(matrix), int(rank)))
     root[pivots - 1] = np.tril(factor)[:, : int(rank)]
@@ -190,7 +191,8 @@ def _cython_blas(name: str, argument_count: int) -> Callable[..., None]:
     """A BLAS routine as SciPy links it, callable with pointers."""
     from scipy.linalg import cython_blas
 
-    capsule = cython_blas.__pyx_capi__[name]
+    routines: dict[str, Any] = dict(cython_blas.__pyx_capi__)
+    capsule = routines[name]
     get_name = ctypes.pythonapi.PyCapsule_GetName
     get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer

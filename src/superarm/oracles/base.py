@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..core import Floats
-from ..errors import InputError, NotFiniteError
+from superarm.core import Floats
+from superarm.errors import InputError, NotFiniteError
 
 
 def check_desirability(desirability: Floats) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..core import Floats, Guarantee, Ints, Rescore, Selection
-from ..errors import InfeasibleError, InputError
-from ..registry import register
+from superarm.core import Floats, Guarantee, Ints, Rescore, Selection
+from superarm.errors import InfeasibleError, InputError
+from superarm.registry import register
+
 from .base import check_desirability
 
 _EXACT = Guarantee()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from math import log, sqrt
 
-from ..core import Floats
-from ..errors import require_extra
+from superarm.core import Floats
+from superarm.errors import require_extra
 
 _numba = require_extra("numba", "fast")
 
@@ -20,7 +20,7 @@ _FAST = {"reassoc", "contract"}
 def _observe_one(
     root: Floats, mean: Floats, variance: Floats, row: int, reward: float, noise: float
 ) -> float:
-    """Twin of :func:`superarm.posteriors.finite_engines.observe_one_numpy`, in one pass over the root."""
+    """Twin of ``finite_engines.observe_one_numpy``, in one pass over the root."""
     n, r = root.shape
     observed = root[row].copy()
     total = noise

@@ -12,20 +12,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core import (
-    Arms,
-    Floats,
-    Ints,
-    JointPrediction,
-    Prediction,
-    State,
-    as_positive,
-    as_vector,
-)
-from ..errors import InputError, ShapeError, StaleBeliefError, StateError, UnknownArmError
-from ..kernels import Covariance, Kernel
-from ..linalg import cholesky, psd_root, solve_lower
-from ..registry import build, spec_of
+from superarm.core import Arms, Floats, Ints, JointPrediction, Prediction, State, as_positive, as_vector
+from superarm.errors import InputError, ShapeError, StaleBeliefError, StateError, UnknownArmError
+from superarm.kernels import Covariance, Kernel
+from superarm.linalg import cholesky, psd_root, solve_lower
+from superarm.registry import build, spec_of
 
 
 class GaussianPosterior(ABC):
@@ -244,7 +235,8 @@ class GaussianBelief:
         return self._cov
 
     def sample(self, rng: np.random.Generator) -> Floats:
-        return self.mean + self._fresh()._draw(self._keys, rng, 1)[0]
+        drawn: Floats = self._fresh()._draw(self._keys, rng, 1)[0]
+        return self.mean + drawn
 
     def condition(self, positions: Ints) -> DenseBelief:
         return DenseBelief(
@@ -280,7 +272,11 @@ class DenseBelief:
         observed = cross[:, positions] + self.noise_std**2 * np.eye(len(positions))
         solved = solve_lower(cholesky(observed, "the covariance of the chosen arms"), cross)
         return DenseBelief(
-            self.mean, self.cov - solved.T @ solved, self.noise_std, self.information_gain, self.incumbent
+            self.mean,
+            self.cov - solved.T @ solved,
+            self.noise_std,
+            self.information_gain,
+            self.incumbent,
         )
 
     def negated(self) -> DenseBelief:

@@ -28,10 +28,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..core import Arms, Floats, Ints, State, as_features
-from ..errors import InputError, UnknownArmError
-from ..kernels import Covariance
-from ..registry import register
+from superarm.core import Arms, Floats, Ints, State, as_features
+from superarm.errors import InputError, UnknownArmError
+from superarm.kernels import Covariance
+from superarm.registry import register
+
 from .base import GaussianBelief, GaussianPosterior, as_rows, kernel_from, kernel_spec, per_arm
 from .finite_engines import Backend, FiniteEngine, RootEngine, VisitedEngine
 
@@ -156,7 +157,7 @@ class FiniteGP(GaussianPosterior):
             row, reward = arms[0], rewards[0]
             if isinstance(row, int | np.integer) and 0 <= row < len(self.arms) and isfinite(reward):
                 noise = self.noise_variance
-                self.information_gain += self._engine.absorb_one(row, reward, noise, self._weight)
+                self.information_gain += self._engine.absorb_one(int(row), reward, noise, self._weight)
                 self._weight[row] += 1.0 / noise
                 self._weighted_rewards[row] += reward / noise
                 self._engine.maintain(self._weight, self._weighted_rewards)

@@ -7,10 +7,10 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from ..core import Floats, Ints
-from ..errors import InputError, NotPositiveDefiniteError
-from ..kernels import Covariance
-from ..linalg import cholesky, psd_root, root_update, solve_lower
+from superarm.core import Floats, Ints
+from superarm.errors import InputError, NotPositiveDefiniteError
+from superarm.kernels import Covariance
+from superarm.linalg import cholesky, psd_root, root_update, solve_lower
 
 Backend = Literal["auto", "numpy", "numba"]
 ObserveOne = Callable[[Floats, Floats, Floats, int, float, float], float]
@@ -64,7 +64,7 @@ class RootEngine:
 
     @property
     def rank(self) -> int:
-        return self.root.shape[1]
+        return int(self.root.shape[1])
 
     def absorb(self, rows: Ints, rewards: Floats, noise: Floats, weight: Floats) -> float:
         observed = self.root[rows]
@@ -121,7 +121,7 @@ def observe_one_with(backend: Backend) -> ObserveOne:
         raise InputError(f"backend is {backend!r}; choose 'auto', 'numpy' or 'numba'")
     if backend == "numpy":
         return observe_one_numpy
-    from ..errors import MissingExtraError
+    from superarm.errors import MissingExtraError
 
     try:
         from ._compiled import observe_one
@@ -227,7 +227,9 @@ class VisitedEngine:
     def covariance(self, rows: Ints) -> Floats:
         size = len(self._visited)
         K_VR = self._columns[:size, rows]
-        return np.asarray(self._kernel(self._arms[rows])) - K_VR.T @ self._precision[:size, :size] @ K_VR
+        return (
+            np.asarray(self._kernel(self._arms[rows])) - K_VR.T @ self._precision[:size, :size] @ K_VR
+        )
 
     def draw(self, rows: Ints, rng: np.random.Generator, size: int, weight: Floats) -> Floats:
         """Pathwise: one prior draw u, corrected where arms were visited: u − K_EV H (u_V + ε)."""

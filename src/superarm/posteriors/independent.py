@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Arms, Floats, Ints, State, as_vector
-from ..errors import InputError
-from ..registry import register
+from superarm.core import Arms, Floats, Ints, State, as_vector
+from superarm.errors import InputError
+from superarm.registry import register
+
 from .base import GaussianPosterior, as_rows, per_arm
 
 

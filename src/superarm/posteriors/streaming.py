@@ -27,17 +27,18 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ..core import Arms, Floats, State, as_features
-from ..errors import InputError, ShapeError, StateError
-from ..kernels import Covariance, FeatureMap, Kernel
-from ..linalg import GrowingCholesky, cholesky, root_update, solve_lower
-from ..registry import register
+from superarm.core import Arms, Floats, State, as_features
+from superarm.errors import InputError, ShapeError, StateError
+from superarm.kernels import Covariance, FeatureMap, Kernel
+from superarm.linalg import GrowingCholesky, cholesky, root_update, solve_lower
+from superarm.registry import register
+
 from .base import GaussianPosterior, kernel_from, kernel_spec
 
 Form = Literal["auto", "cholesky", "finite-rank"]
 MeanFunction = float | Callable[[Floats], Floats]
 
-FEATURE_TOLERANCE = 1e-14
+FEATURE_TOLERANCE = 1e-13
 """Largest error of a kernel value, relative to the prior variance, in finite-rank form."""
 _RANK_PER_OBSERVATION = 0.5
 
@@ -137,11 +138,7 @@ class StreamingGP(GaussianPosterior):
     def _solve(self, keys: Floats) -> _Solved:
         """Working rows of these arms: computed once for mean, covariance, samples and ``observe``."""
         solved = self._solved
-        if (
-            solved is not None
-            and solved.version == self.version
-            and np.array_equal(solved.keys, keys)
-        ):
+        if solved is not None and solved.version == self.version and np.array_equal(solved.keys, keys):
             return solved
         if self._weights is not None and not self._weights.features.covers(keys):
             self._enter_best_form(also=keys)
@@ -273,7 +270,9 @@ class StreamingGP(GaussianPosterior):
     def state(self) -> State:
         arms, rewards, noise = self.observed
         if callable(self.mean):
-            raise StateError("a mean function cannot be saved; keep it and pass it to from_state(mean=…)")
+            raise StateError(
+                "a mean function cannot be saved; keep it and pass it to from_state(mean=…)"
+            )
         return State(
             kind=self.kind,
             schema=self.schema,
@@ -293,7 +292,9 @@ class StreamingGP(GaussianPosterior):
         """The posterior that ``state`` was taken from, factorised anew."""
         cls._check_state(state, cls.kind)
         scalars: Mapping[str, Any] = state.scalars
-        posterior = cls(kernel_from(state, kernel), scalars["noise_variance"], scalars["mean"], form=scalars["form"])
+        posterior = cls(
+            kernel_from(state, kernel), scalars["noise_variance"], scalars["mean"], form=scalars["form"]
+        )
         if scalars["count"]:
             arrays = state.arrays
             posterior.observe(arrays["arms"], arrays["rewards"], arrays["noise"])

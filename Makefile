@@ -1,0 +1,43 @@
+# Each target sets up its own .venv on a fresh machine: only Python 3.11 or later is needed.
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+export OPENBLAS_NUM_THREADS = 1
+
+.PHONY: demo test slow check bench clean
+
+demo: $(VENV)/.core
+	$(BIN)/superarm demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n auto -m "not slow" --doctest-modules
+
+slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -m slow
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m bench streaming
+	$(BIN)/python -m bench finite
+	$(BIN)/python -m bench startup
+
+clean:
+	rm -rf $(VENV) demo runs
+
+$(VENV)/.venv:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.core: $(VENV)/.venv pyproject.toml constraints.txt
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(PIP) --editable '.[dev]'
+	touch $@

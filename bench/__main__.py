@@ -1,0 +1,50 @@
+"""``python -m bench SUITE [--json | --markdown] [--quick] [--repeats R]``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .measure import Results
+
+# Every BLAS reads these when it is loaded, so that they must stand before numpy is imported.
+for _name in ("OPENBLAS", "OMP", "MKL", "BLIS", "VECLIB_MAXIMUM", "NUMEXPR", "NUMBA"):
+    os.environ[f"{_name}_NUM_THREADS" if _name != "VECLIB_MAXIMUM" else f"{_name}_THREADS"] = "1"
+
+SUITES = ("streaming", "finite", "startup")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="superarm beside its peers")
+    parser.add_argument("suite", choices=SUITES)
+    shape = parser.add_mutually_exclusive_group()
+    shape.add_argument("--json", action="store_true", help="one line of JSON")
+    shape.add_argument("--markdown", action="store_true", help="tables to paste into bench/README.md")
+    parser.add_argument("--quick", action="store_true", help="small sizes: does it run and agree?")
+    parser.add_argument("--repeats", type=int, default=None, help="how often each thing is timed")
+    options = parser.parse_args(arguments)
+    if options.repeats is not None and options.repeats < 1:
+        parser.error("--repeats must be at least 1")
+
+    from superarm.linalg import pin_blas_threads
+
+    pin_blas_threads()
+    suite = importlib.import_module(f".{options.suite}", __package__)
+    results: Results = suite.run(quick=options.quick, repeats=options.repeats)
+
+    from . import show
+
+    if options.json:
+        print(json.dumps(results.as_json(), allow_nan=False))
+    else:
+        print(show.markdown(results) if options.markdown else show.plain(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

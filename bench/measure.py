@@ -1,0 +1,180 @@
+"""How things are timed, and the records that come out.
+
+All contenders take turns within one run on one thread, so that whatever else the machine does
+falls on all of them: times are worth little, their ratios a lot. Garbage collection is off
+while the clock runs, and every contender is warmed up before.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.metadata
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, is_dataclass
+from typing import Any
+
+import numpy as np
+
+PACKAGES = ("superarm", "numpy", "scipy", "numba", "scikit-learn", "torch", "gpytorch", "botorch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One case of ours beside one peer; times are seconds for one round."""
+
+    case: str
+    ours_s: float
+    peer: str
+    peer_s: float
+    ratio: float
+    """How many times faster ours is: ``peer_s / ours_s``."""
+    max_abs_diff: float | None
+    """Largest difference of any mean or standard deviation; ``None`` where none is predicted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What a number should be, and what it is."""
+
+    text: str
+    value: float
+    holds: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """All that a suite found."""
+
+    suite: str
+    rows: list[Row]
+    growth: dict[str, float] = field(default_factory=dict)
+    """Exponents p of time ~ size^p (or memory ~ size^p)."""
+    limits: dict[str, float] = field(default_factory=dict)
+    """Seconds that the arithmetic alone takes, and how near ours comes."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    """Further numbers, by name."""
+    targets: list[Target] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    """Peers left out, and why."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "machine": machine()}
+
+
+def row(case: str, ours_s: float, peer: str, peer_s: float, max_abs_diff: float | None) -> Row:
+    return Row(
+        case=case,
+        ours_s=ours_s,
+        peer=peer,
+        peer_s=peer_s,
+        ratio=peer_s / ours_s,
+        max_abs_diff=max_abs_diff,
+    )
+
+
+def at_least(text: str, value: float, least: float) -> Target:
+    return Target(text=f"{text}: at least {least:g}", value=value, holds=value >= least)
+
+
+def at_most(text: str, value: float, most: float) -> Target:
+    return Target(text=f"{text}: at most {most:g}", value=value, holds=value <= most)
+
+
+# --- clocks ------------------------------------------------------------------------------
+
+
+@contextmanager
+def without_gc() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def median_seconds(
+    work: Callable[[Any], object], repeats: int, prepare: Callable[[], Any] = lambda: None
+) -> float:
+    """Median time of ``work(prepare())``, preparation excluded, after one warm-up."""
+    work(prepare())
+    times = []
+    with without_gc():
+        for _ in range(repeats):
+            prepared = prepare()
+            start = time.perf_counter()
+            work(prepared)
+            times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """p of value ~ size^p, by least squares on logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+
+
+# --- limits ------------------------------------------------------------------------------
+
+
+def gemm_gflops(repeats: int, size: int = 768) -> float:
+    """What this core's matrix product reaches, 10⁹ operations a second."""
+    matrix = np.random.default_rng(0).random((size, size))
+    out = np.empty_like(matrix)
+    taken = median_seconds(lambda _: np.matmul(matrix, matrix, out=out), repeats)
+    return 2.0 * size**3 / taken / 1e9
+
+
+def array_bytes(thing: object) -> int:
+    """Bytes of all arrays that an object holds, directly or through its parts."""
+    seen: set[int] = set()
+
+    def visit(part: object) -> int:
+        if id(part) in seen:
+            return 0
+        seen.add(id(part))
+        if isinstance(part, np.ndarray):
+            return part.nbytes if part.base is None else visit(part.base)
+        if isinstance(part, Mapping):
+            return sum(visit(value) for value in part.values())
+        if isinstance(part, list | tuple):
+            return sum(visit(value) for value in part)
+        if is_dataclass(part) or type(part).__module__.startswith("superarm."):
+            return visit(getattr(part, "__dict__", {}))
+        return 0
+
+    return visit(thing)
+
+
+# --- where it ran ------------------------------------------------------------------------
+
+
+def machine() -> dict[str, Any]:
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return {"cpu": _cpu(), "cores": os.cpu_count(), "threads": 1, "versions": versions}
+
+
+def _cpu() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()

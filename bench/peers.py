@@ -1,0 +1,282 @@
+"""The same Gaussian process in other libraries, each in the fastest exact way found.
+
+Every peer has the same squared exponential (or Matérn) kernel, fixed hyper-parameters, double
+precision and one thread. The peers on torch take Cholesky factors throughout (no conjugate
+gradients, no Lanczos), without gradients and without checks of arguments.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from superarm.core import Floats
+
+
+class Moments(NamedTuple):
+    """Mean and standard deviation of every arm asked about, (m,) each."""
+
+    mean: Floats
+    std: Floats
+
+    def difference(self, other: Moments) -> float:
+        """Largest difference of any entry; NaN counts as infinite."""
+        worst = max(np.max(np.abs(a - b)) for a, b in zip(self, other, strict=True))
+        return float(worst) if np.isfinite(worst) else float("inf")
+
+
+class Contender(Protocol):
+    """Something that predicts changing arms and learns from a few of them, round after round."""
+
+    name: str
+
+    def start(self, arms: Floats, rewards: Floats) -> None:
+        """Know this data, (N, d) and (N,); not timed."""
+        ...
+
+    def round(self, offered: Floats, chosen: Floats, rewards: Floats) -> Moments:
+        """Predict all offered arms, then learn from the chosen ones."""
+        ...
+
+
+class Problem(NamedTuple):
+    """What all contenders are told."""
+
+    lengthscale: float
+    noise_variance: float
+
+
+# --- refits: everything anew in every round ----------------------------------------------
+
+
+class _Refit:
+    """Keeps the data, and leaves the rest to ``_predict``."""
+
+    name: str
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.arms: Floats
+        self.rewards: Floats
+
+    def start(self, arms: Floats, rewards: Floats) -> None:
+        self.arms, self.rewards = arms, rewards
+
+    def round(self, offered: Floats, chosen: Floats, rewards: Floats) -> Moments:
+        moments = self._predict(offered)
+        self.arms = np.concatenate([self.arms, chosen])
+        self.rewards = np.concatenate([self.rewards, rewards])
+        return moments
+
+    def _predict(self, offered: Floats) -> Moments:
+        raise NotImplementedError
+
+
+class FreshSolve(_Refit):
+    """Textbook Gaussian-process regression: the yardstick of agreement."""
+
+    name = "scipy, fresh solve"
+
+    def _predict(self, offered: Floats) -> Moments:
+        from scipy.linalg import cho_factor, solve_triangular
+        from scipy.spatial.distance import cdist
+
+        scale = -0.5 / self.problem.lengthscale**2
+        K = np.exp(scale * cdist(self.arms, self.arms, "sqeuclidean"))
+        K[np.diag_indices_from(K)] += self.problem.noise_variance
+        cross = np.exp(scale * cdist(self.arms, offered, "sqeuclidean"))
+        L, _ = cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
+        W = solve_triangular(L, cross, lower=True, check_finite=False)
+        z = solve_triangular(L, self.rewards, lower=True, check_finite=False)
+        return Moments(z @ W, np.sqrt(np.maximum(1.0 - np.einsum("ij,ij->j", W, W), 0.0)))
+
+
+class SklearnRefit(_Refit):
+    """``GaussianProcessRegressor(optimizer=None).fit(X, y).predict(arms, return_std=True)``."""
+
+    name = "scikit-learn, refit"
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        from sklearn.gaussian_process.kernels import RBF
+
+        self._kernel = RBF(problem.lengthscale, "fixed")
+
+    def _predict(self, offered: Floats) -> Moments:
+        from sklearn.gaussian_process import GaussianProcessRegressor
+
+        model = GaussianProcessRegressor(
+            self._kernel, alpha=self.problem.noise_variance, optimizer=None, copy_X_train=False
+        )
+        return Moments(*model.fit(self.arms, self.rewards).predict(offered, return_std=True))
+
+
+class GPyTorchRefit(_Refit):
+    """A new ``ExactGP`` on all data in every round."""
+
+    name = "GPyTorch, rebuild"
+
+    def _predict(self, offered: Floats) -> Moments:
+        with _exact_torch():
+            return _moments(_exact_gp(self.arms, self.rewards, self.problem), offered)
+
+
+# --- increments: what the torch libraries offer for a stream -----------------------------
+
+
+class _Fantasy:
+    """Keeps a model and conditions it further."""
+
+    name: str
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.model: Any = None
+
+    def start(self, arms: Floats, rewards: Floats) -> None:
+        self.model = self._build(arms, rewards)
+
+    def round(self, offered: Floats, chosen: Floats, rewards: Floats) -> Moments:
+        with _exact_torch():
+            moments = self._predict(offered)
+            self.model = self._conditioned(_tensor(chosen), _tensor(rewards))
+            return moments
+
+    def _build(self, arms: Floats, rewards: Floats) -> Any:
+        raise NotImplementedError
+
+    def _predict(self, offered: Floats) -> Moments:
+        return _moments(self.model, offered)
+
+    def _conditioned(self, chosen: Any, rewards: Any) -> Any:
+        raise NotImplementedError
+
+
+class GPyTorchFantasy(_Fantasy):
+    """``ExactGP.get_fantasy_model``: caches of the old model are extended."""
+
+    name = "GPyTorch, get_fantasy_model"
+
+    def _build(self, arms: Floats, rewards: Floats) -> Any:
+        return _exact_gp(arms, rewards, self.problem)
+
+    def _conditioned(self, chosen: Any, rewards: Any) -> Any:
+        return self.model.get_fantasy_model(chosen, rewards)
+
+
+class BoTorchCondition(_Fantasy):
+    """``SingleTaskGP.condition_on_observations``; no standardisation, a noise level that is given."""
+
+    name = "BoTorch, condition_on_observations"
+
+    def _build(self, arms: Floats, rewards: Floats) -> Any:
+        import gpytorch
+        from botorch.models import SingleTaskGP
+
+        y = _tensor(rewards)[:, None]
+        model = SingleTaskGP(
+            _tensor(arms),
+            y,
+            y.new_full(y.shape, self.problem.noise_variance),
+            covar_module=_rbf(self.problem),
+            mean_module=gpytorch.means.ZeroMean(),
+            outcome_transform=None,
+        )
+        return model.eval()
+
+    def _predict(self, offered: Floats) -> Moments:
+        posterior = self.model.posterior(_tensor(offered))
+        return Moments(
+            posterior.mean.squeeze(-1).numpy(), posterior.variance.squeeze(-1).sqrt().numpy()
+        )
+
+    def _conditioned(self, chosen: Any, rewards: Any) -> Any:
+        y = rewards[:, None]
+        noise = y.new_full(y.shape, self.problem.noise_variance)
+        return self.model.condition_on_observations(chosen, y, noise=noise)
+
+
+def _tensor(values: Floats) -> Any:
+    import torch
+
+    return torch.as_tensor(values, dtype=torch.float64)
+
+
+def _rbf(problem: Problem) -> Any:
+    import gpytorch
+
+    kernel = gpytorch.kernels.RBFKernel().double()
+    kernel.lengthscale = problem.lengthscale
+    return kernel
+
+
+def _exact_gp(arms: Floats, rewards: Floats, problem: Problem) -> Any:
+    import gpytorch
+
+    def forward(self: Any, x: Any) -> Any:
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+    likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
+    likelihood.noise = problem.noise_variance
+    # Made here, because this module must be readable where gpytorch is not installed.
+    kind = type("ExactModel", (gpytorch.models.ExactGP,), {"forward": forward})
+    model = kind(_tensor(arms), _tensor(rewards), likelihood)
+    model.mean_module = gpytorch.means.ZeroMean()
+    model.covar_module = _rbf(problem)
+    return model.eval()
+
+
+def _moments(model: Any, offered: Floats) -> Moments:
+    latent = model(_tensor(offered))
+    return Moments(latent.mean.numpy(), latent.variance.sqrt().numpy())
+
+
+@contextmanager
+def _exact_torch() -> Iterator[None]:
+    """Exact and as fast as it goes: Cholesky at every size, no gradients, no checks."""
+    import gpytorch
+    import torch
+
+    torch.set_num_threads(1)
+    with ExitStack() as stack:
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(gpytorch.settings.fast_computations(False, False, False))
+        stack.enter_context(gpytorch.settings.max_cholesky_size(1_000_000))
+        stack.enter_context(gpytorch.settings.debug(False))
+        yield
+
+
+# --- which of them can run here ----------------------------------------------------------
+
+STREAMING: tuple[tuple[str, Callable[[Problem], Contender]], ...] = (
+    ("scipy", FreshSolve),
+    ("sklearn", SklearnRefit),
+    ("gpytorch", GPyTorchRefit),
+    ("gpytorch", GPyTorchFantasy),
+    ("botorch", BoTorchCondition),
+)
+
+
+def missing(module: str) -> str | None:
+    """Why a peer cannot run, or ``None``."""
+    try:
+        importlib.import_module(module)
+    except ImportError as error:
+        return f"{module} is not installed ({error})"
+    return None
+
+
+def streaming_peers(problem: Problem) -> tuple[list[Contender], list[str]]:
+    """Peers that are installed, and a line for each that is not."""
+    found: list[Contender] = []
+    skipped: list[str] = []
+    for module, make in STREAMING:
+        reason = missing(module)
+        if reason is None:
+            found.append(make(problem))
+        else:
+            skipped.append(f"{getattr(make, 'name', module)}: {reason}")
+    return found, skipped

@@ -1,0 +1,61 @@
+"""Results for people: plain text, or tables to paste into ``README.md``."""
+
+from __future__ import annotations
+
+from .measure import Results, machine
+
+HEADER = ("case", "ours", "peer", "peer's time", "faster", "largest difference")
+
+
+def duration(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def _cells(results: Results) -> list[tuple[str, ...]]:
+    return [
+        (
+            row.case,
+            duration(row.ours_s),
+            row.peer,
+            duration(row.peer_s),
+            f"{row.ratio:.1f}×",
+            "" if row.max_abs_diff is None else f"{row.max_abs_diff:.0e}",
+        )
+        for row in results.rows
+    ]
+
+
+def _notes(results: Results) -> list[str]:
+    lines = [f"growth of {name}: {value:.2f}" for name, value in results.growth.items()]
+    lines += [
+        f"limit {name}: {duration(value) if name.endswith('_s') else f'{value:.3g}'}"
+        for name, value in results.limits.items()
+    ]
+    lines += [f"{name}: {value}" for name, value in results.facts.items()]
+    lines += [
+        f"{'met' if target.holds else 'MISSED'}: {target.text}, measured {target.value:.3g}"
+        for target in results.targets
+    ]
+    lines += [f"skipped: {reason}" for reason in results.skipped]
+    where = machine()
+    versions = ", ".join(f"{name} {version}" for name, version in where["versions"].items())
+    return [*lines, f"on {where['cpu']}, one thread; {versions}"]
+
+
+def plain(results: Results) -> str:
+    cells = [HEADER, *_cells(results)]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(HEADER))]
+    table = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in cells]
+    return "\n".join([*(line.rstrip() for line in table), "", *_notes(results)])
+
+
+def markdown(results: Results) -> str:
+    lines = [
+        f"| {' | '.join(HEADER)} |",
+        f"|{'|'.join('---' if name in ('case', 'peer') else '---:' for name in HEADER)}|",
+    ]
+    lines += [f"| {' | '.join(line)} |" for line in _cells(results)]
+    return "\n".join([*lines, "", *(f"- {note}" for note in _notes(results))])

@@ -1,0 +1,240 @@
+"""What figures and reports share: the numbers behind a curve, and how they look. Numpy only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .core import Floats
+from .simulation.trace import Run
+
+# Okabe & Ito's colours without the yellow that vanishes on white; told apart by colour-blind eyes.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6D3B", "#7F7F7F")
+_DASHES = 3
+# Policies of one paper get different colours, in every figure the same ones.
+_COLOURS = {
+    **{"igp-ucb": 0, "gp-ucb": 1, "gp-ts": 2, "gp-ei": 3, "gp-pi": 4, "kernel-ucb": 5, "random": 7},
+    **{"gp-bucb": 0, "bayes-ucb": 1, "bayes-gp-ucb": 1, "oclok-ucb": 0, "acc-ucb": 1, "cc-mab": 4},
+    **{"tv-gp-ucb": 0, "r-gp-ucb": 2, "gp-md": 0},
+}
+
+
+# --- numbers and looks -------------------------------------------------------------------
+
+
+class Curve(NamedTuple):
+    """A mean over seeds at some rounds, with its standard error (0 for a single seed)."""
+
+    rounds: NDArray[np.intp]
+    mean: Floats
+    stderr: Floats
+
+
+class Bound(NamedTuple):
+    """A theoretical bound on cumulative regret, to be drawn over it."""
+
+    label: str
+    rounds: Floats
+    values: Floats
+    assumes: str
+    """What the theorem takes for granted, for the caption."""
+
+
+class PolicyStyle(NamedTuple):
+    """Places in the palette and among the dash patterns."""
+
+    colour: int
+    dash: int
+
+
+def policy_styles(policies: Sequence[str]) -> dict[str, PolicyStyle]:
+    """Known policies keep their colour; others take what is free, then dashes tell them apart.
+
+    >>> policy_styles(["mine", "igp-ucb"])["igp-ucb"]
+    PolicyStyle(colour=0, dash=0)
+    """
+    every = [PolicyStyle(c, d) for d in range(_DASHES) for c in range(len(PALETTE))]
+    styles: dict[str, PolicyStyle] = {}
+    for known in (True, False):
+        for policy in policies:
+            wanted = PolicyStyle(_COLOURS.get(policy, -1), 0)
+            if known and wanted in every and wanted not in styles.values():
+                styles[policy] = wanted
+            elif not known and policy not in styles:
+                free = (style for style in every if style not in styles.values())
+                styles[policy] = next(free, every[len(styles) % len(every)])
+    return {policy: styles[policy] for policy in policies}
+
+
+def thinned(rounds: int, points: int = 600, log: bool = False) -> NDArray[np.intp]:
+    """At most ``points`` rounds of 1 … ``rounds``, ends included, evenly spaced on the axis."""
+    space = np.geomspace if log else np.linspace
+    return np.unique(np.rint(space(1, rounds, min(points, rounds))).astype(np.intp))
+
+
+def mean_stderr(values: Floats) -> tuple[Floats, Floats]:
+    """Mean over the first axis and its standard error."""
+    count = len(values)
+    spread = values.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.zeros(values.shape[1:])
+    return values.mean(axis=0), spread
+
+
+def regret_curve(
+    run: Run,
+    policy: str,
+    setting_index: int = 0,
+    *,
+    metric: str = "regret",
+    points: int = 600,
+    log: bool = False,
+) -> Curve:
+    """A cumulative metric, averaged over seeds."""
+    rounds = thinned(run.rounds, points, log)
+    return Curve(rounds, *mean_stderr(run.cumulative(policy, setting_index, metric)[:, rounds - 1]))
+
+
+def growth_exponent(run: Run, policy: str, setting_index: int = 0) -> float:
+    """The slope p of regret ∝ t^p, fitted on log–log axes over the last half; NaN where undefined."""
+    curve = regret_curve(run, policy, setting_index, log=True)
+    late = 2 * curve.rounds >= run.rounds
+    rounds, mean = curve.rounds[late], curve.mean[late]
+    if len(rounds) < 3 or mean.min() <= 0.0:
+        return float("nan")
+    return float(np.polyfit(np.log(rounds), np.log(mean), 1)[0])
+
+
+def seconds_curve(run: Run, policy: str, setting_index: int = 0, *, points: int = 120) -> Curve:
+    """Median seconds per round over all seeds, in consecutive stretches that end at ``rounds``."""
+    seconds = run.seconds(policy, setting_index)
+    edges = np.unique(np.linspace(0, run.rounds, min(points, run.rounds) + 1).astype(np.intp))
+    medians = [np.median(seconds[:, a:b]) for a, b in pairwise(edges)]
+    median = np.asarray(medians, dtype=np.float64)
+    return Curve(edges[1:], median, np.zeros_like(median))
+
+
+class Sweep(NamedTuple):
+    """One panel of a sweep: the settings that differ in ``key`` alone."""
+
+    key: str
+    fixed: Mapping[str, Any]
+    values: list[Any]
+    settings: list[int]
+
+
+def sweeps(run: Run, key: str | None = None) -> list[Sweep]:
+    """The run's settings as panels along ``key`` (by default the swept key with most numbers)."""
+    values: dict[str, set[Any]] = {}
+    for setting in run.settings:
+        for name, value in setting.items():
+            if isinstance(value, (int, float)) and not isinstance(value, bool):
+                values.setdefault(name, set()).add(value)
+    if key is None:
+        swept = [name for name, found in values.items() if len(found) > 1]
+        key = max(swept, key=lambda name: len(values[name]), default=None)
+    if key is None or key not in values:
+        return []
+    panels: dict[str, Sweep] = {}
+    for index, setting in enumerate(run.settings):
+        fixed = {name: value for name, value in setting.items() if name != key}
+        panel = panels.setdefault(repr(sorted(fixed.items())), Sweep(key, fixed, [], []))
+        if key in setting:
+            panel.values.append(setting[key])
+            panel.settings.append(index)
+    return [panel for panel in panels.values() if len(panel.values) > 1]
+
+
+def spread_labels(positions: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """Move positions as little as possible so that they lie ``gap`` apart within [low, high].
+
+    >>> spread_labels([5.0, 5.0, 40.0], 10.0, 0.0, 100.0)
+    [0.0, 10.0, 40.0]
+    """
+    order = np.argsort(np.asarray(positions, dtype=np.float64), kind="stable")
+    blocks: list[list[float]] = []  # [sum of wishes, count]: least squares by pooling neighbours
+    for rank, index in enumerate(order):
+        blocks.append([positions[index] - rank * gap, 1.0])
+        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] > blocks[-1][0] / blocks[-1][1]:
+            total, count = blocks.pop()
+            blocks[-1][0] += total
+            blocks[-1][1] += count
+    ceiling = max(low, high - (len(positions) - 1) * gap)
+    placed = [0.0] * len(positions)
+    ranks = iter(enumerate(order))
+    for total, count in blocks:
+        for _ in range(int(count)):
+            rank, index = next(ranks)
+            placed[index] = float(min(max(total / count, low), ceiling) + rank * gap)
+    return placed
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """A number for reading.
+
+    >>> [significant(x) for x in (12345.6, 0.012345, 2.0, 1.5e-7)]
+    ['12,300', '0.0123', '2', '1.5e-07']
+    """
+    if not np.isfinite(value):
+        return "–"
+    rounded = float(f"{value:.{digits}g}")
+    if rounded != 0.0 and not 1e-4 <= abs(rounded) < 1e9:
+        return f"{rounded:.{digits}g}"
+    decimals = max(0, digits - 1 - int(np.floor(np.log10(abs(rounded))))) if rounded else 0
+    text = f"{rounded:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def plus_minus(mean: float, stderr: float) -> str:
+    """A mean to three digits, and its standard error to the same place.
+
+    >>> plus_minus(171.23, 6.98), plus_minus(13612.0, 457.0), plus_minus(2.0, 0.0004)
+    ('171 ± 7', '13,600 ± 460', '2.00 ± 0.0004')
+    """
+    if not (np.isfinite(mean) and np.isfinite(stderr)) or not 1e-3 <= abs(mean) < 1e3:
+        return f"{significant(mean)} ± {significant(stderr, 2)}"
+    decimals = max(0, 2 - int(np.floor(np.log10(abs(mean)))))
+    error = f"{stderr:,.{decimals}f}"
+    return (
+        f"{mean:,.{decimals}f} ± {error if float(error.replace(',', '')) else significant(stderr, 2)}"
+    )
+
+
+def ticks(low: float, high: float, log: bool = False) -> list[float]:
+    """Round numbers within [low, high], about five.
+
+    >>> ticks(0.0, 30000.0), ticks(2e-5, 7e-3, log=True)
+    ([0.0, 5000.0, 10000.0, 15000.0, 20000.0, 25000.0, 30000.0], [3e-05, 0.0001, 0.0003, 0.001, 0.003])
+    """
+    if not high > low:
+        return [low]
+    if log:
+        decades = float(np.log10(high / low))
+        steps = (1, 2, 5) if decades < 1.5 else (1, 3) if decades < 3.0 else (1,)
+        powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+        every = [float(f"{step}e{power}") for power in powers for step in steps]
+        return [value for value in every if low * 0.999 <= value <= high * 1.001]
+    least = (high - low) / 7.0
+    power = 10.0 ** np.floor(np.log10(least))
+    step = float(power * next(nice for nice in (1, 2, 2.5, 5, 10) if nice * power >= least * 0.999))
+    first, last = int(np.ceil(low / step - 1e-9)), int(np.floor(high / step + 1e-9))
+    return [round(number * step, 12) for number in range(first, last + 1)]
+
+
+def readable_seconds(seconds: float) -> str:
+    """Seconds with the unit that fits.
+
+    >>> readable_seconds(0.00025)
+    '250 µs'
+    """
+    unit, scale = next(
+        (u for u in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)) if seconds * u[1] >= 1), ("ns", 1e9)
+    )
+    return f"{significant(seconds * scale)} {unit}"
+
+
+def setting_text(setting: Mapping[str, Any]) -> str:
+    """A setting in one line: ``lengthscale = 0.2, k = 5``."""
+    return ", ".join(f"{key} = {value}" for key, value in setting.items())

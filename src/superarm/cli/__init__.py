@@ -1,0 +1,21 @@
+"""The command line: a thin skin over the library, loaded piece by piece.
+
+Exit codes: 0 ok, 1 failure, 2 usage, 3 conflict. Progress goes to stderr; with ``--json``
+stdout is one line holding one object.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    """Entry point of the ``superarm`` command."""
+    # Before numpy is loaded: one BLAS thread per process, so that results and timings do not
+    # depend on the number of cores. Work is spread over seeds by processes instead.
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[variable] = "1"
+    from .commands import superarm
+
+    sys.exit(superarm(standalone_mode=True))

@@ -1,0 +1,164 @@
+"""The commands. Each imports what it needs when it runs, so that ``--help`` stays instant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from superarm import __version__
+
+from .common import common_options, print_json
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="superarm")
+def superarm() -> None:
+    """Learn while you decide among combinations."""
+
+
+def _sizes(command: Any) -> Any:
+    """Options of the commands that run experiments."""
+    for option in (
+        click.option(
+            "--jobs", type=click.IntRange(min=1), default=None, help="Processes; default: one per core."
+        ),
+        click.option(
+            "--policies", default=None, help="Comma-separated; default: those of the experiment."
+        ),
+        click.option(
+            "--rounds", type=click.IntRange(min=1), default=None, help="Rounds; default: the paper's."
+        ),
+        click.option(
+            "--seeds", type=click.IntRange(min=1), default=None, help="How many seeds, from --seed on."
+        ),
+        click.option(
+            "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="TOML value; a list sweeps."
+        ),
+        click.option("--resume", is_flag=True, help="Go on in --out where a run was cut off."),
+    ):
+        command = option(command)
+    return command
+
+
+@superarm.command()
+@click.argument("experiment", required=False)
+@click.option("--list", "list_all", is_flag=True, help="List the experiments and end.")
+@click.option("--executor", type=click.Choice(["local", "dask"]), default="local", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="Where results go.")
+@_sizes
+@common_options
+def run(
+    experiment: str | None,
+    list_all: bool,
+    executor: str,
+    out: Path | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    **sizes: Any,
+) -> None:
+    """Run an EXPERIMENT by id, or one of your own from FILE.toml."""
+    from . import running
+
+    if list_all:
+        running.list_experiments(as_json)
+        return
+    if experiment is None:
+        raise click.UsageError("name an experiment, or use --list")
+    summary = running.run_one(experiment, executor, out, overrides, quiet, **sizes)
+    if as_json:
+        print_json(summary)
+    else:
+        running.print_summary(summary)
+
+
+@superarm.command()
+@click.argument("target", metavar="PAPER[/FIGURE]")
+@click.option("--out", type=click.Path(path_type=Path), default=None, help="Where results go.")
+@_sizes
+@common_options
+def reproduce(
+    target: str, out: Path | None, overrides: tuple[str, ...], as_json: bool, quiet: bool, **sizes: Any
+) -> None:
+    """Run a paper's experiments at the paper's size and draw its figures.
+
+    PAPER is the group of its experiments, such as kernelized; FIGURE one experiment or figure
+    number of it, such as kernelized/rkhs-se or kernelized/1a.
+    """
+    from . import running
+
+    summary = running.reproduce(target, out, overrides, quiet, **sizes)
+    if as_json:
+        print_json(summary)
+    else:
+        running.print_reproduction(summary)
+
+
+@superarm.command()
+@click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
+@click.option("--bound", is_flag=True, help="Draw the theoretical bound over the regret.")
+@common_options
+def report(directory: Path, bound: bool, as_json: bool, seed: int, quiet: bool) -> None:
+    """Write RUN/report.html and, with the plot extra, figures as PNG and SVG."""
+    from . import running
+
+    written = running.write_outputs(directory, quiet=quiet, figures=True, bound=bound)
+    if as_json:
+        figures = [str(path) for path in written.figures]
+        print_json({"report": str(written.report.path), "figures": figures})
+    else:
+        for path in (written.report.path, *written.figures):
+            click.echo(path)
+
+
+@superarm.command()
+@click.option("--out", type=click.Path(path_type=Path), default=Path("demo"), show_default=True)
+@click.option("--rounds", type=click.IntRange(min=10, max=2000), default=80, show_default=True)
+@click.option("--delay", type=click.FloatRange(min=0.0), default=0.05, help="Seconds per frame.")
+@common_options
+def demo(out: Path, rounds: int, delay: float, as_json: bool, seed: int, quiet: bool) -> None:
+    """Watch a policy learn a hidden landscape; ends with a table and a report."""
+    from superarm.demo import run_demo
+
+    result = run_demo(out=out, rounds=rounds, seed=seed, quiet=quiet or as_json, delay=delay)
+    if as_json:
+        print_json(result)
+
+
+@superarm.group()
+def data() -> None:
+    """Data sets: what there is, where it lies, how to get it."""
+
+
+@data.command("list")
+@common_options
+def data_list(as_json: bool, seed: int, quiet: bool) -> None:
+    """Every data set, whether it is at hand, its origin and terms."""
+    from . import information
+
+    information.list_data(as_json)
+
+
+@data.command("path")
+@click.argument("name")
+@common_options
+def data_path(name: str, as_json: bool, seed: int, quiet: bool) -> None:
+    """Where a data set lies."""
+    from superarm.datasets import find
+
+    path = find(name)
+    if as_json:
+        print_json({"name": name, "path": str(path)})
+    else:
+        click.echo(path)
+
+
+@superarm.command()
+@common_options
+def doctor(as_json: bool, seed: int, quiet: bool) -> None:
+    """What is installed, what is missing, and whether the engines agree here."""
+    from . import information
+
+    information.check_installation(as_json)

@@ -1,0 +1,89 @@
+"""Options, errors and progress that every command shares."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import click
+
+from superarm.errors import ConflictError, SpecError, SuperarmError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def common_options(command: Command) -> Command:
+    """``--json``, ``--seed`` and ``-q``, and errors as one line on stderr."""
+
+    @functools.wraps(command)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except SuperarmError as error:
+            click.echo(f"superarm: {error}", err=True)
+            sys.exit(exit_code(error))
+        except KeyboardInterrupt:
+            click.echo("superarm: interrupted", err=True)
+            sys.exit(1)
+
+    decorated = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")(guarded)
+    decorated = click.option(
+        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed."
+    )(decorated)
+    decorated = click.option(
+        "--json", "as_json", is_flag=True, help="Print one line of JSON on stdout."
+    )(decorated)
+    return decorated  # type: ignore[return-value]
+
+
+def exit_code(error: SuperarmError) -> int:
+    """1 failure, 2 usage, 3 conflict."""
+    if isinstance(error, ConflictError):
+        return 3
+    return 2 if isinstance(error, SpecError) else 1
+
+
+def print_json(value: object) -> None:
+    """One line; what is not finite is null."""
+    click.echo(json.dumps(finite(value), ensure_ascii=False, allow_nan=False))
+
+
+def finite(value: Any) -> Any:
+    """``value`` with every number that is not finite replaced by ``None``."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
+
+
+@contextlib.contextmanager
+def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on stderr with the time that is left; nothing when quiet."""
+    if quiet:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rounds"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=False) as bar:
+        task = bar.add_task(label, total=None)
+
+        def update(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=max(total, 1) if total else done or 1)
+
+        yield update

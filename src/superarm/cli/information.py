@@ -1,0 +1,96 @@
+"""What ``data list`` and ``doctor`` print."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib import metadata
+from importlib.util import find_spec
+
+import click
+import numpy as np
+
+from superarm import __version__
+from superarm.datasets import describe, find
+from superarm.errors import MissingDataError, SuperarmError
+
+from .common import print_json
+
+_EXTRAS = {"matplotlib": "plot", "numba": "fast", "torch": "torch", "gpytorch": "torch"}
+_CORE = ("numpy", "scipy", "click", "rich")
+
+
+def list_data(as_json: bool) -> None:
+    """Data sets, whether they are at hand, where from and under which terms."""
+    rows = []
+    for dataset in describe():
+        try:
+            path: str | None = str(find(dataset.name))
+        except MissingDataError:
+            path = None
+        rows.append(
+            {"name": dataset.name, "path": path, "origin": dataset.origin, "terms": dataset.terms}
+        )
+    if as_json:
+        print_json({"data": rows})
+        return
+    for row in rows:
+        click.echo(f"{row['name']}: {row['path'] or 'not here'}")
+        click.echo(f"    from {row['origin']}")
+        click.echo(f"    terms: {row['terms']}")
+
+
+def check_installation(as_json: bool) -> None:
+    """Versions, extras, and a small problem solved by every engine, compared with a plain solve."""
+    versions = {name: metadata.version(name) for name in _CORE}
+    extras = {name: metadata.version(name) if find_spec(name) else None for name in _EXTRAS}
+    worst = _largest_disagreement()
+    sound = worst < 1e-8
+    if as_json:
+        print_json(
+            {
+                "superarm": __version__,
+                "python": platform.python_version(),
+                "versions": versions,
+                "extras": extras,
+                "largest_disagreement": worst,
+                "sound": sound,
+            }
+        )
+    else:
+        click.echo(f"superarm {__version__} on Python {platform.python_version()}")
+        for name, version in versions.items():
+            click.echo(f"  {name} {version}")
+        for name, found in extras.items():
+            advice = f"not installed; pip install 'superarm[{_EXTRAS[name]}]'"
+            click.echo(f"  {name} {found or advice}")
+        word = "agree" if sound else "DISAGREE"
+        click.echo(f"The engines {word} with a plain solve; largest difference {worst:.1e}.")
+    if not sound:
+        sys.exit(1)
+
+
+def _largest_disagreement() -> float:
+    from superarm.kernels import SquaredExponential
+    from superarm.posteriors import FiniteGP, StreamingGP
+
+    rng = np.random.default_rng(0)
+    kernel = SquaredExponential(lengthscale=0.5)
+    arms, rewards, noise = rng.random((60, 2)), rng.standard_normal(200), 0.1
+    rows = rng.integers(60, size=200)
+    seen = arms[rows]
+    solved = np.linalg.solve(kernel(seen) + noise * np.eye(len(seen)), rewards)
+    expected = kernel(arms, seen) @ solved
+    worst = 0.0
+    engines = [StreamingGP(kernel, noise, form=form) for form in ("cholesky", "finite-rank")]
+    for engine in engines:
+        engine.observe(seen, rewards)
+        worst = max(worst, float(np.max(np.abs(engine.predict(arms).mean - expected))))
+    for form in ("root", "visited"):
+        finite = FiniteGP(kernel, arms, noise, form=form)
+        for row, reward in zip(rows, rewards, strict=True):
+            finite.observe([row], [reward])
+        worst = max(worst, float(np.max(np.abs(finite.predict(np.arange(60)).mean - expected))))
+    if not np.isfinite(worst):
+        raise SuperarmError("an engine returned a number that is not finite")
+    return worst

@@ -1,0 +1,248 @@
+"""What ``run``, ``reproduce`` and ``report`` do."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from superarm.errors import MissingExtraError, SpecError, require_extra
+from superarm.experiments import (
+    Experiment,
+    Plan,
+    execute,
+    experiment_ids,
+    load_experiment,
+    parse_override,
+)
+from superarm.experiments.bounds import regret_bound
+from superarm.report import Report, write_index, write_report
+from superarm.simulation import Run
+from superarm.simulation.executors import process_pool
+
+from .common import print_json, progress_bar
+
+
+def list_experiments(as_json: bool) -> None:
+    """Ids and titles."""
+    experiments = [load_experiment(name) for name in experiment_ids()]
+    if as_json:
+        print_json({"experiments": [{"id": each.id, "title": each.title} for each in experiments]})
+        return
+    for each in experiments:
+        click.echo(f"{each.id:32}{each.title}")
+
+
+def run_one(
+    name: str,
+    executor: str,
+    out: Path | None,
+    overrides: tuple[str, ...],
+    quiet: bool,
+    *,
+    policies: str | None,
+    rounds: int | None,
+    seeds: int | None,
+    seed: int,
+    jobs: int | None,
+    resume: bool,
+) -> dict[str, Any]:
+    """One experiment, its summary and its report."""
+    plan = _plan(
+        load_experiment(name), out or _fresh_directory(name), overrides, policies, rounds, seeds, seed
+    )
+    with _executor(executor) as borrowed, progress_bar(plan.experiment.id, quiet) as progress:
+        summary = execute(
+            plan, resume=resume, jobs=jobs or _cores(), executor=borrowed, progress=progress
+        )
+    write_outputs(plan.out, quiet=quiet, figures=False, bound=False)
+    return summary
+
+
+def reproduce(
+    target: str,
+    out: Path | None,
+    overrides: tuple[str, ...],
+    quiet: bool,
+    *,
+    policies: str | None,
+    rounds: int | None,
+    seeds: int | None,
+    seed: int,
+    jobs: int | None,
+    resume: bool,
+) -> dict[str, Any]:
+    """A paper's experiments one after the other, with figures and one page over all."""
+    experiments = _experiments_of(target)
+    directory = out or _fresh_directory(f"reproduce-{target}")
+    started = time.perf_counter()
+    summaries, reports = [], []
+    workers = jobs or _cores()
+    with process_pool(workers) as pool:
+        for experiment in experiments:
+            plan = _plan(
+                experiment,
+                directory / experiment.id.replace("/", "-"),
+                overrides,
+                policies,
+                rounds,
+                seeds,
+                seed,
+            )
+            with progress_bar(plan.experiment.id, quiet) as progress:
+                summary = execute(
+                    plan,
+                    resume=resume,
+                    jobs=workers,
+                    executor=pool if workers > 1 else None,
+                    progress=progress,
+                )
+            reports.append(write_outputs(plan.out, quiet=quiet, figures=True, bound=True).report)
+            summaries.append(summary)
+    write_index(reports, directory / "index.html", title=f"superarm: {target}")
+    return {
+        "reproduce": target,
+        "seconds": time.perf_counter() - started,
+        "runs": summaries,
+        "out": str(directory),
+    }
+
+
+class Outputs(NamedTuple):
+    """What was written about a run."""
+
+    report: Report
+    figures: list[Path]
+
+
+def write_outputs(directory: Path, *, quiet: bool, figures: bool, bound: bool) -> Outputs:
+    """The report, and the figures where matplotlib is installed."""
+
+    run = Run.load(directory)
+    curve = regret_bound(run) if bound else None
+    page = write_report(run, run.summary["claims"], directory / "report.html", bound=curve)
+    if not figures:
+        return Outputs(page, [])
+    try:
+        require_extra("matplotlib", "plot")
+    except MissingExtraError as error:
+        if not quiet:
+            click.echo(f"superarm: no figure files: {error}", err=True)
+        return Outputs(page, [])
+    from superarm.plotting import save_run_figures
+
+    return Outputs(page, save_run_figures(run, directory / "figures", bound=curve))
+
+
+def print_summary(summary: dict[str, Any]) -> None:
+    """A table of totals and the claims."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(title=f"{summary['experiment']}: T = {summary['rounds']}, {summary['seeds']} seeds")
+    for column in ("policy", "setting", "metric"):
+        table.add_column(column)
+    for column in ("mean", "± stderr", "per round"):
+        table.add_column(column, justify="right")
+    for row in summary["rows"]:
+        setting = ", ".join(f"{key} = {value}" for key, value in row["setting"].items())
+        spread = "" if row["stderr"] is None else f"{row['stderr']:.2g}"
+        cells = (row["policy"], setting, row["metric"], f"{row['mean']:.4g}", spread)
+        table.add_row(*cells, _duration(row["seconds_per_round"]))
+    console.print(table)
+    _print_claims(console, summary["claims"])
+    console.print(f"Report: {Path(summary['out']) / 'report.html'}", markup=False, soft_wrap=True)
+
+
+def print_reproduction(summary: dict[str, Any]) -> None:
+    """Claims of every experiment, and where the page is."""
+    from rich.console import Console
+
+    console = Console()
+    for each in summary["runs"]:
+        console.print(f"[bold]{each['experiment']}[/bold]  T = {each['rounds']}, {each['seeds']} seeds")
+        _print_claims(console, each["claims"])
+    page = Path(summary["out"]) / "index.html"
+    console.print(f"{summary['seconds']:.0f} s. All figures: {page}", markup=False, soft_wrap=True)
+
+
+def _print_claims(console: Any, claims: list[dict[str, Any]]) -> None:
+    for claim in claims:
+        word = "[green]holds[/green]" if claim["holds"] else "[red]does not hold[/red]"
+        console.print(f"  {word}: ", end="")
+        console.print(f"{claim['text']}. {claim['evidence']}", markup=False, soft_wrap=True)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
+
+
+def _plan(
+    experiment: Experiment,
+    out: Path,
+    overrides: tuple[str, ...],
+    policies: str | None,
+    rounds: int | None,
+    seeds: int | None,
+    seed: int,
+) -> Plan:
+    if policies is not None:
+        chosen = [name.strip() for name in policies.split(",") if name.strip()]
+        experiment = experiment.with_policies(chosen)
+    return Plan.make(
+        experiment,
+        out=out,
+        rounds=rounds,
+        seeds=seeds,
+        first_seed=seed,
+        overrides=dict(parse_override(text) for text in overrides),
+    )
+
+
+def _experiments_of(target: str) -> list[Experiment]:
+    """``kernelized``, ``kernelized/rkhs-se`` or ``kernelized/1a``."""
+    group, _, figure = target.partition("/")
+    everything = [load_experiment(name) for name in experiment_ids()]
+    members = [each for each in everything if each.id.startswith(f"{group}/")]
+    chosen = [
+        each for each in members if not figure or figure in (each.id.partition("/")[2], each.figure)
+    ]
+    if not chosen:
+        known = sorted({each.id.partition("/")[0] for each in everything})
+        names = ", ".join(f"{each.id} (figure {each.figure})" for each in members)
+        raise SpecError(
+            f"nothing to reproduce under {target!r}; "
+            + (f"{group} has {names}" if members else f"choose one of {', '.join(known)}")
+        )
+    return chosen
+
+
+@contextmanager
+def _executor(name: str) -> Iterator[Executor | None]:
+    if name == "local":
+        yield None
+        return
+    distributed = require_extra("distributed", "cluster")
+    with distributed.Client() as client:
+        yield client.get_executor()
+
+
+def _fresh_directory(name: str) -> Path:
+    """``runs/<name>-001`` and so on: the first that is not there yet."""
+    stem = name.removesuffix(".toml").replace("/", "-").strip("-.")
+    for number in range(1, 100_000):
+        candidate = Path("runs") / f"{stem}-{number:03d}"
+        if not candidate.exists():
+            return candidate
+    raise SpecError("runs/ is full; give --out")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,291 @@
+"""Where real data lie, and how they are read.
+
+superarm ships no data: terms differ from set to set (:func:`describe` states them). A file is
+looked for in ``$SUPERARM_DATA``, then in ``../shared/data`` beside a checkout, then in the
+user's cache; the first place that holds it wins. Readers return what the file says, unrepaired;
+a damaged file is refused with its name and line, never guessed at.
+"""
+
+from __future__ import annotations
+
+import csv
+import lzma
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .core import Floats, Ints
+from .errors import InputError, MissingDataError
+
+# --- the catalogue -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """One set of real data: what it is, where it comes from, and under which terms."""
+
+    name: str
+    title: str
+    files: tuple[str, ...]
+    """Paths under a data folder; the first is the one that :func:`find` returns."""
+    origin: str
+    terms: str
+    size: int
+    """Bytes of all files together, about."""
+
+
+_DATASETS = {
+    dataset.name: dataset
+    for dataset in (
+        Dataset(
+            name="intel-temperature",
+            title="Temperatures of 52 sensors in the Intel Berkeley lab, every 30 s for 5 days in 2004",
+            files=("intel_lab/intel_temp_30s_52x14400.txt.xz", "intel_lab/mote_locs.txt"),
+            origin=(
+                "Intel Berkeley Research lab, http://db.csail.mit.edu/labdata/labdata.html; the 5-day "
+                "extract on a 30 s grid accompanies Le Borgne, Dricot and Bontempi, 'Principal "
+                "Component Aggregation for Energy-efficient Information Extraction in Wireless "
+                "Sensor Networks' (2008)"
+            ),
+            terms="no licence stated",
+            size=536_000,
+        ),
+        Dataset(
+            name="cmu-light",
+            title="Light readings of 41 sensors in the CMU Intelligent Workplace, November 2005",
+            files=("cmu_light/iw_data_all.mat",),
+            origin=(
+                "collected by A. Krause at Carnegie Mellon University; the archive lightsensor.zip "
+                "among the project data of the course 10-708 (autumn 2008) on www.cs.cmu.edu"
+            ),
+            terms="no licence stated",
+            size=287_000,
+        ),
+        Dataset(
+            name="tokyo-checkins",
+            title="The first 8261 of 573703 Foursquare check-ins in Tokyo, April 2012",
+            files=("foursquare/tky_first_checkins.csv.xz",),
+            origin="the Foursquare check-ins of New York City and Tokyo published by D. Yang et al.",
+            terms="academic use; cite Yang et al. (2015)",
+            size=143_000,
+        ),
+    )
+}
+
+
+def describe() -> list[Dataset]:
+    """Every data set that superarm can read."""
+    return list(_DATASETS.values())
+
+
+def search_path() -> list[Path]:
+    """The folders in which data are looked for, in order."""
+    folders: list[Path] = []
+    if chosen := os.environ.get("SUPERARM_DATA"):
+        folders.append(Path(chosen).expanduser())
+    root = Path(__file__).resolve().parents[2]
+    if (root / "pyproject.toml").is_file() and (root / "src" / "superarm").is_dir():
+        folders.append(root.parent / "shared" / "data")
+    cache = os.environ.get("XDG_CACHE_HOME")
+    folders.append((Path(cache) if cache else Path("~/.cache").expanduser()) / "superarm")
+    return folders
+
+
+def find(name: str) -> Path:
+    """The main file of a data set, or :class:`MissingDataError` saying how to get it."""
+    dataset = _DATASETS.get(name)
+    if dataset is None:
+        raise InputError(f"unknown data set {name!r}; choose one of {sorted(_DATASETS)}")
+    return _locate(dataset, dataset.files[0])
+
+
+def _locate(dataset: Dataset, file: str) -> Path:
+    folders = search_path()
+    for folder in folders:
+        path = folder / file
+        if path.is_file():
+            return path
+    looked = ", ".join(str(folder) for folder in folders)
+    raise MissingDataError(
+        f"{dataset.name}: {file} was not found (looked in {looked}). Get it from its origin — "
+        f"{dataset.origin} — and put it under one of these folders, or set SUPERARM_DATA to the "
+        f"folder that holds {file}. Terms: {dataset.terms}."
+    )
+
+
+# --- Intel Berkeley lab ------------------------------------------------------------------
+
+_INTEL_ROWS = 14_400
+_INTEL_MISSING_MOTES = (5, 15)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Temperatures:
+    """Readings of the Intel lab's sensors, as recorded (a few are glitches near 0 °C)."""
+
+    readings: Floats
+    """(14400, 52), in °C: one row every 30 seconds, 2880 a day."""
+    motes: Ints
+    """The sensors' own numbers, (52,): 1 … 54 without 5 and 15."""
+    positions: Floats
+    """Where they stand in the lab, (52, 2), in metres."""
+
+
+def load_intel_temperature() -> Temperatures:
+    """Read the Intel lab temperatures."""
+    dataset = _DATASETS["intel-temperature"]
+    return _read_intel(find(dataset.name), _locate(dataset, dataset.files[1]))
+
+
+@lru_cache(maxsize=1)  # parsing takes about 0.2 s; experiments ask once per seed
+def _read_intel(path: Path, places: Path) -> Temperatures:
+    motes = [mote for mote in range(1, 55) if mote not in _INTEL_MISSING_MOTES]
+    readings = _numbers(path, columns=len(motes))
+    if len(readings) != _INTEL_ROWS:
+        raise InputError(f"{path}: {len(readings)} rows, but {_INTEL_ROWS} are expected; get it anew")
+    located = {int(row[0]): row[1:] for row in _numbers(places, columns=3)}
+    absent = [mote for mote in motes if mote not in located]
+    if absent:
+        raise InputError(f"{places}: no position for the sensors {absent}")
+    return Temperatures(
+        readings=_read_only(readings),
+        motes=np.array(motes, dtype=np.intp),
+        positions=_read_only(np.array([located[mote] for mote in motes])),
+    )
+
+
+# --- CMU light ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LightReadings:
+    """Readings of the CMU light sensors, in the data's own units."""
+
+    train: Floats
+    """(601, 41)"""
+    test: Floats
+    """(192, 41)"""
+    positions: Floats
+    """(41, 2)"""
+
+
+def load_cmu_light() -> LightReadings:
+    """Read the CMU light sensors."""
+    return _read_light(find("cmu-light"))
+
+
+@lru_cache(maxsize=1)
+def _read_light(path: Path) -> LightReadings:
+    from scipy.io import loadmat
+
+    try:
+        data: Any = loadmat(path, squeeze_me=True, struct_as_record=False)["data"]
+        train, test, positions = data.train.sensordata, data.test.sensordata, data.coords
+    except Exception as error:  # a damaged MATLAB file fails in many ways, with many types
+        raise InputError(
+            f"{path}: not the expected MATLAB structure data.train, data.test, data.coords "
+            f"({type(error).__name__}: {error}); get it anew"
+        ) from error
+    arrays = {"train.sensordata": train, "test.sensordata": test, "coords": positions}
+    shapes = {"train.sensordata": (601, 41), "test.sensordata": (192, 41), "coords": (41, 2)}
+    for name, array in arrays.items():
+        if (
+            np.shape(array) != shapes[name]
+            or not np.isfinite(np.asarray(array, dtype=np.float64)).all()
+        ):
+            raise InputError(f"{path}: data.{name} must be a finite array {shapes[name]}; get it anew")
+    return LightReadings(
+        train=_read_only(train), test=_read_only(test), positions=_read_only(positions)
+    )
+
+
+# --- Tokyo check-ins ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CheckIns:
+    """Where people checked in, in the order of the file."""
+
+    locations: Floats
+    """(n, 2): longitude and latitude, in degrees."""
+    users: Ints
+    """(n,)"""
+
+
+def load_tokyo_checkins() -> CheckIns:
+    """Read the Tokyo check-ins."""
+    return _read_checkins(find("tokyo-checkins"))
+
+
+@lru_cache(maxsize=1)
+def _read_checkins(path: Path) -> CheckIns:
+    locations: list[tuple[float, float]] = []
+    users: list[int] = []
+    with _open_text(path) as lines:
+        rows = csv.reader(lines)
+        header = next(rows, [])
+        missing = {"userId", "latitude", "longitude"} - set(header)
+        if missing:
+            raise InputError(f"{path}, line 1: the header has no {', '.join(sorted(missing))}")
+        user, latitude, longitude = map(header.index, ("userId", "latitude", "longitude"))
+        for row in rows:
+            try:
+                place = (float(row[longitude]), float(row[latitude]))
+                users.append(int(row[user]))
+            except (ValueError, IndexError) as error:
+                raise InputError(f"{path}, line {rows.line_num}: {error}") from None
+            if not (abs(place[0]) <= 180.0 and abs(place[1]) <= 90.0):  # NaN fails as well
+                raise InputError(f"{path}, line {rows.line_num}: no place on Earth: {place}")
+            locations.append(place)
+    if not locations:
+        raise InputError(f"{path}: no check-ins; get it anew")
+    return CheckIns(locations=_read_only(locations), users=np.array(users, dtype=np.intp))
+
+
+# --- reading -----------------------------------------------------------------------------
+
+
+@contextmanager
+def _open_text(path: Path) -> Iterator[TextIOWrapper]:
+    """A text file, plain or ``.xz``; what cannot be unpacked or decoded is an input error."""
+    binary = lzma.open if path.suffix == ".xz" else open
+    with binary(path, "rb") as raw, TextIOWrapper(raw, encoding="utf-8") as lines:
+        try:
+            yield lines
+        except (lzma.LZMAError, EOFError, UnicodeDecodeError, csv.Error) as error:
+            raise InputError(f"{path}: cannot be read ({error}); get it anew") from error
+
+
+def _numbers(path: Path, columns: int) -> Floats:
+    """A table of finite numbers separated by blanks, (rows, columns)."""
+    table: list[list[float]] = []
+    with _open_text(path) as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                row = [float(word) for word in line.split()]
+            except ValueError as error:
+                raise InputError(f"{path}, line {number}: {error}") from None
+            if len(row) != columns:
+                raise InputError(
+                    f"{path}, line {number}: {len(row)} numbers, but {columns} are expected"
+                )
+            table.append(row)
+    numbers = np.array(table, dtype=np.float64).reshape(-1, columns)
+    bad = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
+    if len(bad):
+        raise InputError(f"{path}, line {bad[0] + 1}: every number must be finite")
+    return numbers
+
+
+def _read_only(values: Any) -> Floats:
+    """A float64 copy that callers share and nobody changes."""
+    array = np.array(values, dtype=np.float64)
+    array.flags.writeable = False
+    return array

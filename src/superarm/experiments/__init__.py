@@ -1,0 +1,11 @@
+"""The papers' experiments: one TOML each, run and judged by the same code."""
+
+from .claims import Verdict as Verdict
+from .claims import judge as judge
+from .driver import Plan as Plan
+from .driver import execute as execute
+from .driver import summarise as summarise
+from .spec import Experiment as Experiment
+from .spec import experiment_ids as experiment_ids
+from .spec import load_experiment as load_experiment
+from .spec import parse_override as parse_override

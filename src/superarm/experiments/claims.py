@@ -1,0 +1,140 @@
+"""What a paper says, as data, and whether a run bears it out.
+
+A claim is a table in an experiment's TOML: its ``text``, the ``check`` by name, and the
+check's parameters. A check compares means over seeds and says so in its evidence. A claim
+about policies or settings that were not run is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.errors import SpecError
+from superarm.simulation.trace import Run
+
+
+class Verdict(NamedTuple):
+    """One claim after a run."""
+
+    text: str
+    holds: bool
+    evidence: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {"text": self.text, "holds": self.holds, "evidence": self.evidence}
+
+
+class Outcome(NamedTuple):
+    """A policy's total of one metric."""
+
+    mean: float
+    stderr: float | None
+    per_seed: np.ndarray[Any, np.dtype[np.float64]]
+
+
+def outcome_of(run: Run, policy: str, setting_index: int, metric: str) -> Outcome:
+    """Totals at the last round over seeds; ``metric`` is a series name such as ``regret``."""
+    totals = run.cumulative(policy, setting_index, metric)[:, -1].astype(np.float64)
+    count = len(totals)
+    stderr = float(totals.std(ddof=1) / np.sqrt(count)) if count > 1 else None
+    return Outcome(float(totals.mean()), stderr, totals)
+
+
+def judge(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+    """Every claim that this run can speak to, once per setting."""
+    verdicts = []
+    for claim in claims:
+        check = _find_check(claim)
+        for index, setting in enumerate(run.settings):
+            if not set(_policies_of(claim)) <= set(run.policies):
+                continue
+            holds, evidence = check(run, index, claim)
+            where = ", ".join(f"{key} = {value}" for key, value in setting.items())
+            prefix = f"[{where}] " if where else ""
+            suffix = f" ({len(run.seeds)} seeds, T = {run.rounds})"
+            verdicts.append(Verdict(str(claim["text"]), bool(holds), prefix + evidence + suffix))
+    return verdicts
+
+
+Check = Callable[[Run, int, Mapping[str, Any]], tuple[bool, str]]
+
+
+def _ratio_at_most(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
+    """``policy``'s total is at most ``ratio`` × ``versus``'s."""
+    return _ratio(run, index, claim, lambda ratio, limit: ratio <= limit)
+
+
+def _ratio_at_least(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
+    """``policy``'s total is at least ``ratio`` × ``versus``'s."""
+    return _ratio(run, index, claim, lambda ratio, limit: ratio >= limit)
+
+
+def _ratio(
+    run: Run, index: int, claim: Mapping[str, Any], compare: Callable[[float, float], bool]
+) -> tuple[bool, str]:
+    metric = claim.get("metric", "regret")
+    left = outcome_of(run, claim["policy"], index, metric)
+    right = outcome_of(run, claim["versus"], index, metric)
+    ratio = left.mean / right.mean if right.mean else float("inf")
+    evidence = (
+        f"{_phrase(claim['policy'], metric, left)}; {_phrase(claim['versus'], metric, right)}; "
+        f"ratio {ratio:.3g}, limit {claim['ratio']:g}"
+    )
+    return compare(ratio, float(claim["ratio"])), evidence
+
+
+def _about_equal(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
+    """The two totals differ by at most ``tolerance`` of the larger."""
+    metric = claim.get("metric", "regret")
+    left = outcome_of(run, claim["policy"], index, metric)
+    right = outcome_of(run, claim["versus"], index, metric)
+    larger = max(abs(left.mean), abs(right.mean)) or 1.0
+    gap = abs(left.mean - right.mean) / larger
+    evidence = (
+        f"{_phrase(claim['policy'], metric, left)}; {_phrase(claim['versus'], metric, right)}; "
+        f"they differ by {gap:.1%} of the larger, limit {claim['tolerance']:.0%}"
+    )
+    return gap <= float(claim["tolerance"]), evidence
+
+
+def _lowest(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
+    """``policy`` (or one of ``policies``) has the lowest mean total among those named."""
+    metric = claim.get("metric", "regret")
+    winners = claim.get("policies", [claim.get("policy")])
+    totals = {name: outcome_of(run, name, index, metric) for name in [*winners, *claim["among"]]}
+    order = sorted(totals, key=lambda name: totals[name].mean)
+    evidence = "from the lowest: " + ", ".join(
+        f"{name} {totals[name].mean:.4g}{_spread(totals[name])}" for name in order
+    )
+    return order[0] in winners, evidence
+
+
+_CHECKS: dict[str, Check] = {
+    "ratio-at-most": _ratio_at_most,
+    "ratio-at-least": _ratio_at_least,
+    "about-equal": _about_equal,
+    "lowest": _lowest,
+}
+
+
+def _find_check(claim: Mapping[str, Any]) -> Check:
+    name = claim.get("check")
+    if name not in _CHECKS or "text" not in claim:
+        raise SpecError(f"a claim needs a text and a check, one of {sorted(_CHECKS)}; this has {claim}")
+    return _CHECKS[str(name)]
+
+
+def _policies_of(claim: Mapping[str, Any]) -> list[str]:
+    named = [claim[key] for key in ("policy", "versus") if key in claim]
+    return [*named, *claim.get("policies", []), *claim.get("among", [])]
+
+
+def _phrase(policy: str, metric: str, outcome: Outcome) -> str:
+    return f"{policy} {metric} {outcome.mean:.4g}{_spread(outcome)}"
+
+
+def _spread(outcome: Outcome) -> str:
+    return "" if outcome.stderr is None else f" ± {outcome.stderr:.2g}"

@@ -1,0 +1,284 @@
+"""Experiments as data: one TOML each, overrides and sweeps from ``--set``.
+
+::
+
+    id = "kernelized/rkhs-se"
+    title = "…"
+    paper = "002"
+    figure = "1a"
+    rounds = 30000
+    seeds = 25
+
+    [problem]                    # a registered problem and its parameters
+    name = "rkhs-function"
+    lengthscale = 0.2
+
+    [policies.igp-ucb]           # a registered policy, under its own name, and its options
+    delta = 0.1
+    [policies.mine]              # … or under another
+    policy = "composed"
+    rule = {name = "greedy"}
+
+    [[claims]]                   # what the paper says, checked: see claims.py
+    text = "…"
+    check = "ratio-at-most"
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from superarm.core import Policy
+from superarm.errors import SpecError
+from superarm.problems.base import World
+from superarm.registry import build, names, parameters_of
+
+Setting = Mapping[str, Any]
+_GIVEN = frozenset({"model", "problem", "seed", "horizon"})  # parameters that the driver supplies
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """What to run: a problem, policies, their parameters, and claims about the outcome."""
+
+    id: str
+    problem: Mapping[str, Any]
+    policies: Mapping[str, Mapping[str, Any]]
+    rounds: int
+    seeds: int
+    title: str = ""
+    paper: str = ""
+    figure: str = ""
+    bound: Mapping[str, Any] | None = None
+    """Which theoretical bound may be drawn over the regret; see ``theory_bound``."""
+    claims: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data, from which :meth:`from_mapping` makes the same experiment."""
+        plain = {
+            "id": self.id,
+            "title": self.title,
+            "paper": self.paper,
+            "figure": self.figure,
+            "rounds": self.rounds,
+            "seeds": self.seeds,
+            "problem": dict(self.problem),
+            "policies": {name: dict(options) for name, options in self.policies.items()},
+            "claims": [dict(claim) for claim in self.claims],
+        }
+        return plain if self.bound is None else {**plain, "bound": dict(self.bound)}
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any], where: str) -> Experiment:
+        """Checked against the registry; ``where`` names the source in errors."""
+        known = {
+            "id",
+            "title",
+            "paper",
+            "figure",
+            "rounds",
+            "seeds",
+            "problem",
+            "policies",
+            "claims",
+            "bound",
+        }
+        for key in data:
+            if key not in known:
+                raise SpecError(f"{where}: unknown key {key!r}; an experiment has {sorted(known)}")
+        for key in ("id", "rounds", "seeds", "problem", "policies"):
+            if key not in data:
+                raise SpecError(f"{where}: {key!r} is missing")
+        for key in ("rounds", "seeds"):
+            if not isinstance(data[key], int) or isinstance(data[key], bool) or data[key] < 1:
+                raise SpecError(f"{where}: {key} is {data[key]!r}; it must be a whole number above 0")
+        for key in ("problem", "policies"):
+            if not isinstance(data[key], Mapping) or not data[key]:
+                raise SpecError(f"{where}: {key!r} must be a table with at least one entry")
+        experiment = cls(**{**data, "id": str(data["id"]), "claims": tuple(data.get("claims", ()))})
+        _check_parameters("problem", experiment.problem, where)
+        for name, options in experiment.policies.items():
+            if not isinstance(options, Mapping):
+                raise SpecError(f"{where}: policies.{name} must be a table of options")
+            _check_parameters("policy", _policy_spec(name, options), f"{where}: policies.{name}")
+        return experiment
+
+    # --- variations ------------------------------------------------------------------------
+
+    def with_policies(self, chosen: Sequence[str]) -> Experiment:
+        """Only these policies; registered ones that the file does not list get their defaults."""
+        policies: dict[str, Mapping[str, Any]] = {}
+        for name in chosen:
+            if name in self.policies:
+                policies[name] = self.policies[name]
+            elif name in names("policy"):
+                policies[name] = {}
+            else:
+                choices = sorted({*self.policies, *names("policy")})
+                raise SpecError(
+                    f"unknown policy {name!r}; choose from {choices}" + _near(name, choices)
+                )
+        if not policies:
+            raise SpecError("name at least one policy")
+        return replace(self, policies=policies)
+
+    def with_setting(self, setting: Setting) -> Experiment:
+        """Parameters replaced: of the problem, of every policy that has them, or ``policy.option``."""
+        problem = dict(self.problem)
+        policies = {name: dict(options) for name, options in self.policies.items()}
+        for key, value in setting.items():
+            owner, dot, option = key.rpartition(".")
+            if dot and owner == "problem":
+                problem[option] = value
+            elif dot and owner in policies:
+                policies[owner][option] = value
+            elif not dot and key in _parameters("problem", problem["name"]):
+                problem[key] = value
+            else:
+                takers = [
+                    name
+                    for name, options in policies.items()
+                    if not dot and key in _parameters("policy", _policy_spec(name, options)["name"])
+                ]
+                if not takers:
+                    raise SpecError(f"--set {key}: no such parameter; " + self._parameter_help(key))
+                for name in takers:
+                    policies[name][key] = value
+        changed = {**self.as_json(), "problem": problem, "policies": policies}
+        return Experiment.from_mapping(changed, self.id)
+
+    def _parameter_help(self, key: str) -> str:
+        own = set(_parameters("problem", self.problem["name"]))
+        options = {
+            option
+            for name, given in self.policies.items()
+            for option in _parameters("policy", _policy_spec(name, given)["name"])
+        }
+        choices = sorted(own | options)
+        return f"the problem takes {sorted(own)} and the policies {sorted(options)}" + _near(
+            key, choices
+        )
+
+    # --- building --------------------------------------------------------------------------
+
+    def build_problem(self, *, seed: int, horizon: int) -> World:
+        """The world of one seed."""
+        world: World = build("problem", self.problem, seed=seed, horizon=horizon)
+        return world
+
+    def build_policy(self, name: str, world: World) -> Policy:
+        """A fresh policy for a world."""
+        spec = _policy_spec(name, self.policies[name])
+        given = {"model": world.model}
+        if "problem" in parameters_of("policy", spec["name"]):
+            given["problem"] = world  # type: ignore[assignment]
+        policy: Policy = build("policy", spec, **given)
+        return policy
+
+
+def expand_settings(overrides: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Split ``--set`` values into fixed ones and the cross product of the swept ones.
+
+    >>> expand_settings({"delta": 0.1, "xi": [0.01, 0.1]})
+    ({'delta': 0.1}, [{'xi': 0.01}, {'xi': 0.1}])
+    """
+    fixed = {key: value for key, value in overrides.items() if not isinstance(value, list)}
+    swept = {key: value for key, value in overrides.items() if isinstance(value, list)}
+    for key, values in swept.items():
+        if not values:
+            raise SpecError(f"--set {key}=[]: a sweep needs at least one value")
+    combinations = itertools.product(*swept.values())
+    return fixed, [dict(zip(swept, values, strict=True)) for values in combinations]
+
+
+def parse_override(text: str) -> tuple[str, Any]:
+    """``key=value`` with a TOML value; a bare word is taken as a string.
+
+    >>> parse_override("lengthscale=[0.1, 0.2]")
+    ('lengthscale', [0.1, 0.2])
+    """
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not key or not value.strip():
+        raise SpecError(f"--set {text!r}: write key=value, for example --set lengthscale=0.2")
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        word = value.strip()
+        if word.replace("-", "").replace("_", "").isalnum():
+            return key, word
+        raise SpecError(f"--set {key}: {value!r} is not a TOML value") from None
+
+
+def experiment_ids() -> list[str]:
+    """Every experiment that ships with superarm."""
+    root = resources.files(__package__)
+    return sorted(
+        f"{group.name}/{item.name.removesuffix('.toml')}"
+        for group in root.iterdir()
+        if group.is_dir()
+        for item in group.iterdir()
+        if item.name.endswith(".toml")
+    )
+
+
+def load_experiment(name: str) -> Experiment:
+    """An experiment by id, or from a TOML file of the user's own."""
+    if name.endswith(".toml"):
+        path = Path(name)
+        if not path.is_file():
+            raise SpecError(f"there is no file {name}")
+        return _parse(path, name)
+    ids = experiment_ids()
+    if name not in ids:
+        raise SpecError(
+            f"unknown experiment {name!r}; choose one of {', '.join(ids)}" + _near(name, ids)
+        )
+    group, _, stem = name.partition("/")
+    return _parse(resources.files(__package__) / group / f"{stem}.toml", name)
+
+
+def _parse(source: Path | Traversable, where: str) -> Experiment:
+    try:
+        data = tomllib.loads(source.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"{where}: not valid TOML: {error}") from None
+    return Experiment.from_mapping(data, where)
+
+
+def _policy_spec(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    given = dict(options)
+    return {"name": given.pop("policy", name), **given}
+
+
+def _parameters(family: str, name: str) -> list[str]:
+    return [key for key in parameters_of(family, name) if key not in _GIVEN]
+
+
+def _check_parameters(family: str, spec: Mapping[str, Any], where: str) -> None:
+    """Names and parameters before anything runs, so that a typo costs no computing time."""
+    if "name" not in spec:
+        raise SpecError(f"{where}: the {family} needs a name; choose one of {names(family)}")
+    try:
+        accepted = _parameters(family, spec["name"])
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}") from None
+    for key in spec:
+        if key != "name" and key not in accepted:
+            raise SpecError(
+                f"{where}: {family} {spec['name']!r} has no parameter {key!r}; it takes {accepted}"
+                + _near(key, accepted)
+            )
+
+
+def _near(word: str, choices: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, choices, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

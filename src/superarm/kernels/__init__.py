@@ -1,0 +1,20 @@
+"""Covariance functions over arms: how what is learned about one arm carries to another."""
+
+from .base import Covariance as Covariance
+from .base import CovarianceGradient as CovarianceGradient
+from .base import Kernel as Kernel
+from .base import TunableCovariance as TunableCovariance
+from .composite import Columns as Columns
+from .composite import Product as Product
+from .composite import Scale as Scale
+from .composite import Sum as Sum
+from .features import FeatureMap as FeatureMap
+from .stationary import Matern as Matern
+from .stationary import Periodic as Periodic
+from .stationary import RationalQuadratic as RationalQuadratic
+from .stationary import SquaredExponential as SquaredExponential
+from .structured import Constant as Constant
+from .structured import Empirical as Empirical
+from .structured import Linear as Linear
+from .structured import Polynomial as Polynomial
+from .structured import Temporal as Temporal

@@ -1,0 +1,405 @@
+"""What a covariance function is: the protocol that posteriors need, and our own base class.
+
+Notation
+
+==================  ====================================================================
+``X``, ``Y``        (n, d) and (m, d) float64 arrays, one row per arm; ids and times are columns
+``K``               (n, m), ``K[i, j]`` = k(``X[i]``, ``Y[j]``)
+``theta``           (p,), natural logarithms of the free hyper-parameters
+``bounds``          (p, 2), natural logarithms of their bounds
+``gradient``        (n, n, p), ∂K / ∂theta
+==================  ====================================================================
+
+Posteriors ask for :class:`Covariance` alone, which the kernels of scikit-learn satisfy as
+they are. Fitting also needs ``theta`` and gradients: :class:`TunableCovariance`, which again
+both sides satisfy, so that sums and products may mix ours with theirs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Self,
+    cast,
+    overload,
+    runtime_checkable,
+)
+
+import numpy as np
+
+from superarm.core import Floats, as_positive, as_vector
+from superarm.errors import InputError, ShapeError, require_extra
+
+from .features import FeatureMap
+
+Bounds = tuple[float, float] | Literal["fixed"]
+"""Range of a free hyper-parameter on its natural scale, or ``"fixed"``."""
+
+DEFAULT_BOUNDS: tuple[float, float] = (1e-5, 1e5)
+
+
+class CovarianceGradient(NamedTuple):
+    """A covariance matrix and its derivative."""
+
+    covariance: Floats
+    """(n, n)"""
+    gradient: Floats
+    """(n, n, p), with respect to ``theta``"""
+
+
+@runtime_checkable
+class Covariance(Protocol):
+    """All that a posterior needs of a kernel. scikit-learn's kernels satisfy it."""
+
+    def __call__(self, X: Any, Y: Any = None) -> Floats: ...
+    def diag(self, X: Any) -> Floats: ...
+
+
+@runtime_checkable
+class TunableCovariance(Protocol):
+    """A covariance whose hyper-parameters can be fitted; scikit-learn's kernels again are."""
+
+    @property
+    def theta(self) -> Floats: ...
+    @property
+    def bounds(self) -> Floats: ...
+    def clone_with_theta(self, theta: Any) -> Any: ...
+    def diag(self, X: Any) -> Floats: ...
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any: ...
+
+
+class Kernel(ABC):
+    """A covariance function k(x, y), immutable, with hyper-parameters and their gradients.
+
+    A kernel is a frozen dataclass. It names its hyper-parameters in ``hyperparameters`` and
+    has a field ``<name>_bounds`` for each. ``theta`` holds the logarithms of those that are
+    free, in the order named; one that is ``"fixed"``, or exactly 0 (a bias or a drift that is
+    absent), is not part of it.
+
+    To write a kernel, implement :meth:`_covariance` and :meth:`_diagonal`, and
+    :meth:`_gradients` if it has hyper-parameters. They receive checked arrays that hold only
+    the kernel's own ``columns``. Sums and products are written with ``+`` and ``*``; a number
+    times a kernel is a :class:`~superarm.kernels.Scale` whose factor is fixed.
+    """
+
+    hyperparameters: ClassVar[tuple[str, ...]] = ()
+    __array_ufunc__: ClassVar[None] = None  # numpy's numbers leave ``number * kernel`` to us
+
+    @property
+    def columns(self) -> tuple[int, ...] | None:
+        """The columns of ``X`` that the kernel sees; ``None`` is all of them."""
+        return None
+
+    # --- evaluation ----------------------------------------------------------------------
+
+    @overload
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: Literal[False] = False) -> Floats: ...
+    @overload
+    def __call__(
+        self, X: Any, Y: None = None, *, eval_gradient: Literal[True]
+    ) -> CovarianceGradient: ...
+    @overload
+    def __call__(
+        self, X: Any, Y: Any = None, eval_gradient: bool = False
+    ) -> Floats | CovarianceGradient: ...
+    def __call__(
+        self, X: Any, Y: Any = None, eval_gradient: bool = False
+    ) -> Floats | CovarianceGradient:
+        """The (n, m) covariance between rows of ``X`` and of ``Y`` (of ``X`` itself if omitted).
+
+        With ``eval_gradient`` also the (n, n, p) derivative with respect to ``theta``, which
+        is defined only without ``Y``.
+        """
+        rows = self._select(X, "X")
+        if eval_gradient:
+            if Y is not None:
+                raise InputError("eval_gradient works on K(X, X) only; leave Y out")
+            return self._with_gradient(rows)
+        if Y is None:
+            return self._covariance(rows, None)
+        others = self._select(Y, "Y")
+        if rows.shape[1] != others.shape[1]:
+            raise ShapeError(
+                f"X has {rows.shape[1]} columns but Y has {others.shape[1]}; "
+                "both must describe arms in the same way"
+            )
+        return self._covariance(rows, others)
+
+    def diag(self, X: Any) -> Floats:
+        """The prior variance k(x, x) of every row, (n,), without building the matrix."""
+        return self._diagonal(self._select(X, "X"))
+
+    @abstractmethod
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        """(n, m); with ``Y`` = ``None`` symmetric with an exact diagonal."""
+
+    @abstractmethod
+    def _diagonal(self, X: Floats) -> Floats:
+        """(n,)"""
+
+    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+        """∂K/∂log of each free hyper-parameter, one (n, n) array per number in it."""
+        raise NotImplementedError(f"{type(self).__name__} names hyper-parameters but no gradients")
+
+    def _with_gradient(self, X: Floats) -> CovarianceGradient:
+        K = self._covariance(X, None)
+        free = self._free()
+        if not free:
+            return CovarianceGradient(K, np.empty((len(X), len(X), 0)))
+        parts = self._gradients(X, K)
+        return CovarianceGradient(K, np.stack([part for name in free for part in parts[name]], axis=2))
+
+    def _select(self, X: Any, name: str) -> Floats:
+        array = np.asarray(X, dtype=np.float64)
+        if array.ndim != 2:
+            raise ShapeError(
+                f"{name} has shape {array.shape}; {type(self).__name__} needs (n, d), one row per arm"
+            )
+        columns = self.columns
+        if columns is None:
+            return array
+        if max(columns) >= array.shape[1]:
+            raise ShapeError(
+                f"{name} has {array.shape[1]} columns, but {type(self).__name__} looks at "
+                f"columns {list(columns)}; columns are counted from 0"
+            )
+        return array[:, list(columns)]
+
+    # --- hyper-parameters ----------------------------------------------------------------
+
+    def _free(self) -> list[str]:
+        return [
+            name
+            for name in self.hyperparameters
+            if getattr(self, f"{name}_bounds") != "fixed" and np.all(np.asarray(getattr(self, name)))
+        ]
+
+    @property
+    def theta(self) -> Floats:
+        """Logarithms of the free hyper-parameters, (p,)."""
+        values = [np.atleast_1d(getattr(self, name)) for name in self._free()]
+        return np.log(np.concatenate(values)) if values else np.empty(0)
+
+    @property
+    def bounds(self) -> Floats:
+        """Logarithms of the bounds of ``theta``, (p, 2)."""
+        rows = [
+            getattr(self, f"{name}_bounds")
+            for name in self._free()
+            for _ in np.atleast_1d(getattr(self, name))
+        ]
+        return np.log(np.array(rows, dtype=np.float64).reshape(-1, 2))
+
+    def clone_with_theta(self, theta: Any) -> Self:
+        """The same kernel with other values of its free hyper-parameters."""
+        values = np.exp(as_vector(theta, "theta", len(self.theta)))
+        changes: dict[str, float | tuple[float, ...]] = {}
+        start = 0
+        for name in self._free():
+            old = getattr(self, name)
+            if isinstance(old, tuple):
+                changes[name] = tuple(float(value) for value in values[start : start + len(old)])
+                start += len(old)
+            else:
+                changes[name] = float(values[start])
+                start += 1
+        return cast(Self, dataclasses.replace(cast(Any, self), **changes))
+
+    # --- facts and relatives -------------------------------------------------------------
+
+    def is_stationary(self) -> bool:
+        """Whether k(x, y) depends on x − y alone (a method, as in scikit-learn)."""
+        return False
+
+    def features(
+        self, lower: Any, upper: Any, tolerance: float = 1e-13, max_rank: int = 2000
+    ) -> FeatureMap | None:
+        """A finite-rank form k(x, y) ≈ Φ(x)·Φ(y) on the box [``lower``, ``upper``].
+
+        ``tolerance`` bounds the error before rounding; ``FeatureMap.error`` adds what rounding
+        may do. ``None`` if the kernel has no such form or it needs more than ``max_rank``
+        features. Columns that the kernel does not look at may have infinite bounds.
+        """
+        low, high = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
+        if low.ndim != 1 or low.shape != high.shape:
+            raise ShapeError(
+                f"lower has shape {low.shape} and upper {high.shape}; give one number per column each"
+            )
+        rows = self._select(np.stack([low, high]), "the box")
+        if not np.isfinite(rows).all() or (rows[0] > rows[1]).any():
+            raise InputError("every column the kernel looks at needs finite bounds, lower ≤ upper")
+        form = self._features(rows[0], rows[1], as_positive(tolerance, "tolerance"), max_rank)
+        if form is None or form.rank > max_rank:
+            return None
+        if self.columns is None:
+            return form
+        return form.on_columns(self.columns, low, high)
+
+    def _features(
+        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
+    ) -> FeatureMap | None:
+        return None
+
+    def as_sklearn(self) -> Any:
+        """This kernel as a ``sklearn.gaussian_process.kernels.Kernel``.
+
+        It can be cloned, pickled and optimised by ``GaussianProcessRegressor``; the kernel with
+        the fitted hyper-parameters is its attribute ``kernel``.
+        """
+        return _sklearn_wrapper()(self)
+
+    def __add__(self, other: object) -> Kernel:
+        return cast(Kernel, _sum(self, other))
+
+    def __radd__(self, other: object) -> Kernel:
+        return cast(Kernel, _sum(other, self))
+
+    def __mul__(self, other: object) -> Kernel:
+        return cast(Kernel, _product(self, other))
+
+    def __rmul__(self, other: object) -> Kernel:
+        return cast(Kernel, _product(other, self))
+
+
+def _sum(left: object, right: object) -> Any:
+    from .composite import Sum
+
+    if not (isinstance(left, Covariance) and isinstance(right, Covariance)):
+        return NotImplemented
+    return Sum(kernels=_parts(left, Sum) + _parts(right, Sum))
+
+
+def _product(left: object, right: object) -> Any:
+    from .composite import Product, Scale
+
+    for kernel, factor in ((left, right), (right, left)):
+        if isinstance(factor, int | float | np.number) and isinstance(kernel, Covariance):
+            return Scale(kernel=kernel, factor=float(factor), factor_bounds="fixed")
+    if not (isinstance(left, Covariance) and isinstance(right, Covariance)):
+        return NotImplemented
+    return Product(kernels=_parts(left, Product) + _parts(right, Product))
+
+
+def _parts(kernel: Covariance, kind: type[Any]) -> tuple[Covariance, ...]:
+    """Sums of sums and products of products are flat."""
+    return tuple(kernel.kernels) if isinstance(kernel, kind) else (kernel,)
+
+
+# --- checks of fields, shared by the kernels ---------------------------------------------
+
+
+def set_positive(kernel: Kernel, *names: str) -> None:
+    """Check hyper-parameters (a number, or a list of one per column) and their bounds."""
+    for name in names:
+        value = getattr(kernel, name)
+        label = f"{type(kernel).__name__}.{name}"
+        if isinstance(value, list | tuple | np.ndarray):
+            if len(value) == 0:
+                raise ShapeError(f"{label} is empty; give a number, or one per column")
+            checked: Any = tuple(as_positive(item, f"{label}[{i}]") for i, item in enumerate(value))
+        else:
+            checked = as_positive(value, label)
+        object.__setattr__(kernel, name, checked)
+        set_bounds(kernel, f"{name}_bounds")
+
+
+def set_bounds(kernel: Kernel, name: str, below: float = np.inf) -> None:
+    """Check a field of bounds: 0 < lower ≤ upper < ``below``, or ``"fixed"``."""
+    value = getattr(kernel, name)
+    label = f"{type(kernel).__name__}.{name}"
+    if isinstance(value, str):
+        if value != "fixed":
+            raise InputError(f"{label} is {value!r}; give (lower, upper) or 'fixed'")
+        return
+    if not isinstance(value, list | tuple | np.ndarray) or len(value) != 2:
+        raise InputError(f"{label} is {value!r}; give (lower, upper) or 'fixed'")
+    low, high = as_positive(value[0], f"{label}[0]"), as_positive(value[1], f"{label}[1]")
+    if not low <= high < below:
+        limit = "" if np.isinf(below) else f" < {below:g}"
+        raise InputError(f"{label} is ({low:g}, {high:g}); it must be lower ≤ upper{limit}")
+    object.__setattr__(kernel, name, (low, high))
+
+
+def set_columns(kernel: Kernel) -> None:
+    """Check a field of column numbers."""
+    value: Any = kernel.columns
+    if value is None:
+        return
+    label = f"{type(kernel).__name__}.columns"
+    columns = tuple(value) if isinstance(value, list | tuple | np.ndarray) else (value,)
+    if not columns:
+        raise InputError(f"{label} is empty; leave it out to use every column")
+    checked = tuple(as_column(column, label) for column in columns)
+    if len(set(checked)) != len(checked):
+        raise InputError(f"{label} names a column twice: {list(checked)}")
+    object.__setattr__(kernel, "columns", checked)
+
+
+def as_column(value: Any, label: str) -> int:
+    """``value`` as the number of a column."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise InputError(f"{label} is {value!r}; columns are integers counted from 0")
+    return int(value)
+
+
+# --- the way to scikit-learn -------------------------------------------------------------
+
+
+@functools.cache
+def _sklearn_wrapper() -> Any:
+    """The wrapper class, made when first needed because it derives from scikit-learn's."""
+    kernels = require_extra("sklearn.gaussian_process.kernels", "dev")
+
+    class SuperarmKernel(kernels.Kernel):  # type: ignore[misc, name-defined]
+        """One of our kernels under scikit-learn's interface."""
+
+        def __init__(self, kernel: Kernel) -> None:
+            self.kernel = kernel  # kept as it is: sklearn.base.clone compares identities
+
+        def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
+            return self.kernel(X, Y, eval_gradient=eval_gradient)
+
+        def diag(self, X: Any) -> Floats:
+            return self.kernel.diag(X)
+
+        def is_stationary(self) -> bool:
+            return self.kernel.is_stationary()
+
+        @property
+        def theta(self) -> Floats:
+            return self.kernel.theta
+
+        @theta.setter
+        def theta(self, theta: Floats) -> None:
+            self.kernel = self.kernel.clone_with_theta(theta)
+
+        @property
+        def bounds(self) -> Floats:
+            return self.kernel.bounds
+
+        @property
+        def hyperparameters(self) -> list[Any]:
+            return [
+                kernels.Hyperparameter(f"theta[{i}]", "numeric", tuple(row))
+                for i, row in enumerate(np.exp(self.kernel.bounds))
+            ]
+
+        def __repr__(self) -> str:
+            return f"{self.kernel!r}.as_sklearn()"
+
+        def __reduce__(self) -> Any:
+            return _as_sklearn, (self.kernel,)  # the class itself cannot be found by name
+
+    return SuperarmKernel
+
+
+def _as_sklearn(kernel: Kernel) -> Any:
+    return kernel.as_sklearn()

@@ -1,0 +1,306 @@
+"""Kernels made of kernels: sums, products, scalings and choices of columns.
+
+The parts may be any :class:`~superarm.kernels.Covariance`, scikit-learn's kernels included.
+Write ``ours + theirs``, ours first: scikit-learn's own ``+`` takes a stranger on its right
+for a number.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from superarm.core import Floats, as_vector
+from superarm.errors import InputError
+from superarm.registry import register
+
+from .base import (
+    DEFAULT_BOUNDS,
+    Bounds,
+    Covariance,
+    CovarianceGradient,
+    Kernel,
+    TunableCovariance,
+    set_columns,
+    set_positive,
+)
+from .features import FeatureMap, product_features, sum_features
+
+
+class _Composite(Kernel):
+    """Hyper-parameters of the parts, one after the other, after the kernel's own."""
+
+    @property
+    @abstractmethod
+    def _children(self) -> tuple[Covariance, ...]: ...
+
+    @abstractmethod
+    def _with_children(self, children: tuple[Covariance, ...], own: Floats) -> Self: ...
+
+    @property
+    def theta(self) -> Floats:
+        return np.concatenate([super().theta, *(_theta(part) for part in self._children)])
+
+    @property
+    def bounds(self) -> Floats:
+        return np.concatenate([super().bounds, *(_bounds(part) for part in self._children)])
+
+    def clone_with_theta(self, theta: Any) -> Self:
+        values = as_vector(theta, "theta", len(self.theta))
+        start = len(super().theta)
+        own = values[:start]
+        children: list[Covariance] = []
+        for part in self._children:
+            stop = start + len(_theta(part))
+            if isinstance(part, TunableCovariance):
+                children.append(part.clone_with_theta(values[start:stop]))
+            else:
+                children.append(part)
+            start = stop
+        return self._with_children(tuple(children), own)
+
+    def is_stationary(self) -> bool:
+        return all(_is_stationary(part) for part in self._children)
+
+
+def _check_parts(kernel: Sum | Product) -> None:
+    parts = tuple(kernel.kernels)
+    if not parts:
+        raise InputError(f"{type(kernel).__name__}.kernels is empty; give at least one kernel")
+    for part in parts:
+        _check_covariance(part, f"{type(kernel).__name__}.kernels")
+    object.__setattr__(kernel, "kernels", parts)
+
+
+def _check_covariance(kernel: object, name: str) -> None:
+    if not isinstance(kernel, Covariance) or isinstance(kernel, type):
+        raise InputError(f"{name} holds {kernel!r}, which is no kernel; it needs k(X, Y) and k.diag(X)")
+
+
+@register("kernel", "sum")
+@dataclass(frozen=True, kw_only=True)
+class Sum(_Composite):
+    """k(x, y) = Σ_i k_i(x, y); also written ``k1 + k2``."""
+
+    kernels: tuple[Covariance, ...]
+
+    def __post_init__(self) -> None:
+        _check_parts(self)
+
+    @property
+    def _children(self) -> tuple[Covariance, ...]:
+        return self.kernels
+
+    def _with_children(self, children: tuple[Covariance, ...], own: Floats) -> Self:
+        return replace(self, kernels=children)
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        K = _fresh(self.kernels[0], X, Y)
+        for part in self.kernels[1:]:
+            K += part(X, Y)
+        return K
+
+    def _diagonal(self, X: Floats) -> Floats:
+        diagonal: Floats = np.sum([part.diag(X) for part in self.kernels], axis=0)
+        return diagonal
+
+    def _with_gradient(self, X: Floats) -> CovarianceGradient:
+        parts = [_evaluate(part, X) for part in self.kernels]
+        return CovarianceGradient(
+            np.sum([part.covariance for part in parts], axis=0),
+            np.concatenate([part.gradient for part in parts], axis=2),
+        )
+
+    def _features(
+        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
+    ) -> FeatureMap | None:
+        share = tolerance / len(self.kernels)
+        forms = [_form(part, lower, upper, share, max_rank) for part in self.kernels]
+        known = [form for form in forms if form is not None]
+        return sum_features(known) if len(known) == len(forms) else None
+
+
+@register("kernel", "product")
+@dataclass(frozen=True, kw_only=True)
+class Product(_Composite):
+    """k(x, y) = Π_i k_i(x, y); also written ``k1 * k2``."""
+
+    kernels: tuple[Covariance, ...]
+
+    def __post_init__(self) -> None:
+        _check_parts(self)
+
+    @property
+    def _children(self) -> tuple[Covariance, ...]:
+        return self.kernels
+
+    def _with_children(self, children: tuple[Covariance, ...], own: Floats) -> Self:
+        return replace(self, kernels=children)
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        K = _fresh(self.kernels[0], X, Y)
+        for part in self.kernels[1:]:
+            K *= part(X, Y)
+        return K
+
+    def _diagonal(self, X: Floats) -> Floats:
+        diagonal: Floats = np.prod([part.diag(X) for part in self.kernels], axis=0)
+        return diagonal
+
+    def _with_gradient(self, X: Floats) -> CovarianceGradient:
+        parts = [_evaluate(part, X) for part in self.kernels]
+        pieces: list[Floats] = []
+        for i, part in enumerate(parts):
+            # Without dividing K by this part: parts may be 0.
+            others = [other.covariance for j, other in enumerate(parts) if j != i]
+            rest = np.prod(others, axis=0) if others else np.ones_like(part.covariance)
+            pieces.append(rest[:, :, None] * part.gradient)
+        K = np.prod([part.covariance for part in parts], axis=0)
+        return CovarianceGradient(K, np.concatenate(pieces, axis=2))
+
+    def _features(
+        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
+    ) -> FeatureMap | None:
+        share = tolerance / (2.0 * len(self.kernels))
+        forms: list[FeatureMap] = []
+        for part in self.kernels:
+            form = _form(part, lower, upper, share, max_rank)
+            if form is None:
+                return None
+            forms.append(form)
+        # A part's error is multiplied by the size of the others: ask again for that much less.
+        sizes = [form.largest for form in forms]
+        for i, part in enumerate(self.kernels):
+            others = float(np.prod(sizes[:i] + sizes[i + 1 :]))
+            if others > 1.0:
+                form = _form(part, lower, upper, share / others, max_rank)
+                if form is None:
+                    return None
+                forms[i] = form
+        product = forms[0]
+        for i, form in enumerate(forms[1:], start=1):
+            later = max(1.0, float(np.prod(sizes[i + 1 :])))
+            if product.rank * form.rank > 100 * max_rank + 10_000:
+                return None
+            product = product_features(product, form, share / later)
+        return product
+
+
+@register("kernel", "scale")
+@dataclass(frozen=True, kw_only=True)
+class Scale(_Composite):
+    """factor · k(x, y); also written ``2.0 * k``, where the factor is then fixed."""
+
+    hyperparameters: ClassVar[tuple[str, ...]] = ("factor",)
+
+    kernel: Covariance
+    factor: float = 1.0
+    factor_bounds: Bounds = DEFAULT_BOUNDS
+
+    def __post_init__(self) -> None:
+        _check_covariance(self.kernel, "Scale.kernel")
+        set_positive(self, "factor")
+
+    @property
+    def _children(self) -> tuple[Covariance, ...]:
+        return (self.kernel,)
+
+    def _with_children(self, children: tuple[Covariance, ...], own: Floats) -> Self:
+        factor = float(np.exp(own[0])) if len(own) else self.factor
+        return replace(self, kernel=children[0], factor=factor)
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        K = _fresh(self.kernel, X, Y)
+        K *= self.factor
+        return K
+
+    def _diagonal(self, X: Floats) -> Floats:
+        return self.factor * self.kernel.diag(X)
+
+    def _with_gradient(self, X: Floats) -> CovarianceGradient:
+        inner = _evaluate(self.kernel, X)
+        K = self.factor * inner.covariance
+        own = [K[:, :, None]] if self._free() else []
+        return CovarianceGradient(K, np.concatenate([*own, self.factor * inner.gradient], axis=2))
+
+    def _features(
+        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
+    ) -> FeatureMap | None:
+        form = _form(self.kernel, lower, upper, tolerance / self.factor, max_rank)
+        return None if form is None else form.scaled(self.factor)
+
+
+@register("kernel", "columns")
+@dataclass(frozen=True, kw_only=True)
+class Columns(_Composite):
+    """A kernel (ours or any other) that sees only some columns of ``X``, in this order."""
+
+    kernel: Covariance
+    columns: tuple[int, ...] = ()  # required; the default only hides the property of Kernel
+
+    def __post_init__(self) -> None:
+        _check_covariance(self.kernel, "Columns.kernel")
+        if len(self.columns) == 0:
+            raise InputError("Columns.columns is empty; name the columns that the kernel sees")
+        set_columns(self)
+
+    @property
+    def _children(self) -> tuple[Covariance, ...]:
+        return (self.kernel,)
+
+    def _with_children(self, children: tuple[Covariance, ...], own: Floats) -> Self:
+        return replace(self, kernel=children[0])
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        return self.kernel(X, Y)
+
+    def _diagonal(self, X: Floats) -> Floats:
+        return self.kernel.diag(X)
+
+    def _with_gradient(self, X: Floats) -> CovarianceGradient:
+        return _evaluate(self.kernel, X)
+
+    def _features(
+        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
+    ) -> FeatureMap | None:
+        return _form(self.kernel, lower, upper, tolerance, max_rank)
+
+
+# --- what a part may or may not have -----------------------------------------------------
+
+
+def _theta(kernel: Covariance) -> Floats:
+    return kernel.theta if isinstance(kernel, TunableCovariance) else np.empty(0)
+
+
+def _bounds(kernel: Covariance) -> Floats:
+    bounds = kernel.bounds if isinstance(kernel, TunableCovariance) else np.empty(0)
+    return np.reshape(bounds, (-1, 2))
+
+
+def _evaluate(kernel: Covariance, X: Floats) -> CovarianceGradient:
+    if isinstance(kernel, TunableCovariance):
+        return CovarianceGradient(*kernel(X, eval_gradient=True))
+    return CovarianceGradient(kernel(X), np.empty((len(X), len(X), 0)))
+
+
+def _fresh(kernel: Covariance, X: Floats, Y: Floats | None) -> Floats:
+    """A matrix that may be overwritten: a foreign kernel may hand out one that it keeps."""
+    K = kernel(X, Y)
+    return K if isinstance(kernel, Kernel) else np.array(K, dtype=np.float64)
+
+
+def _is_stationary(kernel: Covariance) -> bool:
+    check = getattr(kernel, "is_stationary", None)
+    return bool(check()) if callable(check) else False
+
+
+def _form(
+    kernel: Covariance, lower: Floats, upper: Floats, tolerance: float, max_rank: int
+) -> FeatureMap | None:
+    if not isinstance(kernel, Kernel):
+        return None
+    return kernel.features(lower, upper, tolerance, max_rank)

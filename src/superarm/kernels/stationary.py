@@ -1,0 +1,394 @@
+"""Kernels of the difference x − y: squared exponential, Matérn, rational quadratic, periodic.
+
+Notation
+
+==========  =============================================================================
+``q``       (n, m) scaled squared distances Σ_j (x_j − y_j)²/l_j²
+``r``       √q
+``l``       lengthscale: one number, or one per column (automatic relevance determination)
+==========  =============================================================================
+
+The first three are variance·f(q). With f known, ∂K/∂log l_j = −2 variance·f'(q)·(x_j − y_j)²/l_j²,
+so that each states only f and f'.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from superarm.core import Floats, as_positive
+from superarm.errors import InputError, ShapeError
+from superarm.registry import register
+
+from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
+from .chebyshev import gaussian_features
+from .features import FeatureMap
+
+Lengthscale = float | tuple[float, ...]
+
+_NEAR = 256.0
+"""Largest q for which the product form of :func:`_near_exponent` is used: its absolute error,
+about ε·q, then stays below 1e-13."""
+
+_LARGEST_NU = 300.0
+_BLOCK = 16384
+"""Entries of K worked on at a time: 128 kB."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stationary(Kernel):
+    """What the stationary kernels share: variance, lengthscales and columns."""
+
+    hyperparameters: ClassVar[tuple[str, ...]] = ("lengthscale", "variance")
+
+    lengthscale: Lengthscale = 1.0
+    """One number, or one for each column."""
+    variance: float = 1.0
+    lengthscale_bounds: Bounds = DEFAULT_BOUNDS
+    variance_bounds: Bounds = DEFAULT_BOUNDS
+    columns: tuple[int, ...] | None = None
+    """The columns of ``X`` to look at; ``None`` is all of them."""
+
+    def __post_init__(self) -> None:
+        set_positive(self, *self.hyperparameters)
+        set_columns(self)
+        if self.columns is not None:
+            self._check_width(len(self.columns), "columns")
+
+    def is_stationary(self) -> bool:
+        return True
+
+    def _diagonal(self, X: Floats) -> Floats:
+        self._check_width(X.shape[1], "X")
+        return np.full(len(X), self.variance)
+
+    def _check_width(self, width: int, name: str) -> None:
+        for parameter in self.hyperparameters:
+            value = getattr(self, parameter)
+            if isinstance(value, tuple) and len(value) != width:
+                raise ShapeError(
+                    f"{type(self).__name__}.{parameter} has {len(value)} entries but {name} has "
+                    f"{width} columns; give a single number, or one for each column"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Radial(_Stationary):
+    """variance·f(q)."""
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        self._check_width(X.shape[1], "X")
+        K = scaled_squared_distances(X, Y, self.lengthscale)
+        # By blocks that stay in the cache, with their temporaries: several times faster.
+        step = max(1, _BLOCK // max(1, K.shape[1]))
+        for start in range(0, len(K), step):
+            block = K[start : start + step]
+            np.multiply(self._profile(block), self.variance, out=block)
+        return K
+
+    @abstractmethod
+    def _profile(self, q: Floats) -> Floats:
+        """f(q), with f(0) = 1 exactly; may overwrite ``q``."""
+
+    @abstractmethod
+    def _slope(self, q: Floats) -> Floats:
+        """f'(q); where it is infinite, at q = 0, the product q·f'(q) is 0 and so is returned."""
+
+    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+        q = scaled_squared_distances(X, None, self.lengthscale)
+        factor = self._slope(q)
+        factor *= -2.0 * self.variance
+        if isinstance(self.lengthscale, tuple):
+            along = [
+                factor * np.square(np.subtract.outer(X[:, j], X[:, j]) / scale)
+                for j, scale in enumerate(self.lengthscale)
+            ]
+        else:
+            along = [factor * q]
+        return {"lengthscale": along, "variance": [K]}
+
+
+@register("kernel", "squared-exponential")
+@dataclass(frozen=True, kw_only=True)
+class SquaredExponential(_Radial):
+    """k(x, y) = variance · exp(−q/2), q = Σ_j (x_j − y_j)²/l_j².
+
+    The only stationary kernel here with a finite-rank form, see :meth:`features`.
+
+    >>> SquaredExponential(lengthscale=0.5)([[0.0], [0.5]]).round(4).tolist()
+    [[1.0, 0.6065], [0.6065, 1.0]]
+    """
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        if Y is not None:
+            self._check_width(X.shape[1], "X")
+            exponent = _near_exponent(X, Y, self.lengthscale)
+            if exponent is not None:
+                np.exp(exponent, out=exponent)
+                if self.variance != 1.0:
+                    exponent *= self.variance
+                return exponent
+        return super()._covariance(X, Y)
+
+    def _profile(self, q: Floats) -> Floats:
+        return _exp_half(q)
+
+    def _slope(self, q: Floats) -> Floats:
+        slope = _exp_half(q.copy())
+        slope *= -0.5
+        return slope
+
+    def _features(
+        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
+    ) -> FeatureMap | None:
+        self._check_width(len(lower), "the box")
+        return gaussian_features(
+            lower=lower,
+            upper=upper,
+            lengthscales=np.broadcast_to(self.lengthscale, lower.shape),
+            variance=self.variance,
+            tolerance=tolerance,
+            max_rank=max_rank,
+        )
+
+
+@register("kernel", "matern")
+@dataclass(frozen=True, kw_only=True)
+class Matern(_Radial):
+    """k(x, y) = variance · 2^{1−ν}/Γ(ν) · z^ν K_ν(z), z = √(2ν q).
+
+    ν = ½, 3/2, 5/2 have closed forms: e^{−z}, (1 + z) e^{−z}, (1 + z + z²/3) e^{−z}. ν = ∞ is the
+    squared exponential (JSON may say ``"inf"``). ν is never fitted.
+    """
+
+    nu: float = 2.5
+
+    def __post_init__(self) -> None:
+        nu = math.inf if self.nu in (math.inf, "inf") else as_positive(self.nu, "Matern.nu")
+        if _LARGEST_NU < nu < math.inf:
+            raise InputError(
+                f"Matern.nu is {nu:g}; above {_LARGEST_NU:g} the Bessel function overflows and the "
+                "kernel is all but squared exponential: use nu=inf"
+            )
+        object.__setattr__(self, "nu", nu)
+        super().__post_init__()
+
+    def _profile(self, q: Floats) -> Floats:
+        if self.nu == math.inf:
+            return _exp_half(q)
+        q *= 2.0 * self.nu
+        return _matern(np.sqrt(q, out=q), self.nu)
+
+    def _slope(self, q: Floats) -> Floats:
+        # d/dz z^ν K_ν(z) = −z^ν K_{ν−1}(z) gives f'(q) = −ν 2^{1−ν}/Γ(ν) z^{ν−1} K_{ν−1}(z).
+        nu = self.nu
+        if nu == math.inf:
+            return -0.5 * _exp_half(q.copy())
+        z = np.sqrt(2.0 * nu * q)
+        if nu == 0.5:
+            with np.errstate(divide="ignore"):
+                slope = -0.5 * np.exp(-z) / z
+        elif nu > 1.0:
+            return (-0.5 * nu / (nu - 1.0)) * _matern(z, nu - 1.0)
+        else:
+            from scipy.special import gammaln, kve
+
+            with np.errstate(divide="ignore", invalid="ignore"):
+                constant = math.log(nu) + (1.0 - nu) * math.log(2.0) - gammaln(nu)
+                # K_{ν−1} = K_{1−ν}, and kve carries e^{z} so that the far tail does not underflow.
+                logarithm = constant + (nu - 1.0) * np.log(z) + np.log(kve(1.0 - nu, z)) - z
+                slope = -np.exp(logarithm)
+        slope[q == 0.0] = 0.0
+        return slope
+
+
+@register("kernel", "rational-quadratic")
+@dataclass(frozen=True, kw_only=True)
+class RationalQuadratic(_Radial):
+    """k(x, y) = variance · (1 + q/(2α))^{−α}: a mixture of squared exponentials over lengthscales."""
+
+    hyperparameters: ClassVar[tuple[str, ...]] = ("alpha", "lengthscale", "variance")
+
+    alpha: float = 1.0
+    alpha_bounds: Bounds = DEFAULT_BOUNDS
+
+    def _profile(self, q: Floats) -> Floats:
+        q *= 0.5 / self.alpha
+        np.log1p(q, out=q)
+        q *= -self.alpha
+        return np.exp(q, out=q)
+
+    def _slope(self, q: Floats) -> Floats:
+        return -0.5 * np.exp((-self.alpha - 1.0) * np.log1p(q * (0.5 / self.alpha)))
+
+    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+        u = scaled_squared_distances(X, None, self.lengthscale) * (0.5 / self.alpha)
+        along_alpha = self.alpha * K * (u / (1.0 + u) - np.log1p(u))
+        return {**super()._gradients(X, K), "alpha": [along_alpha]}
+
+
+@register("kernel", "periodic")
+@dataclass(frozen=True, kw_only=True)
+class Periodic(_Stationary):
+    """k(x, y) = variance · exp(−2 Σ_j sin²(π (x_j − y_j)/p_j) / l_j²).
+
+    In several columns this is the product of one periodic kernel per column.
+    """
+
+    hyperparameters: ClassVar[tuple[str, ...]] = ("period", "lengthscale", "variance")
+
+    period: Lengthscale = 1.0
+    """One number, or one for each column."""
+    period_bounds: Bounds = DEFAULT_BOUNDS
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        self._check_width(X.shape[1], "X")
+        Z = X if Y is None else Y
+        exponent = np.zeros((len(X), len(Z)))
+        for j, (period, scale) in enumerate(self._per_column(X.shape[1])):
+            sine = np.sin(np.pi * _phase(X[:, j], Z[:, j], period))
+            exponent -= np.square(sine) * (2.0 / scale**2)
+        K = np.exp(exponent, out=exponent)
+        K *= self.variance
+        return K
+
+    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+        along_period: list[Floats] = []
+        along_scale: list[Floats] = []
+        for j, (period, scale) in enumerate(self._per_column(X.shape[1])):
+            phase = _phase(X[:, j], X[:, j], period)
+            cycles = np.subtract.outer(X[:, j], X[:, j]) / period
+            along_period.append(K * np.sin(2.0 * np.pi * phase) * cycles * (2.0 * np.pi / scale**2))
+            along_scale.append(K * np.square(np.sin(np.pi * phase)) * (4.0 / scale**2))
+        # A parameter shared by all columns gathers the derivatives of all of them.
+        return {
+            "period": along_period if isinstance(self.period, tuple) else [_total(along_period, K)],
+            "lengthscale": (
+                along_scale if isinstance(self.lengthscale, tuple) else [_total(along_scale, K)]
+            ),
+            "variance": [K],
+        }
+
+    def _per_column(self, width: int) -> list[tuple[float, float]]:
+        def spread(value: Lengthscale) -> tuple[float, ...]:
+            return value if isinstance(value, tuple) else (value,) * width
+
+        return list(zip(spread(self.period), spread(self.lengthscale), strict=True))
+
+
+# --- distances ---------------------------------------------------------------------------
+
+
+def scaled_squared_distances(X: Floats, Y: Floats | None, lengthscale: Lengthscale) -> Floats:
+    """Σ_j (x_j − y_j)²/l_j², (n, m), from differences: precise at every offset and scale.
+
+    Without ``Y`` the result is symmetric with zeros on the diagonal.
+    """
+    # cdist takes one pass over the output; the same in numpy takes 3 d and twice the time.
+    from scipy.spatial.distance import cdist
+
+    other = X if Y is None else Y
+    if isinstance(lengthscale, tuple):
+        return cdist(X, other, "sqeuclidean", w=1.0 / np.square(np.array(lengthscale)))
+    q = cdist(X, other, "sqeuclidean")
+    if lengthscale != 1.0:
+        q *= 1.0 / lengthscale**2
+    return q
+
+
+def _near_exponent(X: Floats, Y: Floats, lengthscale: Lengthscale) -> Floats | None:
+    """−q/2 as one matrix product, or ``None`` where that would lose precision.
+
+    −q/2 = x·y − |x|²/2 − |y|²/2 on centred and scaled rows: with two more rows for the squares
+    the whole of it is one product. Cancellation costs about ε·(|x|² + |y|²), hence the limit.
+    Unlike a distance the result is never rooted, so that a rounding of +ε does no harm.
+    """
+    width = X.shape[1]
+    if len(X) == 0 or len(Y) == 0 or width == 0:
+        return None
+    left = np.empty((width + 2, len(X)))
+    right = np.empty((width + 2, len(Y)))
+    x, y = left[:width], right[:width]
+    x[...] = X.T
+    y[...] = Y.T
+    centre = x.mean(axis=1, keepdims=True)
+    inverse = 1.0 / np.array(lengthscale).reshape(-1, 1)
+    x -= centre
+    x *= inverse
+    y -= centre
+    y *= inverse
+    np.einsum("ij,ij->j", x, x, out=left[width])
+    np.einsum("ij,ij->j", y, y, out=right[width + 1])
+    if not left[width].max() + right[width + 1].max() <= _NEAR:
+        return None
+    left[width] *= -0.5
+    right[width + 1] *= -0.5
+    left[width + 1] = 1.0
+    right[width] = 1.0
+    return left.T @ right
+
+
+def _exp_half(q: Floats) -> Floats:
+    q *= -0.5
+    return np.exp(q, out=q)
+
+
+def _matern(z: Floats, nu: float) -> Floats:
+    """2^{1−ν}/Γ(ν) · z^ν K_ν(z), 1 at z = 0; may overwrite ``z``."""
+    if nu in (0.5, 1.5, 2.5):
+        decay = np.negative(z)
+        np.exp(decay, out=decay)
+        if nu == 0.5:
+            return decay
+        if nu == 1.5:
+            z += 1.0
+            z *= decay
+            return z
+        polynomial = z * (1.0 / 3.0)
+        polynomial += 1.0
+        polynomial *= z
+        polynomial += 1.0
+        polynomial *= decay
+        return polynomial
+    from scipy.special import gammaln, kve
+
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        bessel = kve(nu, z)  # e^z K_ν(z), which keeps the far tail
+        # In logarithms z^ν and K_ν cannot overflow apart.
+        constant = (1.0 - nu) * math.log(2.0) - gammaln(nu)
+        value = np.exp(constant + nu * np.log(z) + np.log(bessel) - z)
+    overflowed = np.isposinf(bessel)
+    value[overflowed] = _matern_near_zero(z[overflowed], nu)
+    value[z > 2000.0 + 10.0 * nu] = 0.0  # below the smallest double, and kve gives up out there
+    return np.minimum(value, 1.0, out=value)
+
+
+def _matern_near_zero(z: Floats, nu: float) -> Floats:
+    """Σ_{k<ν} (−z²/4)^k / (k! (ν − 1) … (ν − k)): the part of z^ν K_ν(z) that is regular at 0.
+
+    Used where K_ν overflows; the rest, of order z^{2ν}, is then far below the last digit.
+    """
+    term = np.ones_like(z)
+    value = np.ones_like(z)
+    for k in range(1, min(40, math.ceil(nu))):
+        term *= z * z * (-0.25 / (k * (nu - k)))
+        value += term
+    return value
+
+
+def _phase(x: Floats, y: Floats, period: float) -> Floats:
+    """(x − y)/period less whole periods, in [−½, ½]: sines stay precise after many periods."""
+    cycles = np.subtract.outer(x, y)
+    cycles /= period
+    cycles -= np.rint(cycles)
+    return cycles
+
+
+def _total(parts: Sequence[Floats], K: Floats) -> Floats:
+    return np.sum(parts, axis=0) if parts else np.zeros_like(K)

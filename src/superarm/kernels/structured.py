@@ -1,0 +1,296 @@
+"""Kernels with structure of their own: inner products, ids, time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from superarm.core import Floats, Ints, as_features
+from superarm.errors import InputError, NotPositiveDefiniteError, ShapeError, UnknownArmError
+from superarm.registry import register
+
+from .base import (
+    DEFAULT_BOUNDS,
+    Bounds,
+    Kernel,
+    as_column,
+    set_bounds,
+    set_columns,
+    set_positive,
+)
+from .features import (
+    FeatureMap,
+    monomial_features,
+    root_features,
+)
+
+# --- inner products ----------------------------------------------------------------------
+
+
+@register("kernel", "linear")
+@dataclass(frozen=True, kw_only=True)
+class Linear(Kernel):
+    """k(x, y) = variance · x·y + bias, bias ≥ 0; a bias of 0 is absent and not fitted."""
+
+    hyperparameters: ClassVar[tuple[str, ...]] = ("variance", "bias")
+
+    variance: float = 1.0
+    bias: float = 0.0
+    variance_bounds: Bounds = DEFAULT_BOUNDS
+    bias_bounds: Bounds = DEFAULT_BOUNDS
+    columns: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _check_inner(self)
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        K = X @ (X if Y is None else Y).T
+        K *= self.variance
+        K += self.bias
+        return K
+
+    def _diagonal(self, X: Floats) -> Floats:
+        diagonal: Floats = np.einsum("ij,ij->i", X, X)
+        return self.variance * diagonal + self.bias
+
+    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+        return {"variance": [K - self.bias], "bias": [np.full_like(K, self.bias)]}
+
+    def _features(
+        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
+    ) -> FeatureMap | None:
+        return monomial_features(
+            lower=lower,
+            upper=upper,
+            degree=1,
+            variance=self.variance,
+            bias=self.bias / self.variance,
+            max_rank=max_rank,
+        )
+
+
+@register("kernel", "polynomial")
+@dataclass(frozen=True, kw_only=True)
+class Polynomial(Kernel):
+    """k(x, y) = variance · (x·y + bias)^degree, bias ≥ 0; a bias of 0 is absent and not fitted."""
+
+    hyperparameters: ClassVar[tuple[str, ...]] = ("variance", "bias")
+
+    degree: int = 2
+    variance: float = 1.0
+    bias: float = 1.0
+    variance_bounds: Bounds = DEFAULT_BOUNDS
+    bias_bounds: Bounds = DEFAULT_BOUNDS
+    columns: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.degree != int(self.degree) or self.degree < 1:
+            raise InputError(f"Polynomial.degree is {self.degree!r}; it must be an integer ≥ 1")
+        object.__setattr__(self, "degree", int(self.degree))
+        _check_inner(self)
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        K = X @ (X if Y is None else Y).T
+        K += self.bias
+        K **= self.degree
+        K *= self.variance
+        return K
+
+    def _diagonal(self, X: Floats) -> Floats:
+        diagonal = np.einsum("ij,ij->i", X, X) + self.bias
+        return self.variance * np.asarray(diagonal**self.degree)
+
+    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+        inner = X @ X.T
+        inner += self.bias
+        along_bias = (self.variance * self.degree * self.bias) * inner ** (self.degree - 1)
+        return {"variance": [K], "bias": [along_bias]}
+
+    def _features(
+        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
+    ) -> FeatureMap | None:
+        return monomial_features(
+            lower=lower,
+            upper=upper,
+            degree=self.degree,
+            variance=self.variance,
+            bias=self.bias,
+            max_rank=max_rank,
+        )
+
+
+def _check_inner(kernel: Linear | Polynomial) -> None:
+    set_positive(kernel, "variance")
+    if kernel.bias == 0.0:
+        object.__setattr__(kernel, "bias", 0.0)
+        set_bounds(kernel, "bias_bounds")
+    else:
+        set_positive(kernel, "bias")
+    set_columns(kernel)
+
+
+@register("kernel", "constant")
+@dataclass(frozen=True, kw_only=True)
+class Constant(Kernel):
+    """k(x, y) = variance: a level shared by all arms."""
+
+    hyperparameters: ClassVar[tuple[str, ...]] = ("variance",)
+
+    variance: float = 1.0
+    variance_bounds: Bounds = DEFAULT_BOUNDS
+
+    def __post_init__(self) -> None:
+        set_positive(self, "variance")
+
+    def is_stationary(self) -> bool:
+        return True
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        return np.full((len(X), len(X if Y is None else Y)), self.variance)
+
+    def _diagonal(self, X: Floats) -> Floats:
+        return np.full(len(X), self.variance)
+
+    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+        return {"variance": [K]}
+
+    def _features(
+        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
+    ) -> FeatureMap | None:
+        # (x·y)⁰: the one monomial of degree 0.
+        return monomial_features(
+            lower=lower, upper=upper, degree=0, variance=self.variance, bias=0.0, max_rank=max_rank
+        )
+
+
+# --- ids and time ------------------------------------------------------------------------
+
+
+@register("kernel", "empirical")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Empirical(Kernel):
+    """k(x, y) = covariance[x_column, y_column]: a given covariance over ids 0 … n−1.
+
+    The matrix must be symmetric and positive semi-definite, both up to 1e-8 of its largest
+    entry; it is kept as its symmetric part, read-only. There is nothing to fit.
+    """
+
+    covariance: Floats
+    column: int = 0
+
+    def __post_init__(self) -> None:
+        matrix = as_features(self.covariance, "Empirical.covariance")
+        if matrix.shape[0] != matrix.shape[1] or len(matrix) == 0:
+            raise ShapeError(f"Empirical.covariance has shape {matrix.shape}; it must be square")
+        slack = 1e-8 * float(np.abs(matrix).max())
+        if (gap := np.abs(matrix - matrix.T)).max() > slack:
+            i, j = (int(k) for k in np.unravel_index(int(gap.argmax()), gap.shape))
+            raise InputError(
+                f"Empirical.covariance is not symmetric: [{i}, {j}] is {matrix[i, j]:g} "
+                f"but [{j}, {i}] is {matrix[j, i]:g}"
+            )
+        matrix = 0.5 * (matrix + matrix.T)
+        if (smallest := float(np.linalg.eigvalsh(matrix)[0])) < -slack:
+            raise NotPositiveDefiniteError(
+                f"Empirical.covariance has the eigenvalue {smallest:.3g}, so it is no covariance; "
+                "project it first (set negative eigenvalues to 0) or use more samples"
+            )
+        matrix.flags.writeable = False
+        object.__setattr__(self, "covariance", matrix)
+        object.__setattr__(self, "column", as_column(self.column, f"{type(self).__name__}.column"))
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return (self.column,)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Empirical)
+            and self.column == other.column
+            and np.array_equal(self.covariance, other.covariance)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.column, self.covariance.tobytes()))
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        rows = self._ids(X)
+        return self.covariance[np.ix_(rows, rows if Y is None else self._ids(Y))]
+
+    def _diagonal(self, X: Floats) -> Floats:
+        rows = self._ids(X)
+        return self.covariance[rows, rows]
+
+    def _ids(self, X: Floats) -> Ints:
+        values = X[:, 0]
+        # NaN fails the first comparison, so that the cast never meets it.
+        inside = (values >= 0.0) & (values < len(self.covariance)) & (values == np.floor(values))
+        if not inside.all():
+            row = int(np.argmin(inside))
+            raise UnknownArmError(
+                f"row {row}, column {self.column} holds the id {values[row]!r}; "
+                f"ids are integers 0 … {len(self.covariance) - 1}"
+            )
+        return values.astype(np.intp)
+
+    def _features(
+        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
+    ) -> FeatureMap | None:
+        if lower[0] < 0.0 or upper[0] > len(self.covariance) - 1:
+            raise InputError(f"the box of ids must lie within 0 … {len(self.covariance) - 1}")
+        values, vectors = np.linalg.eigh(self.covariance)
+        keep = values > tolerance
+        lost = float(np.abs(values[~keep]).max(initial=0.0))  # a spectral norm bounds every entry
+        root = vectors[:, keep] * np.sqrt(values[keep])
+        largest = float(np.diagonal(self.covariance).max())
+        return root_features(root=root, lost=lost, largest=largest, lower=lower, upper=upper)
+
+
+@register("kernel", "temporal")
+@dataclass(frozen=True, kw_only=True)
+class Temporal(Kernel):
+    """k(x, y) = (1 − ε)^{|s − t|/2} for the times s, t in one column; 0 ≤ ε < 1.
+
+    The forgetting factor of time-varying GP bandits. ``theta`` holds log ε, like every other
+    hyper-parameter, and the bounds keep ε below 1. ε = 0 is no drift and is not fitted: start a
+    fit from a small positive value.
+    """
+
+    hyperparameters: ClassVar[tuple[str, ...]] = ("epsilon",)
+
+    epsilon: float = 0.01
+    column: int = 0
+    epsilon_bounds: Bounds = (1e-5, 0.99)
+
+    def __post_init__(self) -> None:
+        if self.epsilon == 0.0:
+            object.__setattr__(self, "epsilon", 0.0)
+        else:
+            set_positive(self, "epsilon")
+        if self.epsilon >= 1.0:
+            raise InputError(f"Temporal.epsilon is {self.epsilon:g}; it must lie in [0, 1)")
+        set_bounds(self, "epsilon_bounds", below=1.0)
+        object.__setattr__(self, "column", as_column(self.column, f"{type(self).__name__}.column"))
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        return (self.column,)
+
+    def is_stationary(self) -> bool:
+        return True
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        K = np.subtract.outer(X[:, 0], (X if Y is None else Y)[:, 0])
+        np.abs(K, out=K)
+        K *= 0.5 * np.log1p(-self.epsilon)
+        return np.exp(K, out=K)
+
+    def _diagonal(self, X: Floats) -> Floats:
+        return np.ones(len(X))
+
+    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+        apart = np.abs(np.subtract.outer(X[:, 0], X[:, 0]))
+        return {"epsilon": [K * apart * (-0.5 * self.epsilon / (1.0 - self.epsilon))]}

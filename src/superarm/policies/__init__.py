@@ -1,0 +1,20 @@
+"""Policies: parts composed into published algorithms."""
+
+from .base import IndexPolicy as IndexPolicy
+from .base import ScorePolicy as ScorePolicy
+from .published import benchmark as benchmark
+from .published import composed as composed
+from .published import gamma_for as gamma_for
+from .published import gp_bucb as gp_bucb
+from .published import gp_ei as gp_ei
+from .published import gp_greedy as gp_greedy
+from .published import gp_pi as gp_pi
+from .published import gp_ts as gp_ts
+from .published import gp_ucb as gp_ucb
+from .published import gp_ucb_bayesian as gp_ucb_bayesian
+from .published import igp_ucb as igp_ucb
+from .published import index_policy as index_policy
+from .published import kernel_ucb as kernel_ucb
+from .published import oclok_ucb as oclok_ucb
+from .published import posterior_for as posterior_for
+from .published import random as random

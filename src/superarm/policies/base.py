@@ -1,0 +1,133 @@
+"""How parts become a policy: posterior × rule × oracle, and scores that need no learning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from superarm.core import (
+    Belief,
+    Decision,
+    Direction,
+    Feedback,
+    Floats,
+    Ints,
+    Offer,
+    Oracle,
+    Posterior,
+    Rule,
+    State,
+)
+from superarm.errors import InputError
+
+Score = Callable[[Offer, np.random.Generator], Floats]
+
+
+class IndexPolicy:
+    """Believe, score, select; then learn from what was seen.
+
+    Every published algorithm here is one of these. ``direction`` flips the belief's sign for
+    costs: rules and oracles only ever see "larger is better", beliefs and feedback keep the
+    user's sign. With ``pending_aware`` the oracle builds the super arm step by step and the
+    arms already chosen shrink the uncertainty of the rest.
+
+    >>> from superarm.kernels import SquaredExponential
+    >>> from superarm.oracles import TopK
+    >>> from superarm.posteriors import StreamingGP
+    >>> from superarm.rules import UCB, Fixed
+    >>> policy = IndexPolicy(
+    ...     posterior=StreamingGP(SquaredExponential(), noise_variance=0.01),
+    ...     rule=UCB(schedule=Fixed(value=2.0)),
+    ...     oracle=TopK(k=2),
+    ... )
+    """
+
+    def __init__(
+        self,
+        *,
+        posterior: Posterior,
+        rule: Rule,
+        oracle: Oracle,
+        direction: Direction = "maximize",
+        pending_aware: bool = False,
+    ) -> None:
+        if direction not in ("maximize", "minimize"):
+            raise InputError(f"direction is {direction!r}; choose 'maximize' or 'minimize'")
+        self.posterior = posterior
+        self.rule = rule
+        self.oracle = oracle
+        self.direction: Direction = direction
+        self.pending_aware = pending_aware
+        self.version = 0
+
+    @property
+    def deterministic(self) -> bool:
+        return self.rule.deterministic and self.oracle.deterministic
+
+    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+        belief = self.posterior.belief(offer.arms)
+        seen: Belief = belief if self.direction == "maximize" else belief.negated()
+        desirability = self.rule.desirability(seen, offer.step, rng)
+        if offer.available is not None:
+            desirability = np.where(offer.available, desirability, -np.inf)
+
+        def rescore(chosen: Ints) -> Floats:
+            return self.rule.desirability(seen.condition(chosen), offer.step, rng)
+
+        action, positions = self.oracle.select(
+            desirability, offer.structure, rng, rescore if self.pending_aware else None
+        )
+        return Decision(
+            action=action,
+            positions=positions,
+            mean=belief.mean[positions],
+            std=belief.std[positions],
+            desirability=desirability[positions],
+            version=self.version,
+        )
+
+    def commit(self, decision: Decision) -> None:
+        """Nothing moves between decisions."""
+
+    def learn(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
+    ) -> None:
+        keys = self.posterior.keys(offer.arms)[feedback.positions]
+        self.posterior.observe(keys, feedback.rewards, feedback.noise_variance)
+        self.version += 1
+
+    def state(self) -> State:
+        """The posterior's state: rule and oracle are parameters, not memory."""
+        return self.posterior.state()
+
+
+class ScorePolicy:
+    """Selects by a score that does not learn: a benchmark that knows the truth, or chance."""
+
+    def __init__(self, *, score: Score, oracle: Oracle, deterministic: bool) -> None:
+        self._score = score
+        self.oracle = oracle
+        self._deterministic = deterministic
+
+    @property
+    def deterministic(self) -> bool:
+        return self._deterministic and self.oracle.deterministic
+
+    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+        desirability = self._score(offer, rng)
+        if offer.available is not None:
+            desirability = np.where(offer.available, desirability, -np.inf)
+        action, positions = self.oracle.select(desirability, offer.structure, rng)
+        return Decision(action=action, positions=positions, desirability=desirability[positions])
+
+    def commit(self, decision: Decision) -> None:
+        """Nothing moves between decisions."""
+
+    def learn(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
+    ) -> None:
+        """Nothing is learned."""
+
+    def state(self) -> State:
+        return State(kind="score-policy", schema=1)

@@ -1,0 +1,269 @@
+"""Algorithms under their published names: each a small composition of parts.
+
+Every factory takes the :class:`~superarm.problems.Model` that says what the learner is told,
+and its own options. Symbols: B ``norm_bound``, R ``noise_bound``, λ ``noise_variance``,
+γ ``gain``, T ``horizon``, M ``most_arms``, δ ``delta``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from superarm.core import Floats, Gamma, Offer, Posterior, Rule
+from superarm.errors import InputError
+from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
+from superarm.problems.base import Model, World
+from superarm.registry import build, register
+from superarm.rules import (
+    UCB,
+    AgnosticGPUCB,
+    BayesianGPUCB,
+    BayesUCB,
+    BayesUCBQuantile,
+    ExpectedImprovement,
+    Greedy,
+    ImprovedGPUCB,
+    KernelUCB,
+    OclokUCB,
+    ProbabilityOfImprovement,
+    Thompson,
+    ThompsonScale,
+)
+from superarm.theory import GreedyGrowth
+
+from .base import IndexPolicy, ScorePolicy
+
+PosteriorName = Literal["auto", "finite", "streaming", "independent"]
+GainChoice = Literal["growth", "realised", "greedy"]
+
+
+def posterior_for(model: Model, posterior: PosteriorName = "auto", form: str = "auto") -> Posterior:
+    """The exact posterior that fits the model: over its fixed arms where it has them."""
+    if posterior == "auto":
+        posterior = "streaming" if model.arms is None else "finite"
+    options: dict[str, Any] = {"form": form}
+    if posterior == "streaming":
+        mean = model.mean
+        if np.ndim(mean):
+            raise InputError("a prior mean per arm needs fixed arms: use posterior 'finite'")
+        return StreamingGP(model.kernel, model.noise_variance, float(mean), **options)
+    if model.arms is None:
+        raise InputError(f"posterior {posterior!r} needs fixed arms, but these change every round")
+    if posterior == "finite":
+        return FiniteGP(model.kernel, model.arms, model.noise_variance, model.mean, **options)
+    if posterior == "independent":
+        return IndependentGaussian(model.kernel.diag(model.arms), model.noise_variance, model.mean)
+    raise InputError(
+        f"posterior is {posterior!r}; choose 'auto', 'finite', 'streaming' or 'independent'"
+    )
+
+
+def gamma_for(model: Model, gain: GainChoice = "growth") -> Gamma | None:
+    """γ as a callable; ``None`` asks the rule to use the information gain realised so far."""
+    if gain == "realised":
+        return None
+    if gain == "growth":
+        if model.gain is None:
+            raise InputError("the model names no growth rate for γ; use gain 'realised' or 'greedy'")
+        growth: Gamma = build("gain", model.gain)
+        return growth
+    if gain == "greedy":
+        if model.arms is None:
+            raise InputError("greedy information gain needs fixed arms; use gain 'realised'")
+        return GreedyGrowth(
+            kernel=model.kernel,
+            candidates=model.arms,
+            noise_variance=model.noise_variance,
+            horizon=model.horizon,
+        )
+    raise InputError(f"gain is {gain!r}; choose 'growth', 'realised' or 'greedy'")
+
+
+def index_policy(model: Model, rule: Rule, posterior: PosteriorName = "auto") -> IndexPolicy:
+    """A rule on the model's own posterior and oracle."""
+    return IndexPolicy(
+        posterior=posterior_for(model, posterior),
+        rule=rule,
+        oracle=model.oracle,
+        direction=model.direction,
+    )
+
+
+@register("policy", "igp-ucb")
+def igp_ucb(
+    model: Model,
+    *,
+    delta: float = 0.1,
+    gain: GainChoice = "growth",
+    posterior: PosteriorName = "auto",
+) -> IndexPolicy:
+    """Improved GP-UCB [chowdhury2017kernelized, Algorithm 1]."""
+    schedule = ImprovedGPUCB(
+        norm_bound=_known(model.norm_bound, "norm_bound"),
+        noise_bound=_known(model.noise_bound, "noise_bound"),
+        delta=delta,
+    )
+    return index_policy(model, UCB(schedule=schedule, gamma=gamma_for(model, gain)), posterior)
+
+
+@register("policy", "gp-ucb")
+def gp_ucb(
+    model: Model,
+    *,
+    delta: float = 0.1,
+    gain: GainChoice = "growth",
+    posterior: PosteriorName = "auto",
+) -> IndexPolicy:
+    """GP-UCB in the agnostic setting [srinivas2010gaussian, Theorem 3]."""
+    schedule = AgnosticGPUCB(norm_bound=_known(model.norm_bound, "norm_bound"), delta=delta)
+    return index_policy(model, UCB(schedule=schedule, gamma=gamma_for(model, gain)), posterior)
+
+
+@register("policy", "gp-ucb-bayesian")
+def gp_ucb_bayesian(
+    model: Model, *, scale: float = 1.0, posterior: PosteriorName = "auto"
+) -> IndexPolicy:
+    """GP-UCB with the finite-arm β_t of the Bayesian analysis (paper 000)."""
+    schedule = BayesianGPUCB(arms=_arm_count(model), scale=scale)
+    return index_policy(model, UCB(schedule=schedule), posterior)
+
+
+@register("policy", "gp-bucb")
+def gp_bucb(
+    model: Model, *, omega: float = 1.0, xi: float = 1.0, posterior: PosteriorName = "auto"
+) -> IndexPolicy:
+    """GP-BayesUCB: an upper quantile of the posterior (paper 000)."""
+    schedule = BayesUCBQuantile(arms=_arm_count(model), omega=omega, xi=xi)
+    return index_policy(model, BayesUCB(schedule=schedule), posterior)
+
+
+@register("policy", "gp-ts")
+def gp_ts(
+    model: Model,
+    *,
+    delta: float = 0.1,
+    gain: GainChoice = "growth",
+    mode: Literal["joint", "independent"] = "joint",
+    scaled: bool = True,
+    posterior: PosteriorName = "auto",
+) -> IndexPolicy:
+    """GP-Thompson-sampling [chowdhury2017kernelized, Algorithm 2]; ``scaled=False`` sets v_t = 1."""
+    if not scaled:
+        return index_policy(model, Thompson(mode=mode), posterior)
+    schedule = ThompsonScale(
+        norm_bound=_known(model.norm_bound, "norm_bound"),
+        noise_bound=_known(model.noise_bound, "noise_bound"),
+        delta=delta,
+    )
+    rule = Thompson(mode=mode, schedule=schedule, gamma=gamma_for(model, gain))
+    return index_policy(model, rule, posterior)
+
+
+@register("policy", "gp-ei")
+def gp_ei(model: Model, *, xi: float = 0.01, posterior: PosteriorName = "auto") -> IndexPolicy:
+    """Expected improvement over the best posterior mean played."""
+    return index_policy(model, ExpectedImprovement(xi=xi), posterior)
+
+
+@register("policy", "gp-pi")
+def gp_pi(model: Model, *, xi: float = 0.01, posterior: PosteriorName = "auto") -> IndexPolicy:
+    """Probability of improvement over the best posterior mean played."""
+    return index_policy(model, ProbabilityOfImprovement(xi=xi), posterior)
+
+
+@register("policy", "kernel-ucb")
+def kernel_ucb(
+    model: Model,
+    *,
+    eta: float | None = None,
+    delta: float = 0.1,
+    posterior: PosteriorName = "auto",
+) -> IndexPolicy:
+    """KernelUCB [valko2013finite]: width η/√λ.
+
+    Where ``eta`` is not given it is R √(2 ln(2TN/δ)): Valko et al.'s choice for noise of
+    scale 1, times the noise at hand.
+    """
+    if eta is None:
+        tail = 2.0 * model.horizon * _arm_count(model) / delta
+        eta = _known(model.noise_bound, "noise_bound") * math.sqrt(2.0 * math.log(tail))
+    schedule = KernelUCB(eta=eta, regularisation=model.noise_variance)
+    return index_policy(model, UCB(schedule=schedule), posterior)
+
+
+@register("policy", "oclok-ucb")
+def oclok_ucb(
+    model: Model, *, delta: float = 0.05, posterior: PosteriorName = "auto", form: str = "auto"
+) -> IndexPolicy:
+    """O'CLOK-UCB [nika2022oclok, Algorithm 1]: optimism for changing arms and super arms."""
+    schedule = OclokUCB(most_arms=_arm_count(model), delta=delta)
+    return IndexPolicy(
+        posterior=posterior_for(model, posterior, form),
+        rule=UCB(schedule=schedule),
+        oracle=model.oracle,
+        direction=model.direction,
+    )
+
+
+@register("policy", "gp-greedy")
+def gp_greedy(model: Model, *, posterior: PosteriorName = "auto") -> IndexPolicy:
+    """The best posterior mean, without exploration."""
+    return index_policy(model, Greedy(), posterior)
+
+
+@register("policy", "composed")
+def composed(
+    model: Model,
+    *,
+    rule: Rule | Mapping[str, Any],
+    posterior: PosteriorName = "auto",
+    pending_aware: bool = False,
+) -> IndexPolicy:
+    """Any registered rule on the model's posterior: your own composition from a TOML file."""
+    built: Rule = build("rule", rule) if isinstance(rule, Mapping) else rule
+    return IndexPolicy(
+        posterior=posterior_for(model, posterior),
+        rule=built,
+        oracle=model.oracle,
+        direction=model.direction,
+        pending_aware=pending_aware,
+    )
+
+
+@register("policy", "random")
+def random(model: Model) -> ScorePolicy:
+    """Arms at random."""
+
+    def score(offer: Offer, rng: np.random.Generator) -> Floats:
+        return rng.random(len(offer.arms))
+
+    return ScorePolicy(score=score, oracle=model.oracle, deterministic=False)
+
+
+@register("policy", "benchmark")
+def benchmark(model: Model, *, problem: World) -> ScorePolicy:
+    """The oracle on the true means: what regret is measured against."""
+    sign = 1.0 if model.direction == "maximize" else -1.0
+
+    def score(offer: Offer, rng: np.random.Generator) -> Floats:
+        return sign * problem.means(offer)
+
+    return ScorePolicy(score=score, oracle=model.oracle, deterministic=True)
+
+
+def _known(value: float | None, name: str) -> float:
+    if value is None:
+        raise InputError(f"this policy needs {name}, which the model does not state")
+    return value
+
+
+def _arm_count(model: Model) -> int:
+    if model.most_arms is not None:
+        return model.most_arms
+    if model.arms is not None:
+        return len(model.arms)
+    raise InputError("this policy needs most_arms, which the model does not state")

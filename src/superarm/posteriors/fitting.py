@@ -1,0 +1,260 @@
+"""Hyper-parameters by maximum marginal likelihood.
+
+Notation
+
+=============  ===========================================================================
+``X``, ``y``   (n, d) arms and (n,) rewards
+``C``          (n, n), K + noise_variance·I, with the Cholesky factor L
+``alpha``      (n,), C⁻¹ (y − mean)
+``theta``      (p,), logarithms of the kernel's free hyper-parameters
+=============  ===========================================================================
+
+log p(y) = −½ (y − mean)ᵀ alpha − Σ_i log L_ii − (n/2) log 2π, and
+∂/∂theta_j = ½ tr((alpha alphaᵀ − C⁻¹) ∂C/∂theta_j) (Rasmussen and Williams, equations 2.30 and 5.9).
+
+Works with any :class:`~superarm.kernels.TunableCovariance`: ours and scikit-learn's.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, cast, overload
+
+import numpy as np
+
+from superarm.core import Floats, as_features, as_positive, as_vector
+from superarm.errors import InputError, NotPositiveDefiniteError
+from superarm.kernels.base import Covariance, TunableCovariance
+
+
+class Likelihood(NamedTuple):
+    """The log marginal likelihood and, where asked for, its derivatives."""
+
+    value: float
+    theta: Floats
+    """(p,), with respect to ``kernel.theta``"""
+    log_noise_variance: float
+    mean: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitResult:
+    """What :func:`fit_kernel` found."""
+
+    kernel: Any
+    """The kernel given, with the best hyper-parameters."""
+    noise_variance: float
+    mean: float
+    log_marginal_likelihood: float
+    converged: bool
+    """Whether the optimizer was content at the best point."""
+    evaluations: int
+    """Likelihoods computed, over all starts."""
+    message: str
+    """The optimizer's own words on the best start."""
+
+
+@overload
+def log_marginal_likelihood(
+    kernel: Covariance,
+    X: Any,
+    y: Any,
+    *,
+    noise_variance: float,
+    mean: float = 0.0,
+    gradient: Literal[False] = False,
+) -> float: ...
+@overload
+def log_marginal_likelihood(
+    kernel: TunableCovariance,
+    X: Any,
+    y: Any,
+    *,
+    noise_variance: float,
+    mean: float = 0.0,
+    gradient: Literal[True],
+) -> Likelihood: ...
+def log_marginal_likelihood(
+    kernel: Any,
+    X: Any,
+    y: Any,
+    *,
+    noise_variance: float,
+    mean: float = 0.0,
+    gradient: bool = False,
+) -> float | Likelihood:
+    """log p(y | X) of a Gaussian process with constant mean and Gaussian noise, in nats.
+
+    With ``gradient`` also the derivatives in ``theta``, the log noise variance and the mean.
+    """
+    rows = as_features(X, "X")
+    rewards = as_vector(y, "y", len(rows))
+    noise = as_positive(noise_variance, "noise_variance")
+    if gradient:
+        return _likelihood(kernel, rows, rewards, noise=noise, mean=float(mean))
+    factor = _factorise(kernel(rows), noise, kernel)
+    return _value(factor, _solve(factor, rewards - mean), rewards - mean)
+
+
+def fit_kernel(
+    kernel: TunableCovariance,
+    X: Any,
+    y: Any,
+    *,
+    noise_variance: float,
+    rng: np.random.Generator,
+    mean: float = 0.0,
+    fit_noise: bool = True,
+    noise_bounds: tuple[float, float] = (1e-8, 1e3),
+    fit_mean: bool = False,
+    restarts: int = 4,
+) -> FitResult:
+    """The hyper-parameters under which the data are most likely.
+
+    L-BFGS-B with analytic gradients, within ``kernel.bounds`` and ``noise_bounds``, from the
+    values given (moved into the bounds) and from ``restarts`` points drawn log-uniformly within
+    the bounds. With ``fit_mean`` the mean is not searched for: at every point it takes its best
+    value, 1ᵀC⁻¹y / 1ᵀC⁻¹1, which leaves the other derivatives as they are.
+
+    A trial point whose covariance has no Cholesky factor counts as impossible, likelihood −∞,
+    so that the search turns back there. If no start yields a finite likelihood,
+    :class:`~superarm.errors.NotPositiveDefiniteError` is raised.
+    """
+    from scipy.optimize import minimize
+
+    rows = as_features(X, "X")
+    rewards = as_vector(y, "y", len(rows))
+    noise = as_positive(noise_variance, "noise_variance")
+    if len(rows) == 0:
+        raise InputError("X is empty; fitting needs at least one observation")
+    if not isinstance(kernel, TunableCovariance):
+        raise InputError(
+            f"{type(kernel).__name__} cannot be fitted: it needs theta, bounds, clone_with_theta "
+            "and eval_gradient, as the kernels here and in scikit-learn have"
+        )
+    size = len(kernel.theta)
+    bounds = np.reshape(kernel.bounds, (-1, 2))
+    start = np.array(kernel.theta, dtype=np.float64)
+    if fit_noise:
+        bounds = np.concatenate([bounds, _log_range(noise_bounds)])
+        start = np.append(start, math.log(noise))
+    if restarts > 0 and not np.isfinite(bounds).all():
+        raise InputError("restarts are drawn within the bounds, so all bounds must be finite")
+
+    def at(point: Floats) -> tuple[TunableCovariance, float]:
+        fitted = cast(TunableCovariance, kernel.clone_with_theta(point[:size])) if size else kernel
+        return fitted, float(np.exp(point[size])) if fit_noise else noise
+
+    fixed_mean = None if fit_mean else float(mean)
+    evaluations = 0
+
+    def loss(point: Floats) -> tuple[float, Floats]:
+        nonlocal evaluations
+        evaluations += 1
+        trial, trial_noise = at(point)
+        try:
+            found = _likelihood(trial, rows, rewards, noise=trial_noise, mean=fixed_mean)
+        except NotPositiveDefiniteError:
+            return math.inf, np.zeros(len(point))
+        slope = np.append(found.theta, found.log_noise_variance) if fit_noise else found.theta
+        return -found.value, -slope
+
+    best_point, best_loss, converged, message = start, math.inf, False, ""
+    if len(start) == 0:
+        best_loss, converged, message = loss(start)[0], True, "there was nothing to fit"
+    else:
+        limits = [(float(low), float(high)) for low, high in bounds]
+        starts = [np.clip(start, bounds[:, 0], bounds[:, 1])]
+        starts += [rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(restarts)]
+        for first in starts:
+            if not math.isfinite(loss(first)[0]):
+                continue  # L-BFGS-B cannot leave a point whose value is infinite
+            result = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=limits)
+            if float(result.fun) < best_loss:
+                best_point, best_loss = result.x, float(result.fun)
+                converged, message = bool(result.success), str(result.message)
+    if not math.isfinite(best_loss):
+        advice = f"the lower noise bound (now {noise_bounds[0]:g})" if fit_noise else "noise_variance"
+        raise NotPositiveDefiniteError(
+            f"K + noise_variance·I could not be factorised at any of {evaluations} trial points of "
+            f"{kernel!r}; raise {advice}, or tighten the kernel's bounds"
+        )
+    fitted, fitted_noise = at(best_point)
+    if fit_mean:
+        mean = _best_mean(_factorise(fitted(rows), fitted_noise, fitted), rewards)
+    return FitResult(
+        kernel=fitted,
+        noise_variance=fitted_noise,
+        mean=float(mean),
+        log_marginal_likelihood=-best_loss,
+        converged=converged,
+        evaluations=evaluations,
+        message=message,
+    )
+
+
+def _log_range(noise_bounds: tuple[float, float]) -> Floats:
+    """(1, 2), logarithms."""
+    low, high = (as_positive(value, "noise_bounds") for value in noise_bounds)
+    if low > high:
+        raise InputError(f"noise_bounds is ({low:g}, {high:g}); the lower one comes first")
+    return np.log([[low, high]])
+
+
+def _likelihood(
+    kernel: TunableCovariance, X: Floats, y: Floats, *, noise: float, mean: float | None
+) -> Likelihood:
+    """Value and derivatives; a mean of ``None`` takes its best value."""
+    K, gradient = kernel(X, eval_gradient=True)
+    factor = _factorise(K, noise, kernel)
+    residual = y - (_best_mean(factor, y) if mean is None else mean)
+    alpha = _solve(factor, residual)
+    # ½ tr((αα' − C⁻¹) ∂C): all derivatives share the bracket, and both its factors are symmetric.
+    bracket = np.outer(alpha, alpha) - _inverse(factor)
+    theta = 0.5 * np.einsum("ij,ijp->p", bracket, gradient)
+    return Likelihood(
+        value=_value(factor, alpha, residual),
+        theta=theta,
+        log_noise_variance=0.5 * noise * float(np.trace(bracket)),
+        mean=float(alpha.sum()),
+    )
+
+
+def _value(factor: Floats, alpha: Floats, residual: Floats) -> float:
+    fit = -0.5 * float(residual @ alpha)
+    complexity = float(np.log(np.diagonal(factor)).sum())
+    return fit - complexity - 0.5 * len(residual) * math.log(2.0 * math.pi)
+
+
+def _best_mean(factor: Floats, y: Floats) -> float:
+    weights = _solve(factor, np.ones(len(y)))
+    return float(weights @ y) / float(weights.sum())
+
+
+def _factorise(K: Floats, noise: float, kernel: object) -> Floats:
+    from scipy.linalg import LinAlgError, cholesky
+
+    C = np.array(K, dtype=np.float64)
+    C[np.diag_indices_from(C)] += noise
+    if not np.isfinite(C).all():
+        raise NotPositiveDefiniteError(f"{kernel!r} gives entries that are not finite")
+    try:
+        factor: Floats = cholesky(C, lower=True, overwrite_a=True, check_finite=False)
+    except LinAlgError:
+        raise NotPositiveDefiniteError(
+            f"K + noise_variance·I has no Cholesky factor for {kernel!r}; "
+            f"raise noise_variance (now {noise:g})"
+        ) from None
+    return factor
+
+
+def _solve(factor: Floats, right: Floats) -> Floats:
+    from scipy.linalg import cho_solve
+
+    solution: Floats = cho_solve((factor, True), right, check_finite=False)
+    return solution
+
+
+def _inverse(factor: Floats) -> Floats:
+    return _solve(factor, np.eye(len(factor)))

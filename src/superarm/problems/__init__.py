@@ -1,0 +1,13 @@
+"""Problems: worlds to learn in, with a known truth."""
+
+from .base import Model as Model
+from .base import World as World
+from .crowdsourcing import Crowdsourcing as Crowdsourcing
+from .finite import FiniteProblem as FiniteProblem
+from .landscape import landscape as landscape
+from .sensors import light_sensors as light_sensors
+from .sensors import temperature_sensors as temperature_sensors
+from .synthetic import BENCHMARKS as BENCHMARKS
+from .synthetic import benchmark_function as benchmark_function
+from .synthetic import gp_function as gp_function
+from .synthetic import rkhs_function as rkhs_function

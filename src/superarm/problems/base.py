@@ -1,0 +1,85 @@
+"""What every problem shares: what a learner is told, and what a benchmark may know.
+
+A problem is built by ``registry.build("problem", spec, seed=…, horizon=…)``. Its truth comes
+from the stream (seed, "truth", 0) and its offers from (seed, "offer", step); noise is drawn by
+whoever runs it, from (seed, "noise", step), and handed to :meth:`~superarm.core.Problem.pull`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from superarm.core import Direction, Floats, Offer, Oracle, Problem
+from superarm.errors import InputError
+from superarm.kernels import Covariance
+
+NO_METRICS: Mapping[str, float] = MappingProxyType({})
+"""The metrics of a round that has none: one shared mapping, since rounds are many."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Model:
+    """What a learner is told about a problem before the first round.
+
+    Symbols of the papers: ``norm_bound`` B, ``noise_bound`` R, ``noise_variance`` λ or σ²,
+    ``gain`` γ, ``horizon`` T, ``most_arms`` M.
+    """
+
+    kernel: Covariance
+    noise_variance: float
+    oracle: Oracle
+    horizon: int
+    mean: float | Floats = 0.0
+    arms: Floats | None = None
+    """The fixed arm set's features (n, d); ``None`` where arms change from round to round."""
+    direction: Direction = "maximize"
+    norm_bound: float | None = None
+    noise_bound: float | None = None
+    gain: Mapping[str, Any] | None = None
+    """A spec of the family "gain", such as ``{"name": "constant", "value": 1.0}``."""
+    most_arms: int | None = None
+    """The largest number of arms on offer in a round."""
+
+
+@runtime_checkable
+class World(Problem, Protocol):
+    """A problem that also says what a learner is told and what the truth is."""
+
+    @property
+    def model(self) -> Model: ...
+    @property
+    def settled(self) -> Mapping[str, str]:
+        """Which reading of the paper was used, by topic: text for a report."""
+        ...
+
+    def means(self, offer: Offer) -> Floats:
+        """True expected reward of every arm on offer, (n,): what the benchmark policy sees."""
+        ...
+
+
+def check_whole(value: object, name: str, least: int) -> int:
+    """``value`` as a whole number of at least ``least``."""
+    # TOML and JSON give plain integers; 100.0 or True there is a slip worth reporting.
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}")
+    return value
+
+
+def check_choice(value: object, name: str, choices: tuple[str, ...]) -> None:
+    """Refuse a word that is not among the choices."""
+    if value not in choices:
+        raise InputError(f"{name} is {value!r}; choose one of {list(choices)}")
+
+
+def total(values: Floats) -> float:
+    """The sum, smallest first.
+
+    In one fixed order, rounding cannot lift a super arm above one whose arms are each at least
+    as good; so the regret against the best super arm is never below zero, not even by 1e-16.
+    """
+    return float(np.sort(values).sum())

@@ -1,0 +1,195 @@
+"""Tasks arrive, workers near them are offered, five are sent: Simulation I of paper 001.
+
+An arm is a worker-task pair with context x = (distance/√½, easiness of the task, battery), all
+in [0, 1]; its expected outcome is f(x) = exp(−x₁²/(2·0.4²))·√(x₂x₃). New arms come each round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from math import ceil, log1p, sqrt
+
+import numpy as np
+
+from superarm.core import Arms, Direction, Floats, Ints, Offer, as_positive
+from superarm.datasets import load_tokyo_checkins
+from superarm.errors import InputError, MissingDataError
+from superarm.kernels import SquaredExponential
+from superarm.oracles import TopK
+from superarm.registry import register
+from superarm.streams import Streams, stream
+
+from .base import Model, check_choice, check_whole, total
+
+REACH_SQUARED = 0.5
+"""Square of how far a worker may be from the task, in a city of side 1."""
+DISTANCE_SCALE = 0.4
+
+_COUNTING = {
+    "in reach": "the number of workers in reach of the task is Poisson; they are drawn from the "
+    "places in reach",
+    "in the city": "the number of workers in the whole city is Poisson; those out of reach are "
+    "then dropped",
+}
+
+
+def expected_outcome(contexts: Floats) -> Floats:
+    """f(x) = A·g(x₁)·√(x₂x₃) with A·g(x) = exp(−x²/(2·0.4²)), (n, 3) → (n,)."""
+    outcomes: Floats = np.exp(contexts[:, 0] ** 2 / (-2.0 * DISTANCE_SCALE**2)) * np.sqrt(
+        contexts[:, 1] * contexts[:, 2]
+    )
+    return outcomes
+
+
+@register("problem", "crowdsourcing")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Crowdsourcing:
+    """Semi-synthetic crowdsourcing; the reward of a group is ln(1 + Σ outcomes)."""
+
+    seed: int
+    horizon: int
+    workers: int = 100
+    """Mean of the Poisson number of workers."""
+    k: int = 5
+    """How many workers a task needs."""
+    noise_std: float = 0.1
+    counting: str = "in reach"
+    """Which workers the Poisson number counts: those "in reach" or those "in the city"."""
+    source: str = "auto"
+    """Places from "real" check-ins, a "made" city, or "auto": real where they are at hand."""
+    model: Model = field(init=False, repr=False)
+    settled: Mapping[str, str] = field(init=False, repr=False)
+    _places: Floats = field(init=False, repr=False)
+    _streams: Streams = field(init=False, repr=False)
+    _most_arms: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_whole(self.horizon, "horizon", least=1)
+        check_whole(self.k, "k", least=1)
+        check_whole(self.workers, "workers", least=1)
+        check_choice(self.counting, "counting", tuple(_COUNTING))
+        check_choice(self.source, "source", ("auto", "real", "made"))
+        as_positive(self.noise_std, "noise_std")
+        if self.workers <= self.k:
+            raise InputError(
+                f"workers is {self.workers} and k is {self.k}; on average more workers must come "
+                "than a task needs"
+            )
+        places, data = _places(self.source)
+        # Five standard deviations of a Poisson number above its mean: the paper's M = 150 for 100.
+        most_arms = ceil(self.workers + 5.0 * sqrt(self.workers))
+        model = Model(
+            kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
+            noise_variance=self.noise_std**2,
+            oracle=TopK(k=self.k),
+            horizon=self.horizon,
+            noise_bound=self.noise_std,
+            gain={"name": "squared-exponential", "dimension": 3},
+            most_arms=most_arms,
+        )
+        settled = {
+            "data": data,
+            "workers": f"{_COUNTING[self.counting]}; drawn anew until more than k = {self.k} "
+            f"and at most M = {most_arms} workers are on offer",
+            "task": "place and easiness uniform; drawn anew where no known place is in reach",
+            "reward": "ln(1 + Σ outcomes), natural logarithm; a sum of −1 or less counts as 0",
+            "value": "ln(1 + Σ f): regret is measured on expected outcomes",
+        }
+        for name, value in {
+            "model": model,
+            "settled": settled,
+            "_places": places,
+            "_streams": Streams(self.seed, "offer"),
+            "_most_arms": most_arms,
+        }.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def direction(self) -> Direction:
+        return "maximize"
+
+    def offer(self, step: int) -> Offer:
+        rng = self._streams.at(step)
+        squares, chosen = self._arrivals(rng)
+        contexts = np.empty((len(chosen), 3))
+        # A square just under ½ may round to a distance just over 1.
+        contexts[:, 0] = np.minimum(np.sqrt(squares[chosen] / REACH_SQUARED), 1.0)
+        contexts[:, 1] = rng.random()
+        contexts[:, 2] = rng.random(len(chosen))
+        first = step * self._most_arms  # ids are never used again in another round
+        return Offer(step=step, arms=Arms(ids=range(first, first + len(chosen)), features=contexts))
+
+    def _arrivals(self, rng: np.random.Generator) -> tuple[Floats, Ints]:
+        """Squared distances of all places to a new task, and the places of the workers."""
+        while True:
+            offsets = self._places - rng.random(2)
+            squares: Floats = np.einsum("ij,ij->i", offsets, offsets)
+            count = int(rng.poisson(self.workers))
+            if self.counting == "in reach":
+                near = np.flatnonzero(squares < REACH_SQUARED)
+                if len(near) == 0:
+                    continue
+                chosen = near[rng.integers(len(near), size=count)]
+            else:
+                chosen = rng.integers(len(squares), size=count, dtype=np.intp)
+                chosen = chosen[squares[chosen] < REACH_SQUARED]
+            if self.k < len(chosen) <= self._most_arms:
+                return squares, chosen
+
+    def means(self, offer: Offer) -> Floats:
+        return expected_outcome(offer.arms.features)
+
+    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
+        draws = rng.standard_normal(len(offer.arms))
+        draws *= self.noise_std
+        return draws
+
+    def pull(self, offer: Offer, positions: Ints, noise: Floats) -> Floats:
+        return self.means(offer)[positions] + noise[positions]
+
+    def value(self, offer: Offer, positions: Ints) -> float:
+        return log1p(total(self.means(offer)[positions]))
+
+    def best(self, offer: Offer) -> float:
+        # The logarithm grows with the sum, so the k largest outcomes are the best group.
+        return log1p(total(np.partition(self.means(offer), -self.k)[-self.k :]))
+
+    def metrics(self, offer: Offer, positions: Ints, rewards: Floats) -> Mapping[str, float]:
+        outcomes = float(rewards.sum())
+        return {"reward": log1p(outcomes) if outcomes > -1.0 else 0.0}
+
+
+def _places(source: str) -> tuple[Floats, str]:
+    """Places where workers may be, (n, 2) in the unit square, and where they come from."""
+    if source == "made":
+        return _made_city(), _MADE
+    try:
+        locations = load_tokyo_checkins().locations
+    except MissingDataError:
+        if source == "real":
+            raise
+        return _made_city(), _MADE
+    scaled = _to_unit_square(locations)
+    return scaled, f"{len(scaled)} Tokyo check-ins, longitude and latitude each scaled to [0, 1]"
+
+
+_MADE = "a made city of 8000 places around twelve centres, not real data"
+
+
+@cache
+def _made_city() -> Floats:
+    """Twelve centres of different weight near the middle: the same city for every seed."""
+    rng = stream(0, "made-city", 0)
+    centres = rng.normal(0.5, 0.18, size=(12, 2))
+    spreads = rng.uniform(0.03, 0.12, size=12)
+    weights = rng.dirichlet(np.ones(12))
+    homes = rng.choice(12, size=8000, p=weights)
+    return _to_unit_square(centres[homes] + spreads[homes, None] * rng.standard_normal((8000, 2)))
+
+
+def _to_unit_square(places: Floats) -> Floats:
+    low, high = places.min(axis=0), places.max(axis=0)
+    scaled: Floats = (places - low) / np.where(high > low, high - low, 1.0)
+    return scaled

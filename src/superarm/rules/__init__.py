@@ -1,0 +1,64 @@
+"""Index rules and their confidence widths: what makes a belief into a choice.
+
+A *rule* turns a belief into one desirability per arm; a *schedule* says how wide the
+confidence interval of an optimistic rule is in each round.
+
+>>> from superarm.registry import build
+>>> schedule = {"family": "schedule", "name": "fixed", "value": 2.0}
+>>> build("rule", {"name": "ucb", "schedule": schedule})
+UCB(schedule=Fixed(value=2.0), gamma=None)
+"""
+
+from .indices import (
+    UCB,
+    BayesUCB,
+    ExpectedImprovement,
+    Greedy,
+    ProbabilityOfImprovement,
+    Random,
+    Thompson,
+)
+from .schedules import (
+    AgnosticGPUCB,
+    BayesianGPUCB,
+    BayesianGPUCBCompact,
+    BayesUCBQuantile,
+    BayesUCBQuantileCompact,
+    Fixed,
+    ImprovedGPUCB,
+    KernelUCB,
+    LogarithmicUCB,
+    OclokUCB,
+    QuantileSchedule,
+    ResettingGPUCB,
+    SimpleQuantile,
+    SrinivasFinite,
+    ThompsonScale,
+    TimeVaryingGPUCB,
+)
+
+__all__ = [
+    "UCB",
+    "AgnosticGPUCB",
+    "BayesUCB",
+    "BayesUCBQuantile",
+    "BayesUCBQuantileCompact",
+    "BayesianGPUCB",
+    "BayesianGPUCBCompact",
+    "ExpectedImprovement",
+    "Fixed",
+    "Greedy",
+    "ImprovedGPUCB",
+    "KernelUCB",
+    "LogarithmicUCB",
+    "OclokUCB",
+    "ProbabilityOfImprovement",
+    "QuantileSchedule",
+    "Random",
+    "ResettingGPUCB",
+    "SimpleQuantile",
+    "SrinivasFinite",
+    "Thompson",
+    "ThompsonScale",
+    "TimeVaryingGPUCB",
+]

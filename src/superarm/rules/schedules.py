@@ -1,0 +1,398 @@
+"""How wide a confidence interval is in each round.
+
+A schedule returns the ``width`` that multiplies the posterior standard deviation. Papers that
+write β_t under a root are given as √β_t; a β_t below zero (early rounds, few arms) counts as 0.
+
+==================  ==============================================================
+``t``               the round, ``step``
+``gamma(t)``        γ_t, the (maximal, bounded or realised) information gain
+``δ``               ``delta``, the probability with which a guarantee may fail
+``B``, ``R``        ``norm_bound`` ‖f‖_k ≤ B; ``noise_bound``, R-sub-Gaussian noise
+==================  ==============================================================
+
+Every width is plain ``math`` on Python floats: about a microsecond or less.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from superarm.core import Gamma
+from superarm.registry import register
+
+from .base import (
+    keep_count,
+    keep_finite,
+    keep_nonnegative,
+    keep_positive,
+    keep_probability,
+    upper_quantile,
+)
+
+_LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+_LOG_TWO = math.log(2.0)
+_PI_SQUARED = math.pi**2
+
+
+def _root(beta: float) -> float:
+    return math.sqrt(beta) if beta > 0.0 else 0.0
+
+
+@register("schedule", "fixed")
+@dataclass(frozen=True, kw_only=True)
+class Fixed:
+    """The same width in every round.
+
+    >>> Fixed(value=2.0).width(7, gamma=lambda t: 0.0)
+    2.0
+    """
+
+    value: float
+
+    def __post_init__(self) -> None:
+        keep_nonnegative(self, "value")
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        return self.value
+
+
+# --- functions in an RKHS (chowdhury2017kernelized, srinivas2010gaussian, valko2013finite) ----
+
+
+@register("schedule", "igp-ucb")
+@dataclass(frozen=True, kw_only=True)
+class ImprovedGPUCB:
+    """IGP-UCB: B + R√(2(γ_{t−1} + 1 + ln(1/δ))).
+
+    chowdhury2017kernelized, Algorithm 1. Theorem 2 makes it a confidence band for all rounds
+    at once when the posterior's noise variance is 1 + 2/T.
+
+    >>> round(ImprovedGPUCB(norm_bound=1.0, noise_bound=0.5).width(1, gamma=lambda t: 0.0), 4)
+    2.285
+    """
+
+    norm_bound: float
+    noise_bound: float
+    delta: float = 0.1
+
+    def __post_init__(self) -> None:
+        keep_nonnegative(self, "norm_bound", "noise_bound")
+        keep_probability(self, "delta")
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        information = gamma(step - 1) + 1.0 - math.log(self.delta)
+        return self.norm_bound + self.noise_bound * math.sqrt(2.0 * information)
+
+
+@register("schedule", "gp-ts")
+@dataclass(frozen=True, kw_only=True)
+class ThompsonScale(ImprovedGPUCB):
+    """GP-TS: the sample's scale v_t = B + R√(2(γ_{t−1} + 1 + ln(2/δ))), IGP-UCB's at δ/2.
+
+    chowdhury2017kernelized, Algorithm 2.
+    """
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        information = gamma(step - 1) + 1.0 + _LOG_TWO - math.log(self.delta)
+        return self.norm_bound + self.noise_bound * math.sqrt(2.0 * information)
+
+
+@register("schedule", "gp-ucb-agnostic")
+@dataclass(frozen=True, kw_only=True)
+class AgnosticGPUCB:
+    """GP-UCB for a function in the RKHS: √(2B² + 300 γ_{t−1} ln³(t/δ)).
+
+    srinivas2010gaussian, Theorem 3 (there with γ_t, and B standing for the squared norm), in
+    the form that chowdhury2017kernelized, section 3.1, compares with.
+    """
+
+    norm_bound: float
+    delta: float = 0.1
+
+    def __post_init__(self) -> None:
+        keep_nonnegative(self, "norm_bound")
+        keep_probability(self, "delta")
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        logarithm = math.log(step / self.delta)
+        return _root(2.0 * self.norm_bound**2 + 300.0 * gamma(step - 1) * logarithm**3)
+
+
+@register("schedule", "kernel-ucb")
+@dataclass(frozen=True, kw_only=True)
+class KernelUCB:
+    """KernelUCB: η/√λ, with exploration η and ridge regularisation λ.
+
+    valko2013finite, Algorithm 1; chowdhury2017kernelized, section 3.1.
+    """
+
+    eta: float
+    regularisation: float = 1.0
+
+    def __post_init__(self) -> None:
+        keep_nonnegative(self, "eta")
+        keep_positive(self, "regularisation")
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        return self.eta / math.sqrt(self.regularisation)
+
+
+# --- functions drawn from a GP, high probability ----------------------------------------------
+
+
+@register("schedule", "gp-ucb-finite")
+@dataclass(frozen=True, kw_only=True)
+class SrinivasFinite:
+    """GP-UCB on finitely many arms: √(2 ln(|D| t² π² / (6δ))).
+
+    srinivas2010gaussian, Theorem 1.
+    """
+
+    arms: int
+    delta: float = 0.1
+
+    def __post_init__(self) -> None:
+        keep_count(self, "arms")
+        keep_probability(self, "delta")
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        return _root(2.0 * math.log(self.arms * _PI_SQUARED * step * step / (6.0 * self.delta)))
+
+
+@register("schedule", "oclok-ucb")
+@dataclass(frozen=True, kw_only=True)
+class OclokUCB:
+    """O'CLOK-UCB: √(2 ln(M π² t² / (3δ))), M the largest number of arms in any round.
+
+    nika2022oclok, Theorem 1 and Lemma 2.
+    """
+
+    most_arms: int
+    delta: float = 0.05
+
+    def __post_init__(self) -> None:
+        keep_count(self, "most_arms")
+        keep_probability(self, "delta")
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        return _root(2.0 * math.log(self.most_arms * _PI_SQUARED * step * step / (3.0 * self.delta)))
+
+
+# --- functions drawn from a GP, Bayesian regret (sandberg2025bayesian) ------------------------
+
+
+@register("schedule", "gp-ucb-bayesian")
+@dataclass(frozen=True, kw_only=True)
+class BayesianGPUCB:
+    """GP-UCB for Bayesian regret on finitely many arms: β_t = 2 ln(|A| t² / √(2π)).
+
+    sandberg2025bayesian, Theorem 3.2 (i); ``scale`` multiplies β_t (½ in its Figure 3, which
+    the theorem no longer covers).
+    """
+
+    arms: int
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        keep_count(self, "arms")
+        keep_positive(self, "scale")
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        logarithm = math.log(self.arms) + 2.0 * math.log(step) - _LOG_ROOT_TWO_PI
+        return _root(2.0 * self.scale * logarithm)
+
+
+@register("schedule", "gp-ucb-bayesian-compact")
+@dataclass(frozen=True, kw_only=True)
+class BayesianGPUCBCompact:
+    """GP-UCB for Bayesian regret on a compact set: β_t = 2 ln(τ_t^d t² / √(2π)).
+
+    sandberg2025bayesian, Theorem 3.6 (i). τ_t points per dimension discretise the set:
+    ``tau`` itself where it is callable, else ``tau``·t^``tau_exponent``; the default exponent
+    is that of eq. 6d.
+    """
+
+    dimension: int
+    tau: float | Callable[[int], float]
+    tau_exponent: float = 2.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        keep_count(self, "dimension")
+        keep_positive(self, "scale")
+        keep_finite(self, "tau_exponent")
+        if not callable(self.tau):
+            keep_positive(self, "tau")
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        points = self.dimension * _log_tau(self.tau, self.tau_exponent, step)
+        logarithm = points + 2.0 * math.log(step) - _LOG_ROOT_TWO_PI
+        return _root(2.0 * self.scale * logarithm)
+
+
+class QuantileSchedule(ABC):
+    """Schedules whose width is a normal quantile: Φ⁻¹(1 − η_t), η_t the upper tail.
+
+    In the papers' notation √β_t with β_t = 2 erf⁻¹(1 − 2η_t)². Squaring hides the sign, so
+    η_t must stay below ½: from there on the width is 0, the posterior median.
+    """
+
+    @abstractmethod
+    def log_tail(self, step: int) -> float:
+        """ln η_t, which stays finite where η_t itself would underflow."""
+
+    def tail(self, step: int) -> float:
+        """η_t."""
+        return math.exp(self.log_tail(step))
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        return upper_quantile(self.log_tail(step))
+
+
+@register("schedule", "bayes-ucb")
+@dataclass(frozen=True, kw_only=True)
+class BayesUCBQuantile(QuantileSchedule):
+    """GP-BUCB on finitely many arms: η_t = √(2π)^ω / (2 |A|^ω t^ξ).
+
+    sandberg2025bayesian, Theorem 3.2 (ii), after kaufmann2012bayesian. The theorem needs
+    ξ > ω > 1; the experiments use ω = ξ = 1, for which it gives no bound.
+    """
+
+    arms: int
+    omega: float = 1.0
+    xi: float = 1.0
+
+    def __post_init__(self) -> None:
+        keep_count(self, "arms")
+        keep_positive(self, "omega", "xi")
+
+    def log_tail(self, step: int) -> float:
+        spread = self.omega * (_LOG_ROOT_TWO_PI - math.log(self.arms))
+        return spread - _LOG_TWO - self.xi * math.log(step)
+
+
+@register("schedule", "bayes-ucb-compact")
+@dataclass(frozen=True, kw_only=True)
+class BayesUCBQuantileCompact(QuantileSchedule):
+    """GP-BUCB on a compact set: η_t = (2π)^{ω/2} / (2 τ_t^{dω} t^ξ).
+
+    sandberg2025bayesian, Theorem 3.6 (ii); ``tau`` as in :class:`BayesianGPUCBCompact`.
+    """
+
+    dimension: int
+    tau: float | Callable[[int], float]
+    tau_exponent: float = 2.0
+    omega: float = 1.0
+    xi: float = 1.0
+
+    def __post_init__(self) -> None:
+        keep_count(self, "dimension")
+        keep_positive(self, "omega", "xi")
+        keep_finite(self, "tau_exponent")
+        if not callable(self.tau):
+            keep_positive(self, "tau")
+
+    def log_tail(self, step: int) -> float:
+        points = self.dimension * _log_tau(self.tau, self.tau_exponent, step)
+        return self.omega * (_LOG_ROOT_TWO_PI - points) - _LOG_TWO - self.xi * math.log(step)
+
+
+@register("schedule", "simple-quantile")
+@dataclass(frozen=True, kw_only=True)
+class SimpleQuantile(QuantileSchedule):
+    """η_t = 1/(t + 1), whatever the number of arms.
+
+    sandberg2025bayesian, Algorithm 2, prints 1/t, whose quantile is infinite at t = 1.
+    """
+
+    def log_tail(self, step: int) -> float:
+        return -math.log(step + 1.0)
+
+
+def _log_tau(tau: float | Callable[[int], float], exponent: float, step: int) -> float:
+    if callable(tau):
+        return math.log(tau(step))
+    return math.log(tau) + exponent * math.log(step)
+
+
+# --- rewards that drift (bogunovic2016time) ---------------------------------------------------
+
+
+@register("schedule", "logarithmic")
+@dataclass(frozen=True, kw_only=True)
+class LogarithmicUCB:
+    """√(c₁ ln(c₂ t)): the growth that theory dictates, with constants chosen by hand.
+
+    bogunovic2016time, section 5.
+    """
+
+    c1: float = 0.8
+    c2: float = 4.0
+
+    def __post_init__(self) -> None:
+        keep_positive(self, "c1", "c2")
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        return _root(self.c1 * math.log(self.c2 * step))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SlopeSchedule:
+    """β_T = 2 ln(m π²T²/(6δ)) + 2d ln(r d b T² √ln(d a m π²T²/(6δ))), δ shared by m events.
+
+    The domain is [0, r]^d, r the ``side``; a and b bound the slopes of the prior's draws
+    (bogunovic2016time, eq. 10). β grows with the round (eq. 34) unless a ``horizon`` T fixes it.
+    The discretisation under the second logarithm has at least one point.
+    """
+
+    dimension: int
+    side: float = 1.0
+    a: float = 1.0
+    b: float = 1.0
+    delta: float = 0.1
+    horizon: int | None = None
+
+    events: ClassVar[float]
+
+    def __post_init__(self) -> None:
+        keep_count(self, "dimension")
+        keep_positive(self, "side", "a", "b")
+        keep_probability(self, "delta")
+        if self.horizon is not None:
+            keep_count(self, "horizon")
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        rounds = step if self.horizon is None else self.horizon
+        squared = float(rounds * rounds)
+        share = self.events * _PI_SQUARED * squared / (6.0 * self.delta)
+        d = self.dimension
+        slope = _root(math.log(d * self.a * share))
+        points = max(1.0, self.side * d * self.b * squared * slope)
+        return _root(2.0 * math.log(share) + 2.0 * d * math.log(points))
+
+
+@register("schedule", "r-gp-ucb")
+@dataclass(frozen=True, kw_only=True)
+class ResettingGPUCB(_SlopeSchedule):
+    """R-GP-UCB: β_T = 2 ln(2π²T²/(3δ)) + 2d ln(r d b T² √ln(2daπ²T²/(3δ))).
+
+    bogunovic2016time, Theorem 4.2, eq. 16, for the domain [0, r]^d, r the ``side``; a and b
+    bound the slopes of the prior's draws (eq. 10). A ``horizon`` T fixes β.
+    """
+
+    events: ClassVar[float] = 4.0
+
+
+@register("schedule", "tv-gp-ucb")
+@dataclass(frozen=True, kw_only=True)
+class TimeVaryingGPUCB(_SlopeSchedule):
+    """TV-GP-UCB: β_T = 2 ln(π²T²/(2δ)) + 2d ln(r d b T² √ln(daπ²T²/(2δ))).
+
+    bogunovic2016time, Theorem 4.3, eq. 19; parameters as in :class:`ResettingGPUCB`.
+    """
+
+    events: ClassVar[float] = 3.0

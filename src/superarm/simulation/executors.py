@@ -1,0 +1,84 @@
+"""Work spread over processes: by a pool of our own, or by any ``concurrent.futures`` executor."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from typing import TypeVar
+
+from superarm.errors import InputError
+from superarm.linalg import pin_blas_threads
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def spread(
+    work: Callable[[Task], Result],
+    tasks: Sequence[Task],
+    *,
+    jobs: int = 1,
+    executor: Executor | None = None,
+    finished: Callable[[Task, Result], None] | None = None,
+) -> None:
+    """Do every task, in any order; the first failure ends the rest and is raised.
+
+    ``work`` must be a module-level function and tasks plain data, so that they reach other
+    processes. BLAS is held to one thread wherever work is done, so that results do not depend
+    on the number of cores or jobs.
+    """
+    if jobs < 1:
+        raise InputError(f"jobs is {jobs}; use at least one")
+    if executor is None and (jobs == 1 or len(tasks) <= 1):
+        pin_blas_threads()
+        for task in tasks:
+            result = work(task)
+            if finished is not None:
+                finished(task, result)
+        return
+    with process_pool(jobs) if executor is None else _borrowed(executor) as pool:
+        futures = {pool.submit(_pinned, work, task): task for task in tasks}
+        try:
+            for future in as_completed(futures):
+                result = future.result()
+                if finished is not None:
+                    finished(futures[future], result)
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+
+
+def _pinned(work: Callable[[Task], Result], task: Task) -> Result:
+    pin_blas_threads()
+    return work(task)
+
+
+@contextmanager
+def _borrowed(executor: Executor) -> Iterator[Executor]:
+    """The caller's executor, which the caller shuts down."""
+    yield executor
+
+
+def process_pool(jobs: int) -> ProcessPoolExecutor:
+    """Worker processes; keep one pool over several runs to start them only once."""
+    # "spawn": a forked child would inherit the parent's BLAS threads and locks.
+    context = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(max_workers=jobs, mp_context=context, initializer=_end_with_parent)
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed must not go on working for nobody."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()

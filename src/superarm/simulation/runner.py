@@ -1,0 +1,125 @@
+"""The simulator: one of the drivers of Offer → Decision → Feedback.
+
+Every policy meets the same offers and the same noise: both depend on (seed, step) alone, and
+noise is drawn for all arms before anyone chooses. So all policies of a seed run side by side,
+a block of rounds at a time, and share each block's offers and noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superarm.core import Decision, Feedback, Floats, Offer, Policy, Problem
+from superarm.errors import InputError
+from superarm.streams import Streams
+
+_BLOCK_NUMBERS = 1 << 18
+"""How many noise values a block may hold: a few megabytes, whatever the number of arms."""
+
+
+class Trajectory(NamedTuple):
+    """What one policy did and how it fared, round by round."""
+
+    series: Mapping[str, Floats]
+    """Metrics of each round, (T,); ``regret`` always."""
+    choices: NDArray[np.int32]
+    """Chosen positions, (T, k), padded with −1."""
+    seconds: NDArray[np.float32]
+    """Time spent deciding and learning, (T,)."""
+
+
+Watch = Callable[[str, Offer, Decision, Feedback], None]
+"""Hears of every round once it is learned from: policy, offer, decision, feedback."""
+
+
+class _Round(NamedTuple):
+    step: int
+    offer: Offer
+    noise: Floats
+    best: float
+
+
+class _Recorder:
+    """One policy's way through the rounds."""
+
+    def __init__(self, name: str, policy: Policy, seed: int, rounds: int, watch: Watch | None) -> None:
+        self.name = name
+        self.policy = policy
+        self._watch = watch
+        self._decide_streams = Streams(seed, f"policy:{name}")
+        self._learn_streams = Streams(seed, f"learn:{name}")
+        self._series: dict[str, Floats] = {"regret": np.zeros(rounds)}
+        self._choices: list[list[int]] = []
+        self._seconds = np.zeros(rounds, dtype=np.float32)
+
+    def play(self, problem: Problem, block: list[_Round]) -> None:
+        policy, series, rounds = self.policy, self._series, len(self._seconds)
+        sign = 1.0 if problem.direction == "maximize" else -1.0
+        regret = series["regret"]
+        # A deterministic policy leaves its generator alone, so there is no need to set it.
+        chance = not policy.deterministic
+        decide_rng = self._decide_streams.at(block[0].step)
+        learn_rng = self._learn_streams.at(block[0].step)
+        for step, offer, noise, best in block:
+            if chance:
+                decide_rng = self._decide_streams.at(step)
+                learn_rng = self._learn_streams.at(step)
+            start = perf_counter()
+            decision = policy.decide(offer, decide_rng)
+            policy.commit(decision)
+            middle = perf_counter()
+            positions = decision.positions
+            rewards = problem.pull(offer, positions, noise)
+            feedback = Feedback(positions=positions, rewards=rewards)
+            again = perf_counter()
+            policy.learn(offer, decision, feedback, learn_rng)
+            self._seconds[step - 1] = perf_counter() - again + middle - start
+            regret[step - 1] = sign * (best - problem.value(offer, positions))
+            self._choices.append(positions.tolist())
+            if self._watch is not None:
+                self._watch(self.name, offer, decision, feedback)
+            for metric, value in problem.metrics(offer, positions, rewards).items():
+                if metric not in series:
+                    series[metric] = np.zeros(rounds)
+                series[metric][step - 1] = value
+
+    def trajectory(self) -> Trajectory:
+        most = max(map(len, self._choices), default=0)
+        choices = np.full((len(self._choices), most), -1, dtype=np.int32)
+        for row, chosen in enumerate(self._choices):
+            choices[row, : len(chosen)] = chosen
+        return Trajectory(self._series, choices, self._seconds)
+
+
+def simulate(
+    problem: Problem,
+    policies: Mapping[str, Policy],
+    *,
+    rounds: int,
+    seed: int,
+    watch: Watch | None = None,
+) -> dict[str, Trajectory]:
+    """Run every policy for ``rounds`` rounds; ``watch`` hears of each one."""
+    if rounds < 1:
+        raise InputError(f"rounds is {rounds}; run at least one")
+    recorders = [_Recorder(name, policy, seed, rounds, watch) for name, policy in policies.items()]
+    noise_streams = Streams(seed, "noise")
+    step = 1
+    while step <= rounds:
+        block: list[_Round] = []
+        numbers = 0
+        while step <= rounds and (not block or numbers < _BLOCK_NUMBERS):
+            offer = problem.offer(step)
+            noise = problem.noise(offer, noise_streams.at(step))
+            block.append(_Round(step, offer, noise, problem.best(offer)))
+            numbers += math.prod(offer.arms.features.shape) + len(noise)
+            step += 1
+        for recorder in recorders:
+            recorder.play(problem, block)
+    return {name: recorder.trajectory() for name, recorder in zip(policies, recorders, strict=True)}

@@ -1,0 +1,390 @@
+"""How a run lies on disk: write a cell, read it back, and see all cells as one run.
+
+::
+
+    OUT/run.json            what was run (schema 1): experiment, rounds, seeds, policies, settings, …
+    OUT/cells/<cell>.npz    one per (policy, setting, seed): "regret" (T,) and further metrics by
+                            name, per round; "choices" (T, k), padded with -1
+    OUT/timings/<cell>.npz  "seconds" (T,): apart, so that traces are byte-identical between runs
+    OUT/cells.jsonl         one flat row per cell, written once all cells are there
+    OUT/summary.json        the object that the command prints
+
+Every file appears whole or not at all. The timing of a cell is written before the cell itself:
+a cell that is there is finished.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import re
+import secrets
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superarm.core import Floats, as_vector
+from superarm.errors import InputError, ShapeError, StateError
+
+SCHEMA = 1
+_RESERVED = frozenset({"choices", "seconds"})
+_REQUIRED: dict[str, type] = {
+    "experiment": str,
+    "rounds": int,
+    "first_seed": int,
+    "seeds": int,
+    "policies": list,
+    "settings": list,
+}
+_NAME = re.compile(r"(?P<policy>.+)\.s(?P<setting>\d+)\.seed(?P<seed>\d{5,})")
+# What numpy and zipfile raise for files that are cut off, overwritten or of another kind.
+_DAMAGE = (OSError, TypeError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trace:
+    """One policy in one setting with one seed, round by round."""
+
+    policy: str
+    setting: Mapping[str, Any]
+    """The swept keys and their values; empty when nothing is swept."""
+    setting_index: int
+    seed: int
+    series: Mapping[str, Floats]
+    """Per-round (not cumulative) metrics by name, each (T,); always holds ``regret``."""
+    choices: NDArray[np.int32] | None = None
+    """Chosen positions, (T, k), padded with -1."""
+    seconds: NDArray[np.float32] | None = None
+    """Time that the policy took in each round, (T,)."""
+
+    def __post_init__(self) -> None:
+        if "regret" not in self.series:
+            raise InputError(f"the series {sorted(self.series)} lack 'regret', which every trace has")
+        if reserved := _RESERVED.intersection(self.series):
+            raise InputError(f"{sorted(reserved)} cannot be the name of a metric; rename it")
+        rounds = len(np.atleast_1d(self.series["regret"]))
+        for name, values in self.series.items():
+            as_vector(values, name, rounds)
+        if self.choices is not None and (self.choices.ndim != 2 or len(self.choices) != rounds):
+            raise ShapeError(f"choices has shape {self.choices.shape}; it must be ({rounds}, k)")
+        if self.seconds is not None:
+            as_vector(self.seconds, "seconds", rounds)
+
+    @property
+    def name(self) -> str:
+        """The cell's name on disk."""
+        return cell_name(self.policy, self.setting_index, self.seed)
+
+    @property
+    def rounds(self) -> int:
+        return len(self.series["regret"])
+
+
+def cell_name(policy: str, setting_index: int, seed: int) -> str:
+    """A file-system safe name, different for different cells.
+
+    >>> cell_name("igp-ucb", 0, 3)
+    'igp-ucb.s0.seed00003'
+    """
+    safe = re.sub(r"[^a-z0-9_-]+", "_", policy.lower())[:80]
+    if safe != policy:  # keeps "GP" and "gp" apart where the file system ignores case
+        safe = f"{safe}-{zlib.crc32(policy.encode()):08x}"
+    return f"{safe}.s{setting_index}.seed{seed:05d}"
+
+
+def atomic_write(path: Path | str, data: bytes) -> None:
+    """Write the file whole or not at all: a temporary neighbour takes its place once it is on disk."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def json_bytes(value: object) -> bytes:
+    """One line of strict JSON: numpy numbers as numbers, what is not finite as null."""
+    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False).encode() + b"\n"
+
+
+def write_spec(directory: Path | str, spec: Mapping[str, Any]) -> None:
+    """Write ``run.json``, after the same checks that reading it makes."""
+    path = Path(directory) / "run.json"
+    complete = {"schema": SCHEMA, **spec}
+    _check_spec(_plain(complete), path)
+    atomic_write(path, json_bytes(complete))
+
+
+def write_trace(directory: Path | str, trace: Trace) -> Path:
+    """Write one cell, its timing first; equal traces give equal bytes."""
+    directory = Path(directory)
+    name = f"{trace.name}.npz"
+    if trace.seconds is not None:
+        seconds = np.asarray(trace.seconds, dtype=np.float32)
+        atomic_write(directory / "timings" / name, _npz({"seconds": seconds}))
+    arrays: dict[str, NDArray[Any]] = {
+        key: np.asarray(trace.series[key], dtype=np.float64) for key in sorted(trace.series)
+    }
+    if trace.choices is not None:
+        arrays["choices"] = np.asarray(trace.choices, dtype=np.int32)
+    path = directory / "cells" / name
+    atomic_write(path, _npz(arrays))
+    return path
+
+
+def read_trace(directory: Path | str, name: str) -> Trace:
+    """Read one cell of the run in ``directory`` by its name."""
+    return _read_cell(Path(directory), _read_spec(Path(directory)), name)
+
+
+def write_cells(directory: Path | str) -> Path:
+    """Write ``cells.jsonl``: each cell's totals in one row, sorted by setting, policy and seed."""
+    run = Run.load(directory)
+    rows = []
+    for index, policy, seed in product(range(len(run.settings)), sorted(run.policies), run.seeds):
+        name = cell_name(policy, index, seed)
+        trace = _read_cell(run.directory, run.spec, name)
+        totals = {key: float(trace.series[key].sum()) for key in sorted(trace.series)}
+        row = {"cell": name, "policy": policy, "seed": seed, "setting": dict(trace.setting), **totals}
+        rows.append(json_bytes(row))
+    path = run.directory / "cells.jsonl"
+    atomic_write(path, b"".join(rows))
+    return path
+
+
+class Run:
+    """A finished run: its spec, and its cells stacked over seeds. Arrays are read when first used."""
+
+    def __init__(self, directory: Path, spec: Mapping[str, Any]) -> None:
+        self.directory = directory
+        self.spec = spec
+        self._stacks: dict[tuple[str, int, str], NDArray[Any]] = {}
+
+    @classmethod
+    def load(cls, directory: Path | str) -> Self:
+        """Open the run; every cell must be there."""
+        directory = Path(directory)
+        run = cls(directory, _read_spec(directory))
+        cells = directory / "cells"
+        present = {path.stem for path in cells.glob("*.npz")} if cells.is_dir() else set()
+        missing = [name for name in run.cells if name not in present]
+        if missing:
+            raise StateError(
+                f"the run in {directory} is unfinished: {len(missing)} of {len(run.cells)} cells are "
+                f"missing, first {missing[0]}; finish it with the same command and --resume"
+            )
+        return run
+
+    def __repr__(self) -> str:
+        return (
+            f"Run({self.experiment!r}, policies={len(self.policies)}, settings={len(self.settings)}, "
+            f"seeds={len(self.seeds)}, rounds={self.rounds})"
+        )
+
+    @property
+    def experiment(self) -> str:
+        return str(self.spec["experiment"])
+
+    @property
+    def title(self) -> str:
+        return str(self.spec.get("title") or self.experiment)
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        return tuple(self.spec["policies"])
+
+    @property
+    def settings(self) -> tuple[Mapping[str, Any], ...]:
+        return tuple(self.spec["settings"])
+
+    @property
+    def rounds(self) -> int:
+        return int(self.spec["rounds"])
+
+    @property
+    def seeds(self) -> range:
+        first = int(self.spec["first_seed"])
+        return range(first, first + int(self.spec["seeds"]))
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Names of all cells: settings outermost, seeds innermost."""
+        keys = product(range(len(self.settings)), self.policies, self.seeds)
+        return tuple(cell_name(policy, index, seed) for index, policy, seed in keys)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """What every round was measured by: ``regret``, then the others by name."""
+        arrays = _read_arrays(self.directory / "cells" / f"{self.cells[0]}.npz", names_only=True)
+        return ("regret", *sorted(set(arrays) - _RESERVED - {"regret"}))
+
+    @property
+    def traces(self) -> tuple[Trace, ...]:
+        """Every cell in full, in the order of :attr:`cells`; read anew each time."""
+        return tuple(_read_cell(self.directory, self.spec, name) for name in self.cells)
+
+    @property
+    def summary(self) -> Mapping[str, Any]:
+        """What the command printed: rows and claims."""
+        value = _read_json(self.directory / "summary.json")
+        if not isinstance(value, dict):
+            raise StateError(f"{self.directory / 'summary.json'} must hold one JSON object; run again")
+        return value
+
+    def cumulative(self, policy: str, setting_index: int = 0, metric: str = "regret") -> Floats:
+        """Running totals of a metric, (seeds, T)."""
+        return self._stack("cells", policy, setting_index, metric)
+
+    def seconds(self, policy: str, setting_index: int = 0) -> NDArray[np.float32]:
+        """Time that the policy took in each round, (seeds, T)."""
+        return self._stack("timings", policy, setting_index, "seconds")
+
+    def _stack(self, folder: str, policy: str, setting_index: int, metric: str) -> NDArray[Any]:
+        if policy not in self.policies:
+            raise InputError(f"policy {policy!r} is not in this run; it has {list(self.policies)}")
+        if not 0 <= setting_index < len(self.settings):
+            raise InputError(
+                f"setting {setting_index} is not in this run of {len(self.settings)} settings"
+            )
+        key = (policy, setting_index, metric)
+        if key not in self._stacks:
+            rows = []
+            for seed in self.seeds:
+                path = self.directory / folder / f"{cell_name(policy, setting_index, seed)}.npz"
+                arrays = _read_arrays(path, only=metric)
+                _check_length(arrays[metric], self.rounds, path, metric)
+                rows.append(arrays[metric])
+            stacked = np.stack(rows)
+            if folder == "cells":
+                np.cumsum(stacked, axis=1, out=stacked)
+            stacked.flags.writeable = False
+            self._stacks[key] = stacked
+        return self._stacks[key]
+
+
+# --- bytes -------------------------------------------------------------------------------
+
+
+def _npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    # numpy dates every member 1980-01-01, so the bytes depend on the arrays alone.
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _read_arrays(
+    path: Path, *, only: str | None = None, names_only: bool = False
+) -> dict[str, NDArray[Any]]:
+    """The arrays of one file; just one of them, or just their names with empty arrays."""
+    if not path.is_file():
+        raise StateError(f"{path} is missing; run again with --resume to make it")
+    try:
+        # numpy leaves a damaged file open when it is given the path
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            if names_only:
+                return {name: np.empty(0) for name in archive.files}
+            if only is not None and only not in archive.files:
+                raise InputError(f"{path} has no {only!r}; it has {sorted(archive.files)}")
+            return {name: archive[name] for name in ([only] if only else archive.files)}
+    except InputError:
+        raise
+    except _DAMAGE as error:
+        raise StateError(
+            f"{path} cannot be read ({error}); delete it and run again with --resume"
+        ) from error
+
+
+def _check_length(array: NDArray[Any], rounds: int, path: Path, name: str) -> None:
+    if array.ndim == 0 or len(array) != rounds:
+        raise StateError(
+            f"{path}: {name} has shape {array.shape} but the run has {rounds} rounds; "
+            "delete the file and run again with --resume"
+        )
+
+
+def _read_cell(directory: Path, spec: Mapping[str, Any], name: str) -> Trace:
+    parts = _NAME.fullmatch(name)
+    index, seed = (int(parts["setting"]), int(parts["seed"])) if parts else (-1, -1)
+    policy = next((each for each in spec["policies"] if cell_name(each, index, seed) == name), None)
+    seeds = range(spec["first_seed"], spec["first_seed"] + spec["seeds"])
+    if policy is None or index >= len(spec["settings"]) or seed not in seeds:
+        raise InputError(f"cell {name!r} is not part of the run in {directory}")
+    path = directory / "cells" / f"{name}.npz"
+    arrays = _read_arrays(path)
+    for key, array in arrays.items():
+        _check_length(array, spec["rounds"], path, key)
+    timing = directory / "timings" / f"{name}.npz"
+    choices = arrays.pop("choices", None)
+    try:
+        return Trace(
+            policy=policy,
+            setting=spec["settings"][index],
+            setting_index=index,
+            seed=seed,
+            series=arrays,
+            choices=choices,
+            seconds=_read_arrays(timing, only="seconds")["seconds"] if timing.exists() else None,
+        )
+    except InputError as error:
+        raise StateError(f"{path}: {error}; delete it and run again with --resume") from error
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise StateError(
+            f"{path.parent} has no {path.name}; give the directory that `superarm run --out` wrote"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise StateError(f"{path} cannot be read ({error}); run again into a new directory") from error
+
+
+def _read_spec(directory: Path) -> Mapping[str, Any]:
+    path = directory / "run.json"
+    return _check_spec(_read_json(path), path)
+
+
+def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
+    if not isinstance(spec, dict) or spec.get("schema") != SCHEMA:
+        found = spec.get("schema") if isinstance(spec, dict) else None
+        raise StateError(f"{path} has schema {found!r}; this version of superarm reads schema {SCHEMA}")
+    for key, kind in _REQUIRED.items():
+        if not isinstance(spec.get(key), kind) or isinstance(spec[key], bool):
+            raise StateError(f"{path}: {key!r} must be a {kind.__name__}, not {spec.get(key)!r}")
+    if not all(isinstance(policy, str) for policy in spec["policies"]) or not spec["policies"]:
+        raise StateError(f"{path}: 'policies' must be a list of names, at least one")
+    if not all(isinstance(setting, dict) for setting in spec["settings"]) or not spec["settings"]:
+        raise StateError(
+            f"{path}: 'settings' must be a list of objects, one empty when nothing is swept"
+        )
+    if min(spec["rounds"], spec["seeds"], spec["first_seed"] + 1) < 1:
+        raise StateError(f"{path}: 'rounds' and 'seeds' must be at least 1, 'first_seed' at least 0")
+    return spec

@@ -1,0 +1,331 @@
+"""Concentration inequalities and regret bounds with their explicit constants.
+
+====================  ================================================================
+``rounds``            T, a number or an array: bounds are drawn over a regret curve
+``gamma``             a callable t ↦ γ_t
+``norm_bound``        B with ‖f‖_k ≤ B
+``noise_bound``       R, the noise is conditionally R-sub-Gaussian
+``delta``             the probability with which the statement may fail
+====================  ================================================================
+
+All of them assume k(x, x) ≤ 1 unless they say otherwise. A bound is only as valid as ``gamma``:
+the growth rates with constant 1 give the shape, :class:`~superarm.theory.GreedyGrowth` a number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Gamma, as_positive, as_vector
+from superarm.errors import InputError, ShapeError
+
+ANTI_CONCENTRATION = 1.0 / (4.0 * math.e * math.sqrt(math.pi))
+"""p of chowdhury2017kernelized, Lemma 8: a draw exceeds f(x) at least this often."""
+
+
+class Inequality(NamedTuple):
+    """Both sides of a claim ``smaller`` ≤ ``larger``."""
+
+    smaller: float
+    larger: float
+
+    @property
+    def holds(self) -> bool:
+        """Up to rounding."""
+        return self.smaller <= self.larger + 1e-9 * max(1.0, abs(self.larger))
+
+
+# --- chowdhury2017kernelized --------------------------------------------------------------
+
+
+def self_normalised_norm(noise: Any, K: Any, eta: float) -> float:
+    """‖ε‖ in the norm of ((K + ηI)⁻¹ + I)⁻¹ = (K + ηI)(K + (1+η)I)⁻¹: Theorem 1, left of eq. 6.
+
+    ``noise`` is (t,), ``K`` the (t, t) kernel matrix of the points played. Not squared.
+    """
+    matrix, vector = _noise_and_kernel(noise, K, eta)
+    identity = np.eye(len(vector))
+    solved = np.linalg.solve(matrix + (1.0 + eta) * identity, vector)
+    # (K + ηI)(K + (1+η)I)⁻¹ ε = ε − (K + (1+η)I)⁻¹ ε
+    return math.sqrt(max(0.0, float(vector @ (vector - solved))))
+
+
+def self_normalised_bound(K: Any, eta: float, noise_bound: float, delta: float) -> float:
+    """R√(2 ln(√det((1+η)I + K)/δ)): Theorem 1, right of eq. 6, not squared.
+
+    With probability 1 − δ no prefix of the noise exceeds it, for any predictable choice of
+    points; η = 0 needs K positive definite.
+    """
+    matrix, _ = _noise_and_kernel(np.zeros(len(K)), K, eta)
+    _check(noise_bound=noise_bound, delta=delta)
+    _, logarithm = np.linalg.slogdet(matrix + (1.0 + eta) * np.eye(len(matrix)))
+    return noise_bound * math.sqrt(max(0.0, float(logarithm) - 2.0 * math.log(delta)))
+
+
+def theory_noise_variance(horizon: int) -> float:
+    """λ = 1 + 2/T, with which Theorems 2–4 run the posterior."""
+    if horizon < 1:
+        raise InputError(f"horizon is {horizon}; it must be at least 1")
+    return 1.0 + 2.0 / horizon
+
+
+def confidence_width(
+    rounds: Any, gamma: Gamma, norm_bound: float, noise_bound: float, delta: float
+) -> Floats:
+    """β_t = B + R√(2(γ_{t−1} + 1 + ln(1/δ))): Theorem 2.
+
+    |μ_{t−1}(x) − f(x)| ≤ β_t σ_{t−1}(x) for all x and t at once with probability 1 − δ, if the
+    posterior has noise variance λ = 1 + 2/T and γ belongs to that λ.
+    """
+    _check(norm_bound=norm_bound, noise_bound=noise_bound, delta=delta)
+    information = _evaluate(gamma, _rounds(rounds) - 1.0)
+    return norm_bound + noise_bound * np.sqrt(2.0 * (information + 1.0 - math.log(delta)))
+
+
+def realised_information(stds: Any, noise_variance: float) -> float:
+    """½ Σ ln(1 + σ²_{s−1}(x_s)/λ): eq. 11, the gain of observing one point after the other."""
+    deviations = as_vector(stds, "stds")
+    return 0.5 * float(np.log1p(deviations**2 / as_positive(noise_variance, "noise_variance")).sum())
+
+
+def lemma_3(stds: Any, noise_variance: float, gamma: Gamma) -> Inequality:
+    """½ Σ ln(1 + σ²_{s−1}(x_s)/λ) ≤ γ_t, for the points that were played."""
+    return Inequality(realised_information(stds, noise_variance), gamma(len(stds)))
+
+
+def lemma_4(stds: Any, gamma: Gamma) -> Inequality:
+    """Σ σ_{t−1}(x_t) ≤ √(4(T+2)γ_T), for λ = 1 + 2/T."""
+    deviations = as_vector(stds, "stds")
+    return Inequality(float(deviations.sum()), float(std_sum_bound(len(deviations), gamma)))
+
+
+def std_sum_bound(rounds: Any, gamma: Gamma) -> Floats:
+    """√(4(T+2)γ_T): Lemma 4; it holds for every prefix of a run with λ = 1 + 2/T."""
+    T = _rounds(rounds)
+    return np.sqrt(4.0 * (T + 2.0) * _evaluate(gamma, T))
+
+
+def regret_bound_igp_ucb(
+    rounds: Any, gamma: Gamma, norm_bound: float, noise_bound: float, delta: float
+) -> Floats:
+    """R_T ≤ 2β_T√(4(T+2)γ_T) with probability 1 − δ: Theorem 3, constants of appendix D.
+
+    Assumes IGP-UCB run with λ = 1 + 2/T and an exact maximisation of the index. Valid at every
+    round up to that T at once, so the whole curve is a band.
+    """
+    width = confidence_width(rounds, gamma, norm_bound, noise_bound, delta)
+    return 2.0 * width * std_sum_bound(rounds, gamma)
+
+
+def discretisation_size(
+    rounds: Any, norm_bound: float, lipschitz: float, side: float, dimension: int
+) -> Floats:
+    """|D_t| = (B L r d t²)^d, at least 1: section 4.2, for a domain in [0, r]^d.
+
+    Then |f(x) − f([x]_t)| ≤ 1/t² for every x and its nearest point [x]_t of D_t.
+    """
+    return np.exp(_log_discretisation(_rounds(rounds), norm_bound, lipschitz, side, dimension))
+
+
+def regret_bound_gp_ts(
+    rounds: Any,
+    gamma: Gamma,
+    norm_bound: float,
+    noise_bound: float,
+    delta: float,
+    *,
+    lipschitz: float,
+    side: float,
+    dimension: int,
+    std_sum: Any = None,
+) -> Floats:
+    """Theorem 4 with the constants of Lemma 13.
+
+    R_T ≤ (11 c_T/p) Σσ_{t−1}(x_t) + (2B+1)π²/6 + ((4B+11) c_T/p)√(2T ln(2/δ)) with
+    probability 1 − δ, where c_T = v_T(1 + √(4 ln T + 2d ln(B L r d T²))) and p = 1/(4e√π).
+    Σσ is ``std_sum`` where it was recorded, else Lemma 4's bound. Assumes a compact convex
+    domain in [0, r]^d, λ = 1 + 2/T, and joint samples on the discretisation D_t.
+
+    Lemma 10 gives no information on rounds 1 to 4 (p − 1/t² < 0 there); 8B, the most those
+    rounds can cost, repairs it and is not included here.
+    """
+    _check(norm_bound=norm_bound, noise_bound=noise_bound, delta=delta)
+    T = _rounds(rounds)
+    scale = confidence_width(T, gamma, norm_bound, noise_bound, delta / 2.0)
+    points = _log_discretisation(T, norm_bound, lipschitz, side, dimension)
+    c = scale * (1.0 + np.sqrt(4.0 * np.log(T) + 2.0 * points))
+    total = std_sum_bound(T, gamma) if std_sum is None else np.asarray(std_sum, dtype=np.float64)
+    exploration = 11.0 * c / ANTI_CONCENTRATION * total
+    constant = (2.0 * norm_bound + 1.0) * math.pi**2 / 6.0
+    azuma = (4.0 * norm_bound + 11.0) * c / ANTI_CONCENTRATION
+    return exploration + constant + azuma * np.sqrt(2.0 * T * math.log(2.0 / delta))
+
+
+def squared_exponential_lipschitz(lengthscale: float, variance: float = 1.0) -> float:
+    """L = √(∂²k/∂p∂q at p = q) = √v/l for k = v·exp(−s²/(2l²)): section 4.2."""
+    return math.sqrt(as_positive(variance, "variance")) / as_positive(lengthscale, "lengthscale")
+
+
+def matern_lipschitz(nu: float, lengthscale: float, variance: float = 1.0) -> float:
+    """L = √(v·ν/(ν−1))/l: section 4.2; needs ν > 1, below which draws have no slope.
+
+    From the expansion k(s) = v(1 − ν/(2(ν−1))·(s/l)² + …), so that −k″(0) = vν/((ν−1)l²).
+    """
+    if not nu > 1.0:
+        raise InputError(f"nu is {nu}; functions of a Matérn kernel are Lipschitz for nu > 1")
+    slope = 1.0 if math.isinf(nu) else math.sqrt(nu / (nu - 1.0))
+    return slope * squared_exponential_lipschitz(lengthscale, variance)
+
+
+def lipschitz_of_kernel(kernel: object) -> float:
+    """L of section 4.2 for one of our kernels; the shortest lengthscale decides."""
+    from superarm.kernels import Matern, SquaredExponential
+
+    if not isinstance(kernel, SquaredExponential | Matern):
+        raise InputError(
+            f"no closed form for {type(kernel).__name__}; "
+            "SquaredExponential and Matern (nu > 1) have one"
+        )
+    lengthscale = float(np.min(kernel.lengthscale))
+    if isinstance(kernel, SquaredExponential):
+        return squared_exponential_lipschitz(lengthscale, kernel.variance)
+    return matern_lipschitz(kernel.nu, lengthscale, kernel.variance)
+
+
+# --- srinivas2010gaussian -----------------------------------------------------------------
+
+
+def regret_bound_gp_ucb(
+    rounds: Any, gamma: Gamma, norm_bound: float, noise_variance: float, delta: float
+) -> Floats:
+    """R_T ≤ √(C₁ T β_T γ_T), C₁ = 8/ln(1 + σ⁻²), β_T = 2B² + 300γ_T ln³(T/δ): Theorem 3.
+
+    Holds for all T at once with probability 1 − δ if σ bounds every single noise term and the
+    posterior's noise variance is σ². γ_T as printed there; chowdhury2017kernelized quotes γ_{T−1}.
+    """
+    _check(norm_bound=norm_bound, delta=delta)
+    noise = as_positive(noise_variance, "noise_variance")
+    T = _rounds(rounds)
+    information = _evaluate(gamma, T)
+    beta = 2.0 * norm_bound**2 + 300.0 * information * np.log(T / delta) ** 3
+    bound: Floats = np.sqrt(8.0 / math.log1p(1.0 / noise) * T * beta * information)
+    return bound
+
+
+# --- nika2022oclok ------------------------------------------------------------------------
+
+
+def lemma_1_oclok(covariances: Sequence[Any], noise_variance: float) -> Inequality:
+    """The trace bound on the information of super arms: Lemma 1.
+
+    Σ_t Σ_k σ⁻²σ²_{t−1}(x_{t,k}) / (2(σ⁻²λ* + 1)) ≤ ½ Σ_t ln det(I + σ⁻²Σ_{t−1}(z_t)), where
+    ``covariances`` holds the posterior covariance Σ_{t−1}(z_t) of each round's chosen arms
+    before they are observed, and λ* is their largest eigenvalue.
+    """
+    noise = as_positive(noise_variance, "noise_variance")
+    eigenvalues = [np.linalg.eigvalsh(np.asarray(cov, dtype=np.float64)) for cov in covariances]
+    if not eigenvalues:
+        return Inequality(0.0, 0.0)
+    flat = np.maximum(np.concatenate(eigenvalues), 0.0) / noise
+    smaller = float(flat.sum()) / (2.0 * (float(flat.max()) + 1.0))
+    return Inequality(smaller, 0.5 * float(np.log1p(flat).sum()))
+
+
+def regret_bound_oclok_ucb(
+    rounds: Any,
+    gamma: Gamma,
+    *,
+    most_arms: int,
+    budget: int,
+    noise_variance: float,
+    largest_eigenvalue: float,
+    lipschitz: float = 1.0,
+    delta: float = 0.05,
+) -> Floats:
+    """α-regret ≤ √(C(K) K β_T T γ_{KT}), C(K) = 8B²(λ*(K) + σ²): Theorem 1.
+
+    K is the ``budget``, B the ``lipschitz`` constant of the super arm's reward in the arms'
+    means (not a norm), λ* the largest eigenvalue of the chosen arms' posterior covariances (at
+    most that of the prior, at most K if k ≤ 1), β_T = 2 ln(Mπ²T²/(3δ)). Needs f drawn from
+    the model's GP, a monotone reward and a deterministic α-approximate oracle.
+    """
+    _check(delta=delta, lipschitz=lipschitz, largest_eigenvalue=largest_eigenvalue)
+    noise = as_positive(noise_variance, "noise_variance")
+    T = _rounds(rounds)
+    beta = 2.0 * np.log(most_arms * math.pi**2 * T**2 / (3.0 * delta))
+    constant = 8.0 * lipschitz**2 * (largest_eigenvalue + noise)
+    return np.sqrt(constant * budget * beta * T * _evaluate(gamma, budget * T))
+
+
+def rate_oclok_linear(rounds: Any, dimension: int, budget: int, largest_eigenvalue: float) -> Floats:
+    """√(λ* D K T): Corollary 1, an order up to logarithms, not a bound."""
+    return np.sqrt(largest_eigenvalue * dimension * budget * _rounds(rounds))
+
+
+def rate_oclok_squared_exponential(
+    rounds: Any, dimension: int, budget: int, largest_eigenvalue: float
+) -> Floats:
+    """√(λ* K T ln^D T): Corollary 1, an order up to logarithms, not a bound."""
+    T = _rounds(rounds)
+    rate: Floats = np.sqrt(largest_eigenvalue * budget * T * np.log(T) ** dimension)
+    return rate
+
+
+def rate_oclok_matern(
+    rounds: Any, dimension: int, nu: float, budget: int, largest_eigenvalue: float
+) -> Floats:
+    """√(λ* K) T^{(D+ν)/(D+2ν)}, ν > 1: Corollary 1, an order up to logarithms, not a bound."""
+    if not nu > 1.0:
+        raise InputError(f"nu is {nu}; the corollary needs nu > 1")
+    exponent = (dimension + nu) / (dimension + 2.0 * nu)
+    return math.sqrt(largest_eigenvalue * budget) * _rounds(rounds) ** exponent
+
+
+# --- checks -------------------------------------------------------------------------------
+
+
+def _rounds(rounds: Any) -> Floats:
+    values = np.asarray(rounds, dtype=np.float64)
+    if values.size and not (np.isfinite(values).all() and (values >= 1.0).all()):
+        raise InputError("rounds must be finite and at least 1")
+    return values
+
+
+def _evaluate(gamma: Gamma, counts: Floats) -> Floats:
+    values = np.array([gamma(int(count)) for count in counts.ravel()], dtype=np.float64)
+    return values.reshape(counts.shape)
+
+
+def _log_discretisation(
+    T: Floats, norm_bound: float, lipschitz: float, side: float, dimension: int
+) -> Floats:
+    if dimension < 1:
+        raise InputError(f"dimension is {dimension}; it must be at least 1")
+    per_axis = as_positive(norm_bound, "norm_bound") * as_positive(lipschitz, "lipschitz")
+    per_axis *= as_positive(side, "side") * dimension
+    logarithm: Floats = np.maximum(0.0, dimension * np.log(per_axis * T**2))
+    return logarithm
+
+
+def _noise_and_kernel(noise: Any, K: Any, eta: float) -> tuple[Floats, Floats]:
+    vector = as_vector(noise, "noise")
+    matrix = np.asarray(K, dtype=np.float64)
+    if matrix.shape != (len(vector), len(vector)):
+        raise ShapeError(
+            f"K has shape {matrix.shape}; {len(vector)} noise terms need a square of that size"
+        )
+    if not (math.isfinite(eta) and eta >= 0.0):
+        raise InputError(f"eta is {eta!r}; it must be finite and not negative")
+    return matrix, vector
+
+
+def _check(*, delta: float = 0.5, **nonnegative: float) -> None:
+    if not 0.0 < delta < 1.0:
+        raise InputError(f"delta is {delta!r}; it must lie strictly between 0 and 1")
+    for name, value in nonnegative.items():
+        if not (math.isfinite(value) and value >= 0.0):
+            raise InputError(f"{name} is {value!r}; it must be finite and not negative")

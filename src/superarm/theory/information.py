@@ -1,0 +1,259 @@
+"""Information gain: realised, maximal within a factor, and its growth for common kernels.
+
+======================  ================================================================
+``λ``                   ``noise_variance``
+``I(A)``                ½ ln det(I + K_A/λ), what observing the points A tells about f, in nats
+``γ_t``                 max I(A) over all A with t points (points may repeat)
+======================  ================================================================
+
+srinivas2010gaussian, section 2; chowdhury2017kernelized, section 3.1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints, as_features, as_positive
+from superarm.errors import InputError, NotPositiveDefiniteError
+from superarm.kernels.base import Covariance
+from superarm.registry import register
+
+GREEDY_SHARE = 1.0 - math.exp(-1.0)
+"""The share 1 − 1/e of the maximum that the greedy choice reaches at least."""
+
+
+def information_gain(kernel: Covariance, X: Any, noise_variance: float) -> float:
+    """½ ln det(I + K/λ): the information that one observation at each row of ``X`` gives.
+
+    chowdhury2017kernelized, eq. 10.
+    """
+    rows = as_features(X, "X")
+    noise = as_positive(noise_variance, "noise_variance")
+    if len(rows) == 0:
+        return 0.0
+    sign, logarithm = np.linalg.slogdet(np.eye(len(rows)) + kernel(rows) / noise)
+    if sign <= 0.0:
+        raise NotPositiveDefiniteError(
+            "I + K/noise_variance is not positive definite: the kernel is not positive semi-definite"
+        )
+    return 0.5 * float(logarithm)
+
+
+class GreedyGain(NamedTuple):
+    """A greedy run of :func:`greedy_information_gain`."""
+
+    positions: Ints
+    """The chosen candidates in order, (count,)."""
+    gains: Floats
+    """Information after 0, 1, …, count observations, (count + 1,)."""
+
+    @property
+    def upper_bounds(self) -> Floats:
+        """γ_t ≤ gains[t] / (1 − 1/e), (count + 1,)."""
+        bounds: Floats = self.gains / GREEDY_SHARE
+        return bounds
+
+
+def greedy_information_gain(
+    kernel: Covariance,
+    candidates: Any,
+    count: int,
+    noise_variance: float,
+    replace: bool = True,
+) -> GreedyGain:
+    """Choose ``count`` candidates one by one, each where the posterior variance is largest.
+
+    The gain is monotone and submodular, so greedy reaches at least 1 − 1/e of γ_t over these
+    candidates (srinivas2010gaussian, section 2, after nemhauser1978analysis). With
+    ``replace=False`` no candidate is taken twice. O(count · m²) at most, for m candidates,
+    and O(count² · m) without the m × m matrix when count < m.
+    """
+    rows = as_features(candidates, "candidates")
+    noise = as_positive(noise_variance, "noise_variance")
+    if count < 0:
+        raise InputError(f"count is {count}; it must not be negative")
+    if count > 0 and len(rows) == 0:
+        raise InputError("candidates has no rows; give at least one")
+    if not replace and count > len(rows):
+        raise InputError(
+            f"count is {count}, but only {len(rows)} candidates are there and replace is False"
+        )
+    choose = _by_columns if count < len(rows) else _by_matrix
+    return choose(kernel, rows, count, noise, replace)
+
+
+def _by_matrix(kernel: Covariance, rows: Floats, count: int, noise: float, replace: bool) -> GreedyGain:
+    """Keep the posterior covariance of all candidates (chowdhury2017kernelized, eq. 20)."""
+    positions = np.empty(count, dtype=np.intp)
+    gains = np.zeros(count + 1)
+    if count == 0:
+        return GreedyGain(positions, gains)
+    cov = np.array(kernel(rows))
+    allowed = np.zeros(len(rows))
+    for step in range(count):
+        best = int(np.argmax(cov.diagonal() + allowed))
+        column = cov[:, best].copy()
+        variance = max(0.0, float(column[best]))
+        positions[step] = best
+        gains[step + 1] = gains[step] + 0.5 * math.log1p(variance / noise)
+        if not replace:
+            allowed[best] = -np.inf
+        cov -= np.outer(column, column / (noise + variance))
+    return GreedyGain(positions, gains)
+
+
+def _by_columns(
+    kernel: Covariance, rows: Floats, count: int, noise: float, replace: bool
+) -> GreedyGain:
+    """Keep one solved row per choice: cov = K − WᵀW, columns of K on demand."""
+    positions = np.empty(count, dtype=np.intp)
+    gains = np.zeros(count + 1)
+    W = np.empty((count, len(rows)))
+    variances = np.array(kernel.diag(rows))
+    allowed = np.zeros(len(rows))
+    for step in range(count):
+        best = int(np.argmax(variances + allowed))
+        variance = max(0.0, float(variances[best]))
+        positions[step] = best
+        gains[step + 1] = gains[step] + 0.5 * math.log1p(variance / noise)
+        if not replace:
+            allowed[best] = -np.inf
+        column = kernel(rows, rows[best : best + 1])[:, 0] - W[:step, best] @ W[:step]
+        W[step] = column / math.sqrt(noise + variance)
+        variances -= W[step] ** 2
+    return GreedyGain(positions, gains)
+
+
+# --- growth of γ_t, for schedules ---------------------------------------------------------
+# The constants hidden in the O(·) are taken as 1, and γ_0 = 0.
+
+
+@register("gain", "squared-exponential")
+@dataclass(frozen=True, kw_only=True)
+class SquaredExponentialGain:
+    """(ln t)^{d+1}. srinivas2010gaussian, Theorem 5.
+
+    >>> SquaredExponentialGain(dimension=1)(0)
+    0.0
+    """
+
+    dimension: int
+
+    def __post_init__(self) -> None:
+        _check_dimension(self.dimension)
+
+    def __call__(self, t: int) -> float:
+        return math.log(t) ** (self.dimension + 1) if t > 1 else 0.0
+
+
+@register("gain", "matern")
+@dataclass(frozen=True, kw_only=True)
+class MaternGain:
+    """``srinivas``: t^{d(d+1)/(2ν+d(d+1))} ln t; ``vakili``: t^{d/(2ν+d)} (ln t)^{2ν/(2ν+d)}.
+
+    srinivas2010gaussian, Theorem 5; vakili2021information, as quoted by sandberg2025bayesian,
+    section 2.3, the sharper one.
+    """
+
+    nu: float
+    dimension: int
+    rate: Literal["srinivas", "vakili"] = "srinivas"
+
+    def __post_init__(self) -> None:
+        as_positive(self.nu, "nu")
+        _check_dimension(self.dimension)
+        if self.rate not in ("srinivas", "vakili"):
+            raise InputError(f"rate is {self.rate!r}; choose 'srinivas' or 'vakili'")
+
+    def __call__(self, t: int) -> float:
+        if t <= 1:
+            return 0.0
+        logarithm = math.log(t)
+        d = self.dimension
+        if self.rate == "srinivas":
+            exponent: float = d * (d + 1) / (2.0 * self.nu + d * (d + 1))
+            return math.exp(exponent * logarithm) * logarithm
+        total = 2.0 * self.nu + d
+        return math.exp(d / total * logarithm) * math.exp(2.0 * self.nu / total * math.log(logarithm))
+
+
+@register("gain", "linear")
+@dataclass(frozen=True, kw_only=True)
+class LinearGain:
+    """d ln t. srinivas2010gaussian, Theorem 5."""
+
+    dimension: int
+
+    def __post_init__(self) -> None:
+        _check_dimension(self.dimension)
+
+    def __call__(self, t: int) -> float:
+        return self.dimension * math.log(t) if t > 1 else 0.0
+
+
+@register("gain", "constant")
+@dataclass(frozen=True, kw_only=True)
+class ConstantGain:
+    """The same value for every t, also for t = 0: a constant found by cross-validation.
+
+    chowdhury2017kernelized, section 6, takes 1 for the sensor data.
+    """
+
+    value: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.value) and self.value >= 0.0):
+            raise InputError(f"value is {self.value!r}; it must be finite and not negative")
+
+    def __call__(self, t: int) -> float:
+        return self.value
+
+
+@register("gain", "greedy")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GreedyGrowth:
+    """γ_t of these very candidates, by :func:`greedy_information_gain`, up to a horizon.
+
+    ``certified`` divides by 1 − 1/e: an upper bound on γ_t, as confidence bands need it;
+    otherwise the greedy gain itself, a lower bound. Computed once, on the first call. Exact
+    on integers, linear between them.
+    """
+
+    kernel: Covariance
+    candidates: Any
+    noise_variance: float
+    horizon: int
+    certified: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "candidates", as_features(self.candidates, "candidates"))
+        as_positive(self.noise_variance, "noise_variance")
+        if self.horizon < 1:
+            raise InputError(f"horizon is {self.horizon}; it must be at least 1")
+
+    @cached_property
+    def _values(self) -> list[float]:
+        greedy = greedy_information_gain(
+            self.kernel, self.candidates, self.horizon, self.noise_variance
+        )
+        values: list[float] = (greedy.upper_bounds if self.certified else greedy.gains).tolist()
+        return values
+
+    def __call__(self, t: float) -> float:
+        if not 0 <= t <= self.horizon:
+            raise InputError(f"t is {t}; this growth was asked for 0 … {self.horizon} observations")
+        values = self._values
+        below = int(t)
+        if below == t:
+            return values[below]
+        return values[below] + (t - below) * (values[below + 1] - values[below])
+
+
+def _check_dimension(dimension: object) -> None:
+    if not isinstance(dimension, int | np.integer) or dimension < 1:
+        raise InputError(f"dimension is {dimension!r}; it must be an integer, at least 1")

@@ -1,0 +1,160 @@
+"""Marginal likelihood and its optimum, against scikit-learn and finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as sk
+
+from superarm import errors
+from superarm.kernels import Constant, Linear, Matern, Periodic, SquaredExponential, Temporal
+from superarm.posteriors.fitting import (
+    fit_kernel,
+    log_marginal_likelihood,
+)
+
+
+def data(n: int = 40, width: int = 2, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, width))
+    y = np.sin(6.0 * X[:, 0]) + X[:, -1] + 0.1 * rng.standard_normal(n)
+    X.flags.writeable = y.flags.writeable = False
+    return X, y
+
+
+def test_value_is_that_of_sklearn() -> None:
+    X, y = data()
+    theirs = GaussianProcessRegressor(2.0 * sk.RBF([0.3, 0.6]), alpha=0.05, optimizer=None).fit(X, y)
+    ours = SquaredExponential(lengthscale=(0.3, 0.6), variance=2.0)
+    for kernel in (ours, theirs.kernel_):
+        value = log_marginal_likelihood(kernel, X, y, noise_variance=0.05)
+        assert value == pytest.approx(theirs.log_marginal_likelihood_value_, rel=1e-12)
+    shifted = log_marginal_likelihood(ours, X, y + 3.0, noise_variance=0.05, mean=3.0)
+    assert shifted == pytest.approx(theirs.log_marginal_likelihood_value_, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        SquaredExponential(lengthscale=(0.3, 0.6), variance=2.0),
+        Matern(nu=1.5, lengthscale=0.4) * Temporal(epsilon=0.2, column=1) + Linear(bias=0.5),
+        Periodic(period=0.8) + sk.RationalQuadratic(0.5, 0.7),
+        sk.RBF(0.5) + sk.ConstantKernel(0.3),
+    ],
+)
+def test_gradient_matches_central_differences(kernel: object) -> None:
+    X, y = data(25)
+    found = log_marginal_likelihood(kernel, X, y, noise_variance=0.1, mean=0.2, gradient=True)
+
+    def value(theta: np.ndarray, log_noise: float, mean: float) -> float:
+        trial = kernel.clone_with_theta(theta)  # type: ignore[attr-defined]
+        return log_marginal_likelihood(trial, X, y, noise_variance=np.exp(log_noise), mean=mean)
+
+    theta, log_noise, h = np.array(kernel.theta), np.log(0.1), 1e-5  # type: ignore[attr-defined]
+    assert found.value == pytest.approx(value(theta, log_noise, 0.2), rel=1e-10)
+    for i in range(len(theta)):
+        step = h * np.eye(len(theta))[i]
+        numeric = (value(theta + step, log_noise, 0.2) - value(theta - step, log_noise, 0.2)) / (2 * h)
+        assert found.theta[i] == pytest.approx(numeric, rel=1e-5, abs=1e-6)
+    numeric = (value(theta, log_noise + h, 0.2) - value(theta, log_noise - h, 0.2)) / (2 * h)
+    assert found.log_noise_variance == pytest.approx(numeric, rel=1e-5)
+    numeric = (value(theta, log_noise, 0.2 + h) - value(theta, log_noise, 0.2 - h)) / (2 * h)
+    assert found.mean == pytest.approx(numeric, rel=1e-5)
+
+
+def test_optimum_is_that_of_sklearn() -> None:
+    X, y = data()
+    theirs = GaussianProcessRegressor(
+        sk.ConstantKernel(1.0) * sk.RBF([0.5, 0.5]) + sk.WhiteKernel(0.1, (1e-8, 1e3)),
+        alpha=0.0,
+        n_restarts_optimizer=2,
+        random_state=0,
+    )
+    best = theirs.fit(X, y).log_marginal_likelihood_value_
+    for kernel in (
+        SquaredExponential(lengthscale=(0.5, 0.5)),
+        sk.ConstantKernel(1.0) * sk.RBF([0.5, 0.5]),
+    ):
+        fit = fit_kernel(kernel, X, y, noise_variance=0.1, restarts=2, rng=np.random.default_rng(1))
+        assert fit.log_marginal_likelihood == pytest.approx(best, abs=1e-3)
+        assert fit.converged
+        assert fit.evaluations > 5
+        again = log_marginal_likelihood(fit.kernel, X, y, noise_variance=fit.noise_variance)
+        assert again == pytest.approx(fit.log_marginal_likelihood, rel=1e-9)
+        assert type(fit.kernel) is type(kernel)
+
+
+def test_recovers_what_the_data_came_from() -> None:
+    rng = np.random.default_rng(7)
+    X = rng.random((250, 1)) * 10.0
+    truth = SquaredExponential(lengthscale=0.7, variance=2.0)
+    root = np.linalg.cholesky(truth(X) + 1e-10 * np.eye(len(X)))
+    y = 5.0 + root @ rng.standard_normal(len(X)) + 0.1 * rng.standard_normal(len(X))
+    fit = fit_kernel(SquaredExponential(), X, y, noise_variance=1.0, fit_mean=True, restarts=1, rng=rng)
+    assert fit.kernel.lengthscale == pytest.approx(0.7, rel=0.15)
+    assert fit.noise_variance == pytest.approx(0.01, rel=0.3)
+    assert fit.mean == pytest.approx(5.0, abs=1.5)
+
+
+def test_the_mean_is_at_its_optimum() -> None:
+    X, y = data(20)
+    fit = fit_kernel(
+        SquaredExponential(), X, y + 9.0, noise_variance=0.1, fit_mean=True, restarts=0,
+        rng=np.random.default_rng(0),
+    )  # fmt: skip
+    slope = log_marginal_likelihood(
+        fit.kernel, X, y + 9.0, noise_variance=fit.noise_variance, mean=fit.mean, gradient=True
+    )
+    assert abs(slope.mean) < 1e-8
+    assert slope.value == pytest.approx(fit.log_marginal_likelihood, rel=1e-9)
+
+
+def test_fixed_things_stay() -> None:
+    X, y = data(15)
+    kernel = SquaredExponential(lengthscale_bounds="fixed")
+    fit = fit_kernel(kernel, X, y, noise_variance=0.2, fit_noise=False, rng=np.random.default_rng(0))
+    assert fit.kernel.lengthscale == 1.0
+    assert fit.noise_variance == 0.2
+    still = 2.0 * SquaredExponential(lengthscale_bounds="fixed", variance_bounds="fixed")
+    fit = fit_kernel(still, X, y, noise_variance=0.2, fit_noise=False, rng=np.random.default_rng(0))
+    assert fit.kernel is still
+    assert fit.log_marginal_likelihood == log_marginal_likelihood(still, X, y, noise_variance=0.2)
+
+
+def test_same_seed_same_fit() -> None:
+    X, y = data(20)
+    fits = [
+        fit_kernel(Matern(), X, y, noise_variance=0.1, rng=np.random.default_rng(4)) for _ in range(2)
+    ]
+    assert fits[0] == fits[1]
+
+
+def test_impossible_points_are_survived_and_total_failure_is_told() -> None:
+    X, y = np.repeat(data(4)[0], 10, axis=0), np.arange(40.0)
+    rng = np.random.default_rng(0)
+    kernel = SquaredExponential(variance=1e4)
+    fit = fit_kernel(kernel, X, y, noise_variance=1e-20, noise_bounds=(1e-20, 1e3), rng=rng)
+    assert np.isfinite(fit.log_marginal_likelihood)
+    with pytest.raises(errors.NotPositiveDefiniteError, match="noise"):
+        fit_kernel(
+            Constant(variance=1.0, variance_bounds=(1.0, 2.0)),
+            X, y, noise_variance=1e-300, fit_noise=False, rng=rng,
+        )  # fmt: skip
+    with pytest.raises(errors.NotPositiveDefiniteError, match="raise noise_variance"):
+        log_marginal_likelihood(Constant(), X, y, noise_variance=1e-300)
+
+
+def test_bad_input() -> None:
+    X, y = data(5)
+    rng = np.random.default_rng(0)
+    with pytest.raises(errors.ShapeError):
+        fit_kernel(Matern(), X, y[:-1], noise_variance=0.1, rng=rng)
+    with pytest.raises(errors.InputError, match="noise_variance"):
+        fit_kernel(Matern(), X, y, noise_variance=0.0, rng=rng)
+    with pytest.raises(errors.InputError, match="noise_bounds"):
+        fit_kernel(Matern(), X, y, noise_variance=0.1, noise_bounds=(1.0, 0.1), rng=rng)
+    with pytest.raises(errors.InputError, match="empty"):
+        fit_kernel(Matern(), X[:0], y[:0], noise_variance=0.1, rng=rng)
+    with pytest.raises(errors.InputError, match="cannot be fitted"):
+        fit_kernel(lambda X: X, X, y, noise_variance=0.1, rng=rng)  # type: ignore[arg-type]

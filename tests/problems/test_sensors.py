@@ -1,0 +1,172 @@
+"""Sensors: the recipe of Figure 4, on made rows always and on real rows where at hand."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from superarm import datasets
+from superarm.errors import InputError, MissingDataError
+from superarm.problems import light_sensors, temperature_sensors
+from superarm.problems import sensors as module
+from superarm.problems.sensors import repair_glitches, row_of_seed
+
+
+class Kind(NamedTuple):
+    """One of the two sensor sets, and the shapes it has."""
+
+    build: Any
+    name: str
+    sensors: int
+    learn: int
+    test: int
+
+
+KINDS = [
+    Kind(temperature_sensors, "intel-temperature", 52, 360, 240),
+    Kind(light_sensors, "cmu-light", 41, 601, 192),
+]
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.name)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    chosen: Kind = request.param
+    return chosen
+
+
+def require(name: str) -> None:
+    try:
+        datasets.find(name)
+    except MissingDataError as error:
+        pytest.skip(str(error))
+
+
+def rows_of(build: Any, source: str) -> Any:
+    real, made = (
+        (module._intel_rows, module._made_temperatures)
+        if build is temperature_sensors
+        else (module._cmu_rows, module._made_light)
+    )
+    return real() if source == "real" else made()
+
+
+@pytest.mark.parametrize("source", ["made", "real"])
+def test_the_recipe(kind: Kind, source: str) -> None:
+    build, name, sensors, learn, test = kind
+    if source == "real":
+        require(name)
+    rows = rows_of(build, source)
+    assert rows.learn.shape == (learn, sensors)
+    assert rows.test.shape == (test, sensors)
+    problem = build(seed=4, horizon=100, source=source)
+    model = problem.model
+
+    centred = rows.learn - rows.learn.mean(axis=0)
+    K = centred.T @ centred / (learn - 1)
+    variance = 0.05 * np.mean(np.diag(K))
+    norms = [
+        np.sqrt(alpha @ K @ alpha)
+        for alpha in (np.linalg.solve(K + variance * np.eye(sensors), row) for row in centred)
+    ]
+    np.testing.assert_allclose(model.kernel(problem.arms.features), K, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.mean, rows.learn.mean(axis=0))
+    assert model.noise_variance == pytest.approx(variance)
+    assert problem.noise_std == pytest.approx(np.sqrt(variance))
+    assert model.norm_bound == pytest.approx(np.mean(norms), rel=1e-8)
+    largest = build(seed=4, horizon=100, source=source, norm="largest").model.norm_bound
+    assert largest == pytest.approx(np.max(norms), rel=1e-8)
+    assert model.gain == {"name": "constant", "value": 1.0}
+    np.testing.assert_array_equal(problem.truth, rows.test[row_of_seed(4, test)])
+    assert problem.best(problem.offer(1)) == rows.test[row_of_seed(4, test)].max()
+    assert problem.settled["data"] == rows.origin
+
+
+@pytest.mark.parametrize("rows", [240, 192, 1, 2, 7, 100])
+def test_every_row_once_and_early_seeds_spread_out(rows: int) -> None:
+    order = [row_of_seed(seed, rows) for seed in range(rows)]
+    assert sorted(order) == list(range(rows))
+    assert row_of_seed(rows + 3, rows) == row_of_seed(3, rows)
+    if rows >= 192:
+        for count in (5, 10, 25, 50):
+            covered = np.sort(order[:count])
+            gaps = np.diff(np.append(covered, covered[0] + rows))
+            assert gaps.max() <= 2 * rows / count
+
+
+def test_glitches_are_interpolated() -> None:
+    readings = np.array([[0.0, 20.0], [21.0, 1.0], [22.0, 2.0], [3.0, 26.0], [30.0, 27.0], [4.0, 28.0]])
+    repaired = repair_glitches(readings, below=5.0)
+    np.testing.assert_allclose(repaired[:, 0], [21.0, 21.0, 22.0, 26.0, 30.0, 30.0])
+    np.testing.assert_allclose(repaired[:, 1], [20.0, 22.0, 24.0, 26.0, 27.0, 28.0])
+    assert readings[0, 0] == 0.0  # the input is left alone
+
+
+def test_without_data(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "search_path", list)
+    with pytest.raises(MissingDataError, match=kind.name):
+        kind.build(seed=0, horizon=10, source="real")
+    problem = kind.build(seed=0, horizon=10, source="auto")
+    assert "not real data" in problem.settled["data"]
+    assert len(problem.arms) == kind.sensors
+
+
+def test_auto_takes_real_data(kind: Kind) -> None:
+    require(kind.name)
+    problem = kind.build(seed=0, horizon=10)
+    assert "not real data" not in problem.settled["data"]
+    assert len(problem.arms) == kind.sensors
+
+
+def test_real_temperature_mornings() -> None:
+    require("intel-temperature")
+    raw = datasets.load_intel_temperature()
+    problem = temperature_sensors(seed=0, horizon=10, source="real")
+    assert problem.arms.ids[:6] == (1, 2, 3, 4, 6, 7)
+    # Seed 0 is the first test row: 8 am of day 4, in a file that starts 50 minutes after midnight.
+    np.testing.assert_array_equal(problem.truth, raw.readings[3 * 2880 + 8 * 120 - 2 * 50])
+    midnight = temperature_sensors(seed=0, horizon=10, source="real", start_minute=0)
+    np.testing.assert_array_equal(midnight.truth, raw.readings[3 * 2880 + 8 * 120])
+    assert module._intel_rows().learn.min() > 5.0
+
+
+def test_the_clock_puts_the_heating_at_six() -> None:
+    """On the four days that heat like working days the rise starts between 6:00 and 6:15."""
+    require("intel-temperature")
+    middle = np.median(datasets.load_intel_temperature().readings, axis=1).reshape(5, 2880)
+    for day in middle[:4]:
+        rises = day[20:] - day[:-20]  # within ten minutes
+        minute = 50 + int(np.argmax(rises > 0.5)) / 2
+        assert 6 * 60 <= minute + 5 <= 6 * 60 + 15
+
+
+@pytest.mark.parametrize("build", [temperature_sensors, light_sensors])
+def test_made_sensors_are_correlated_and_smooth(build: Any) -> None:
+    rows = rows_of(build, "made")
+    assert rows.learn.min() > 0.0
+    steps = np.diff(rows.learn, axis=0)
+    assert steps.var() < 0.2 * rows.learn.var(axis=0).mean()
+    correlation = np.corrcoef(rows.learn, rowvar=False)
+    assert np.abs(correlation - np.eye(len(correlation))).max() > 0.9
+
+
+@pytest.mark.parametrize("minute", [-1, 481, 50.0])
+def test_bad_clock(minute: Any) -> None:
+    with pytest.raises(InputError, match="start_minute is"):
+        temperature_sensors(seed=0, horizon=10, source="made", start_minute=minute)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"source": "imagined"}, "source is 'imagined'; choose one of"),
+        ({"noise_fraction": -1.0}, "noise_fraction is -1.0"),
+        ({"norm": "smallest"}, "norm is 'smallest'"),
+        ({"regularisation": "none"}, "regularisation is 'none'"),
+    ],
+)
+@pytest.mark.parametrize("build", [temperature_sensors, light_sensors])
+def test_bad_input(build: Any, bad: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        build(**({"seed": 0, "horizon": 10, "source": "made"} | bad))

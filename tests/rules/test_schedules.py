@@ -1,0 +1,176 @@
+"""Each width against its equation, with numbers worked out in 40-digit arithmetic."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from superarm.core import Schedule
+from superarm.errors import InputError
+from superarm.rules import (
+    AgnosticGPUCB,
+    BayesianGPUCB,
+    BayesianGPUCBCompact,
+    BayesUCBQuantile,
+    BayesUCBQuantileCompact,
+    Fixed,
+    ImprovedGPUCB,
+    KernelUCB,
+    LogarithmicUCB,
+    OclokUCB,
+    QuantileSchedule,
+    ResettingGPUCB,
+    SimpleQuantile,
+    SrinivasFinite,
+    ThompsonScale,
+    TimeVaryingGPUCB,
+)
+from superarm.rules.base import upper_quantile
+
+SLOPES = {"dimension": 2, "side": 3.0, "a": 1.5, "b": 0.7, "delta": 0.1}
+
+# Round 7, γ_6 = 5.
+WIDTHS: list[tuple[Schedule, float]] = [
+    (Fixed(value=1.5), 1.5),
+    (ImprovedGPUCB(norm_bound=2.0, noise_bound=0.3, delta=0.1), 3.2224832582652935),
+    (ThompsonScale(norm_bound=2.0, noise_bound=0.3, delta=0.1), 3.2724903965216077),
+    (AgnosticGPUCB(norm_bound=2.0, delta=0.1), 339.16687956282524),
+    (KernelUCB(eta=3.0, regularisation=4.0), 1.5),
+    (SrinivasFinite(arms=50, delta=0.1), 4.6052423821127078),
+    (OclokUCB(most_arms=150), 5.1164509865318878),
+    (BayesianGPUCB(arms=50), 3.7107694000932205),
+    (BayesianGPUCB(arms=50, scale=0.5), 2.6239102062254531),
+    (BayesianGPUCBCompact(dimension=3, tau=4.0), 6.1330621621825268),
+    (BayesianGPUCBCompact(dimension=3, tau=lambda t: 4.0 * t * t), 6.1330621621825268),
+    (BayesUCBQuantile(arms=50), 2.6892258304456571),
+    (BayesUCBQuantile(arms=50, omega=1.5, xi=2.0), 3.6845820466655077),
+    (BayesUCBQuantileCompact(dimension=3, tau=4.0, omega=1.5, xi=2.0), 6.9400358718026045),
+    (SimpleQuantile(), 1.1503493803760082),
+    (LogarithmicUCB(), 1.6327166343674469),
+    (ResettingGPUCB(**SLOPES), 6.4728527559900042),
+    (TimeVaryingGPUCB(**SLOPES), 6.4232981155518315),
+]
+
+
+def gamma(t: int) -> float:
+    return 5.0 if t == 6 else math.nan
+
+
+def name(case: object) -> str | None:
+    return None if isinstance(case, float) else type(case).__name__
+
+
+@pytest.mark.parametrize(("schedule", "expected"), WIDTHS, ids=name)
+def test_width_equals_the_papers_formula(schedule: Schedule, expected: float) -> None:
+    assert schedule.width(7, gamma) == pytest.approx(expected, rel=1e-13)
+
+
+@pytest.mark.parametrize(("schedule", "expected"), WIDTHS, ids=name)
+def test_width_never_shrinks_nor_is_negative(schedule: Schedule, expected: float) -> None:
+    widths = [schedule.width(step, math.log1p) for step in range(1, 60)]
+    assert widths[0] >= 0.0
+    assert all(type(width) is float for width in widths)
+    assert all(later >= earlier for earlier, later in itertools.pairwise(widths))
+
+
+def test_gamma_is_asked_for_the_round_before() -> None:
+    asked: list[int] = []
+
+    def spy(t: int) -> float:
+        asked.append(t)
+        return 0.0
+
+    for schedule in (
+        ImprovedGPUCB(norm_bound=1.0, noise_bound=1.0),
+        ThompsonScale(norm_bound=1.0, noise_bound=1.0),
+        AgnosticGPUCB(norm_bound=1.0),
+    ):
+        schedule.width(9, spy)
+    assert asked == [8, 8, 8]
+
+
+def test_negative_beta_counts_as_zero() -> None:
+    assert BayesianGPUCB(arms=1).width(1, gamma) == 0.0
+    assert LogarithmicUCB(c1=0.8, c2=0.4).width(2, gamma) == 0.0
+    assert LogarithmicUCB(c1=0.8, c2=0.4).width(3, gamma) > 0.0
+    assert BayesianGPUCBCompact(dimension=1, tau=0.5).width(1, gamma) == 0.0
+    # So small a slope that the discretisation would have less than one point.
+    tiny = TimeVaryingGPUCB(dimension=1, side=1e-9, a=1e-9, b=1e-9)
+    assert tiny.width(1, gamma) == pytest.approx(math.sqrt(2.0 * math.log(math.pi**2 / 0.2)))
+
+
+def test_quantiles_at_or_above_one_half_mean_no_width() -> None:
+    one = BayesUCBQuantile(arms=1)
+    assert one.tail(1) == pytest.approx(math.sqrt(2.0 * math.pi) / 2.0)
+    assert [one.width(step, gamma) for step in (1, 2)] == [0.0, 0.0]
+    assert one.width(3, gamma) > 0.0
+    assert SimpleQuantile().width(1, gamma) == 0.0
+    assert SimpleQuantile().tail(4) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("log_tail", "expected"),
+    [
+        (math.log(1e-20), 9.2623400897984076),
+        (math.log(1e-300), 37.047096299361199),
+        (-1000.0, 44.615747731969403),
+        (math.log(0.5), 0.0),
+        (math.log(0.9), 0.0),
+    ],
+)
+def test_upper_quantile_far_in_the_tail(log_tail: float, expected: float) -> None:
+    assert upper_quantile(log_tail) == pytest.approx(expected, rel=1e-13)
+
+
+def test_upper_quantile_does_not_jump_where_the_method_changes() -> None:
+    assert upper_quantile(-700.0 - 1e-9) == pytest.approx(upper_quantile(-700.0 + 1e-9), rel=1e-11)
+
+
+def test_a_quantile_that_underflows_still_has_a_width() -> None:
+    schedule = BayesUCBQuantileCompact(dimension=60, tau=1e6, omega=2.0)
+    assert schedule.tail(50) == 0.0
+    # Φ⁻¹(1 − η) ≈ √(−2 ln η) within a fifth of a unit here
+    crude = math.sqrt(-2.0 * schedule.log_tail(50))
+    assert crude - 0.2 < schedule.width(50, gamma) < crude
+
+
+def test_horizon_fixes_beta() -> None:
+    fixed = ResettingGPUCB(**SLOPES, horizon=7)
+    assert fixed.width(1, gamma) == fixed.width(3, gamma) == ResettingGPUCB(**SLOPES).width(7, gamma)
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (lambda: Fixed(value=-1.0), "value"),
+        (lambda: Fixed(value=math.nan), "value"),
+        (lambda: Fixed(value="wide"), "value"),  # type: ignore[arg-type]
+        (lambda: ImprovedGPUCB(norm_bound=-1.0, noise_bound=1.0), "norm_bound"),
+        (lambda: ImprovedGPUCB(norm_bound=1.0, noise_bound=math.inf), "noise_bound"),
+        (lambda: ImprovedGPUCB(norm_bound=1.0, noise_bound=1.0, delta=1.0), "delta"),
+        (lambda: ThompsonScale(norm_bound=1.0, noise_bound=1.0, delta=0.0), "delta"),
+        (lambda: AgnosticGPUCB(norm_bound=1.0, delta=2.0), "delta"),
+        (lambda: KernelUCB(eta=1.0, regularisation=0.0), "regularisation"),
+        (lambda: SrinivasFinite(arms=0), "arms"),
+        (lambda: SrinivasFinite(arms=2.5), "arms"),  # type: ignore[arg-type]
+        (lambda: OclokUCB(most_arms=-3), "most_arms"),
+        (lambda: BayesianGPUCB(arms=3, scale=0.0), "scale"),
+        (lambda: BayesianGPUCBCompact(dimension=0, tau=1.0), "dimension"),
+        (lambda: BayesianGPUCBCompact(dimension=1, tau=0.0), "tau"),
+        (lambda: BayesUCBQuantile(arms=3, omega=0.0), "omega"),
+        (lambda: BayesUCBQuantileCompact(dimension=1, tau=1.0, xi=-1.0), "xi"),
+        (lambda: LogarithmicUCB(c1=0.0), "c1"),
+        (lambda: ResettingGPUCB(dimension=1, a=0.0), "a is"),
+        (lambda: TimeVaryingGPUCB(dimension=1, horizon=0), "horizon"),
+    ],
+)
+def test_bad_parameters_are_named(make: object, word: str) -> None:
+    with pytest.raises(InputError, match=word):
+        make()  # type: ignore[operator]
+
+
+def test_only_quantiles_are_quantile_schedules() -> None:
+    kinds = {type(schedule) for schedule, _ in WIDTHS if isinstance(schedule, QuantileSchedule)}
+    assert kinds == {BayesUCBQuantile, BayesUCBQuantileCompact, SimpleQuantile}

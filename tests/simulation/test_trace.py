@@ -1,0 +1,240 @@
+"""A run on disk: whole files, equal bytes, clear errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from superarm.errors import InputError, ShapeError, StateError
+from superarm.simulation.trace import (
+    Run,
+    Trace,
+    atomic_write,
+    cell_name,
+    json_bytes,
+    read_trace,
+    write_cells,
+    write_spec,
+    write_trace,
+)
+
+ROUNDS = 12
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    base = {
+        "experiment": "kernelized/rkhs-se",
+        "rounds": ROUNDS,
+        "first_seed": 3,
+        "seeds": 2,
+        "policies": ["igp-ucb", "GP-UCB"],
+        "settings": [{"k": 1}, {"k": 5}],
+    }
+    return {**base, **changes}
+
+
+def trace(policy: str = "igp-ucb", index: int = 0, seed: int = 3, **changes: Any) -> Trace:
+    rng = np.random.default_rng([seed, index, len(policy)])
+    values = {
+        "policy": policy,
+        "setting": spec()["settings"][index],
+        "setting_index": index,
+        "seed": seed,
+        "series": {"regret": rng.random(ROUNDS), "reward": rng.random(ROUNDS)},
+        "choices": rng.integers(0, 9, (ROUNDS, 2), dtype=np.int32),
+        "seconds": rng.random(ROUNDS).astype(np.float32),
+    }
+    return Trace(**{**values, **changes})
+
+
+@pytest.fixture
+def finished(tmp_path: Path) -> Path:
+    write_spec(tmp_path, spec())
+    for policy in spec()["policies"]:
+        for index in (0, 1):
+            for seed in (3, 4):
+                write_trace(tmp_path, trace(policy, index, seed))
+    return tmp_path
+
+
+def test_a_trace_comes_back_as_it_was(finished: Path) -> None:
+    wanted = trace("GP-UCB", 1, 4)
+    found = read_trace(finished, wanted.name)
+    assert (found.policy, found.setting, found.seed) == ("GP-UCB", {"k": 5}, 4)
+    for key, values in wanted.series.items():
+        np.testing.assert_array_equal(found.series[key], values)
+    np.testing.assert_array_equal(found.choices, wanted.choices)
+    np.testing.assert_array_equal(found.seconds, wanted.seconds)
+
+
+def test_equal_traces_give_equal_bytes_whatever_the_clock_and_timing(tmp_path: Path) -> None:
+    one = write_trace(tmp_path / "a", trace())
+    reordered = dict(reversed(list(trace().series.items())))
+    other = write_trace(tmp_path / "b", trace(series=reordered, seconds=np.ones(ROUNDS, np.float32)))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_timing_is_there_before_the_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(
+        "superarm.simulation.trace.atomic_write", lambda path, data: written.append(path.parent.name)
+    )
+    write_trace(tmp_path, trace())
+    assert written == ["timings", "cells"]
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_no_rubbish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    atomic_write(path, b"old")
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        atomic_write(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+def test_names() -> None:
+    assert cell_name("igp-ucb", 0, 3) == "igp-ucb.s0.seed00003"
+    assert cell_name("GP", 0, 0).lower() != cell_name("gp", 0, 0).lower()
+    assert "/" not in cell_name("../../etc/<x>", 0, 0)
+
+
+@given(st.lists(st.text(min_size=1, max_size=100), min_size=2, max_size=2, unique=True))
+def test_different_policies_have_different_safe_names(policies: list[str]) -> None:
+    names = [cell_name(policy, 1, 2) for policy in policies]
+    assert names[0].lower() != names[1].lower()
+    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-.") for name in names)
+
+
+def test_run_stacks_seeds(finished: Path) -> None:
+    run = Run.load(finished)
+    assert run.policies == ("igp-ucb", "GP-UCB")
+    assert run.metrics == ("regret", "reward")
+    assert list(run.seeds) == [3, 4]
+    assert len(run.traces) == 8
+    total = run.cumulative("GP-UCB", 1, "reward")
+    assert total.shape == (2, ROUNDS)
+    np.testing.assert_allclose(total[1], np.cumsum(trace("GP-UCB", 1, 4).series["reward"]), rtol=1e-15)
+    np.testing.assert_array_equal(run.seconds("igp-ucb", 0)[0], trace().seconds)
+    assert "policies=2" in repr(run)
+
+
+def test_cells_are_flat_sorted_rows(finished: Path) -> None:
+    rows = [json.loads(line) for line in write_cells(finished).read_text().splitlines()]
+    keys = [(row["setting"]["k"], row["policy"], row["seed"]) for row in rows]
+    assert keys == sorted(keys)
+    assert len(rows) == 8
+    assert rows[2]["regret"] == pytest.approx(trace("igp-ucb", 0, 3).series["regret"].sum())
+
+
+def test_what_cannot_be_asked_of_a_run(finished: Path) -> None:
+    run = Run.load(finished)
+    with pytest.raises(InputError, match="'nobody' is not in this run"):
+        run.cumulative("nobody")
+    with pytest.raises(InputError, match="setting 7"):
+        run.cumulative("igp-ucb", 7)
+    with pytest.raises(InputError, match="no 'energy'"):
+        run.cumulative("igp-ucb", 0, "energy")
+    with pytest.raises(InputError, match="not part of the run"):
+        read_trace(finished, "igp-ucb.s0.seed00099")
+    with pytest.raises(StateError, match=r"no summary\.json"):
+        _ = run.summary
+    atomic_write(finished / "summary.json", json_bytes({"rows": [], "bad": float("nan")}))
+    assert run.summary == {"rows": [], "bad": None}
+
+
+@pytest.mark.parametrize("damage", [b"", b"nonsense", b"\x93NUMPY\x01\x00", None])
+def test_damaged_cells_name_the_file_and_the_remedy(finished: Path, damage: bytes | None) -> None:
+    path = finished / "cells" / f"{trace().name}.npz"
+    path.write_bytes(path.read_bytes()[:-60] if damage is None else damage)
+    with pytest.raises(StateError, match=rf"{trace().name}\.npz.*delete it.*--resume"):
+        read_trace(finished, trace().name)
+    with pytest.raises(StateError, match="--resume"):
+        Run.load(finished).cumulative("igp-ucb")
+
+
+def test_a_flipped_byte_is_noticed(finished: Path) -> None:
+    path = finished / "cells" / f"{trace().name}.npz"
+    data = bytearray(path.read_bytes())
+    data[200] ^= 0xFF
+    path.write_bytes(bytes(data))
+    with pytest.raises(StateError, match="delete it"):
+        read_trace(finished, trace().name)
+
+
+def test_pickled_arrays_are_refused(finished: Path) -> None:
+    path = finished / "cells" / f"{trace().name}.npz"
+    with path.open("wb") as file:
+        np.savez(file, regret=np.array([{}] * ROUNDS, dtype=object))
+    with pytest.raises(StateError, match="cannot be read"):
+        read_trace(finished, trace().name)
+
+
+def test_cells_of_another_length_are_refused(finished: Path) -> None:
+    write_trace(finished, trace(series={"regret": np.ones(5)}, choices=None, seconds=None))
+    with pytest.raises(StateError, match="the run has 12 rounds"):
+        Run.load(finished).cumulative("igp-ucb")
+    with pytest.raises(StateError, match="the run has 12 rounds"):
+        read_trace(finished, trace().name)
+
+
+def test_unfinished_runs_and_missing_timings(finished: Path) -> None:
+    (finished / "timings" / f"{trace().name}.npz").unlink()
+    assert read_trace(finished, trace().name).seconds is None
+    with pytest.raises(StateError, match="is missing"):
+        Run.load(finished).seconds("igp-ucb")
+    (finished / "cells" / f"{trace().name}.npz").unlink()
+    with pytest.raises(StateError, match=r"1 of 8 cells are missing, first igp-ucb\.s0"):
+        Run.load(finished)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": 2}, "schema 2"),
+        ({"rounds": "many"}, "'rounds' must be a int"),
+        ({"rounds": 0}, "at least 1"),
+        ({"policies": []}, "at least one"),
+        ({"settings": []}, "one empty"),
+        ({"settings": [3]}, "one empty"),
+    ],
+)
+def test_specs_are_checked_on_both_ways(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(StateError, match=message):
+        write_spec(tmp_path, spec(**change))
+    atomic_write(tmp_path / "run.json", json_bytes({"schema": 1, **spec(**change)}))
+    with pytest.raises(StateError, match=message):
+        Run.load(tmp_path)
+
+
+def test_a_directory_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match=r"no run\.json"):
+        Run.load(tmp_path)
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(StateError, match="cannot be read"):
+        Run.load(tmp_path)
+
+
+def test_traces_are_checked_when_made() -> None:
+    with pytest.raises(InputError, match="lack 'regret'"):
+        trace(series={"reward": np.ones(ROUNDS)})
+    with pytest.raises(InputError, match="cannot be the name of a metric"):
+        trace(series={"regret": np.ones(ROUNDS), "choices": np.ones(ROUNDS)})
+    with pytest.raises(ShapeError, match="reward has 3 entries"):
+        trace(series={"regret": np.ones(ROUNDS), "reward": np.ones(3)})
+    with pytest.raises(ShapeError, match="choices"):
+        trace(choices=np.zeros(ROUNDS, np.int32))
+    with pytest.raises(InputError, match=r"regret\[1\] is nan"):
+        trace(series={"regret": np.array([1.0, np.nan, *np.ones(ROUNDS - 2)])})

@@ -1,0 +1,210 @@
+"""Data: where they are looked for, and what is refused. Real files where they are at hand."""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from superarm import datasets
+from superarm.errors import InputError, MissingDataError
+
+NAMES = [dataset.name for dataset in datasets.describe()]
+LOADERS: dict[str, Callable[[], object]] = {
+    "intel-temperature": datasets.load_intel_temperature,
+    "cmu-light": datasets.load_cmu_light,
+    "tokyo-checkins": datasets.load_tokyo_checkins,
+}
+
+
+def require(name: str) -> None:
+    try:
+        datasets.find(name)
+    except MissingDataError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data folder that is the only one looked into."""
+    monkeypatch.setattr(datasets, "search_path", lambda: [tmp_path])
+    for dataset in datasets.describe():
+        for file in dataset.files:
+            (tmp_path / file).parent.mkdir(exist_ok=True)
+    return tmp_path
+
+
+def write_xz(path: Path, text: str) -> Path:
+    path.write_bytes(lzma.compress(text.encode()))
+    return path
+
+
+# --- the catalogue -----------------------------------------------------------------------
+
+
+def test_every_set_states_origin_terms_and_size() -> None:
+    assert set(NAMES) == set(LOADERS)
+    for dataset in datasets.describe():
+        assert dataset.title
+        assert dataset.origin
+        assert dataset.terms
+        assert dataset.size > 0
+        assert all(not Path(file).is_absolute() for file in dataset.files)
+
+
+def test_search_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUPERARM_DATA", str(tmp_path / "mine"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path = datasets.search_path()
+    assert path[0] == tmp_path / "mine"
+    assert path[-1] == tmp_path / "cache" / "superarm"
+    for folder in path[1:-1]:
+        assert folder.parts[-2:] == ("shared", "data")
+
+    file = "cmu_light/iw_data_all.mat"
+    for folder in reversed([path[0], path[-1]]):
+        (folder / file).parent.mkdir(parents=True)
+        (folder / file).touch()
+        monkeypatch.setattr(datasets, "search_path", lambda: [path[0], path[-1]])
+        assert datasets.find("cmu-light") == folder / file
+
+
+def test_the_cache_without_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("SUPERARM_DATA", raising=False)
+    assert datasets.search_path()[-1] == Path("~/.cache/superarm").expanduser()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_missing_data_say_what_to_do(name: str, folder: Path) -> None:
+    dataset = next(item for item in datasets.describe() if item.name == name)
+    with pytest.raises(MissingDataError) as caught:
+        LOADERS[name]()
+    message = str(caught.value)
+    for part in (dataset.files[0], dataset.origin, dataset.terms, "SUPERARM_DATA", str(folder)):
+        assert part in message
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(InputError, match="unknown data set 'lust'; choose one of"):
+        datasets.find("lust")
+
+
+# --- damaged files -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 2 3\n", "line 1: 3 numbers, but 52"),
+        (" ".join(["20"] * 52) + "\n" + " ".join(["20"] * 51) + " x\n", "line 2: could not convert"),
+        (" ".join(["20"] * 52) + "\n" + " ".join(["20"] * 51) + " nan\n", "line 2: every number"),
+        (" ".join(["20"] * 52) + "\n", "1 rows, but 14400"),
+        ("", "0 rows, but 14400"),
+    ],
+)
+def test_damaged_temperatures(folder: Path, text: str, message: str) -> None:
+    path = write_xz(folder / "intel_lab/intel_temp_30s_52x14400.txt.xz", text)
+    (folder / "intel_lab/mote_locs.txt").write_text("1 0 0\n")
+    with pytest.raises(InputError, match=message) as caught:
+        datasets.load_intel_temperature()
+    assert str(path) in str(caught.value)
+
+
+def test_a_sensor_without_a_position(folder: Path) -> None:
+    write_xz(
+        folder / "intel_lab/intel_temp_30s_52x14400.txt.xz", (" ".join(["20"] * 52) + "\n") * 14400
+    )
+    (folder / "intel_lab/mote_locs.txt").write_text("".join(f"{mote} 0 0\n" for mote in range(1, 54)))
+    with pytest.raises(InputError, match=r"no position for the sensors \[54\]"):
+        datasets.load_intel_temperature()
+
+
+WHOLE = lzma.compress(b"userId,latitude,longitude\n" + b"1,35,139\n" * 1000)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"not xz", WHOLE[:-30], lzma.compress(b"\xff")],
+    ids=["no xz", "cut short", "no utf-8"],
+)
+def test_files_that_cannot_be_unpacked(folder: Path, content: bytes) -> None:
+    (folder / "foursquare/tky_first_checkins.csv.xz").write_bytes(content)
+    with pytest.raises(InputError, match="cannot be read"):
+        datasets.load_tokyo_checkins()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1: the header has no latitude, longitude, userId"),
+        ("userId,latitude\n", "line 1: the header has no longitude"),
+        ("userId,latitude,longitude\n", "no check-ins"),
+        ("userId,latitude,longitude\n1,35,139\n1,35\n", "line 3: "),
+        ("userId,latitude,longitude\n1,35,139\nx,35,139\n", "line 3: invalid literal"),
+        ("userId,latitude,longitude\n1,nan,139\n", "line 2: no place on Earth"),
+        ("userId,latitude,longitude\n1,139,35\n", "line 2: no place on Earth"),
+    ],
+)
+def test_damaged_checkins(folder: Path, text: str, message: str) -> None:
+    write_xz(folder / "foursquare/tky_first_checkins.csv.xz", text)
+    with pytest.raises(InputError, match=message):
+        datasets.load_tokyo_checkins()
+
+
+def test_checkins_are_read_by_column_name(folder: Path) -> None:
+    write_xz(
+        folder / "foursquare/tky_first_checkins.csv.xz",
+        'longitude,userId,note,latitude\n139.5,7,"a, b",35.5\n139.75,8,,35.25\n',
+    )
+    checkins = datasets.load_tokyo_checkins()
+    np.testing.assert_array_equal(checkins.locations, [[139.5, 35.5], [139.75, 35.25]])
+    assert checkins.users.tolist() == [7, 8]
+
+
+def test_damaged_light(folder: Path) -> None:
+    from scipy.io import savemat
+
+    path = folder / "cmu_light/iw_data_all.mat"
+    path.write_bytes(b"not a MATLAB file")
+    with pytest.raises(InputError, match="not the expected MATLAB structure"):
+        datasets.load_cmu_light()
+    part = {"sensordata": np.zeros((3, 2))}
+    savemat(path, {"data": {"train": part, "test": part, "coords": np.zeros((2, 2))}})
+    with pytest.raises(InputError, match=r"train.sensordata must be a finite array \(601, 41\)"):
+        datasets.load_cmu_light()
+
+
+# --- the real files ----------------------------------------------------------------------
+
+
+def test_intel_temperature() -> None:
+    require("intel-temperature")
+    data = datasets.load_intel_temperature()
+    assert data.readings.shape == (14_400, 52)
+    assert data.positions.shape == (52, 2)
+    assert len(data.motes) == 52
+    assert not {5, 15} & set(data.motes.tolist())
+    assert np.count_nonzero(data.readings < 5.0) == 20
+    assert not data.readings.flags.writeable
+
+
+def test_cmu_light() -> None:
+    require("cmu-light")
+    data = datasets.load_cmu_light()
+    assert data.train.shape == (601, 41)
+    assert data.test.shape == (192, 41)
+    assert data.positions.shape == (41, 2)
+    assert data.train.dtype == np.float64
+
+
+def test_tokyo_checkins() -> None:
+    require("tokyo-checkins")
+    data = datasets.load_tokyo_checkins()
+    assert data.locations.shape == (8261, 2)
+    longitude, latitude = data.locations.T
+    assert 139 < longitude.min() < longitude.max() < 140
+    assert 35 < latitude.min() < latitude.max() < 36

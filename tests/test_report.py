@@ -1,0 +1,276 @@
+"""The report: whole, inert, small, readable without matplotlib."""
+
+from __future__ import annotations
+
+import base64
+import re
+import subprocess
+import sys
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm import report as reports
+from superarm._curves import (
+    growth_exponent,
+    plus_minus,
+    policy_styles,
+    readable_seconds,
+    significant,
+    spread_labels,
+    sweeps,
+    thinned,
+    ticks,
+)
+from superarm.simulation.trace import Run, Trace, write_spec, write_trace
+
+CLAIMS = [
+    {"text": "a beats b", "holds": True, "evidence": "1 < 2"},
+    {"text": "b is fast", "holds": False, "evidence": {"seconds": 3.5}},
+]
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+class Checker(HTMLParser):
+    """Collects tags and refuses unbalanced ones."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def make_run(
+    directory: Path,
+    policies: tuple[str, ...] = ("igp-ucb", "gp-ucb"),
+    *,
+    rounds: int = 60,
+    seeds: int = 3,
+    settings: tuple[dict[str, Any], ...] = ({},),
+    seconds: bool = True,
+    **extra: Any,
+) -> Run:
+    """A run whose k-th policy has regret t^(0.4 + k/10)."""
+    spec = {"experiment": "tests/one", "title": "A test", "rounds": rounds, "first_seed": 0}
+    spec |= {"seeds": seeds, "policies": list(policies), "settings": list(settings), "version": "0.1.0"}
+    write_spec(directory, spec | extra)
+    rng = np.random.default_rng(7)
+    steps = np.arange(1, rounds + 1)
+    for index, setting in enumerate(settings):
+        for place, policy in enumerate(policies):
+            for seed in range(seeds):
+                total = (index + 1.0) * steps ** (0.4 + place / 10) * rng.uniform(0.9, 1.1)
+                trace = Trace(
+                    policy=policy,
+                    setting=setting,
+                    setting_index=index,
+                    seed=seed,
+                    series={"regret": np.diff(total, prepend=0.0)},
+                    seconds=rng.uniform(1e-5, 2e-5, rounds).astype(np.float32) if seconds else None,
+                )
+                write_trace(directory, trace)
+    return Run.load(directory)
+
+
+def written(run: Run, directory: Path, **options: Any) -> str:
+    return reports.write_report(run, CLAIMS, directory / "report.html", **options).path.read_text(
+        "utf-8"
+    )
+
+
+def test_contents_and_accessibility(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        paper="A paper",
+        parameters={"delta": 0.1, "kernel": {"name": "matern"}},
+        settled={"noise": "1 % of the range"},
+    )
+    text = written(run, tmp_path, notes=["First note.", "Second note."])
+    checker = Checker(text)
+    assert ("html", {"lang": "en"}) in checker.tags
+    charts = [attributes for tag, attributes in checker.tags if tag == "svg"]
+    assert len(charts) == 3
+    assert all(chart["role"] == "img" and len(chart["aria-label"] or "") > 20 for chart in charts)
+    for wanted in (
+        *("A test", "A paper", "First note.", "Second note.", "Lowest regret: igp-ucb", "✓ holds"),
+        *("✗ does not hold", "{&quot;seconds&quot;: 3.5}", "delta", "1 % of the range", "0.1.0"),
+        *("1 of 2 claims hold", "t<sup>0.40</sup>", "prefers-color-scheme:dark"),
+        "superarm run tests/one --rounds 60 --seed 0 --seeds 3 --policies igp-ucb,gp-ucb --out OUT",
+    ):
+        assert wanted in text, wanted
+
+
+def test_nothing_is_loaded_and_no_script_runs(tmp_path: Path) -> None:
+    text = written(make_run(tmp_path), tmp_path)
+    checker = Checker(text)
+    assert not {tag for tag, _ in checker.tags} & {"script", "link", "iframe", "img", "object"}
+    assert "default-src 'none'" in text
+    assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", text)
+    assert "url(" not in text
+    assert str(tmp_path) not in text
+
+
+def test_everything_from_outside_is_inert(tmp_path: Path) -> None:
+    evil = '<script>alert("x")</script>'
+    run = make_run(
+        tmp_path,
+        (evil, "gp-ucb"),
+        settings=({evil: 1}, {evil: 2}),
+        title=evil,
+        paper=evil,
+        parameters={evil: [evil]},
+        settled={evil: evil},
+    )
+    claims = [{"text": evil, "holds": True, "evidence": evil}]
+    report = reports.write_report(run, claims, tmp_path / "report.html", notes=evil)
+    index = reports.write_index([report], tmp_path / "index.html", title=evil, notes=evil)
+    for path in (report.path, index):
+        tags = Checker(path.read_text("utf-8")).tags
+        assert "script" not in {tag for tag, _ in tags}
+        assert not [name for _, attributes in tags for name in attributes if name.startswith("on")]
+
+
+def test_sweeps_and_many_settings(tmp_path: Path) -> None:
+    settings = tuple({"k": k, "kernel": name} for name in ("se", "matern") for k in (1, 2, 5))
+    run = make_run(tmp_path, settings=settings)
+    assert [panel.fixed for panel in sweeps(run)] == [{"kernel": "se"}, {"kernel": "matern"}]
+    assert sweeps(run, "kernel") == []
+    text = written(run, tmp_path)
+    assert "Sweep over k" in text
+    assert "in 6 of 6 settings" in text
+    assert (
+        "--set &#x27;k=[1, 2, 5]&#x27; --set &#x27;kernel=[&quot;se&quot;, &quot;matern&quot;]&#x27;"
+        in text
+    )
+
+
+def test_one_seed_one_round_no_timings_no_regret(tmp_path: Path) -> None:
+    assert "No timings" in written(make_run(tmp_path / "a", seconds=False), tmp_path)
+    assert "One seed." in written(make_run(tmp_path / "b", seeds=1, rounds=1), tmp_path)
+    run = make_run(tmp_path / "c", ("only",), seeds=1)
+    write_trace(
+        run.directory,
+        Trace(policy="only", setting={}, setting_index=0, seed=0, series={"regret": np.zeros(60)}),
+    )
+    text = written(Run.load(run.directory), tmp_path)
+    Checker(text)
+    assert not re.search(r"\bnan\b|\binf\b", text)
+
+
+def test_index_links_reports_and_joins_claims(tmp_path: Path) -> None:
+    first = reports.write_report(make_run(tmp_path / "a b"), CLAIMS, tmp_path / "a b" / "report.html")
+    second = reports.write_report(make_run(tmp_path / "c"), [], tmp_path / "c" / "report.html")
+    text = reports.write_index([first, second], tmp_path / "index.html").read_text("utf-8")
+    links = {attributes["href"] for tag, attributes in Checker(text).tags if tag == "a"}
+    assert links == {"a%20b/report.html", "c/report.html"}
+    assert "2 experiments; 1 of 2 claims hold" in text
+    assert text.count("<svg") == 2
+
+
+def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    assert written(run, tmp_path / "x") == written(Run.load(tmp_path), tmp_path / "y")
+
+
+def test_a_full_size_run_gives_a_small_page(tmp_path: Path) -> None:
+    run = make_run(tmp_path, tuple(f"policy-{i}" for i in range(7)), rounds=30_000, seeds=25)
+    text = written(run, tmp_path)
+    assert len(text) < 300_000
+
+
+def test_report_needs_no_matplotlib(tmp_path: Path) -> None:
+    make_run(tmp_path)
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "from superarm.report import write_report; from superarm.simulation.trace import Run\n"
+        f"write_report(Run.load({str(tmp_path)!r}), [], {str(tmp_path / 'r.html')!r})\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert (tmp_path / "r.html").stat().st_size > 5_000
+
+
+def test_heatmap_is_a_valid_png() -> None:
+    values = np.linspace(0.0, 1.0, 12).reshape(3, 4)
+    svg = reports.svg_heatmap(
+        values, description="a map", title="Mean", points=[(0.0, 0.0), (1.0, 1.0)], best=(0.5, 0.5)
+    )
+    Checker(svg)
+    png = base64.b64decode(re.findall(r"base64,([^\"]+)", svg)[0])
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    size = int.from_bytes(png[33:37])
+    rows = zlib.decompress(png[41 : 41 + size])
+    assert len(rows) == 3 * (1 + 4 * 3)
+    assert rows[1 + 9 : 1 + 12] == bytes.fromhex("fde725")  # the largest value lies top right
+    assert svg.count("<circle") == 2
+    Checker(reports.svg_heatmap(np.zeros((2, 2)), description="flat", colours="magma"))
+
+
+def test_lines_with_nothing_to_draw() -> None:
+    for options in ({}, {"log_x": True, "log_y": True}):
+        Checker(reports.svg_lines([], description="empty", **options))
+        flat = reports.Line(label="flat", x=[1, 2], y=[0.0, 0.0])
+        svg = reports.svg_lines([flat], description="flat", **options)
+        Checker(svg)
+        assert "nan" not in svg
+
+
+def test_numbers_for_reading() -> None:
+    assert [significant(x) for x in (0.0, -12345.0, 99.96, 1e-9, float("nan"))] == [
+        *("0", "-12,300", "100", "1e-09", "–")
+    ]
+    assert [readable_seconds(x) for x in (2.5, 0.0031, 4.2e-5, 3e-8)] == [
+        *("2.5 s", "3.1 ms", "42 µs", "30 ns")
+    ]
+    assert plus_minus(0.0, 0.0) == "0 ± 0"
+    assert ticks(0.0, 1.0)[-1] == 1.0
+    assert ticks(3.0, 3.0) == [3.0]
+
+
+def test_labels_keep_their_distance_and_order() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        wishes = rng.uniform(0, 100, 8)
+        placed = np.array(spread_labels(list(wishes), 10.0, 0.0, 100.0))
+        assert np.diff(np.sort(placed)).min() >= 10.0 - 1e-9
+        assert placed.min() >= -1e-9
+        assert placed.max() <= 100.0 + 1e-9
+        np.testing.assert_array_equal(np.argsort(wishes), np.argsort(placed))
+
+
+def test_colours_are_stable_and_distinct() -> None:
+    many = [f"p{i}" for i in range(24)]
+    assert len(set(policy_styles(many).values())) == 24
+    assert len(policy_styles([*many, "one more"])) == 25
+    alone, together = policy_styles(["gp-ts"]), policy_styles(["mine", "gp-ucb", "gp-ts", "igp-ucb"])
+    assert alone["gp-ts"] == together["gp-ts"]
+
+
+def test_growth_exponent_recovers_the_power(tmp_path: Path) -> None:
+    run = make_run(tmp_path, rounds=2000)
+    assert growth_exponent(run, "igp-ucb") == pytest.approx(0.4, abs=1e-6)
+    assert growth_exponent(run, "gp-ucb") == pytest.approx(0.5, abs=1e-6)
+
+
+def test_thinning_keeps_both_ends() -> None:
+    for rounds in (1, 2, 599, 30_000):
+        for log in (False, True):
+            chosen = thinned(rounds, log=log)
+            assert (chosen[0], chosen[-1]) == (1, rounds)
+            assert len(chosen) <= 600

@@ -1,0 +1,192 @@
+"""Information gain against determinants, brute force and the printed growth rates."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+
+from superarm.errors import InputError, NotPositiveDefiniteError
+from superarm.kernels import Linear, Matern, SquaredExponential
+from superarm.registry import build, names, spec_of
+from superarm.theory import (
+    ConstantGain,
+    GreedyGrowth,
+    LinearGain,
+    MaternGain,
+    SquaredExponentialGain,
+    greedy_information_gain,
+    information_gain,
+)
+from superarm.theory.information import GREEDY_SHARE, _by_columns, _by_matrix
+
+KERNEL = SquaredExponential(lengthscale=0.3)
+NOISE = 0.1
+
+
+def points(n: int, d: int = 2, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(size=(n, d))
+
+
+def test_information_gain_of_two_points_by_hand() -> None:
+    X = np.array([[0.0], [0.3]])
+    k = math.exp(-0.5)
+    by_hand = 0.5 * math.log((1.0 + 1.0 / NOISE) ** 2 - (k / NOISE) ** 2)
+    assert information_gain(KERNEL, X, NOISE) == pytest.approx(by_hand, rel=1e-12)
+
+
+def test_information_gain_is_the_sum_over_eigenvalues() -> None:
+    X = points(30)
+    kernel = Matern(nu=2.5, lengthscale=0.4)
+    eigenvalues = np.linalg.eigvalsh(kernel(X))
+    expected = 0.5 * np.log1p(eigenvalues / NOISE).sum()
+    assert information_gain(kernel, X, NOISE) == pytest.approx(expected, rel=1e-10)
+    assert information_gain(kernel, np.empty((0, 2)), NOISE) == 0.0
+
+
+def test_information_gain_refuses_an_indefinite_kernel() -> None:
+    class Indefinite:
+        def __call__(self, X: object, Y: object = None) -> np.ndarray:
+            return np.array([[0.0, 5.0], [5.0, 0.0]])
+
+        def diag(self, X: object) -> np.ndarray:
+            return np.zeros(2)
+
+    with pytest.raises(NotPositiveDefiniteError, match="positive semi-definite"):
+        information_gain(Indefinite(), points(2), 1.0)
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_greedy_keeps_its_guarantee_against_brute_force(replace: bool) -> None:
+    X = points(7, seed=3)
+    greedy = greedy_information_gain(KERNEL, X, 4, NOISE, replace=replace)
+    subsets = itertools.combinations_with_replacement if replace else itertools.combinations
+    for count in range(1, 5):
+        best = max(information_gain(KERNEL, X[list(s)], NOISE) for s in subsets(range(7), count))
+        assert GREEDY_SHARE * best <= greedy.gains[count] <= best + 1e-12
+        assert best <= greedy.upper_bounds[count]
+
+
+@pytest.mark.parametrize("replace", [True, False])
+@pytest.mark.parametrize("count", [1, 5, 19, 20])
+def test_greedy_gains_are_those_of_its_positions(count: int, replace: bool) -> None:
+    X = points(20)
+    greedy = greedy_information_gain(KERNEL, X, count, NOISE, replace=replace)
+    assert greedy.gains.shape == (count + 1,)
+    for t in range(count + 1):
+        exact = information_gain(KERNEL, X[greedy.positions[:t]], NOISE)
+        assert greedy.gains[t] == pytest.approx(exact, rel=1e-9, abs=1e-12)
+    if not replace:
+        assert len(set(greedy.positions.tolist())) == count
+
+
+def test_greedy_is_monotone_and_submodular() -> None:
+    gains = greedy_information_gain(KERNEL, points(15), 60, NOISE).gains
+    steps = np.diff(gains)
+    assert (steps > 0.0).all()
+    assert (np.diff(steps) <= 1e-12).all()
+
+
+@pytest.mark.parametrize("replace", [True, False])
+def test_both_forms_of_greedy_agree(replace: bool) -> None:
+    X = points(40, seed=5)
+    by_matrix = _by_matrix(KERNEL, X, 25, NOISE, replace)
+    by_columns = _by_columns(KERNEL, X, 25, NOISE, replace)
+    np.testing.assert_array_equal(by_matrix.positions, by_columns.positions)
+    np.testing.assert_allclose(by_matrix.gains, by_columns.gains, rtol=1e-10)
+
+
+def test_greedy_stays_exact_over_many_repeats() -> None:
+    """Rank-one updates drift by rounding only: 2000 observations of 10 arms."""
+    X = points(10, seed=7)
+    greedy = greedy_information_gain(KERNEL, X, 2000, NOISE)
+    counts = np.bincount(greedy.positions, minlength=10)
+    root = np.sqrt(counts / NOISE)
+    _, exact = np.linalg.slogdet(np.eye(10) + root[:, None] * KERNEL(X) * root)
+    assert greedy.gains[-1] == pytest.approx(0.5 * exact, rel=1e-8)
+
+
+def test_greedy_refuses_nonsense() -> None:
+    with pytest.raises(InputError, match="count"):
+        greedy_information_gain(KERNEL, points(3), -1, NOISE)
+    with pytest.raises(InputError, match="replace"):
+        greedy_information_gain(KERNEL, points(3), 4, NOISE, replace=False)
+    with pytest.raises(InputError, match="no rows"):
+        greedy_information_gain(KERNEL, np.empty((0, 2)), 1, NOISE)
+    with pytest.raises(InputError, match="noise_variance"):
+        greedy_information_gain(KERNEL, points(3), 1, 0.0)
+    assert greedy_information_gain(KERNEL, np.empty((0, 2)), 0, NOISE).gains.tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("growth", "expected"),  # t = 50
+    [
+        (SquaredExponentialGain(dimension=2), 59.86930274176016),
+        (MaternGain(nu=2.5, dimension=2), 33.045498791589003),
+        (MaternGain(nu=2.5, dimension=2, rate="vakili"), 8.10147056529722),
+        (LinearGain(dimension=3), 3.0 * math.log(50.0)),
+        (ConstantGain(), 1.0),
+    ],
+    ids=repr,
+)
+def test_growth_rates(growth: SquaredExponentialGain, expected: float) -> None:
+    assert growth(50) == pytest.approx(expected, rel=1e-13)
+    values = [growth(t) for t in range(200)]
+    assert values[0] == (1.0 if isinstance(growth, ConstantGain) else 0.0)
+    assert all(later >= earlier for earlier, later in itertools.pairwise(values))
+    spec = json.loads(json.dumps(spec_of(growth)))
+    assert build("gain", spec) == growth
+
+
+def test_greedy_growth_is_exact_on_integers() -> None:
+    X = points(12)
+    greedy = greedy_information_gain(KERNEL, X, 30, NOISE)
+    growth = GreedyGrowth(
+        kernel=KERNEL, candidates=X, noise_variance=NOISE, horizon=30, certified=False
+    )
+    assert [growth(t) for t in range(31)] == greedy.gains.tolist()
+    assert growth(2.5) == pytest.approx((growth(2) + growth(3)) / 2.0)
+    certified = GreedyGrowth(kernel=KERNEL, candidates=X, noise_variance=NOISE, horizon=30)
+    assert certified(7) == pytest.approx(growth(7) / (1.0 - math.exp(-1.0)))
+    with pytest.raises(InputError, match="31"):
+        growth(31)
+
+
+def test_greedy_growth_survives_json() -> None:
+    growth = GreedyGrowth(kernel=KERNEL, candidates=points(5), noise_variance=NOISE, horizon=8)
+    again = build("gain", json.loads(json.dumps(spec_of(growth))))
+    assert [again(t) for t in range(9)] == [growth(t) for t in range(9)]
+    assert names("gain") == ["constant", "greedy", "linear", "matern", "squared-exponential"]
+
+
+def test_the_linear_kernel_grows_as_its_rate_says() -> None:
+    """For unit rows γ_t ≤ (d/2) ln(1 + t/(dλ)), of the order d ln t; a circle comes close."""
+    angles = np.linspace(0.0, np.pi, 40, endpoint=False)
+    X = np.column_stack([np.cos(angles), np.sin(angles)])
+    gains = greedy_information_gain(Linear(), X, 200, 1.0).gains
+    t = np.arange(201)
+    bound = np.log1p(t / 2.0)
+    assert (gains <= bound + 1e-9).all()
+    assert (gains[2:] >= 0.9 * bound[2:]).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "word"),
+    [
+        (lambda: SquaredExponentialGain(dimension=0), "dimension"),
+        (lambda: MaternGain(nu=0.0, dimension=1), "nu"),
+        (lambda: MaternGain(nu=1.5, dimension=1, rate="best"), "rate"),  # type: ignore[arg-type]
+        (lambda: LinearGain(dimension=1.5), "dimension"),  # type: ignore[arg-type]
+        (lambda: ConstantGain(value=-1.0), "value"),
+        (
+            lambda: GreedyGrowth(kernel=KERNEL, candidates=points(2), noise_variance=1.0, horizon=0),
+            "horizon",
+        ),
+    ],
+)
+def test_bad_parameters_are_named(make: object, word: str) -> None:
+    with pytest.raises(InputError, match=word):
+        make()  # type: ignore[operator]
