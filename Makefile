@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test slow check bench clean
+.PHONY: demo test slow check bench torch clean
 
 demo: $(VENV)/.core
 	$(BIN)/superarm demo
@@ -21,6 +21,11 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The peers of the benchmarks. torch comes first and by version: a bare "torch" pulls in CUDA.
+torch: $(VENV)/.dev
+	$(PIP) torch==2.13.0
+	$(PIP) --editable '.[torch]'
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench streaming

@@ -48,7 +48,9 @@ def _notes(results: Results) -> list[str]:
 def plain(results: Results) -> str:
     cells = [HEADER, *_cells(results)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(HEADER))]
-    table = ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in cells]
+    table = [
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in cells
+    ]
     return "\n".join([*(line.rstrip() for line in table), "", *_notes(results)])
 
 

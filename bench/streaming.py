@@ -2,18 +2,22 @@
 
 A *round* is: predict mean and standard deviation of 100 new arms, then learn 5 rewards. At each
 size N every contender plays the same consecutive rounds of one stream, centred on N; they take
-turns, a burst of three rounds each, and the median burst counts. Ours has learned the stream
+turns, a burst of three rounds each, and the median round counts. Ours has learned the stream
 round by round up to there, so that what is timed is the state a real run has. (A restored copy
-would have tight buffers and cold caches, and one round repeated would not be a stream.)
+would have tight buffers and cold caches, and one round repeated would not be a stream.) Garbage
+is collected between rounds, off the clock: models of torch are cycles that hold N × N arrays.
 """
 
 from __future__ import annotations
 
+import gc
 import statistics
+import time
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+
 from superarm.core import Floats
 from superarm.kernels import SquaredExponential
 from superarm.posteriors import StreamingGP
@@ -27,7 +31,6 @@ from .measure import (
     gemm_gflops,
     median_seconds,
     row,
-    seconds,
     without_gc,
 )
 from .peers import Contender, Moments, Problem, streaming_peers
@@ -95,30 +98,24 @@ def measure_at(size: int, repeats: int, ours: Sequence[Ours], peers: Sequence[Co
     times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
     moments: dict[str, list[Moments]] = {contender.name: [] for contender in contenders}
 
-    def play(contender: Contender, rounds: range) -> None:
-        for t in rounds:
-            seen = contender.round(stream.offers[t], stream.chosen[t], stream.rewards[t])
-            moments[contender.name].append(seen)
+    def play(contender: Contender, t: int) -> None:
+        seen = contender.round(stream.offers[t], stream.chosen[t], stream.rewards[t])
+        moments[contender.name].append(seen)
 
     for contender in contenders:
         contender.start(*stream.before(first - WARM_UP))
-        play(contender, range(first - WARM_UP, first))
+        for t in range(first - WARM_UP, first):
+            play(contender, t)
     with without_gc():
         for start in range(first, first + timed, BURST):
             for contender in contenders:
-                work = _Burst(play, contender, range(start, start + BURST))
-                times[contender.name].append(seconds(work) / BURST)
+                for t in range(start, start + BURST):
+                    gc.collect()
+                    begun = time.perf_counter()
+                    play(contender, t)
+                    times[contender.name].append(time.perf_counter() - begun)
     medians = {name: statistics.median(values) for name, values in times.items()}
     return AtSize(medians, moments, list(ours))
-
-
-class _Burst(NamedTuple):
-    play: Any
-    contender: Contender
-    rounds: range
-
-    def __call__(self) -> None:
-        self.play(self.contender, self.rounds)
 
 
 def worst(ours: Sequence[Moments], theirs: Sequence[Moments]) -> float:

@@ -60,7 +60,11 @@ class Arms:
     def __init__(self, *, ids: Sequence[Hashable], features: Any) -> None:
         checked = as_features(features, "features").copy()
         checked.flags.writeable = False
-        index = {arm: position for position, arm in enumerate(ids)}
+        ids = tuple(ids)
+        try:
+            index = {arm: position for position, arm in enumerate(ids)}
+        except TypeError as error:
+            raise InputError(f"arm ids must be hashable, such as numbers or strings: {error}") from None
         if len(ids) != len(checked):
             raise ShapeError(
                 f"ids has {len(ids)} entries but features has {len(checked)} rows; give one id per row"
@@ -68,7 +72,7 @@ class Arms:
         if len(index) != len(ids):
             repeated = next(arm for position, arm in enumerate(ids) if index[arm] != position)
             raise InputError(f"arm id {repeated!r} appears more than once; ids must be unique")
-        self.ids = tuple(ids)
+        self.ids = ids
         self.features = checked
         self._index = index
 
@@ -116,7 +120,7 @@ class Offer:
             raise InputError(f"step is {self.step}; rounds are counted from 1")
         available = self.available
         if available is not None and (
-            available.dtype != np.bool_ or available.shape != (len(self.arms),)
+            getattr(available, "dtype", None) != np.bool_ or available.shape != (len(self.arms),)
         ):
             raise ShapeError(
                 f"available must be a boolean array with one entry for each of {len(self.arms)} arms"

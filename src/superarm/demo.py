@@ -6,6 +6,7 @@ run that ``superarm report`` understands, with an animated picture.
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 import time
@@ -31,11 +32,21 @@ from .policies import IndexPolicy
 from .problems import FiniteProblem
 from .report import write_report
 from .simulation import Run, simulate
-from .simulation.trace import atomic_write
+from .simulation.trace import atomic_write, is_temporary, write_spec
 
 _OURS = frozenset(
-    ("cells", "timings", "run.json", "cells.jsonl", "summary.json", "report.html", "learning.svg")
+    (
+        "cells",
+        "timings",
+        "run.json",
+        "cells.jsonl",
+        "summary.json",
+        "report.html",
+        "learning.svg",
+        "figures",
+    )
 )
+_EXPERIMENT = "demo/landscape"
 _LEARNER = "gp-ts"
 _FRAMES = 24
 _PIXELS = 260
@@ -81,7 +92,7 @@ def run_demo(
 ) -> dict[str, Any]:
     """Learn, draw, compare, report; returns the summary that ``--json`` prints."""
     _make_room(out)
-    experiment = load_experiment("demo/landscape")
+    experiment = load_experiment(_EXPERIMENT)
     problem = experiment.build_problem(seed=seed, horizon=rounds)
     policy = experiment.build_policy(_LEARNER, problem)
     assert isinstance(problem, FiniteProblem)
@@ -98,9 +109,10 @@ def run_demo(
 
     console.print("\nNow five seeds of it against four others …", highlight=False)
     plan = Plan.make(experiment, out=out, rounds=rounds, first_seed=seed)
-    summary = execute(plan)
     picture = animated_svg(problem, watcher.frames)
-    atomic_write(out / "learning.svg", picture.encode())
+    write_spec(out, plan.describe())
+    atomic_write(out / "learning.svg", picture.encode())  # first: by it the next demo knows this one
+    summary = execute(plan, resume=True)
     notes = (
         "Left: what the learner believes. Middle: how unsure it is. Right: the truth, which it "
         "never sees. Dots are the places it has tried, bright ones in this round."
@@ -124,7 +136,8 @@ def _display(
 
     def line(frame: Frame) -> str:
         total = f"heights {best - frame.regret:5.2f} of at most {best:.2f}"
-        return f"round {frame.step:3d}/{rounds}   {total}   regret {_spark(regrets)}"
+        text = f"round {frame.step:3d}/{rounds}   {total}   regret "
+        return text + _spark(regrets, max(5, min(40, console.width - len(text))))
 
     if console.quiet:
         yield lambda frame: None
@@ -182,9 +195,9 @@ def _blocks(unit: Floats, colours: str, chosen: Ints) -> Text:
     return text
 
 
-def _spark(regrets: list[float]) -> str:
+def _spark(regrets: list[float], length: int) -> str:
     """The regret of the last rounds as a small curve."""
-    recent = regrets[-40:]
+    recent = regrets[-length:]
     top = max(regrets, default=0.0) or 1.0
     return "".join(_SPARKS[min(7, int(8 * max(0.0, value) / top))] for value in recent)
 
@@ -312,6 +325,19 @@ def _make_room(out: Path) -> None:
     entries = {path.name for path in out.iterdir()}
     if not entries:
         return
-    if not entries <= _OURS or "run.json" not in entries:
+    foreign = {name for name in entries - _OURS if not is_temporary(name, _OURS)}
+    # Runs of the same make are not demos: they may have cost hours. Only demos have the picture.
+    if foreign or "learning.svg" not in entries or not _is_demo(out / "run.json"):
         raise ConflictError(f"{out} holds something other than an earlier demo; choose another --out")
-    shutil.rmtree(out)
+    for path in list(out.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _is_demo(spec: Path) -> bool:
+    try:
+        return bool(json.loads(spec.read_text(encoding="utf-8"))["experiment"] == _EXPERIMENT)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False

@@ -25,17 +25,27 @@ from .errors import JitterWarning, NotPositiveDefiniteError
 
 JITTER_STEPS = (1e-12, 1e-10, 1e-8)
 """Jitter tried in turn, relative to the mean diagonal; past the last one we refuse."""
+_LIKELY_CAUSES = (
+    "Likely causes: (a) the kernel is not positive semi-definite; (b) noise_variance is too small "
+    "for repeated or nearly equal arms; (c) arms or rewards differ by too many orders of magnitude."
+)
 
 
 def cholesky(matrix: Floats, what: str = "the covariance matrix") -> Floats:
     """Lower Cholesky factor. Jitter is warned about before it is used, and refused past a limit."""
     try:
-        return np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
+        L = np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
     except np.linalg.LinAlgError:
         pass
+    else:
+        # LAPACK may let NaN and infinity through; they reach the diagonal.
+        if math.isfinite(L.trace()):
+            return L
     scale = float(np.mean(np.diagonal(matrix)))
     if not (math.isfinite(scale) and scale > 0.0):
-        raise NotPositiveDefiniteError(f"{what} has mean diagonal {scale}; it must be positive")
+        raise NotPositiveDefiniteError(
+            f"{what} has mean diagonal {scale:.3g}; it must be positive. {_LIKELY_CAUSES}"
+        )
     for step in JITTER_STEPS:
         warnings.warn(
             f"{what} is not numerically positive definite; adding {step:g} x its mean diagonal "
@@ -50,8 +60,7 @@ def cholesky(matrix: Floats, what: str = "the covariance matrix") -> Floats:
             continue
     raise NotPositiveDefiniteError(
         f"{what} is not positive definite, even with jitter {JITTER_STEPS[-1]:g} x its mean diagonal. "
-        "Likely causes: (a) the kernel is not positive semi-definite; (b) noise_variance is too small "
-        "for repeated or nearly equal arms; (c) arms or rewards differ by too many orders of magnitude."
+        f"{_LIKELY_CAUSES}"
     )
 
 
@@ -64,7 +73,7 @@ def solve_lower(L: Floats, B: Floats) -> Floats:
 
 
 class PsdRoot(NamedTuple):
-    """``root @ root.T`` is the matrix up to ``error`` × its largest diagonal entry."""
+    """``root @ root.T`` is the matrix up to ``error`` × its scale."""
 
     root: Floats  # (n, r)
     error: float
@@ -73,16 +82,26 @@ class PsdRoot(NamedTuple):
 PSD_ERROR_SILENT, PSD_ERROR_LIMIT = 1e-12, 1e-6
 
 
-def psd_root(matrix: Floats, what: str = "the covariance matrix", tolerance: float = 1e-15) -> PsdRoot:
+def psd_root(
+    matrix: Floats,
+    what: str = "the covariance matrix",
+    tolerance: float = 1e-15,
+    scale: float | None = None,
+) -> PsdRoot:
     """A root of a positive *semi*-definite matrix, of its numerical rank, by pivoted Cholesky.
 
     A smooth kernel on many arms is singular in floating point: a plain Cholesky would need
     jitter, which changes the model. Here the rank is cut instead, at ``tolerance``, and the
-    largest error over all entries is measured and reported.
+    largest error over all entries is measured and reported. Both are relative to ``scale``, the
+    largest diagonal entry unless given: a posterior covariance carries rounding of its prior's
+    size, however small it has become itself.
     """
     from scipy.linalg.lapack import dpstrf
 
-    scale = float(np.max(np.diagonal(matrix), initial=0.0))
+    if len(matrix) == 0:
+        return PsdRoot(np.zeros((0, 0)), 0.0)
+    if scale is None:
+        scale = float(np.max(np.diagonal(matrix)))
     if not math.isfinite(scale) or scale <= 0.0:
         raise NotPositiveDefiniteError(
             f"{what} has largest diagonal entry {scale}; it must be positive"
@@ -91,7 +110,7 @@ def psd_root(matrix: Floats, what: str = "the covariance matrix", tolerance: flo
     root = np.zeros((len(matrix), int(rank)))
     root[pivots - 1] = np.tril(factor)[:, : int(rank)]
     error = float(np.max(np.abs(matrix - root @ root.T))) / scale
-    if error > PSD_ERROR_LIMIT:
+    if not error <= PSD_ERROR_LIMIT:
         raise NotPositiveDefiniteError(
             f"{what} is not positive semi-definite: its nearest factorisation is off by {error:.2g} "
             "x its largest diagonal entry. Check that it is symmetric and that the kernel is valid."

@@ -80,6 +80,8 @@ def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
     """The part that ``spec`` describes. ``given`` adds parameters that a spec cannot hold."""
     if isinstance(spec, str):
         spec = {"name": spec}
+    if not isinstance(spec, Mapping):
+        raise SpecError(f"a {family} spec is a name or a table with a name, not {spec!r}")
     if "name" not in spec:
         raise SpecError(f"a {family} spec needs a name; choose one of {names(family)}")
     name = spec["name"]
@@ -120,8 +122,8 @@ def spec_of(part: Any) -> dict[str, Any]:
     return spec
 
 
-def _members(family: str) -> dict[str, Callable[..., Any]]:
-    if family not in _FAMILIES:
+def _members(family: Any) -> dict[str, Callable[..., Any]]:
+    if not isinstance(family, str) or family not in _FAMILIES:
         raise SpecError(f"unknown family {family!r}; choose one of {sorted(_FAMILIES)}")
     importlib.import_module(_FAMILIES[family])
     return _parts[family]

@@ -24,6 +24,7 @@ SPECS: list[dict[str, Any]] = [
     {"name": "benchmark-function", "function": "hartmann3"},
     {"name": "temperature-sensors", "source": "made"},
     {"name": "light-sensors", "source": "made"},
+    {"name": "landscape", "side": 6},
     {"name": "crowdsourcing", "source": "made"},
     {"name": "crowdsourcing", "source": "made", "counting": "in the city", "k": 3, "workers": 20},
 ]

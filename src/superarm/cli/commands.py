@@ -146,8 +146,11 @@ def data_list(as_json: bool, seed: int, quiet: bool) -> None:
 @common_options
 def data_path(name: str, as_json: bool, seed: int, quiet: bool) -> None:
     """Where a data set lies."""
-    from superarm.datasets import find
+    from superarm.datasets import describe, find
 
+    known = [dataset.name for dataset in describe()]
+    if name not in known:
+        raise click.UsageError(f"unknown data set {name!r}; choose one of {', '.join(known)}")
     path = find(name)
     if as_json:
         print_json({"name": name, "path": str(path)})

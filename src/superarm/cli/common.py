@@ -27,6 +27,14 @@ def common_options(command: Command) -> Command:
         except SuperarmError as error:
             click.echo(f"superarm: {error}", err=True)
             sys.exit(exit_code(error))
+        except BrokenPipeError:  # whoever reads our output has left; click ends quietly
+            raise
+        except MemoryError as error:
+            click.echo(f"superarm: not enough memory: {error}", err=True)
+            sys.exit(1)
+        except OSError as error:
+            click.echo(f"superarm: {error}", err=True)
+            sys.exit(1)
         except KeyboardInterrupt:
             click.echo("superarm: interrupted", err=True)
             sys.exit(1)
@@ -49,8 +57,8 @@ def exit_code(error: SuperarmError) -> int:
 
 
 def print_json(value: object) -> None:
-    """One line; what is not finite is null."""
-    click.echo(json.dumps(finite(value), ensure_ascii=False, allow_nan=False))
+    """One line of ASCII, whatever the terminal's encoding; what is not finite is null."""
+    click.echo(json.dumps(finite(value), allow_nan=False))
 
 
 def finite(value: Any) -> Any:
@@ -74,7 +82,7 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None]
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("rounds"),

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import click
 
-from superarm.errors import MissingExtraError, SpecError, require_extra
+from superarm.errors import ConflictError, MissingExtraError, SpecError, StateError, require_extra
 from superarm.experiments import (
     Experiment,
     Plan,
     execute,
     experiment_ids,
     load_experiment,
-    parse_override,
+    parse_overrides,
 )
 from superarm.experiments.bounds import regret_bound
 from superarm.report import Report, write_index, write_report
@@ -54,6 +54,7 @@ def run_one(
     resume: bool,
 ) -> dict[str, Any]:
     """One experiment, its summary and its report."""
+    _check_resume(resume, out)
     plan = _plan(
         load_experiment(name), out or _fresh_directory(name), overrides, policies, rounds, seeds, seed
     )
@@ -79,22 +80,30 @@ def reproduce(
     resume: bool,
 ) -> dict[str, Any]:
     """A paper's experiments one after the other, with figures and one page over all."""
+    _check_resume(resume, out)
     experiments = _experiments_of(target)
     directory = out or _fresh_directory(f"reproduce-{target}")
+    if not resume and directory.is_dir() and any(directory.iterdir()):
+        raise ConflictError(
+            f"{directory} is not empty; use --resume to go on there, or choose another --out"
+        )
+    plans = [
+        _plan(
+            experiment,
+            directory / experiment.id.replace("/", "-"),
+            overrides,
+            policies,
+            rounds,
+            seeds,
+            seed,
+        )
+        for experiment in experiments
+    ]
     started = time.perf_counter()
     summaries, reports = [], []
     workers = jobs or _cores()
     with process_pool(workers) as pool:
-        for experiment in experiments:
-            plan = _plan(
-                experiment,
-                directory / experiment.id.replace("/", "-"),
-                overrides,
-                policies,
-                rounds,
-                seeds,
-                seed,
-            )
+        for plan in plans:
             with progress_bar(plan.experiment.id, quiet) as progress:
                 summary = execute(
                     plan,
@@ -123,10 +132,12 @@ class Outputs(NamedTuple):
 
 def write_outputs(directory: Path, *, quiet: bool, figures: bool, bound: bool) -> Outputs:
     """The report, and the figures where matplotlib is installed."""
-
     run = Run.load(directory)
+    claims = run.summary.get("claims")
+    if not isinstance(claims, list):
+        raise StateError(f"{directory / 'summary.json'} has no claims; run again with --resume")
     curve = regret_bound(run) if bound else None
-    page = write_report(run, run.summary["claims"], directory / "report.html", bound=curve)
+    page = write_report(run, claims, directory / "report.html", bound=curve)
     if not figures:
         return Outputs(page, [])
     try:
@@ -144,9 +155,11 @@ def print_summary(summary: dict[str, Any]) -> None:
     """A table of totals and the claims."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     console = Console()
-    table = Table(title=f"{summary['experiment']}: T = {summary['rounds']}, {summary['seeds']} seeds")
+    title = f"{summary['experiment']}: T = {summary['rounds']}, {summary['seeds']} seeds"
+    table = Table(title=Text(title))
     for column in ("policy", "setting", "metric"):
         table.add_column(column)
     for column in ("mean", "± stderr", "per round"):
@@ -155,7 +168,8 @@ def print_summary(summary: dict[str, Any]) -> None:
         setting = ", ".join(f"{key} = {value}" for key, value in row["setting"].items())
         spread = "" if row["stderr"] is None else f"{row['stderr']:.2g}"
         cells = (row["policy"], setting, row["metric"], f"{row['mean']:.4g}", spread)
-        table.add_row(*cells, _duration(row["seconds_per_round"]))
+        # Text, not str: names are the user's and may hold what rich takes for markup.
+        table.add_row(*map(Text, cells), _duration(row["seconds_per_round"]))
     console.print(table)
     _print_claims(console, summary["claims"])
     console.print(f"Report: {Path(summary['out']) / 'report.html'}", markup=False, soft_wrap=True)
@@ -202,8 +216,13 @@ def _plan(
         rounds=rounds,
         seeds=seeds,
         first_seed=seed,
-        overrides=dict(parse_override(text) for text in overrides),
+        overrides=parse_overrides(overrides),
     )
+
+
+def _check_resume(resume: bool, out: Path | None) -> None:
+    if resume and out is None:
+        raise click.UsageError("--resume needs --out: the directory in which to go on")
 
 
 def _experiments_of(target: str) -> list[Experiment]:

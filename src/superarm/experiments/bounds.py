@@ -9,6 +9,7 @@ import numpy as np
 
 from superarm._curves import Bound
 from superarm.core import Floats, Gamma
+from superarm.errors import StateError
 from superarm.problems.base import World
 from superarm.registry import build
 from superarm.simulation import Run
@@ -24,6 +25,8 @@ def regret_bound(run: Run) -> Bound | None:
     for policy, (label, assumes, curve) in _BOUNDS.items():
         if policy not in run.policies:
             continue
+        if "parameters" not in run.spec:
+            raise StateError(f"{run.directory / 'run.json'} has no parameters, which a bound needs")
         experiment = Experiment.from_mapping(
             {"id": run.experiment, "rounds": run.rounds, "seeds": 1, **run.spec["parameters"]},
             str(run.directory),

@@ -7,6 +7,7 @@ about policies or settings that were not run is not judged.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -47,11 +48,15 @@ def judge(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[Verdict]:
     """Every claim that this run can speak to, once per setting."""
     verdicts = []
     for claim in claims:
-        check = _find_check(claim)
+        check_claim(claim, run.experiment)
+        metric = claim.get("metric", "regret")
         for index, setting in enumerate(run.settings):
-            if not set(_policies_of(claim)) <= set(run.policies):
+            if not set(policies_of(claim)) <= set(run.policies):
                 continue
-            holds, evidence = check(run, index, claim)
+            if metric in run.metrics:
+                holds, evidence = _CHECKS[claim["check"]](run, index, claim)
+            else:
+                holds, evidence = False, f"the run has no {metric!r}; it has {list(run.metrics)}"
             where = ", ".join(f"{key} = {value}" for key, value in setting.items())
             prefix = f"[{where}] " if where else ""
             suffix = f" ({len(run.seeds)} seeds, T = {run.rounds})"
@@ -64,12 +69,12 @@ Check = Callable[[Run, int, Mapping[str, Any]], tuple[bool, str]]
 
 def _ratio_at_most(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
     """``policy``'s total is at most ``ratio`` × ``versus``'s."""
-    return _ratio(run, index, claim, lambda ratio, limit: ratio <= limit)
+    return _ratio(run, index, claim, lambda total, limit: total <= limit)
 
 
 def _ratio_at_least(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
     """``policy``'s total is at least ``ratio`` × ``versus``'s."""
-    return _ratio(run, index, claim, lambda ratio, limit: ratio >= limit)
+    return _ratio(run, index, claim, lambda total, limit: total >= limit)
 
 
 def _ratio(
@@ -78,12 +83,13 @@ def _ratio(
     metric = claim.get("metric", "regret")
     left = outcome_of(run, claim["policy"], index, metric)
     right = outcome_of(run, claim["versus"], index, metric)
-    ratio = left.mean / right.mean if right.mean else float("inf")
+    ratio = f"{left.mean / right.mean:.3g}" if right.mean else "undefined"
     evidence = (
         f"{_phrase(claim['policy'], metric, left)}; {_phrase(claim['versus'], metric, right)}; "
-        f"ratio {ratio:.3g}, limit {claim['ratio']:g}"
+        f"ratio {ratio}, limit {claim['ratio']:g}"
     )
-    return compare(ratio, float(claim["ratio"])), evidence
+    # A product, not the quotient: right also where totals are zero or negative.
+    return compare(left.mean, float(claim["ratio"]) * right.mean), evidence
 
 
 def _about_equal(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
@@ -120,14 +126,74 @@ _CHECKS: dict[str, Check] = {
 }
 
 
-def _find_check(claim: Mapping[str, Any]) -> Check:
-    name = claim.get("check")
-    if name not in _CHECKS or "text" not in claim:
-        raise SpecError(f"a claim needs a text and a check, one of {sorted(_CHECKS)}; this has {claim}")
-    return _CHECKS[str(name)]
+_KEYS = {
+    "ratio-at-most": ("policy", "versus", "ratio"),
+    "ratio-at-least": ("policy", "versus", "ratio"),
+    "about-equal": ("policy", "versus", "tolerance"),
+    "lowest": ("policy", "policies", "among"),
+}
+"""What each check needs besides ``text``; of ``policy`` and ``policies`` it takes one."""
 
 
-def _policies_of(claim: Mapping[str, Any]) -> list[str]:
+def check_claim(claim: object, where: str) -> None:
+    """Refuse a claim that could not be judged, before anything runs."""
+    if not isinstance(claim, Mapping):
+        raise SpecError(f"{where}: a claim must be a table ([[claims]]), not {claim!r}")
+    text, check = claim.get("text"), claim.get("check")
+    if not isinstance(text, str) or not text:
+        raise SpecError(f"{where}: a claim needs a text; this has {dict(claim)}")
+    if not isinstance(check, str) or check not in _CHECKS:
+        raise SpecError(
+            f"{where}: claim {text!r} has the check {check!r}; choose one of {sorted(_CHECKS)}"
+        )
+    needed = set(_KEYS[check])
+    if {"policy", "policies"} <= needed:
+        needed -= {"policy"} if "policies" in claim else {"policies"}
+    given = set(claim) - {"text", "check", "metric"}
+    if given != needed:
+        raise SpecError(
+            f"{where}: claim {text!r}: the check {check!r} takes {sorted(needed)}, "
+            f"but {sorted(given)} are given"
+        )
+    for key in sorted(set(claim) - {"text", "check"}):
+        if not _KINDS[key].fits(claim[key]):
+            raise SpecError(
+                f"{where}: claim {text!r}: {key} is {claim[key]!r}; it must be {_KINDS[key].words}"
+            )
+
+
+class _Kind(NamedTuple):
+    words: str
+    fits: Callable[[Any], bool]
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(map(_is_name, value))
+
+
+_NAME, _NUMBER = _Kind("a name", _is_name), _Kind("a finite number", _is_number)
+_NAMES = _Kind("a list of names", _are_names)
+_KINDS = {
+    "metric": _NAME,
+    "policy": _NAME,
+    "versus": _NAME,
+    "policies": _NAMES,
+    "among": _NAMES,
+    "ratio": _NUMBER,
+    "tolerance": _NUMBER,
+}
+
+
+def policies_of(claim: Mapping[str, Any]) -> list[str]:
+    """Every policy that a claim is about."""
     named = [claim[key] for key in ("policy", "versus") if key in claim]
     return [*named, *claim.get("policies", []), *claim.get("among", [])]
 

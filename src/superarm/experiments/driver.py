@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from superarm import __version__
-from superarm.errors import ConflictError, InputError
+from superarm.errors import ConflictError, InputError, SpecError
 from superarm.simulation import Run, Trace, cell_name, simulate, spread
-from superarm.simulation.trace import atomic_write, json_bytes, write_cells, write_spec, write_trace
+from superarm.simulation.trace import (
+    atomic_write,
+    is_temporary,
+    json_bytes,
+    read_spec,
+    remove_temporaries,
+    write_cells,
+    write_spec,
+    write_trace,
+)
 
 from .claims import judge, outcome_of
 from .spec import Experiment, expand_settings
+
+_MOST = {"rounds": 10**9, "seeds": 10**6, "seed": 2**63}
+"""Beyond these no run fits into memory or on a disk."""
 
 
 class Task(NamedTuple):
@@ -57,15 +72,20 @@ class Plan:
         first_seed: int = 0,
         overrides: Mapping[str, Any] | None = None,
     ) -> Plan:
-        """Overrides applied and checked; nothing is run or written."""
+        """Overrides applied and checked down to the parts they build; nothing is run or written."""
         fixed, settings = expand_settings(overrides or {})
         base = experiment.with_setting(fixed)
-        for setting in settings:
-            base.with_setting(setting)
+        variants = [base.with_setting(setting) for setting in settings]
         chosen_rounds = base.rounds if rounds is None else rounds
         chosen_seeds = base.seeds if seeds is None else seeds
         if chosen_rounds < 1 or chosen_seeds < 1 or first_seed < 0:
             raise InputError("rounds and seeds must be at least 1, and the seed not below 0")
+        sizes = {"rounds": chosen_rounds, "seeds": chosen_seeds, "seed": first_seed}
+        for name, size in sizes.items():
+            if size > _MOST[name]:
+                raise SpecError(f"{name} is too large; it can be at most {_MOST[name]}")
+        for variant in variants:
+            _rehearse(variant, seed=first_seed, horizon=chosen_rounds)
         return cls(
             experiment=base,
             rounds=chosen_rounds,
@@ -113,6 +133,25 @@ class Plan:
             "settled": dict(world.settled),
             "version": __version__,
         }
+
+
+def _rehearse(experiment: Experiment, *, seed: int, horizon: int) -> None:
+    """Build everything and decide once, so that a bad value is a usage error and costs no time."""
+    with _blaming(f"problem {experiment.problem['name']!r}"):
+        world = experiment.build_problem(seed=seed, horizon=horizon)
+        offer = world.offer(1)
+    for name in experiment.policies:
+        with _blaming(f"policy {name!r}"):
+            experiment.build_policy(name, world).decide(offer, np.random.default_rng(seed))
+
+
+@contextmanager
+def _blaming(part: str) -> Iterator[None]:
+    """Whatever a part refuses came from a spec; missing data or extras are another matter."""
+    try:
+        yield
+    except (AttributeError, TypeError, ValueError, ArithmeticError) as error:
+        raise SpecError(f"{part}: {error}") from error
 
 
 def play(task: Task) -> str:
@@ -196,23 +235,27 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
 
 def _claim_directory(plan: Plan, resume: bool) -> None:
     """Make the directory ours, or say why it cannot be."""
-    out = plan.out
-    if out.exists() and not out.is_dir():
+    out, description = plan.out, plan.describe()
+    there = out.exists()
+    if there and not out.is_dir():
         raise ConflictError(f"{out} is a file; choose another --out")
-    occupied = out.is_dir() and any(out.iterdir())
-    if occupied and not resume:
+    entries = {path.name for path in out.iterdir()} if there else set()
+    if entries and not resume:
         raise ConflictError(f"{out} is not empty; use --resume to go on there, or choose another --out")
-    description = plan.describe()
-    path = out / "run.json"
-    if path.exists():
-        before = json.loads(path.read_text(encoding="utf-8"))
-        now = json.loads(json_bytes(description))
+    if "run.json" in entries:
+        before, now = read_spec(out), json.loads(json_bytes(description))
         changed = sorted(key for key in now if before.get(key) != now[key])
         if changed:
             raise ConflictError(
                 f"{out} holds another run: {', '.join(changed)} differ; choose another --out"
             )
+        remove_temporaries(out)
         return
-    if occupied:
+    if not all(is_temporary(name, ("run.json",)) for name in entries):
         raise ConflictError(f"{out} holds files but no run.json: it is not a run; choose another --out")
+    try:
+        out.mkdir(parents=True, exist_ok=there)
+    except FileExistsError:
+        raise ConflictError(f"{out} has just been taken by another run; choose another --out") from None
+    remove_temporaries(out)
     write_spec(out, description)

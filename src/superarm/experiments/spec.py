@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,6 +41,8 @@ from superarm.core import Policy
 from superarm.errors import SpecError
 from superarm.problems.base import World
 from superarm.registry import build, names, parameters_of
+
+from .claims import check_claim, policies_of
 
 Setting = Mapping[str, Any]
 _GIVEN = frozenset({"model", "problem", "seed", "horizon"})  # parameters that the driver supplies
@@ -58,7 +61,7 @@ class Experiment:
     paper: str = ""
     figure: str = ""
     bound: Mapping[str, Any] | None = None
-    """Which theoretical bound may be drawn over the regret; see ``theory_bound``."""
+    """Which theoretical bound may be drawn over the regret."""
     claims: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
     def as_json(self) -> dict[str, Any]:
@@ -79,33 +82,15 @@ class Experiment:
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any], where: str) -> Experiment:
         """Checked against the registry; ``where`` names the source in errors."""
-        known = {
-            "id",
-            "title",
-            "paper",
-            "figure",
-            "rounds",
-            "seeds",
-            "problem",
-            "policies",
-            "claims",
-            "bound",
-        }
-        for key in data:
-            if key not in known:
-                raise SpecError(f"{where}: unknown key {key!r}; an experiment has {sorted(known)}")
-        for key in ("id", "rounds", "seeds", "problem", "policies"):
-            if key not in data:
-                raise SpecError(f"{where}: {key!r} is missing")
-        for key in ("rounds", "seeds"):
-            if not isinstance(data[key], int) or isinstance(data[key], bool) or data[key] < 1:
-                raise SpecError(f"{where}: {key} is {data[key]!r}; it must be a whole number above 0")
-        for key in ("problem", "policies"):
-            if not isinstance(data[key], Mapping) or not data[key]:
-                raise SpecError(f"{where}: {key!r} must be a table with at least one entry")
-        experiment = cls(**{**data, "id": str(data["id"]), "claims": tuple(data.get("claims", ()))})
+        _check_tables(data, where)
+        for claim in data.get("claims", ()):
+            check_claim(claim, where)
+        _check_plain(data, where)
+        experiment = cls(**{**data, "claims": tuple(data.get("claims", ()))})
         _check_parameters("problem", experiment.problem, where)
         for name, options in experiment.policies.items():
+            if not name.strip():
+                raise SpecError(f"{where}: a policy has the name {name!r}; give it one that shows")
             if not isinstance(options, Mapping):
                 raise SpecError(f"{where}: policies.{name} must be a table of options")
             _check_parameters("policy", _policy_spec(name, options), f"{where}: policies.{name}")
@@ -134,7 +119,8 @@ class Experiment:
         """Parameters replaced: of the problem, of every policy that has them, or ``policy.option``."""
         problem = dict(self.problem)
         policies = {name: dict(options) for name, options in self.policies.items()}
-        for key, value in setting.items():
+        # The problem's name comes first: it decides which other keys there are.
+        for key, value in sorted(setting.items(), key=lambda item: item[0] != "problem.name"):
             owner, dot, option = key.rpartition(".")
             if dot and owner == "problem":
                 problem[option] = value
@@ -195,6 +181,8 @@ def expand_settings(overrides: Mapping[str, Any]) -> tuple[dict[str, Any], list[
     for key, values in swept.items():
         if not values:
             raise SpecError(f"--set {key}=[]: a sweep needs at least one value")
+        if any(value in values[:place] for place, value in enumerate(values)):
+            raise SpecError(f"--set {key}={values}: a value is repeated; give each once")
     combinations = itertools.product(*swept.values())
     return fixed, [dict(zip(swept, values, strict=True)) for values in combinations]
 
@@ -210,12 +198,26 @@ def parse_override(text: str) -> tuple[str, Any]:
     if not equals or not key or not value.strip():
         raise SpecError(f"--set {text!r}: write key=value, for example --set lengthscale=0.2")
     try:
-        return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        parsed = tomllib.loads(f"value = {value}")
+    except (ValueError, RecursionError):  # beside bad syntax: integers of thousands of digits
         word = value.strip()
-        if word.replace("-", "").replace("_", "").isalnum():
+        if word.replace("-", "").replace("_", "").isalnum() and not word.isdigit():
             return key, word
-        raise SpecError(f"--set {key}: {value!r} is not a TOML value") from None
+        raise SpecError(f"--set {key}: {_short(value)} is not a TOML value") from None
+    if set(parsed) != {"value"}:
+        raise SpecError(f"--set {key}: {_short(value)} is more than one TOML value")
+    _check_plain(parsed["value"], f"--set {key}")
+    return key, parsed["value"]
+
+
+def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
+    """Every ``--set`` of a command; a key may come once."""
+    overrides: dict[str, Any] = {}
+    for key, value in map(parse_override, texts):
+        if key in overrides:
+            raise SpecError(f"--set {key} is given twice; a list sweeps: --set '{key}=[…, …]'")
+        overrides[key] = value
+    return overrides
 
 
 def experiment_ids() -> list[str]:
@@ -249,9 +251,51 @@ def load_experiment(name: str) -> Experiment:
 def _parse(source: Path | Traversable, where: str) -> Experiment:
     try:
         data = tomllib.loads(source.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # bad syntax, not UTF-8, absurd numbers or depth
         raise SpecError(f"{where}: not valid TOML: {error}") from None
-    return Experiment.from_mapping(data, where)
+    experiment = Experiment.from_mapping(data, where)
+    known = sorted({*experiment.policies, *names("policy")})
+    for claim in experiment.claims:
+        for name in policies_of(claim):
+            if name not in known:
+                raise SpecError(
+                    f"{where}: claim {claim['text']!r} is about {name!r}, which is no policy here"
+                    + _near(name, known)
+                )
+    return experiment
+
+
+_TEXTS, _COUNTS, _TABLES = (
+    ("id", "title", "paper", "figure"),
+    ("rounds", "seeds"),
+    ("problem", "policies"),
+)
+_KEYS = sorted((*_TEXTS, *_COUNTS, *_TABLES, "claims", "bound"))
+
+
+def _check_tables(data: Mapping[str, Any], where: str) -> None:
+    """Keys and their types, before anyone relies on them."""
+    for key in data:
+        if key not in _KEYS:
+            raise SpecError(
+                f"{where}: unknown key {key!r}; an experiment has {_KEYS}" + _near(key, _KEYS)
+            )
+    for key in ("id", *_COUNTS, *_TABLES):
+        if key not in data:
+            raise SpecError(f"{where}: {key!r} is missing")
+    for key in _COUNTS:
+        if not isinstance(data[key], int) or isinstance(data[key], bool) or data[key] < 1:
+            raise SpecError(f"{where}: {key} is {data[key]!r}; it must be a whole number above 0")
+    for key in _TABLES:
+        if not isinstance(data[key], Mapping) or not data[key]:
+            raise SpecError(f"{where}: {key!r} must be a table with at least one entry")
+    for key in _TEXTS:
+        if not isinstance(data.get(key, ""), str) or not data["id"]:
+            raise SpecError(f"{where}: {key} is {data[key]!r}; it must be text")
+    if not isinstance(data.get("bound", {}), Mapping):
+        raise SpecError(f"{where}: 'bound' must be a table")
+    if not isinstance(data.get("claims", []), list | tuple):
+        raise SpecError(f"{where}: claims must be tables: write [[claims]]")
 
 
 def _policy_spec(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,6 +321,24 @@ def _check_parameters(family: str, spec: Mapping[str, Any], where: str) -> None:
                 f"{where}: {family} {spec['name']!r} has no parameter {key!r}; it takes {accepted}"
                 + _near(key, accepted)
             )
+
+
+def _check_plain(value: Any, where: str) -> None:
+    """Only what JSON can hold, so that a run can be written down and made again."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            _check_plain(item, f"{where}: {key}")
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check_plain(item, where)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise SpecError(f"{where}: {value!r} is not a finite number")
+    elif not isinstance(value, str | bool | int | float | None):
+        raise SpecError(f"{where}: {value!s} is a {type(value).__name__}; use text or numbers")
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else f"{text[:57]}…")
 
 
 def _near(word: str, choices: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +31,9 @@ class TopK:
     k: int = 1
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise InputError(f"k is {self.k}; a super arm has at least one arm")
+        k: Any = self.k
+        if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
+            raise InputError(f"k is {k!r}; it must be a whole number of at least 1")
 
     @property
     def guarantee(self) -> Guarantee:
@@ -48,21 +50,23 @@ class TopK:
         rng: np.random.Generator,
         rescore: Rescore | None = None,
     ) -> Selection:
+        if self.k == 1 and rescore is None and len(desirability):
+            # NaN wins argmax, so the winner's own value tells whether all is well.
+            best = int(desirability.argmax())
+            if not -np.inf < desirability[best] < np.inf:
+                check_desirability(desirability)
+                self._refuse(desirability)
+            positions = np.array([best], dtype=np.intp)
+            return Selection(action=positions, positions=positions)
         check_desirability(desirability)
         if rescore is not None:
             return self._one_by_one(desirability, rescore)
-        if self.k == 1:
-            best = int(desirability.argmax())
-            if desirability[best] == -np.inf:
-                self._refuse(desirability)
-            positions = np.array([best], dtype=np.intp)
-        else:
-            if self.k > len(desirability):
-                self._refuse(desirability)
-            # A stable sort of the negated values keeps the first of equals in front.
-            positions = np.argsort(-desirability, kind="stable")[: self.k]
-            if desirability[positions[-1]] == -np.inf:
-                self._refuse(desirability)
+        if self.k > len(desirability):
+            self._refuse(desirability)
+        # A stable sort of the negated values keeps the first of equals in front.
+        positions = np.argsort(-desirability, kind="stable")[: self.k]
+        if desirability[positions[-1]] == -np.inf:
+            self._refuse(desirability)
         return Selection(action=positions, positions=positions)
 
     def _one_by_one(self, desirability: Floats, rescore: Rescore) -> Selection:

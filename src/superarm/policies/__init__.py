@@ -2,6 +2,7 @@
 
 from .base import IndexPolicy as IndexPolicy
 from .base import ScorePolicy as ScorePolicy
+from .discretised import DiscretisedPolicy as DiscretisedPolicy
 from .published import benchmark as benchmark
 from .published import composed as composed
 from .published import gamma_for as gamma_for

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from superarm.core import Floats, Gamma, Offer, Posterior, Rule
+from superarm.core import Floats, Gamma, Offer, Policy, Posterior, Rule
 from superarm.errors import InputError
 from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
 from superarm.problems.base import Model, World
@@ -33,9 +33,10 @@ from superarm.rules import (
     Thompson,
     ThompsonScale,
 )
-from superarm.theory import GreedyGrowth
+from superarm.theory import GreedyGrowth, lipschitz_of_kernel
 
 from .base import IndexPolicy, ScorePolicy
+from .discretised import DiscretisedPolicy
 
 PosteriorName = Literal["auto", "finite", "streaming", "independent"]
 GainChoice = Literal["growth", "realised", "greedy"]
@@ -56,7 +57,8 @@ def posterior_for(model: Model, posterior: PosteriorName = "auto", form: str = "
     if posterior == "finite":
         return FiniteGP(model.kernel, model.arms, model.noise_variance, model.mean, **options)
     if posterior == "independent":
-        return IndependentGaussian(model.kernel.diag(model.arms), model.noise_variance, model.mean)
+        variance = model.kernel.diag(model.arms)
+        return IndependentGaussian(variance, model.noise_variance, model.mean, arms=model.arms)
     raise InputError(
         f"posterior is {posterior!r}; choose 'auto', 'finite', 'streaming' or 'independent'"
     )
@@ -149,9 +151,38 @@ def gp_ts(
     gain: GainChoice = "growth",
     mode: Literal["joint", "independent"] = "joint",
     scaled: bool = True,
+    decision_set: Literal["all", "discretised"] = "all",
     posterior: PosteriorName = "auto",
+) -> Policy:
+    """GP-Thompson-sampling [chowdhury2017kernelized, Algorithm 2].
+
+    ``scaled=False`` sets v_t = 1. ``decision_set="discretised"`` restricts round t to the D_t of
+    section 4.2, for which Theorem 4 is proved.
+    """
+    if decision_set not in ("all", "discretised"):
+        raise InputError(f"decision_set is {decision_set!r}; choose 'all' or 'discretised'")
+    policy = _thompson(model, delta, gain, mode, scaled, posterior)
+    if decision_set == "all":
+        return policy
+    if model.arms is None:
+        raise InputError("a discretised decision set needs fixed arms; use decision_set 'all'")
+    return DiscretisedPolicy(
+        policy,
+        norm_bound=_known(model.norm_bound, "norm_bound"),
+        lipschitz=lipschitz_of_kernel(model.kernel),
+        side=float(model.arms.max()),
+        dimension=model.arms.shape[1],
+    )
+
+
+def _thompson(
+    model: Model,
+    delta: float,
+    gain: GainChoice,
+    mode: Literal["joint", "independent"],
+    scaled: bool,
+    posterior: PosteriorName,
 ) -> IndexPolicy:
-    """GP-Thompson-sampling [chowdhury2017kernelized, Algorithm 2]; ``scaled=False`` sets v_t = 1."""
     if not scaled:
         return index_policy(model, Thompson(mode=mode), posterior)
     schedule = ThompsonScale(

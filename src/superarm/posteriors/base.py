@@ -7,7 +7,8 @@ that users and policies call is written here once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,15 +59,20 @@ class GaussianPosterior(ABC):
         """Take checked data in, all or nothing; returns the information gained."""
 
     @abstractmethod
-    def _incumbent(self) -> float:
-        """Highest posterior mean among observed arms; only called when there are some."""
+    def _incumbent(self, sign: float) -> float:
+        """Highest posterior mean of ``sign`` × reward among observed arms, of which there are some."""
+
+    @abstractmethod
+    def _prior_scale(self, keys: NDArray[Any]) -> float:
+        """Largest prior variance: what rounding in a posterior covariance is relative to."""
 
     @abstractmethod
     def state(self) -> State: ...
 
     def _draw(self, keys: NDArray[Any], rng: np.random.Generator, size: int) -> Floats:
         """Joint draws about zero, (size, m)."""
-        root = psd_root(self._covariance(keys), "the posterior covariance").root
+        scale = self._prior_scale(keys)
+        root = psd_root(self._covariance(keys), "the posterior covariance", scale=scale).root
         return rng.standard_normal((size, root.shape[1])) @ root.T
 
     # --- what users call -------------------------------------------------------------------
@@ -119,7 +125,7 @@ class GaussianPosterior(ABC):
     @property
     def incumbent(self) -> float:
         """Highest posterior mean among observed arms; 0 before any data."""
-        return self._incumbent() if self.count else 0.0
+        return self._incumbent(1.0) if self.count else 0.0
 
     # --- state -----------------------------------------------------------------------------
 
@@ -139,7 +145,10 @@ class GaussianPosterior(ABC):
 
 def as_rows(arms: Any, n: int) -> Ints:
     """``arms`` as row numbers below ``n``, or an error that says what is wrong."""
-    rows = np.asarray(arms)
+    try:
+        rows = np.asarray(arms)
+    except ValueError:
+        raise ShapeError("arms must be a list of row numbers, not lists of different lengths") from None
     if rows.ndim != 1:
         raise ShapeError(f"arms has shape {rows.shape}; it must be a list of row numbers")
     if len(rows) == 0:
@@ -150,6 +159,56 @@ def as_rows(arms: Any, n: int) -> Ints:
         bad = rows[(rows < 0) | (rows >= n)][0]
         raise UnknownArmError(f"there is no arm {bad}: row numbers run from 0 to {n - 1}")
     return rows.astype(np.intp, copy=False)
+
+
+class KnownOffer(NamedTuple):
+    """An offer's arms, found among fixed ones."""
+
+    arms: Arms
+    keys: Ints
+    whole: bool  # every arm, in the order of the set
+
+
+class FixedArms:
+    """A fixed arm set, recognised in offers whatever ids the user gives its arms.
+
+    The whole set in its own order is taken as it is. Otherwise ids that are row numbers with the
+    right features are; otherwise arms are found by their features, the first of equals.
+    """
+
+    def __init__(self, features: Floats) -> None:
+        self.features = features
+        self._rows: dict[bytes, int] | None = None
+        self._last: KnownOffer | None = None  # most problems offer the same object every round
+
+    def locate(self, arms: Arms) -> KnownOffer:
+        """Row numbers of the offered arms."""
+        if self._last is not None and self._last.arms is arms:
+            return self._last
+        whole = np.array_equal(arms.features, self.features)
+        keys = np.arange(len(self.features)) if whole else self._find(arms)
+        keys.flags.writeable = False  # kept for later rounds
+        self._last = KnownOffer(arms, keys, whole)
+        return self._last
+
+    def _find(self, arms: Arms) -> Ints:
+        n = len(self.features)
+        if all(type(arm) is int and 0 <= arm < n for arm in arms.ids):
+            numbered = np.array(arms.ids, dtype=np.intp)
+            if np.array_equal(self.features[numbered], arms.features):
+                return numbered
+        if self._rows is None:
+            self._rows = {}
+            for row, features in enumerate(self.features):
+                self._rows.setdefault(features.tobytes(), row)
+        found = [self._rows.get(features.tobytes(), -1) for features in arms.features]
+        if -1 in found:
+            unknown = arms.ids[found.index(-1)]
+            raise UnknownArmError(
+                f"arm {unknown!r} is not in the fixed arm set of {n} arms this posterior was made for: "
+                "none of them has its features"
+            )
+        return np.array(found, dtype=np.intp)
 
 
 def per_arm(values: Any, name: str, n: int) -> Floats:
@@ -191,10 +250,11 @@ class GaussianBelief:
         mean: Floats,
         std: Floats,
         sign: float = 1.0,
+        version: int | None = None,
     ) -> None:
         self._posterior = posterior
         self._keys = keys
-        self._version = posterior.version
+        self._version = posterior.version if version is None else version
         self._sign = sign
         self._cov: Floats | None = None
         self.mean = mean
@@ -218,15 +278,11 @@ class GaussianBelief:
 
     @property
     def incumbent(self) -> float:
+        return self._best_mean(1.0)
+
+    def _best_mean(self, sign: float) -> float:
         posterior = self._fresh()
-        if self._sign < 0.0:
-            # The best of minus the reward is the lowest mean among observed arms, which
-            # posteriors do not track: the offered arms' own minimum would be another thing.
-            raise InputError(
-                "an incumbent is defined for direction 'maximize' only; "
-                "negate the rewards to use EI or PI on costs"
-            )
-        return posterior.incumbent
+        return posterior._incumbent(sign * self._sign) if posterior.count else 0.0
 
     @property
     def cov(self) -> Floats:
@@ -240,30 +296,55 @@ class GaussianBelief:
 
     def condition(self, positions: Ints) -> DenseBelief:
         return DenseBelief(
-            self.mean, self.cov, self.noise_std, self.information_gain, self._posterior.incumbent
+            self.mean,
+            self.cov,
+            noise_std=self.noise_std,
+            information_gain=self.information_gain,
+            best_mean=self._best_mean,
+            scale=self._fresh()._prior_scale(self._keys),
         ).condition(positions)
 
     def negated(self) -> GaussianBelief:
-        return GaussianBelief(self._posterior, self._keys, -self.mean, self.std, -self._sign)
+        return GaussianBelief(
+            self._posterior, self._keys, -self.mean, self.std, -self._sign, self._version
+        )
 
 
 class DenseBelief:
-    """A belief that holds its whole covariance: what ``condition`` returns."""
+    """A belief that holds its whole covariance: what ``condition`` returns.
 
-    __slots__ = ("cov", "incumbent", "information_gain", "mean", "noise_std", "std")
+    ``best_mean(sign)`` is the highest mean of sign × reward among observed arms, asked for only
+    when it is needed; ``scale`` is the prior variance that rounding in ``cov`` is relative to.
+    """
+
+    __slots__ = ("_best_mean", "_scale", "_sign", "cov", "information_gain", "mean", "noise_std", "std")
 
     def __init__(
-        self, mean: Floats, cov: Floats, noise_std: float, information_gain: float, incumbent: float
+        self,
+        mean: Floats,
+        cov: Floats,
+        *,
+        noise_std: float,
+        information_gain: float,
+        best_mean: Callable[[float], float],
+        scale: float,
+        sign: float = 1.0,
     ) -> None:
         self.mean = mean
         self.cov = cov
         self.std = standard_deviation(np.diagonal(cov).copy())
         self.noise_std = noise_std
         self.information_gain = information_gain
-        self.incumbent = incumbent
+        self._best_mean = best_mean
+        self._scale = scale
+        self._sign = sign
+
+    @property
+    def incumbent(self) -> float:
+        return self._best_mean(self._sign)
 
     def sample(self, rng: np.random.Generator) -> Floats:
-        root = psd_root(self.cov, "the belief's covariance").root
+        root = psd_root(self.cov, "the belief's covariance", scale=self._scale).root
         return self.mean + root @ rng.standard_normal(root.shape[1])
 
     def condition(self, positions: Ints) -> DenseBelief:
@@ -271,13 +352,18 @@ class DenseBelief:
         cross = self.cov[positions]  # (k, n)
         observed = cross[:, positions] + self.noise_std**2 * np.eye(len(positions))
         solved = solve_lower(cholesky(observed, "the covariance of the chosen arms"), cross)
-        return DenseBelief(
-            self.mean,
-            self.cov - solved.T @ solved,
-            self.noise_std,
-            self.information_gain,
-            self.incumbent,
-        )
+        return self._with(self.mean, self.cov - solved.T @ solved, self._sign)
 
     def negated(self) -> DenseBelief:
-        return DenseBelief(-self.mean, self.cov, self.noise_std, self.information_gain, -self.incumbent)
+        return self._with(-self.mean, self.cov, -self._sign)
+
+    def _with(self, mean: Floats, cov: Floats, sign: float) -> DenseBelief:
+        return DenseBelief(
+            mean,
+            cov,
+            noise_std=self.noise_std,
+            information_gain=self.information_gain,
+            best_mean=self._best_mean,
+            scale=self._scale,
+            sign=sign,
+        )

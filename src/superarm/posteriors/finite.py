@@ -24,16 +24,24 @@ Neither grows with the number of rounds: an arm seen before adds no row.
 from __future__ import annotations
 
 from math import isfinite
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from superarm.core import Arms, Floats, Ints, State, as_features
-from superarm.errors import InputError, UnknownArmError
+from superarm.errors import InputError
 from superarm.kernels import Covariance
 from superarm.registry import register
 
-from .base import GaussianBelief, GaussianPosterior, as_rows, kernel_from, kernel_spec, per_arm
+from .base import (
+    FixedArms,
+    GaussianBelief,
+    GaussianPosterior,
+    as_rows,
+    kernel_from,
+    kernel_spec,
+    per_arm,
+)
 from .finite_engines import Backend, FiniteEngine, RootEngine, VisitedEngine
 
 Form = Literal["auto", "root", "visited"]
@@ -41,23 +49,15 @@ ROOT_LARGEST = 2048
 """Arms up to which ``auto`` keeps the square root of the whole covariance."""
 
 
-class _KnownOffer(NamedTuple):
-    """An offer's arms, found once: most problems offer the same object again and again."""
-
-    arms: Arms
-    keys: Ints
-    whole: bool  # every arm, in the order of the set
-
-
 @register("posterior", "finite")
 class FiniteGP(GaussianPosterior):
     """Exact posterior over fixed arms, which are named by their row numbers.
 
     >>> from superarm.kernels import SquaredExponential
-    >>> gp = FiniteGP(SquaredExponential(lengthscale=0.3), [[0.0], [0.5], [9.0]], noise_variance=0.01)
+    >>> gp = FiniteGP(SquaredExponential(lengthscale=0.3), [[0.0], [0.5], [0.4]], noise_variance=0.01)
     >>> gp.observe([0, 1], [1.0, -1.0])
     >>> gp.predict([0, 2]).mean.round(2).tolist()
-    [0.98, 0.0]
+    [0.99, -0.7]
     """
 
     kind = "finite-gp"
@@ -92,7 +92,7 @@ class FiniteGP(GaussianPosterior):
         )
         self._weight = np.zeros(n)
         self._weighted_rewards = np.zeros(n)
-        self._known: _KnownOffer | None = None
+        self._fixed = FixedArms(self.arms)
 
     # --- what it is now --------------------------------------------------------------------
 
@@ -114,20 +114,7 @@ class FiniteGP(GaussianPosterior):
     # --- hooks -----------------------------------------------------------------------------
 
     def keys(self, arms: Arms) -> Ints:
-        return self._locate(arms).keys
-
-    def _locate(self, arms: Arms) -> _KnownOffer:
-        if self._known is not None and self._known.arms is arms:
-            return self._known
-        keys = self._as_keys(np.asarray(arms.ids))
-        if not np.array_equal(self.arms[keys], arms.features):
-            raise UnknownArmError(
-                "the arms on offer are not those this posterior was made for: an id must be the "
-                "arm's row number, with the same features"
-            )
-        whole = np.array_equal(keys, np.arange(len(self.arms)))
-        self._known = _KnownOffer(arms, keys, whole)
-        return self._known
+        return self._fixed.locate(arms).keys
 
     def _as_keys(self, arms: Any) -> Ints:
         return as_rows(arms, len(self.arms))
@@ -136,7 +123,7 @@ class FiniteGP(GaussianPosterior):
         return self._engine.mean[keys], self._engine.variance[keys]
 
     def belief(self, arms: Arms) -> GaussianBelief:
-        known = self._locate(arms)
+        known = self._fixed.locate(arms)
         if known.whole:  # nothing to gather
             engine = self._engine
             return GaussianBelief(self, known.keys, engine.mean.copy(), np.sqrt(engine.variance))
@@ -148,14 +135,24 @@ class FiniteGP(GaussianPosterior):
     def _draw(self, keys: Ints, rng: np.random.Generator, size: int) -> Floats:
         return self._engine.draw(keys, rng, size, self._weight)
 
-    def _incumbent(self) -> float:
-        return float(np.max(self._engine.mean, where=self._weight > 0.0, initial=-np.inf))
+    def _incumbent(self, sign: float) -> float:
+        mean = self._engine.mean if sign > 0.0 else -self._engine.mean
+        return float(np.max(mean, where=self._weight > 0.0, initial=-np.inf))
+
+    def _prior_scale(self, keys: Ints) -> float:
+        return float(np.max(self.kernel.diag(self.arms)))
 
     def observe(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
-        if noise_variance is None and len(arms) == 1 and len(rewards) == 1:
+        if noise_variance is None and _is_single(arms) and _is_single(rewards):
             # One arm, as in most rounds: the checks of the general way without its arrays.
             row, reward = arms[0], rewards[0]
-            if isinstance(row, int | np.integer) and 0 <= row < len(self.arms) and isfinite(reward):
+            if (
+                isinstance(row, int | np.integer)
+                and not isinstance(row, bool)
+                and 0 <= row < len(self.arms)
+                and isinstance(reward, float)
+                and isfinite(reward)
+            ):
                 noise = self.noise_variance
                 self.information_gain += self._engine.absorb_one(int(row), reward, noise, self._weight)
                 self._weight[row] += 1.0 / noise
@@ -221,3 +218,11 @@ class FiniteGP(GaussianPosterior):
             noise = 1.0 / arrays["weight"][visited]
             posterior.observe(visited, arrays["weighted_rewards"][visited] * noise, noise)
         return posterior._restore_counts(state)
+
+
+def _is_single(values: Any) -> bool:
+    """Whether this is a list or array of one entry; scalars and other things are not."""
+    try:
+        return isinstance(values, list | np.ndarray) and len(values) == 1
+    except TypeError:  # an array without dimensions
+        return False

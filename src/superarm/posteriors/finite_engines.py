@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.errors import InputError, NotPositiveDefiniteError
+from superarm.errors import InputError, MissingExtraError, NotPositiveDefiniteError
 from superarm.kernels import Covariance
 from superarm.linalg import cholesky, psd_root, root_update, solve_lower
 
 Backend = Literal["auto", "numpy", "numba"]
-ObserveOne = Callable[[Floats, Floats, Floats, int, float, float], float]
-_REFRESH_EVERY = 4096
+PENDING = 32
+"""Different arms that may be pending: enough for a policy that has settled, and for BLAS to work
+well when they are folded in."""
+FOLD_EVERY = 512
+"""Observations after which what is pending is folded in, so that rounding cannot build up."""
+MOST_WEIGHT = 1e5
+"""Pending Σ 1/noise, relative to 1/prior variance, past which H's rounding would show: it grows
+like this number times the machine's precision. Nearly noiseless rewards are folded in at once."""
 _REFRESH_VISITED = 256
 
 
@@ -47,7 +54,15 @@ class FiniteEngine(Protocol):
 
 
 class RootEngine:
-    """P = R Rᵀ; see :func:`superarm.linalg.root_update`."""
+    """P = R Rᵀ − Cᵀ H C: a square root of the covariance, and what came since it was last brought
+    up to date.
+
+    A policy plays a few arms again and again. Their observations are kept *pending*: C (v, n)
+    holds the covariance columns of the v pending arms at the last update and H their precision,
+    so an observation costs v·n, not r·n. When more than ``PENDING`` different arms are pending,
+    or now and then, all of them are folded into R at once (:func:`superarm.linalg.root_update`).
+    Mean and variance are always up to date.
+    """
 
     def __init__(self, kernel: Covariance, arms: Floats, mean: Floats, backend: Backend) -> None:
         factor = psd_root(np.asarray(kernel(arms)), "the prior covariance of the arms")
@@ -55,8 +70,14 @@ class RootEngine:
         self.tolerance = factor.error
         self.mean = mean.copy()
         self.variance = self._row_squares()
-        self._observe_one = observe_one_with(backend)
-        self._until_refresh = _REFRESH_EVERY
+        self._loops = loops_of(backend)
+        self._columns = np.zeros((PENDING, len(arms)))  # C
+        self._precision = np.zeros((PENDING, PENDING))  # H
+        self._weight = np.zeros(PENDING)  # Σ 1/noise since R was brought up to date
+        self._pending = np.zeros(PENDING, dtype=np.intp)  # V, of which len(_slot) are in use
+        self._slot: dict[int, int] = {}
+        self._until_fold = FOLD_EVERY
+        self._most_weight = MOST_WEIGHT / float(self.variance.max())
 
     def _row_squares(self) -> Floats:
         squares: Floats = np.einsum("ij,ij->i", self.root, self.root)
@@ -67,70 +88,137 @@ class RootEngine:
         return int(self.root.shape[1])
 
     def absorb(self, rows: Ints, rewards: Floats, noise: Floats, weight: Floats) -> float:
-        observed = self.root[rows]
-        update = root_update(self.root, observed, noise)
-        self.mean += update.gain @ (rewards - self.mean[rows])
-        self.root -= update.downdate @ observed
-        self.variance = self._row_squares()
-        return update.information
+        fresh = sum(row not in self._slot for row in rows.tolist())
+        if len(rows) > PENDING // 4 or 1.0 / noise.min() > self._most_weight:
+            self._fold()
+            observed = self.root[rows]
+            update = root_update(self.root, observed, noise)
+            self.mean += update.gain @ (rewards - self.mean[rows])
+            self.root -= update.downdate @ observed
+            self.variance = self._row_squares()
+            return update.information
+        if len(self._slot) + fresh > PENDING:
+            self._fold()
+        return sum(map(self._observe, rows.tolist(), rewards.tolist(), noise.tolist()))
 
     def absorb_one(self, row: int, reward: float, noise: float, weight: Floats) -> float:
-        return self._observe_one(self.root, self.mean, self.variance, row, reward, noise)
+        if 1.0 / noise > self._most_weight:
+            return self.absorb(np.array([row]), np.array([reward]), np.array([noise]), weight)
+        if len(self._slot) == PENDING and row not in self._slot:
+            self._fold()
+        return self._observe(row, reward, noise)
+
+    def _observe(self, row: int, reward: float, noise: float) -> float:
+        slot = self._slot.get(row, -1)
+        if slot < 0:
+            slot = len(self._slot)
+            np.dot(self.root, self.root[row], out=self._columns[slot])
+            self._slot[row] = slot
+            self._pending[slot] = row
+        information = self._loops.step(
+            self._columns, self._precision, self._weight, len(self._slot), slot,
+            self.mean, self.variance, row, reward, noise,
+        )  # fmt: skip
+        if self._weight[slot] > self._most_weight:
+            self._until_fold = 1
+        return information
 
     def maintain(self, weight: Floats, weighted_rewards: Floats) -> None:
-        # The variance is carried along by subtraction; the root itself does not cancel.
-        self._until_refresh -= 1
-        if not self._until_refresh:
-            self.variance = self._row_squares()
-            self._until_refresh = _REFRESH_EVERY
+        # H gains by sums whose rounding it then multiplies; the root does not.
+        self._until_fold -= 1
+        if not self._until_fold:
+            self._fold()
+
+    def _fold(self) -> None:
+        """Bring the root up to date; nothing is pending afterwards."""
+        self._until_fold = FOLD_EVERY
+        size = len(self._slot)
+        if not size:
+            return
+        observed = self.root[self._pending[:size]]
+        update = root_update(self.root, observed, 1.0 / self._weight[:size])
+        self.root -= update.downdate @ observed
+        self.variance = self._row_squares()
+        self._precision[:size, :size] = 0.0
+        self._weight[:size] = 0.0
+        self._slot.clear()
 
     def covariance(self, rows: Ints) -> Floats:
         chosen = self.root[rows]
-        return chosen @ chosen.T
+        size = len(self._slot)
+        C = self._columns[:size, rows]
+        return chosen @ chosen.T - C.T @ self._precision[:size, :size] @ C
 
     def draw(self, rows: Ints, rng: np.random.Generator, size: int, weight: Floats) -> Floats:
-        normals = rng.standard_normal((size, self.rank))
-        if size == 1 and 2 * len(rows) > len(self.root):
-            drawn: Floats = (self.root @ normals[0])[rows]  # cheaper than gathering rows first
-            return drawn[None, :]
-        return normals @ self.root[rows].T
+        count = len(self._slot)
+        normals = rng.standard_normal((size, self.rank + count))
+        return self._loops.draw(
+            self.root, normals, self._columns, self._precision, self._weight, self._pending[:count]
+        )[:, rows]
 
 
-def observe_one_numpy(
-    root: Floats, mean: Floats, variance: Floats, row: int, reward: float, noise: float
-) -> float:
-    """Condition a root on one observation, in place (Potter's form of ``root_update``)."""
-    from scipy.linalg.blas import dger
+def pending_step_numpy(
+    columns: Floats, precision: Floats, weight: Floats, size: int, slot: int,
+    mean: Floats, variance: Floats, row: int, reward: float, noise: float,
+) -> float:  # fmt: skip
+    """Condition on one observation of a pending arm, in place; returns the information gained.
 
-    observed = root[row].copy()  # (r,)
-    cross = root @ observed  # (n,) the covariance column of the observed arm
-    total = cross[row] + noise
-    scaled = cross / np.sqrt(total)
-    mean += scaled * ((reward - mean[row]) / np.sqrt(total))
-    variance -= scaled * scaled
+    With q = e − H C e (e picks the arm) the arm's covariance column is p = Cᵀ q, and with
+    s = p_row + noise: mean += p (y − m)/s, variance −= p²/s, H += q qᵀ/s. For an arm that is
+    pending already q is H's own row over its weight, without cancellation.
+    """
+    C, H = columns[:size], precision[:size, :size]
+    if weight[slot] > 0.0:
+        q = H[slot] / weight[slot]
+    else:
+        q = -(H @ C[:, row])
+        q[slot] += 1.0
+    p = q @ C
+    total = p[row] + noise
+    mean += p * ((reward - mean[row]) / total)
+    variance -= p * p / total
     np.maximum(variance, 0.0, out=variance)
-    # dger works on the transpose, which is how BLAS reads a C-ordered array.
-    factor = -1.0 / (np.sqrt(total) + np.sqrt(noise))
-    dger(factor, observed, scaled, a=root.T, overwrite_a=1)
-    return 0.5 * float(np.log(total / noise))
+    H += np.multiply.outer(q, q / total)
+    weight[slot] += 1.0 / noise
+    return 0.5 * math.log(total / noise)
 
 
-def observe_one_with(backend: Backend) -> ObserveOne:
-    """The one-observation update: compiled where numba is installed, unless told otherwise."""
+def pending_draw_numpy(
+    root: Floats, normals: Floats, columns: Floats, precision: Floats, weight: Floats, pending: Ints
+) -> Floats:
+    """Joint draws (m, n) from normals (m, r + v): u of N(0, R Rᵀ), corrected by what is pending.
+
+    u − Cᵀ H (u_V + ε) with ε of the pending observations' noise.
+    """
+    rank, count = root.shape[1], len(pending)
+    drawn: Floats = normals[:, :rank] @ root.T
+    if count:
+        seen = drawn[:, pending] + normals[:, rank:] / np.sqrt(weight[:count])
+        drawn -= seen @ precision[:count, :count] @ columns[:count]
+    return drawn
+
+
+class Loops(NamedTuple):
+    """The root engine's inner loops, in numpy or compiled."""
+
+    step: Callable[[Floats, Floats, Floats, int, int, Floats, Floats, int, float, float], float]
+    draw: Callable[[Floats, Floats, Floats, Floats, Floats, Ints], Floats]
+
+
+def loops_of(backend: Backend) -> Loops:
+    """Compiled where numba is installed, unless told otherwise."""
     if backend not in ("auto", "numpy", "numba"):
         raise InputError(f"backend is {backend!r}; choose 'auto', 'numpy' or 'numba'")
+    plain = Loops(pending_step_numpy, pending_draw_numpy)
     if backend == "numpy":
-        return observe_one_numpy
-    from superarm.errors import MissingExtraError
-
+        return plain
     try:
-        from ._compiled import observe_one
+        from ._compiled import pending_draw, pending_step
     except MissingExtraError:
         if backend == "numba":
             raise
-        return observe_one_numpy
-    compiled: ObserveOne = observe_one
-    return compiled
+        return plain
+    return Loops(pending_step, pending_draw)
 
 
 class VisitedEngine:
@@ -143,10 +231,10 @@ class VisitedEngine:
         self._arms = arms
         self.mean = mean.copy()
         self.variance = np.array(kernel.diag(arms), dtype=np.float64)
-        if not (self.variance > 0.0).all():
+        if not (self.variance >= 0.0).all():
             where = int(np.argmin(self.variance))
             raise NotPositiveDefiniteError(
-                f"arm {where} has prior variance {self.variance[where]}; it must be above 0"
+                f"arm {where} has prior variance {self.variance[where]}; it must not be negative"
             )
         self._visited = np.empty(0, dtype=np.intp)
         self._slot = np.full(len(arms), -1, dtype=np.intp)  # where an arm stands in V

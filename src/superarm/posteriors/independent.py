@@ -6,16 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints, State, as_vector
-from superarm.errors import InputError
+from superarm.core import Arms, Floats, Ints, State, as_features, as_vector
+from superarm.errors import InputError, ShapeError
 from superarm.registry import register
 
-from .base import GaussianPosterior, as_rows, per_arm
+from .base import FixedArms, GaussianPosterior, as_rows, per_arm
 
 
 @register("posterior", "independent")
 class IndependentGaussian(GaussianPosterior):
     """One conjugate Gaussian per arm, known noise; arms are named by row numbers 0 … n−1.
+
+    Offers name their arms by row number too, or by their features where ``arms`` are given.
 
     After observations of weight Σ 1/σ² and weighted mean ȳ, an arm with prior N(m, v) has
     precision 1/v + Σ 1/σ² and mean (m/v + Σ y/σ²) / precision.
@@ -28,7 +30,9 @@ class IndependentGaussian(GaussianPosterior):
 
     kind = "independent-gaussian"
 
-    def __init__(self, prior_variance: Any, noise_variance: float, mean: Any = 0.0) -> None:
+    def __init__(
+        self, prior_variance: Any, noise_variance: float, mean: Any = 0.0, *, arms: Any = None
+    ) -> None:
         super().__init__(noise_variance=noise_variance)
         variance = as_vector(prior_variance, "prior_variance")
         if len(variance) == 0 or not (variance > 0.0).all():
@@ -38,8 +42,16 @@ class IndependentGaussian(GaussianPosterior):
         self.prior_mean = per_arm(mean, "mean", n)
         self._weight = np.zeros(n)
         self._weighted_rewards = np.zeros(n)
+        self._fixed: FixedArms | None = None
+        if arms is not None:
+            features = as_features(arms, "arms")
+            if len(features) != n:
+                raise ShapeError(f"arms has {len(features)} rows, but there are {n} prior variances")
+            self._fixed = FixedArms(features.copy())
 
     def keys(self, arms: Arms) -> Ints:
+        if self._fixed is not None:
+            return self._fixed.locate(arms).keys
         return self._as_keys(np.asarray(arms.ids))
 
     def _as_keys(self, arms: Any) -> Ints:
@@ -69,9 +81,12 @@ class IndependentGaussian(GaussianPosterior):
         self._weighted_rewards += np.bincount(keys, rewards / noise, n)
         return 0.5 * float(np.log1p(before * gained).sum())
 
-    def _incumbent(self) -> float:
+    def _incumbent(self, sign: float) -> float:
         seen = np.flatnonzero(self._weight)
-        return float(np.max(self._moments(seen)[0]))
+        return float(np.max(sign * self._moments(seen)[0]))
+
+    def _prior_scale(self, keys: Ints) -> float:
+        return float(np.max(self.prior_variance))
 
     def state(self) -> State:
         return State(
@@ -83,6 +98,7 @@ class IndependentGaussian(GaussianPosterior):
                 "information_gain": self.information_gain,
             },
             arrays={
+                **({} if self._fixed is None else {"arms": self._fixed.features.copy()}),
                 "prior_variance": self.prior_variance.copy(),
                 "mean": self.prior_mean.copy(),
                 "weight": self._weight.copy(),
@@ -95,7 +111,12 @@ class IndependentGaussian(GaussianPosterior):
         """The posterior that ``state`` was taken from."""
         cls._check_state(state, cls.kind)
         arrays = state.arrays
-        posterior = cls(arrays["prior_variance"], state.scalars["noise_variance"], arrays["mean"])
+        posterior = cls(
+            arrays["prior_variance"],
+            state.scalars["noise_variance"],
+            arrays["mean"],
+            arms=arrays.get("arms"),
+        )
         posterior._weight[:] = arrays["weight"]
         posterior._weighted_rewards[:] = arrays["weighted_rewards"]
         return posterior._restore_counts(state)

@@ -59,9 +59,9 @@ class StreamingGP(GaussianPosterior):
     >>> from superarm.kernels import SquaredExponential
     >>> gp = StreamingGP(kernel=SquaredExponential(lengthscale=0.3), noise_variance=0.01)
     >>> gp.observe([[0.0], [0.5]], [1.0, -1.0])
-    >>> mean, std = gp.predict([[0.0], [9.0]])
+    >>> mean, std = gp.predict([[0.0], [0.4]])
     >>> mean.round(2).tolist(), std.round(2).tolist()
-    ([0.98, 0.0], [0.1, 1.0])
+    ([0.99, -0.7], [0.1, 0.28])
     """
 
     kind = "streaming-gp"
@@ -77,10 +77,8 @@ class StreamingGP(GaussianPosterior):
         super().__init__(noise_variance=noise_variance)
         if form not in ("auto", "cholesky", "finite-rank"):
             raise InputError(f"form is {form!r}; choose 'auto', 'cholesky' or 'finite-rank'")
-        if not callable(mean) and not np.isfinite(mean):
-            raise InputError(f"mean is {mean}; it must be a finite number or a function of the arms")
         self.kernel = kernel
-        self.mean = mean
+        self.mean = mean if callable(mean) else _as_mean(mean)
         self._wanted: Form = form
         self._data = _Data()
         self._factor = GrowingCholesky()
@@ -173,7 +171,10 @@ class StreamingGP(GaussianPosterior):
         rows = self._solve(keys).rows
         return rng.standard_normal((size, rows.shape[1])) @ rows.T
 
-    def _incumbent(self) -> float:
+    def _prior_scale(self, keys: Floats) -> float:
+        return float(np.max(self.kernel.diag(keys), initial=0.0))
+
+    def _incumbent(self, sign: float) -> float:
         # μ(x_i) = y_i − D_i α_i with α = (K + D)⁻¹(y − prior): no covariance is needed again.
         arms, rewards, noise = self.observed
         if self._weights is None:
@@ -182,8 +183,9 @@ class StreamingGP(GaussianPosterior):
             alpha = solve_triangular(
                 self._factor.factor, self._z, lower=True, trans=1, check_finite=False
             )
-            return float(np.max(rewards - noise * alpha))
-        return float(np.max(self._weights.features(arms) @ self._weights.mean + self._prior_mean(arms)))
+            return float(np.max(sign * (rewards - noise * alpha)))
+        means = self._weights.features(arms) @ self._weights.mean + self._prior_mean(arms)
+        return float(np.max(sign * means))
 
     def _absorb(self, keys: Floats, rewards: Floats, noise: Floats) -> float:
         residual = rewards - self._prior_mean(keys)
@@ -269,17 +271,13 @@ class StreamingGP(GaussianPosterior):
 
     def state(self) -> State:
         arms, rewards, noise = self.observed
-        if callable(self.mean):
-            raise StateError(
-                "a mean function cannot be saved; keep it and pass it to from_state(mean=…)"
-            )
         return State(
             kind=self.kind,
             schema=self.schema,
             scalars={
                 "kernel": kernel_spec(self.kernel),
                 "noise_variance": self.noise_variance,
-                "mean": self.mean,
+                "mean": None if callable(self.mean) else self.mean,
                 "form": self._wanted,
                 "count": self.count,
                 "information_gain": self.information_gain,
@@ -288,12 +286,19 @@ class StreamingGP(GaussianPosterior):
         )
 
     @classmethod
-    def from_state(cls, state: State, kernel: Covariance | None = None) -> StreamingGP:
+    def from_state(
+        cls, state: State, kernel: Covariance | None = None, mean: MeanFunction | None = None
+    ) -> StreamingGP:
         """The posterior that ``state`` was taken from, factorised anew."""
         cls._check_state(state, cls.kind)
         scalars: Mapping[str, Any] = state.scalars
+        prior_mean = scalars["mean"] if mean is None else mean
+        if prior_mean is None:
+            raise StateError(
+                "the prior mean is a function, which no state holds; pass it: from_state(…, mean=…)"
+            )
         posterior = cls(
-            kernel_from(state, kernel), scalars["noise_variance"], scalars["mean"], form=scalars["form"]
+            kernel_from(state, kernel), scalars["noise_variance"], prior_mean, form=scalars["form"]
         )
         if scalars["count"]:
             arrays = state.arrays
@@ -365,6 +370,16 @@ class _Weights:
         self.mean = self.mean + update.gain @ innovation
         self.root -= update.downdate @ rows
         return update.information
+
+
+def _as_mean(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not np.isfinite(number):
+        raise InputError(f"mean is {value!r}; it must be a finite number or a function of the arms")
+    return number
 
 
 def _box(arms: Floats) -> tuple[Floats, Floats]:

@@ -6,11 +6,11 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import TypeVar
 
-from superarm.errors import InputError
+from superarm.errors import InputError, SuperarmError
 from superarm.linalg import pin_blas_threads
 
 Task = TypeVar("Task")
@@ -47,6 +47,11 @@ def spread(
                 result = future.result()
                 if finished is not None:
                     finished(futures[future], result)
+        except BrokenExecutor as error:
+            raise SuperarmError(
+                "a worker process was ended from outside, perhaps for want of memory; "
+                "go on with --resume, and fewer --jobs"
+            ) from error
         except BaseException:
             for future in futures:
                 future.cancel()

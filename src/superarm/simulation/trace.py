@@ -23,7 +23,7 @@ import re
 import secrets
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
@@ -46,6 +46,7 @@ _REQUIRED: dict[str, type] = {
     "policies": list,
     "settings": list,
 }
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.tmp")
 _NAME = re.compile(r"(?P<policy>.+)\.s(?P<setting>\d+)\.seed(?P<seed>\d{5,})")
 # What numpy and zipfile raise for files that are cut off, overwritten or of another kind.
 _DAMAGE = (OSError, TypeError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
@@ -119,6 +120,20 @@ def atomic_write(path: Path | str, data: bytes) -> None:
         raise
 
 
+def remove_temporaries(directory: Path | str) -> None:
+    """Remove what :func:`atomic_write` left behind in a run whose process was killed."""
+    for folder in (Path(directory), Path(directory) / "cells", Path(directory) / "timings"):
+        for path in folder.glob(".*.tmp"):
+            if _TEMPORARY.fullmatch(path.name):
+                path.unlink(missing_ok=True)
+
+
+def is_temporary(name: str, of: Collection[str]) -> bool:
+    """Whether :func:`atomic_write` was about to write one of these files under this name."""
+    parts = _TEMPORARY.fullmatch(name)
+    return parts is not None and parts["name"] in of
+
+
 def json_bytes(value: object) -> bytes:
     """One line of strict JSON: numpy numbers as numbers, what is not finite as null."""
     return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False).encode() + b"\n"
@@ -151,7 +166,7 @@ def write_trace(directory: Path | str, trace: Trace) -> Path:
 
 def read_trace(directory: Path | str, name: str) -> Trace:
     """Read one cell of the run in ``directory`` by its name."""
-    return _read_cell(Path(directory), _read_spec(Path(directory)), name)
+    return _read_cell(Path(directory), read_spec(directory), name)
 
 
 def write_cells(directory: Path | str) -> Path:
@@ -181,7 +196,7 @@ class Run:
     def load(cls, directory: Path | str) -> Self:
         """Open the run; every cell must be there."""
         directory = Path(directory)
-        run = cls(directory, _read_spec(directory))
+        run = cls(directory, read_spec(directory))
         cells = directory / "cells"
         present = {path.stem for path in cells.glob("*.npz")} if cells.is_dir() else set()
         missing = [name for name in run.cells if name not in present]
@@ -367,8 +382,9 @@ def _read_json(path: Path) -> Any:
         raise StateError(f"{path} cannot be read ({error}); run again into a new directory") from error
 
 
-def _read_spec(directory: Path) -> Mapping[str, Any]:
-    path = directory / "run.json"
+def read_spec(directory: Path | str) -> Mapping[str, Any]:
+    """What ``run.json`` says, checked."""
+    path = Path(directory) / "run.json"
     return _check_spec(_read_json(path), path)
 
 

@@ -1,0 +1,50 @@
+"""A policy of your own in thirty lines: ε-greedy on a Gaussian process, against two others.
+
+A policy is a posterior, a rule and an oracle. The problem's model brings posterior and oracle,
+so only the rule is new: the best posterior mean, and with a falling probability chance instead.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from superarm import IndexPolicy, Model, simulate
+from superarm.core import Belief, Floats, Policy
+from superarm.policies import gp_bucb, index_policy, random
+from superarm.problems import landscape
+from superarm.registry import register
+
+
+@register("rule", "epsilon-greedy")
+@dataclass(frozen=True, kw_only=True)
+class EpsilonGreedy:
+    """Explore at random with probability ``epsilon``/√t, else take the best posterior mean."""
+
+    epsilon: float = 1.0
+    deterministic = False  # it draws from ``rng``
+
+    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
+        explore = rng.random() < self.epsilon / np.sqrt(step)
+        return rng.random(len(belief.mean)) if explore else belief.mean.copy()
+
+
+@register("policy", "epsilon-greedy")
+def epsilon_greedy(model: Model, *, epsilon: float = 1.0) -> IndexPolicy:
+    return index_policy(model, EpsilonGreedy(epsilon=epsilon))
+
+
+def main(rounds: int = 100) -> dict[str, float]:
+    problem = landscape(seed=0, horizon=rounds)
+    model = problem.model
+    policies: dict[str, Policy] = {
+        "mine": epsilon_greedy(model),
+        "gp-bucb": gp_bucb(model),
+        "random": random(model),
+    }
+    trajectories = simulate(problem, policies, rounds=rounds, seed=0)
+    return {name: float(each.series["regret"].sum()) for name, each in trajectories.items()}
+
+
+if __name__ == "__main__":
+    for name, regret in main().items():
+        print(f"{name:10}{regret:8.1f}")

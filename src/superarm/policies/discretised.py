@@ -1,0 +1,74 @@
+"""Decisions restricted to a discretisation that grows finer: section 4.2 of paper 002."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from superarm.core import Arms, Bools, Decision, Feedback, Offer, Policy, State
+
+_MOST_POINTS = 20_000
+
+
+class DiscretisedPolicy:
+    """Another policy, offered in round t only the arms that represent a grid D_t.
+
+    D_t is the uniform grid with ⌈B L r d t²⌉ points a side, for which every function of norm at
+    most B has |f(x) − f([x]_t)| ≤ 1/t² [chowdhury2017kernelized, eq. 7]. The arms at hand stand
+    for it: an arm is kept if it is the nearest to some grid point. Once the grid is so fine that
+    every arm is, all of them are offered; a grid of more than 20 000 points is taken to be.
+    """
+
+    def __init__(
+        self, policy: Policy, *, norm_bound: float, lipschitz: float, side: float, dimension: int
+    ) -> None:
+        self._policy = policy
+        self._points_at_first = norm_bound * lipschitz * side * dimension
+        self._side = side
+        self._dimension = dimension
+
+    @property
+    def deterministic(self) -> bool:
+        return self._policy.deterministic
+
+    def kept(self, arms: Arms, step: int) -> Bools:
+        """Which arms stand for D_t, (n,)."""
+        from scipy.spatial import cKDTree
+
+        per_axis = max(1, math.ceil(self._points_at_first * step**2))
+        everything = np.ones(len(arms), dtype=np.bool_)
+        if per_axis**self._dimension > _MOST_POINTS:
+            return everything
+        axis = np.asarray((np.arange(per_axis) + 0.5) * (self._side / per_axis), dtype=np.float64)
+        grid = np.stack(np.meshgrid(*[axis] * self._dimension, indexing="ij"), axis=-1)
+        _, nearest = cKDTree(arms.features).query(grid.reshape(-1, self._dimension))
+        mask = np.zeros(len(arms), dtype=np.bool_)
+        mask[nearest] = True
+        return mask
+
+    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+        mask = self.kept(offer.arms, offer.step)
+        if mask.all():
+            return self._policy.decide(offer, rng)
+        available = mask if offer.available is None else mask & offer.available
+        restricted = Offer(
+            step=offer.step,
+            arms=offer.arms,
+            time=offer.time,
+            available=available,
+            structure=offer.structure,
+            previous_action=offer.previous_action,
+        )
+        return self._policy.decide(restricted, rng)
+
+    def commit(self, decision: Decision) -> None:
+        self._policy.commit(decision)
+
+    def learn(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
+    ) -> None:
+        self._policy.learn(offer, decision, feedback, rng)
+
+    def state(self) -> State:
+        return self._policy.state()

@@ -1,0 +1,29 @@
+"""The contracts of superarm's parts, as test classes to inherit from.
+
+Wrote a kernel, a posterior, an oracle of your own? Subclass its contract in your test suite and
+say how to make one; pytest finds the rest::
+
+    from superarm.testing import OracleContract
+
+    class TestMyOracle(OracleContract):
+        def make_oracle(self):
+            return MyOracle(k=2)
+        def feasible(self, n, structure):
+            return itertools.combinations(range(n), 2)
+
+Everything superarm ships passes the same classes. They are plain classes with plain asserts:
+this package imports numpy and superarm's protocols, not pytest.
+"""
+
+from .helpers import FixedBelief as FixedBelief
+from .helpers import raises as raises
+from .helpers import restored as restored
+from .helpers import state_bytes as state_bytes
+from .kernels import KernelContract as KernelContract
+from .oracles import OracleContract as OracleContract
+from .policies import PolicyContract as PolicyContract
+from .posteriors import BeliefContract as BeliefContract
+from .posteriors import PosteriorContract as PosteriorContract
+from .problems import ProblemContract as ProblemContract
+from .rules import RuleContract as RuleContract
+from .rules import ScheduleContract as ScheduleContract

@@ -1,0 +1,135 @@
+"""The contract of oracles."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+import numpy as np
+
+from superarm.core import Floats, Ints, Oracle, Selection
+from superarm.errors import InfeasibleError, InputError
+
+from .helpers import frozen, generator, raises, untouched
+
+
+class OracleContract(ABC):
+    """What every oracle promises.
+
+    Checked against brute force over :meth:`feasible`: what is chosen is feasible, without
+    repeats, and at least ``guarantee.alpha`` × the best (mixed signs too for an exact oracle);
+    arms at −∞ are never chosen, and where that leaves nothing the oracle says so; NaN, +∞ and
+    empty offers are refused; the input is not written to; ``deterministic`` is true; with
+    ``rescore`` the result is feasible too. ::
+
+        class TestMyOracle(OracleContract):
+            def make_oracle(self):
+                return MyOracle(k=2)
+            def feasible(self, n, structure):
+                return itertools.combinations(range(n), 2)
+
+    Override :meth:`structure` if offers carry one and :meth:`objective` if it is not the sum.
+    """
+
+    n = 7
+    """Arms on offer: small enough for brute force."""
+    rounds = 60
+
+    @abstractmethod
+    def make_oracle(self) -> Oracle: ...
+
+    @abstractmethod
+    def feasible(self, n: int, structure: object) -> Iterable[Iterable[int]]:
+        """Every feasible set of positions."""
+
+    def structure(self, n: int) -> object:
+        """The round's constraint record."""
+        return None
+
+    def objective(self, desirability: Floats, positions: Ints) -> float:
+        return float(desirability[positions].sum())
+
+    def _family(self) -> list[Ints]:
+        sets = self.feasible(self.n, self.structure(self.n))
+        return [np.array(list(members), dtype=np.intp) for members in sets]
+
+    def _select(self, desirability: Floats, seed: int = 0) -> Selection:
+        return self.make_oracle().select(
+            frozen(desirability), self.structure(len(desirability)), generator(seed)
+        )
+
+    def _check_feasible(self, positions: Ints) -> None:
+        assert np.issubdtype(positions.dtype, np.integer)
+        assert positions.ndim == 1
+        chosen = sorted(positions.tolist())
+        assert len(set(chosen)) == len(chosen), f"{chosen} names an arm twice"
+        family = [sorted(members.tolist()) for members in self._family()]
+        assert chosen in family, f"{chosen} is not feasible"
+
+    def test_it_keeps_its_guarantee(self) -> None:
+        oracle = self.make_oracle()
+        alpha, probability = oracle.guarantee
+        assert 0.0 < alpha <= 1.0
+        assert 0.0 < probability <= 1.0
+        rng = generator(2)
+        family = self._family()
+        for each in range(self.rounds):
+            desirability = rng.random(self.n)
+            if alpha == 1.0 and each % 2:
+                desirability = rng.standard_normal(self.n)
+            if each % 5 == 0:
+                desirability = np.round(desirability, 1)  # ties
+            chosen = self._select(desirability, seed=each).positions
+            self._check_feasible(chosen)
+            best = max(self.objective(desirability, members) for members in family)
+            if probability == 1.0:
+                value = self.objective(desirability, chosen)
+                assert value >= alpha * best - 1e-12, f"{value} against {alpha} x {best}"
+
+    def test_arms_at_minus_infinity_are_never_chosen(self) -> None:
+        rng = generator(3)
+        family = self._family()
+        for each in range(self.rounds):
+            desirability = rng.random(self.n)
+            away = rng.permutation(self.n)[: 1 + each % self.n]
+            desirability[away] = -np.inf
+            if any(np.isfinite(desirability[members]).all() for members in family):
+                chosen = self._select(desirability).positions
+                self._check_feasible(chosen)
+                assert np.isfinite(desirability[chosen]).all(), "an arm at -inf was chosen"
+            else:
+                with raises(InfeasibleError, "an offer without a feasible super arm"):
+                    self._select(desirability)
+
+    def test_bad_desirabilities_are_refused(self) -> None:
+        for place in (0, self.n - 1):
+            for bad in (np.nan, np.inf):
+                desirability = np.linspace(0.0, 1.0, self.n)
+                desirability[place] = bad
+                with raises(InputError, f"desirability[{place}] = {bad}"):
+                    self._select(desirability)
+        with raises(InputError, "an empty offer"):
+            self._select(np.empty(0))
+
+    def test_the_deterministic_flag_is_true(self) -> None:
+        oracle = self.make_oracle()
+        desirability = frozen(generator(4).random(self.n))
+        structure = self.structure(self.n)
+        rng = generator()
+        first = oracle.select(desirability, structure, rng).positions
+        again = oracle.select(desirability, structure, generator()).positions
+        np.testing.assert_array_equal(first, again)
+        if oracle.deterministic:
+            assert untouched(rng), "a deterministic oracle must leave its generator alone"
+            other = oracle.select(desirability, structure, generator(9)).positions
+            np.testing.assert_array_equal(first, other)
+
+    def test_rescoring_keeps_to_feasible_sets(self) -> None:
+        desirability = frozen(generator(6).random(self.n))
+
+        def rescore(chosen: Ints) -> Floats:
+            assert len(set(chosen.tolist())) == len(chosen)
+            return frozen(desirability / (1.0 + len(chosen)))
+
+        chosen = self.make_oracle().select(desirability, self.structure(self.n), generator(), rescore)
+        self._check_feasible(chosen.positions)

@@ -1,0 +1,151 @@
+"""The contract of policies."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from superarm.core import Decision, Feedback, Offer, Policy
+from superarm.errors import InfeasibleError, InputError
+
+from .helpers import generator, raises, state_bytes, untouched
+
+
+class PolicyContract(ABC):
+    """What every policy promises.
+
+    Checked: ``decide`` never changes state; the same generator gives the same decision and a
+    policy that calls itself deterministic leaves it alone; chosen arms are on offer, available
+    and named once; feedback may be partial, empty, late, or of stated noise; feedback that
+    makes no sense is refused and changes nothing. ::
+
+        class TestMyPolicy(PolicyContract):
+            def make_policy(self):
+                return MyPolicy(oracle=TopK(k=2))
+            def make_offer(self, step):
+                return Offer(step=step, arms=Arms.numbered(features))
+
+    ``make_offer`` must offer more arms than are chosen. Set ``learns = False`` for a policy
+    that ignores feedback.
+    """
+
+    learns = True
+
+    @abstractmethod
+    def make_policy(self) -> Policy: ...
+
+    @abstractmethod
+    def make_offer(self, step: int) -> Offer: ...
+
+    def _rewards(self, count: int, step: int) -> Any:
+        return generator(step).standard_normal(count)
+
+    def _play(self, policy: Policy, step: int) -> tuple[Offer, Decision]:
+        offer = self.make_offer(step)
+        decision = policy.decide(offer, generator(step))
+        policy.commit(decision)
+        return offer, decision
+
+    def _trained(self, rounds: int = 4) -> Policy:
+        policy = self.make_policy()
+        for step in range(1, rounds + 1):
+            offer, decision = self._play(policy, step)
+            rewards = self._rewards(len(decision.positions), step)
+            feedback = Feedback(positions=decision.positions, rewards=rewards)
+            policy.learn(offer, decision, feedback, generator(step))
+        return policy
+
+    def test_it_is_a_policy(self) -> None:
+        assert isinstance(self.make_policy(), Policy)
+
+    def test_deciding_changes_nothing(self) -> None:
+        policy = self._trained()
+        before = state_bytes(policy.state())
+        first = policy.decide(self.make_offer(5), generator(5))
+        policy.decide(self.make_offer(6), generator(6))
+        again = policy.decide(self.make_offer(5), generator(5))
+        assert state_bytes(policy.state()) == before, "decide() changed the state"
+        np.testing.assert_array_equal(first.positions, again.positions)
+        assert first.version == again.version
+
+    def test_the_deterministic_flag_is_true(self) -> None:
+        for policy in (self.make_policy(), self._trained()):
+            offer, rng = self.make_offer(5), generator()
+            first = policy.decide(offer, rng)
+            if policy.deterministic:
+                assert untouched(rng), "a deterministic policy must leave its generator alone"
+                other = policy.decide(offer, generator(1))
+                np.testing.assert_array_equal(first.positions, other.positions)
+
+    def test_chosen_arms_are_on_offer_and_named_once(self) -> None:
+        for policy in (self.make_policy(), self._trained()):
+            for step in range(5, 10):
+                offer = self.make_offer(step)
+                decision = policy.decide(offer, generator(step))
+                positions = decision.positions
+                assert positions.ndim == 1
+                assert np.issubdtype(positions.dtype, np.integer)
+                assert ((positions >= 0) & (positions < len(offer.arms))).all()
+                assert len(np.unique(positions)) == len(positions)
+                for part in (decision.mean, decision.std, decision.desirability):
+                    assert part is None or (part.shape == positions.shape and np.isfinite(part).all())
+
+    def test_arms_that_are_not_available_are_left_alone(self) -> None:
+        policy = self._trained()
+        offer = self.make_offer(5)
+        if offer.available is not None:
+            return
+        chosen = policy.decide(offer, generator(5)).positions
+        available = np.ones(len(offer.arms), dtype=np.bool_)
+        available[chosen[0]] = False
+        try:
+            decision = policy.decide(replace(offer, available=available), generator(5))
+        except InfeasibleError:
+            return  # a structure may have no way around that arm
+        assert available[decision.positions].all(), "an arm that is not available was chosen"
+
+    def test_feedback_may_be_partial_empty_and_late(self) -> None:
+        policy = self._trained()
+        early_offer, early = self._play(policy, 5)
+        offer, decision = self._play(policy, 6)
+        for part in (decision.positions[:1], decision.positions[:0]):
+            feedback = Feedback(positions=part, rewards=self._rewards(len(part), 6))
+            policy.learn(offer, decision, feedback, generator(6))
+        late = Feedback(
+            positions=early.positions,
+            rewards=self._rewards(len(early.positions), 5),
+            noise_variance=np.full(len(early.positions), 0.5),
+        )
+        before = state_bytes(policy.state())
+        policy.learn(early_offer, early, late, generator(5))
+        assert (state_bytes(policy.state()) != before) == self.learns
+        self._play(policy, 7)
+
+    def test_senseless_feedback_is_refused_and_changes_nothing(self) -> None:
+        if not self.learns:
+            return
+        policy = self._trained()
+        offer, decision = self._play(policy, 5)
+        before, n = state_bytes(policy.state()), len(offer.arms)
+        first = decision.positions[:1]
+        cases: dict[str, tuple[Any, Any, Any]] = {
+            "a NaN reward": (first, np.array([np.nan]), None),
+            "an infinite reward": (first, np.array([np.inf]), None),
+            "two rewards for one arm": (first, np.zeros(2), None),
+            "a position beyond the offer": (np.array([n]), np.zeros(1), None),
+            "a negative position": (np.array([-1]), np.zeros(1), None),
+            "zero noise": (first, np.zeros(1), np.zeros(1)),
+            "NaN noise": (first, np.zeros(1), np.array([np.nan])),
+        }
+        for what, (positions, rewards, noise) in cases.items():
+            feedback = Feedback(positions=positions, rewards=rewards, noise_variance=noise)
+            with raises(InputError, what):
+                policy.learn(offer, decision, feedback, generator())
+            assert state_bytes(policy.state()) == before, f"{what} changed the state"
+        self._play(policy, 6)
+
+    def test_the_state_needs_no_pickle(self) -> None:
+        assert all(state_bytes(self._trained().state()))

@@ -1,0 +1,101 @@
+"""The contract of problems."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from superarm.core import Ints, Offer, Problem
+from superarm.errors import InputError
+from superarm.problems import World
+
+from .helpers import frozen, generator, raises
+
+
+class ProblemContract(ABC):
+    """What every problem promises.
+
+    Checked: an offer depends on seed and step alone, in whatever order it is asked for; noise
+    is drawn for every arm, from the generator given; a reward uses its own arm's noise, whoever
+    else is chosen; ``value`` is noiseless and never better than ``best``, in the problem's own
+    direction; metrics are finite; nothing handed in is written to; rounds count from 1. ::
+
+        class TestMyProblem(ProblemContract):
+            def make_problem(self, seed):
+                return MyProblem(seed=seed)
+
+    Override :meth:`choose` for a problem without a ``model`` whose oracle finds super arms.
+    """
+
+    steps = (1, 2, 3, 1023, 1024)
+
+    @abstractmethod
+    def make_problem(self, seed: int) -> Problem: ...
+
+    def choose(self, problem: Problem, offer: Offer, rng: np.random.Generator) -> Ints:
+        """Any feasible super arm, another one each time."""
+        assert isinstance(problem, World), "override choose(): the problem has no model"
+        oracle = problem.model.oracle
+        return oracle.select(rng.random(len(offer.arms)), offer.structure, rng).positions
+
+    def test_offers_depend_on_seed_and_step_alone(self) -> None:
+        forward = {step: self.make_problem(3).offer(step) for step in self.steps}
+        again = self.make_problem(3)
+        for step in [*reversed(self.steps), 2]:
+            offer, known = again.offer(step), forward[step]
+            assert offer.step == step
+            assert offer.time == known.time
+            assert offer.arms.ids == known.arms.ids
+            np.testing.assert_array_equal(offer.arms.features, known.arms.features)
+            np.testing.assert_array_equal(offer.available, known.available)
+
+    def test_rounds_count_from_one(self) -> None:
+        for step in (0, -1):
+            with raises(InputError, f"step {step}"):
+                self.make_problem(3).offer(step)
+
+    def test_noise_is_drawn_for_every_arm(self) -> None:
+        problem = self.make_problem(3)
+        offer = problem.offer(1)
+        noise = problem.noise(offer, generator(7))
+        assert noise.shape == (len(offer.arms),)
+        assert np.isfinite(noise).all()
+        np.testing.assert_array_equal(noise, problem.noise(offer, generator(7)))
+
+    def test_a_reward_uses_its_own_arms_noise(self) -> None:
+        problem, rng = self.make_problem(3), generator(1)
+        for step in self.steps[:3]:
+            offer = problem.offer(step)
+            noise = frozen(problem.noise(offer, generator(step)))
+            chosen = self.choose(problem, offer, rng)
+            rewards = problem.pull(offer, chosen, noise)
+            assert rewards.shape == chosen.shape
+            assert np.isfinite(rewards).all()
+            np.testing.assert_array_equal(problem.pull(offer, chosen[::-1], noise), rewards[::-1])
+            elsewhere = generator(99).standard_normal(len(noise))
+            elsewhere[chosen] = noise[chosen]
+            np.testing.assert_array_equal(problem.pull(offer, chosen, elsewhere), rewards)
+
+    def test_nothing_beats_the_best(self) -> None:
+        problem, rng = self.make_problem(3), generator(2)
+        assert problem.direction in ("maximize", "minimize")
+        sign = 1.0 if problem.direction == "maximize" else -1.0
+        for step in self.steps[:3]:
+            offer = problem.offer(step)
+            best = problem.best(offer)
+            for _ in range(20):
+                chosen = self.choose(problem, offer, rng)
+                value = problem.value(offer, chosen)
+                assert isinstance(value, float)
+                assert sign * (best - value) >= 0.0, f"value {value} beats the best, {best}"
+                assert value == problem.value(offer, chosen), "value() must be noiseless"
+
+    def test_metrics_are_finite_numbers(self) -> None:
+        problem = self.make_problem(3)
+        offer = problem.offer(1)
+        chosen = self.choose(problem, offer, generator())
+        rewards = frozen(problem.pull(offer, chosen, problem.noise(offer, generator())))
+        for name, number in problem.metrics(offer, chosen, rewards).items():
+            assert isinstance(name, str)
+            assert np.isfinite(number)

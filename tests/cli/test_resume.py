@@ -1,0 +1,117 @@
+"""A run that is killed and resumed, or split over workers, leaves the same bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+LONG = """
+id = "long"
+rounds = 400
+seeds = 6
+[problem]
+name = "landscape"
+side = 12
+[policies.gp-ts]
+scaled = false
+[policies.gp-bucb]
+[[claims]]
+text = "t"
+check = "lowest"
+policy = "gp-ts"
+among = ["gp-bucb"]
+"""
+
+
+def content(directory: Path) -> dict[str, Any]:
+    """All files but timings and the page that shows them; the summary without its times."""
+    files: dict[str, Any] = {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.parent.name != "timings" and path.name != "report.html"
+    }
+    summary = json.loads(files["summary.json"])
+    rows = [{**row, "seconds_per_round": None} for row in summary["rows"]]
+    return {**files, "summary.json": {**summary, "rows": rows, "out": None}}
+
+
+def group_members(group: int) -> list[int]:
+    """Processes of a process group that are not just waiting to be reaped."""
+    members = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                state, _, pgrp = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
+            except (OSError, ValueError):
+                continue
+            if int(pgrp) == group and state != "Z":
+                members.append(int(entry.name))
+    return members
+
+
+def gone(group: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while group_members(group):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
+@pytest.mark.parametrize(
+    ("jobs", "kills"),
+    [
+        (1, 2),
+        (2, 2),
+        pytest.param(1, 12, marks=pytest.mark.slow),
+        pytest.param(2, 12, marks=pytest.mark.slow),
+    ],
+)
+def test_killed_and_resumed(jobs: int, kills: int, program: list[str], tmp_path: Path) -> None:
+    (tmp_path / "long.toml").write_text(LONG, encoding="utf-8")
+    command = [*program, "run", "long.toml", "--json", "-q"]
+    subprocess.run(
+        [*command, "--jobs", "1", "--out", "a"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL
+    )
+    moments = random.Random(f"{jobs} {kills}")
+    resumed = [*command, "--jobs", str(jobs), "--out", "b", "--resume"]
+    out, killed = tmp_path / "b", 0
+    for _ in range(kills):
+        before = len(list(out.glob("cells/*.npz")))
+        process = subprocess.Popen(
+            resumed, cwd=tmp_path, start_new_session=True, stdout=subprocess.PIPE, text=True
+        )
+        wait_for_work(out, before, process)
+        time.sleep(moments.uniform(0.0, 0.25))
+        process.send_signal(signal.SIGKILL)  # the parent alone: its workers must notice
+        process.communicate()
+        killed += process.returncode == -signal.SIGKILL
+        try:
+            assert gone(process.pid, seconds=3.0), "workers outlive their parent"
+        finally:
+            for orphan in group_members(process.pid):
+                os.kill(orphan, signal.SIGKILL)
+    assert killed >= 1
+    (out / "cells").mkdir(exist_ok=True)
+    (out / "cells" / ".gp-ts.s0.seed00005.npz.0123abcd.tmp").write_bytes(b"half a file")
+    done = subprocess.run(resumed, cwd=tmp_path, capture_output=True, check=True)
+    assert content(out) == content(tmp_path / "a")
+    assert json.loads(done.stdout)["seeds"] == 6
+
+
+def wait_for_work(out: Path, before: int, process: subprocess.Popen[str]) -> None:
+    """Until the run has begun, or has written another cell."""
+    for _ in range(3000):
+        started = (out / "run.json").exists() if before == 0 else False
+        if started or len(list(out.glob("cells/*.npz"))) > before or process.poll() is not None:
+            return
+        time.sleep(0.005)

@@ -1,0 +1,306 @@
+"""``superarm run``: its JSON, its exit codes, its options, and input that means harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+FAST = ("--jobs", "1")
+
+
+# --- the contract, on a process of its own -----------------------------------------------
+
+
+def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(shell: Command, tiny: str) -> None:
+    args = ("run", tiny, "--seeds", 2, "--rounds", 7, "--seed", 5, "--set", "k=[1, 2]", *FAST)
+    result = shell(*args, "--out", "a", "--json")
+    summary = result.json()
+    assert list(summary) == ["experiment", "rounds", "seeds", "rows", "claims", "out"]
+    assert (summary["experiment"], summary["rounds"], summary["seeds"]) == ("tiny", 7, 2)
+    assert summary["out"] == "a"
+    assert len(summary["rows"]) == 2 * 2
+    for row in summary["rows"]:
+        assert list(row) == ["policy", "setting", "metric", "mean", "stderr", "seconds_per_round"]
+        assert row["setting"] in ({"k": 1}, {"k": 2})
+        assert row["metric"] == "cumulative_regret"
+        assert row["seconds_per_round"] > 0.0
+        assert row["stderr"] is not None
+    assert len(summary["claims"]) == 2
+    for claim in summary["claims"]:
+        assert list(claim) == ["text", "holds", "evidence"]
+        assert isinstance(claim["holds"], bool)
+    assert "28/56 rounds" in result.err or "56/56 rounds" in result.err
+    quiet = shell(*args, "--out", "b", "--json", "-q")
+    assert quiet.err == ""
+    rows = [
+        [{**row, "seconds_per_round": 0} for row in each.json()["rows"]] for each in (result, quiet)
+    ]
+    assert rows[0] == rows[1]
+    seeds = json.loads((Path(tiny).parent / "a" / "run.json").read_text(encoding="utf-8"))
+    assert (seeds["first_seed"], seeds["seeds"]) == (5, 2)
+
+
+def test_output_survives_an_ascii_terminal(shell: Command, tiny: str) -> None:
+    path = Path(tiny)
+    text = path.read_text(encoding="utf-8").replace("gp-greedy", '"größe\\u2028[/x]"', 1)
+    text = text.replace("[policies.random]", "[policies.random]\n[policies.gp-greedy]")
+    path.write_text(text.replace('größe\\u2028[/x]"]', 'größe\\u2028[/x]"]\npolicy="random"'), "utf-8")
+    env = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    summary = shell("run", tiny, *FAST, "--json", "-q", env=env).json()
+    assert summary["rows"][0]["policy"] == "größe\u2028[/x]"
+
+
+def test_a_reader_that_leaves_early_is_no_crash(program: list[str], tmp_path: Path) -> None:
+    command = " ".join(f"'{word}'" for word in program) + " run --list"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | true"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) -> None:
+    """Ctrl-C reaches the whole process group: no traceback, exit 1, and --resume goes on."""
+    args = [*program, "run", tiny, "--rounds", "20000", "--seeds", "4", "--jobs", "2", "--out", "a"]
+    process = subprocess.Popen(
+        [*args, "-q"], cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        _wait_for(lambda: (tmp_path / "a" / "run.json").exists(), process)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 1
+    assert "interrupted" in err
+    assert "Traceback" not in err
+
+
+def _wait_for(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    import time
+
+    for _ in range(2000):
+        if happened():
+            return
+        assert process.poll() is None
+        time.sleep(0.01)
+    raise AssertionError("waited in vain")
+
+
+# --- exit codes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ((), "name an experiment"),
+        (("nope",), "unknown experiment 'nope'"),
+        (("kernelized/rkhs",), "did you mean 'kernelized/rkhs-se'"),
+        (("nope.toml",), "there is no file nope.toml"),
+        (("../../etc/passwd",), "unknown experiment"),
+        (("TINY", "--seed", "-1"), "--seed"),
+        (("TINY", "--seed", "x"), "--seed"),
+        (("TINY", "--seed", "9" * 40), "seed is too large"),
+        (("TINY", "--seeds", "0"), "--seeds"),
+        (("TINY", "--seeds", "9" * 12), "seeds is too large"),
+        (("TINY", "--rounds", "0"), "--rounds"),
+        (("TINY", "--rounds", "1" + "0" * 12), "rounds is too large"),
+        (("TINY", "--rounds", "9" * 5000), "--rounds"),
+        (("TINY", "--jobs", "0"), "--jobs"),
+        (("TINY", "--executor", "ray"), "--executor"),
+        (("TINY", "--frobnicate"), "--frobnicate"),
+        (("TINY", "--resume"), "--resume needs --out"),
+        (("TINY", "--policies", "gp-eii"), "did you mean 'gp-ei'"),
+        (("TINY", "--policies", ","), "at least one policy"),
+        (("TINY", "--policies", "../x"), "unknown policy '../x'"),
+        (("TINY", "--policies", "igp-ucb"), "policy 'igp-ucb': this policy needs norm_bound"),
+        (("TINY", "--set", "sid=3"), "did you mean 'side'"),
+        (("TINY", "--set", "sid=3"), "['hills', 'k', 'lengthscale', 'noise_std', 'side']"),
+        (("TINY", "--set", "side"), "write key=value"),
+        (("TINY", "--set", "side=x"), "side is 'x'"),
+        (("TINY", "--set", "k=[]"), "at least one value"),
+        (("TINY", "--set", "k=[1, 1]"), "repeated"),
+        (("TINY", "--set", "k=1", "--set", "k=2"), "given twice"),
+        (("TINY", "--set", "k=nan"), "finite"),
+        (("TINY", "--set", "problem.name=nope"), "unknown problem 'nope'"),
+        (("TINY", "--set", "gp-greedy.xi=1"), "has no parameter 'xi'"),
+        (("TINY", "--set", "nobody.xi=1"), "no such parameter"),
+    ],
+)
+def test_usage_errors_exit_2_and_write_nothing(
+    cli: Command, tiny: str, args: tuple[str, ...], words: str
+) -> None:
+    message = cli("run", *(tiny if arg == "TINY" else arg for arg in args), "-q").fails(2)
+    assert words in message
+    assert [path.name for path in Path(tiny).parent.iterdir()] == ["tiny.toml"]
+
+
+def test_conflicts_exit_3(cli: Command, tiny: str) -> None:
+    here = Path(tiny).parent
+    (here / "file").write_text("x", encoding="utf-8")
+    (here / "full").mkdir()
+    (here / "full" / "notes.txt").write_text("x", encoding="utf-8")
+    command = ("run", tiny, *FAST, "-q", "--json", "--out")
+    assert "is a file" in cli(*command, "file").fails(3)
+    assert "not empty" in cli(*command, "full").fails(3)
+    assert "not a run" in cli(*command, "full", "--resume").fails(3)
+    first = cli(*command, "a").json()
+    assert "--resume" in cli(*command, "a").fails(3)
+    assert "rounds differ" in cli(*command, "a", "--resume", "--rounds", 9).fails(3)
+    assert "policies" in cli(*command, "a", "--resume", "--policies", "random").fails(3)
+    assert "first_seed" in cli(*command, "a", "--resume", "--seed", 1).fails(3)
+    assert "settings" in cli(*command, "a", "--resume", "--set", "k=[1, 2]").fails(3)
+    assert cli(*command, "a", "--resume").json() == first
+
+
+def test_failures_exit_1(
+    cli: Command, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SUPERARM_DATA", str(tmp_path))
+    monkeypatch.setattr("superarm.datasets.search_path", lambda: [tmp_path])
+    args = ("run", "kernelized/temperature", "--rounds", 3, "--seeds", 1, *FAST, "-q")
+    message = cli(*args, "--set", "source=real").fails(1)
+    assert "intel" in message
+    assert "SUPERARM_DATA" in message
+    assert not (tmp_path / "runs").exists()
+    assert cli(*args, "--set", "source=auto", "--json").json()["rows"]
+    message = cli("run", tiny, "-q", "--out", tmp_path / "tiny.toml" / "below").fails(1)
+    assert "Not a directory" in message
+    message = cli("run", tiny, "-q", "--out", "x" * 300).fails(1)
+    assert "too long" in message
+
+
+def test_too_little_memory_is_said(cli: Command, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhausted(*args: Any, **kwargs: Any) -> None:
+        raise MemoryError("Unable to allocate 7 TiB")
+
+    monkeypatch.setattr("superarm.experiments.driver.simulate", exhausted)
+    assert "not enough memory: Unable to allocate 7 TiB" in cli("run", tiny, *FAST, "-q").fails(1)
+
+
+def test_dask_without_its_extra_names_the_pip_line(
+    cli: Command, tiny: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    message = cli("run", tiny, "--executor", "dask", "-q").fails(1)
+    assert "pip install 'superarm[cluster]'" in message
+
+
+def test_a_claim_that_fails_exits_0(cli: Command, tiny: str) -> None:
+    path = Path(tiny)
+    path.write_text(path.read_text(encoding="utf-8").replace("ratio = 1.0", "ratio = 0"), "utf-8")
+    result = cli("run", tiny, *FAST, "-q", "--json").json()
+    assert [claim["holds"] for claim in result["claims"]] == [False]
+    text = cli("run", tiny, *FAST, "-q")
+    assert text.code == 0
+    assert "does not hold" in text.out
+
+
+# --- options -----------------------------------------------------------------------------
+
+
+def test_one_seed_has_no_stderr(cli: Command, tiny: str) -> None:
+    summary = cli("run", tiny, "--seeds", 1, *FAST, "-q", "--json").json()
+    assert {row["stderr"] for row in summary["rows"]} == {None}
+
+
+@pytest.mark.parametrize(
+    ("sets", "settings"),
+    [
+        ((), [{}]),
+        (("k=1",), [{}]),
+        (("k=[1]",), [{"k": 1}]),
+        (("noise_std=[0.1, 1]",), [{"noise_std": 0.1}, {"noise_std": 1}]),
+        (("gp-greedy.posterior=['auto', 'streaming']",), None),
+        (
+            ("k=[1, 2]", "side=[4, 5]", "hills=2"),
+            [{"k": 1, "side": 4}, {"k": 1, "side": 5}, {"k": 2, "side": 4}, {"k": 2, "side": 5}],
+        ),
+    ],
+)
+def test_sets_and_sweeps(
+    cli: Command, tiny: str, sets: tuple[str, ...], settings: list[dict[str, Any]] | None
+) -> None:
+    words = [word for each in sets for word in ("--set", each)]
+    summary = cli("run", tiny, "--rounds", 3, *words, *FAST, "-q", "--json").json()
+    expected = settings or [{"gp-greedy.posterior": each} for each in ("auto", "streaming")]
+    for policy in ("gp-greedy", "random"):
+        rows = [row for row in summary["rows"] if row["policy"] == policy]
+        assert [row["setting"] for row in rows] == expected
+        assert [list(map(type, row["setting"].values())) for row in rows] == [
+            list(map(type, setting.values())) for setting in expected
+        ]
+
+
+def test_policies_may_be_any_that_are_registered(cli: Command, tiny: str) -> None:
+    summary = cli("run", tiny, "--policies", " gp-ei, random ,", *FAST, "-q", "--json").json()
+    assert [row["policy"] for row in summary["rows"]] == ["gp-ei", "random"]
+    assert summary["claims"] == []  # it is about gp-greedy, which was not run
+
+
+def test_the_problem_may_be_another(cli: Command, tiny: str) -> None:
+    path = Path(tiny)
+    text = path.read_text(encoding="utf-8").replace("side = 6\nk = 2\n", "")
+    path.write_text(text, encoding="utf-8")
+    sets = ("--set", "function=branin", "--set", "problem.name=benchmark-function")
+    cli("run", tiny, *sets, "--out", "a", *FAST, "-q", "--json").json()
+    spec = json.loads((path.parent / "a" / "run.json").read_text(encoding="utf-8"))
+    assert spec["parameters"]["problem"] == {"name": "benchmark-function", "function": "branin"}
+
+
+def test_every_policy_has_a_regret_row_beside_other_metrics(cli: Command) -> None:
+    args = ("run", "combinatorial/crowdsourcing", "--rounds", 4, "--seeds", 1, "--set", "source=made")
+    rows = cli(*args, *FAST, "-q", "--json").json()["rows"]
+    regrets = [row["policy"] for row in rows if row["metric"] == "cumulative_regret"]
+    assert sorted(regrets) == ["benchmark", "oclok-ucb", "random"]
+    assert {"cumulative_regret", "cumulative_reward"} <= {row["metric"] for row in rows}
+    benchmark = next(row for row in rows if row["policy"] == "benchmark")
+    assert benchmark["mean"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_without_out_runs_are_numbered(cli: Command, tiny: str, tmp_path: Path) -> None:
+    outs = [cli("run", "tiny.toml", *FAST, "-q", "--json").json()["out"] for _ in range(2)]
+    assert outs == [os.path.join("runs", name) for name in ("tiny-001", "tiny-002")]
+    for number, name in enumerate(["../../x.toml", "/abs/y.toml", "a/../../z.toml"]):
+        from superarm.cli.running import _fresh_directory
+
+        made = _fresh_directory(name)
+        assert (tmp_path / made).resolve().parent == tmp_path / "runs", number
+
+
+def test_an_id_cannot_lead_out_of_the_directory(cli: Command, tiny: str, tmp_path: Path) -> None:
+    path = Path(tiny)
+    text = path.read_text(encoding="utf-8").replace('id = "tiny"', 'id = "../../[/x]/escape"')
+    path.write_text(text + '\n[policies."../../../up"]\npolicy = "random"\n', encoding="utf-8")
+    result = cli("run", tiny, *FAST)  # and neither can markup in it break the table
+    assert result.code == 0, result.err
+    assert "../../[/x]/escape" in result.out
+    assert "../../../up" in result.out
+    assert {each.name for each in tmp_path.iterdir()} == {"tiny.toml", "runs"}
+    assert [each.name for each in (tmp_path / "runs").iterdir()] == ["tiny-001"]
+    page = (tmp_path / "runs" / "tiny-001" / "report.html").read_text(encoding="utf-8")
+    assert "../../../up" in page
+
+
+def test_the_table_for_people(cli: Command, tiny: str) -> None:
+    result = cli("run", tiny, *FAST)
+    assert result.code == 0
+    for word in ("gp-greedy", "random", "cumulative_regret", "greedy beats chance", "report.html"):
+        assert word in result.out
+    assert "48/48 rounds" in result.err
+
+
+def test_list(cli: Command) -> None:
+    from superarm.experiments import experiment_ids
+
+    listed = cli("run", "--list", "--json").json()["experiments"]
+    assert [each["id"] for each in listed] == experiment_ids()
+    assert "kernelized/rkhs-se" in cli("run", "--list").out

@@ -1,0 +1,307 @@
+"""Running experiments: cells, directories, resuming, and what may not happen to either."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from superarm.errors import ConflictError, SpecError, StateError, SuperarmError
+from superarm.experiments import Experiment, Plan, execute
+from superarm.experiments.bounds import regret_bound
+from superarm.experiments.driver import play
+from superarm.simulation import Run, spread
+from superarm.simulation.executors import process_pool
+
+BASE = {
+    "id": "mine",
+    "rounds": 8,
+    "seeds": 3,
+    "problem": {"name": "landscape", "side": 5, "k": 2},
+    "policies": {"gp-greedy": {}, "random": {}},
+}
+
+
+def plan(out: Path, overrides: dict[str, Any] | None = None, **changes: Any) -> Plan:
+    experiment = Experiment.from_mapping({**BASE, **changes}, "here")
+    return Plan.make(experiment, out=out, overrides=overrides)
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    """Everything that must not depend on how a run was done: all but timings."""
+    return {
+        path.relative_to(directory).as_posix(): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.parent.name != "timings" and path.name != "summary.json"
+    }
+
+
+def without_times(summary: dict[str, Any]) -> dict[str, Any]:
+    rows = [{**row, "seconds_per_round": 0} for row in summary["rows"]]
+    return {**summary, "rows": rows, "out": ""}
+
+
+def test_one_row_per_policy_setting_and_metric(tmp_path: Path) -> None:
+    overrides = {"k": [1, 2], "problem.noise_std": [0.1, 0.2]}
+    summary = execute(plan(tmp_path / "a", overrides))
+    keys = [(row["policy"], tuple(row["setting"].items()), row["metric"]) for row in summary["rows"]]
+    assert len(keys) == len(set(keys)) == 2 * 4
+    assert {row["metric"] for row in summary["rows"]} == {"cumulative_regret"}
+    assert all(list(row["setting"]) == ["k", "problem.noise_std"] for row in summary["rows"])
+    assert all(type(row["setting"]["k"]) is int for row in summary["rows"])
+    on_disk = json.loads((tmp_path / "a" / "summary.json").read_text(encoding="utf-8"))
+    assert on_disk == {**summary, "out": "a"}
+
+
+def test_totals_are_those_of_the_cells(tmp_path: Path) -> None:
+    summary = execute(plan(tmp_path / "a"))
+    run = Run.load(tmp_path / "a")
+    lines = (tmp_path / "a" / "cells.jsonl").read_text(encoding="utf-8").splitlines()
+    cells = [json.loads(line) for line in lines]
+    for row in summary["rows"]:
+        totals = [cell["regret"] for cell in cells if cell["policy"] == row["policy"]]
+        assert row["mean"] == pytest.approx(sum(totals) / 3)
+        assert row["seconds_per_round"] == pytest.approx(run.seconds(row["policy"]).mean(), rel=1e-5)
+
+
+def test_policies_do_not_see_each_other(tmp_path: Path) -> None:
+    """A policy's cell is the same whoever else runs, whatever else is swept, from any first seed."""
+    execute(plan(tmp_path / "both"))
+    execute(plan(tmp_path / "one", policies={"random": {}}))
+    execute(plan(tmp_path / "swept", {"k": [2, 3]}, policies={"random": {}}))
+    cells = [tmp_path / name / "cells" / "random.s0.seed00002.npz" for name in ("both", "one", "swept")]
+    assert len({path.read_bytes() for path in cells}) == 1
+
+
+@pytest.mark.parametrize("remove", ["cells/random.s0.seed00001.npz", "cells", "cells.jsonl"])
+def test_resume_redoes_only_what_is_missing(remove: str, tmp_path: Path) -> None:
+    summary = execute(plan(tmp_path / "a"))
+    execute(plan(tmp_path / "b"))
+    before = content(tmp_path / "a")
+    path = tmp_path / "b" / remove
+    times = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "b" / "cells").iterdir()}
+    for each in sorted(path.rglob("*"), reverse=True) if path.is_dir() else [path]:
+        each.unlink()
+    counted: list[tuple[int, int]] = []
+    again = execute(
+        plan(tmp_path / "b"), resume=True, progress=lambda done, total: counted.append((done, total))
+    )
+    assert content(tmp_path / "b") == before
+    assert without_times(again) == without_times(summary)
+    lost = {"cells": 6, "cells.jsonl": 0}.get(remove, 1)
+    assert counted[0] == (0, lost * 8)
+    assert counted[-1] == (lost * 8, lost * 8)
+    now = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "b" / "cells").iterdir()}
+    assert sum(now[name] != times[name] for name in now) == lost
+
+
+def test_leftovers_of_a_killed_process_are_removed(tmp_path: Path) -> None:
+    out = tmp_path / "a"
+    execute(plan(out))
+    before = content(out)
+    (out / "cells" / "random.s0.seed00001.npz").unlink()
+    leftovers = [
+        out / ".summary.json.0123abcd.tmp",
+        out / "cells" / ".random.s0.seed00001.npz.0123abcd.tmp",
+        out / "timings" / ".random.s0.seed00001.npz.ffffffff.tmp",
+    ]
+    for path in leftovers:
+        path.write_bytes(b"half")
+    mine = out / "cells" / ".mine.tmp"
+    mine.write_bytes(b"the user's own")
+    execute(plan(out), resume=True)
+    assert not any(path.exists() for path in leftovers)
+    mine.unlink()
+    assert content(out) == before
+
+
+def test_killed_before_the_first_file(tmp_path: Path) -> None:
+    out = tmp_path / "a"
+    out.mkdir()
+    (out / ".run.json.0123abcd.tmp").write_bytes(b"half")
+    with pytest.raises(ConflictError, match="not empty"):
+        execute(plan(out))
+    execute(plan(out), resume=True)
+    assert not list(out.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"rounds": 9}, {"seeds": 2}, {"policies": {"random": {}}}, {"problem": {"name": "landscape"}}],
+)
+def test_another_runs_directory_is_refused(changes: dict[str, Any], tmp_path: Path) -> None:
+    execute(plan(tmp_path / "a"))
+    before = content(tmp_path / "a")
+    with pytest.raises(ConflictError, match="holds another run"):
+        execute(plan(tmp_path / "a", **changes), resume=True)
+    assert content(tmp_path / "a") == before
+
+
+def test_directories_that_are_not_ours_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with pytest.raises(ConflictError, match="is a file"):
+        execute(plan(tmp_path / "file"), resume=True)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "precious.txt").write_text("x", encoding="utf-8")
+    with pytest.raises(ConflictError, match="not empty"):
+        execute(plan(tmp_path / "full"))
+    with pytest.raises(ConflictError, match="not a run"):
+        execute(plan(tmp_path / "full"), resume=True)
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["precious.txt"]
+    (tmp_path / "empty").mkdir()
+    execute(plan(tmp_path / "empty"))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"schema": 99}', "\x00"])
+def test_a_damaged_run_is_not_resumed(text: str, tmp_path: Path) -> None:
+    execute(plan(tmp_path / "a"))
+    (tmp_path / "a" / "run.json").write_text(text, encoding="utf-8")
+    with pytest.raises(StateError, match=r"run\.json"):
+        execute(plan(tmp_path / "a"), resume=True)
+
+
+def test_two_runs_that_start_at_once_do_not_share_a_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Path.mkdir
+
+    def late(self: Path, *args: Any, **kwargs: Any) -> None:
+        monkeypatch.setattr(Path, "mkdir", make)
+        execute(plan(tmp_path / "a"))  # the other one, just then
+        make(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "mkdir", late)
+    with pytest.raises(ConflictError, match="just been taken"):
+        execute(plan(tmp_path / "a"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ({"side": "x"}, "problem 'landscape': side is 'x'"),
+        ({"noise_std": "x"}, "problem 'landscape'"),
+        ({"k": [1, 0]}, "k is 0"),
+        ({"k": [1, 99]}, "k is 99"),
+        ({"gp-greedy.posterior": "nope"}, "policy 'gp-greedy': posterior is 'nope'"),
+        ({"lengthscale": 10**400}, "problem 'landscape'"),
+    ],
+)
+def test_bad_values_are_usage_errors_and_leave_nothing(
+    overrides: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError) as caught:
+        plan(tmp_path / "a", overrides)
+    assert words in str(caught.value)
+    assert not (tmp_path / "a").exists()
+
+
+def test_absurd_sizes_are_refused(tmp_path: Path) -> None:
+    for sizes in ({"rounds": 10**12}, {"rounds": 10**400}, {"seeds": 10**9}):
+        with pytest.raises(SpecError, match="at most"):
+            plan(tmp_path / "a", **sizes)
+    with pytest.raises(SpecError, match="at most"):
+        Plan.make(Experiment.from_mapping(BASE, "x"), out=tmp_path, first_seed=2**64)
+
+
+HOSTILE = ["../../escape", "/tmp/escape", "..", ".", "a/b", "a\\b", "CON", "Random", "名前", "x" * 300]
+
+
+def test_names_cannot_leave_the_directory(tmp_path: Path) -> None:
+    policies = {name: {"policy": "random"} for name in [*HOSTILE, "a\nb", "\x1b[31m", "[/red]", "a\0b"]}
+    out = tmp_path / "deep" / "er" / "out"
+    summary = execute(plan(out, policies=policies, id="../../x", seeds=1))
+    assert [row["policy"] for row in summary["rows"]] == list(policies)
+    assert {path.name for path in tmp_path.iterdir()} == {"deep"}
+    assert {path.name for path in out.parent.iterdir()} == {"out"}
+    assert len(list((out / "cells").iterdir())) == len(policies)
+    assert {path.parent.name for path in out.rglob("*.npz")} == {"cells", "timings"}
+    assert execute(plan(out, policies=policies, id="../../x", seeds=1), resume=True) == summary
+
+
+# --- workers -----------------------------------------------------------------------------
+
+
+def test_a_borrowed_executor_gives_the_same_bytes(tmp_path: Path) -> None:
+    execute(plan(tmp_path / "a"))
+    with ThreadPoolExecutor(2) as pool:
+        execute(plan(tmp_path / "b"), executor=pool)
+        assert pool.submit(int).result() == 0  # still open: it is the caller's
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+class _Reversed(Executor):
+    """Does the last task first, as no worker promises an order."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[], None]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._waiting.append(lambda: future.set_result(fn(*args, **kwargs)))
+        if len(self._waiting) == 3:
+            for work in reversed(self._waiting):
+                work()
+        return future
+
+
+def test_order_does_not_matter(tmp_path: Path) -> None:
+    execute(plan(tmp_path / "a"))
+    execute(plan(tmp_path / "b"), executor=_Reversed())
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+
+
+def test_one_process_or_two_the_same_bytes(tmp_path: Path) -> None:
+    one = execute(plan(tmp_path / "a", {"k": [1, 2]}), jobs=1)
+    two = execute(plan(tmp_path / "b", {"k": [1, 2]}), jobs=2)
+    assert content(tmp_path / "a") == content(tmp_path / "b")
+    assert without_times(one) == without_times(two)
+
+
+def _die(task: int) -> int:
+    os._exit(task)
+
+
+def test_a_worker_that_dies_is_reported_with_advice() -> None:
+    with pytest.raises(SuperarmError, match="--resume"):
+        spread(_die, [3, 4], jobs=2)
+
+
+def test_the_first_failure_is_raised() -> None:
+    with process_pool(1) as pool, pytest.raises(ZeroDivisionError):
+        spread(_divide, [1, 0], executor=pool)
+    with pytest.raises(ValueError, match="jobs is 0"):
+        spread(_divide, [1], jobs=0)
+
+
+def _divide(number: int) -> float:
+    return 1 / number
+
+
+def test_a_task_is_plain_data(tmp_path: Path) -> None:
+    (task, *_) = plan(tmp_path / "a").tasks()
+    assert task._replace(**json.loads(json.dumps(task._asdict()))).experiment == task.experiment
+    play(task._replace(policies=("random",)))
+    assert [path.name for path in (tmp_path / "a" / "cells").iterdir()] == ["random.s0.seed00000.npz"]
+
+
+# --- bounds ------------------------------------------------------------------------------
+
+
+def test_a_bound_is_drawn_where_there_is_one(tmp_path: Path) -> None:
+    execute(plan(tmp_path / "a"))
+    assert regret_bound(Run.load(tmp_path / "a")) is None
+    problem = {"name": "rkhs-function"}
+    execute(plan(tmp_path / "b", problem=problem, policies={"igp-ucb": {"delta": 0.1}}, seeds=2))
+    bound = regret_bound(Run.load(tmp_path / "b"))
+    assert bound is not None
+    assert (bound.values[1:] > 0.0).all()
+    spec = json.loads((tmp_path / "b" / "run.json").read_text(encoding="utf-8"))
+    del spec["parameters"]
+    (tmp_path / "b" / "run.json").write_text(json.dumps(spec), encoding="utf-8")
+    with pytest.raises(StateError, match="parameters"):
+        regret_bound(Run.load(tmp_path / "b"))

@@ -1,0 +1,319 @@
+"""Experiments as data: what loads, what is refused and in which words."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from superarm.errors import SpecError
+from superarm.experiments import Experiment, Plan, execute, experiment_ids, load_experiment
+from superarm.experiments.spec import expand_settings, parse_override, parse_overrides
+from superarm.registry import parameters_of
+from superarm.simulation import simulate
+
+
+def mapping(**changes: Any) -> dict[str, Any]:
+    base = {
+        "id": "mine",
+        "rounds": 5,
+        "seeds": 1,
+        "problem": {"name": "landscape", "side": 5, "k": 2},
+        "policies": {"random": {}, "gp-ei": {"xi": 0.1}},
+    }
+    merged = {**base, **changes}
+    return {key: value for key, value in merged.items() if value is not ...}
+
+
+def experiment(**changes: Any) -> Experiment:
+    return Experiment.from_mapping(mapping(**changes), "here")
+
+
+def made(name: str) -> Experiment:
+    """A shipped experiment on made data, small where its problem has a size."""
+    shipped = load_experiment(name)
+    takes = parameters_of("problem", shipped.problem["name"])
+    small = {"source": "made", "side": 8, "points": 60}
+    return shipped.with_setting(
+        {f"problem.{key}": value for key, value in small.items() if key in takes}
+    )
+
+
+# --- shipped -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", experiment_ids())
+def test_every_shipped_experiment_builds_and_plays_each_policy(name: str) -> None:
+    shipped = made(name)
+    assert shipped.id == name
+    assert shipped.title
+    world = shipped.build_problem(seed=1, horizon=3)
+    policies = {each: shipped.build_policy(each, world) for each in shipped.policies}
+    trajectories = simulate(world, policies, rounds=3, seed=1)
+    assert set(trajectories) == set(shipped.policies)
+    for trajectory in trajectories.values():
+        assert trajectory.series["regret"].shape == (3,)
+        assert (trajectory.series["regret"] >= 0.0).all()
+
+
+@pytest.mark.parametrize("name", experiment_ids())
+def test_json_makes_the_same_experiment(name: str) -> None:
+    shipped = load_experiment(name)
+    assert Experiment.from_mapping(shipped.as_json(), name) == shipped
+
+
+def test_papers_and_figures_are_unique() -> None:
+    shipped = [load_experiment(name) for name in experiment_ids()]
+    figures = [(each.paper, each.figure) for each in shipped if each.figure]
+    assert len(figures) == len(set(figures))
+
+
+# --- refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"id": ...}, "'id' is missing"),
+        ({"id": ""}, "id is ''"),
+        ({"id": 7}, "id is 7"),
+        ({"title": 7}, "title is 7; it must be text"),
+        ({"rounds": ...}, "'rounds' is missing"),
+        ({"rounds": "x"}, "rounds is 'x'; it must be a whole number above 0"),
+        ({"rounds": 0}, "rounds is 0"),
+        ({"rounds": -3}, "rounds is -3"),
+        ({"rounds": 2.0}, "rounds is 2.0"),
+        ({"rounds": True}, "rounds is True"),
+        ({"seeds": []}, "seeds is []"),
+        ({"problem": ...}, "'problem' is missing"),
+        ({"problem": "landscape"}, "'problem' must be a table"),
+        ({"problem": {}}, "'problem' must be a table with at least one entry"),
+        ({"problem": {"side": 5}}, "the problem needs a name"),
+        ({"problem": {"name": "landscpe"}}, "did you mean 'landscape'?"),
+        ({"problem": {"name": 4}}, "unknown problem 4"),
+        ({"problem": {"name": "landscape", "sides": 4}}, "did you mean 'side'?"),
+        ({"problem": {"name": "landscape", "seed": 4}}, "no parameter 'seed'"),
+        ({"policies": {}}, "at least one entry"),
+        ({"policies": {"random": 3}}, "policies.random must be a table of options"),
+        ({"policies": {" ": {"policy": "random"}}}, "a policy has the name ' '"),
+        ({"policies": {"gp-eii": {}}}, "did you mean 'gp-ei'?"),
+        ({"policies": {"mine": {}}}, "policies.mine: unknown policy 'mine'"),
+        ({"policies": {"mine": {"policy": "gp-ie"}}}, "unknown policy 'gp-ie'"),
+        ({"policies": {"gp-ei": {"xii": 1}}}, "did you mean 'xi'?"),
+        ({"policies": {"gp-ei": {"model": 1}}}, "no parameter 'model'"),
+        ({"policies": {"gp-ei": {"xi": float("nan")}}}, "policies: gp-ei: xi: nan is not a finite"),
+        ({"round": 3}, "unknown key 'round'"),
+        ({"bound": 3}, "'bound' must be a table"),
+        ({"claims": 3}, "claims must be tables"),
+        ({"claims": [3]}, "a claim must be a table"),
+    ],
+)
+def test_what_is_wrong_is_said(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        experiment(**changes)
+    assert words in str(caught.value)
+    assert str(caught.value).startswith("here: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "id = ",
+        "id = 'x'\nid = 'y'",
+        "\x00",
+        "a" * 70,
+        "rounds = " + "9" * 5000,
+        "id = " + "[" * 3000,
+    ],
+)
+def test_bad_toml_names_the_file(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError, match=r"mine\.toml: not valid TOML"):
+        load_experiment(str(path))
+
+
+def test_files_that_are_not_text_or_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    with pytest.raises(SpecError, match="there is no file"):
+        load_experiment(str(path))
+    path.write_bytes(b"id = '\xff'")
+    with pytest.raises(SpecError, match="not valid TOML"):
+        load_experiment(str(path))
+    path.write_text("id = 'x'\nwhen = 2020-01-01\n", encoding="utf-8")
+    with pytest.raises(SpecError, match="unknown key 'when'"):
+        load_experiment(str(path))
+    with pytest.raises(SpecError, match="here: problem: side: 2020-01-01 is a date"):
+        experiment(problem={"name": "landscape", "side": tomllib.loads("x = 2020-01-01")["x"]})
+
+
+def test_unknown_experiments_are_named_with_the_nearest() -> None:
+    with pytest.raises(SpecError, match=r"did you mean 'kernelized/rkhs-se'\?"):
+        load_experiment("kernelized/rkhs-sse")
+    for hostile in ("../spec", "demo/../demo/landscape", "/etc/passwd", "", "demo"):
+        with pytest.raises(SpecError, match="unknown experiment"):
+            load_experiment(hostile)
+
+
+# --- --set -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("xi=0.1", "xi", 0.1),
+        ("xi=3", "xi", 3),
+        ("xi = -1e-3", "xi", -1e-3),
+        ("scaled=false", "scaled", False),
+        ("kernel=matern", "kernel", "matern"),
+        ("kernel=squared-exponential", "kernel", "squared-exponential"),
+        ("kernel='matern'", "kernel", "matern"),
+        ('kernel="a=b"', "kernel", "a=b"),
+        ("xi=[0.1, 1]", "xi", [0.1, 1]),
+        ("kernel=['a', 'b']", "kernel", ["a", "b"]),
+        ("gp-ei.xi=0.1", "gp-ei.xi", 0.1),
+        ("rule={name='greedy'}", "rule", {"name": "greedy"}),
+        ("label=größe", "label", "größe"),
+    ],
+)
+def test_override_forms(text: str, key: str, value: Any) -> None:
+    assert parse_override(text) == (key, value)
+    assert type(parse_override(text)[1]) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "xi",
+        "=1",
+        "xi=",
+        "xi= ",
+        "",
+        "xi=a b",
+        "xi=[1,",
+        "xi=1\ny=2",
+        "xi=1\n[value2]",
+        "xi=2020-01-01",
+        "xi=nan",
+        "xi=[1.0, inf]",
+        "xi=" + "9" * 5000,
+        "xi=" + "[" * 3000,
+        "xi=../..",
+    ],
+)
+def test_overrides_refused(text: str) -> None:
+    with pytest.raises(SpecError, match="--set"):
+        parse_override(text)
+
+
+def test_a_key_is_set_once() -> None:
+    assert parse_overrides(["a=1", "b=[1, 2]"]) == {"a": 1, "b": [1, 2]}
+    with pytest.raises(SpecError, match="--set a is given twice"):
+        parse_overrides(["a=1", "a=2"])
+
+
+def test_lists_sweep_as_a_cross_product_in_order() -> None:
+    fixed, settings = expand_settings({"a": [1, 2], "fixed": "x", "b": ["u", "v"]})
+    assert fixed == {"fixed": "x"}
+    assert settings == [
+        {"a": 1, "b": "u"},
+        {"a": 1, "b": "v"},
+        {"a": 2, "b": "u"},
+        {"a": 2, "b": "v"},
+    ]
+    assert expand_settings({}) == ({}, [{}])
+    for values in ([], [0.1, 0.1], [1, 1.0]):
+        with pytest.raises(SpecError, match="--set a"):
+            expand_settings({"a": values})
+
+
+def test_settings_find_their_owner() -> None:
+    base = experiment(policies={"gp-ei": {}, "gp-pi": {}, "random": {}})
+    everywhere = base.with_setting({"xi": 0.5})
+    assert everywhere.policies == {"gp-ei": {"xi": 0.5}, "gp-pi": {"xi": 0.5}, "random": {}}
+    one = base.with_setting({"gp-ei.xi": 0.5, "side": 7, "problem.k": 3})
+    assert one.policies["gp-pi"] == {}
+    assert one.problem == {"name": "landscape", "side": 7, "k": 3}
+    assert base.policies["gp-ei"] == {}  # the original stays as it was
+
+
+def test_the_problem_can_be_changed_whatever_the_order() -> None:
+    base = experiment(problem={"name": "landscape"})
+    other = {"problem.name": "benchmark-function", "function": "branin"}
+    for setting in (other, dict(reversed(other.items()))):
+        assert base.with_setting(setting).problem == {
+            "name": "benchmark-function",
+            "function": "branin",
+        }
+    with pytest.raises(SpecError, match="unknown problem 'nope'"):
+        base.with_setting({"problem.name": "nope"})
+
+
+@pytest.mark.parametrize("key", ["sidee", "gp-ei.xii", "nobody.xi", "problem.", ".side", "a.b.c"])
+def test_unknown_keys_list_the_choices(key: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        experiment().with_setting({key: 1})
+    assert "xi" in str(caught.value) or "side" in str(caught.value)
+
+
+# --- policies ----------------------------------------------------------------------------
+
+
+def test_policies_chosen_by_name() -> None:
+    base = experiment()
+    assert list(base.with_policies(["gp-ei"]).policies) == ["gp-ei"]
+    assert base.with_policies(["gp-greedy", "gp-ei"]).policies == {
+        "gp-greedy": {},
+        "gp-ei": {"xi": 0.1},
+    }
+    with pytest.raises(SpecError, match=r"unknown policy 'gp-eii'.*did you mean 'gp-ei'"):
+        base.with_policies(["gp-eii"])
+    with pytest.raises(SpecError, match="at least one policy"):
+        base.with_policies([])
+
+
+NESTED = """
+id = "own"
+rounds = 4
+seeds = 1
+[problem]
+name = "landscape"
+side = 5
+[policies.mine]
+policy = "composed"
+rule = {name = "ucb", schedule = {family = "schedule", name = "fixed", value = 2.0}}
+[policies."other rule"]
+policy = "composed"
+rule = {name = "thompson"}
+"""
+
+
+def test_compositions_of_the_users_own(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(NESTED, encoding="utf-8")
+    plan = Plan.make(load_experiment(str(path)), out=tmp_path / "out")
+    summary = execute(plan)
+    assert {row["policy"] for row in summary["rows"]} == {"mine", "other rule"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ('{name = "ucbb"}', "did you mean 'ucb'"),
+        ('{name = "ucb", schedule = {family = "schedule", name = "fixd"}}', "did you mean 'fixed'"),
+        ('{name = "ucb", schedule = {family = "shedule", name = "fixed"}}', "unknown family"),
+        ('{name = "ucb", schedule = 3}', ""),
+        ('{name = "ucb"}', "needs schedule"),
+        ("3", ""),
+    ],
+)
+def test_wrong_nested_rules_are_refused_before_running(rule: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    head = NESTED.partition("[policies.")[0]
+    path.write_text(f'{head}[policies.mine]\npolicy = "composed"\nrule = {rule}\n', encoding="utf-8")
+    with pytest.raises(SpecError, match="policy 'mine'") as caught:
+        Plan.make(load_experiment(str(path)), out=tmp_path / "out")
+    assert words in str(caught.value)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,84 @@
+"""The benchmarks run, at small sizes, and superarm agrees with its peers. No times are judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FIELDS = {"case", "ours_s", "peer", "peer_s", "ratio", "max_abs_diff"}
+KEYS = {"suite", "rows", "growth", "limits", "facts", "targets", "skipped", "machine"}
+
+
+def bench(*arguments: str) -> str:
+    # As users start it: threads are pinned only where numpy is not loaded yet.
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", *arguments, "--quick", "--repeats", "1"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def results(suite: str) -> dict[str, Any]:
+    output = bench(suite, "--json")
+    assert output.count("\n") == 1
+    found: dict[str, Any] = json.loads(output)
+    assert found.keys() == KEYS
+    assert found["suite"] == suite
+    for row in found["rows"]:
+        assert row.keys() == FIELDS
+        assert row["ours_s"] > 0.0
+        assert row["ratio"] == pytest.approx(row["peer_s"] / row["ours_s"])
+    return found
+
+
+def test_streaming_agrees_with_every_peer() -> None:
+    found = results("streaming")
+    compared = {(row["case"].partition(" ")[0], row["peer"]) for row in found["rows"]}
+    assert ("ours-cholesky", "scipy, fresh solve") in compared
+    assert ("ours-finite-rank", "scipy, fresh solve") in compared
+    for row in found["rows"]:
+        assert row["max_abs_diff"] <= 1e-9, row
+    assert {"ours-cholesky", "ours-finite-rank"} <= found["growth"].keys()
+    assert {"dtrsm_s", "exp_s", "sum_s", "ours_over_limit", "gemm_gflops"} <= found["limits"].keys()
+    if "torch" in os.environ.get("SUPERARM_REQUIRE", ""):
+        assert not found["skipped"]
+
+
+def test_a_peer_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "sklearn.py").write_text("raise ImportError('not here')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = results("streaming")
+    assert any("scikit-learn" in line and "not here" in line for line in found["skipped"])
+    assert not any("scikit-learn" in row["peer"] for row in found["rows"])
+
+
+def test_finite_agrees_with_scikit_learn() -> None:
+    pytest.importorskip("sklearn")
+    found = results("finite")
+    compared = [row for row in found["rows"] if row["peer"].startswith("scikit-learn")]
+    assert {row["case"].rpartition(", ")[2] for row in compared} >= {"numpy"}
+    for row in compared:
+        assert row["max_abs_diff"] <= 1e-9, row
+
+
+def test_startup_reports_what_help_loads() -> None:
+    found = results("startup")
+    assert {row["case"] for row in found["rows"]} >= {"import superarm"}
+    loaded = "modules of scipy that superarm --help loads"
+    assert found["skipped"] or found["facts"][loaded] == []
+
+
+def test_tables_for_people() -> None:
+    assert bench("startup").startswith("case ")
+    assert bench("startup", "--markdown").startswith("| case |")

@@ -1,0 +1,136 @@
+"""Records and the input checks that everyone shares."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.core import (
+    Arms,
+    Decision,
+    Guarantee,
+    Offer,
+    as_features,
+    as_positive,
+    as_vector,
+    require_finite,
+)
+from superarm.errors import InputError, NotFiniteError, ShapeError, UnknownArmError
+
+# --- arms ----------------------------------------------------------------------------------
+
+
+def test_arms_keep_their_own_read_only_features() -> None:
+    features = np.zeros((2, 3))
+    arms = Arms(ids=("a", ("b", 1)), features=features)
+    features[:] = 1.0
+    assert not arms.features.any()
+    with pytest.raises(ValueError, match="read-only"):
+        arms.features[0, 0] = 2.0
+    assert len(arms) == 2
+    assert repr(arms) == "Arms(n=2, d=3)"
+
+
+def test_positions_follow_the_question() -> None:
+    arms = Arms(ids=["a", "b", "c"], features=np.zeros((3, 1)))
+    assert arms.positions(["c", "a", "c"]).tolist() == [2, 0, 2]
+    positions = arms.positions([])
+    assert positions.dtype == np.intp
+    assert len(positions) == 0
+    assert Arms.numbered([[0.5], [0.5]]).ids == (0, 1)  # equal features are legal
+
+
+def test_wrong_ids_are_named() -> None:
+    arms = Arms(ids=["a", "b"], features=np.zeros((2, 1)))
+    with pytest.raises(UnknownArmError, match="'z' is not on offer; 2 arms are"):
+        arms.positions(["a", "z"])
+    with pytest.raises(InputError, match="'a' appears more than once"):
+        Arms(ids=["a", "b", "a"], features=np.zeros((3, 1)))
+    with pytest.raises(ShapeError, match="3 entries but features has 2 rows"):
+        Arms(ids=[1, 2, 3], features=np.zeros((2, 1)))
+    with pytest.raises(InputError, match="hashable"):
+        Arms(ids=[[1], [2]], features=np.zeros((2, 1)))  # type: ignore[list-item]
+
+
+def test_ids_may_come_from_any_iterable() -> None:
+    assert Arms(ids=(str(i) for i in range(2)), features=np.zeros((2, 1))).ids == ("0", "1")  # type: ignore[arg-type]
+
+
+# --- offers and other records --------------------------------------------------------------
+
+
+def test_offers_check_their_round_and_what_is_available() -> None:
+    arms = Arms.numbered(np.zeros((3, 1)))
+    assert Offer(step=1, arms=arms).available is None
+    with pytest.raises(InputError, match="counted from 1"):
+        Offer(step=0, arms=arms)
+    bad: Any
+    for bad in ([True, False, True], np.array([1, 0, 1]), np.array([True, False])):
+        with pytest.raises(ShapeError, match="boolean array with one entry for each of 3 arms"):
+            Offer(step=1, arms=arms, available=bad)
+
+
+def test_records_are_frozen() -> None:
+    offer = Offer(step=1, arms=Arms.numbered([[0.0]]))
+    with pytest.raises(FrozenInstanceError):
+        offer.step = 2  # type: ignore[misc]
+    decision = Decision(action=None, positions=np.array([0]))
+    with pytest.raises(FrozenInstanceError):
+        decision.version = 3  # type: ignore[misc]
+    assert Guarantee() == (1.0, 1.0)
+
+
+# --- checks --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "words"),
+    [
+        ([1.0, 2.0], ShapeError, r"shape \(2,\); it must be two-dimensional"),
+        (3.0, ShapeError, "two-dimensional"),
+        ([[1.0], [1.0, 2.0]], InputError, "rectangular"),
+        ([["a"]], InputError, "must be numbers"),
+        ([[None]], NotFiniteError, r"rows\[0, 0\] is nan"),
+        ([[0.0, 1.0], [np.inf, 0.0]], NotFiniteError, r"rows\[1, 0\] is inf"),
+        ([[1.0]], ShapeError, "1 columns, but 2 are expected"),
+    ],
+    ids=str,
+)
+def test_features(values: Any, error: type[Exception], words: str) -> None:
+    columns = 2 if words.startswith("1 columns") else None
+    with pytest.raises(error, match=words):
+        as_features(values, "rows", columns)
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "words"),
+    [
+        ([[1.0]], ShapeError, "one-dimensional"),
+        (1.0, ShapeError, "one-dimensional"),
+        (["x"], InputError, "list of numbers"),
+        ([1.0, np.nan], NotFiniteError, r"y\[1\] is nan"),
+        ([1.0], ShapeError, "1 entries, but 2 are expected"),
+    ],
+    ids=str,
+)
+def test_vectors(values: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        as_vector(values, "y", 2)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf, "much", None, [1.0, 2.0]], ids=str)
+def test_positive_numbers(value: Any) -> None:
+    with pytest.raises(InputError, match="lambda"):
+        as_positive(value, "lambda")
+
+
+def test_good_values_pass_without_a_copy() -> None:
+    rows, numbers = np.ones((2, 2)), np.ones(3)
+    assert as_features(rows, "rows", 2) is rows
+    assert as_vector(numbers, "y", 3) is numbers
+    assert as_positive(np.float32(2.0), "x") == 2.0
+    require_finite(rows, "rows")
+    assert as_features([[1, 2]], "rows").dtype == np.float64

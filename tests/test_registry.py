@@ -1,0 +1,133 @@
+"""Parts by name: nested specs, advice, and nothing imported by a name from outside."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm import registry
+from superarm.errors import InputError, SpecError
+from superarm.kernels import Matern, SquaredExponential
+from superarm.oracles import TopK
+from superarm.posteriors import FiniteGP, StreamingGP
+from superarm.registry import build, names, parameters_of, register, spec_of
+
+FAMILIES = ["gain", "kernel", "oracle", "policy", "posterior", "problem", "rule", "schedule"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_is_filled(family: str) -> None:
+    assert names(family) == sorted(names(family))
+    assert names(family)
+    for name in names(family):
+        assert name == name.lower()
+        assert isinstance(parameters_of(family, name), dict)
+
+
+def test_nested_specs_go_there_and_back() -> None:
+    kernel = 2.0 * (SquaredExponential(lengthscale=(0.1, 0.2), columns=(0, 1)) + Matern(nu=1.5))
+    spec = json.loads(json.dumps(spec_of(kernel), allow_nan=False))
+    assert build("kernel", spec) == kernel
+    assert spec_of(build("kernel", spec)) == spec_of(kernel)
+    assert build("oracle", spec_of(TopK(k=3))) == TopK(k=3)
+
+
+def test_a_name_alone_is_a_spec() -> None:
+    assert build("oracle", "top-k") == TopK(k=1)
+    assert build("oracle", "top-k", k=4) == TopK(k=4)
+
+
+def test_posteriors_are_built_from_nested_specs() -> None:
+    kernel = {"family": "kernel", "name": "squared-exponential", "lengthscale": 0.3}
+    streaming = build("posterior", {"name": "streaming", "kernel": kernel, "noise_variance": 0.1})
+    assert isinstance(streaming, StreamingGP)
+    assert streaming.kernel == SquaredExponential(lengthscale=0.3)
+    finite = build(
+        "posterior",
+        {"name": "finite", "kernel": kernel, "noise_variance": 0.1, "arms": [[0.0], [1.0]]},
+    )
+    assert isinstance(finite, FiniteGP)
+
+
+@pytest.mark.parametrize(
+    ("family", "spec", "words"),
+    [
+        ("kernel", "squared-exponentail", r"did you mean 'squared-exponential'\?"),
+        ("kernel", {"name": "no such thing"}, "unknown kernel 'no such thing'; choose one of"),
+        ("kernel", {"lengthscale": 1.0}, "a kernel spec needs a name"),
+        ("kernel", {"name": "matern", "lengthscal": 1.0}, r"did you mean 'lengthscale'\?"),
+        ("schedule", {"name": "fixed"}, "'fixed' needs value"),
+        ("posterior", {"name": "streaming"}, "needs kernel, noise_variance"),
+        ("kernle", "matern", "unknown family 'kernle'"),
+        ("kernel", {"name": ["matern"]}, "unknown kernel"),
+        ("kernel", {"name": None}, "unknown kernel None"),
+        ("kernel", 7, "a name or a table"),
+        ("kernel", None, "a name or a table"),
+        ("rule", {"name": "ucb", "schedule": {"family": ["rule"], "name": "x"}}, "unknown family"),
+        (
+            "rule",
+            {"name": "ucb", "schedule": {"family": "os", "name": "system"}},
+            "unknown family 'os'",
+        ),
+        ("oracle", {"name": "top-k", "__class__": "x"}, "no parameter '__class__'"),
+    ],
+    ids=str,
+)
+def test_mistakes_are_explained(family: str, spec: Any, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        build(family, spec)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, "2", True, None, [1]], ids=str)
+def test_bad_values_are_input_errors(k: Any) -> None:
+    with pytest.raises(InputError, match="k is"):
+        build("oracle", {"name": "top-k", "k": k})
+
+
+def test_no_module_is_imported_by_a_name_from_outside() -> None:
+    for name in ("this", "antigravity:fly", "superarm.cli", "../kernels"):
+        with pytest.raises(SpecError):
+            build("kernel", {"name": name})
+        with pytest.raises(SpecError):
+            build(name, {"name": "matern"})
+    assert "antigravity" not in sys.modules
+    assert "this" not in sys.modules
+
+
+def test_only_registered_parts_have_specs() -> None:
+    @dataclass(frozen=True)
+    class Private:
+        value: float
+
+    for part in (Private(1.0), object(), StreamingGP(Matern(), 0.1)):
+        with pytest.raises(SpecError, match="has no JSON spec"):
+            spec_of(part)
+
+
+def test_names_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_parts", {family: dict(p) for family, p in registry._parts.items()})
+    monkeypatch.setattr(registry, "_names", dict(registry._names))
+
+    @register("oracle", "of-this-test")
+    @dataclass(frozen=True, kw_only=True)
+    class Mine:
+        weights: Any = (1.0, 2.0)
+        table: Any = None
+
+    assert register("oracle", "of-this-test")(Mine) is Mine  # the same part again is no conflict
+    with pytest.raises(SpecError, match="registered already"):
+        register("oracle", "of-this-test")(TopK)
+    with pytest.raises(SpecError, match="unknown family"):
+        register("tools", "hammer")
+    mine = Mine(weights=np.array([1.0, 2.0]), table={"a": np.float64(1.0), "b": [np.int64(2)]})
+    spec = spec_of(mine)
+    assert spec == {"name": "of-this-test", "weights": [1.0, 2.0], "table": {"a": 1.0, "b": [2]}}
+    json.dumps(spec)
+    assert build("oracle", spec).table == {"a": 1.0, "b": [2]}
+    with pytest.raises(SpecError, match="cannot be written as JSON"):
+        spec_of(Mine(table=object()))
