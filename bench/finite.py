@@ -29,7 +29,6 @@ from .measure import (
     at_most,
     exponent,
     gemm_gflops,
-    median_seconds,
     row,
     seconds,
     without_gc,
@@ -135,9 +134,12 @@ class Played(NamedTuple):
     early: dict[str, float]  # in rounds span … 2 span, played by twins at the same moments
     peer_s: float | None
     differences: dict[str, float]
+    limits: dict[str, float]
 
 
-def play_case(case: Case, backends: Sequence[Backend], span: int) -> tuple[list[Player], Played]:
+def play_case(
+    case: Case, backends: Sequence[Backend], span: int, peer_rounds: int
+) -> tuple[list[Player], Played]:
     """Play all rounds; time the last ``span`` of them.
 
     Whether rounds get slower is judged on two posteriors of different age that take turns: two
@@ -151,14 +153,16 @@ def play_case(case: Case, backends: Sequence[Backend], span: int) -> tuple[list[
         player.play(0, span)
     peer = None if missing("sklearn") else SklearnMerged(case.kernel, case.arms, NOISE_VARIANCE)
     peer_times: list[float] = []
+    limit = Limit(len(case.arms), len(contenders[0].posterior.visited))
     with without_gc():
         for start in range(0, span, BLOCK):
             size = min(BLOCK, span - start)
             for old, young in zip(contenders, twins, strict=True):
                 for player, first in ((old, case.rounds - span + start), (young, span + start)):
                     player.times.append(seconds(partial(player.play, first, first + size)) / size)
+            limit.measure()
             if peer is not None:
-                peer_times += _peer_rounds(peer, contenders[0])
+                peer_times += _peer_rounds(peer, contenders[0], peer_rounds)
     differences = {}
     if peer is not None:
         for player in contenders:
@@ -170,11 +174,12 @@ def play_case(case: Case, backends: Sequence[Backend], span: int) -> tuple[list[
         early={player.name: statistics.median(player.times) for player in twins},
         peer_s=statistics.median(peer_times) if peer_times else None,
         differences=differences,
+        limits=limit.summary(statistics.median(contenders[0].times)),
     )
     return contenders, played
 
 
-def _peer_rounds(peer: SklearnMerged, player: Player) -> list[float]:
+def _peer_rounds(peer: SklearnMerged, player: Player, rounds: int) -> list[float]:
     """Times of some of the peer's rounds, on the data that ``player`` has now."""
     peer.load(player.posterior.state())
     truth, noise = player.world.truth, player.world.noise
@@ -185,37 +190,42 @@ def _peer_rounds(peer: SklearnMerged, player: Player) -> list[float]:
         peer.observe(arm, truth[arm] + noise[0])
 
     one_round()
-    return [seconds(one_round) for _ in range(PEER_ROUNDS)]
+    return [seconds(one_round) for _ in range(rounds)]
 
 
-def limits(case: Case, repeats: int, ours_s: float) -> dict[str, float]:
-    """Two passes over the (n, r) root are all the arithmetic of a round: ``dgemv`` and ``dger``."""
-    from scipy.linalg.blas import dger
+class Limit:
+    """What a round's arithmetic takes by itself, as numpy calls: ``dgemv`` over the visited arms'
+    columns (v, n), and the n square roots of the standard deviations."""
 
-    rank = FiniteGP(case.kernel, case.arms, NOISE_VARIANCE, backend="numpy").rank
-    root = np.random.default_rng(0).random((len(case.arms), rank))
-    row_, column = root[0].copy(), root[:, 0].copy()
-    out = np.empty(len(root))
-    many = 200
+    MANY = 100
 
-    def multiply(_: object) -> None:
-        for _ in range(many):
-            np.matmul(root, row_, out=out)
+    def __init__(self, n: int, visited: int) -> None:
+        self._columns = np.random.default_rng(0).random((visited, n))
+        self._weights = self._columns[:, 0].copy()
+        self._out = np.empty(n)
+        self._gemv_s: list[float] = []
+        self._sqrt_s: list[float] = []
 
-    def update(_: object) -> None:
-        for _ in range(many):
-            dger(1e-9, row_, column, a=root.T, overwrite_a=1)
+    def _gemv(self) -> None:
+        for _ in range(self.MANY):
+            np.dot(self._weights, self._columns, out=self._out)
 
-    gemv = median_seconds(multiply, repeats) / many
-    ger = median_seconds(update, repeats) / many
-    return {
-        "rank": float(rank),
-        "dgemv_s": gemv,
-        "dger_s": ger,
-        "sum_s": gemv + ger,
-        "ours_over_limit": ours_s / (gemv + ger),
-        "gemm_gflops": gemm_gflops(repeats),
-    }
+    def _sqrt(self) -> None:
+        for _ in range(self.MANY):
+            np.sqrt(self._columns[0], out=self._out)
+
+    def measure(self) -> None:
+        self._gemv_s.append(seconds(self._gemv) / self.MANY)
+        self._sqrt_s.append(seconds(self._sqrt) / self.MANY)
+
+    def summary(self, ours_s: float) -> dict[str, float]:
+        gemv, sqrt = statistics.median(self._gemv_s), statistics.median(self._sqrt_s)
+        return {
+            "dgemv_s": gemv,
+            "sqrt_s": sqrt,
+            "sum_s": gemv + sqrt,
+            "ours_over_limit": ours_s / (gemv + sqrt),
+        }
 
 
 def cases(quick: bool) -> list[Case]:
@@ -245,11 +255,10 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
         backends.append("numba")
     if reason := missing("sklearn"):
         skipped.append(f"{SklearnMerged.name}: {reason}")
-    found = cases(quick)
-    first_s = 0.0
-    for case in found:
+    limits: dict[str, float] = {}
+    for case in cases(quick):
         span = min(1000, case.rounds // 3)
-        contenders, played = play_case(case, backends, span)
+        contenders, played = play_case(case, backends, span, repeats or PEER_ROUNDS)
         headline = case.rounds >= 30_000
         for player in contenders:
             label = f"{case.name}, {player.name}"
@@ -273,7 +282,7 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
                     at_most(f"{label}: late over early", _late_over_early(played, backend), 1.25),
                 ]
         facts[f"{case.name}, arms visited"] = len(contenders[0].posterior.visited)
-        first_s = first_s or played.late["UCB, numpy"]
+        limits = limits or played.limits
     differences = [one.max_abs_diff for one in rows if one.max_abs_diff is not None]
     if differences:
         targets.append(at_most("difference from any peer", max(differences), 1e-9))
@@ -281,7 +290,7 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
         suite="finite",
         rows=rows,
         growth=growth,
-        limits=limits(found[0], repeats or (3 if quick else 15), first_s),
+        limits=limits | {"gemm_gflops": gemm_gflops(9)},
         facts=facts,
         targets=targets,
         skipped=skipped,

@@ -1,19 +1,20 @@
 """Changing arms, growing data: 100 new arms in [0, 1]³ a round, 5 of them observed.
 
 A *round* is: predict mean and standard deviation of 100 new arms, then learn 5 rewards. At each
-size N every contender plays the same consecutive rounds of one stream, centred on N; they take
-turns, a burst of three rounds each, and the median round counts. Ours has learned the stream
-round by round up to there, so that what is timed is the state a real run has. (A restored copy
-would have tight buffers and cold caches, and one round repeated would not be a stream.) Garbage
-is collected between rounds, off the clock: models of torch are cycles that hold N × N arrays.
+size N every contender plays the same consecutive rounds of one stream, centred on N. They take
+turns, three rounds at a time, as do the sizes and the limit; the median round counts. Ours has
+learned the stream round by round up to there, so that what is timed is the state a real run has.
+(A restored copy would have tight buffers and cold caches, and one round repeated would not be a
+stream.) Garbage is collected between rounds, off the clock: models of torch are cycles that hold
+N × N arrays.
 """
 
 from __future__ import annotations
 
 import gc
 import statistics
-import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -29,8 +30,8 @@ from .measure import (
     at_most,
     exponent,
     gemm_gflops,
-    median_seconds,
     row,
+    seconds,
     without_gc,
 )
 from .peers import Contender, Moments, Problem, streaming_peers
@@ -82,103 +83,109 @@ class Ours:
         return Moments(mean, std)
 
 
-class AtSize(NamedTuple):
-    """What was measured around one N."""
-
-    seconds: dict[str, float]  # one round, by contender
-    moments: dict[str, list[Moments]]  # of every timed round
-    ours: list[Ours]
-
-
-def measure_at(size: int, repeats: int, ours: Sequence[Ours], peers: Sequence[Contender]) -> AtSize:
-    timed = repeats * BURST
-    first = max(size // OBSERVED - (timed + 1) // 2, WARM_UP)  # rounds before the clock starts
-    stream = Stream.drawn(first + timed)
-    contenders: list[Contender] = [*ours, *peers]
-    times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
-    moments: dict[str, list[Moments]] = {contender.name: [] for contender in contenders}
-
-    def play(contender: Contender, t: int) -> None:
-        seen = contender.round(stream.offers[t], stream.chosen[t], stream.rewards[t])
-        moments[contender.name].append(seen)
-
-    for contender in contenders:
-        contender.start(*stream.before(first - WARM_UP))
-        for t in range(first - WARM_UP, first):
-            play(contender, t)
-    with without_gc():
-        for start in range(first, first + timed, BURST):
-            for contender in contenders:
-                for t in range(start, start + BURST):
-                    gc.collect()
-                    begun = time.perf_counter()
-                    play(contender, t)
-                    times[contender.name].append(time.perf_counter() - begun)
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    return AtSize(medians, moments, list(ours))
-
-
-def worst(ours: Sequence[Moments], theirs: Sequence[Moments]) -> float:
-    return max(a.difference(b) for a, b in zip(ours, theirs, strict=True))
-
-
-def limits(size: int, repeats: int, ours_s: float) -> dict[str, float]:
+class Limit:
     """The two things a Cholesky round cannot do without: a triangular solve and exponentials.
 
     The solve is SciPy's ``dtrsm`` on arrays in BLAS's own order, so that nothing is copied.
     """
-    from scipy.linalg.blas import dtrsm
 
-    rng = np.random.default_rng(1)
-    upper = np.asfortranarray(np.triu(rng.random((size, size)) / size) + np.eye(size))
-    right = np.asfortranarray(rng.random((size, OFFERED)))
-    exponents = -rng.random((OFFERED, size))
-    solve = median_seconds(
-        lambda B: dtrsm(1.0, upper, B, trans_a=1, overwrite_b=1), repeats, lambda: right.copy(order="F")
-    )
-    exp = median_seconds(lambda q: np.exp(q, out=q), repeats, exponents.copy)
-    return {
-        "dtrsm_s": solve,
-        "exp_s": exp,
-        "sum_s": solve + exp,
-        "ours_over_limit": ours_s / (solve + exp),
-        "dtrsm_gflops": size**2 * OFFERED / solve / 1e9,
-        "gemm_gflops": gemm_gflops(repeats),
-    }
+    def __init__(self, size: int) -> None:
+        rng = np.random.default_rng(1)
+        self._size = size
+        self._upper = np.asfortranarray(np.triu(rng.random((size, size)) / size) + np.eye(size))
+        self._right = np.asfortranarray(rng.random((size, OFFERED)))
+        self._exponents = -rng.random((OFFERED, size))
+        self._solve_s: list[float] = []
+        self._exp_s: list[float] = []
+
+    def measure(self) -> None:
+        from scipy.linalg.blas import dtrsm
+
+        right, exponents = self._right.copy(order="F"), self._exponents.copy()
+        self._solve_s.append(seconds(lambda: dtrsm(1.0, self._upper, right, trans_a=1, overwrite_b=1)))
+        self._exp_s.append(seconds(lambda: np.exp(exponents, out=exponents)))
+
+    def summary(self, ours_s: float) -> dict[str, float]:
+        solve, exp = statistics.median(self._solve_s), statistics.median(self._exp_s)
+        return {
+            "dtrsm_s": solve,
+            "exp_s": exp,
+            "sum_s": solve + exp,
+            "ours_over_limit": ours_s / (solve + exp),
+            "dtrsm_gflops": self._size**2 * OFFERED / solve / 1e9,
+        }
+
+
+class AtSize:
+    """All contenders in the rounds around one N."""
+
+    def __init__(self, size: int, repeats: int) -> None:
+        self.size = size
+        timed = repeats * BURST
+        self._next = max(size // OBSERVED - (timed + 1) // 2, WARM_UP)  # the first round on the clock
+        self._stream = Stream.drawn(self._next + timed)
+        self.ours = [Ours("cholesky"), Ours("finite-rank")]
+        self.peers, self.skipped = streaming_peers(PROBLEM)
+        self._contenders: list[Contender] = [*self.ours, *self.peers]
+        self._times: dict[str, list[float]] = {one.name: [] for one in self._contenders}
+        self.moments: dict[str, list[Moments]] = {one.name: [] for one in self._contenders}
+        for contender in self._contenders:
+            contender.start(*self._stream.before(self._next - WARM_UP))
+            for t in range(self._next - WARM_UP, self._next):
+                self._play(contender, t)
+
+    def _play(self, contender: Contender, t: int) -> None:
+        stream = self._stream
+        seen = contender.round(stream.offers[t], stream.chosen[t], stream.rewards[t])
+        self.moments[contender.name].append(seen)
+
+    def measure(self) -> None:
+        """A burst of rounds for every contender."""
+        for contender in self._contenders:
+            for t in range(self._next, self._next + BURST):
+                gc.collect()
+                self._times[contender.name].append(seconds(partial(self._play, contender, t)))
+        self._next += BURST
+
+    def seconds(self, name: str) -> float:
+        return statistics.median(self._times[name])
+
+    def difference(self, one: str, other: str) -> float:
+        pairs = zip(self.moments[one], self.moments[other], strict=True)
+        return max(a.difference(b) for a, b in pairs)
 
 
 def run(*, quick: bool = False, repeats: int | None = None) -> Results:
     sizes = (60, 120, 240) if quick else (300, 600, 1250)
     repeats = repeats or (3 if quick else 9)
-    rows = []
-    skipped: list[str] = []
-    times: dict[str, list[float]] = {}
-    memory: dict[str, list[float]] = {}
+    tables = [AtSize(size, repeats) for size in sizes]
+    Limit(sizes[-1]).measure()  # warms up
+    limit = Limit(sizes[-1])
+    with without_gc():
+        for _ in range(repeats):
+            # Sizes take turns too: growth is a ratio of times.
+            for table in tables:
+                table.measure()
+            for _ in range(BURST):
+                limit.measure()
     facts: dict[str, Any] = {}
-    for size in sizes:
-        peers, skipped = streaming_peers(PROBLEM)
-        found = measure_at(size, repeats, [Ours("cholesky"), Ours("finite-rank")], peers)
-        for ours in found.ours:
-            name = ours.name
-            times.setdefault(name, []).append(found.seconds[name])
-            memory.setdefault(name, []).append(array_bytes(ours.posterior))
-            rows += [
-                row(
-                    f"{name} N={size}",
-                    found.seconds[name],
-                    peer.name,
-                    found.seconds[peer.name],
-                    worst(found.moments[name], found.moments[peer.name]),
-                )
-                for peer in peers
-            ]
-            facts[f"{name} N={size}"] = (
+    memory: dict[str, list[float]] = {}
+    rows = []
+    for table in tables:
+        for ours in table.ours:
+            case = f"{ours.name} N={table.size}"
+            memory.setdefault(ours.name, []).append(array_bytes(ours.posterior))
+            facts[case] = (
                 f"rank {ours.posterior.rank}, proven kernel error {ours.posterior.tolerance:.1e}, "
-                f"{memory[name][-1] / 1e6:.1f} MB"
+                f"{memory[ours.name][-1] / 1e6:.1f} MB"
             )
-        for peer in peers:
-            times.setdefault(peer.name, []).append(found.seconds[peer.name])
-    growth = {name: exponent(sizes, values) for name, values in times.items()}
+            for peer in table.peers:
+                ours_s, peer_s = table.seconds(ours.name), table.seconds(peer.name)
+                rows.append(
+                    row(case, ours_s, peer.name, peer_s, table.difference(ours.name, peer.name))
+                )
+    names = [one.name for one in (*tables[0].ours, *tables[0].peers)]
+    growth = {name: exponent(sizes, [table.seconds(name) for table in tables]) for name in names}
     growth |= {f"{name} memory": exponent(sizes, values) for name, values in memory.items()}
     largest = sizes[-1]
     targets = [at_most("difference from any peer", max(_differences(rows)), 1e-9)]
@@ -193,10 +200,10 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
         suite="streaming",
         rows=rows,
         growth=growth,
-        limits=limits(largest, 3 * repeats, times["ours-cholesky"][-1]),
+        limits=limit.summary(tables[-1].seconds("ours-cholesky")) | {"gemm_gflops": gemm_gflops(9)},
         facts=facts,
         targets=targets,
-        skipped=skipped,
+        skipped=tables[0].skipped,
     )
 
 

@@ -350,6 +350,40 @@ class Problem(Protocol):
         ...
 
 
+# --- many rounds at once: what a problem and a policy may offer besides ------------------
+
+
+@runtime_checkable
+class TableProblem(Protocol):
+    """A problem whose rounds differ by noise alone, with one arm a round and no further metrics.
+
+    Many rounds then form a table, which the simulator may hand to a :class:`TablePlayer`.
+    """
+
+    def table(self, noise: Floats) -> Floats:
+        """Rewards of every arm in every round, (T, n), from the rounds' noise (T, n)."""
+        ...
+
+    def values(self, positions: Ints) -> Floats:
+        """Noiseless values of single arms, (T,)."""
+        ...
+
+
+@runtime_checkable
+class TablePlayer(Protocol):
+    """A policy that can play many rounds in one call."""
+
+    def play_table(
+        self, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]
+    ) -> Ints | None:
+        """Play rounds ``offer.step`` … as ``decide`` and ``learn`` would, bit for bit.
+
+        ``rewards`` (T, n) is read only where an arm is played. Returns the arms' positions (T,),
+        or ``None``, having changed nothing, if this policy can not.
+        """
+        ...
+
+
 # --- input checks shared by everyone -----------------------------------------------------
 
 

@@ -119,7 +119,8 @@ def run_demo(
     )
     write_report(Run.load(out), summary["claims"], out / "report.html", notes, picture=picture)
     _print_table(console, summary)
-    console.print(f"\nThe report, with the animation: {out / 'report.html'}", markup=False)
+    where = f"\nThe report, with the animation: {out / 'report.html'}"
+    console.print(where, markup=False, soft_wrap=True)  # a path that is broken cannot be followed
     return summary
 
 

@@ -6,11 +6,15 @@ import json
 import os
 import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from superarm.cli.running import _fresh_directory
 
 Command = Callable[..., Any]
 FAST = ("--jobs", "1")
@@ -73,7 +77,7 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
         [*args, "-q"], cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE, text=True
     )
     try:
-        _wait_for(lambda: (tmp_path / "a" / "run.json").exists(), process)
+        _wait_for((tmp_path / "a" / "run.json").exists, process)
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=20)
     finally:
@@ -85,8 +89,6 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
 
 
 def _wait_for(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    import time
-
     for _ in range(2000):
         if happened():
             return
@@ -189,7 +191,7 @@ def test_too_little_memory_is_said(cli: Command, tiny: str, monkeypatch: pytest.
 def test_dask_without_its_extra_names_the_pip_line(
     cli: Command, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    monkeypatch.setitem(sys.modules, "distributed", None)
     message = cli("run", tiny, "--executor", "dask", "-q").fails(1)
     assert "pip install 'superarm[cluster]'" in message
 
@@ -269,11 +271,9 @@ def test_every_policy_has_a_regret_row_beside_other_metrics(cli: Command) -> Non
 def test_without_out_runs_are_numbered(cli: Command, tiny: str, tmp_path: Path) -> None:
     outs = [cli("run", "tiny.toml", *FAST, "-q", "--json").json()["out"] for _ in range(2)]
     assert outs == [os.path.join("runs", name) for name in ("tiny-001", "tiny-002")]
-    for number, name in enumerate(["../../x.toml", "/abs/y.toml", "a/../../z.toml"]):
-        from superarm.cli.running import _fresh_directory
-
-        made = _fresh_directory(name)
-        assert (tmp_path / made).resolve().parent == tmp_path / "runs", number
+    for name in ("../../x.toml", "/abs/y.toml", "a/../../z.toml", "..toml", ".toml", "../..", "x" * 50):
+        made = (tmp_path / _fresh_directory(name)).resolve()
+        assert made.parent == tmp_path / "runs"
 
 
 def test_an_id_cannot_lead_out_of_the_directory(cli: Command, tiny: str, tmp_path: Path) -> None:

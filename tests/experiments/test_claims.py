@@ -156,7 +156,7 @@ BASE = {
     ],
 )
 def test_malformed_claims_are_refused_before_anything_runs(told: dict[str, Any], words: str) -> None:
-    with pytest.raises(SpecError, match="^here: ") as caught:
+    with pytest.raises(SpecError, match=r"^here: ") as caught:
         Experiment.from_mapping({**BASE, "claims": [told]}, "here")
     assert words in str(caught.value)
 

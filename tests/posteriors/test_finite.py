@@ -408,6 +408,8 @@ def test_offers_must_be_the_arms_it_was_made_for() -> None:
     for ids in ([2, 0], ["c", "a"], [(0, 1), (0,)], [2.0, 0.0]):  # ids are the user's own
         belief = gp.belief(Arms(ids=ids, features=features[[2, 0]]))
         np.testing.assert_array_equal(belief.mean, mean)
+    zero = Arms(ids=["z"], features=[[-0.0]])
+    assert gp.keys(zero).tolist() == [0]  # minus zero is zero
     for rows in (features + 0.1, np.zeros((3, 2)), [[0.0], [1.0], [3.0]]):
         with pytest.raises(UnknownArmError, match="not in the fixed arm set"):
             gp.belief(Arms.numbered(rows))

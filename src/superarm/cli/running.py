@@ -255,7 +255,8 @@ def _executor(name: str) -> Iterator[Executor | None]:
 
 def _fresh_directory(name: str) -> Path:
     """``runs/<name>-001`` and so on: the first that is not there yet."""
-    stem = name.removesuffix(".toml").replace("/", "-").strip("-.")
+    plain = Path(name).stem if name.endswith(".toml") else name.replace("/", "-")
+    stem = plain.strip("-.") or "run"
     for number in range(1, 100_000):
         candidate = Path("runs") / f"{stem}-{number:03d}"
         if not candidate.exists():

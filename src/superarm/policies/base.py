@@ -102,6 +102,17 @@ class IndexPolicy:
         self.posterior.observe(keys, feedback.rewards, feedback.noise_variance)
         self.version += 1
 
+    def play_table(
+        self, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]
+    ) -> Ints | None:
+        """Many rounds at once where posterior, rule and oracle allow it; see ``tabled``."""
+        from .tabled import play_table
+
+        played = play_table(self, offer, rewards, rng_at)
+        if played is not None:
+            self.version += len(played)
+        return played
+
     def state(self) -> State:
         """The posterior's state: rule and oracle are parameters, not memory."""
         return self.posterior.state()

@@ -4,5 +4,8 @@ from .base import DenseBelief as DenseBelief
 from .base import GaussianBelief as GaussianBelief
 from .base import GaussianPosterior as GaussianPosterior
 from .finite import FiniteGP as FiniteGP
+from .fitting import FitResult as FitResult
+from .fitting import fit_kernel as fit_kernel
+from .fitting import log_marginal_likelihood as log_marginal_likelihood
 from .independent import IndependentGaussian as IndependentGaussian
 from .streaming import StreamingGP as StreamingGP

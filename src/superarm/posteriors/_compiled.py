@@ -1,4 +1,4 @@
-"""Compiled inner loops (extra ``[fast]``); each equals its numpy twin to rounding.
+"""Compiled inner loops (extra ``[fast]``): twins of ``loops.py``, and whole rounds at once.
 
 Compilation happens when this module is first imported and is cached beside it, so that no
 round ever pays for it.
@@ -6,8 +6,9 @@ round ever pays for it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import log, sqrt
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,52 +17,100 @@ from superarm.errors import require_extra
 
 _numba = require_extra("numba", "fast")
 
+Loop = TypeVar("Loop", bound=Callable[..., Any])
+
 # Sums may be reordered, so that they vectorise; NaN and infinity keep their meaning.
 _FAST = {"reassoc", "contract"}
+_MATRIX, _VECTOR, _ROWS = "f8[:, ::1]", "f8[::1]", "i8[::1]"
 
 
-def _pending_step(
-    columns: Floats, precision: Floats, weight: Floats, size: int, slot: int,
+def _compile(signature: str, *, fast: bool = True) -> Callable[[Loop], Loop]:
+    """Decorator; with ``fast`` sums may be reordered."""
+    options = {"error_model": "numpy", "fastmath": _FAST if fast else False}
+
+    def decorate(loop: Loop) -> Loop:
+        compiled: Loop
+        try:
+            compiled = _numba.njit(signature, cache=True, **options)(loop)
+        except RuntimeError:  # nowhere to write the cache: compile anew in every process
+            compiled = _numba.njit(signature, **options)(loop)
+        return compiled
+
+    return decorate
+
+
+@_compile(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_VECTOR}, {_ROWS}, {_ROWS}, i8, i8)")
+def add(
+    root: Floats, base: Floats, columns: Floats, weight: Floats, pending: Ints,
+    slot: Ints, count: int, row: int,
+) -> None:  # fmt: skip
+    """Twin of ``loops.add_numpy``."""
+    n, rank = root.shape
+    for i in range(n):
+        value = 0.0
+        for j in range(rank):
+            value += root[i, j] * root[row, j]
+        base[count, i] = value
+        columns[count, i] = value
+    # Cholesky of base_VV + D, then two triangular solves, in place.
+    L = np.empty((count, count))
+    x = np.empty(count)
+    for i in range(count):
+        for j in range(i + 1):
+            value = base[i, pending[j]]
+            if i == j:
+                value += 1.0 / weight[i]
+            for k in range(j):
+                value -= L[i, k] * L[j, k]
+            L[i, j] = sqrt(value) if i == j else value / L[j, j]
+        value = base[i, row]
+        for k in range(i):
+            value -= L[i, k] * x[k]
+        x[i] = value / L[i, i]
+    for i in range(count - 1, -1, -1):
+        value = x[i]
+        for k in range(i + 1, count):
+            value -= L[k, i] * x[k]
+        x[i] = value / L[i, i]
+    for j in range(count):
+        for i in range(n):
+            columns[count, i] -= x[j] * base[j, i]
+    pending[count] = row
+    slot[row] = count
+    weight[count] = 0.0
+
+
+@_compile(f"f8({_MATRIX}, {_VECTOR}, {_ROWS}, {_ROWS}, i8, {_VECTOR}, {_VECTOR}, i8, f8, f8)")
+def observe(
+    columns: Floats, weight: Floats, pending: Ints, slot: Ints, count: int,
     mean: Floats, variance: Floats, row: int, reward: float, noise: float,
 ) -> float:  # fmt: skip
-    """Twin of ``finite_engines.pending_step_numpy``."""
+    """Twin of ``loops.observe_numpy``."""
     n = columns.shape[1]
-    q = np.empty(size)
-    if weight[slot] > 0.0:
-        for j in range(size):
-            q[j] = precision[slot, j] / weight[slot]
-    else:
-        for j in range(size):
-            known = 0.0
-            for i in range(size):
-                known += precision[j, i] * columns[i, row]
-            q[j] = -known
-        q[slot] += 1.0
-    p = np.zeros(n)
-    for j in range(size):
-        for i in range(n):
-            p[i] += q[j] * columns[j, i]
-    total = p[row] + noise
+    place = slot[row]
+    column = columns[place].copy()
+    total = column[row] + noise
     innovation = (reward - mean[row]) / total
     for i in range(n):
-        mean[i] += p[i] * innovation
-        left = variance[i] - p[i] * p[i] / total
+        mean[i] += column[i] * innovation
+        left = variance[i] - column[i] * column[i] / total
         variance[i] = left if left > 0.0 else 0.0
-    for j in range(size):
-        for i in range(size):
-            precision[j, i] += q[j] * q[i] / total
-    weight[slot] += 1.0 / noise
+    for j in range(count):
+        share = column[pending[j]] / total
+        for i in range(n):
+            columns[j, i] -= share * column[i]
+    weight[place] += 1.0 / noise
     return 0.5 * log(total / noise)
 
 
-def _pending_draw(
-    root: Floats, normals: Floats, columns: Floats, precision: Floats, weight: Floats, pending: Ints
+@_compile(f"{_MATRIX}({_MATRIX}, {_MATRIX}, {_MATRIX}, {_VECTOR}, {_ROWS}, i8)")
+def draw(
+    root: Floats, normals: Floats, columns: Floats, weight: Floats, pending: Ints, count: int
 ) -> Floats:
-    """Twin of ``finite_engines.pending_draw_numpy``."""
+    """Twin of ``loops.draw_numpy``."""
     n, rank = root.shape
-    count = len(pending)
     drawn = np.empty((len(normals), n))
-    seen = np.empty(count)
+    pull = np.empty(count)
     for m in range(len(normals)):
         for i in range(n):
             value = 0.0
@@ -69,28 +118,71 @@ def _pending_draw(
                 value += root[i, j] * normals[m, j]
             drawn[m, i] = value
         for j in range(count):
-            seen[j] = drawn[m, pending[j]] + normals[m, rank + j] / sqrt(weight[j])
+            pull[j] = drawn[m, pending[j]] * weight[j] + normals[m, rank + j] * sqrt(weight[j])
         for j in range(count):
-            pull = 0.0
-            for i in range(count):
-                pull += precision[j, i] * seen[i]
             for i in range(n):
-                drawn[m, i] -= pull * columns[j, i]
+                drawn[m, i] -= pull[j] * columns[j, i]
     return drawn
 
 
-def _compile(loop: Any, signature: str) -> Any:
-    options = {"fastmath": _FAST, "error_model": "numpy"}
-    try:
-        return _numba.njit(signature, cache=True, **options)(loop)
-    except RuntimeError:  # nowhere to write the cache: compile anew in every process
-        return _numba.njit(signature, **options)(loop)
+# The two choices below must be those of the rules, to the bit: no sum is fused or reordered.
 
 
-pending_step = _compile(
-    _pending_step, "f8(f8[:, ::1], f8[:, ::1], f8[::1], i8, i8, f8[::1], f8[::1], i8, f8, f8)"
+@_compile(f"i8({_VECTOR}, {_VECTOR}, f8)", fast=False)
+def _most_optimistic(mean: Floats, variance: Floats, width: float) -> int:
+    """As ``UCB`` and ``TopK(k=1)`` choose: the first arm of largest mean + width·std."""
+    best, highest = 0, -np.inf
+    for i in range(len(mean)):
+        value = sqrt(variance[i]) * width + mean[i]
+        if value > highest:
+            best, highest = i, value
+    return best
+
+
+@_compile(f"i8({_VECTOR}, {_VECTOR}, f8)", fast=False)
+def _luckiest(mean: Floats, drawn: Floats, width: float) -> int:
+    """As ``Thompson`` with a schedule and ``TopK(k=1)`` choose."""
+    best, highest = 0, -np.inf
+    for i in range(len(mean)):
+        value = ((mean[i] + drawn[i]) - mean[i]) * width + mean[i]
+        if value > highest:
+            best, highest = i, value
+    return best
+
+
+@_compile(
+    f"Tuple((f8, i8))({_MATRIX}, {_MATRIX}, {_MATRIX}, {_VECTOR}, {_ROWS}, {_ROWS}, {_ROWS}, "
+    f"{_VECTOR}, {_VECTOR}, {_VECTOR}, {_VECTOR}, {_MATRIX}, {_VECTOR}, {_MATRIX}, f8, {_ROWS}, i8)"
 )
-pending_draw = _compile(
-    _pending_draw,
-    "f8[:, ::1](f8[:, ::1], f8[:, ::1], f8[:, ::1], f8[:, ::1], f8[::1], i8[::1])",
-)
+def play(
+    root: Floats, base: Floats, columns: Floats, weight: Floats, pending: Ints, slot: Ints,
+    counts: Ints, mean: Floats, variance: Floats, total_weight: Floats, total_rewards: Floats,
+    rewards: Floats, widths: Floats, normals: Floats, noise: float, choices: Ints, step: int,
+) -> tuple[float, int]:  # fmt: skip
+    """Rounds from ``step`` on, until the table ends or the pending arms must be folded in.
+
+    ``counts`` holds how many arms are pending and how many observations are left until the next
+    fold. Returns the information gained and the first round not played.
+    """
+    information = 0.0
+    while step < len(rewards) and counts[1] > 0:
+        if len(normals):
+            drawn = draw(root, normals[step : step + 1], columns, weight, pending, counts[0])
+            row = _luckiest(mean, drawn[0], widths[step])
+        else:
+            row = _most_optimistic(mean, variance, widths[step])
+        if slot[row] < 0:
+            if counts[0] == len(pending):
+                break
+            add(root, base, columns, weight, pending, slot, counts[0], row)
+            counts[0] += 1
+        reward = rewards[step, row]
+        information += observe(
+            columns, weight, pending, slot, counts[0], mean, variance, row, reward, noise
+        )
+        total_weight[row] += 1.0 / noise
+        total_rewards[row] += reward / noise
+        choices[step] = row
+        counts[1] -= 1
+        step += 1
+    return information, step

@@ -178,6 +178,7 @@ class FixedArms:
 
     def __init__(self, features: Floats) -> None:
         self.features = features
+        self.everything: Ints = np.arange(len(features))
         self._rows: dict[bytes, int] | None = None
         self._last: KnownOffer | None = None  # most problems offer the same object every round
 
@@ -186,7 +187,7 @@ class FixedArms:
         if self._last is not None and self._last.arms is arms:
             return self._last
         whole = np.array_equal(arms.features, self.features)
-        keys = np.arange(len(self.features)) if whole else self._find(arms)
+        keys = self.everything if whole else self._find(arms)
         keys.flags.writeable = False  # kept for later rounds
         self._last = KnownOffer(arms, keys, whole)
         return self._last
@@ -199,9 +200,9 @@ class FixedArms:
                 return numbered
         if self._rows is None:
             self._rows = {}
-            for row, features in enumerate(self.features):
+            for row, features in enumerate(self.features + 0.0):  # −0.0 becomes 0.0
                 self._rows.setdefault(features.tobytes(), row)
-        found = [self._rows.get(features.tobytes(), -1) for features in arms.features]
+        found = [self._rows.get(features.tobytes(), -1) for features in arms.features + 0.0]
         if -1 in found:
             unknown = arms.ids[found.index(-1)]
             raise UnknownArmError(

@@ -11,9 +11,10 @@ Notation
 Two forms behind one class, both exact:
 
 ``root``
-    keeps a square root of the posterior covariance, P = R Rᵀ with R (n, r), r the numerical
-    rank of K. One observation costs n·r, joint samples another n·r, and P cannot lose
-    positive semi-definiteness. For a smooth kernel r is far below n.
+    keeps a square root of the posterior covariance, R Rᵀ with R (n, r), r the numerical rank of
+    K (for a smooth kernel far below n), and the columns of arms observed since R was last brought
+    up to date. An observation of one of those v arms costs v·n, a joint sample n·r, and the
+    covariance cannot lose positive semi-definiteness. See ``root_engine.py``.
 ``visited``
     keeps P = K − K_EV H K_VE with H = (K_VV + diag(1/weight))⁻¹, so that only columns of K
     that belong to visited arms are ever made. For sets too large for an n × n matrix.
@@ -28,8 +29,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints, State, as_features
-from superarm.errors import InputError
+from superarm.core import Arms, Floats, Ints, State, as_features, as_vector
+from superarm.errors import InputError, ShapeError
 from superarm.kernels import Covariance
 from superarm.registry import register
 
@@ -42,7 +43,8 @@ from .base import (
     kernel_spec,
     per_arm,
 )
-from .finite_engines import Backend, FiniteEngine, RootEngine, VisitedEngine
+from .root_engine import Backend, RootEngine
+from .visited_engine import FiniteEngine, VisitedEngine
 
 Form = Literal["auto", "root", "visited"]
 ROOT_LARGEST = 2048
@@ -93,6 +95,7 @@ class FiniteGP(GaussianPosterior):
         self._weight = np.zeros(n)
         self._weighted_rewards = np.zeros(n)
         self._fixed = FixedArms(self.arms)
+        self._everything = self._fixed.everything
 
     # --- what it is now --------------------------------------------------------------------
 
@@ -105,6 +108,20 @@ class FiniteGP(GaussianPosterior):
     def tolerance(self) -> float:
         """Largest error of the prior covariance as used, relative to its largest variance."""
         return self._engine.tolerance
+
+    @property
+    def compiled(self) -> bool:
+        """Whether :meth:`play_table` runs in compiled code."""
+        return isinstance(self._engine, RootEngine) and self._engine.compiled
+
+    def is_whole(self, arms: Arms) -> bool:
+        """Whether these are all arms of the set, in its order."""
+        return self._fixed.locate(arms).whole
+
+    @property
+    def normals_per_draw(self) -> int:
+        """Standard normals that a joint draw takes."""
+        return self._engine.normals_per_draw
 
     @property
     def visited(self) -> Ints:
@@ -133,7 +150,9 @@ class FiniteGP(GaussianPosterior):
         return self._engine.covariance(keys)
 
     def _draw(self, keys: Ints, rng: np.random.Generator, size: int) -> Floats:
-        return self._engine.draw(keys, rng, size, self._weight)
+        normals = rng.standard_normal((size, self._engine.normals_per_draw))
+        drawn = self._engine.draw(normals, self._weight)
+        return drawn if keys is self._everything else drawn[:, keys]
 
     def _incumbent(self, sign: float) -> float:
         mean = self._engine.mean if sign > 0.0 else -self._engine.mean
@@ -162,6 +181,46 @@ class FiniteGP(GaussianPosterior):
                 self.version += 1
                 return
         super().observe(arms, rewards, noise_variance)
+
+    def play_table(self, rewards: Any, widths: Any, normals: Any = None) -> Ints:
+        """Play many rounds at once against a table of rewards (T, n); returns the arms played (T,).
+
+        Round t plays the arm of largest mean + widths[t]·std, or, with ``normals`` (T, …), of
+        largest mean + widths[t]·(joint draw); then it learns from ``rewards[t, arm]`` and from
+        nothing else in the table. The same as asking, choosing and observing round by round, and
+        with numba ten times faster.
+        """
+        table = as_features(rewards, "rewards", len(self.arms))
+        scales = as_vector(widths, "widths", len(table))
+        draws = None if normals is None else as_features(normals, "normals", self.normals_per_draw)
+        if draws is not None and len(draws) != len(table):
+            raise ShapeError(f"normals has {len(draws)} rows, but rewards has {len(table)}")
+        if isinstance(self._engine, RootEngine):
+            totals = (self._weight, self._weighted_rewards)
+            played = self._engine.play(
+                np.ascontiguousarray(table), scales, draws, self.noise_variance, totals
+            )
+            if played is not None:
+                choices, information = played
+                self.information_gain += information
+                self.count += len(choices)
+                self.version += 1
+                return choices
+        return self._play_slowly(table, scales, draws)
+
+    def _play_slowly(self, table: Floats, scales: Floats, draws: Floats | None) -> Ints:
+        choices = np.zeros(len(table), dtype=np.intp)
+        for step, (rewards, width) in enumerate(zip(table, scales.tolist(), strict=True)):
+            mean = self._engine.mean
+            if draws is None:
+                index = np.sqrt(self._engine.variance) * width + mean
+            else:
+                drawn = self._engine.draw(draws[step : step + 1], self._weight)[0]
+                index = ((mean + drawn) - mean) * width + mean
+            row = int(index.argmax())
+            choices[step] = row
+            self.observe([row], [rewards[row]])
+        return choices
 
     def _absorb(self, keys: Ints, rewards: Floats, noise: Floats) -> float:
         # Observations of one arm merge into one of their weighted mean: exact, and it keeps

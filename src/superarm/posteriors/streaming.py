@@ -41,6 +41,8 @@ MeanFunction = float | Callable[[Floats], Floats]
 FEATURE_TOLERANCE = 1e-13
 """Largest error of a kernel value, relative to the prior variance, in finite-rank form."""
 _RANK_PER_OBSERVATION = 0.5
+_LARGEST_MATCH = 1 << 20
+"""Pairs of arms up to which those observed are looked for among those asked about."""
 
 
 class _Solved(NamedTuple):
@@ -217,7 +219,11 @@ class StreamingGP(GaussianPosterior):
         if not len(self._data) and self._weights is None:
             return np.empty((len(keys), 0)), np.zeros(len(keys))
         solved = self._solved
-        if solved is not None and solved.version == self.version:
+        if (
+            solved is not None
+            and solved.version == self.version
+            and len(keys) * len(solved.keys) <= _LARGEST_MATCH
+        ):
             same = (keys[:, None, :] == solved.keys[None, :, :]).all(axis=2)  # (k, m)
             if same.any(axis=1).all():
                 where = same.argmax(axis=1)

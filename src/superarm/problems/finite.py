@@ -72,6 +72,14 @@ class FiniteProblem:
             return self.truth.item(positions[0])
         return total(self.truth[positions])
 
+    def table(self, noise: Floats) -> Floats:
+        """Rewards of all arms in many rounds, (T, n)."""
+        return self.truth + noise
+
+    def values(self, positions: Ints) -> Floats:
+        """Values of single arms, (T,)."""
+        return self.truth[positions]
+
     def best(self, offer: Offer) -> float:
         return self._best
 

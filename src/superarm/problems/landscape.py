@@ -31,6 +31,7 @@ def landscape(
     Heights are sums of Gaussian bumps, scaled to mean 0 and standard deviation 1, so that the
     model's prior (variance 1) is about right without having made them.
     """
+    check_whole(horizon, "horizon", least=1)
     check_whole(side, "side", least=2)
     check_whole(hills, "hills", least=1)
     if k > side * side:

@@ -40,7 +40,7 @@ def spread(
             if finished is not None:
                 finished(task, result)
         return
-    with process_pool(jobs) if executor is None else _borrowed(executor) as pool:
+    with process_pool(min(jobs, len(tasks))) if executor is None else _borrowed(executor) as pool:
         futures = {pool.submit(_pinned, work, task): task for task in tasks}
         try:
             for future in as_completed(futures):

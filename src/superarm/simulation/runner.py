@@ -15,7 +15,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Decision, Feedback, Floats, Offer, Policy, Problem
+from superarm.core import (
+    Decision,
+    Feedback,
+    Floats,
+    Offer,
+    Policy,
+    Problem,
+    TablePlayer,
+    TableProblem,
+)
 from superarm.errors import InputError
 from superarm.streams import Streams
 
@@ -59,6 +68,34 @@ class _Recorder:
         self._seconds = np.zeros(rounds, dtype=np.float32)
 
     def play(self, problem: Problem, block: list[_Round]) -> None:
+        """Play a block of rounds: at once where problem and policy allow it, else one by one."""
+        if not self._play_at_once(problem, block):
+            self._play_one_by_one(problem, block)
+
+    def _play_at_once(self, problem: Problem, block: list[_Round]) -> bool:
+        policy, first = self.policy, block[0]
+        if (
+            self._watch is not None
+            or not isinstance(problem, TableProblem)
+            or not isinstance(policy, TablePlayer)
+            or any(each.offer.arms is not first.offer.arms for each in block)
+        ):
+            return False
+        rewards = problem.table(np.stack([each.noise for each in block]))
+        start = perf_counter()
+        played = policy.play_table(first.offer, rewards, self._decide_streams.at)
+        elapsed = perf_counter() - start
+        if played is None:
+            return False
+        steps = slice(first.step - 1, block[-1].step)
+        sign = 1.0 if problem.direction == "maximize" else -1.0
+        best = np.array([each.best for each in block])
+        self._series["regret"][steps] = sign * (best - problem.values(played))
+        self._seconds[steps] = elapsed / len(block)
+        self._choices += played[:, None].tolist()
+        return True
+
+    def _play_one_by_one(self, problem: Problem, block: list[_Round]) -> None:
         policy, series, rounds = self.policy, self._series, len(self._seconds)
         sign = 1.0 if problem.direction == "maximize" else -1.0
         regret = series["regret"]

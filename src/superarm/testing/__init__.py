@@ -15,6 +15,7 @@ Everything superarm ships passes the same classes. They are plain classes with p
 this package imports numpy and superarm's protocols, not pytest.
 """
 
+from .beliefs import BeliefContract as BeliefContract
 from .helpers import FixedBelief as FixedBelief
 from .helpers import raises as raises
 from .helpers import restored as restored
@@ -22,7 +23,6 @@ from .helpers import state_bytes as state_bytes
 from .kernels import KernelContract as KernelContract
 from .oracles import OracleContract as OracleContract
 from .policies import PolicyContract as PolicyContract
-from .posteriors import BeliefContract as BeliefContract
 from .posteriors import PosteriorContract as PosteriorContract
 from .problems import ProblemContract as ProblemContract
 from .rules import RuleContract as RuleContract

@@ -1,4 +1,4 @@
-"""The contracts of posteriors and of the beliefs they give."""
+"""The contract of posteriors."""
 
 from __future__ import annotations
 
@@ -11,91 +11,6 @@ from superarm.core import Arms, Belief, Floats, Ints, JointPrediction, Posterior
 from superarm.errors import InputError, StaleBeliefError
 
 from .helpers import assert_close, assert_moments, frozen, generator, raises, restored, state_bytes
-
-
-class BeliefContract(ABC):
-    """What every belief promises.
-
-    Checked: mean, std and covariance belong together; draws have these moments; ``condition``
-    keeps the mean and shrinks the covariance by the Gaussian formula, in one step or in two;
-    ``negated`` turns the mean and nothing else; none of this changes the belief. ::
-
-        class TestMyBelief(BeliefContract):
-            def make_belief(self):
-                return my_posterior.belief(arms)
-    """
-
-    tolerance = 1e-9
-    draws = 4000
-
-    @abstractmethod
-    def make_belief(self) -> Belief:
-        """About at least three arms."""
-
-    def _scale(self, belief: Belief) -> float:
-        return float(np.max(np.diagonal(belief.cov)))
-
-    def test_the_parts_belong_together(self) -> None:
-        belief = self.make_belief()
-        assert isinstance(belief, Belief)
-        n = len(belief.mean)
-        assert belief.std.shape == (n,)
-        assert belief.cov.shape == (n, n)
-        assert (belief.std >= 0.0).all()
-        assert belief.noise_std > 0.0
-        tolerance = self.tolerance * self._scale(belief)
-        assert_close(belief.std**2, np.diagonal(belief.cov), tolerance, "std² and cov")
-        assert_close(belief.cov, belief.cov.T, tolerance, "cov must be symmetric")
-
-    def test_draws_have_the_stated_moments(self) -> None:
-        belief, rng = self.make_belief(), generator(11)
-        drawn = np.array([belief.sample(rng) for _ in range(self.draws)])
-        assert_moments(drawn, belief.mean, belief.cov, "sample()")
-
-    def test_conditioning_follows_the_formula(self) -> None:
-        belief = self.make_belief()
-        tolerance = self.tolerance * self._scale(belief)
-        positions = np.array([2, 0])
-        cross = belief.cov[:, positions]
-        noise = belief.noise_std**2 * np.eye(2)
-        expected = belief.cov - cross @ np.linalg.solve(cross[positions] + noise, cross.T)
-        both = belief.condition(positions)
-        assert_close(both.mean, belief.mean, 0.0, "condition() keeps the mean")
-        assert_close(both.cov, expected, tolerance, "condition()")
-        assert_close(both.std**2, np.diagonal(expected), tolerance, "condition()'s std")
-        twice = belief.condition(positions[:1]).condition(positions[1:])
-        assert_close(twice.cov, expected, tolerance, "condition() in two steps")
-        assert both.incumbent == belief.incumbent
-        assert both.information_gain == belief.information_gain
-
-    def test_negation_turns_the_mean_alone(self) -> None:
-        belief = self.make_belief()
-        tolerance = self.tolerance * self._scale(belief)
-        for one, other in (
-            (belief, belief.negated()),
-            (belief.condition(np.array([1])), belief.negated().condition(np.array([1]))),
-            (belief.condition(np.array([1])), belief.condition(np.array([1])).negated()),
-        ):
-            np.testing.assert_array_equal(other.mean, -one.mean)
-            assert_close(other.std, one.std, tolerance, "the negated std")
-            assert_close(other.cov, one.cov, tolerance, "the negated cov")
-            assert other.noise_std == one.noise_std
-            assert other.information_gain == one.information_gain
-            assert other.negated().incumbent == one.incumbent
-            # The best of minus the reward cannot be better than minus the worst.
-            assert other.incumbent >= -one.incumbent - tolerance
-            np.testing.assert_array_equal(other.negated().mean, one.mean)
-
-    def test_asking_changes_nothing(self) -> None:
-        belief = self.make_belief()
-        mean, std, cov = belief.mean.copy(), belief.std.copy(), belief.cov.copy()
-        belief.condition(np.array([0, 1])).sample(generator())
-        belief.negated().sample(generator())
-        first = belief.sample(generator(3))
-        np.testing.assert_array_equal(belief.sample(generator(3)), first)
-        np.testing.assert_array_equal(belief.mean, mean)
-        np.testing.assert_array_equal(belief.std, std)
-        np.testing.assert_array_equal(belief.cov, cov)
 
 
 class Observations(NamedTuple):

@@ -40,8 +40,8 @@ class ProblemContract(ABC):
         return oracle.select(rng.random(len(offer.arms)), offer.structure, rng).positions
 
     def test_offers_depend_on_seed_and_step_alone(self) -> None:
-        forward = {step: self.make_problem(3).offer(step) for step in self.steps}
-        again = self.make_problem(3)
+        first, again = self.make_problem(3), self.make_problem(3)
+        forward = {step: first.offer(step) for step in self.steps}
         for step in [*reversed(self.steps), 2]:
             offer, known = again.offer(step), forward[step]
             assert offer.step == step

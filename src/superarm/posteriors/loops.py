@@ -1,0 +1,96 @@
+"""Inner loops of the root form in numpy, and where to find their compiled twins.
+
+Notation as in ``root_engine.py``. With D = diag(1/weight) over the pending arms V::
+
+    columns = base − base_V (base_VV + D)⁻¹ base,   so   base_Vᵀ (base_VV + D)⁻¹ = columnsᵀ D⁻¹
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.errors import InputError, MissingExtraError
+
+
+class Loops(NamedTuple):
+    """One backend: numpy, or compiled."""
+
+    add: Callable[..., None]
+    observe: Callable[..., float]
+    draw: Callable[..., Floats]
+    play: Callable[..., tuple[float, int]] | None
+    """Whole rounds against a table of rewards: compiled only."""
+
+
+def loops_of(backend: str) -> Loops:
+    """Compiled where numba is installed, unless told otherwise."""
+    if backend not in ("auto", "numpy", "numba"):
+        raise InputError(f"backend is {backend!r}; choose 'auto', 'numpy' or 'numba'")
+    plain = Loops(add_numpy, observe_numpy, draw_numpy, None)
+    if backend == "numpy":
+        return plain
+    try:
+        from . import _compiled
+    except MissingExtraError:
+        if backend == "numba":
+            raise
+        return plain
+    return Loops(_compiled.add, _compiled.observe, _compiled.draw, _compiled.play)
+
+
+def add_numpy(
+    root: Floats, base: Floats, columns: Floats, weight: Floats, pending: Ints,
+    slot: Ints, count: int, row: int,
+) -> None:  # fmt: skip
+    """Make an arm pending: its covariance column when R was up to date, and now."""
+    fresh = root @ root[row]
+    base[count] = fresh
+    columns[count] = fresh
+    if count:
+        known = base[:count]
+        observed = known[:, pending[:count]] + np.diag(1.0 / weight[:count])
+        columns[count] -= np.linalg.solve(observed, known[:, row]) @ known
+    pending[count] = row
+    slot[row] = count
+    weight[count] = 0.0
+
+
+def observe_numpy(
+    columns: Floats, weight: Floats, pending: Ints, slot: Ints, count: int,
+    mean: Floats, variance: Floats, row: int, reward: float, noise: float,
+) -> float:  # fmt: skip
+    """Condition on one observation of a pending arm, in place; returns the information gained.
+
+    With c the arm's column and s = c_row + noise: mean += c (y − m)/s, variance −= c²/s and
+    every pending column loses c_V c/s [chowdhury2017kernelized, eqs 19–21].
+    """
+    place = slot[row]
+    column = columns[place].copy()
+    total = column[row] + noise
+    scaled = column / total
+    mean += scaled * (reward - mean[row])
+    variance -= scaled * column
+    np.maximum(variance, 0.0, out=variance)
+    columns[:count] -= np.multiply.outer(column[pending[:count]], scaled)
+    weight[place] += 1.0 / noise
+    return 0.5 * math.log(total / noise)
+
+
+def draw_numpy(
+    root: Floats, normals: Floats, columns: Floats, weight: Floats, pending: Ints, count: int
+) -> Floats:
+    """Joint draws (m, n) from normals (m, r + …): u of N(0, R Rᵀ), corrected by what is pending.
+
+    u − columnsᵀ D⁻¹ (u_V + ε) with ε of the pending observations' noise D.
+    """
+    rank = root.shape[1]
+    drawn: Any = normals[:, :rank] @ root.T
+    if count:
+        noise = normals[:, rank : rank + count] * np.sqrt(weight[:count])
+        drawn -= (drawn[:, pending[:count]] * weight[:count] + noise) @ columns[:count]
+    return np.asarray(drawn, dtype=np.float64)

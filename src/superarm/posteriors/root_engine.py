@@ -1,0 +1,179 @@
+"""The root form of :class:`superarm.posteriors.FiniteGP`; notation as in ``finite.py``.
+
+P = R Rᵀ once R is up to date. A policy plays a few arms again and again, so their observations
+are kept *pending* and folded into R together:
+
+=============  ==================================================================
+``V``          the pending arms, v of them, at most ``PENDING``
+``base``       rows of R Rᵀ for V: their covariance columns when R was last up to date
+``columns``    the same columns now, (v, n)
+``weight``     Σ 1/noise of what each pending arm was seen since then, (v,)
+=============  ==================================================================
+
+An observation then costs v·n instead of n·r. Mean and variance are always up to date.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.kernels import Covariance
+from superarm.linalg import psd_root, root_update
+
+from .loops import Loops, loops_of
+
+PENDING = 32
+"""Different arms that may be pending: enough for a policy that has settled, and for BLAS to work
+well when they are folded in."""
+LEAST_NOISE = 1e-5
+"""Noise, relative to the largest prior variance, below which nothing is kept pending: columns of
+nearly noiseless arms would lose their digits to subtraction, which the root does not."""
+FOLD_EVERY = 512
+"""Observations after which what is pending is folded in, so that rounding cannot build up."""
+
+Backend = Literal["auto", "numpy", "numba"]
+
+
+class RootEngine:
+    """A square root of the covariance, and what came since it was last brought up to date."""
+
+    def __init__(self, kernel: Covariance, arms: Floats, mean: Floats, backend: Backend) -> None:
+        factor = psd_root(np.asarray(kernel(arms)), "the prior covariance of the arms")
+        self.root = factor.root
+        self.tolerance = factor.error
+        self.mean = mean.copy()
+        self.variance = self._row_squares()
+        self._loops: Loops = loops_of(backend)
+        n = len(arms)
+        self._base = np.zeros((PENDING, n))
+        self._columns = np.zeros((PENDING, n))
+        self._pending_weight = np.zeros(PENDING)
+        self._pending = np.zeros(PENDING, dtype=np.int64)  # V
+        self._slot = np.full(n, -1, dtype=np.int64)  # where an arm stands in V
+        self._count = 0
+        self._until_fold = FOLD_EVERY
+        largest = float(self.variance.max())
+        self._least_noise = LEAST_NOISE * largest
+
+    def _row_squares(self) -> Floats:
+        squares: Floats = np.einsum("ij,ij->i", self.root, self.root)
+        return squares
+
+    @property
+    def rank(self) -> int:
+        return int(self.root.shape[1])
+
+    @property
+    def compiled(self) -> bool:
+        """Whether whole rounds can be played in compiled code."""
+        return self._loops.play is not None
+
+    # --- learning --------------------------------------------------------------------------
+
+    def absorb(self, rows: Ints, rewards: Floats, noise: Floats, weight: Floats) -> float:
+        if len(rows) > PENDING // 4 or noise.min() < self._least_noise:
+            self._fold()
+            observed = self.root[rows]
+            update = root_update(self.root, observed, noise)
+            self.mean += update.gain @ (rewards - self.mean[rows])
+            self.root -= update.downdate @ observed
+            self.variance = self._row_squares()
+            return update.information
+        fresh = int(np.count_nonzero(self._slot[rows] < 0))
+        if self._count + fresh > PENDING:
+            self._fold()
+        return sum(map(self._observe, rows.tolist(), rewards.tolist(), noise.tolist()))
+
+    def absorb_one(self, row: int, reward: float, noise: float, weight: Floats) -> float:
+        if noise < self._least_noise:
+            return self.absorb(np.array([row]), np.array([reward]), np.array([noise]), weight)
+        if self._count == PENDING and self._slot[row] < 0:
+            self._fold()
+        return self._observe(row, reward, noise)
+
+    def _observe(self, row: int, reward: float, noise: float) -> float:
+        if self._slot[row] < 0:
+            self._loops.add(
+                self.root, self._base, self._columns, self._pending_weight, self._pending,
+                self._slot, self._count, row,
+            )  # fmt: skip
+            self._count += 1
+        self._until_fold -= 1
+        return self._loops.observe(
+            self._columns, self._pending_weight, self._pending, self._slot, self._count,
+            self.mean, self.variance, row, reward, noise,
+        )  # fmt: skip
+
+    def maintain(self, weight: Floats, weighted_rewards: Floats) -> None:
+        if self._until_fold <= 0:
+            self._fold()
+
+    def _fold(self) -> None:
+        """Bring the root up to date; nothing is pending afterwards."""
+        self._until_fold = FOLD_EVERY
+        if not self._count:
+            return
+        pending = self._pending[: self._count]
+        observed = self.root[pending]
+        update = root_update(self.root, observed, 1.0 / self._pending_weight[: self._count])
+        self.root -= update.downdate @ observed
+        self.variance = self._row_squares()
+        self._slot[pending] = -1
+        self._pending_weight[:] = 0.0
+        self._count = 0
+
+    # --- asking ----------------------------------------------------------------------------
+
+    def covariance(self, rows: Ints) -> Floats:
+        # R Rᵀ − base (…)⁻¹ baseᵀ, where base (…)⁻¹ is columns × weight (see ``loops``).
+        chosen, size = self.root[rows], self._count
+        scaled = self._columns[:size, rows] * self._pending_weight[:size, None]
+        gained = scaled.T @ self._base[:size, rows]
+        return chosen @ chosen.T - 0.5 * (gained + gained.T)
+
+    @property
+    def normals_per_draw(self) -> int:
+        return self.rank + PENDING
+
+    def draw(self, normals: Floats, weight: Floats) -> Floats:
+        return self._loops.draw(
+            self.root, normals, self._columns, self._pending_weight, self._pending, self._count
+        )
+
+    # --- many rounds at once ---------------------------------------------------------------
+
+    def play(
+        self,
+        rewards: Floats,
+        widths: Floats,
+        normals: Floats | None,
+        noise: float,
+        totals: tuple[Floats, Floats],
+    ) -> tuple[Ints, float] | None:
+        """Rounds against a table of rewards (T, n), compiled; ``None`` where numba is absent.
+
+        Round t plays the arm of largest mean + width·std, or, with ``normals`` (T, …), of largest
+        mean + width·(joint draw). Returns the arms (T,) and the information gained; ``totals``
+        (Σ 1/noise, Σ reward/noise of every arm) are brought up to date.
+        """
+        if self._loops.play is None or noise < self._least_noise:
+            return None
+        choices = np.zeros(len(rewards), dtype=np.int64)
+        counts = np.zeros(2, dtype=np.int64)
+        information, step = 0.0, 0
+        table = np.empty((0, 0)) if normals is None else normals
+        while step < len(rewards):
+            counts[:] = self._count, self._until_fold
+            gained, step = self._loops.play(
+                self.root, self._base, self._columns, self._pending_weight, self._pending,
+                self._slot, counts, self.mean, self.variance, totals[0], totals[1],
+                rewards, widths, table, noise, choices, step,
+            )  # fmt: skip
+            self._count, self._until_fold = counts.tolist()
+            information += gained
+            if step < len(rewards) or self._until_fold <= 0:
+                self._fold()
+        return choices, information

@@ -1,0 +1,170 @@
+"""Help, ``doctor``, ``data``, and how little is loaded for them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from superarm.cli.commands import superarm
+
+Command = Callable[..., Any]
+
+
+def commands(
+    group: click.Group = superarm, prefix: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command that does something, with its full name."""
+    for name, command in sorted(group.commands.items()):
+        if isinstance(command, click.Group):
+            yield from commands(command, (*prefix, name))
+        else:
+            yield (*prefix, name), command
+
+
+COMMANDS = dict(commands())
+NAMES = [pytest.param(name, id=" ".join(name)) for name in COMMANDS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help(name: tuple[str, ...], cli: Command) -> None:
+    for option in ("--help", "-h"):
+        result = cli(*name, option)
+        assert result.code == 0
+        assert f"Usage: superarm {' '.join(name)}" in result.out
+    assert COMMANDS[name].help
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_takes_json_seed_and_quiet(name: tuple[str, ...]) -> None:
+    options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+    assert {"--json", "--seed", "-q", "--quiet"} <= options
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_negative_seed_is_a_usage_error(name: tuple[str, ...], cli: Command) -> None:
+    assert "--seed" in cli(*name, "--seed", "-1").fails(2)
+
+
+def test_the_options_of_run() -> None:
+    options = {option for parameter in COMMANDS["run",].params for option in parameter.opts}
+    promised = ["seeds", "rounds", "policies", "jobs", "executor", "set", "out", "resume", "json"]
+    assert {f"--{name}" for name in promised} <= options
+
+
+def test_groups_and_version(cli: Command) -> None:
+    from superarm import __version__
+
+    assert __version__ in cli("--version").out
+    assert "run" in cli("--help").out
+    assert "list" in cli("data", "--help").out
+    assert "No such command" in cli("nope").fails(2)
+
+
+def loaded(code: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after some code."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print('\\n' + ' '.join(sys.modules))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_importing_superarm_loads_nothing_big() -> None:
+    modules = loaded("import superarm")
+    assert "superarm" in modules
+    assert not {"numpy", "scipy", "click", "rich"} & modules
+
+
+HELP = """
+from superarm.cli import main
+import sys
+sys.argv = ["superarm", {words}]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+"""
+
+
+@pytest.mark.parametrize("words", ['"--help"', '"run", "--help"'])
+def test_help_loads_no_scipy(words: str) -> None:
+    modules = loaded(HELP.format(words=words))
+    assert not {name for name in modules if name.partition(".")[0] in ("scipy", "numpy", "rich")}
+
+
+def test_blas_is_held_to_one_thread() -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            HELP.format(words='"--help"') + "import os; print(os.environ['OMP_NUM_THREADS'])",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "1"
+
+
+# --- doctor ------------------------------------------------------------------------------
+
+
+def test_doctor(cli: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = cli("doctor", "--json").json()
+    assert found["sound"] is True
+    assert found["largest_disagreement"] < 1e-8
+    assert set(found["versions"]) == {"numpy", "scipy", "click", "rich"}
+    text = cli("doctor")
+    assert text.code == 0
+    assert "The engines agree" in text.out
+    monkeypatch.setattr("superarm.cli.information._largest_disagreement", lambda: 1.0)
+    assert cli("doctor").code == 1
+    broken = cli("doctor", "--json")
+    assert (broken.code, json.loads(broken.out)["sound"]) == (1, False)
+
+
+# --- data --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("superarm.datasets.search_path", lambda: [tmp_path])
+    return tmp_path
+
+
+def test_data_that_are_not_here(cli: Command, no_data: Path) -> None:
+    rows = cli("data", "list", "--json").json()["data"]
+    assert {row["path"] for row in rows} == {None}
+    assert all(row["origin"] and row["terms"] for row in rows)
+    assert "not here" in cli("data", "list").out
+    message = cli("data", "path", rows[0]["name"]).fails(1)
+    assert str(no_data) in message
+    assert "Terms" in message
+
+
+def test_data_that_are_here(cli: Command, no_data: Path) -> None:
+    from superarm.datasets import describe
+
+    for dataset in describe():
+        for file in dataset.files:
+            (no_data / file).parent.mkdir(parents=True, exist_ok=True)
+            (no_data / file).touch()
+    name = describe()[0].name
+    expected = str(no_data / describe()[0].files[0])
+    assert cli("data", "path", name).out.strip() == expected
+    assert cli("data", "path", name, "--json").json() == {"name": name, "path": expected}
+    assert None not in {row["path"] for row in cli("data", "list", "--json").json()["data"]}
+
+
+def test_data_nobody_knows(cli: Command) -> None:
+    assert "choose one of" in cli("data", "path", "nope").fails(2)
+    cli("data", "path").fails(2)

@@ -1,0 +1,141 @@
+"""``superarm reproduce`` and ``superarm report``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+SIZE = ("--rounds", 20, "--seeds", 2, "--jobs", 1, "-q")
+
+
+def test_one_figure(cli: Command, tmp_path: Path) -> None:
+    summary = cli("reproduce", "kernelized/1a", *SIZE, "--out", "a", "--json").json()
+    assert list(summary) == ["reproduce", "seconds", "runs", "out"]
+    assert [run["experiment"] for run in summary["runs"]] == ["kernelized/rkhs-se"]
+    run = summary["runs"][0]
+    assert len(run["rows"]) == 7
+    assert len(run["claims"]) == 3
+    directory = tmp_path / "a" / "kernelized-rkhs-se"
+    page = (tmp_path / "a" / "index.html").read_text(encoding="utf-8")
+    assert "kernelized-rkhs-se/report.html" in page
+    assert "bound" in (directory / "report.html").read_text(encoding="utf-8")
+    message = cli("reproduce", "kernelized/1a", *SIZE, "--out", "a").fails(3)
+    assert "not empty" in message
+    again = cli("reproduce", "kernelized/1a", *SIZE, "--out", "a", "--resume", "--json").json()
+    assert again["runs"] == summary["runs"]
+    pytest.importorskip("matplotlib")
+    figures = {path.name for path in (directory / "figures").iterdir()}
+    assert {"regret.png", "regret.svg", "growth.svg", "seconds.svg"} <= figures
+    assert all(path.stat().st_size > 1000 for path in (directory / "figures").iterdir())
+
+
+def test_by_name_and_for_people(cli: Command) -> None:
+    result = cli("reproduce", "kernelized/rkhs-se", *SIZE, "--policies", "igp-ucb,gp-ucb")
+    assert result.code == 0
+    assert "kernelized/rkhs-se" in result.out
+    assert "holds" in result.out or "does not hold" in result.out
+    assert "reproduce-kernelized-rkhs-se-001/index.html" in result.out
+
+
+@pytest.mark.slow
+def test_a_whole_paper(cli: Command, tmp_path: Path) -> None:
+    """Sensors use real data where they are at hand, made ones elsewhere."""
+    summary = cli("reproduce", "kernelized", *SIZE, "--out", "a", "--json").json()
+    assert len(summary["runs"]) == 8
+    shutil.rmtree(tmp_path / "a" / "kernelized-temperature")  # as if it had not come so far
+    again = cli("reproduce", "kernelized", *SIZE, "--out", "a", "--json", "--resume").json()
+    assert [run["claims"] for run in again["runs"]] == [run["claims"] for run in summary["runs"]]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("nope",), "choose one of combinatorial, demo, kernelized"),
+        (("kernelized/9z",), "kernelized has kernelized/gp-matern (figure 2b)"),
+        (("",), "nothing to reproduce"),
+        (("/",), "nothing to reproduce"),
+        (("../kernelized",), "nothing to reproduce"),
+        (("kernelized/1a", "--resume"), "--resume needs --out"),
+        (("kernelized/1a", "--policies", "nope"), "unknown policy 'nope'"),
+        # Sensors have no function: said before the first of eight experiments runs.
+        (("kernelized", "--set", "function=branin"), "no such parameter"),
+        ((), "PAPER"),
+    ],
+)
+def test_usage_errors(cli: Command, tmp_path: Path, args: tuple[str, ...], words: str) -> None:
+    assert words in cli("reproduce", *args, *SIZE).fails(2)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- report ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(cli: Command, tiny: str, tmp_path: Path) -> Path:
+    cli("run", tiny, "--jobs", 1, "-q", "--out", "run", "--json").json()
+    return tmp_path / "run"
+
+
+def test_report_writes_page_and_figures(cli: Command, run: Path) -> None:
+    (run / "report.html").unlink()
+    written = cli("report", "run", "--json").json()
+    assert written["report"] == "run/report.html"
+    assert all(Path(path).is_file() for path in [written["report"], *written["figures"]])
+    text = cli("report", "run")
+    assert text.out.split() == [written["report"], *written["figures"]]
+    assert cli("report", "run", "--bound", "-q").code == 0
+
+
+def test_report_without_matplotlib(cli: Command, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = cli("report", "run")
+    assert (result.code, result.out.strip()) == (0, "run/report.html")
+    assert "superarm[plot]" in result.err
+    assert cli("report", "run", "-q").err == ""
+
+
+def _remove(name: str) -> Callable[[Path], None]:
+    return lambda run: (run / name).unlink()
+
+
+def _write(name: str, text: str) -> Callable[[Path], None]:
+    return lambda run: (run / name).write_text(text, encoding="utf-8") and None
+
+
+def _wrong_rounds(run: Path) -> None:
+    spec = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    (run / "run.json").write_text(json.dumps({**spec, "rounds": 99}), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (_remove("run.json"), "superarm run --out"),
+        (_write("run.json", "{"), "run again into a new directory"),
+        (_write("run.json", "{}"), "schema"),
+        (_remove("summary.json"), "summary.json"),
+        (_write("summary.json", "{}"), "--resume"),
+        (_write("summary.json", "[]"), "run again"),
+        (_remove("cells/random.s0.seed00001.npz"), "--resume"),
+        (_write("cells/random.s0.seed00001.npz", "junk"), "delete it and run again with --resume"),
+        (_wrong_rounds, "99 rounds"),
+    ],
+)
+def test_a_broken_run_is_reported_with_advice(
+    cli: Command, run: Path, damage: Callable[[Path], None], words: str
+) -> None:
+    damage(run)
+    assert words in cli("report", "run").fails(1)
+
+
+def test_no_run_at_all(cli: Command, tiny: str, tmp_path: Path) -> None:
+    assert "no run.json" in cli("report", "nowhere").fails(1)
+    assert "tiny.toml" in cli("report", "tiny.toml").fails(1)
+    cli("report").fails(2)

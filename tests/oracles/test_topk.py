@@ -1,0 +1,98 @@
+"""TopK and BruteForce beyond their contract: ties, rescoring and what is refused."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from superarm.core import Floats, Ints
+from superarm.errors import InfeasibleError, InputError, NotFiniteError
+from superarm.oracles import BruteForce, TopK
+
+RNG = np.random.default_rng(0)
+scores = st.lists(
+    st.one_of(st.floats(-1e9, 1e9), st.just(-np.inf), st.sampled_from([0.0, 1.0])),
+    min_size=1,
+    max_size=9,
+)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(scores, st.integers(1, 4))
+def test_top_k_equals_brute_force_and_ties_go_to_the_first(values: list[float], k: int) -> None:
+    desirability = np.array(values)
+    brute = BruteForce(family=lambda n, structure: combinations(range(n), k))
+    if np.count_nonzero(desirability > -np.inf) < k:
+        for oracle in (TopK(k=k), brute):
+            with pytest.raises(InfeasibleError):
+                oracle.select(desirability, None, RNG)
+        return
+    chosen = TopK(k=k).select(desirability, None, RNG).positions
+    best = brute.select(desirability, None, RNG).positions
+    assert desirability[chosen].sum() == pytest.approx(desirability[best].sum(), rel=1e-12)
+    assert chosen.tolist() == sorted(range(len(values)), key=lambda arm: -desirability[arm])[:k]
+    assert chosen.dtype == np.intp
+
+
+def test_too_few_arms_are_counted_in_the_message() -> None:
+    with pytest.raises(InfeasibleError, match="k = 3 arms are to be chosen, but only 2 of 2"):
+        TopK(k=3).select(np.zeros(2), None, RNG)
+    with pytest.raises(InfeasibleError, match="only 1 of 3"):
+        TopK(k=2).select(np.array([-np.inf, 0.0, -np.inf]), None, RNG)
+    with pytest.raises(InfeasibleError, match="only 0 of 1"):
+        TopK().select(np.array([-np.inf]), None, RNG)
+    with pytest.raises(InfeasibleError, match="only 1 of 2"):
+        TopK(k=2).select(np.array([0.0, -np.inf]), None, RNG, rescore=lambda chosen: np.zeros(2))
+
+
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("rescore", [None, lambda chosen: np.zeros(3)])
+def test_the_bad_entry_is_named(k: int, bad: float, rescore: Any) -> None:
+    with pytest.raises(NotFiniteError, match=rf"desirability\[1\] is {bad}"):
+        TopK(k=k).select(np.array([-np.inf, bad, 2.0]), None, RNG, rescore)
+    with pytest.raises(InputError, match="no arms"):
+        TopK(k=k).select(np.empty(0), None, RNG, rescore)
+
+
+def test_rescoring_builds_the_set_arm_by_arm() -> None:
+    first = np.array([5.0, 4.9, 1.0, -np.inf])
+    asked: list[list[int]] = []
+
+    def rescore(chosen: Ints) -> Floats:
+        asked.append(chosen.tolist())
+        # Once arm 0 is in, its twin, arm 1, has nothing to add; arm 3 must stay away all the same.
+        scores = np.array([9.0, 0.0, 1.0, 9.0])
+        scores.flags.writeable = False
+        return scores
+
+    chosen = TopK(k=2).select(first, None, RNG, rescore).positions
+    assert chosen.tolist() == [0, 2]
+    assert asked[0] == [0]
+    assert first.tolist() == [5.0, 4.9, 1.0, -np.inf]
+
+
+def test_brute_force_takes_any_objective_and_structure() -> None:
+    def coverage(desirability: Floats, positions: Ints) -> float:
+        return float(desirability[positions].max())
+
+    def family(n: int, structure: Any) -> Any:
+        return structure
+
+    oracle = BruteForce(family=family, objective=coverage)
+    chosen = oracle.select(np.array([1.0, 3.0, 2.0]), [(0, 2), (0, 1)], RNG)
+    assert chosen.positions.tolist() == [0, 1]
+    with pytest.raises(InfeasibleError, match="no member of the feasible family"):
+        oracle.select(np.array([1.0]), [], RNG)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, "2", True, None])
+def test_k_is_a_whole_number(k: Any) -> None:
+    with pytest.raises(InputError, match="k is"):
+        TopK(k=k)
+    assert TopK(k=np.int64(2)).k == 2  # type: ignore[arg-type]

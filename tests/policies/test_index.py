@@ -1,0 +1,267 @@
+"""IndexPolicy and ScorePolicy: signs, masks, pending arms and O'CLOK-UCB by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.core import Arms, Decision, Direction, Feedback, Floats, Offer
+from superarm.errors import InfeasibleError, InputError, NotFiniteError, UnknownArmError
+from superarm.kernels import Matern, SquaredExponential
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy, ScorePolicy, oclok_ucb, random
+from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
+from superarm.problems import Model
+from superarm.rules import (
+    UCB,
+    ExpectedImprovement,
+    Fixed,
+    Greedy,
+    ProbabilityOfImprovement,
+    Thompson,
+)
+
+KERNEL = SquaredExponential(lengthscale=0.3)
+FEATURES = np.random.default_rng(0).random((12, 2))
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def posterior(kind: str) -> Any:
+    if kind == "streaming":
+        return StreamingGP(KERNEL, 0.05)
+    if kind == "finite":
+        return FiniteGP(KERNEL, FEATURES, 0.05)
+    return IndependentGaussian(np.ones(len(FEATURES)), 0.05)
+
+
+def play(policy: IndexPolicy, sign: float, rounds: int) -> list[list[int]]:
+    """Positions chosen when the rewards are ``sign`` × the same numbers."""
+    arms, chosen = Arms.numbered(FEATURES), []
+    truth = np.sin(5.0 * FEATURES[:, 0]) - FEATURES[:, 1]
+    for step in range(1, rounds + 1):
+        offer = Offer(step=step, arms=arms)
+        decision = policy.decide(offer, rng(step))
+        noise = 0.1 * rng(1000 + step).standard_normal(len(arms))
+        rewards = sign * (truth + noise)[decision.positions]
+        policy.learn(offer, decision, Feedback(positions=decision.positions, rewards=rewards), rng())
+        chosen.append(decision.positions.tolist())
+    return chosen
+
+
+# --- direction -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["streaming", "finite", "independent"])
+@pytest.mark.parametrize("pending_aware", [False, True])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        UCB(schedule=Fixed(value=2.0)),
+        Greedy(),
+        ExpectedImprovement(),
+        ProbabilityOfImprovement(scale="linear"),
+        Thompson(mode="independent"),
+    ],
+    ids=lambda rule: type(rule).__name__,
+)
+def test_minimising_costs_is_maximising_minus_costs(kind: str, pending_aware: bool, rule: Any) -> None:
+    def make(direction: Direction) -> IndexPolicy:
+        return IndexPolicy(
+            posterior=posterior(kind),
+            rule=rule,
+            oracle=TopK(k=2),
+            direction=direction,
+            pending_aware=pending_aware,
+        )
+
+    assert play(make("minimize"), -1.0, 25) == play(make("maximize"), 1.0, 25)
+
+
+def test_decisions_keep_the_users_sign() -> None:
+    policy = IndexPolicy(
+        posterior=StreamingGP(KERNEL, 0.05), rule=Greedy(), oracle=TopK(), direction="minimize"
+    )
+    offer = Offer(step=1, arms=Arms(ids=["a", "b"], features=[[0.0], [5.0]]))
+    policy.posterior.observe([[0.0], [5.0]], [-3.0, 2.0])
+    decision = policy.decide(offer, rng())
+    assert decision.positions.tolist() == [0]
+    assert decision.mean is not None
+    assert decision.desirability is not None
+    assert decision.mean[0] < 0.0 < decision.desirability[0]
+
+
+def test_a_direction_is_one_of_two() -> None:
+    with pytest.raises(InputError, match="direction is 'up'"):
+        IndexPolicy(
+            posterior=posterior("finite"),
+            rule=Greedy(),
+            oracle=TopK(),
+            direction="up",  # type: ignore[arg-type]
+        )
+
+
+# --- what may be chosen --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pending_aware", [False, True])
+def test_only_available_arms_are_chosen(pending_aware: bool) -> None:
+    policy = IndexPolicy(
+        posterior=posterior("finite"),
+        rule=UCB(schedule=Fixed(value=1.0)),
+        oracle=TopK(k=3),
+        pending_aware=pending_aware,
+    )
+    arms = Arms.numbered(FEATURES)
+    for step in range(1, 30):
+        available = rng(step).random(len(arms)) < 0.4
+        offer = Offer(step=step, arms=arms, available=available)
+        if available.sum() < 3:
+            with pytest.raises(InfeasibleError, match=f"only {available.sum()} of 12"):
+                policy.decide(offer, rng())
+            continue
+        decision = policy.decide(offer, rng())
+        assert available[decision.positions].all()
+        feedback = Feedback(positions=decision.positions, rewards=rng(step).random(3))
+        policy.learn(offer, decision, feedback, rng())
+
+
+def test_more_arms_than_on_offer_cannot_be_chosen() -> None:
+    policy = IndexPolicy(posterior=StreamingGP(KERNEL, 0.05), rule=Greedy(), oracle=TopK(k=3))
+    with pytest.raises(InfeasibleError, match="only 2 of 2"):
+        policy.decide(Offer(step=1, arms=Arms.numbered([[0.0], [1.0]])), rng())
+
+
+@pytest.mark.parametrize("observed", [0, 3])
+def test_an_empty_offer_is_refused(observed: int) -> None:
+    empty = Offer(step=1, arms=Arms(ids=[], features=np.empty((0, 2))))
+    rules: list[Any] = [Greedy(), UCB(schedule=Fixed(value=1.0)), Thompson(), ExpectedImprovement()]
+    for rule in rules:
+        for kind in ("streaming", "finite"):
+            policy = IndexPolicy(posterior=posterior(kind), rule=rule, oracle=TopK())
+            keys = policy.posterior.keys(Arms.numbered(FEATURES))[:observed]
+            policy.posterior.observe(keys, np.zeros(observed))
+            with pytest.raises(InputError, match="no arms"):
+                policy.decide(empty, rng())
+
+
+def test_arms_that_the_posterior_does_not_know_are_refused() -> None:
+    policy = IndexPolicy(posterior=posterior("finite"), rule=Greedy(), oracle=TopK())
+    with pytest.raises(UnknownArmError):
+        policy.decide(Offer(step=1, arms=Arms.numbered(FEATURES + 1.0)), rng())
+    offer = Offer(step=1, arms=Arms.numbered(FEATURES))
+    decision = policy.decide(offer, rng())
+    for positions in ([12], [-1], [0, 40]):
+        feedback = Feedback(positions=np.array(positions), rewards=np.zeros(len(positions)))
+        with pytest.raises(UnknownArmError, match="the offer has arms 0 to 11"):
+            policy.learn(offer, decision, feedback, rng())
+    assert policy.version == 0
+
+
+# --- pending arms --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["streaming", "finite"])
+def test_pending_arms_are_not_chosen_twice_over(kind: str) -> None:
+    """Arms 0 and 1 are near-identical and best; with arm 0 pending, arm 2 has more to teach."""
+    features = np.array([[0.0], [1e-3], [2.0], [0.5]])
+    choices = {}
+    for pending_aware in (False, True):
+        model: Any = (
+            StreamingGP(KERNEL, 0.01) if kind == "streaming" else FiniteGP(KERNEL, features, 0.01)
+        )
+        policy = IndexPolicy(
+            posterior=model,
+            rule=UCB(schedule=Fixed(value=3.0)),
+            oracle=TopK(k=2),
+            pending_aware=pending_aware,
+        )
+        arms = Arms.numbered(features)
+        # A hint that the left side is good: not enough to know arms 0 and 1 well.
+        model.observe(model.keys(arms)[[3]], [0.4], [0.5])
+        choices[pending_aware] = set(policy.decide(Offer(step=1, arms=arms), rng()).positions.tolist())
+    assert choices[False] == {0, 1}
+    assert 2 in choices[True]
+    assert len(choices[True] & {0, 1}) == 1
+
+
+# --- the published index, by hand ----------------------------------------------------------
+
+
+def test_oclok_ucb_is_its_formula() -> None:
+    """μ + √(2 ln(M π² t² / (3δ))) σ, with μ and σ worked out from two observations."""
+    kernel, noise, delta, most = Matern(nu=1.5, lengthscale=0.5), 0.04, 0.05, 7
+    model = Model(kernel=kernel, noise_variance=noise, oracle=TopK(k=2), horizon=100, most_arms=most)
+    policy = oclok_ucb(model, delta=delta)
+    X, y = np.array([[0.1], [0.6]]), np.array([0.5, -0.2])
+    policy.posterior.observe(X, y)
+    asked = np.array([[0.0], [0.3], [0.6], [2.0]])
+
+    def k(a: float, b: float) -> float:
+        z = math.sqrt(3.0) * abs(a - b) / 0.5
+        return (1.0 + z) * math.exp(-z)
+
+    a, b = 1.0 + noise, k(0.1, 0.6)
+    determinant = a * a - b * b
+    inverse = np.array([[a, -b], [-b, a]]) / determinant
+    step, expected = 3, []
+    width = math.sqrt(2.0 * math.log(most * math.pi**2 * step**2 / (3.0 * delta)))
+    for (x,) in asked:
+        cross = np.array([k(x, 0.1), k(x, 0.6)])
+        mean, variance = cross @ inverse @ y, 1.0 - cross @ inverse @ cross
+        expected.append(mean + width * math.sqrt(variance))
+    decision = policy.decide(Offer(step=step, arms=Arms.numbered(asked)), rng())
+    order = np.argsort(-np.array(expected))[:2]
+    assert decision.positions.tolist() == order.tolist()
+    np.testing.assert_allclose(decision.desirability, np.array(expected)[order], rtol=1e-10)
+    assert policy.deterministic
+
+
+# --- scores that need no learning ----------------------------------------------------------
+
+
+def test_score_policies_mask_and_check_too() -> None:
+    def score(offer: Offer, generator: np.random.Generator) -> Floats:
+        return np.arange(float(len(offer.arms)))
+
+    policy = ScorePolicy(score=score, oracle=TopK(), deterministic=True)
+    arms = Arms.numbered(FEATURES)
+    assert policy.decide(Offer(step=1, arms=arms), rng()).positions.tolist() == [11]
+    available = np.arange(12) < 5
+    masked = policy.decide(Offer(step=1, arms=arms, available=available), rng())
+    assert masked.positions.tolist() == [4]
+    broken = ScorePolicy(
+        score=lambda offer, generator: np.full(12, np.nan), oracle=TopK(), deterministic=True
+    )
+    with pytest.raises(NotFiniteError):
+        broken.decide(Offer(step=1, arms=arms), rng())
+
+
+def test_chance_chooses_every_super_arm_alike() -> None:
+    """Six pairs of four arms, 1200 rounds: each within 6 standard errors of 200."""
+    model = Model(kernel=KERNEL, noise_variance=0.1, oracle=TopK(k=2), horizon=10)
+    policy, generator = random(model), rng(1)
+    offer = Offer(step=1, arms=Arms.numbered(np.arange(4.0)[:, None]))
+    counts: dict[tuple[int, ...], int] = {}
+    for _ in range(1200):
+        pair = tuple(sorted(policy.decide(offer, generator).positions.tolist()))
+        counts[pair] = counts.get(pair, 0) + 1
+    assert len(counts) == 6
+    error = math.sqrt(1200 * (1 / 6) * (5 / 6))
+    assert max(abs(count - 200) for count in counts.values()) < 6.0 * error
+    assert not policy.deterministic
+
+
+def test_versions_count_what_was_learned() -> None:
+    policy = IndexPolicy(posterior=posterior("streaming"), rule=Greedy(), oracle=TopK(k=2))
+    offer = Offer(step=1, arms=Arms.numbered(FEATURES))
+    first: Decision = policy.decide(offer, rng())
+    feedback = Feedback(positions=first.positions[:1], rewards=np.array([0.5]))
+    policy.learn(offer, first, feedback, rng())
+    assert (first.version, policy.decide(offer, rng()).version) == (0, 1)
+    assert policy.posterior.count == 1

@@ -1,0 +1,98 @@
+"""Published names: what they are made of, and what they ask of the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm import registry
+from superarm.core import Offer
+from superarm.errors import InputError, SpecError
+from superarm.kernels import Matern
+from superarm.oracles import TopK
+from superarm.policies import gamma_for, posterior_for
+from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
+from superarm.problems import Model
+
+ARMS = np.linspace(0.0, 1.0, 6)[:, None]
+
+
+def model(**changes: Any) -> Model:
+    told: dict[str, Any] = {
+        "kernel": Matern(),
+        "noise_variance": 0.1,
+        "oracle": TopK(),
+        "horizon": 50,
+        "arms": ARMS,
+        "norm_bound": 1.0,
+        "noise_bound": 0.1,
+        "gain": {"name": "constant", "value": 2.0},
+    }
+    return Model(**(told | changes))
+
+
+def test_the_posterior_fits_the_model() -> None:
+    assert isinstance(posterior_for(model()), FiniteGP)
+    assert isinstance(posterior_for(model(arms=None)), StreamingGP)
+    assert isinstance(posterior_for(model(), "streaming"), StreamingGP)
+    assert isinstance(posterior_for(model(), "independent"), IndependentGaussian)
+    by_arm = posterior_for(model(mean=np.arange(6.0)))
+    assert by_arm.predict(np.arange(6)).mean.tolist() == list(range(6))
+    for wrong, name, words in (
+        (model(arms=None), "finite", "needs fixed arms"),
+        (model(mean=np.arange(6.0)), "streaming", "a prior mean per arm"),
+        (model(), "best", "posterior is 'best'"),
+    ):
+        with pytest.raises(InputError, match=words):
+            posterior_for(wrong, name)  # type: ignore[arg-type]
+
+
+def test_gamma_is_a_callable_or_left_to_the_belief() -> None:
+    assert gamma_for(model(), "realised") is None
+    growth, greedy = gamma_for(model(), "growth"), gamma_for(model(), "greedy")
+    assert growth is not None
+    assert growth(7) == 2.0
+    assert greedy is not None
+    assert 0.0 < greedy(1) < greedy(5)
+    for wrong, choice, words in (
+        (model(gain=None), "growth", "names no growth rate"),
+        (model(arms=None), "greedy", "needs fixed arms"),
+        (model(), "guess", "gain is 'guess'"),
+    ):
+        with pytest.raises(InputError, match=words):
+            gamma_for(wrong, choice)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "words"),
+    [
+        ("igp-ucb", {"norm_bound": None}, "needs norm_bound"),
+        ("gp-ts", {"noise_bound": None}, "needs noise_bound"),
+        ("gp-ucb", {"norm_bound": None}, "needs norm_bound"),
+        ("oclok-ucb", {"arms": None}, "needs most_arms"),
+        ("gp-bucb", {"arms": None}, "needs most_arms"),
+        ("gp-ucb-bayesian", {"arms": None}, "needs most_arms"),
+    ],
+)
+def test_what_a_policy_needs_is_asked_for(name: str, missing: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        registry.build("policy", name, model=model(**missing))
+
+
+def test_unknown_options_and_policies_are_refused() -> None:
+    with pytest.raises(SpecError, match=r"has no parameter 'dleta'.*did you mean 'delta'"):
+        registry.build("policy", {"name": "igp-ucb", "dleta": 0.1}, model=model())
+    with pytest.raises(SpecError, match="did you mean 'igp-ucb'"):
+        registry.build("policy", "igp-ucp", model=model())
+
+
+def test_the_benchmark_has_no_regret() -> None:
+    spec = {"name": "crowdsourcing", "source": "made", "k": 3, "workers": 20}
+    problem = registry.build("problem", spec, seed=1, horizon=10)
+    policy = registry.build("policy", "benchmark", model=problem.model, problem=problem)
+    for step in range(1, 6):
+        offer: Offer = problem.offer(step)
+        chosen = policy.decide(offer, np.random.default_rng(0)).positions
+        assert problem.value(offer, chosen) == problem.best(offer)

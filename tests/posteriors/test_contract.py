@@ -1,0 +1,77 @@
+"""What posteriors share beyond the published contract: states, stale beliefs, pending arms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.core import Arms, State
+from superarm.errors import StateError
+from superarm.kernels import Matern
+from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
+from superarm.testing import restored
+
+FEATURES = np.random.default_rng(0).random((6, 2))
+KERNEL = Matern(nu=1.5, lengthscale=0.4)
+MAKERS: dict[str, Any] = {
+    "streaming": lambda: StreamingGP(KERNEL, 0.1),
+    "finite": lambda: FiniteGP(KERNEL, FEATURES, 0.1),
+    "independent": lambda: IndependentGaussian(np.ones(6), 0.1, arms=FEATURES),
+}
+everyone = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+
+
+@everyone
+def test_another_kind_or_schema_is_refused(make: Any) -> None:
+    posterior = make()
+    state: State = restored(posterior.state())
+    for wrong in (replace(state, schema=99), replace(state, kind="something")):
+        with pytest.raises(StateError, match=f"{type(posterior).__name__} reads"):
+            type(posterior).from_state(wrong)
+
+
+@everyone
+def test_a_state_does_not_follow_its_posterior(make: Any) -> None:
+    posterior = make()
+    keys = posterior.keys(Arms.numbered(FEATURES))
+    posterior.observe(keys[:2], [1.0, 2.0])
+    state = posterior.state()
+    mean = posterior.predict(keys).mean
+    for step in range(400):  # past every refresh, fold and change of form
+        posterior.observe(keys[[step % 6]], [float(step)])
+    again = type(posterior).from_state(state)
+    np.testing.assert_allclose(again.predict(keys).mean, mean, atol=1e-10)
+
+
+@everyone
+def test_what_a_belief_has_computed_stays_readable(make: Any) -> None:
+    """Mean and std are values; what would have to be computed from the posterior is refused."""
+    posterior, arms = make(), Arms.numbered(FEATURES)
+    posterior.observe(posterior.keys(arms)[:2], [1.0, 2.0])
+    belief = posterior.belief(arms)
+    mean, std, cov = belief.mean.copy(), belief.std.copy(), belief.cov.copy()
+    posterior.observe(posterior.keys(arms)[2:3], [5.0])
+    np.testing.assert_array_equal(belief.mean, mean)
+    np.testing.assert_array_equal(belief.std, std)
+    np.testing.assert_array_equal(belief.cov, cov)
+
+
+@everyone
+def test_conditioning_on_nothing_is_the_belief_itself(make: Any) -> None:
+    belief = make().belief(Arms.numbered(FEATURES))
+    none = belief.condition(np.empty(0, dtype=np.intp))
+    np.testing.assert_allclose(none.cov, belief.cov, atol=1e-15)
+
+
+@everyone
+def test_pending_arms_in_one_step_or_in_two(make: Any) -> None:
+    posterior, arms = make(), Arms.numbered(FEATURES)
+    posterior.observe(posterior.keys(arms)[:1], [0.5])
+    belief = posterior.belief(arms).negated()
+    both = belief.condition(np.array([1, 4]))
+    steps = belief.condition(np.array([1])).condition(np.array([4]))
+    np.testing.assert_allclose(both.cov, steps.cov, atol=1e-12)
+    assert both.incumbent == steps.incumbent == -posterior.incumbent  # one arm: best and worst

@@ -1,0 +1,176 @@
+"""Every policy meets the same offers and the same noise, whatever else runs and in what order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm import registry
+from superarm.core import Arms, Decision, Direction, Feedback, Floats, Ints, Offer, State
+from superarm.errors import InputError
+from superarm.simulation import Trajectory, runner, simulate
+from superarm.streams import stream
+
+CHANGING = {"name": "crowdsourcing", "source": "made", "k": 3, "workers": 15}
+FIXED = {"name": "gp-function", "arms": 20}
+NAMES = ("oclok-ucb", "gp-ts", "random")
+
+
+def problem_of(spec: Mapping[str, Any], seed: int = 5) -> Any:
+    return registry.build("problem", spec, seed=seed, horizon=60)
+
+
+def run(
+    spec: Mapping[str, Any], names: tuple[str, ...], rounds: int = 30, seed: int = 5
+) -> dict[str, Trajectory]:
+    problem = problem_of(spec, seed)
+    policies = {
+        name: registry.build(
+            "policy",
+            {"name": name} | ({"scaled": False} if name == "gp-ts" else {}),
+            model=problem.model,
+        )
+        for name in names
+    }
+    return simulate(problem, policies, rounds=rounds, seed=seed)
+
+
+def same(one: Trajectory, other: Trajectory) -> bool:
+    return (
+        one.choices.tobytes() == other.choices.tobytes()
+        and one.series.keys() == other.series.keys()
+        and all(one.series[key].tobytes() == other.series[key].tobytes() for key in one.series)
+    )
+
+
+@pytest.mark.parametrize("spec", [CHANGING, FIXED], ids=lambda spec: spec["name"])
+def test_policies_do_not_feel_each_other(spec: Mapping[str, Any]) -> None:
+    together = run(spec, NAMES)
+    reversed_order = run(spec, NAMES[::-1])
+    for name in NAMES:
+        assert same(together[name], reversed_order[name])
+        assert same(together[name], run(spec, (name,))[name])
+    assert not same(together["random"], together["gp-ts"])
+    assert not same(run(spec, ("random",), seed=6)["random"], together["random"])
+
+
+@pytest.mark.parametrize("numbers", [1, 50, 400, 1 << 30])
+@pytest.mark.parametrize("spec", [CHANGING, FIXED], ids=lambda spec: spec["name"])
+def test_block_size_does_not_matter(
+    spec: Mapping[str, Any], numbers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = run(spec, NAMES)
+    monkeypatch.setattr(runner, "_BLOCK_NUMBERS", numbers)
+    again = run(spec, NAMES)
+    assert all(same(expected[name], again[name]) for name in NAMES)
+
+
+def test_a_longer_run_begins_like_a_shorter_one() -> None:
+    short, long = run(CHANGING, NAMES, rounds=10), run(CHANGING, NAMES, rounds=30)
+    for name in NAMES:
+        np.testing.assert_array_equal(short[name].series["regret"], long[name].series["regret"][:10])
+
+
+class Costs:
+    """Three arms whose costs are 1, 2, 3; what is drawn is written down."""
+
+    direction: Direction = "minimize"
+
+    def __init__(self) -> None:
+        self.arms = Arms(ids=["a", "b", "c"], features=[[0.0], [1.0], [2.0]])
+
+    def offer(self, step: int) -> Offer:
+        return Offer(step=step, arms=self.arms)
+
+    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
+        return rng.standard_normal(3)
+
+    def pull(self, offer: Offer, positions: Ints, noise: Floats) -> Floats:
+        return np.array([1.0, 2.0, 3.0])[positions] + noise[positions]
+
+    def value(self, offer: Offer, positions: Ints) -> float:
+        return float(np.array([1.0, 2.0, 3.0])[positions].sum())
+
+    def best(self, offer: Offer) -> float:
+        return 1.0
+
+    def metrics(self, offer: Offer, positions: Ints, rewards: Floats) -> Mapping[str, float]:
+        return {"paid": float(rewards.sum())} if offer.step % 2 else {}
+
+
+class Scripted:
+    """Plays given positions, and writes down what it is told and which random numbers it gets."""
+
+    def __init__(self, plan: list[list[int]], deterministic: bool) -> None:
+        self.plan = plan
+        self.deterministic = deterministic
+        self.calls: list[str] = []
+        self.rewards: list[Floats] = []
+        self.draws: list[tuple[float, float]] = []
+        self._drawn = 0.0
+
+    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+        self.calls.append("decide")
+        self._drawn = 0.0 if self.deterministic else rng.random()
+        positions = np.array(self.plan[offer.step - 1], dtype=np.intp)
+        return Decision(action=None, positions=positions)
+
+    def commit(self, decision: Decision) -> None:
+        self.calls.append("commit")
+
+    def learn(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
+    ) -> None:
+        self.calls.append("learn")
+        self.rewards.append(feedback.rewards)
+        self.draws.append((self._drawn, 0.0 if self.deterministic else rng.random()))
+
+    def state(self) -> State:
+        return State(kind="scripted", schema=1)
+
+
+PLAN = [[0], [1, 2], [2], [0, 1, 2]]
+
+
+def test_streams_are_those_of_the_definition() -> None:
+    policy = Scripted(PLAN, deterministic=False)
+    trajectory = simulate(Costs(), {"me": policy}, rounds=4, seed=9)["me"]
+    assert policy.calls == ["decide", "commit", "learn"] * 4
+    for step, positions in enumerate(PLAN, start=1):
+        noise = stream(9, "noise", step).standard_normal(3)
+        expected = np.array([1.0, 2.0, 3.0])[positions] + noise[positions]
+        np.testing.assert_array_equal(policy.rewards[step - 1], expected)
+        assert policy.draws[step - 1] == (
+            stream(9, "policy:me", step).random(),
+            stream(9, "learn:me", step).random(),
+        )
+        if step % 2:
+            assert trajectory.series["paid"][step - 1] == float(expected.sum())
+        else:
+            assert trajectory.series["paid"][step - 1] == 0.0
+    assert trajectory.series["regret"].tolist() == [0.0, 4.0, 2.0, 5.0]  # costs above the best
+    assert trajectory.choices.tolist() == [[0, -1, -1], [1, 2, -1], [2, -1, -1], [0, 1, 2]]
+    assert trajectory.choices.dtype == np.int32
+    assert trajectory.seconds.shape == (4,)
+    assert (trajectory.seconds >= 0.0).all()
+
+
+def test_deterministic_policies_do_not_feel_how_generators_are_set() -> None:
+    told = {flag: Scripted(PLAN, deterministic=flag) for flag in (True, False)}
+    runs = simulate(Costs(), {"yes": told[True], "no": told[False]}, rounds=4, seed=9)
+    assert same(runs["yes"], runs["no"])
+    for one, other in zip(told[True].rewards, told[False].rewards, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_mistakes_and_failures_surface() -> None:
+    with pytest.raises(InputError, match="rounds is 0"):
+        simulate(Costs(), {}, rounds=0, seed=0)
+    assert simulate(Costs(), {}, rounds=2, seed=0) == {}
+    with pytest.raises(IndexError):
+        simulate(Costs(), {"short": Scripted(PLAN[:1], deterministic=True)}, rounds=2, seed=0)
+    with pytest.raises(InputError, match="seed is -1"):
+        simulate(Costs(), {}, rounds=1, seed=-1)

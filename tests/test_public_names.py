@@ -1,0 +1,164 @@
+"""Names that are relied on from outside, and the page that describes the command line."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+
+import superarm
+from superarm.cli.commands import superarm as command_line
+
+CLI_PAGE = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
+PACKAGES = (
+    "superarm",
+    "superarm.experiments",
+    "superarm.kernels",
+    "superarm.oracles",
+    "superarm.policies",
+    "superarm.posteriors",
+    "superarm.problems",
+    "superarm.rules",
+    "superarm.simulation",
+    "superarm.theory",
+)
+
+# Module, name, parameters that must be accepted by keyword. A name that a later part of the
+# project brings is checked from the day it is there.
+RELIED_ON = [
+    ("superarm.kernels", "SquaredExponential", "lengthscale variance"),
+    ("superarm.kernels", "Matern", "nu lengthscale variance"),
+    ("superarm.kernels", "Linear", ""),
+    ("superarm.posteriors", "StreamingGP", "kernel noise_variance mean"),
+    ("superarm.posteriors", "FiniteGP", "kernel arms noise_variance mean"),
+    ("superarm.posteriors", "StreamingGP.observe", "arms rewards"),
+    ("superarm.posteriors", "FiniteGP.observe", "arms rewards"),
+    ("superarm.posteriors", "StreamingGP.predict", "arms return_std return_cov"),
+    ("superarm.posteriors", "FiniteGP.predict", "arms return_std return_cov"),
+    ("superarm.posteriors", "StreamingGP.sample", "arms rng size"),
+    ("superarm.posteriors", "FiniteGP.sample", "arms rng size"),
+]
+LATER = [
+    ("superarm.kernels", "GraphMatern", ""),
+    ("superarm.live", "create_bandit", "name spec storage load_if_exists"),
+    ("superarm.live", "load_bandit", "name storage"),
+    ("superarm.live", "Bandit.ask", "arms structure time decision_id"),
+    ("superarm.live", "Bandit.tell", "rewards observation_id"),
+]
+
+
+def find(module: str, name: str) -> Any:
+    found = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+@pytest.mark.parametrize(("module", "name", "parameters"), RELIED_ON)
+def test_relied_on_names_take_the_documented_parameters(
+    module: str, name: str, parameters: str
+) -> None:
+    accepted = inspect.signature(find(module, name)).parameters
+    for parameter in parameters.split():
+        assert parameter in accepted
+        assert accepted[parameter].kind is not inspect.Parameter.POSITIONAL_ONLY
+
+
+@pytest.mark.parametrize(("module", "name", "parameters"), LATER)
+def test_later_names_come_as_documented(module: str, name: str, parameters: str) -> None:
+    try:
+        find(module, name)
+    except (ImportError, AttributeError):
+        return
+    test_relied_on_names_take_the_documented_parameters(module, name, parameters)
+
+
+def test_posteriors_work_as_documented() -> None:
+    from superarm.kernels import Matern, SquaredExponential
+    from superarm.posteriors import FiniteGP, StreamingGP
+
+    points = np.linspace(0.0, 1.0, 5)[:, None]
+    rng = np.random.default_rng(0)
+    kernel = Matern(nu=2.5, lengthscale=0.3, variance=2.0)
+    streaming = StreamingGP(kernel=kernel, noise_variance=0.1)
+    finite = FiniteGP(kernel=kernel, arms=points, noise_variance=0.1, mean=0.0)
+    streaming.observe(points[[1, 3]], [1.0, -1.0])
+    finite.observe([1, 3], [1.0, -1.0])
+    for posterior, arms in ((streaming, points), (finite, np.arange(5))):
+        prediction = posterior.predict(arms)
+        mean, std = prediction[:2]
+        assert prediction._fields[:2] == ("mean", "std")
+        assert (mean.shape, std.shape) == ((5,), (5,))
+        assert posterior.predict(arms, return_std=False, return_cov=True)[-1].shape == (5, 5)
+        assert posterior.sample(arms, rng, 3).shape == (3, 5)
+    assert np.allclose(streaming.predict(points).mean, finite.predict(np.arange(5)).mean)
+    assert SquaredExponential(lengthscale=0.2, variance=1.0)(points).shape == (5, 5)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_exported_names_are_there(package: str) -> None:
+    module = importlib.import_module(package)
+    exported = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    assert exported
+    for name in exported:
+        assert getattr(module, name) is not None
+
+
+def test_lazy_names_are_those_declared() -> None:
+    assert {*superarm._HOMES, "__version__"} == set(superarm.__all__)
+    assert set(superarm.__all__) - {"__version__"} <= set(dir(superarm))
+    with pytest.raises(AttributeError, match="no attribute 'nope'"):
+        superarm.nope  # noqa: B018
+    source = Path(superarm.__file__).read_text(encoding="utf-8")
+    for name in superarm._HOMES:  # type checkers see what users see
+        assert f" {name} as {name}" in source
+
+
+# --- docs/cli.md -------------------------------------------------------------------------
+
+
+def commands(group: click.Group, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    for name, command in sorted(group.commands.items()):
+        if isinstance(command, click.Group):
+            yield from commands(command, (*prefix, name))
+        else:
+            yield " ".join((*prefix, name)), command
+
+
+DOCUMENTED = dict(commands(command_line))
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    assert CLI_PAGE.is_file(), "docs/cli.md describes the command line"
+    return CLI_PAGE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_every_command_and_option_is_documented(name: str, page: str) -> None:
+    assert f"superarm {name}" in page
+    for parameter in DOCUMENTED[name].params:
+        if isinstance(parameter, click.Option):
+            assert any(re.search(rf"(?<![\w-]){o}(?![\w-])", page) for o in parameter.opts), (
+                parameter.opts
+            )
+
+
+def test_exit_codes_are_documented(page: str) -> None:
+    for code in (0, 1, 2, 3):
+        assert re.search(rf"\b{code}\b", page)
+    assert "conflict" in page
+
+
+def test_nothing_is_documented_that_is_not_there(page: str) -> None:
+    known = {option for command in DOCUMENTED.values() for p in command.params for option in p.opts}
+    known |= {"--help", "--version"}
+    mentioned = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", page))
+    assert mentioned <= known
