@@ -23,12 +23,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, Self, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InputError, NotFiniteError, ShapeError, UnknownArmError
+from .errors import InputError, NotFiniteError, ShapeError, StateError, UnknownArmError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -190,6 +190,18 @@ class State:
     scalars: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
+    def scalar(self, name: str) -> Any:
+        """A scalar by name, or :class:`StateError` if it is missing."""
+        if name not in self.scalars:
+            raise StateError(f"this {self.kind!r} state is damaged: it lacks the number {name!r}")
+        return self.scalars[name]
+
+    def array(self, name: str) -> NDArray[Any]:
+        """An array by name, or :class:`StateError` if it is missing."""
+        if name not in self.arrays:
+            raise StateError(f"this {self.kind!r} state is damaged: it lacks the array {name!r}")
+        return self.arrays[name]
+
 
 # --- protocols ---------------------------------------------------------------------------
 
@@ -251,9 +263,14 @@ class Posterior(Protocol):
         ...
 
     def observe(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None: ...
+    @overload
     def predict(
-        self, arms: Any, return_std: bool = True, return_cov: bool = False
-    ) -> Prediction | JointPrediction: ...
+        self, arms: Any, return_std: bool = True, return_cov: Literal[False] = False
+    ) -> Prediction: ...
+    @overload
+    def predict(
+        self, arms: Any, return_std: bool = True, *, return_cov: Literal[True]
+    ) -> JointPrediction: ...
     def sample(self, arms: Any, rng: np.random.Generator, size: int = 1) -> Floats:
         """Joint draws of the latent reward, (size, n)."""
         ...

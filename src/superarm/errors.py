@@ -16,7 +16,8 @@
     ├── MissingDataError (FileNotFoundError)
     └── MissingExtraError (ImportError)    an optional dependency is absent; names the pip line
 
-Warnings: :class:`JitterWarning` before a diagonal is raised to make a matrix factorisable.
+Warnings: :class:`JitterWarning` before a diagonal is raised to make a matrix factorisable,
+:class:`PrecisionWarning` when results have lost digits.
 
 No error here derives from ``KeyError``, which would print its message in quotes.
 """
@@ -81,6 +82,10 @@ class MissingExtraError(SuperarmError, ImportError):
 
 class JitterWarning(UserWarning):
     """A diagonal is about to be raised a little so that a matrix can be factorised."""
+
+
+class PrecisionWarning(UserWarning):
+    """Results have lost digits to rounding; the message says how many and what to do."""
 
 
 def require_extra(module: str, extra: str) -> ModuleType:

@@ -39,6 +39,15 @@ _FAMILIES: dict[str, str] = {
     "policy": "superarm.policies",
     "problem": "superarm.problems",
 }
+_FAMILY_OF = {
+    "kernel": "kernel",
+    "kernels": "kernel",
+    "schedule": "schedule",
+    "gamma": "gain",
+    "rule": "rule",
+    "oracle": "oracle",
+}
+"""Which family a nested spec belongs to, by the name of the parameter that holds it."""
 _parts: dict[str, dict[str, Callable[..., Any]]] = {family: {} for family in _FAMILIES}
 _names: dict[object, tuple[str, str]] = {}
 
@@ -96,7 +105,7 @@ def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
                 f"{family} {name!r} has no parameter {key!r}; it takes {sorted(accepted)}"
                 + _suggestion(key, accepted)
             )
-        parameters[key] = _build_nested(value)
+        parameters[key] = _build_nested(value, _FAMILY_OF.get(key))
     missing = [
         key
         for key, default in accepted.items()
@@ -144,15 +153,15 @@ def _suggestion(word: str, choices: Mapping[str, Any]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def _build_nested(value: Any) -> Any:
-    """Specs inside specs carry their family: ``{"family": "kernel", "name": …}``."""
+def _build_nested(value: Any, family: str | None = None) -> Any:
+    """Specs inside specs: of the family they name, or of the one their parameter implies."""
     if isinstance(value, Mapping):
-        if "family" in value and "name" in value:
-            inner = {key: item for key, item in value.items() if key != "family"}
-            return build(value["family"], inner)
-        return {key: _build_nested(item) for key, item in value.items()}
+        family = value.get("family", family)
+        if family is not None and "name" in value:
+            return build(family, {key: item for key, item in value.items() if key != "family"})
+        return {key: _build_nested(item, _FAMILY_OF.get(key)) for key, item in value.items()}
     if isinstance(value, list):
-        return [_build_nested(item) for item in value]
+        return [_build_nested(item, family) for item in value]
     return value
 
 

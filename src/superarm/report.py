@@ -402,6 +402,8 @@ def _reproduce_section(run: Run) -> str:
     words = ["superarm", "run", run.experiment, "--rounds", str(run.rounds)]
     words += ["--seed", str(run.seeds[0]), "--seeds", str(len(run.seeds))]
     words += ["--policies", ",".join(run.policies)]
+    for key, value in run.spec.get("overrides", {}).items():
+        words += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
     swept: dict[str, list[Any]] = {}
     for setting in run.settings:
         for key, value in setting.items():

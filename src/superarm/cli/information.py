@@ -16,7 +16,14 @@ from superarm.errors import MissingDataError, SuperarmError
 
 from .common import print_json
 
-_EXTRAS = {"matplotlib": "plot", "numba": "fast", "torch": "torch", "gpytorch": "torch"}
+_EXTRAS = {
+    "matplotlib": "plot",
+    "numba": "fast",
+    "distributed": "cluster",
+    "torch": "torch",
+    "gpytorch": "torch",
+    "botorch": "torch",
+}
 _CORE = ("numpy", "scipy", "click", "rich")
 
 

@@ -59,6 +59,8 @@ class Plan:
     seeds: int
     first_seed: int
     settings: Sequence[Mapping[str, Any]]
+    fixed: Mapping[str, Any]
+    """Parameters that were replaced, the same in all settings."""
     out: Path
 
     @classmethod
@@ -92,6 +94,7 @@ class Plan:
             seeds=chosen_seeds,
             first_seed=first_seed,
             settings=settings,
+            fixed=fixed,
             out=out,
         )
 
@@ -129,6 +132,7 @@ class Plan:
             "seeds": self.seeds,
             "policies": list(self.experiment.policies),
             "settings": [dict(setting) for setting in self.settings],
+            "overrides": dict(self.fixed),
             "parameters": {"problem": plain["problem"], "policies": plain["policies"]},
             "settled": dict(world.settled),
             "version": __version__,

@@ -60,13 +60,11 @@ class Experiment:
     title: str = ""
     paper: str = ""
     figure: str = ""
-    bound: Mapping[str, Any] | None = None
-    """Which theoretical bound may be drawn over the regret."""
     claims: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
 
     def as_json(self) -> dict[str, Any]:
         """Plain data, from which :meth:`from_mapping` makes the same experiment."""
-        plain = {
+        return {
             "id": self.id,
             "title": self.title,
             "paper": self.paper,
@@ -77,7 +75,6 @@ class Experiment:
             "policies": {name: dict(options) for name, options in self.policies.items()},
             "claims": [dict(claim) for claim in self.claims],
         }
-        return plain if self.bound is None else {**plain, "bound": dict(self.bound)}
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any], where: str) -> Experiment:
@@ -270,7 +267,7 @@ _TEXTS, _COUNTS, _TABLES = (
     ("rounds", "seeds"),
     ("problem", "policies"),
 )
-_KEYS = sorted((*_TEXTS, *_COUNTS, *_TABLES, "claims", "bound"))
+_KEYS = sorted((*_TEXTS, *_COUNTS, *_TABLES, "claims"))
 
 
 def _check_tables(data: Mapping[str, Any], where: str) -> None:
@@ -292,8 +289,6 @@ def _check_tables(data: Mapping[str, Any], where: str) -> None:
     for key in _TEXTS:
         if not isinstance(data.get(key, ""), str) or not data["id"]:
             raise SpecError(f"{where}: {key} is {data[key]!r}; it must be text")
-    if not isinstance(data.get("bound", {}), Mapping):
-        raise SpecError(f"{where}: 'bound' must be a table")
     if not isinstance(data.get("claims", []), list | tuple):
         raise SpecError(f"{where}: claims must be tables: write [[claims]]")
 

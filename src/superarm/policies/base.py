@@ -145,5 +145,20 @@ class ScorePolicy:
     ) -> None:
         """Nothing is learned."""
 
+    def play_table(
+        self, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]
+    ) -> Ints | None:
+        """Many rounds at once: nothing is learned between them."""
+        if offer.available is not None:
+            return None
+        played = np.empty(len(rewards), dtype=np.intp)
+        for row in range(len(rewards)):
+            rng = rng_at(offer.step + row)
+            chosen = self.oracle.select(self._score(offer, rng), offer.structure, rng).positions
+            if len(chosen) != 1:
+                return None
+            played[row] = chosen[0]
+        return played
+
     def state(self) -> State:
         return State(kind="score-policy", schema=1)

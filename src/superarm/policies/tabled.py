@@ -1,7 +1,8 @@
-"""Whole blocks of rounds in compiled code, for the policies that allow it.
+"""Whole blocks of rounds in one call, for a fixed arm set and one arm a round.
 
-Optimism and scaled Thompson sampling on a fixed arm set, one arm a round: what the papers' long
-simulations consist of. The outcome is that of ``decide`` and ``learn``, bit for bit.
+This is what the papers' long simulations consist of. Optimism and scaled Thompson sampling run in
+compiled code where numba is installed; other rules in a loop without the records of the flow. The
+outcome is that of ``decide`` and ``learn``, bit for bit.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from superarm.core import Floats, Gamma, Ints, Offer, Schedule
+from superarm.core import Floats, Gamma, Ints, Offer, Rule, Schedule
 from superarm.oracles import TopK
 from superarm.posteriors import FiniteGP
 from superarm.rules import UCB, BayesUCB, Thompson
@@ -19,20 +20,20 @@ from superarm.rules import UCB, BayesUCB, Thompson
 if TYPE_CHECKING:
     from .base import IndexPolicy
 
+RngAt = Callable[[int], np.random.Generator]
+_ONE = TopK(k=1)
+
 
 class _NeedsBeliefError(Exception):
     """The schedule asked for the information gained so far, which only a belief knows."""
 
 
-def play_table(
-    policy: IndexPolicy, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]
-) -> Ints | None:
+def play_table(policy: IndexPolicy, offer: Offer, rewards: Floats, rng_at: RngAt) -> Ints | None:
     """Play the table, or ``None`` if it must be played round by round."""
-    posterior, rule = policy.posterior, policy.rule
+    posterior = policy.posterior
     if (
         not isinstance(posterior, FiniteGP)
-        or not posterior.compiled
-        or policy.oracle != TopK(k=1)
+        or policy.oracle != _ONE
         or policy.direction != "maximize"
         or policy.pending_aware
         or offer.available is not None
@@ -40,21 +41,42 @@ def play_table(
     ):
         return None
     steps = range(offer.step, offer.step + len(rewards))
-    normals = None
-    try:
-        if isinstance(rule, UCB) and type(rule) in (UCB, BayesUCB):  # no one's own subclass
-            widths = _widths(rule.schedule, rule.gamma, steps)
-        elif type(rule) is Thompson and rule.mode == "joint" and rule.schedule is not None:
-            widths = _widths(rule.schedule, rule.gamma, steps)
-            count = posterior.normals_per_draw
-            normals = np.empty((len(steps), count))
-            for row, step in enumerate(steps):
-                normals[row] = rng_at(step).standard_normal(count)
-        else:
-            return None
-    except _NeedsBeliefError:
-        return None
-    return posterior.play_table(rewards, widths, normals)
+    if posterior.compiled:
+        try:
+            return _play_compiled(posterior, policy.rule, rewards, steps, rng_at)
+        except _NeedsBeliefError:
+            pass
+    return _play_in_a_loop(posterior, policy.rule, offer, rewards, steps, rng_at)
+
+
+def _play_compiled(
+    posterior: FiniteGP, rule: Rule, rewards: Floats, steps: range, rng_at: RngAt
+) -> Ints:
+    if isinstance(rule, UCB) and type(rule) in (UCB, BayesUCB):  # no one's own subclass
+        return posterior.play_table(rewards, _widths(rule.schedule, rule.gamma, steps))
+    if type(rule) is Thompson and rule.mode == "joint" and rule.schedule is not None:
+        widths = _widths(rule.schedule, rule.gamma, steps)
+        normals = np.empty((len(steps), posterior.normals_per_draw))
+        for row, step in enumerate(steps):
+            rng_at(step).standard_normal(out=normals[row])
+        return posterior.play_table(rewards, widths, normals)
+    raise _NeedsBeliefError
+
+
+def _play_in_a_loop(
+    posterior: FiniteGP, rule: Rule, offer: Offer, rewards: Floats, steps: range, rng_at: RngAt
+) -> Ints:
+    played = np.empty(len(steps), dtype=np.intp)
+    rng = rng_at(offer.step)
+    chance = not rule.deterministic
+    for row, step in enumerate(steps):
+        if chance:
+            rng = rng_at(step)
+        index = rule.desirability(posterior.belief(offer.arms), step, rng)
+        arm = _ONE.select(index, None, rng).positions.item()
+        posterior.observe([arm], [rewards.item(row, arm)])
+        played[row] = arm
+    return played
 
 
 def _widths(schedule: Schedule, gamma: Gamma | None, steps: range) -> Floats:

@@ -19,21 +19,21 @@ _numba = require_extra("numba", "fast")
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
-# Sums may be reordered, so that they vectorise; NaN and infinity keep their meaning.
-_FAST = {"reassoc", "contract"}
+# No sum is fused or reordered: a loop must give the same bits by itself and inlined in another.
+# Long sums are left to BLAS instead.
+_OPTIONS = {"error_model": "numpy", "fastmath": False}
 _MATRIX, _VECTOR, _ROWS = "f8[:, ::1]", "f8[::1]", "i8[::1]"
 
 
-def _compile(signature: str, *, fast: bool = True) -> Callable[[Loop], Loop]:
-    """Decorator; with ``fast`` sums may be reordered."""
-    options = {"error_model": "numpy", "fastmath": _FAST if fast else False}
+def _compile(signature: str) -> Callable[[Loop], Loop]:
+    """Decorator: compiled for this signature when the module is imported."""
 
     def decorate(loop: Loop) -> Loop:
         compiled: Loop
         try:
-            compiled = _numba.njit(signature, cache=True, **options)(loop)
+            compiled = _numba.njit(signature, cache=True, **_OPTIONS)(loop)
         except RuntimeError:  # nowhere to write the cache: compile anew in every process
-            compiled = _numba.njit(signature, **options)(loop)
+            compiled = _numba.njit(signature, **_OPTIONS)(loop)
         return compiled
 
     return decorate
@@ -45,13 +45,9 @@ def add(
     slot: Ints, count: int, row: int,
 ) -> None:  # fmt: skip
     """Twin of ``loops.add_numpy``."""
-    n, rank = root.shape
-    for i in range(n):
-        value = 0.0
-        for j in range(rank):
-            value += root[i, j] * root[row, j]
-        base[count, i] = value
-        columns[count, i] = value
+    n = len(root)
+    base[count] = np.dot(root, root[row])
+    columns[count] = base[count]
     # Cholesky of base_VV + D, then two triangular solves, in place.
     L = np.empty((count, count))
     x = np.empty(count)
@@ -112,11 +108,7 @@ def draw(
     drawn = np.empty((len(normals), n))
     pull = np.empty(count)
     for m in range(len(normals)):
-        for i in range(n):
-            value = 0.0
-            for j in range(rank):
-                value += root[i, j] * normals[m, j]
-            drawn[m, i] = value
+        drawn[m] = np.dot(root, normals[m, :rank])
         for j in range(count):
             pull[j] = drawn[m, pending[j]] * weight[j] + normals[m, rank + j] * sqrt(weight[j])
         for j in range(count):
@@ -125,10 +117,7 @@ def draw(
     return drawn
 
 
-# The two choices below must be those of the rules, to the bit: no sum is fused or reordered.
-
-
-@_compile(f"i8({_VECTOR}, {_VECTOR}, f8)", fast=False)
+@_compile(f"i8({_VECTOR}, {_VECTOR}, f8)")
 def _most_optimistic(mean: Floats, variance: Floats, width: float) -> int:
     """As ``UCB`` and ``TopK(k=1)`` choose: the first arm of largest mean + width·std."""
     best, highest = 0, -np.inf
@@ -139,7 +128,7 @@ def _most_optimistic(mean: Floats, variance: Floats, width: float) -> int:
     return best
 
 
-@_compile(f"i8({_VECTOR}, {_VECTOR}, f8)", fast=False)
+@_compile(f"i8({_VECTOR}, {_VECTOR}, f8)")
 def _luckiest(mean: Floats, drawn: Floats, width: float) -> int:
     """As ``Thompson`` with a schedule and ``TopK(k=1)`` choose."""
     best, highest = 0, -np.inf
@@ -162,7 +151,8 @@ def play(
     """Rounds from ``step`` on, until the table ends or the pending arms must be folded in.
 
     ``counts`` holds how many arms are pending and how many observations are left until the next
-    fold. Returns the information gained and the first round not played.
+    fold. Returns the information gained and the first round not finished. If there are
+    observations left before a fold was due, that round's arm is chosen already but found no room.
     """
     information = 0.0
     while step < len(rewards) and counts[1] > 0:
@@ -171,9 +161,10 @@ def play(
             row = _luckiest(mean, drawn[0], widths[step])
         else:
             row = _most_optimistic(mean, variance, widths[step])
+        choices[step] = row
         if slot[row] < 0:
             if counts[0] == len(pending):
-                break
+                break  # chosen, but not yet observed
             add(root, base, columns, weight, pending, slot, counts[0], row)
             counts[0] += 1
         reward = rewards[step, row]
@@ -182,7 +173,6 @@ def play(
         )
         total_weight[row] += 1.0 / noise
         total_rewards[row] += reward / noise
-        choices[step] = row
         counts[1] -= 1
         step += 1
     return information, step

@@ -8,12 +8,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Arms, Floats, Ints, JointPrediction, Prediction, State, as_positive, as_vector
+from superarm.core import (
+    Arms,
+    Floats,
+    Ints,
+    JointPrediction,
+    Prediction,
+    State,
+    as_positive,
+    as_vector,
+    require_finite,
+)
 from superarm.errors import InputError, ShapeError, StaleBeliefError, StateError, UnknownArmError
 from superarm.kernels import Covariance, Kernel
 from superarm.linalg import cholesky, psd_root, solve_lower
@@ -94,10 +104,20 @@ class GaussianPosterior(ABC):
             if not (noise > 0.0).all():
                 where = int(np.argmin(noise > 0.0))
                 raise InputError(f"noise_variance[{where}] is {noise[where]}; it must be above 0")
+        with np.errstate(over="ignore"):
+            require_finite(values / noise, "rewards / noise_variance")
         self.information_gain += self._absorb(keys, values, noise)
         self.count += len(keys)
         self.version += 1
 
+    @overload
+    def predict(
+        self, arms: Any, return_std: bool = True, return_cov: Literal[False] = False
+    ) -> Prediction: ...
+    @overload
+    def predict(
+        self, arms: Any, return_std: bool = True, *, return_cov: Literal[True]
+    ) -> JointPrediction: ...
     def predict(
         self, arms: Any, return_std: bool = True, return_cov: bool = False
     ) -> Prediction | JointPrediction:
@@ -138,8 +158,8 @@ class GaussianPosterior(ABC):
             )
 
     def _restore_counts(self, state: State) -> Self:
-        self.count = int(state.scalars["count"])
-        self.information_gain = float(state.scalars["information_gain"])
+        self.count = int(state.scalar("count"))
+        self.information_gain = float(state.scalar("information_gain"))
         return self
 
 
@@ -227,9 +247,9 @@ def kernel_from(state: State, kernel: Covariance | None) -> Covariance:
     """The kernel given, or else the one the state describes."""
     if kernel is not None:
         return kernel
-    if state.scalars["kernel"] is None:
+    if state.scalar("kernel") is None:
         raise StateError("the kernel is not one of superarm's own; pass it: from_state(…, kernel=…)")
-    built: Covariance = build("kernel", state.scalars["kernel"])
+    built: Covariance = build("kernel", state.scalar("kernel"))
     return built
 
 

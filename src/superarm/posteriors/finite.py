@@ -94,6 +94,7 @@ class FiniteGP(GaussianPosterior):
         )
         self._weight = np.zeros(n)
         self._weighted_rewards = np.zeros(n)
+        self._seen: Ints | None = None  # the visited arms, until there is a new one
         self._fixed = FixedArms(self.arms)
         self._everything = self._fixed.everything
 
@@ -155,8 +156,10 @@ class FiniteGP(GaussianPosterior):
         return drawn if keys is self._everything else drawn[:, keys]
 
     def _incumbent(self, sign: float) -> float:
-        mean = self._engine.mean if sign > 0.0 else -self._engine.mean
-        return float(np.max(mean, where=self._weight > 0.0, initial=-np.inf))
+        if self._seen is None:
+            self._seen = self.visited
+        means = self._engine.mean[self._seen]
+        return float(means.max() if sign > 0.0 else -means.min())
 
     def _prior_scale(self, keys: Ints) -> float:
         return float(np.max(self.kernel.diag(self.arms)))
@@ -170,9 +173,11 @@ class FiniteGP(GaussianPosterior):
                 and not isinstance(row, bool)
                 and 0 <= row < len(self.arms)
                 and isinstance(reward, float)
-                and isfinite(reward)
+                and isfinite(reward / self.noise_variance)
             ):
                 noise = self.noise_variance
+                if not self._weight[row]:
+                    self._seen = None
                 self.information_gain += self._engine.absorb_one(int(row), reward, noise, self._weight)
                 self._weight[row] += 1.0 / noise
                 self._weighted_rewards[row] += reward / noise
@@ -202,6 +207,7 @@ class FiniteGP(GaussianPosterior):
             )
             if played is not None:
                 choices, information = played
+                self._seen = None
                 self.information_gain += information
                 self.count += len(choices)
                 self.version += 1
@@ -233,6 +239,7 @@ class FiniteGP(GaussianPosterior):
         information = self._engine.absorb(distinct, merged, merged_noise, self._weight)
         self._weight += weight
         self._weighted_rewards += weighted
+        self._seen = None
         self._engine.maintain(self._weight, self._weighted_rewards)
         return information
 
@@ -263,19 +270,18 @@ class FiniteGP(GaussianPosterior):
     ) -> FiniteGP:
         """The posterior that ``state`` was taken from, from its merged observations."""
         cls._check_state(state, cls.kind)
-        arrays = state.arrays
         posterior = cls(
             kernel_from(state, kernel),
-            arrays["arms"],
-            state.scalars["noise_variance"],
-            arrays["mean"],
-            form=state.scalars["form"],
+            state.array("arms"),
+            state.scalar("noise_variance"),
+            state.array("mean"),
+            form=state.scalar("form"),
             backend=backend,
         )
-        visited = np.flatnonzero(arrays["weight"])
+        visited = np.flatnonzero(state.array("weight"))
         if len(visited):
-            noise = 1.0 / arrays["weight"][visited]
-            posterior.observe(visited, arrays["weighted_rewards"][visited] * noise, noise)
+            noise = 1.0 / state.array("weight")[visited]
+            posterior.observe(visited, state.array("weighted_rewards")[visited] * noise, noise)
         return posterior._restore_counts(state)
 
 

@@ -110,13 +110,12 @@ class IndependentGaussian(GaussianPosterior):
     def from_state(cls, state: State) -> IndependentGaussian:
         """The posterior that ``state`` was taken from."""
         cls._check_state(state, cls.kind)
-        arrays = state.arrays
         posterior = cls(
-            arrays["prior_variance"],
-            state.scalars["noise_variance"],
-            arrays["mean"],
-            arms=arrays.get("arms"),
+            state.array("prior_variance"),
+            state.scalar("noise_variance"),
+            state.array("mean"),
+            arms=state.arrays.get("arms"),
         )
-        posterior._weight[:] = arrays["weight"]
-        posterior._weighted_rewards[:] = arrays["weighted_rewards"]
+        posterior._weight[:] = state.array("weight")
+        posterior._weighted_rewards[:] = state.array("weighted_rewards")
         return posterior._restore_counts(state)

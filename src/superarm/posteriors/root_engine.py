@@ -174,6 +174,16 @@ class RootEngine:
             )  # fmt: skip
             self._count, self._until_fold = counts.tolist()
             information += gained
-            if step < len(rewards) or self._until_fold <= 0:
-                self._fold()
+            if step == len(rewards) and self._until_fold > 0:
+                break
+            chosen = self._until_fold > 0  # the arm of this round found no room among the pending
+            self._fold()
+            if chosen:
+                row = int(choices[step])
+                reward = float(rewards[step, row])
+                information += self._observe(row, reward, noise)
+                totals[0][row] += 1.0 / noise
+                totals[1][row] += reward / noise
+                step += 1
+        self.maintain(*totals)
         return choices, information

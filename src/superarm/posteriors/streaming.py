@@ -22,13 +22,14 @@ longer grows with N. It is used when it exists and r < N / 2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from superarm.core import Arms, Floats, State, as_features
-from superarm.errors import InputError, ShapeError, StateError
+from superarm.errors import InputError, NotPositiveDefiniteError, ShapeError, StateError
 from superarm.kernels import Covariance, FeatureMap, Kernel
 from superarm.linalg import GrowingCholesky, cholesky, root_update, solve_lower
 from superarm.registry import register
@@ -202,7 +203,9 @@ class StreamingGP(GaussianPosterior):
         self._data.append(keys, rewards, noise)
         self._solved = None
         if self._weights is None and len(self._data) >= self._reconsider_at:
-            self._enter_best_form()
+            # The data are in: whatever the other form says, this one is exact and stays.
+            with suppress(NotPositiveDefiniteError):
+                self._enter_best_form()
         return information
 
     def _append(self, keys: Floats, rows: Floats, innovation: Floats, noise: Floats) -> float:
@@ -297,18 +300,19 @@ class StreamingGP(GaussianPosterior):
     ) -> StreamingGP:
         """The posterior that ``state`` was taken from, factorised anew."""
         cls._check_state(state, cls.kind)
-        scalars: Mapping[str, Any] = state.scalars
-        prior_mean = scalars["mean"] if mean is None else mean
+        prior_mean = state.scalar("mean") if mean is None else mean
         if prior_mean is None:
             raise StateError(
                 "the prior mean is a function, which no state holds; pass it: from_state(…, mean=…)"
             )
         posterior = cls(
-            kernel_from(state, kernel), scalars["noise_variance"], prior_mean, form=scalars["form"]
+            kernel_from(state, kernel),
+            state.scalar("noise_variance"),
+            prior_mean,
+            form=state.scalar("form"),
         )
-        if scalars["count"]:
-            arrays = state.arrays
-            posterior.observe(arrays["arms"], arrays["rewards"], arrays["noise"])
+        if state.scalar("count"):
+            posterior.observe(state.array("arms"), state.array("rewards"), state.array("noise"))
         return posterior._restore_counts(state)
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Protocol
 
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.errors import NotPositiveDefiniteError
+from superarm.errors import NotPositiveDefiniteError, PrecisionWarning
 from superarm.kernels import Covariance
 from superarm.linalg import cholesky, psd_root, solve_lower
 
 _REFRESH_EVERY = 256
+_DRIFT_SMALL, _DRIFT_ALLOWED = 1e-11, 1e-9
 
 
 class FiniteEngine(Protocol):
@@ -68,7 +70,9 @@ class VisitedEngine:
         self._precision = np.empty((0, 0))  # H, grown likewise
         self._prior_root: Floats | None = None
         self._prior_mean = mean.copy()
-        self._until_refresh = _REFRESH_EVERY
+        self._updates = 0
+        self._refresh_at = self._interval = 8
+        self._warned = False
 
     @property
     def rank(self) -> int:
@@ -122,8 +126,8 @@ class VisitedEngine:
 
     def maintain(self, weight: Floats, weighted_rewards: Floats) -> None:
         # H grows by sums whose rounding it then multiplies: solve afresh before that shows.
-        self._until_refresh -= 1
-        if self._until_refresh > 0:
+        self._updates += 1
+        if self._updates < self._refresh_at:
             return
         visited, size = self._visited, len(self._visited)
         K_VE = self._columns[:size]
@@ -132,11 +136,28 @@ class VisitedEngine:
         half = solve_lower(L, np.eye(size))
         residual = weighted_rewards[visited] * noise - self._prior_mean[visited]
         W = half @ K_VE
+        carried = self.mean
         self._precision[:size, :size] = half.T @ half
         self.mean = self._prior_mean + (half @ residual) @ W
         self.variance = self._kernel.diag(self._arms) - np.einsum("ij,ij->j", W, W)
         np.maximum(self.variance, 0.0, out=self.variance)
-        self._until_refresh = _REFRESH_EVERY
+        self._report_drift(carried)
+
+    def _report_drift(self, carried: Floats) -> None:
+        """How far the mean had drifted from a fresh solve: say so, once, if digits were lost."""
+        scale = float(np.sqrt(np.max(self._kernel.diag(self._arms)))) or 1.0
+        drift = float(np.max(np.abs(carried - self.mean))) / scale
+        # Seldom while all is well, often where digits go fast.
+        self._interval = min(2 * self._interval, _REFRESH_EVERY) if drift < _DRIFT_SMALL else 8
+        self._refresh_at = self._updates + self._interval
+        if drift > _DRIFT_ALLOWED and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"the visited form had drifted by {drift:.0e} prior standard deviations: with so "
+                "little noise the visited arms' covariance is nearly singular; use form='root'",
+                PrecisionWarning,
+                stacklevel=5,
+            )
 
     def covariance(self, rows: Ints) -> Floats:
         size = len(self._visited)
