@@ -191,7 +191,8 @@ def _headline(run: Run, tables: Sequence[Sequence[_Result]]) -> str:
 
 
 def _header(run: Run, headline: str, claims: Sequence[Claim]) -> str:
-    origin = [run.experiment, run.spec.get("paper"), run.spec.get("figure")]
+    named = [f"{word} {run.spec[word]}" for word in ("paper", "figure") if run.spec.get(word)]
+    origin = [run.experiment, *named]
     size = (
         f"{len(run.policies)} polic{'ies' if len(run.policies) > 1 else 'y'}, {run.rounds:,} rounds, "
         f"{len(run.seeds)} seed{'s' * (len(run.seeds) > 1)}"
@@ -200,7 +201,7 @@ def _header(run: Run, headline: str, claims: Sequence[Claim]) -> str:
         size += f", {len(run.settings)} settings"
     return (
         f'<header><h1>{escape(run.title)}</h1><p class="meta">'
-        + " · ".join(escape(str(part)) for part in origin if part)
+        + " · ".join(escape(str(part)) for part in origin)
         + f'</p><p class="lead">{escape(headline)} {size}{_claim_count(claims, "; ")}.</p></header>'
     )
 

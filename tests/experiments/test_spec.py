@@ -105,7 +105,6 @@ def test_papers_and_figures_are_unique() -> None:
         ({"policies": {"gp-ei": {"model": 1}}}, "no parameter 'model'"),
         ({"policies": {"gp-ei": {"xi": float("nan")}}}, "policies: gp-ei: xi: nan is not a finite"),
         ({"round": 3}, "unknown key 'round'"),
-        ({"bound": 3}, "'bound' must be a table"),
         ({"claims": 3}, "claims must be tables"),
         ({"claims": [3]}, "a claim must be a table"),
     ],

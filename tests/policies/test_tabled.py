@@ -36,9 +36,7 @@ def table(seed: int = 0, noise: float = 0.03) -> tuple[Any, Any]:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
 @pytest.mark.parametrize("width", [0.5, 2.0, 30.0])
-def test_optimism_by_table_is_optimism_round_by_round(
-    backend: Any, kernel: Any, width: float
-) -> None:
+def test_optimism_by_table_is_optimism_round_by_round(backend: Any, kernel: Any, width: float) -> None:
     arms, rewards = table()
     at_once, one_by_one = (FiniteGP(kernel, arms, 0.03, backend=backend) for _ in range(2))
     played = at_once.play_table(rewards, np.full(ROUNDS, width))
@@ -52,9 +50,7 @@ def test_optimism_by_table_is_optimism_round_by_round(
     assert played.tolist() == expected
     assert at_once.count == one_by_one.count == ROUNDS
     everything = np.arange(ARMS)
-    for ours, theirs in zip(
-        at_once.predict(everything), one_by_one.predict(everything), strict=True
-    ):
+    for ours, theirs in zip(at_once.predict(everything), one_by_one.predict(everything), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     assert at_once.information_gain == pytest.approx(one_by_one.information_gain, rel=1e-12)
     assert at_once.incumbent == one_by_one.incumbent

@@ -71,13 +71,14 @@ def _oclok_ucb(rounds: Floats, world: World, options: Any) -> Floats:
 _ANY = np.random.default_rng(0)
 _BOUNDS: dict[str, tuple[str, str, Callable[[Floats, World, Any], Floats]]] = {
     "igp-ucb": (
-        "IGP-UCB bound (002, Theorem 3)",
-        "λ = 1 + 2/T, γ from its growth rate with constant 1",
+        "IGP-UCB bound",
+        "Theorem 3 of paper 002; it takes λ = 1 + 2/T, and γ from its growth rate with constant 1",
         _igp_ucb,
     ),
     "oclok-ucb": (
-        "O'CLOK-UCB bound (001, Theorem 1)",
-        "a reward of Lipschitz constant 1, λ* of the prior, γ from its growth rate with constant 1",
+        "O'CLOK-UCB bound",
+        "Theorem 1 of paper 001; it takes a reward of Lipschitz constant 1, λ* of the prior, and γ "
+        "from its growth rate with constant 1",
         _oclok_ucb,
     ),
 }

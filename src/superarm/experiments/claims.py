@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from superarm._curves import significant
 from superarm.errors import SpecError
 from superarm.simulation.trace import Run
 
@@ -113,7 +114,7 @@ def _lowest(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
     totals = {name: outcome_of(run, name, index, metric) for name in [*winners, *claim["among"]]}
     order = sorted(totals, key=lambda name: totals[name].mean)
     evidence = "from the lowest: " + ", ".join(
-        f"{name} {totals[name].mean:.4g}{_spread(totals[name])}" for name in order
+        f"{name} {significant(totals[name].mean)}{_spread(totals[name])}" for name in order
     )
     return order[0] in winners, evidence
 
@@ -199,8 +200,8 @@ def policies_of(claim: Mapping[str, Any]) -> list[str]:
 
 
 def _phrase(policy: str, metric: str, outcome: Outcome) -> str:
-    return f"{policy} {metric} {outcome.mean:.4g}{_spread(outcome)}"
+    return f"{policy} {metric} {significant(outcome.mean)}{_spread(outcome)}"
 
 
 def _spread(outcome: Outcome) -> str:
-    return "" if outcome.stderr is None else f" ± {outcome.stderr:.2g}"
+    return "" if outcome.stderr is None else f" ± {significant(outcome.stderr, 2)}"

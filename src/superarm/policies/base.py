@@ -117,6 +117,16 @@ class IndexPolicy:
         """The posterior's state: rule and oracle are parameters, not memory."""
         return self.posterior.state()
 
+    def with_state(self, state: State) -> IndexPolicy:
+        """This policy with the memory that ``state`` holds."""
+        return IndexPolicy(
+            posterior=type(self.posterior).from_state(state),
+            rule=self.rule,
+            oracle=self.oracle,
+            direction=self.direction,
+            pending_aware=self.pending_aware,
+        )
+
 
 class ScorePolicy:
     """Selects by a score that does not learn: a benchmark that knows the truth, or chance."""

@@ -145,7 +145,8 @@ class VisitedEngine:
 
     def _report_drift(self, carried: Floats) -> None:
         """How far the mean had drifted from a fresh solve: say so, once, if digits were lost."""
-        scale = float(np.sqrt(np.max(self._kernel.diag(self._arms)))) or 1.0
+        prior_std = float(np.sqrt(np.max(self._kernel.diag(self._arms))))
+        scale = max(prior_std, float(np.max(np.abs(self.mean)))) or 1.0
         drift = float(np.max(np.abs(carried - self.mean))) / scale
         # Seldom while all is well, often where digits go fast.
         self._interval = min(2 * self._interval, _REFRESH_EVERY) if drift < _DRIFT_SMALL else 8
@@ -153,7 +154,7 @@ class VisitedEngine:
         if drift > _DRIFT_ALLOWED and not self._warned:
             self._warned = True
             warnings.warn(
-                f"the visited form had drifted by {drift:.0e} prior standard deviations: with so "
+                f"the visited form had drifted by {drift:.0e} of the largest mean: with so "
                 "little noise the visited arms' covariance is nearly singular; use form='root'",
                 PrecisionWarning,
                 stacklevel=5,

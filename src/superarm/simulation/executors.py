@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
@@ -41,7 +42,8 @@ def spread(
                 finished(task, result)
         return
     with process_pool(min(jobs, len(tasks))) if executor is None else _borrowed(executor) as pool:
-        futures = {pool.submit(_pinned, work, task): task for task in tasks}
+        with _interrupts_held():  # Ctrl-C amid the start of workers would leave half a pool
+            futures = {pool.submit(_pinned, work, task): task for task in tasks}
         try:
             for future in as_completed(futures):
                 result = future.result()
@@ -56,6 +58,20 @@ def spread(
             for future in futures:
                 future.cancel()
             raise
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits until the block is over; processes started in it begin with it held, too."""
+    try:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    except AttributeError:  # not on this system
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _pinned(work: Callable[[Task], Result], task: Task) -> Result:
@@ -73,11 +89,14 @@ def process_pool(jobs: int) -> ProcessPoolExecutor:
     """Worker processes; keep one pool over several runs to start them only once."""
     # "spawn": a forked child would inherit the parent's BLAS threads and locks.
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(max_workers=jobs, mp_context=context, initializer=_end_with_parent)
+    return ProcessPoolExecutor(max_workers=jobs, mp_context=context, initializer=_begin_work)
 
 
-def _end_with_parent() -> None:
-    """A worker whose parent was killed must not go on working for nobody."""
+def _begin_work() -> None:
+    """A worker ends without a word on Ctrl-C, and when its parent has been killed."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(1))
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     parent = multiprocessing.parent_process()
     if parent is None:
         return
