@@ -2,7 +2,7 @@
 
 A *round* is: mean and standard deviation of every arm → the arm of largest mean + 2 std (or of
 the largest joint sample) → its reward → learn it. ``by table`` plays the same rounds in compiled
-code (``FiniteGP.play_table``), as simulations do. All contenders take turns, 50 rounds each.
+code (``FiniteGP.play_table``), as simulations do. All contenders take turns, 250 rounds each.
 The peer sees merged data, one point per visited arm with its mean reward and noise/count: the
 best a user of a plain GP library can do. It is slow, so that it is timed at the end only, on the
 data that ours has there. How many arms are visited decides what the peer costs: UCB soon leaves
@@ -38,7 +38,7 @@ from .peers import Moments, SklearnMerged, missing
 
 NOISE_VARIANCE = 0.03
 WIDTH = 2.0
-BLOCK = 50
+BLOCK = 250
 PEER_ROUNDS = 10
 
 Backend = Literal["numpy", "numba"]
@@ -271,7 +271,7 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
         skipped.append(f"{SklearnMerged.name}: {reason}")
     limits: dict[str, float] = {}
     for case in cases(quick):
-        span = min(1000, case.rounds // 3)
+        span = min(2500, case.rounds // 3)
         contenders, played = play_case(case, backends, span, repeats or PEER_ROUNDS)
         headline = case.rounds >= 30_000
         for player in contenders:

@@ -117,26 +117,32 @@ def draw(
     return drawn
 
 
+@_compile(f"i8({_VECTOR})")
+def _largest(index: Floats) -> int:
+    """The first of the largest."""
+    best, highest = 0, -np.inf
+    for i in range(len(index)):
+        if index[i] > highest:
+            best, highest = i, index[i]
+    return best
+
+
 @_compile(f"i8({_VECTOR}, {_VECTOR}, f8)")
 def _most_optimistic(mean: Floats, variance: Floats, width: float) -> int:
     """As ``UCB`` and ``TopK(k=1)`` choose: the first arm of largest mean + width·std."""
-    best, highest = 0, -np.inf
-    for i in range(len(mean)):
-        value = sqrt(variance[i]) * width + mean[i]
-        if value > highest:
-            best, highest = i, value
-    return best
+    index = np.empty(len(mean))
+    for i in range(len(mean)):  # by itself, so that it vectorises
+        index[i] = sqrt(variance[i]) * width + mean[i]
+    return _largest(index)
 
 
 @_compile(f"i8({_VECTOR}, {_VECTOR}, f8)")
 def _luckiest(mean: Floats, drawn: Floats, width: float) -> int:
     """As ``Thompson`` with a schedule and ``TopK(k=1)`` choose."""
-    best, highest = 0, -np.inf
+    index = np.empty(len(mean))
     for i in range(len(mean)):
-        value = ((mean[i] + drawn[i]) - mean[i]) * width + mean[i]
-        if value > highest:
-            best, highest = i, value
-    return best
+        index[i] = ((mean[i] + drawn[i]) - mean[i]) * width + mean[i]
+    return _largest(index)
 
 
 @_compile(

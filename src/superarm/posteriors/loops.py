@@ -7,6 +7,7 @@ Notation as in ``root_engine.py``. With D = diag(1/weight) over the pending arms
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -69,16 +70,24 @@ def observe_numpy(
     With c the arm's column and s = c_row + noise: mean += c (y − m)/s, variance −= c²/s and
     every pending column loses c_V c/s [chowdhury2017kernelized, eqs 19–21].
     """
-    place = slot[row]
+    # BLAS works in place, which saves the temporaries: they would cost more than the sums.
+    daxpy, dger = _blas()
+    place = slot.item(row)
     column = columns[place].copy()
-    total = column[row] + noise
-    scaled = column / total
-    mean += scaled * (reward - mean[row])
-    variance -= scaled * column
+    total = column.item(row) + noise
+    daxpy(column, mean, a=(reward - mean.item(row)) / total)
+    daxpy(column * column, variance, a=-1.0 / total)
     np.maximum(variance, 0.0, out=variance)
-    columns[:count] -= np.multiply.outer(column[pending[:count]], scaled)
+    dger(-1.0 / total, column, column[pending[:count]], a=columns[:count].T, overwrite_a=1)
     weight[place] += 1.0 / noise
     return 0.5 * math.log(total / noise)
+
+
+@functools.cache
+def _blas() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    from scipy.linalg.blas import daxpy, dger
+
+    return daxpy, dger
 
 
 def draw_numpy(
@@ -89,8 +98,14 @@ def draw_numpy(
     u − columnsᵀ D⁻¹ (u_V + ε) with ε of the pending observations' noise D.
     """
     rank = root.shape[1]
-    drawn: Any = normals[:, :rank] @ root.T
-    if count:
-        noise = normals[:, rank : rank + count] * np.sqrt(weight[:count])
-        drawn -= (drawn[:, pending[:count]] * weight[:count] + noise) @ columns[:count]
-    return np.asarray(drawn, dtype=np.float64)
+    drawn = np.empty((len(normals), len(root)))
+    for place, numbers in enumerate(normals):
+        path = root.dot(numbers[:rank])
+        if count:
+            held = weight[:count]
+            pull = path[pending[:count]]
+            pull *= held
+            pull += numbers[rank : rank + count] * np.sqrt(held)
+            path -= pull.dot(columns[:count])
+        drawn[place] = path
+    return drawn

@@ -31,7 +31,7 @@ well when they are folded in."""
 LEAST_NOISE = 1e-5
 """Noise, relative to the largest prior variance, below which nothing is kept pending: columns of
 nearly noiseless arms would lose their digits to subtraction, which the root does not."""
-FOLD_EVERY = 512
+FOLD_EVERY = 2048
 """Observations after which what is pending is folded in, so that rounding cannot build up."""
 
 Backend = Literal["auto", "numpy", "numba"]
