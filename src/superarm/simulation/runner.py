@@ -19,6 +19,7 @@ from superarm.core import (
     Decision,
     Feedback,
     Floats,
+    Ints,
     Offer,
     Policy,
     Problem,
@@ -64,7 +65,7 @@ class _Recorder:
         self._decide_streams = Streams(seed, f"policy:{name}")
         self._learn_streams = Streams(seed, f"learn:{name}")
         self._series: dict[str, Floats] = {"regret": np.zeros(rounds)}
-        self._choices: list[list[int]] = []
+        self._choices: list[Ints] = []  # of a round (k,), or of a block of them (T, 1)
         self._seconds = np.zeros(rounds, dtype=np.float32)
 
     def play(self, problem: Problem, block: list[_Round]) -> None:
@@ -92,7 +93,7 @@ class _Recorder:
         best = np.array([each.best for each in block])
         self._series["regret"][steps] = sign * (best - problem.values(played))
         self._seconds[steps] = elapsed / len(block)
-        self._choices += played[:, None].tolist()
+        self._choices.append(played[:, None])
         return True
 
     def _play_one_by_one(self, problem: Problem, block: list[_Round]) -> None:
@@ -118,7 +119,7 @@ class _Recorder:
             policy.learn(offer, decision, feedback, learn_rng)
             self._seconds[step - 1] = perf_counter() - again + middle - start
             regret[step - 1] = sign * (best - problem.value(offer, positions))
-            self._choices.append(positions.tolist())
+            self._choices.append(positions)
             if self._watch is not None:
                 self._watch(self.name, offer, decision, feedback)
             for metric, value in problem.metrics(offer, positions, rewards).items():
@@ -127,10 +128,13 @@ class _Recorder:
                 series[metric][step - 1] = value
 
     def trajectory(self) -> Trajectory:
-        most = max(map(len, self._choices), default=0)
-        choices = np.full((len(self._choices), most), -1, dtype=np.int32)
-        for row, chosen in enumerate(self._choices):
-            choices[row, : len(chosen)] = chosen
+        most = max(chosen.shape[-1] for chosen in self._choices)
+        choices = np.full((len(self._seconds), most), -1, dtype=np.int32)
+        row = 0
+        for chosen in self._choices:
+            rows = chosen if chosen.ndim == 2 else chosen[None, :]
+            choices[row : row + len(rows), : rows.shape[1]] = rows
+            row += len(rows)
         return Trajectory(self._series, choices, self._seconds)
 
 
