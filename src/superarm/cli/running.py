@@ -58,10 +58,9 @@ def run_one(
     plan = _plan(
         load_experiment(name), out or _fresh_directory(name), overrides, policies, rounds, seeds, seed
     )
-    with _executor(executor) as borrowed, progress_bar(plan.experiment.id, quiet) as progress:
-        summary = execute(
-            plan, resume=resume, jobs=jobs or _cores(), executor=borrowed, progress=progress
-        )
+    workers = jobs or _cores()
+    with _executor(executor, workers) as pool, progress_bar(plan.experiment.id, quiet) as progress:
+        summary = execute(plan, resume=resume, jobs=workers, executor=pool, progress=progress)
     write_outputs(plan.out, quiet=quiet, figures=False, bound=False)
     return summary
 
@@ -244,12 +243,22 @@ def _experiments_of(target: str) -> list[Experiment]:
 
 
 @contextmanager
-def _executor(name: str) -> Iterator[Executor | None]:
+def _executor(name: str, jobs: int) -> Iterator[Executor | None]:
+    """``dask``: the cluster that ``$DASK_SCHEDULER_ADDRESS`` names, else one on this machine."""
     if name == "local":
         yield None
         return
     distributed = require_extra("distributed", "cluster")
-    with distributed.Client() as client:
+    address = os.environ.get("DASK_SCHEDULER_ADDRESS")
+    if address:
+        with distributed.Client(address) as client:
+            yield client.get_executor()
+        return
+    # No cluster named: one on this machine, heard on loopback alone.
+    local = distributed.LocalCluster(
+        n_workers=jobs, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+    )
+    with local as cluster, distributed.Client(cluster) as client:
         yield client.get_executor()
 
 

@@ -7,7 +7,7 @@ maximised is one later row of readings, the same throughout a run. Each seed tak
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import gcd, sqrt
 
@@ -55,6 +55,7 @@ def temperature_sensors(
     start_minute: int = _START_MINUTE,
     noise_fraction: float = 0.05,
     norm: str = "mean",
+    units: str = "raw",
     regularisation: str = "noise",
 ) -> FiniteProblem:
     """The warmest of 52 sensors between 8 and 9 am in the Intel Berkeley lab.
@@ -71,6 +72,10 @@ def temperature_sensors(
         The noise variance R² as a share of the sensors' average variance.
     norm
         B from the learning rows' norms about the mean: their "mean" or the "largest".
+    units
+        "raw" takes readings as they come (the kernel is the empirical covariance); "unit" in
+        units of the most variable sensor's standard deviation, so that k ≤ 1, which the paper
+        assumes and its widths B + R√… need: B has no unit, R has that of the readings.
     regularisation
         The λ that learners use: "noise" is R², "theory" is 1 + 2/T.
     """
@@ -84,6 +89,7 @@ def temperature_sensors(
         horizon=horizon,
         noise_fraction=noise_fraction,
         norm=norm,
+        units=units,
         regularisation=regularisation,
     )
 
@@ -96,6 +102,7 @@ def light_sensors(
     source: str = "auto",
     noise_fraction: float = 0.05,
     norm: str = "mean",
+    units: str = "raw",
     regularisation: str = "noise",
 ) -> FiniteProblem:
     """The brightest of 41 light sensors in the CMU Intelligent Workplace.
@@ -110,6 +117,7 @@ def light_sensors(
         horizon=horizon,
         noise_fraction=noise_fraction,
         norm=norm,
+        units=units,
         regularisation=regularisation,
     )
 
@@ -147,11 +155,16 @@ def _sensor_problem(
     horizon: int,
     noise_fraction: float,
     norm: str,
+    units: str,
     regularisation: str,
 ) -> FiniteProblem:
     check_whole(seed, "seed", least=0)
     check_whole(horizon, "horizon", least=1)
     check_choice(norm, "norm", ("mean", "largest"))
+    check_choice(units, "units", ("raw", "unit"))
+    if units == "unit":
+        largest = float(np.sqrt(rows.learn.var(axis=0, ddof=1).max()))
+        rows = replace(rows, learn=rows.learn / largest, test=rows.test / largest)
     fraction = as_positive(noise_fraction, "noise_fraction")
     covariance = np.cov(rows.learn, rowvar=False)
     mean = rows.learn.mean(axis=0)
@@ -183,6 +196,7 @@ def _sensor_problem(
             most_arms=len(arms),
         ),
         settled={
+            "units": "readings as they come" if units == "raw" else "readings scaled so that k ≤ 1",
             "data": rows.origin,
             "function": f"one of {len(rows.test)} test rows, the readings themselves; "
             "each seed takes another",
