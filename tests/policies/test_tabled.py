@@ -95,6 +95,13 @@ def test_only_the_played_entries_are_read() -> None:
     np.testing.assert_array_equal(again, played)
 
 
+def test_how_the_arrays_lie_in_memory_does_not_matter() -> None:
+    arms, rewards = table(5)
+    expected = FiniteGP(KERNELS[0], arms, 0.03).play_table(rewards, np.full(ROUNDS, 2.0))
+    awkward = np.asfortranarray(rewards), np.full(2 * ROUNDS, 2.0)[::2]
+    np.testing.assert_array_equal(FiniteGP(KERNELS[0], arms, 0.03).play_table(*awkward), expected)
+
+
 def test_little_noise_is_played_the_careful_way() -> None:
     arms, rewards = table(4, noise=1e-8)
     gp = FiniteGP(KERNELS[1], arms, 1e-8)

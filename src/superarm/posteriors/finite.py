@@ -195,16 +195,16 @@ class FiniteGP(GaussianPosterior):
         nothing else in the table. The same as asking, choosing and observing round by round, and
         with numba ten times faster.
         """
-        table = as_features(rewards, "rewards", len(self.arms))
-        scales = as_vector(widths, "widths", len(table))
-        draws = None if normals is None else as_features(normals, "normals", self.normals_per_draw)
-        if draws is not None and len(draws) != len(table):
-            raise ShapeError(f"normals has {len(draws)} rows, but rewards has {len(table)}")
+        table = np.ascontiguousarray(as_features(rewards, "rewards", len(self.arms)))
+        scales = np.ascontiguousarray(as_vector(widths, "widths", len(table)))
+        draws = None
+        if normals is not None:
+            draws = np.ascontiguousarray(as_features(normals, "normals", self.normals_per_draw))
+            if len(draws) != len(table):
+                raise ShapeError(f"normals has {len(draws)} rows, but rewards has {len(table)}")
         if isinstance(self._engine, RootEngine):
             totals = (self._weight, self._weighted_rewards)
-            played = self._engine.play(
-                np.ascontiguousarray(table), scales, draws, self.noise_variance, totals
-            )
+            played = self._engine.play(table, scales, draws, self.noise_variance, totals)
             if played is not None:
                 choices, information = played
                 self._seen = None
