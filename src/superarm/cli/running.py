@@ -136,6 +136,8 @@ def write_outputs(directory: Path, *, quiet: bool, figures: bool, bound: bool) -
     if not isinstance(claims, list):
         raise StateError(f"{directory / 'summary.json'} has no claims; run again with --resume")
     curve = regret_bound(run) if bound else None
+    if bound and curve is None and not quiet:
+        click.echo(f"superarm: no theorem bounds the regret of {run.experiment} as it is", err=True)
     page = write_report(run, claims, directory / "report.html", bound=curve)
     if not figures:
         return Outputs(page, [])

@@ -33,12 +33,16 @@ def regret_bound(run: Run) -> Bound | None:
         ).with_setting(run.settings[0])
         rounds = np.unique(np.geomspace(1, run.rounds, _POINTS).astype(np.intp)).astype(np.float64)
         options = experiment.policies[policy]
-        values = [
-            curve(rounds, experiment.build_problem(seed=seed, horizon=run.rounds), options)
-            for seed in run.seeds
-        ]
+        worlds = [experiment.build_problem(seed=seed, horizon=run.rounds) for seed in run.seeds]
+        if any(_largest_variance(world) > 1.0 + 1e-9 for world in worlds):
+            return None  # the theorems take k(x, x) ≤ 1 for granted
+        values = [curve(rounds, world, options) for world in worlds]
         return Bound(label, rounds, np.mean(values, axis=0), assumes)
     return None
+
+
+def _largest_variance(world: World) -> float:
+    return float(np.max(world.model.kernel.diag(world.offer(1).arms.features)))
 
 
 def _igp_ucb(rounds: Floats, world: World, options: Any) -> Floats:
@@ -56,14 +60,13 @@ def _oclok_ucb(rounds: Floats, world: World, options: Any) -> Floats:
         raise ValueError("the model states no gain or number of arms")
     gamma: Gamma = build("gain", model.gain)
     budget = len(model.oracle.select(np.arange(model.most_arms * 1.0), None, _ANY).positions)
-    prior_variance = float(np.max(model.kernel.diag(world.offer(1).arms.features)))
     return regret_bound_oclok_ucb(
         rounds,
         gamma,
         most_arms=model.most_arms,
         budget=budget,
         noise_variance=model.noise_variance,
-        largest_eigenvalue=budget * prior_variance,  # of the prior: at most the trace
+        largest_eigenvalue=budget * _largest_variance(world),  # of the prior: at most the trace
         delta=float(options.get("delta", 0.05)),
     )
 
@@ -72,13 +75,13 @@ _ANY = np.random.default_rng(0)
 _BOUNDS: dict[str, tuple[str, str, Callable[[Floats, World, Any], Floats]]] = {
     "igp-ucb": (
         "IGP-UCB bound",
-        "Theorem 3 of paper 002; it takes λ = 1 + 2/T, and γ from its growth rate with constant 1",
+        "Theorem 3 of paper 002; it takes λ = 1 + 2/T, and γ as in the experiment",
         _igp_ucb,
     ),
     "oclok-ucb": (
         "O'CLOK-UCB bound",
         "Theorem 1 of paper 001; it takes a reward of Lipschitz constant 1, λ* of the prior, and γ "
-        "from its growth rate with constant 1",
+        "as in the experiment",
         _oclok_ucb,
     ),
 }

@@ -45,7 +45,9 @@ class RootEngine:
         self.root = factor.root
         self.tolerance = factor.error
         self.mean = mean.copy()
-        self.variance = self._row_squares()
+        # The kernel's own variances, not the root's: a flat prior must tie exactly, or rounding
+        # would choose the first arm.
+        self.variance = np.array(kernel.diag(arms), dtype=np.float64)
         self._loops: Loops = loops_of(backend)
         n = len(arms)
         self._base = np.zeros((PENDING, n))
