@@ -277,8 +277,9 @@ class Posterior(Protocol):
 
     def belief(self, arms: Arms) -> Belief: ...
     def state(self) -> State: ...
-    @classmethod
-    def from_state(cls, state: State) -> Posterior: ...
+    def restored(self, state: State) -> Posterior:
+        """A posterior like this one with the memory of ``state``: the same up to rounding."""
+        ...
 
 
 class Schedule(Protocol):
@@ -340,6 +341,9 @@ class Policy(Protocol):
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
     ) -> None: ...
     def state(self) -> State: ...
+    def restored(self, state: State) -> Policy:
+        """A policy like this one with the memory of ``state``."""
+        ...
 
 
 class Problem(Protocol):
@@ -397,8 +401,8 @@ class TablePlayer(Protocol):
     ) -> Ints | None:
         """Play rounds ``offer.step`` … as ``decide`` and ``learn`` would, bit for bit.
 
-        ``rewards`` (T, n) is read only where an arm is played. Returns the arms' positions (T,),
-        or ``None``, having changed nothing, if this policy can not.
+        Of ``rewards`` (T, n) it learns those of arms it plays, and no others. Returns the arms'
+        positions (T,), or ``None``, having changed nothing, if this policy can not.
         """
         ...
 

@@ -24,15 +24,18 @@ from .core import Floats
 from .errors import JitterWarning, NotPositiveDefiniteError
 
 JITTER_STEPS = (1e-12, 1e-10, 1e-8)
-"""Jitter tried in turn, relative to the mean diagonal; past the last one we refuse."""
+"""Jitter tried in turn, relative to the matrix's size; past the last one we refuse."""
 _LIKELY_CAUSES = (
     "Likely causes: (a) the kernel is not positive semi-definite; (b) noise_variance is too small "
     "for repeated or nearly equal arms; (c) arms or rewards differ by too many orders of magnitude."
 )
 
 
-def cholesky(matrix: Floats, what: str = "the covariance matrix") -> Floats:
-    """Lower Cholesky factor. Jitter is warned about before it is used, and refused past a limit."""
+def cholesky(matrix: Floats, what: str = "the covariance matrix", scale: float | None = None) -> Floats:
+    """Lower Cholesky factor. Jitter is warned about before it is used, and refused past a limit.
+
+    Jitter is relative to ``scale``, the mean diagonal unless given.
+    """
     try:
         L = np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
     except np.linalg.LinAlgError:
@@ -41,14 +44,17 @@ def cholesky(matrix: Floats, what: str = "the covariance matrix") -> Floats:
         # LAPACK may let NaN and infinity through; they reach the diagonal.
         if math.isfinite(L.trace()):
             return L
-    scale = float(np.mean(np.diagonal(matrix)))
+    if not np.isfinite(matrix).all():
+        raise NotPositiveDefiniteError(f"{what} holds NaN or infinity. {_LIKELY_CAUSES}")
+    if scale is None:
+        scale = float(np.mean(np.diagonal(matrix)))
     if not (math.isfinite(scale) and scale > 0.0):
         raise NotPositiveDefiniteError(
-            f"{what} has mean diagonal {scale:.3g}; it must be positive. {_LIKELY_CAUSES}"
+            f"{what} is of size {scale:.3g}; it must be positive. {_LIKELY_CAUSES}"
         )
     for step in JITTER_STEPS:
         warnings.warn(
-            f"{what} is not numerically positive definite; adding {step:g} x its mean diagonal "
+            f"{what} is not numerically positive definite; adding {step:g} x its size "
             f"({step * scale:.3g}) to the diagonal. A larger noise_variance avoids this.",
             JitterWarning,
             stacklevel=3,
@@ -59,7 +65,7 @@ def cholesky(matrix: Floats, what: str = "the covariance matrix") -> Floats:
         except np.linalg.LinAlgError:
             continue
     raise NotPositiveDefiniteError(
-        f"{what} is not positive definite, even with jitter {JITTER_STEPS[-1]:g} x its mean diagonal. "
+        f"{what} is not positive definite, even with jitter {JITTER_STEPS[-1]:g} x its size. "
         f"{_LIKELY_CAUSES}"
     )
 

@@ -18,8 +18,9 @@ from superarm.errors import (
     NotPositiveDefiniteError,
     ShapeError,
     StateError,
+    UnknownArmError,
 )
-from superarm.kernels import Covariance, Linear, Matern, SquaredExponential
+from superarm.kernels import Covariance, Empirical, Linear, Matern, SquaredExponential
 from superarm.posteriors import StreamingGP
 from superarm.testing import restored, state_bytes
 
@@ -148,11 +149,83 @@ def test_outliers_send_it_back_to_the_cholesky_form() -> None:
     outlier = np.array([[400.0, -300.0], [0.5, 0.5]])
     noise = np.full(200, 0.1)
     assert_posterior(gp, outlier, naive(SMOOTH, X, y, noise, outlier), scale=1.5)
-    assert gp.form == "cholesky"  # no features reach that far at a sensible rank
+    assert gp.form == "finite-rank"  # a question changes nothing
     assert state_bytes(gp.state()) == before
     gp.observe(outlier, [5.0, 0.0])
+    assert gp.form == "cholesky"  # no features reach that far at a sensible rank
     more = np.vstack([X, outlier]), np.append(y, [5.0, 0.0]), np.full(202, 0.1)
     assert_posterior(gp, outlier, naive(SMOOTH, *more, outlier), scale=1.5)
+
+
+def test_a_far_question_leaves_a_belief_as_it_was() -> None:
+    rng = np.random.default_rng(3)
+    gp = StreamingGP(SMOOTH, 0.1)
+    gp.observe(rng.random((200, 2)), rng.standard_normal(200))
+    belief = gp.belief(Arms.numbered(rng.random((5, 2))))
+    before = belief.sample(np.random.default_rng(1))
+    rank = gp.rank
+    gp.predict([[3.0, 3.0]])
+    gp.predict([[300.0, 3.0]])
+    assert gp.rank == rank
+    np.testing.assert_array_equal(belief.sample(np.random.default_rng(1)), before)
+
+
+def test_the_finite_rank_form_answers_far_questions_too() -> None:
+    rng = np.random.default_rng(4)
+    X, y = rng.random((30, 2)), rng.standard_normal(30)
+    gp = StreamingGP(SMOOTH, 0.1, form="finite-rank")
+    gp.observe(X, y)
+    far = np.array([[500.0, 500.0]])
+    assert_posterior(gp, far, naive(SMOOTH, X, y, np.full(30, 0.1), far), scale=1.5)
+    with pytest.raises(InputError, match="use form='auto'"):
+        gp.observe(far, [1.0])
+    assert gp.count == 30
+
+
+@pytest.mark.parametrize("noise", [1e-12, 1e-15])
+def test_one_by_one_is_all_at_once_with_hardly_any_noise(noise: float) -> None:
+    X = np.linspace(0.0, 1.0, 30)[:, None]
+    y = np.sin(X[:, 0])
+    at_once, one_by_one = (StreamingGP(SquaredExponential(), noise) for _ in range(2))
+    at_once.observe(X, y)
+    for row, value in zip(X, y, strict=True):
+        one_by_one.observe([row], [value])
+    for gp in (at_once, one_by_one):
+        np.testing.assert_allclose(gp.predict(X).mean, y, atol=1e-7)
+
+
+@pytest.mark.filterwarnings("ignore::superarm.errors.JitterWarning")
+def test_no_noise_to_speak_of_is_refused_with_advice_and_nothing_changes() -> None:
+    gp = StreamingGP(SquaredExponential(), 1e-18)
+    X = np.linspace(0.0, 1.0, 30)[:, None]
+    with pytest.raises(NotPositiveDefiniteError, match="noise_variance is too small"):
+        for row in X:
+            before = state_bytes(gp.state())
+            gp.observe([row], [0.0])
+    assert state_bytes(gp.state()) == before
+
+
+def test_every_observation_is_counted_whatever_the_kernel() -> None:
+    """The cheaper form is looked for at 64 observations: a table of ids has one, too."""
+    table = np.eye(5) + 0.5
+    gp = StreamingGP(Empirical(covariance=table, column=0), 0.1)
+    rng = np.random.default_rng(0)
+    rows = rng.integers(5, size=100)
+    for row in rows:
+        gp.observe([[float(row)]], [1.0])
+    assert gp.count == len(gp.observed.arms) == 100
+    with pytest.raises(UnknownArmError):
+        gp.predict([[9.0]])
+
+
+def test_what_was_observed_cannot_be_changed_from_outside() -> None:
+    gp = StreamingGP(SMOOTH, 0.1)
+    gp.observe([[0.0, 0.0]], [1.0])
+    with pytest.raises(ValueError, match="read-only"):
+        gp.observed.rewards[0] = 99.0
+    belief = gp.belief(Arms.numbered([[0.0, 0.0]]))
+    with pytest.raises(ValueError, match="read-only"):
+        belief.cov[0, 0] = 99.0
 
 
 def test_a_kernel_without_a_finite_rank_form_is_refused_and_nothing_changes() -> None:

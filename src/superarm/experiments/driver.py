@@ -6,14 +6,22 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from superarm import __version__
-from superarm.errors import ConflictError, InputError, SpecError
+from superarm.errors import (
+    ConflictError,
+    InputError,
+    MissingDataError,
+    MissingExtraError,
+    SpecError,
+    SuperarmError,
+)
+from superarm.problems.sources import settle_source
 from superarm.simulation import Run, Trace, cell_name, simulate, spread
 from superarm.simulation.trace import (
     atomic_write,
@@ -77,6 +85,7 @@ class Plan:
         """Overrides applied and checked down to the parts they build; nothing is run or written."""
         fixed, settings = expand_settings(overrides or {})
         base = experiment.with_setting(fixed)
+        base, settings = _settle_sources(base, settings)
         variants = [base.with_setting(setting) for setting in settings]
         chosen_rounds = base.rounds if rounds is None else rounds
         chosen_seeds = base.seeds if seeds is None else seeds
@@ -139,6 +148,27 @@ class Plan:
         }
 
 
+def _settle_sources(
+    base: Experiment, settings: list[dict[str, Any]]
+) -> tuple[Experiment, list[dict[str, Any]]]:
+    """Data that are "auto" named as what is at hand here, so that every worker uses the same."""
+    if not any("problem.name" in setting for setting in settings):
+        base = replace(base, problem=settle_source(base.problem))
+    settled: list[dict[str, Any]] = []
+    for setting in settings:
+        before = base.with_setting(setting).problem
+        after = settle_source(before)
+        if after != before:
+            key = "source" if "source" in setting else "problem.source"
+            named = {**setting, key: after["source"]}
+            if named in settings or named in settled:
+                raise SpecError(f"source 'auto' is {after['source']!r} here, which is swept already")
+            settled.append(named)
+        else:
+            settled.append(setting)
+    return base, settled
+
+
 def _rehearse(experiment: Experiment, *, seed: int, horizon: int) -> None:
     """Build everything and decide once, so that a bad value is a usage error and costs no time."""
     with _blaming(f"problem {experiment.problem['name']!r}"):
@@ -151,10 +181,12 @@ def _rehearse(experiment: Experiment, *, seed: int, horizon: int) -> None:
 
 @contextmanager
 def _blaming(part: str) -> Iterator[None]:
-    """Whatever a part refuses came from a spec; missing data or extras are another matter."""
+    """What a part refuses came from a spec. Missing data or extras did not, nor did slips in code."""
     try:
         yield
-    except (AttributeError, TypeError, ValueError, ArithmeticError) as error:
+    except (MissingDataError, MissingExtraError):
+        raise
+    except (SuperarmError, ValueError, ArithmeticError) as error:
         raise SpecError(f"{part}: {error}") from error
 
 

@@ -36,7 +36,7 @@ from typing import (
 import numpy as np
 
 from superarm.core import Floats, as_positive, as_vector
-from superarm.errors import InputError, ShapeError, require_extra
+from superarm.errors import InputError, MissingExtraError, ShapeError
 
 from .features import FeatureMap
 
@@ -356,9 +356,16 @@ def as_column(value: Any, label: str) -> int:
 @functools.cache
 def _sklearn_wrapper() -> Any:
     """The wrapper class, made when first needed because it derives from scikit-learn's."""
-    kernels = require_extra("sklearn.gaussian_process.kernels", "dev")
+    try:
+        from sklearn.gaussian_process import kernels
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "sklearn":
+            raise
+        raise MissingExtraError(
+            "scikit-learn is not installed; run: pip install scikit-learn"
+        ) from error
 
-    class SuperarmKernel(kernels.Kernel):  # type: ignore[misc, name-defined]
+    class SuperarmKernel(kernels.Kernel):  # type: ignore[misc]
         """One of our kernels under scikit-learn's interface."""
 
         def __init__(self, kernel: Kernel) -> None:

@@ -239,8 +239,9 @@ class Empirical(Kernel):
     def _features(
         self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
     ) -> FeatureMap | None:
-        if lower[0] < 0.0 or upper[0] > len(self.covariance) - 1:
-            raise InputError(f"the box of ids must lie within 0 … {len(self.covariance) - 1}")
+        # There are no ids beyond the table: the features hold on the part of the box that has some.
+        lower = np.maximum(lower, 0.0)
+        upper = np.minimum(upper, len(self.covariance) - 1.0)
         values, vectors = np.linalg.eigh(self.covariance)
         keep = values > tolerance
         lost = float(np.abs(values[~keep]).max(initial=0.0))  # a spectral norm bounds every entry

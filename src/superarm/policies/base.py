@@ -19,7 +19,7 @@ from superarm.core import (
     Rule,
     State,
 )
-from superarm.errors import InputError, UnknownArmError
+from superarm.errors import InputError, StateError, UnknownArmError
 
 Score = Callable[[Offer, np.random.Generator], Floats]
 
@@ -114,18 +114,33 @@ class IndexPolicy:
         return played
 
     def state(self) -> State:
-        """The posterior's state: rule and oracle are parameters, not memory."""
-        return self.posterior.state()
+        """What was learned: rule and oracle are parameters, not memory."""
+        memory = self.posterior.state()
+        scalars = {"kind": memory.kind, "schema": memory.schema, "scalars": dict(memory.scalars)}
+        return State(
+            kind="index-policy",
+            schema=1,
+            scalars={"version": self.version, "posterior": scalars},
+            arrays=memory.arrays,
+        )
 
-    def with_state(self, state: State) -> IndexPolicy:
+    def restored(self, state: State) -> IndexPolicy:
         """This policy with the memory that ``state`` holds."""
-        return IndexPolicy(
-            posterior=type(self.posterior).from_state(state),
+        if state.kind != "index-policy" or state.schema != 1:
+            raise StateError(
+                f"this is a {state.kind!r} state of schema {state.schema}; "
+                "an IndexPolicy reads 'index-policy' of schema 1"
+            )
+        memory = State(**state.scalar("posterior"), arrays=state.arrays)
+        policy = IndexPolicy(
+            posterior=self.posterior.restored(memory),
             rule=self.rule,
             oracle=self.oracle,
             direction=self.direction,
             pending_aware=self.pending_aware,
         )
+        policy.version = state.scalar("version")
+        return policy
 
 
 class ScorePolicy:
@@ -172,3 +187,7 @@ class ScorePolicy:
 
     def state(self) -> State:
         return State(kind="score-policy", schema=1)
+
+    def restored(self, state: State) -> ScorePolicy:
+        """This policy: it has no memory."""
+        return self

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from superarm.core import Arms, Bools, Decision, Feedback, Offer, Policy, State
+from superarm.core import Arms, Bools, Decision, Feedback, Floats, Offer, Policy, State, as_vector
 
 _MOST_POINTS = 20_000
 
@@ -14,49 +14,53 @@ _MOST_POINTS = 20_000
 class DiscretisedPolicy:
     """Another policy, offered in round t only the arms that represent a grid D_t.
 
-    D_t is the uniform grid with ⌈B L r d t²⌉ points a side, for which every function of norm at
-    most B has |f(x) − f([x]_t)| ≤ 1/t² [chowdhury2017kernelized, eq. 7]. The arms at hand stand
-    for it: an arm is kept if it is the nearest to some grid point. Once the grid is so fine that
-    every arm is, all of them are offered; a grid of more than 20 000 points is taken to be.
+    D_t is the uniform grid with ⌈B L r d t²⌉ points a side on the cube of side r from ``lower``,
+    for which every function of norm at most B has |f(x) − f([x]_t)| ≤ 1/t²
+    [chowdhury2017kernelized, eq. 7; the paper's cube is [0, r]^d, and only differences matter].
+    The available arms stand for it: an arm is kept if it is the nearest to some grid point, and
+    the bound holds for the nearest kept arm too. Once the grid is so fine that every arm is kept,
+    all of them are offered; a grid of more than 20 000 points is taken to be.
     """
 
     def __init__(
-        self, policy: Policy, *, norm_bound: float, lipschitz: float, side: float, dimension: int
+        self, policy: Policy, *, norm_bound: float, lipschitz: float, lower: Floats, side: float
     ) -> None:
         self._policy = policy
-        self._points_at_first = norm_bound * lipschitz * side * dimension
+        self._lower = as_vector(lower, "lower")
         self._side = side
-        self._dimension = dimension
+        self._dimension = len(self._lower)
+        self._points_at_first = norm_bound * lipschitz * side * self._dimension
 
     @property
     def deterministic(self) -> bool:
         return self._policy.deterministic
 
-    def kept(self, arms: Arms, step: int) -> Bools:
-        """Which arms stand for D_t, (n,)."""
+    def kept(self, arms: Arms, step: int, available: Bools | None = None) -> Bools:
+        """Which arms, of those available, stand for D_t, (n,)."""
         from scipy.spatial import cKDTree
 
         per_axis = max(1, math.ceil(self._points_at_first * step**2))
-        everything = np.ones(len(arms), dtype=np.bool_)
-        if per_axis**self._dimension > _MOST_POINTS:
-            return everything
-        axis = np.asarray((np.arange(per_axis) + 0.5) * (self._side / per_axis), dtype=np.float64)
-        grid = np.stack(np.meshgrid(*[axis] * self._dimension, indexing="ij"), axis=-1)
-        _, nearest = cKDTree(arms.features).query(grid.reshape(-1, self._dimension))
+        everything = np.ones(len(arms), dtype=np.bool_) if available is None else available
+        candidates = np.flatnonzero(everything)
+        if per_axis**self._dimension > _MOST_POINTS or len(candidates) == 0:
+            return everything.copy()
+        offsets = (np.arange(per_axis) + 0.5) * (self._side / per_axis)
+        axes = [low + offsets for low in self._lower]
+        grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+        _, nearest = cKDTree(arms.features[candidates]).query(grid.reshape(-1, self._dimension))
         mask = np.zeros(len(arms), dtype=np.bool_)
-        mask[nearest] = True
+        mask[candidates[nearest]] = True
         return mask
 
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
-        mask = self.kept(offer.arms, offer.step)
+        mask = self.kept(offer.arms, offer.step, offer.available)
         if mask.all():
             return self._policy.decide(offer, rng)
-        available = mask if offer.available is None else mask & offer.available
         restricted = Offer(
             step=offer.step,
             arms=offer.arms,
             time=offer.time,
-            available=available,
+            available=mask,
             structure=offer.structure,
             previous_action=offer.previous_action,
         )
@@ -72,3 +76,9 @@ class DiscretisedPolicy:
 
     def state(self) -> State:
         return self._policy.state()
+
+    def restored(self, state: State) -> DiscretisedPolicy:
+        """This policy with the memory that ``state`` holds."""
+        copy = object.__new__(DiscretisedPolicy)
+        copy.__dict__.update(self.__dict__, _policy=self._policy.restored(state))
+        return copy

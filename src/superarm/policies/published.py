@@ -33,6 +33,7 @@ from superarm.rules import (
     Thompson,
     ThompsonScale,
 )
+from superarm.rules.base import require_part
 from superarm.theory import GreedyGrowth, lipschitz_of_kernel
 
 from .base import IndexPolicy, ScorePolicy
@@ -166,12 +167,13 @@ def gp_ts(
         return policy
     if model.arms is None:
         raise InputError("a discretised decision set needs fixed arms; use decision_set 'all'")
+    lower = model.arms.min(axis=0)
     return DiscretisedPolicy(
         policy,
         norm_bound=_known(model.norm_bound, "norm_bound"),
         lipschitz=lipschitz_of_kernel(model.kernel),
-        side=float(model.arms.max()),
-        dimension=model.arms.shape[1],
+        lower=lower,
+        side=float((model.arms.max(axis=0) - lower).max()),
     )
 
 
@@ -256,6 +258,7 @@ def composed(
 ) -> IndexPolicy:
     """Any registered rule on the model's posterior: your own composition from a TOML file."""
     built: Rule = build("rule", rule) if isinstance(rule, Mapping) else rule
+    require_part(built, "rule", "rule")
     return IndexPolicy(
         posterior=posterior_for(model, posterior),
         rule=built,

@@ -24,7 +24,14 @@ from superarm.core import (
     as_vector,
     require_finite,
 )
-from superarm.errors import InputError, ShapeError, StaleBeliefError, StateError, UnknownArmError
+from superarm.errors import (
+    InputError,
+    ShapeError,
+    SpecError,
+    StaleBeliefError,
+    StateError,
+    UnknownArmError,
+)
 from superarm.kernels import Covariance, Kernel
 from superarm.linalg import cholesky, psd_root, solve_lower
 from superarm.registry import build, spec_of
@@ -43,6 +50,8 @@ class GaussianPosterior(ABC):
 
     def __init__(self, *, noise_variance: float) -> None:
         self.noise_variance = as_positive(noise_variance, "noise_variance")
+        if not np.isfinite(1.0 / self.noise_variance):
+            raise InputError(f"noise_variance is {noise_variance}; it is too small to be divided by")
         self.noise_std = float(np.sqrt(self.noise_variance))
         self.information_gain = 0.0
         self.count = 0
@@ -68,6 +77,9 @@ class GaussianPosterior(ABC):
     def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats) -> float:
         """Take checked data in, all or nothing; returns the information gained."""
 
+    def _after_observing(self) -> None:  # noqa: B027 (most have nothing to do)
+        """Called when an observation is in and counted: a place to tidy up."""
+
     @abstractmethod
     def _incumbent(self, sign: float) -> float:
         """Highest posterior mean of ``sign`` × reward among observed arms, of which there are some."""
@@ -78,6 +90,10 @@ class GaussianPosterior(ABC):
 
     @abstractmethod
     def state(self) -> State: ...
+
+    @abstractmethod
+    def restored(self, state: State) -> Self:
+        """A posterior like this one (kernel, prior mean, backend) with the memory of ``state``."""
 
     def _draw(self, keys: NDArray[Any], rng: np.random.Generator, size: int) -> Floats:
         """Joint draws about zero, (size, m)."""
@@ -105,10 +121,12 @@ class GaussianPosterior(ABC):
                 where = int(np.argmin(noise > 0.0))
                 raise InputError(f"noise_variance[{where}] is {noise[where]}; it must be above 0")
         with np.errstate(over="ignore"):
+            require_finite(1.0 / noise, "1 / noise_variance")
             require_finite(values / noise, "rewards / noise_variance")
         self.information_gain += self._absorb(keys, values, noise)
         self.count += len(keys)
         self.version += 1
+        self._after_observing()
 
     @overload
     def predict(
@@ -239,8 +257,11 @@ def per_arm(values: Any, name: str, n: int) -> Floats:
 
 
 def kernel_spec(kernel: Covariance) -> dict[str, Any] | None:
-    """The kernel as JSON; ``None`` for a kernel that is not superarm's own."""
-    return spec_of(kernel) if isinstance(kernel, Kernel) else None
+    """The kernel as JSON; ``None`` where it is not all superarm's own."""
+    try:
+        return spec_of(kernel) if isinstance(kernel, Kernel) else None
+    except SpecError:  # a kernel of another library somewhere inside
+        return None
 
 
 def kernel_from(state: State, kernel: Covariance | None) -> Covariance:
@@ -309,6 +330,7 @@ class GaussianBelief:
     def cov(self) -> Floats:
         if self._cov is None:
             self._cov = self._fresh()._covariance(self._keys)
+            self._cov.flags.writeable = False  # kept, so that it must not change
         return self._cov
 
     def sample(self, rng: np.random.Generator) -> Floats:

@@ -84,6 +84,7 @@ class FiniteGP(GaussianPosterior):
         if n == 0:
             raise InputError("the arm set is empty; give at least one arm")
         self.prior_mean = per_arm(mean, "mean", n)
+        self._backend: Backend = backend
         self.form: Literal["root", "visited"] = (
             form if form != "auto" else "root" if n <= ROOT_LARGEST else "visited"
         )
@@ -282,7 +283,12 @@ class FiniteGP(GaussianPosterior):
         if len(visited):
             noise = 1.0 / state.array("weight")[visited]
             posterior.observe(visited, state.array("weighted_rewards")[visited] * noise, noise)
+            posterior._weight[:] = state.array("weight")  # the very bits, not 1/(1/weight)
+            posterior._weighted_rewards[:] = state.array("weighted_rewards")
         return posterior._restore_counts(state)
+
+    def restored(self, state: State) -> FiniteGP:
+        return type(self).from_state(state, kernel=self.kernel, backend=self._backend)
 
 
 def _is_single(values: Any) -> bool:

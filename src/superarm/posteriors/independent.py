@@ -119,3 +119,6 @@ class IndependentGaussian(GaussianPosterior):
         posterior._weight[:] = state.array("weight")
         posterior._weighted_rewards[:] = state.array("weighted_rewards")
         return posterior._restore_counts(state)
+
+    def restored(self, state: State) -> IndependentGaussian:
+        return type(self).from_state(state)

@@ -72,9 +72,13 @@ class FiniteProblem:
             return self.truth.item(positions[0])
         return total(self.truth[positions])
 
-    def table(self, noise: Floats) -> Floats:
-        """Rewards of all arms in many rounds, (T, n)."""
-        return self.truth + noise
+    def table(self, noise: Floats) -> Floats | None:
+        """Rewards of all arms in many rounds, (T, n).
+
+        ``None`` for a subclass: what it changes (offers, rewards, metrics) a table may not show.
+        One whose rounds still differ by noise alone declares it by overriding this method.
+        """
+        return self.truth + noise if type(self) is FiniteProblem else None
 
     def values(self, positions: Ints) -> Floats:
         """Values of single arms, (T,)."""

@@ -121,16 +121,16 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         function=lambda x: _hartmann(x, *_HARTMANN_3),
         lower=(0.0,) * 3,
         upper=(1.0,) * 3,
-        maximum=3.862782147820755,
-        maximisers=((0.114614, 0.555649, 0.852547),),
+        maximum=3.862779787332663,
+        maximisers=((0.11458888, 0.5556489, 0.85254698),),
     ),
     "hartmann6": Benchmark(
         formula="Hartmann in 6 dimensions: maximise Σᵢ αᵢ exp(−Σⱼ Aᵢⱼ(xⱼ − Pᵢⱼ)²) on [0, 1]⁶",
         function=lambda x: _hartmann(x, *_HARTMANN_6),
         lower=(0.0,) * 6,
         upper=(1.0,) * 6,
-        maximum=3.322368011391339,
-        maximisers=((0.20169, 0.150011, 0.476874, 0.275332, 0.311652, 0.6573),),
+        maximum=3.322368011415515,
+        maximisers=((0.20168951, 0.15001069, 0.47687397, 0.27533243, 0.31165162, 0.65730053),),
     ),
 }
 

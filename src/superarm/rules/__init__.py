@@ -4,8 +4,7 @@ A *rule* turns a belief into one desirability per arm; a *schedule* says how wid
 confidence interval of an optimistic rule is in each round.
 
 >>> from superarm.registry import build
->>> schedule = {"family": "schedule", "name": "fixed", "value": 2.0}
->>> build("rule", {"name": "ucb", "schedule": schedule})
+>>> build("rule", {"name": "ucb", "schedule": {"name": "fixed", "value": 2.0}})
 UCB(schedule=Fixed(value=2.0), gamma=None)
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping
 from functools import cache
 from statistics import NormalDist
 from types import ModuleType
@@ -88,12 +87,17 @@ def keep_count(part: object, *fields: str) -> None:
         object.__setattr__(part, field, number)
 
 
-def require_part(value: object, field: str, family: str) -> None:
-    """Refuse a spec where the part itself is needed: it was left unbuilt for want of a family."""
-    if isinstance(value, Mapping | str):
+_METHODS = {"schedule": "width", "gain": "__call__", "rule": "desirability"}
+
+
+def require_part(value: object, field: str, family: str, *, optional: bool = False) -> None:
+    """Refuse what is no part of the family: a number, a bare name, a spec that was not built."""
+    if value is None and optional:
+        return
+    if isinstance(value, type) or not callable(getattr(value, _METHODS[family], None)):
         raise InputError(
-            f"{field} is {value!r}; give a {family}, or a nested spec "
-            f'{{"family": "{family}", "name": …}}'
+            f"{field} is {value!r}; it must be a {family}, or in a spec a table with its name: "
+            f'"{field}": {{"name": …}}'
         )
 
 

@@ -54,7 +54,7 @@ class UCB:
 
     def __post_init__(self) -> None:
         require_part(self.schedule, "schedule", "schedule")
-        require_part(self.gamma, "gamma", "gain")
+        require_part(self.gamma, "gamma", "gain", optional=True)
 
     @property
     def deterministic(self) -> bool:
@@ -102,8 +102,8 @@ class Thompson:
     def __post_init__(self) -> None:
         if self.mode not in ("joint", "independent"):
             raise InputError(f"mode is {self.mode!r}; choose 'joint' or 'independent'")
-        require_part(self.schedule, "schedule", "schedule")
-        require_part(self.gamma, "gamma", "gain")
+        require_part(self.schedule, "schedule", "schedule", optional=True)
+        require_part(self.gamma, "gamma", "gain", optional=True)
 
     @property
     def deterministic(self) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from time import perf_counter
 from typing import NamedTuple
 
@@ -55,6 +56,29 @@ class _Round(NamedTuple):
     best: float
 
 
+class _Block:
+    """Rounds that every policy plays, and their table, made once for all of them."""
+
+    def __init__(self, problem: Problem, rounds: list[_Round]) -> None:
+        self.problem = problem
+        self.rounds = rounds
+
+    @cached_property
+    def table(self) -> Floats | None:
+        """Rewards of all arms in all rounds, (T, n); ``None`` if rounds differ by more than noise."""
+        first = self.rounds[0].offer
+        if not isinstance(self.problem, TableProblem) or any(
+            offer.arms is not first.arms
+            or offer.available is not None
+            or offer.structure is not None
+            or offer.time is not None
+            or offer.previous_action is not None
+            for _, offer, _, _ in self.rounds
+        ):
+            return None
+        return self.problem.table(np.stack([each.noise for each in self.rounds]))
+
+
 class _Recorder:
     """One policy's way through the rounds."""
 
@@ -68,31 +92,29 @@ class _Recorder:
         self._choices: list[Ints] = []  # of a round (k,), or of a block of them (T, 1)
         self._seconds = np.zeros(rounds, dtype=np.float32)
 
-    def play(self, problem: Problem, block: list[_Round]) -> None:
+    def play(self, block: _Block) -> None:
         """Play a block of rounds: at once where problem and policy allow it, else one by one."""
-        if not self._play_at_once(problem, block):
-            self._play_one_by_one(problem, block)
+        if not self._play_at_once(block):
+            self._play_one_by_one(block.problem, block.rounds)
 
-    def _play_at_once(self, problem: Problem, block: list[_Round]) -> bool:
-        policy, first = self.policy, block[0]
-        if (
-            self._watch is not None
-            or not isinstance(problem, TableProblem)
-            or not isinstance(policy, TablePlayer)
-            or any(each.offer.arms is not first.offer.arms for each in block)
-        ):
+    def _play_at_once(self, block: _Block) -> bool:
+        policy, problem, rounds = self.policy, block.problem, block.rounds
+        if self._watch is not None or not isinstance(policy, TablePlayer):
             return False
-        rewards = problem.table(np.stack([each.noise for each in block]))
+        rewards = block.table
+        if rewards is None or not isinstance(problem, TableProblem):
+            return False
+        first = rounds[0]
         start = perf_counter()
         played = policy.play_table(first.offer, rewards, self._decide_streams.at)
         elapsed = perf_counter() - start
         if played is None:
             return False
-        steps = slice(first.step - 1, block[-1].step)
+        steps = slice(first.step - 1, rounds[-1].step)
         sign = 1.0 if problem.direction == "maximize" else -1.0
-        best = np.array([each.best for each in block])
+        best = np.array([each.best for each in rounds])
         self._series["regret"][steps] = sign * (best - problem.values(played))
-        self._seconds[steps] = elapsed / len(block)
+        self._seconds[steps] = elapsed / len(rounds)
         self._choices.append(played[:, None])
         return True
 
@@ -153,14 +175,15 @@ def simulate(
     noise_streams = Streams(seed, "noise")
     step = 1
     while step <= rounds:
-        block: list[_Round] = []
+        met: list[_Round] = []
         numbers = 0
-        while step <= rounds and (not block or numbers < _BLOCK_NUMBERS):
+        while step <= rounds and (not met or numbers < _BLOCK_NUMBERS):
             offer = problem.offer(step)
             noise = problem.noise(offer, noise_streams.at(step))
-            block.append(_Round(step, offer, noise, problem.best(offer)))
+            met.append(_Round(step, offer, noise, problem.best(offer)))
             numbers += math.prod(offer.arms.features.shape) + len(noise)
             step += 1
+        block = _Block(problem, met)
         for recorder in recorders:
-            recorder.play(problem, block)
+            recorder.play(block)
     return {name: recorder.trajectory() for name, recorder in zip(policies, recorders, strict=True)}

@@ -190,7 +190,7 @@ class Run:
     def __init__(self, directory: Path, spec: Mapping[str, Any]) -> None:
         self.directory = directory
         self.spec = spec
-        self._stacks: dict[tuple[str, int, str], NDArray[Any]] = {}
+        self._stacks: dict[tuple[str, str, int, str], NDArray[Any]] = {}
 
     @classmethod
     def load(cls, directory: Path | str) -> Self:
@@ -265,6 +265,8 @@ class Run:
 
     def cumulative(self, policy: str, setting_index: int = 0, metric: str = "regret") -> Floats:
         """Running totals of a metric, (seeds, T)."""
+        if metric in _RESERVED:
+            raise InputError(f"{metric!r} is not a metric of rounds; this run has {list(self.metrics)}")
         return self._stack("cells", policy, setting_index, metric)
 
     def seconds(self, policy: str, setting_index: int = 0) -> NDArray[np.float32]:
@@ -278,7 +280,7 @@ class Run:
             raise InputError(
                 f"setting {setting_index} is not in this run of {len(self.settings)} settings"
             )
-        key = (policy, setting_index, metric)
+        key = (folder, policy, setting_index, metric)
         if key not in self._stacks:
             rows = []
             for seed in self.seeds:

@@ -1,0 +1,229 @@
+"""The two exact forms of :class:`superarm.posteriors.StreamingGP`; notation as in ``streaming.py``."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from superarm.core import Floats
+from superarm.kernels import Covariance, FeatureMap
+from superarm.linalg import GrowingCholesky, cholesky, root_update, solve_lower
+
+FormName = Literal["cholesky", "finite-rank"]
+
+
+class Solved(NamedTuple):
+    """What a form knows of some arms."""
+
+    rows: Floats  # (m, N) solved rows W, or (m, r) rows of Φ S
+    mean: Floats  # (m,) without the prior mean
+
+
+class StreamingForm(Protocol):
+    """One form of the posterior. Only ``condition`` changes it, all or nothing."""
+
+    @property
+    def name(self) -> FormName: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def tolerance(self) -> float: ...
+    def covers(self, keys: Floats) -> bool:
+        """Whether it holds for these arms."""
+        ...
+
+    def solve(self, keys: Floats) -> Solved: ...
+    def variance(self, keys: Floats, rows: Floats) -> Floats: ...
+    def covariance(self, keys: Floats, rows: Floats) -> Floats: ...
+    def root(self, rows: Floats) -> Floats | None:
+        """A root of the covariance where the rows are one; ``None`` where they are not."""
+        ...
+
+    def condition(self, keys: Floats, rows: Floats, innovation: Floats, noise: Floats) -> float:
+        """Learn from arms whose rows are given; returns the information gained."""
+        ...
+
+    def fitted(self) -> Floats:
+        """Posterior means of everything observed, without the prior mean, (N,)."""
+        ...
+
+
+class Observed(NamedTuple):
+    """Everything observed so far; read-only."""
+
+    arms: Floats  # (N, d)
+    rewards: Floats  # (N,)
+    noise: Floats  # (N,) variances
+
+
+class ObservedData:
+    """Observed arms, rewards and noise in buffers that double."""
+
+    def __init__(self) -> None:
+        self._arms = np.empty((0, 0))
+        self._rewards = np.empty(0)
+        self._noise = np.empty(0)
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def columns(self) -> int:
+        """Feature columns of the arms; 0 before the first."""
+        return int(self._arms.shape[1])
+
+    def view(self) -> Observed:
+        """All of it, without a copy."""
+        views = [part[: self._size] for part in (self._arms, self._rewards, self._noise)]
+        for view in views:
+            view.flags.writeable = False
+        return Observed(*views)
+
+    def append(self, arms: Floats, rewards: Floats, noise: Floats) -> None:
+        grown = self._size + len(rewards)
+        if grown > len(self._rewards):
+            capacity = max(2 * len(self._rewards), grown, 256)
+            bigger = np.empty((capacity, arms.shape[1])), np.empty(capacity), np.empty(capacity)
+            if self._size:
+                for new, old in zip(bigger, self.view(), strict=True):
+                    new[: self._size] = old
+            self._arms, self._rewards, self._noise = bigger
+        fresh = slice(self._size, grown)
+        self._arms[fresh], self._rewards[fresh], self._noise[fresh] = arms, rewards, noise
+        self._size = grown
+
+
+class CholeskyForm:
+    """L = chol(k(X, X) + D) and z = L⁻¹(y − prior mean); holds for every arm."""
+
+    name: FormName = "cholesky"
+    tolerance = 0.0
+
+    def __init__(self, kernel: Covariance, data: ObservedData, capacity: int = 256) -> None:
+        self._kernel = kernel
+        self._data = data
+        self._factor = GrowingCholesky(capacity)
+        self._z = np.empty(capacity)
+
+    @classmethod
+    def fitted_to(cls, kernel: Covariance, data: ObservedData, residual: Floats) -> CholeskyForm:
+        """Everything factorised at once."""
+        arms, _, noise = data.view()
+        L = cholesky(kernel(arms) + np.diag(noise), "the covariance of the observed arms")
+        form = cls(kernel, data, len(L))
+        form._factor.append(np.empty((len(L), 0)), L)
+        form._z[:] = solve_lower(L, residual)
+        return form
+
+    @property
+    def rank(self) -> int:
+        return len(self._factor)
+
+    def covers(self, keys: Floats) -> bool:
+        return True
+
+    def solve(self, keys: Floats) -> Solved:
+        size = len(self._factor)
+        if not size:
+            return Solved(np.empty((len(keys), 0)), np.zeros(len(keys)))
+        cross = np.ascontiguousarray(self._kernel(keys, self._data.view().arms), dtype=np.float64)
+        rows = self._factor.solve_rows(cross)
+        return Solved(rows, rows @ self._z[:size])
+
+    def variance(self, keys: Floats, rows: Floats) -> Floats:
+        left: Floats = self._kernel.diag(keys) - np.einsum("ij,ij->i", rows, rows)
+        return left
+
+    def covariance(self, keys: Floats, rows: Floats) -> Floats:
+        return self._kernel(keys) - rows @ rows.T
+
+    def root(self, rows: Floats) -> Floats | None:
+        return None
+
+    def condition(self, keys: Floats, rows: Floats, innovation: Floats, noise: Floats) -> float:
+        schur = self.covariance(keys, rows)
+        schur[np.diag_indices_from(schur)] += noise
+        # What is left of a variance may be all rounding: jitter is measured by the prior's size.
+        scale = float(np.max(self._kernel.diag(keys) + noise))
+        corner = cholesky(schur, "the covariance of the observed arms", scale)
+        fresh = solve_lower(corner, innovation)
+        size, grown = len(self._factor), len(self._factor) + len(fresh)
+        if grown > len(self._z):
+            bigger = np.empty(max(2 * len(self._z), grown))
+            bigger[:size] = self._z[:size]
+            self._z = bigger
+        self._factor.append(rows, corner)
+        self._z[size:grown] = fresh
+        return float(np.log(np.diagonal(corner)).sum() - 0.5 * np.log(noise).sum())
+
+    def fitted(self) -> Floats:
+        # K α = (y − prior) − D α with α = (K + D)⁻¹(y − prior), and L z = y − prior.
+        from scipy.linalg import solve_triangular
+
+        z, L = self._z[: len(self._factor)], self._factor.factor
+        alpha = solve_triangular(L, z, lower=True, trans=1, check_finite=False)
+        means: Floats = L @ z - self._data.view().noise * alpha
+        return means
+
+
+class FiniteRankForm:
+    """Bayesian linear regression on the kernel's exact features, in square-root form."""
+
+    name: FormName = "finite-rank"
+
+    def __init__(self, features: FeatureMap, root: Floats, weights: Floats, data: ObservedData) -> None:
+        self._features = features
+        self._root = root
+        self._weights = weights
+        self._data = data
+
+    @classmethod
+    def fitted_to(cls, features: FeatureMap, data: ObservedData, residual: Floats) -> FiniteRankForm:
+        """The weights' posterior given everything at once."""
+        rank = features.rank
+        if not len(data):
+            return cls(features, np.eye(rank), np.zeros(rank), data)
+        arms, _, noise = data.view()
+        Phi = features(arms)
+        weighted = Phi / noise[:, None]
+        precision = Phi.T @ weighted
+        precision[np.diag_indices_from(precision)] += 1.0
+        L = cholesky(precision, "the precision of the features' weights")
+        root = np.ascontiguousarray(solve_lower(L, np.eye(rank)).T)  # L⁻ᵀ: root rootᵀ = precision⁻¹
+        return cls(features, root, root @ (root.T @ (weighted.T @ residual)), data)
+
+    @property
+    def rank(self) -> int:
+        return self._features.rank
+
+    @property
+    def tolerance(self) -> float:
+        return self._features.error
+
+    def covers(self, keys: Floats) -> bool:
+        return self._features.covers(keys)
+
+    def solve(self, keys: Floats) -> Solved:
+        Phi = self._features(keys)
+        return Solved(Phi @ self._root, Phi @ self._weights)
+
+    def variance(self, keys: Floats, rows: Floats) -> Floats:
+        squares: Floats = np.einsum("ij,ij->i", rows, rows)
+        return squares
+
+    def covariance(self, keys: Floats, rows: Floats) -> Floats:
+        return rows @ rows.T
+
+    def root(self, rows: Floats) -> Floats | None:
+        return rows
+
+    def condition(self, keys: Floats, rows: Floats, innovation: Floats, noise: Floats) -> float:
+        update = root_update(self._root, rows, noise)
+        self._weights = self._weights + update.gain @ innovation
+        self._root -= update.downdate @ rows
+        return update.information
+
+    def fitted(self) -> Floats:
+        return self._features(self._data.view().arms) @ self._weights
