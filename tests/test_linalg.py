@@ -59,7 +59,7 @@ def test_past_the_limit_it_is_refused_with_advice() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, 0.0, -1.0])
 def test_a_hopeless_diagonal_is_refused_at_once(bad: float) -> None:
-    with pytest.raises(NotPositiveDefiniteError, match="of size|NaN"):
+    with pytest.raises(NotPositiveDefiniteError, match=r"of size|NaN"):
         cholesky(np.full((2, 2), bad))
 
 

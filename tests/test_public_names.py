@@ -30,8 +30,7 @@ PACKAGES = (
     "superarm.theory",
 )
 
-# Module, name, parameters that must be accepted by keyword. A name that a later part of the
-# project brings is checked from the day it is there.
+# Module, name, parameters that must be accepted by keyword.
 RELIED_ON = [
     ("superarm.kernels", "SquaredExponential", "lengthscale variance"),
     ("superarm.kernels", "Matern", "nu lengthscale variance"),
@@ -44,13 +43,6 @@ RELIED_ON = [
     ("superarm.posteriors", "FiniteGP.predict", "arms return_std return_cov"),
     ("superarm.posteriors", "StreamingGP.sample", "arms rng size"),
     ("superarm.posteriors", "FiniteGP.sample", "arms rng size"),
-]
-LATER = [
-    ("superarm.kernels", "GraphMatern", ""),
-    ("superarm.live", "create_bandit", "name spec storage load_if_exists"),
-    ("superarm.live", "load_bandit", "name storage"),
-    ("superarm.live", "Bandit.ask", "arms structure time decision_id"),
-    ("superarm.live", "Bandit.tell", "rewards observation_id"),
 ]
 
 
@@ -69,15 +61,6 @@ def test_relied_on_names_take_the_documented_parameters(
     for parameter in parameters.split():
         assert parameter in accepted
         assert accepted[parameter].kind is not inspect.Parameter.POSITIONAL_ONLY
-
-
-@pytest.mark.parametrize(("module", "name", "parameters"), LATER)
-def test_later_names_come_as_documented(module: str, name: str, parameters: str) -> None:
-    try:
-        find(module, name)
-    except (ImportError, AttributeError):
-        return
-    test_relied_on_names_take_the_documented_parameters(module, name, parameters)
 
 
 def test_posteriors_work_as_documented() -> None:

@@ -15,6 +15,7 @@ from .simulation.trace import Run
 # Okabe & Ito's colours without the yellow that vanishes on white; told apart by colour-blind eyes.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6D3B", "#7F7F7F")
 _DASHES = 3
+_MADE = "not real data"  # how problems end the origin of data that they made
 # Policies of one paper get different colours, in every figure the same ones.
 _COLOURS = {
     **{"igp-ucb": 0, "gp-ucb": 1, "gp-ts": 2, "gp-ei": 3, "gp-pi": 4, "kernel-ucb": 5, "random": 7},
@@ -81,6 +82,32 @@ def mean_stderr(values: Floats) -> tuple[Floats, Floats]:
     count = len(values)
     spread = values.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.zeros(values.shape[1:])
     return values.mean(axis=0), spread
+
+
+def paired_difference(left: Floats, right: Floats) -> tuple[float, float | None]:
+    """Mean of ``left − right`` over shared seeds, and its standard error; None for a single seed.
+
+    >>> paired_difference(np.array([1.0, 3.0]), np.array([2.0, 5.0]))
+    (-1.5, 0.5)
+    """
+    mean, stderr = mean_stderr(np.asarray(left, dtype=np.float64) - right)
+    return float(mean), float(stderr) if len(left) > 1 else None
+
+
+def within_noise(difference: float, stderr: float | None) -> bool:
+    """Whether a difference is less than two of its standard errors from zero."""
+    return stderr is not None and abs(difference) < 2.0 * stderr
+
+
+def made_data(run: Run, setting_index: int | None = None) -> str:
+    """What the data of a setting (by default: of any) are, if they are made; else empty."""
+    told = str((run.spec.get("settled") or {}).get("data", ""))
+    said = told.replace(f", {_MADE}", "") if _MADE in told else ""
+    if setting_index is not None:
+        setting = run.settings[setting_index]
+        source = setting.get("problem.source", setting.get("source"))
+        return said if source is None else (said or "made data") if source == "made" else ""
+    return next(filter(None, (made_data(run, index) for index in range(len(run.settings)))), "")
 
 
 def regret_curve(
@@ -221,6 +248,17 @@ def ticks(low: float, high: float, log: bool = False) -> list[float]:
     step = float(power * next(nice for nice in (1, 2, 2.5, 5, 10) if nice * power >= least * 0.999))
     first, last = int(np.ceil(low / step - 1e-9)), int(np.floor(high / step + 1e-9))
     return [round(number * step, 12) for number in range(first, last + 1)]
+
+
+def timed_in_blocks(run: Run, policy: str, setting_index: int = 0) -> bool:
+    """Whether rounds were timed many at a time: most then took just as long as the one before."""
+    seconds = run.seconds(policy, setting_index)
+    return bool(seconds.shape[1] > 8 and np.mean(seconds[:, 1:] == seconds[:, :-1]) > 0.5)
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 seed``, ``2 seeds``."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def readable_seconds(seconds: float) -> str:

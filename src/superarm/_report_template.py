@@ -285,7 +285,10 @@ sup{line-height:0;font-size:.78em}
 .number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .best th,.best td{font-weight:650}
 .swatch{display:inline-block;width:14px;height:4px;border-radius:2px;margin-right:9px;vertical-align:middle}
-.verdict{white-space:nowrap;font-weight:650}
+.verdict{min-width:9em;font-weight:650}
+.banner{background:#fff3cd;color:#533f03;border-left:5px solid #e0a800;padding:8px 12px;
+  border-radius:4px;font-weight:600}
+.legend{display:none;list-style:none;margin:4px 0;padding:0;font-size:.9rem}
 pre{background:var(--soft);border:1px solid var(--line);border-radius:8px;padding:12px 14px;
   white-space:pre-wrap;overflow-wrap:anywhere}
 code,pre{font:.88rem/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
@@ -293,7 +296,11 @@ code,pre{font:.88rem/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
 .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(260px,1fr));gap:18px;padding:0;list-style:none}
 .card{border:1px solid var(--line);border-radius:10px;padding:14px 16px;background:var(--soft)}
 .card h3{margin:8px 0 2px}.card p{margin:4px 0;font-size:.92rem}
-@media (max-width:640px){figure{overflow-x:auto}figure svg.chart{min-width:580px}}
+@media (max-width:640px){figure{overflow-x:auto}figure svg.chart{min-width:580px}
+  .legend{display:block;position:sticky;left:0}figcaption{position:sticky;left:0}
+  .claims,.claims tbody,.claims tr,.claims td{display:block}.claims thead{display:none}
+  .claims tr{border-bottom:1px solid var(--line);padding:8px 0}
+  .claims td{border:0;padding:2px 0;overflow-wrap:anywhere}}
 @media print{body{font-size:12px}section{break-inside:avoid}}"""
 )
 
@@ -331,8 +338,44 @@ def fact_table(caption: str, facts: Mapping[str, Any]) -> str:
     return f'<div class="scroll"><table>{title}<tbody>{rows}</tbody></table></div>'
 
 
+def option_table(caption: str, name: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Rows by name against every key that one of them has."""
+    keys = list(dict.fromkeys(key for given in rows.values() for key in given))
+    head = "".join(f'<th scope="col">{escape(str(key))}</th>' for key in (name, *keys))
+    body = "".join(
+        f'<tr><th scope="row">{escape(str(row))}</th>'
+        + "".join(
+            f"<td>{escape(readable_value(given[key])) if key in given else '–'}</td>" for key in keys
+        )
+        + "</tr>"
+        for row, given in rows.items()
+    )
+    return (
+        f'<div class="scroll"><table><caption>{escape(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def legend(lines: Sequence[Line]) -> str:
+    """The labels of a chart as a list, for screens that are too narrow to show its right end."""
+    items = "".join(
+        f'<li><span class="swatch" style="background:{_colour(line)}"></span>{escape(line.label)}'
+        + (f" ∝ t<sup>{line.exponent:.2f}</sup>" if line.exponent is not None else "")
+        + "</li>"
+        for line in lines
+    )
+    return f'<ul class="legend">{items}</ul>'
+
+
 def readable_value(value: Any) -> str:
-    """Text as it is, numbers to six digits, anything else as JSON."""
+    """Text as it is, numbers to six digits, a spec as ``name (key = value)``, the rest as JSON.
+
+    >>> readable_value({"name": "matern", "nu": 2.5})
+    'matern (nu = 2.5)'
+    """
     if isinstance(value, float):
         return significant(value, 6)
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+        rest = ", ".join(f"{k} = {readable_value(v)}" for k, v in value.items() if k != "name")
+        return f"{value['name']} ({rest})" if rest else str(value["name"])
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -116,8 +116,12 @@ class Offer:
     """What was done last, for switching costs."""
 
     def __post_init__(self) -> None:
-        if self.step < 1:
-            raise InputError(f"step is {self.step}; rounds are counted from 1")
+        step: object = self.step
+        if not isinstance(step, int) or step < 1:
+            raise InputError(f"step is {self.step!r}; rounds are counted 1, 2, 3 …")
+        arms: object = self.arms
+        if not isinstance(arms, Arms):
+            raise InputError(f"arms must be Arms, not {type(arms).__name__}: Arms.numbered(…)")
         available = self.available
         if available is not None and (
             getattr(available, "dtype", None) != np.bool_ or available.shape != (len(self.arms),)
@@ -165,6 +169,11 @@ class Feedback:
     """(m,), in the user's sign."""
     noise_variance: Floats | None = None
     """Variance of each reward where it is known; ``None`` is the model's own."""
+
+    def __post_init__(self) -> None:
+        for name in ("positions", "rewards"):
+            if not isinstance(getattr(self, name), np.ndarray):
+                raise InputError(f"{name} must be a numpy array, as ``decision.positions`` is")
 
 
 class Prediction(NamedTuple):
@@ -288,6 +297,7 @@ class Schedule(Protocol):
     def width(self, step: int, gamma: Gamma) -> float: ...
 
 
+@runtime_checkable
 class Rule(Protocol):
     """Turns a belief into one desirability per arm."""
 
@@ -310,6 +320,7 @@ Rescore = Callable[[Ints], Floats]
 """Desirabilities anew once some arms are chosen (for oracles that build a set step by step)."""
 
 
+@runtime_checkable
 class Oracle(Protocol):
     """Finds the feasible super arm of largest total desirability."""
 
@@ -383,8 +394,11 @@ class TableProblem(Protocol):
     Many rounds then form a table, which the simulator may hand to a :class:`TablePlayer`.
     """
 
-    def table(self, noise: Floats) -> Floats:
-        """Rewards of every arm in every round, (T, n), from the rounds' noise (T, n)."""
+    def table(self, noise: Floats) -> Floats | None:
+        """Rewards of every arm in every round, (T, n), from the rounds' noise (T, n).
+
+        ``None``: the rounds must be played one by one.
+        """
         ...
 
     def values(self, positions: Ints) -> Floats:
@@ -412,10 +426,7 @@ class TablePlayer(Protocol):
 
 def as_features(values: Any, name: str, columns: int | None = None) -> Floats:
     """``values`` as a finite float64 array (n, d), or an error that says what is wrong."""
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be numbers in a rectangular (n, d) array: {error}") from None
+    array = _as_floats(values, name, "numbers in a rectangular (n, d) array")
     if array.ndim != 2:
         raise ShapeError(
             f"{name} has shape {array.shape}; it must be two-dimensional (n, d), one row per arm"
@@ -428,10 +439,7 @@ def as_features(values: Any, name: str, columns: int | None = None) -> Floats:
 
 def as_vector(values: Any, name: str, length: int | None = None) -> Floats:
     """``values`` as a finite float64 vector of the given length."""
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be a list of numbers: {error}") from None
+    array = _as_floats(values, name, "a list of numbers")
     if array.ndim != 1:
         raise ShapeError(f"{name} has shape {array.shape}; it must be one-dimensional")
     if length is not None and len(array) != length:
@@ -440,12 +448,26 @@ def as_vector(values: Any, name: str, length: int | None = None) -> Floats:
     return array
 
 
+def _as_floats(values: Any, name: str, what: str) -> Floats:
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(f"{name} has masked entries; leave those rows out")
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise InputError(f"{name} must be {what}, not {array.dtype} values")
+        return np.asarray(array, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{name} must be {what}: {error}") from None
+
+
 def as_positive(value: Any, name: str) -> float:
     """``value`` as a finite number above zero."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number, not {value!r}") from None
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name} must be a number that fits a float, not {value!r:.60}") from None
     if not np.isfinite(number) or number <= 0.0:
         raise InputError(f"{name} is {number!r}; it must be finite and above 0")
     return number

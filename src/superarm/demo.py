@@ -23,7 +23,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ._curves import significant
+from ._curves import plus_minus, readable_seconds
 from ._report_template import colour_of, png_image
 from .core import Decision, Feedback, Floats, Ints, Offer
 from .errors import ConflictError
@@ -50,6 +50,9 @@ _EXPERIMENT = "demo/landscape"
 _LEARNER = "gp-ts"
 _FRAMES = 24
 _PIXELS = 260
+_TABLE_WIDTH = 80
+_LEAST_COLUMNS = 16
+_REST = 1.5  # seconds for which the last frame stays
 _SPARKS = "▁▂▃▄▅▆▇█"
 
 
@@ -117,7 +120,15 @@ def run_demo(
         "Left: what the learner believes. Middle: how unsure it is. Right: the truth, which it "
         "never sees. Dots are the places it has tried, bright ones in this round."
     )
-    write_report(Run.load(out), summary["claims"], out / "report.html", notes, picture=picture)
+    write_report(
+        Run.load(out),
+        summary["claims"],
+        out / "report.html",
+        notes,
+        picture=picture,
+        command=("superarm", "run", _EXPERIMENT),
+        full_size=(experiment.rounds, experiment.seeds),
+    )
     _print_table(console, summary)
     where = f"\nThe report, with the animation: {out / 'report.html'}"
     console.print(where, markup=False, soft_wrap=True)  # a path that is broken cannot be followed
@@ -131,7 +142,7 @@ def run_demo(
 def _display(
     console: Console, problem: FiniteProblem, rounds: int, delay: float
 ) -> Iterator[Callable[[Frame], None]]:
-    """A live picture in a terminal; a line every ten rounds elsewhere."""
+    """A live picture in a terminal with colours; a line every ten rounds elsewhere."""
     regrets: list[float] = []
     best = problem.best(problem.offer(1))
 
@@ -143,7 +154,7 @@ def _display(
     if console.quiet:
         yield lambda frame: None
         return
-    if not console.is_terminal:
+    if not console.is_terminal or console.is_dumb_terminal or console.no_color:
 
         def note(frame: Frame) -> None:
             regrets.append(frame.regret)
@@ -163,31 +174,34 @@ def _display(
 
 
 def _picture(problem: FiniteProblem, frame: Frame, width: int) -> Table:
-    """Believed, unsure and true, as many as the terminal has room for."""
+    """Believed, unsure and true side by side, coarser where the terminal is narrow."""
     side = _side(problem)
     truth = problem.truth.reshape(side, side)
     low, high = float(truth.min()), float(truth.max())
     panels = [
-        ("believed", _blocks(_unit(frame.mean, low, high), "viridis", frame.chosen)),
-        ("unsure", _blocks(_unit(frame.std, 0.0, 1.0), "magma", frame.chosen)),
-        ("hidden truth", _blocks(_unit(truth, low, high), "viridis", frame.chosen)),
+        ("believed", _unit(frame.mean, low, high), "viridis"),
+        ("unsure", _unit(frame.std, 0.0, 1.0), "magma"),
+        ("hidden truth", _unit(truth, low, high), "viridis"),
     ]
-    room = max(1, width // (side + 2))
-    grid = Table.grid(padding=(0, 2))
-    shown = panels[: min(room, 3)]
-    grid.add_row(*(Text(title, style="bold") for title, _ in shown))
-    grid.add_row(*(panel for _, panel in shown))
+    columns = min(side, (width - 4) // 3)
+    if columns < _LEAST_COLUMNS:
+        panels, columns = panels[:1], min(side, width)
+    columns -= columns % 2  # two rows share a line
+    grid = Table.grid(padding=(0, 2), pad_edge=False)
+    grid.add_row(*(Text(title, style="bold") for title, _, _ in panels))
+    grid.add_row(*(_blocks(unit, colours, frame.chosen, columns) for _, unit, colours in panels))
     return grid
 
 
-def _blocks(unit: Floats, colours: str, chosen: Ints) -> Text:
+def _blocks(unit: Floats, colours: str, chosen: Ints, columns: int) -> Text:
     """Two rows of the grid per line of text: upper half block in one colour on the other."""
     side = len(unit)
-    rgb = colour_of(unit, colours).astype(int)
-    marked = {divmod(int(place), side) for place in chosen}
+    shown = np.arange(columns) * side // columns
+    rgb = colour_of(unit[np.ix_(shown, shown)], colours).astype(int)
+    marked = {tuple(part * columns // side for part in divmod(int(place), side)) for place in chosen}
     text = Text()
-    for row in range(side - 1, 0, -2):
-        for column in range(side):
+    for row in range(columns - 1, 0, -2):
+        for column in range(columns):
             upper, lower = rgb[row, column], rgb[row - 1, column]
             hit = (row, column) in marked or (row - 1, column) in marked
             front = "bold white" if hit else f"rgb({upper[0]},{upper[1]},{upper[2]})"
@@ -207,18 +221,18 @@ def _print_table(console: Console, summary: dict[str, Any]) -> None:
     rows = [row for row in summary["rows"] if row["metric"] == "cumulative_regret"]
     rows.sort(key=lambda row: row["mean"])
     table = Table(title=f"Regret after {summary['rounds']} rounds, {summary['seeds']} seeds")
+    explained = console.width >= _TABLE_WIDTH
     table.add_column("policy")
-    table.add_column("what it is")
+    if explained:
+        table.add_column("what it is", no_wrap=True)
     table.add_column("regret", justify="right")
-    table.add_column("± stderr", justify="right")
     table.add_column("per round", justify="right")
     for row in rows:
         table.add_row(
             row["policy"],
-            _WHAT.get(row["policy"], ""),
-            significant(row["mean"]),
-            significant(row["stderr"], 2),
-            f"{row['seconds_per_round'] * 1e3:.2f} ms",
+            *([_WHAT.get(row["policy"], "")] if explained else []),
+            plus_minus(row["mean"], row["stderr"]),
+            readable_seconds(row["seconds_per_round"]),
             style="bold" if row is rows[0] else None,
         )
     console.print(table)
@@ -237,7 +251,7 @@ _WHAT = {
 
 
 def animated_svg(problem: FiniteProblem, frames: list[Frame]) -> str:
-    """Three panels, the first two of which move; the last frame is what a still shows."""
+    """Three panels, the first two of which move; a still shows the last frame."""
     side = _side(problem)
     truth = problem.truth.reshape(side, side)
     low, high = float(truth.min()), float(truth.max())
@@ -256,7 +270,7 @@ def animated_svg(problem: FiniteProblem, frames: list[Frame]) -> str:
     ):
         parts.append(f'<text x="{x}" y="24" font-weight="600" fill="#1f2328">{title}</text>')
     parts.append(_panel(_unit(truth, low, high), "viridis", left[2], top))
-    seconds = 0.35 * len(chosen) + 1.5
+    seconds = 0.35 * len(chosen) + _REST
     best = problem.best(problem.offer(1))
     for index, frame in enumerate(chosen):
         tried = np.concatenate([earlier.chosen for earlier in frames[: frame.step]])
@@ -273,7 +287,7 @@ def animated_svg(problem: FiniteProblem, frames: list[Frame]) -> str:
 
 
 def _timed(body: str, index: int, count: int, seconds: float) -> str:
-    """A group that shows in its turn; without animation only the last one does."""
+    """A group that shows in its turn; the last one at once, and alone where nothing moves."""
     step = 0.35 / seconds
     start, end = index * step, 1.0 if index == count - 1 else (index + 1) * step
     last = index == count - 1
@@ -282,7 +296,9 @@ def _timed(body: str, index: int, count: int, seconds: float) -> str:
         values, times = "1;0", f"0;{end:.4f}"
     return (
         f'<g opacity="{int(last)}">{body}<animate attributeName="opacity" calcMode="discrete" '
-        f'values="{values}" keyTimes="{times}" dur="{seconds:.2f}s" repeatCount="indefinite"/></g>'
+        f'values="{values}" keyTimes="{times}" dur="{seconds:.2f}s" '
+        # Under way when it appears, so that a preview of the first moment shows the end.
+        f'begin="-{seconds - _REST:.2f}s" repeatCount="indefinite"/></g>'
     )
 
 

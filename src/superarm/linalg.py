@@ -108,6 +108,8 @@ def psd_root(
         return PsdRoot(np.zeros((0, 0)), 0.0)
     if scale is None:
         scale = float(np.max(np.diagonal(matrix)))
+    if scale == 0.0 and not matrix.any():
+        return PsdRoot(np.zeros((len(matrix), 0)), 0.0)
     if not math.isfinite(scale) or scale <= 0.0:
         raise NotPositiveDefiniteError(
             f"{what} has largest diagonal entry {scale}; it must be positive"

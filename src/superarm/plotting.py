@@ -23,6 +23,7 @@ from ._curves import (
     Curve,
     PolicyStyle,
     growth_exponent,
+    made_data,
     mean_stderr,
     policy_styles,
     readable_seconds,
@@ -94,8 +95,10 @@ def plot_regret(
             text = f"{_plain_text(policy)}  {significant(curve.mean[-1])}"
             ends.append(_draw(axes, curve, style, text, log=log))
         if bound is not None:
-            last = float(bound.values[-1])
-            axes.plot(bound.rounds, bound.values, color=_INK, linestyle=(0, (4, 3)), linewidth=1.3)
+            # Zero has no place on a log axis: left in, it draws an upright line where the bound starts.
+            values = np.where(bound.values > 0.0, bound.values, np.nan) if log else bound.values
+            last = float(values[-1])
+            axes.plot(bound.rounds, values, color=_INK, linestyle=(0, (4, 3)), linewidth=1.3)
             ends.append(_End(last, f"{_plain_text(bound.label)}  {significant(last)}", _INK))
         axes.set_xlim(min(1, run.rounds - 1), run.rounds)
         if log and any(end.value > 0.0 for end in ends):
@@ -126,13 +129,14 @@ def plot_growth(run: Run, setting_index: int = 0) -> Figure:
 
 
 def plot_seconds(run: Run, setting_index: int = 0) -> Figure:
-    """Running median of the time per round, over all seeds."""
+    """Running median of the time per round, over all seeds; the labels are medians over all rounds."""
     with _look():
         figure, axes = _run_figure(run, setting_index, "running median over rounds and seeds")
         ends: list[_End] = []
         for policy, style in policy_styles(run.policies).items():
             curve = seconds_curve(run, policy, setting_index)
-            text = f"{_plain_text(policy)}  {readable_seconds(curve.mean[-1])}"
+            median = float(np.median(run.seconds(policy, setting_index)))
+            text = f"{_plain_text(policy)}  {readable_seconds(median)}"
             ends.append(_draw(axes, curve, style, text, log=True))
         axes.set_xlim(0, run.rounds)
         axes.set(xlabel="round t", ylabel="time per round (log)", yscale="log")
@@ -151,7 +155,8 @@ def plot_sweep(run: Run, metric: str = "regret", key: str | None = None) -> Figu
         figure = _blank(8, 4.6 * len(panels))
         for place, panel in enumerate(panels):
             axes = figure.add_subplot(len(panels), 1, place + 1)
-            parts = (run.experiment, setting_text(panel.fixed), _band(run))
+            made = "made data" if made_data(run, panel.settings[0]) else ""
+            parts = (run.experiment, setting_text(panel.fixed), _band(run), made)
             _name(axes, run.title, " · ".join(part for part in parts if part))
             ends: list[_End] = []
             order = np.argsort(panel.values)
@@ -354,7 +359,8 @@ def _name(axes: Axes, title: str, caption: str) -> None:
 
 
 def _run_figure(run: Run, setting_index: int, what: str) -> tuple[Figure, Axes]:
-    parts = (run.experiment, setting_text(run.settings[setting_index]), what)
+    made = "made data" if made_data(run, setting_index) else ""
+    parts = (run.experiment, setting_text(run.settings[setting_index]), what, made)
     return _figure(run.title, " · ".join(part for part in parts if part))
 
 

@@ -26,8 +26,11 @@ import numpy as np
 from ._curves import (
     Bound,
     PolicyStyle,
+    counted,
     growth_exponent,
+    made_data,
     mean_stderr,
+    paired_difference,
     plus_minus,
     policy_styles,
     readable_seconds,
@@ -36,8 +39,20 @@ from ._curves import (
     setting_text,
     significant,
     sweeps,
+    timed_in_blocks,
+    within_noise,
 )
-from ._report_template import Line, fact_table, page, readable_value, section, svg_heatmap, svg_lines
+from ._report_template import (
+    Line,
+    fact_table,
+    legend,
+    option_table,
+    page,
+    readable_value,
+    section,
+    svg_heatmap,
+    svg_lines,
+)
 from .errors import StateError
 from .simulation.trace import Run, atomic_write
 
@@ -61,6 +76,8 @@ class Report:
     claims: tuple[Claim, ...]
     thumbnail: str
     """A small chart as SVG."""
+    warning: str = ""
+    """What must be seen beside the headline: that the data are made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,20 +99,26 @@ def write_report(
     notes: str | Sequence[str] = (),
     bound: Bound | None = None,
     picture: str = "",
+    *,
+    command: Sequence[str] | None = None,
+    full_size: tuple[int, int] | None = None,
 ) -> Report:
     """Write the page; ``notes`` are paragraphs of plain text below the introduction.
 
     A ``bound`` is drawn over the regret on logarithmic axes. ``picture`` is SVG of our own
-    making, shown first as it is.
+    making, shown first as it is. ``command`` holds the first words of the command line that makes
+    this run again (``superarm run ID``), ``full_size`` the experiment's own rounds and seeds.
     """
     path = Path(path)
     tables = [_results(run, index) for index in range(len(run.settings))]
-    headline = _headline(run, tables)
+    headline = _headline(run, tables) + _reduced(run, full_size)
+    origin = made_data(run)
+    warning = f"Made data, not real ones: {origin}." if origin else ""
     panels = sweeps(run)
     paragraphs = [run.spec.get("description"), *([notes] if isinstance(notes, str) else notes)]
     body = "".join(
         (
-            _header(run, headline, claims),
+            _header(run, headline, claims, warning),
             "<main>",
             *(f"<p>{escape(str(note))}</p>" for note in paragraphs if note),
             f"<figure>{picture}</figure>" if picture else "",
@@ -106,7 +129,7 @@ def write_report(
             section("How regret grows", *_growth_figures(run, tables, bound)),
             section("Time per round", *_seconds_figures(run)),
             _settings_section(run),
-            _reproduce_section(run),
+            _reproduce_section(run, command),
             "</main>",
         )
     )
@@ -117,7 +140,8 @@ def write_report(
         title=run.title,
         headline=headline,
         claims=tuple(claims),
-        thumbnail=_regret_chart(run, 0, points=80, thumbnail=True),
+        thumbnail=_regret_chart(run, 0, points=80, thumbnail=True)[0],
+        warning=warning,
     )
 
 
@@ -130,7 +154,7 @@ def write_index(
     cards = "".join(
         f'<li class="card">{report.thumbnail}<h3><a href="{link}">{escape(report.title)}</a></h3>'
         f'<p class="meta"><code>{escape(report.experiment)}</code>'
-        f"{_claim_count(report.claims, ' · ')}</p>"
+        f"{_claim_count(report.claims, ' · ')}</p>{_banner(report.warning)}"
         f"<p>{escape(report.headline)}</p></li>"
         for report, link in zip(reports, links, strict=True)
     )
@@ -182,27 +206,61 @@ def _headline(run: Run, tables: Sequence[Sequence[_Result]]) -> str:
     if len(tables) > 1:
         wins = [min(rows, key=lambda row: row.regret).policy for rows in tables]
         best = max(run.policies, key=wins.count)
-        return f"Lowest regret: {best}, in {wins.count(best)} of {len(tables)} settings."
+        ties = sum(
+            winner == best and len(_tied(run, index, tables[index])) > 1
+            for index, winner in enumerate(wins)
+        )
+        tied = f" (tied in {ties})" if ties else ""
+        return f"Lowest regret: {best}, in {wins.count(best)} of {len(tables)} settings{tied}."
     ranked = sorted(tables[0], key=lambda row: row.regret)
+    tied_rows = _tied(run, 0, ranked)
+    if len(tied_rows) > 1:
+        each = [f"{row.policy}, {_plus_minus(run, row.regret, row.stderr)}" for row in tied_rows]
+        return f"Lowest regret: tied within noise: {'; '.join(each)}."
     text = f"Lowest regret: {ranked[0].policy}, {_plus_minus(run, ranked[0].regret, ranked[0].stderr)}"
     if len(ranked) > 1:
         text += f"; next {ranked[1].policy}, {_plus_minus(run, ranked[1].regret, ranked[1].stderr)}"
     return text + "."
 
 
-def _header(run: Run, headline: str, claims: Sequence[Claim]) -> str:
+def _tied(run: Run, index: int, rows: Sequence[_Result]) -> list[_Result]:
+    """The best, and those less than two standard errors above it, seed by seed."""
+    ranked = sorted(rows, key=lambda row: row.regret)
+    best = run.cumulative(ranked[0].policy, index)[:, -1]
+    near = (
+        within_noise(*paired_difference(run.cumulative(row.policy, index)[:, -1], best))
+        for row in ranked[1:]
+    )
+    return [ranked[0], *(row for row, tied in zip(ranked[1:], near, strict=True) if tied)]
+
+
+def _reduced(run: Run, full_size: tuple[int, int] | None) -> str:
+    """How much smaller than the experiment a run is."""
+    if full_size is None:
+        return ""
+    sizes = ((run.rounds, full_size[0], "round"), (len(run.seeds), full_size[1], "seed"))
+    parts = [f"{now:,} of {counted(full, noun)}" for now, full, noun in sizes if now < full]
+    return f" Reduced: {', '.join(parts)}." if parts else ""
+
+
+def _banner(warning: str) -> str:
+    return f'<p class="banner">{escape(warning)}</p>' if warning else ""
+
+
+def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> str:
     named = [f"{word} {run.spec[word]}" for word in ("paper", "figure") if run.spec.get(word)]
     origin = [run.experiment, *named]
     size = (
-        f"{len(run.policies)} polic{'ies' if len(run.policies) > 1 else 'y'}, {run.rounds:,} rounds, "
-        f"{len(run.seeds)} seed{'s' * (len(run.seeds) > 1)}"
+        f"{len(run.policies)} polic{'ies' if len(run.policies) > 1 else 'y'}, "
+        f"{counted(run.rounds, 'round')}, {counted(len(run.seeds), 'seed')}"
     )
     if len(run.settings) > 1:
         size += f", {len(run.settings)} settings"
     return (
         f'<header><h1>{escape(run.title)}</h1><p class="meta">'
         + " · ".join(escape(str(part)) for part in origin)
-        + f'</p><p class="lead">{escape(headline)} {size}{_claim_count(claims, "; ")}.</p></header>'
+        + f'</p>{_banner(warning)}<p class="lead">{escape(headline)} {size}'
+        + f"{_claim_count(claims, '; ')}.</p></header>"
     )
 
 
@@ -244,6 +302,7 @@ def _claims_table(claims: Sequence[Claim], origins: Sequence[str] | None = None)
     body = ""
     for place, claim in enumerate(claims):
         verdict = "✓ holds" if claim["holds"] else "✗ does not hold"
+        verdict += ", within noise" if _noisy(claim) else ""
         origin = f"<td>{origins[place]}</td>" if origins else ""
         body += (
             f'<tr>{origin}<td>{escape(str(claim["text"]))}</td><td class="verdict">{verdict}</td>'
@@ -251,26 +310,75 @@ def _claims_table(claims: Sequence[Claim], origins: Sequence[str] | None = None)
         )
     titles = ("experiment",) * bool(origins) + ("claim", "here", "evidence")
     head = "".join(f'<th scope="col">{title}</th>' for title in titles)
-    return (
-        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
+    return f'<table class="claims"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _noisy(claim: Claim) -> bool:
+    return "within noise" in str(claim.get("evidence", ""))
 
 
 def _claim_count(claims: Sequence[Claim], separator: str) -> str:
     if not claims:
         return ""
-    return f"{separator}{sum(bool(claim['holds']) for claim in claims)} of {len(claims)} claims hold"
+    noisy = sum(map(_noisy, claims))
+    count = f"{separator}{sum(bool(claim['holds']) for claim in claims)} of {len(claims)} claims hold"
+    return count + f" ({noisy} within noise)" * bool(noisy)
+
+
+def _swept(run: Run) -> dict[str, list[Any]]:
+    """Every swept key with its values in order."""
+    swept: dict[str, list[Any]] = {}
+    for setting in run.settings:
+        for key, value in setting.items():
+            values = swept.setdefault(key, [])
+            if value not in values:
+                values.append(value)
+    return swept
 
 
 def _settings_section(run: Run) -> str:
+    """What was run: sizes, what was swept, the problem's parameters, the policies' options."""
+    swept = {
+        key: "swept: " + ", ".join(map(readable_value, values)) for key, values in _swept(run).items()
+    }
+    parameters = dict(run.spec.get("parameters") or {})
+    problem, policies = parameters.pop("problem", {}), parameters.pop("policies", {})
+    if not isinstance(problem, Mapping) or not isinstance(policies, Mapping):
+        parameters |= {"problem": problem, "policies": policies}
+        problem, policies = {}, {}
+    problem = {
+        key: swept.get(f"problem.{key}", swept.get(key, value)) for key, value in problem.items()
+    }
+    options = {
+        name: {
+            key: swept.get(f"{name}.{key}", value if key in problem else swept.get(key, value))
+            for key, value in given.items()
+        }
+        for name, given in policies.items()
+        if name in run.policies and isinstance(given, Mapping)
+    }
+    for key, text in swept.items():  # also what stands nowhere, being a default
+        owner, _, option = key.rpartition(".")
+        if owner == "problem":
+            problem = {**problem, option: text}
+        elif owner in options:
+            options[owner][option] = text
+        elif owner or not any(key in given for given in (problem, *options.values())):
+            parameters[key] = text
     facts = {
         "rounds": run.rounds,
         "seeds": f"{run.seeds[0]} … {run.seeds[-1]}" if len(run.seeds) > 1 else run.seeds[0],
         "superarm": run.spec.get("version"),
     }
-    parts = [fact_table("", {**facts, **run.spec.get("parameters", {})})]
+    parts = [fact_table("", {**facts, **parameters})]
+    if problem:
+        parts.append(fact_table("Problem", problem))
+    if any(options.values()):
+        parts.append(option_table("Policies", "policy", options))
     if settled := run.spec.get("settled"):
-        parts.append(fact_table("How the paper was read where it leaves a choice", settled))
+        paper = bool(run.spec.get("paper"))
+        title = "How the paper was read where it leaves a choice" if paper else "How it was set up"
+        parts.append(fact_table(title, settled))
     return section("Settings", *parts)
 
 
@@ -282,13 +390,13 @@ def _points(run: Run) -> int:
     return 200 if len(run.settings) <= _MANY_SETTINGS else 80
 
 
-def _regret_chart(run: Run, index: int, points: int, thumbnail: bool = False) -> str:
+def _regret_chart(run: Run, index: int, points: int, thumbnail: bool = False) -> tuple[str, list[Line]]:
     lines = []
     for policy, style in policy_styles(run.policies).items():
         curve = regret_curve(run, policy, index, points=points)
         label = f"{policy}  {significant(float(curve.mean[-1]))}"
         lines.append(Line(label=label, x=curve.rounds, y=curve.mean, stderr=curve.stderr, style=style))
-    return svg_lines(
+    chart = svg_lines(
         lines,
         description=f"Mean cumulative regret after {run.rounds} rounds: {_spoken(lines)}",
         x_label="round",
@@ -297,6 +405,7 @@ def _regret_chart(run: Run, index: int, points: int, thumbnail: bool = False) ->
         width=320 if thumbnail else 760,
         height=170 if thumbnail else 400,
     )
+    return chart, lines
 
 
 def _regret_figures(run: Run) -> Iterable[str]:
@@ -304,7 +413,7 @@ def _regret_figures(run: Run) -> Iterable[str]:
         f"Mean ± 1 standard error over {len(run.seeds)} seeds." if len(run.seeds) > 1 else "One seed."
     )
     for index in range(len(run.settings)):
-        yield _figure(run, index, _regret_chart(run, index, _points(run)), band)
+        yield _figure(run, index, *_regret_chart(run, index, _points(run)), band)
 
 
 def _growth_figures(
@@ -312,8 +421,6 @@ def _growth_figures(
 ) -> Iterable[str]:
     styles = policy_styles(run.policies)
     caption = "The exponent is the slope over the last half of the rounds."
-    if bound is not None:
-        caption += f" {bound.label}: {bound.assumes}."
     for index, rows in enumerate(tables[:_MANY_SETTINGS]):
         lines = []
         for row in rows:
@@ -323,7 +430,9 @@ def _growth_figures(
             lines.append(
                 Line(label=row.policy, x=curve.rounds, y=curve.mean, style=style, exponent=exponent)
             )
+        told = caption
         if bound is not None and index == 0:
+            told += f" {bound.label}: {bound.assumes}."
             lines.append(Line(label=bound.label, x=bound.rounds, y=bound.values, style=_BOUND_STYLE))
         chart = svg_lines(
             lines,
@@ -334,10 +443,11 @@ def _growth_figures(
             log_x=True,
             log_y=True,
         )
-        yield _figure(run, index, chart, caption)
+        yield _figure(run, index, chart, lines, told)
 
 
 def _seconds_figures(run: Run) -> Iterable[str]:
+    """Labelled with the medians of the table; no chart where most rounds were not timed singly."""
     for index in range(min(len(run.settings), _MANY_SETTINGS)):
         lines = []
         for policy, style in policy_styles(run.policies).items():
@@ -346,17 +456,27 @@ def _seconds_figures(run: Run) -> Iterable[str]:
             except StateError:
                 yield "<p>No timings lie beside this run.</p>"
                 return
-            label = f"{policy}  {readable_seconds(float(curve.mean[-1]))}"
+            if timed_in_blocks(run, policy, index):
+                yield (
+                    "<p>Rounds were played many at a time, and timed so; the table of results has "
+                    "the median time per round.</p>"
+                )
+                return
+            label = f"{policy}  {readable_seconds(float(np.median(run.seconds(policy, index))))}"
             lines.append(Line(label=label, x=curve.rounds, y=curve.mean, style=style))
         chart = svg_lines(
             lines,
-            description=f"Median time per round at the end: {_spoken(lines)}",
+            description=f"Running median of the time per round; over all rounds: {_spoken(lines)}",
             x_label="round",
             y_label="time per round (log scale)",
             log_y=True,
             seconds=True,
         )
-        yield _figure(run, index, chart, "Running median over rounds and seeds: decide and learn.")
+        caption = (
+            "Running median over rounds and seeds: decide and learn. The labels are medians over all "
+            "rounds, as in the table."
+        )
+        yield _figure(run, index, chart, lines, caption)
 
 
 def _sweep_figures(run: Run) -> Iterable[str]:
@@ -378,13 +498,13 @@ def _sweep_figures(run: Run) -> Iterable[str]:
                 log_x=bool(x[0] > 0 and x[-1] / x[0] >= 20),
             )
             caption = escape(setting_text(panel.fixed))
-            yield f"<figure>{chart}<figcaption>{caption}</figcaption></figure>"
+            yield f"<figure>{chart}{legend(lines)}<figcaption>{caption}</figcaption></figure>"
 
 
-def _figure(run: Run, index: int, chart: str, caption: str) -> str:
+def _figure(run: Run, index: int, chart: str, lines: Sequence[Line], caption: str) -> str:
     setting = setting_text(run.settings[index])
     title = f"<h3>{escape(setting)}</h3>" if setting else ""
-    return f"{title}<figure>{chart}<figcaption>{escape(caption)}</figcaption></figure>"
+    return f"{title}<figure>{chart}{legend(lines)}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 # --- small parts -------------------------------------------------------------------------
@@ -398,21 +518,20 @@ def _plus_minus(run: Run, mean: float, stderr: float) -> str:
     return plus_minus(mean, stderr) if len(run.seeds) > 1 else significant(mean)
 
 
-def _reproduce_section(run: Run) -> str:
+def _reproduce_section(run: Run, command: Sequence[str] | None) -> str:
     """The command line that makes this run again; list values sweep."""
-    words = ["superarm", "run", run.experiment, "--rounds", str(run.rounds)]
+    if command is None:
+        told = "<p>This run was made from Python; no command line makes it again.</p>"
+        return section("Reproduce", told)
+    words = [*command, "--rounds", str(run.rounds)]
     words += ["--seed", str(run.seeds[0]), "--seeds", str(len(run.seeds))]
     words += ["--policies", ",".join(run.policies)]
     for key, value in run.spec.get("overrides", {}).items():
         words += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
-    swept: dict[str, list[Any]] = {}
-    for setting in run.settings:
-        for key, value in setting.items():
-            values = swept.setdefault(key, [])
-            if value not in values:
-                values.append(value)
-    for key, values in swept.items():
+    for key, values in _swept(run).items():
         words += ["--set", f"{key}={json.dumps(values, ensure_ascii=False)}"]
-    command = shlex.join([*words, "--out", "OUT"])
-    promise = "<p>The same seeds give the same traces, byte for byte; timings differ.</p>"
-    return section("Reproduce", promise, f"<pre><code>{escape(command)}</code></pre>")
+    line = shlex.join([*words, "--out", "OUT"])
+    promise = "The same seeds give the same traces, byte for byte; timings differ."
+    if "FILE.toml" in command:
+        promise += f" FILE.toml stands for the file that describes {run.experiment}."
+    return section("Reproduce", f"<p>{escape(promise)}</p>", f"<pre><code>{escape(line)}</code></pre>")

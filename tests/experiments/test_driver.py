@@ -6,15 +6,29 @@ import json
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from superarm.errors import ConflictError, SpecError, StateError, SuperarmError
+from superarm import datasets, registry
+from superarm.core import Offer
+from superarm.errors import (
+    ConflictError,
+    InfeasibleError,
+    MissingDataError,
+    MissingExtraError,
+    SpecError,
+    StateError,
+    SuperarmError,
+)
 from superarm.experiments import Experiment, Plan, execute
 from superarm.experiments.bounds import regret_bound
 from superarm.experiments.driver import play
+from superarm.problems import Model
 from superarm.simulation import Run, spread
 from superarm.simulation.executors import process_pool
 
@@ -184,7 +198,8 @@ def test_two_runs_that_start_at_once_do_not_share_a_directory(
     ("overrides", "words"),
     [
         ({"side": "x"}, "problem 'landscape': side is 'x'"),
-        ({"noise_std": "x"}, "problem 'landscape'"),
+        ({"noise_std": "x"}, "problem 'landscape': noise_std must be a number"),
+        ({"k": "x"}, "problem 'landscape': k is 'x'"),
         ({"k": [1, 0]}, "k is 0"),
         ({"k": [1, 99]}, "k is 99"),
         ({"gp-greedy.posterior": "nope"}, "policy 'gp-greedy': posterior is 'nope'"),
@@ -198,6 +213,32 @@ def test_bad_values_are_usage_errors_and_leave_nothing(
         plan(tmp_path / "a", overrides)
     assert words in str(caught.value)
     assert not (tmp_path / "a").exists()
+
+
+def test_slips_in_a_users_own_policy_keep_their_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slip:
+        deterministic = True
+
+        def decide(self, offer: Offer, rng: Any) -> None:
+            offer.arms.nonsense()  # type: ignore[attr-defined]
+
+    def refuse(model: Model) -> None:
+        raise InfeasibleError("nothing fits")
+
+    def lack(model: Model) -> None:
+        raise MissingExtraError("install it")
+
+    for part, error in (
+        (lambda model: Slip(), AttributeError),
+        (len, TypeError),
+        (refuse, SpecError),
+        (lack, MissingExtraError),
+    ):
+        monkeypatch.setitem(registry._members("policy"), "slip", part)
+        with pytest.raises(error):
+            plan(tmp_path / "a", policies={"slip": {}})
 
 
 def test_absurd_sizes_are_refused(tmp_path: Path) -> None:
@@ -289,6 +330,71 @@ def test_a_task_is_plain_data(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "a" / "cells").iterdir()] == ["random.s0.seed00000.npz"]
 
 
+# --- data that may be at hand ------------------------------------------------------------
+
+AUTO = {"name": "crowdsourcing", "k": 2, "workers": 10}
+
+
+def without_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "search_path", list)
+
+
+def with_data(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """A few check-ins where they are looked for."""
+    path = folder / "foursquare" / "tky_first_checkins.csv.xz"
+    path.parent.mkdir(exist_ok=True)
+    path.touch()
+    monkeypatch.setattr(datasets, "search_path", lambda: [folder])
+    places = np.random.default_rng(0).random((50, 2))
+    found = SimpleNamespace(locations=places)
+    monkeypatch.setattr(datasets, "_read_checkins", lambda path: found)
+
+
+@pytest.mark.parametrize("problem", [AUTO, {**AUTO, "source": "auto"}])
+def test_data_are_settled_once(
+    problem: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes: dict[str, Any] = {"problem": problem, "policies": {"random": {}}, "seeds": 1}
+    without_data(monkeypatch)
+    made = plan(tmp_path / "made", **changes)
+    with_data(monkeypatch, tmp_path)
+    real = plan(tmp_path / "real", **changes)
+    assert json.loads(made.tasks()[0].experiment)["problem"]["source"] == "made"
+    assert json.loads(real.tasks()[0].experiment)["problem"]["source"] == "real"
+    execute(made)  # a worker with the data keeps to what run.json says
+    described = json.loads((tmp_path / "made" / "run.json").read_text(encoding="utf-8"))
+    assert described["parameters"]["problem"]["source"] == "made"
+    assert "not real data" in described["settled"]["data"]
+    with pytest.raises(ConflictError, match="parameters"):
+        execute(plan(tmp_path / "made", **changes), resume=True)
+    (task,) = real.tasks()
+    without_data(monkeypatch)
+    with pytest.raises(MissingDataError, match="tokyo"):  # a worker without them does not make them up
+        play(task)
+
+
+def test_swept_data_are_settled_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes: dict[str, Any] = {"problem": AUTO, "policies": {"random": {}}, "seeds": 1}
+    without_data(monkeypatch)
+    made = plan(tmp_path / "a", {"source": ["auto"]}, **changes)
+    assert made.settings == [{"source": "made"}]
+    with pytest.raises(SpecError, match="'auto' is 'made' here"):
+        plan(tmp_path / "a", {"source": ["auto", "made"]}, **changes)
+    swept = plan(
+        tmp_path / "a",
+        {"problem.name": ["crowdsourcing", "light-sensors"]},
+        **{**changes, "problem": {"name": "light-sensors"}},
+    )
+    sources = [json.loads(task.experiment)["problem"]["source"] for task in swept.tasks()]
+    assert sources == ["made", "made"]
+    mixed = {"problem.name": ["landscape", "light-sensors"]}
+    plain = {**changes, "problem": {"name": "light-sensors"}}
+    assert plan(tmp_path / "a", mixed, **plain).settings == [
+        {"problem.name": "landscape"},
+        {"problem.name": "light-sensors", "problem.source": "made"},
+    ]
+
+
 # --- bounds ------------------------------------------------------------------------------
 
 
@@ -305,3 +411,40 @@ def test_a_bound_is_drawn_where_there_is_one(tmp_path: Path) -> None:
     (tmp_path / "b" / "run.json").write_text(json.dumps(spec), encoding="utf-8")
     with pytest.raises(StateError, match="parameters"):
         regret_bound(Run.load(tmp_path / "b"))
+
+
+FUNCTION = {"name": "rkhs-function", "arms": 20}
+
+
+def bound_of(out: Path, policies: dict[str, Any], **changes: Any) -> Any:
+    execute(plan(out, **{"problem": FUNCTION, "policies": policies, "seeds": 1, **changes}))
+    return regret_bound(Run.load(out))
+
+
+def test_a_bound_belongs_to_the_policy_not_to_its_label(tmp_path: Path) -> None:
+    own = {"policy": "composed", "rule": {"name": "greedy"}}
+    assert bound_of(tmp_path / "label", {"igp-ucb": own, "oclok-ucb": {"policy": "random"}}) is None
+    plain = bound_of(tmp_path / "plain", {"igp-ucb": {}})
+    renamed = bound_of(tmp_path / "renamed", {"random": {}, "mine": {"policy": "igp-ucb"}})
+    np.testing.assert_array_equal(renamed.values, plain.values)
+    default = registry.parameters_of("policy", "igp-ucb")["delta"]
+    stated = bound_of(tmp_path / "stated", {"mine": {"policy": "igp-ucb", "delta": default}})
+    np.testing.assert_array_equal(stated.values, plain.values)
+    surer = bound_of(tmp_path / "surer", {"mine": {"policy": "igp-ucb", "delta": default / 10}})
+    assert (surer.values[1:] > plain.values[1:]).all()
+    assert bound_of(tmp_path / "oclok", {"mine": {"policy": "oclok-ucb"}}).label.startswith("O'CLOK")
+
+
+@pytest.mark.parametrize("missing", ["norm_bound", "noise_bound", "gain"])
+def test_no_bound_where_the_model_lacks_what_it_takes(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(plan(tmp_path / "a", problem=FUNCTION, policies={"igp-ucb": {}}, seeds=1))
+    full = Experiment.build_problem
+
+    def lacking(self: Experiment, **sizes: Any) -> Any:
+        world = full(self, **sizes)
+        return replace(world, model=replace(world.model, **{missing: None}))
+
+    monkeypatch.setattr(Experiment, "build_problem", lacking)
+    assert regret_bound(Run.load(tmp_path / "a")) is None

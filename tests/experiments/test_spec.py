@@ -282,7 +282,7 @@ name = "landscape"
 side = 5
 [policies.mine]
 policy = "composed"
-rule = {name = "ucb", schedule = {family = "schedule", name = "fixed", value = 2.0}}
+rule = {name = "ucb", schedule = {name = "fixed", value = 2.0}}
 [policies."other rule"]
 policy = "composed"
 rule = {name = "thompson"}
@@ -301,11 +301,14 @@ def test_compositions_of_the_users_own(tmp_path: Path) -> None:
     ("rule", "words"),
     [
         ('{name = "ucbb"}', "did you mean 'ucb'"),
-        ('{name = "ucb", schedule = {family = "schedule", name = "fixd"}}', "did you mean 'fixed'"),
+        ('{name = "ucb", schedule = {name = "fixd"}}', "did you mean 'fixed'"),
         ('{name = "ucb", schedule = {family = "shedule", name = "fixed"}}', "unknown family"),
-        ('{name = "ucb", schedule = 3}', ""),
+        ('{name = "ucb", schedule = 3}', "schedule is 3; it must be a schedule"),
+        ('{name = "ucb", schedule = "fixed"}', "schedule is 'fixed'; it must be a schedule"),
+        ('{schedule = {name = "fixed", value = 2.0}}', "needs a name"),
         ('{name = "ucb"}', "needs schedule"),
-        ("3", ""),
+        ("3", "rule is 3; it must be a rule"),
+        ('"greedy"', "rule is 'greedy'; it must be a rule"),
     ],
 )
 def test_wrong_nested_rules_are_refused_before_running(rule: str, words: str, tmp_path: Path) -> None:

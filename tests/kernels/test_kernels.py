@@ -35,6 +35,7 @@ from superarm.kernels import (
     Temporal,
     TunableCovariance,
 )
+from superarm.kernels.base import _sklearn_wrapper
 
 COVARIANCE = ((2.0, 0.5, 0.0, 0.1), (0.5, 1.0, 0.2, 0.0), (0.0, 0.2, 1.5, 0.3), (0.1, 0.0, 0.3, 1.0))
 
@@ -320,6 +321,13 @@ def test_as_sklearn_is_a_good_citizen(kernel: Kernel) -> None:
 
 
 # --- bad input ---------------------------------------------------------------------------
+
+
+def test_without_scikit_learn_the_pip_line_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    _sklearn_wrapper.cache_clear()
+    monkeypatch.setitem(sys.modules, "sklearn.gaussian_process", None)
+    with pytest.raises(errors.MissingExtraError, match=r"run: pip install scikit-learn$"):
+        SquaredExponential().as_sklearn()
 
 
 @pytest.mark.parametrize(

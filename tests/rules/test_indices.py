@@ -271,8 +271,13 @@ def test_greedy_and_random() -> None:
         (lambda: ExpectedImprovement(xi=math.nan), "xi"),
         (lambda: ExpectedImprovement(scale="score"), "scale"),  # type: ignore[arg-type]
         (lambda: ProbabilityOfImprovement(scale="log"), "scale"),  # type: ignore[arg-type]
-        (lambda: UCB(schedule={"name": "fixed"}), "family"),  # type: ignore[arg-type]
-        (lambda: UCB(schedule=Fixed(value=1.0), gamma="linear"), "family"),  # type: ignore[arg-type]
+        (lambda: UCB(schedule={"name": "fixed"}), "must be a schedule"),  # type: ignore[arg-type]
+        (lambda: UCB(schedule=3), "schedule is 3; it must be a schedule"),  # type: ignore[arg-type]
+        (lambda: UCB(schedule=None), "schedule is None"),  # type: ignore[arg-type]
+        (lambda: UCB(schedule=Fixed), "must be a schedule"),  # type: ignore[arg-type]
+        (lambda: UCB(schedule=Fixed(value=1.0), gamma="linear"), "gain"),  # type: ignore[arg-type]
+        (lambda: Thompson(schedule="fixed"), "must be a schedule"),  # type: ignore[arg-type]
+        (lambda: Thompson(schedule=Fixed(value=1.0), gamma=2.0), "gamma is 2.0"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_parameters_are_named(make: Callable[[], Rule], word: str) -> None:

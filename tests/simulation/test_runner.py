@@ -11,6 +11,7 @@ import pytest
 from superarm import registry
 from superarm.core import Arms, Decision, Direction, Feedback, Floats, Ints, Offer, State
 from superarm.errors import InputError
+from superarm.problems import FiniteProblem
 from superarm.simulation import Trajectory, runner, simulate
 from superarm.streams import stream
 
@@ -164,6 +165,99 @@ def test_deterministic_policies_do_not_feel_how_generators_are_set() -> None:
     assert same(runs["yes"], runs["no"])
     for one, other in zip(told[True].rewards, told[False].rewards, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+# --- blocks of rounds at once ------------------------------------------------------------
+
+
+class Gated(FiniteProblem):
+    """From round 3 on half of the arms at a time, and a metric: a table shows neither."""
+
+    __slots__ = ()
+
+    def offer(self, step: int) -> Offer:
+        available = np.arange(len(self.arms)) % 2 == step % 2
+        return Offer(step=step, arms=self.arms, available=None if step < 3 else available)
+
+    def metrics(self, offer: Offer, positions: Ints, rewards: Floats) -> Mapping[str, float]:
+        return {"reward": float(rewards.sum())}
+
+
+class Measured(FiniteProblem):
+    """The same arms in every round, with a metric."""
+
+    __slots__ = ()
+
+    def metrics(self, offer: Offer, positions: Ints, rewards: Floats) -> Mapping[str, float]:
+        return {"reward": float(rewards.sum())}
+
+
+def from_finite(kind: type[FiniteProblem]) -> FiniteProblem:
+    made = problem_of(FIXED)
+    return kind(arms=made.arms, truth=made.truth, noise_std=made.noise_std, model=made.model)
+
+
+def watched_and_not(problem: Any) -> tuple[dict[str, Trajectory], dict[str, Trajectory]]:
+    runs = []
+    for watch in (None, lambda *_: None):
+        policies = {
+            name: registry.build("policy", name, model=problem.model) for name in ("igp-ucb", "gp-ts")
+        }
+        runs.append(simulate(problem, policies, rounds=30, seed=5, watch=watch))
+    return runs[0], runs[1]
+
+
+@pytest.mark.parametrize("kind", [FiniteProblem, Gated, Measured])
+def test_a_watched_run_is_the_same(kind: type[FiniteProblem]) -> None:
+    alone, watched = watched_and_not(from_finite(kind))
+    for name, trajectory in alone.items():
+        assert same(trajectory, watched[name])
+        assert ("reward" in trajectory.series) == (kind is not FiniteProblem)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"available": np.arange(20) > 3},
+        {"structure": "s"},
+        {"time": 1.0},
+        {"previous_action": "p"},
+    ],
+    ids=lambda extra: next(iter(extra)),
+)
+def test_rounds_that_differ_by_more_than_noise_form_no_table(extra: dict[str, Any]) -> None:
+    class Odd(FiniteProblem):
+        __slots__ = ()
+
+        def table(self, noise: Floats) -> Floats:
+            raise AssertionError("there is no table")
+
+        def offer(self, step: int) -> Offer:
+            return Offer(step=step, arms=self.arms, **(extra if step == 7 else {}))
+
+    problem = from_finite(Odd)
+    policy = registry.build("policy", "igp-ucb", model=problem.model)
+    choices = simulate(problem, {"a": policy}, rounds=9, seed=5)["a"].choices
+    assert choices.shape == (9, 1)
+
+
+def test_the_table_is_made_once_for_all_policies() -> None:
+    made = []
+
+    class Counted(FiniteProblem):
+        __slots__ = ()
+
+        def table(self, noise: Floats) -> Floats:
+            made.append(noise.shape)
+            return self.truth + noise
+
+    problem = from_finite(Counted)
+    policies = {
+        label: registry.build("policy", "igp-ucb", model=problem.model) for label in ("a", "b", "c")
+    }
+    runs = simulate(problem, policies, rounds=30, seed=5)
+    assert made == [(30, 20)]
+    assert same(runs["a"], runs["c"])
 
 
 def test_mistakes_and_failures_surface() -> None:

@@ -147,6 +147,11 @@ def test_what_cannot_be_asked_of_a_run(finished: Path) -> None:
         run.cumulative("igp-ucb", 7)
     with pytest.raises(InputError, match="no 'energy'"):
         run.cumulative("igp-ucb", 0, "energy")
+    for metric in ("seconds", "choices"):
+        for _ in range(2):  # whatever was read before
+            with pytest.raises(InputError, match=f"'{metric}' is not a metric.*'regret', 'reward'"):
+                run.cumulative("igp-ucb", 0, metric)
+            np.testing.assert_array_equal(run.seconds("igp-ucb", 0)[0], trace().seconds)
     with pytest.raises(InputError, match="not part of the run"):
         read_trace(finished, "igp-ucb.s0.seed00099")
     with pytest.raises(StateError, match=r"no summary\.json"):

@@ -6,6 +6,7 @@ stdout is one line holding one object.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -16,6 +17,10 @@ def main() -> None:
     # depend on the number of cores. Work is spread over seeds by processes instead.
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = "1"
+    # A terminal that lacks a letter shows "?" in its place rather than a traceback.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     from .commands import superarm
 
     sys.exit(superarm(standalone_mode=True))

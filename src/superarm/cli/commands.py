@@ -9,13 +9,16 @@ import click
 
 from superarm import __version__
 
-from .common import common_options, print_json
+from .common import Commands, common_options, print_json
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="superarm")
 def superarm() -> None:
     """Learn while you decide among combinations."""
+
+
+_OUT = "Where results go; default: runs/NAME-001, -002, …"
 
 
 def _sizes(command: Any) -> Any:
@@ -28,10 +31,16 @@ def _sizes(command: Any) -> Any:
             "--policies", default=None, help="Comma-separated; default: those of the experiment."
         ),
         click.option(
-            "--rounds", type=click.IntRange(min=1), default=None, help="Rounds; default: the paper's."
+            "--rounds",
+            type=click.IntRange(min=1),
+            default=None,
+            help="Rounds; default: the experiment's own.",
         ),
         click.option(
-            "--seeds", type=click.IntRange(min=1), default=None, help="How many seeds, from --seed on."
+            "--seeds",
+            type=click.IntRange(min=1),
+            default=None,
+            help="How many seeds, from --seed on; default: the experiment's own.",
         ),
         click.option(
             "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="TOML value; a list sweeps."
@@ -45,8 +54,14 @@ def _sizes(command: Any) -> Any:
 @superarm.command()
 @click.argument("experiment", required=False)
 @click.option("--list", "list_all", is_flag=True, help="List the experiments and end.")
-@click.option("--executor", type=click.Choice(["local", "dask"]), default="local", show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="Where results go.")
+@click.option(
+    "--executor",
+    type=click.Choice(["local", "dask"]),
+    default="local",
+    show_default=True,
+    help="Processes here, or a Dask cluster ($DASK_SCHEDULER_ADDRESS, else one on this machine).",
+)
+@click.option("--out", type=click.Path(path_type=Path), default=None, help=_OUT)
 @_sizes
 @common_options
 def run(
@@ -76,13 +91,13 @@ def run(
 
 @superarm.command()
 @click.argument("target", metavar="PAPER[/FIGURE]")
-@click.option("--out", type=click.Path(path_type=Path), default=None, help="Where results go.")
+@click.option("--out", type=click.Path(path_type=Path), default=None, help=_OUT)
 @_sizes
 @common_options
 def reproduce(
     target: str, out: Path | None, overrides: tuple[str, ...], as_json: bool, quiet: bool, **sizes: Any
 ) -> None:
-    """Run a paper's experiments at the paper's size and draw its figures.
+    """Run a paper's experiments, by default at the paper's size, and draw its figures.
 
     PAPER is the group of its experiments, such as kernelized; FIGURE one experiment or figure
     number of it, such as kernelized/rkhs-se or kernelized/1a.
@@ -104,7 +119,7 @@ def report(directory: Path, bound: bool, as_json: bool, seed: int, quiet: bool) 
     """Write RUN/report.html and, with the plot extra, figures as PNG and SVG."""
     from . import running
 
-    written = running.write_outputs(directory, quiet=quiet, figures=True, bound=bound)
+    written = running.report(directory, quiet=quiet, bound=bound)
     if as_json:
         figures = [str(path) for path in written.figures]
         print_json({"report": str(written.report.path), "figures": figures})
@@ -114,8 +129,20 @@ def report(directory: Path, bound: bool, as_json: bool, seed: int, quiet: bool) 
 
 
 @superarm.command()
-@click.option("--out", type=click.Path(path_type=Path), default=Path("demo"), show_default=True)
-@click.option("--rounds", type=click.IntRange(min=10, max=2000), default=80, show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("demo"),
+    show_default=True,
+    help="Where the run, report.html and learning.svg go; an earlier demo makes way.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=10, max=2000),
+    default=80,
+    show_default=True,
+    help="How long it learns.",
+)
 @click.option("--delay", type=click.FloatRange(min=0.0), default=0.05, help="Seconds per frame.")
 @common_options
 def demo(out: Path, rounds: int, delay: float, as_json: bool, seed: int, quiet: bool) -> None:

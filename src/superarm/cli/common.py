@@ -7,7 +7,7 @@ import functools
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -15,6 +15,36 @@ import click
 from superarm.errors import ConflictError, SpecError, SuperarmError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Commands(click.Group):
+    """A group that says usage errors as every other error is said: in one line."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        try:
+            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except click.ClickException as error:
+            message = " ".join(error.format_message().split())
+            context = getattr(error, "ctx", None)
+            advice = f" (`{context.command_path} --help` says more)" if context is not None else ""
+            click.echo(f"superarm: {message}{advice}", err=True)
+            sys.exit(error.exit_code)
+        except click.Abort:
+            click.echo("superarm: interrupted", err=True)
+            sys.exit(1)
+        sys.exit(code if isinstance(code, int) else 0)
 
 
 def common_options(command: Command) -> Command:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from superarm._curves import counted, made_data, plus_minus, readable_seconds, setting_text, significant
 from superarm.errors import ConflictError, MissingExtraError, SpecError, StateError, require_extra
 from superarm.experiments import (
     Experiment,
@@ -55,13 +56,13 @@ def run_one(
 ) -> dict[str, Any]:
     """One experiment, its summary and its report."""
     _check_resume(resume, out)
-    plan = _plan(
-        load_experiment(name), out or _fresh_directory(name), overrides, policies, rounds, seeds, seed
-    )
+    experiment = load_experiment(name)
+    plan = _plan(experiment, out or _fresh_directory(name), overrides, policies, rounds, seeds, seed)
     workers = jobs or _cores()
     with _executor(executor, workers) as pool, progress_bar(plan.experiment.id, quiet) as progress:
         summary = execute(plan, resume=resume, jobs=workers, executor=pool, progress=progress)
-    write_outputs(plan.out, quiet=quiet, figures=False, bound=False)
+    origin = Origin(name, experiment.rounds, experiment.seeds)
+    write_outputs(plan.out, origin, quiet=quiet, figures=False, bound=False)
     return summary
 
 
@@ -102,7 +103,7 @@ def reproduce(
     summaries, reports = [], []
     workers = jobs or _cores()
     with process_pool(workers) as pool:
-        for plan in plans:
+        for plan, experiment in zip(plans, experiments, strict=True):
             with progress_bar(plan.experiment.id, quiet) as progress:
                 summary = execute(
                     plan,
@@ -111,7 +112,9 @@ def reproduce(
                     executor=pool if workers > 1 else None,
                     progress=progress,
                 )
-            reports.append(write_outputs(plan.out, quiet=quiet, figures=True, bound=True).report)
+            origin = Origin(experiment.id, experiment.rounds, experiment.seeds)
+            written = write_outputs(plan.out, origin, quiet=quiet, figures=True, bound=True)
+            reports.append(written.report)
             summaries.append(summary)
     write_index(reports, directory / "index.html", title=f"superarm: {target}")
     return {
@@ -129,7 +132,38 @@ class Outputs(NamedTuple):
     figures: list[Path]
 
 
-def write_outputs(directory: Path, *, quiet: bool, figures: bool, bound: bool) -> Outputs:
+class Origin(NamedTuple):
+    """Where a run came from: what ``superarm run`` takes, and the size it has by default."""
+
+    name: str
+    rounds: int
+    seeds: int
+
+    @classmethod
+    def of(cls, run: Run) -> Origin | None:
+        """Known for the experiments that superarm ships; a run does not say from which file it is."""
+        if run.experiment not in experiment_ids():
+            return None
+        experiment = load_experiment(run.experiment)
+        return cls(experiment.id, experiment.rounds, experiment.seeds)
+
+
+def report(directory: Path, *, quiet: bool, bound: bool) -> Outputs:
+    """What was written about a run that was made earlier."""
+    if not directory.exists():
+        raise StateError(f"there is no directory {directory}")
+    inside = sorted(path.parent for path in directory.glob("*/run.json"))
+    if inside and not (directory / "run.json").exists():
+        names = ", ".join(str(path) for path in inside)
+        raise StateError(f"{directory} is not a run but holds some; give one of them: {names}")
+    return write_outputs(
+        directory, Origin.of(Run.load(directory)), quiet=quiet, figures=True, bound=bound
+    )
+
+
+def write_outputs(
+    directory: Path, origin: Origin | None, *, quiet: bool, figures: bool, bound: bool
+) -> Outputs:
     """The report, and the figures where matplotlib is installed."""
     run = Run.load(directory)
     claims = run.summary.get("claims")
@@ -138,7 +172,17 @@ def write_outputs(directory: Path, *, quiet: bool, figures: bool, bound: bool) -
     curve = regret_bound(run) if bound else None
     if bound and curve is None and not quiet:
         click.echo(f"superarm: no theorem bounds the regret of {run.experiment} as it is", err=True)
-    page = write_report(run, claims, directory / "report.html", bound=curve)
+    if made := made_data(run):  # said to those who want no progress, too
+        advice = "`superarm data list` says where real ones come from"
+        click.echo(f"superarm: made data, not real ones: {made}; {advice}", err=True)
+    page = write_report(
+        run,
+        claims,
+        directory / "report.html",
+        bound=curve,
+        command=("superarm", "run", origin.name if origin else "FILE.toml"),
+        full_size=(origin.rounds, origin.seeds) if origin else None,
+    )
     if not figures:
         return Outputs(page, [])
     try:
@@ -153,24 +197,32 @@ def write_outputs(directory: Path, *, quiet: bool, figures: bool, bound: bool) -
 
 
 def print_summary(summary: dict[str, Any]) -> None:
-    """A table of totals and the claims."""
+    """A table of totals and the claims; columns that would say nothing are left out."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console()
-    title = f"{summary['experiment']}: T = {summary['rounds']}, {summary['seeds']} seeds"
-    table = Table(title=Text(title))
-    for column in ("policy", "setting", "metric"):
-        table.add_column(column)
-    for column in ("mean", "± stderr", "per round"):
-        table.add_column(column, justify="right")
-    for row in summary["rows"]:
-        setting = ", ".join(f"{key} = {value}" for key, value in row["setting"].items())
-        spread = "" if row["stderr"] is None else f"{row['stderr']:.2g}"
-        cells = (row["policy"], setting, row["metric"], f"{row['mean']:.4g}", spread)
+    rows = summary["rows"]
+    metrics = {row["metric"].replace("_", " ") for row in rows}
+    table = Table(title=Text(f"{summary['experiment']}: {_size(summary)}"))
+    table.add_column("policy")
+    if swept := any(row["setting"] for row in rows):
+        table.add_column("setting")
+    if len(metrics) > 1:
+        table.add_column("metric")
+    table.add_column("mean" if len(metrics) > 1 else Text(*metrics), justify="right")
+    table.add_column("per round", justify="right")
+    for row in rows:
+        cells = [row["policy"]]
+        if swept:
+            cells.append(setting_text(row["setting"]))
+        if len(metrics) > 1:
+            cells.append(row["metric"].replace("_", " "))
+        mean, stderr = row["mean"], row["stderr"]
+        cells.append(significant(mean) if stderr is None else plus_minus(mean, stderr))
         # Text, not str: names are the user's and may hold what rich takes for markup.
-        table.add_row(*map(Text, cells), _duration(row["seconds_per_round"]))
+        table.add_row(*map(Text, cells), readable_seconds(row["seconds_per_round"]))
     console.print(table)
     _print_claims(console, summary["claims"])
     console.print(f"Report: {Path(summary['out']) / 'report.html'}", markup=False, soft_wrap=True)
@@ -182,7 +234,7 @@ def print_reproduction(summary: dict[str, Any]) -> None:
 
     console = Console()
     for each in summary["runs"]:
-        console.print(f"[bold]{each['experiment']}[/bold]  T = {each['rounds']}, {each['seeds']} seeds")
+        console.print(f"[bold]{each['experiment']}[/bold]  {_size(each)}")
         _print_claims(console, each["claims"])
     page = Path(summary["out"]) / "index.html"
     console.print(f"{summary['seconds']:.0f} s. All figures: {page}", markup=False, soft_wrap=True)
@@ -191,12 +243,13 @@ def print_reproduction(summary: dict[str, Any]) -> None:
 def _print_claims(console: Any, claims: list[dict[str, Any]]) -> None:
     for claim in claims:
         word = "[green]holds[/green]" if claim["holds"] else "[red]does not hold[/red]"
-        console.print(f"  {word}: ", end="")
+        noise = ", within noise" if "within noise" in claim["evidence"] else ""
+        console.print(f"  {word}{noise}: ", end="")
         console.print(f"{claim['text']}. {claim['evidence']}", markup=False, soft_wrap=True)
 
 
-def _duration(seconds: float) -> str:
-    return f"{seconds * 1e6:.1f} µs" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
+def _size(summary: dict[str, Any]) -> str:
+    return f"{counted(summary['rounds'], 'round')}, {counted(summary['seeds'], 'seed')}"
 
 
 def _plan(
@@ -229,7 +282,7 @@ def _check_resume(resume: bool, out: Path | None) -> None:
 def _experiments_of(target: str) -> list[Experiment]:
     """``kernelized``, ``kernelized/rkhs-se`` or ``kernelized/1a``."""
     group, _, figure = target.partition("/")
-    everything = [load_experiment(name) for name in experiment_ids()]
+    everything = [each for each in map(load_experiment, experiment_ids()) if each.paper]
     members = [each for each in everything if each.id.startswith(f"{group}/")]
     chosen = [
         each for each in members if not figure or figure in (each.id.partition("/")[2], each.figure)

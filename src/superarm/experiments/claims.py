@@ -3,6 +3,10 @@
 A claim is a table in an experiment's TOML: its ``text``, the ``check`` by name, and the
 check's parameters. A check compares means over seeds and says so in its evidence. A claim
 about policies or settings that were not run is not judged.
+
+Whether a claim holds is decided by the means alone. Policies share their seeds, so the evidence
+adds the difference seed by seed with its standard error, and says "within noise" where the means
+are less than two standard errors from the limit.
 """
 
 from __future__ import annotations
@@ -13,9 +17,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm._curves import significant
+from superarm._curves import (
+    counted,
+    made_data,
+    paired_difference,
+    plus_minus,
+    significant,
+    within_noise,
+)
 from superarm.errors import SpecError
 from superarm.simulation.trace import Run
+
+NOISE = ", within noise"
 
 
 class Verdict(NamedTuple):
@@ -60,7 +73,8 @@ def judge(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[Verdict]:
                 holds, evidence = False, f"the run has no {metric!r}; it has {list(run.metrics)}"
             where = ", ".join(f"{key} = {value}" for key, value in setting.items())
             prefix = f"[{where}] " if where else ""
-            suffix = f" ({len(run.seeds)} seeds, T = {run.rounds})"
+            suffix = f" ({counted(len(run.seeds), 'seed')}, T = {run.rounds})"
+            suffix += ", on made data" if made_data(run, index) else ""
             verdicts.append(Verdict(str(claim["text"]), bool(holds), prefix + evidence + suffix))
     return verdicts
 
@@ -87,10 +101,25 @@ def _ratio(
     ratio = f"{left.mean / right.mean:.3g}" if right.mean else "undefined"
     evidence = (
         f"{_phrase(claim['policy'], metric, left)}; {_phrase(claim['versus'], metric, right)}; "
-        f"ratio {ratio}, limit {claim['ratio']:g}"
+        f"ratio {ratio}, limit {claim['ratio']:g}{_beyond(claim, left, right, claim['ratio'])}"
     )
     # A product, not the quotient: right also where totals are zero or negative.
     return compare(left.mean, float(claim["ratio"]) * right.mean), evidence
+
+
+def _ratio_between(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
+    """``policy``'s total is at least ``least`` × and at most ``most`` × ``versus``'s."""
+    metric = claim.get("metric", "regret")
+    left = outcome_of(run, claim["policy"], index, metric)
+    right = outcome_of(run, claim["versus"], index, metric)
+    ratio = f"{left.mean / right.mean:.3g}" if right.mean else "undefined"
+    least, most = float(claim["least"]), float(claim["most"])
+    nearest = min((least, most), key=lambda limit: abs(left.mean - limit * right.mean))
+    evidence = (
+        f"{_phrase(claim['policy'], metric, left)}; {_phrase(claim['versus'], metric, right)}; "
+        f"ratio {ratio}, limits {least:g} and {most:g}{_beyond(claim, left, right, nearest)}"
+    )
+    return least * right.mean <= left.mean <= most * right.mean, evidence
 
 
 def _about_equal(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
@@ -104,6 +133,13 @@ def _about_equal(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, 
         f"{_phrase(claim['policy'], metric, left)}; {_phrase(claim['versus'], metric, right)}; "
         f"they differ by {gap:.1%} of the larger, limit {claim['tolerance']:.0%}"
     )
+    difference, stderr = paired_difference(left.per_seed, right.per_seed)
+    evidence += _paired(f"{claim['policy']} − {claim['versus']}", difference, stderr)
+    # What the difference exceeds its limit by, with the order of the means in every seed.
+    sign = 1.0 if difference >= 0.0 else -1.0
+    limit = float(claim["tolerance"]) * max(left, right, key=lambda each: abs(each.mean)).per_seed
+    excess = paired_difference(sign * (left.per_seed - right.per_seed), np.abs(limit))
+    evidence += NOISE if within_noise(*excess) else ""
     return gap <= float(claim["tolerance"]), evidence
 
 
@@ -116,12 +152,19 @@ def _lowest(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
     evidence = "from the lowest: " + ", ".join(
         f"{name} {significant(totals[name].mean)}{_spread(totals[name])}" for name in order
     )
+    first = next(name for name in order if name in winners)
+    rival = next((name for name in order if name not in winners), None)
+    if rival is not None:
+        difference = paired_difference(totals[first].per_seed, totals[rival].per_seed)
+        evidence += _paired(f"{first} − {rival}", *difference)
+        evidence += NOISE if within_noise(*difference) else ""
     return order[0] in winners, evidence
 
 
 _CHECKS: dict[str, Check] = {
     "ratio-at-most": _ratio_at_most,
     "ratio-at-least": _ratio_at_least,
+    "ratio-between": _ratio_between,
     "about-equal": _about_equal,
     "lowest": _lowest,
 }
@@ -130,6 +173,7 @@ _CHECKS: dict[str, Check] = {
 _KEYS = {
     "ratio-at-most": ("policy", "versus", "ratio"),
     "ratio-at-least": ("policy", "versus", "ratio"),
+    "ratio-between": ("policy", "versus", "least", "most"),
     "about-equal": ("policy", "versus", "tolerance"),
     "lowest": ("policy", "policies", "among"),
 }
@@ -189,6 +233,8 @@ _KINDS = {
     "policies": _NAMES,
     "among": _NAMES,
     "ratio": _NUMBER,
+    "least": _NUMBER,
+    "most": _NUMBER,
     "tolerance": _NUMBER,
 }
 
@@ -197,6 +243,18 @@ def policies_of(claim: Mapping[str, Any]) -> list[str]:
     """Every policy that a claim is about."""
     named = [claim[key] for key in ("policy", "versus") if key in claim]
     return [*named, *claim.get("policies", []), *claim.get("among", [])]
+
+
+def _beyond(claim: Mapping[str, Any], left: Outcome, right: Outcome, ratio: float) -> str:
+    """The difference from ``ratio`` × the other's total, seed by seed."""
+    difference = paired_difference(left.per_seed, ratio * right.per_seed)
+    factor = "" if ratio == 1 else f"{ratio:g} × "
+    text = _paired(f"{claim['policy']} − {factor}{claim['versus']}", *difference)
+    return text + (NOISE if within_noise(*difference) else "")
+
+
+def _paired(what: str, difference: float, stderr: float | None) -> str:
+    return "" if stderr is None else f"; {what} seed by seed {plus_minus(difference, stderr)}"
 
 
 def _phrase(policy: str, metric: str, outcome: Outcome) -> str:

@@ -255,7 +255,7 @@ class Columns(_Composite):
         return replace(self, kernel=children[0])
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
-        return self.kernel(X, Y)
+        return _fresh(self.kernel, X, Y)
 
     def _diagonal(self, X: Floats) -> Floats:
         return self.kernel.diag(X)

@@ -76,9 +76,14 @@ class TopK:
         current = desirability.copy()
         for _ in range(self.k):
             chosen.append(int(current.argmax()))
+            if len(chosen) == self.k:
+                break
             current = rescore(np.array(chosen, dtype=np.intp)).copy()
             current[desirability == -np.inf] = -np.inf
             current[chosen] = -np.inf
+            check_desirability(current)
+            if current.max() == -np.inf:
+                self._refuse(current)
         positions = np.array(chosen, dtype=np.intp)
         return Selection(action=positions, positions=positions)
 
@@ -123,6 +128,12 @@ class BruteForce:
         best_value = -np.inf
         for members in self.family(len(desirability), structure):
             positions = np.array(list(members), dtype=np.intp)
+            inside = (positions >= 0) & (positions < len(desirability))
+            if not inside.all() or len(np.unique(positions)) != len(positions):
+                raise InputError(
+                    f"the family yields {positions.tolist()}; members are different positions "
+                    f"below {len(desirability)}"
+                )
             value = self.objective(desirability, positions)
             if best is None or value > best_value:
                 best, best_value = positions, value

@@ -19,7 +19,7 @@ from superarm.core import (
     Rule,
     State,
 )
-from superarm.errors import InputError, StateError, UnknownArmError
+from superarm.errors import InputError, ShapeError, StateError, UnknownArmError
 
 Score = Callable[[Offer, np.random.Generator], Floats]
 
@@ -52,6 +52,12 @@ class IndexPolicy:
         direction: Direction = "maximize",
         pending_aware: bool = False,
     ) -> None:
+        for part, protocol in ((posterior, Posterior), (rule, Rule), (oracle, Oracle)):
+            if isinstance(part, type) or not isinstance(part, protocol):
+                raise InputError(
+                    f"a {type(part).__name__} is no {protocol.__name__.lower()}; "
+                    f"see superarm.core.{protocol.__name__}"
+                )
         if direction not in ("maximize", "minimize"):
             raise InputError(f"direction is {direction!r}; choose 'maximize' or 'minimize'")
         self.posterior = posterior
@@ -69,6 +75,11 @@ class IndexPolicy:
         belief = self.posterior.belief(offer.arms)
         seen: Belief = belief if self.direction == "maximize" else belief.negated()
         desirability = self.rule.desirability(seen, offer.step, rng)
+        if desirability.shape != (len(offer.arms),):
+            raise ShapeError(
+                f"{type(self.rule).__name__} returned {desirability.shape} desirabilities "
+                f"for {len(offer.arms)} arms; return one per arm"
+            )
         if offer.available is not None:
             desirability = np.where(offer.available, desirability, -np.inf)
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from superarm.core import Floats, Gamma, Offer, Policy, Posterior, Rule
+from superarm.core import Floats, Gamma, Offer, Policy, Posterior, Rule, as_positive
 from superarm.errors import InputError
 from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
 from superarm.problems.base import Model, World
@@ -222,6 +222,7 @@ def kernel_ucb(
     scale 1, times the noise at hand.
     """
     if eta is None:
+        delta = as_positive(delta, "delta")
         tail = 2.0 * model.horizon * _arm_count(model) / delta
         eta = _known(model.noise_bound, "noise_bound") * math.sqrt(2.0 * math.log(tail))
     schedule = KernelUCB(eta=eta, regularisation=model.noise_variance)

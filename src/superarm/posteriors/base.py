@@ -176,8 +176,12 @@ class GaussianPosterior(ABC):
             )
 
     def _restore_counts(self, state: State) -> Self:
-        self.count = int(state.scalar("count"))
-        self.information_gain = float(state.scalar("information_gain"))
+        count, gain = state.scalar("count"), state.scalar("information_gain")
+        if not isinstance(count, int) or count < 0 or not isinstance(gain, float | int):
+            raise StateError(f"this state is damaged: count {count!r}, information gain {gain!r}")
+        if not np.isfinite(gain):
+            raise StateError(f"this state is damaged: its information gain is {gain}")
+        self.count, self.information_gain = count, float(gain)
         return self
 
 
@@ -248,6 +252,14 @@ class FixedArms:
                 "none of them has its features"
             )
         return np.array(found, dtype=np.intp)
+
+
+def as_weights(values: Any, n: int) -> Floats:
+    """Σ 1/noise of every arm from a state: finite and not negative."""
+    weight = as_vector(values, "weight", n)
+    if (weight < 0.0).any():
+        raise StateError("this state is damaged: it holds a negative weight")
+    return weight
 
 
 def per_arm(values: Any, name: str, n: int) -> Floats:

@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints, State, as_features, as_vector
+from superarm.core import Arms, Floats, Ints, State, as_features, as_vector, require_finite
 from superarm.errors import InputError, ShapeError
 from superarm.kernels import Covariance
 from superarm.registry import register
@@ -39,6 +39,7 @@ from .base import (
     GaussianBelief,
     GaussianPosterior,
     as_rows,
+    as_weights,
     kernel_from,
     kernel_spec,
     per_arm,
@@ -95,6 +96,7 @@ class FiniteGP(GaussianPosterior):
         )
         self._weight = np.zeros(n)
         self._weighted_rewards = np.zeros(n)
+        self._engine.check_noise(np.array([self.noise_variance]))
         self._seen: Ints | None = None  # the visited arms, until there is a new one
         self._fixed = FixedArms(self.arms)
         self._everything = self._fixed.everything
@@ -174,7 +176,7 @@ class FiniteGP(GaussianPosterior):
                 and not isinstance(row, bool)
                 and 0 <= row < len(self.arms)
                 and isinstance(reward, float)
-                and isfinite(reward / self.noise_variance)
+                and isfinite(self._weighted_rewards[row] + reward / self.noise_variance)
             ):
                 noise = self.noise_variance
                 if not self._weight[row]:
@@ -182,9 +184,9 @@ class FiniteGP(GaussianPosterior):
                 self.information_gain += self._engine.absorb_one(int(row), reward, noise, self._weight)
                 self._weight[row] += 1.0 / noise
                 self._weighted_rewards[row] += reward / noise
-                self._engine.maintain(self._weight, self._weighted_rewards)
                 self.count += 1
                 self.version += 1
+                self._engine.maintain(self._weight, self._weighted_rewards)
                 return
         super().observe(arms, rewards, noise_variance)
 
@@ -196,11 +198,15 @@ class FiniteGP(GaussianPosterior):
         nothing else in the table. The same as asking, choosing and observing round by round, and
         with numba ten times faster.
         """
-        table = np.ascontiguousarray(as_features(rewards, "rewards", len(self.arms)))
-        scales = np.ascontiguousarray(as_vector(widths, "widths", len(table)))
+        table = np.require(as_features(rewards, "rewards", len(self.arms)), requirements=["C", "W"])
+        scales = np.require(as_vector(widths, "widths", len(table)), requirements=["C", "W"])
+        with np.errstate(over="ignore"):
+            sums = np.abs(table).max(axis=0, initial=0.0) * (len(table) / self.noise_variance)
+        require_finite(sums, "the sum of rewards / noise_variance")
         draws = None
         if normals is not None:
-            draws = np.ascontiguousarray(as_features(normals, "normals", self.normals_per_draw))
+            draws = as_features(normals, "normals", self.normals_per_draw)
+            draws = np.require(draws, requirements=["C", "W"])
             if len(draws) != len(table):
                 raise ShapeError(f"normals has {len(draws)} rows, but rewards has {len(table)}")
         if isinstance(self._engine, RootEngine):
@@ -237,12 +243,16 @@ class FiniteGP(GaussianPosterior):
         distinct = np.flatnonzero(weight)
         merged_noise = 1.0 / weight[distinct]
         merged = weighted[distinct] * merged_noise
+        require_finite(self._weighted_rewards + weighted, "the sum of rewards / noise_variance")
+        self._engine.check_noise(noise)
         information = self._engine.absorb(distinct, merged, merged_noise, self._weight)
         self._weight += weight
         self._weighted_rewards += weighted
         self._seen = None
-        self._engine.maintain(self._weight, self._weighted_rewards)
         return information
+
+    def _after_observing(self) -> None:
+        self._engine.maintain(self._weight, self._weighted_rewards)
 
     # --- state -----------------------------------------------------------------------------
 
@@ -279,12 +289,17 @@ class FiniteGP(GaussianPosterior):
             form=state.scalar("form"),
             backend=backend,
         )
-        visited = np.flatnonzero(state.array("weight"))
+        n = len(posterior.arms)
+        weight = as_weights(state.array("weight"), n)
+        weighted = as_vector(state.array("weighted_rewards"), "weighted_rewards", n)
+        visited = np.flatnonzero(weight)
         if len(visited):
-            noise = 1.0 / state.array("weight")[visited]
-            posterior.observe(visited, state.array("weighted_rewards")[visited] * noise, noise)
-            posterior._weight[:] = state.array("weight")  # the very bits, not 1/(1/weight)
-            posterior._weighted_rewards[:] = state.array("weighted_rewards")
+            noise = 1.0 / weight[visited]
+            means = weighted[visited] * noise
+            posterior._engine.absorb(visited, means, noise, posterior._weight)
+            posterior._weight[:] = weight
+            posterior._weighted_rewards[:] = weighted
+            posterior.version += 1
         return posterior._restore_counts(state)
 
     def restored(self, state: State) -> FiniteGP:

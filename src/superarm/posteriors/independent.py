@@ -10,7 +10,7 @@ from superarm.core import Arms, Floats, Ints, State, as_features, as_vector
 from superarm.errors import InputError, ShapeError
 from superarm.registry import register
 
-from .base import FixedArms, GaussianPosterior, as_rows, per_arm
+from .base import FixedArms, GaussianPosterior, as_rows, as_weights, per_arm
 
 
 @register("posterior", "independent")
@@ -116,8 +116,10 @@ class IndependentGaussian(GaussianPosterior):
             state.array("mean"),
             arms=state.arrays.get("arms"),
         )
-        posterior._weight[:] = state.array("weight")
-        posterior._weighted_rewards[:] = state.array("weighted_rewards")
+        n = len(posterior.prior_variance)
+        posterior._weight[:] = as_weights(state.array("weight"), n)
+        weighted = as_vector(state.array("weighted_rewards"), "weighted_rewards", n)
+        posterior._weighted_rewards[:] = weighted
         return posterior._restore_counts(state)
 
     def restored(self, state: State) -> IndependentGaussian:

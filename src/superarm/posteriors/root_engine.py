@@ -109,6 +109,9 @@ class RootEngine:
             self.mean, self.variance, row, reward, noise,
         )  # fmt: skip
 
+    def check_noise(self, noise: Floats) -> None:
+        """Any noise will do."""
+
     def maintain(self, weight: Floats, weighted_rewards: Floats) -> None:
         if self._until_fold <= 0:
             self._fold()

@@ -29,7 +29,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from superarm.core import Arms, Floats, State, as_features
-from superarm.errors import InputError, ShapeError, StateError, SuperarmError
+from superarm.errors import InputError, ShapeError, StateError
 from superarm.kernels import Covariance, Kernel
 from superarm.registry import register
 
@@ -197,7 +197,9 @@ class StreamingGP(GaussianPosterior):
             return
         self._reconsider_at = len(self._data) + max(len(self._data) // 4, 32)
         if self._form.name == "cholesky":
-            with suppress(SuperarmError):  # no cheaper form: this one is exact and stays
+            # The observation is in and counted; whatever goes wrong in looking for a cheaper form
+            # (a kernel or mean function of the user's own may raise anything), this one is exact.
+            with suppress(Exception):
                 self._form = self._feature_form(None) or self._form
 
     def _known(self, keys: Floats) -> tuple[StreamingForm, Solved]:
@@ -288,6 +290,8 @@ class StreamingGP(GaussianPosterior):
             prior_mean,
             form=state.scalar("form"),
         )
+        if state.scalar("count") != len(state.array("rewards")):
+            raise StateError("this state is damaged: it counts other observations than it holds")
         if state.scalar("count"):
             posterior.observe(state.array("arms"), state.array("rewards"), state.array("noise"))
         return posterior._restore_counts(state)

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 
 from superarm.core import Floats
-from superarm.kernels import Covariance, FeatureMap
+from superarm.kernels import Covariance, FeatureMap, Kernel
 from superarm.linalg import GrowingCholesky, cholesky, root_update, solve_lower
 
 FormName = Literal["cholesky", "finite-rank"]
@@ -103,6 +103,7 @@ class CholeskyForm:
 
     def __init__(self, kernel: Covariance, data: ObservedData, capacity: int = 256) -> None:
         self._kernel = kernel
+        self._copies = None if isinstance(kernel, Kernel) else True
         self._data = data
         self._factor = GrowingCholesky(capacity)
         self._z = np.empty(capacity)
@@ -128,7 +129,10 @@ class CholeskyForm:
         size = len(self._factor)
         if not size:
             return Solved(np.empty((len(keys), 0)), np.zeros(len(keys)))
-        cross = np.ascontiguousarray(self._kernel(keys, self._data.view().arms), dtype=np.float64)
+        # Solved in place: a copy, unless the array is surely a new one.
+        cross = np.array(
+            self._kernel(keys, self._data.view().arms), dtype=np.float64, order="C", copy=self._copies
+        )
         rows = self._factor.solve_rows(cross)
         return Solved(rows, rows @ self._z[:size])
 

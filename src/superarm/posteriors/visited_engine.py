@@ -8,11 +8,13 @@ from typing import Protocol
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.errors import NotPositiveDefiniteError, PrecisionWarning
+from superarm.errors import InputError, NotPositiveDefiniteError, PrecisionWarning
 from superarm.kernels import Covariance
 from superarm.linalg import cholesky, psd_root, solve_lower
 
 _REFRESH_EVERY = 256
+_LEAST_NOISE = 1e-4
+"""Relative to the largest prior variance: with less, digits go within a few observations."""
 _DRIFT_SMALL, _DRIFT_ALLOWED = 1e-11, 1e-9
 
 
@@ -34,6 +36,10 @@ class FiniteEngine(Protocol):
         ...
 
     def absorb_one(self, row: int, reward: float, noise: float, weight: Floats) -> float: ...
+    def check_noise(self, noise: Floats) -> None:
+        """Refuse noise that this form has not the digits for."""
+        ...
+
     def maintain(self, weight: Floats, weighted_rewards: Floats) -> None:
         """Called after every observation with all merged data: clears rounding now and then."""
         ...
@@ -123,6 +129,14 @@ class VisitedEngine:
 
     def absorb_one(self, row: int, reward: float, noise: float, weight: Floats) -> float:
         return self.absorb(np.array([row]), np.array([reward]), np.array([noise]), weight)
+
+    def check_noise(self, noise: Floats) -> None:
+        least = _LEAST_NOISE * float(np.max(self._kernel.diag(self._arms)))
+        if noise.min() < least:
+            raise InputError(
+                f"noise_variance {noise.min():.3g} is too small for the visited form, which keeps an "
+                f"inverse: it needs at least {least:.3g} here; use form='root'"
+            )
 
     def maintain(self, weight: Floats, weighted_rewards: Floats) -> None:
         # H grows by sums whose rounding it then multiplies: solve afresh before that shows.

@@ -71,7 +71,7 @@ class Crowdsourcing:
         check_whole(self.workers, "workers", least=1)
         check_choice(self.counting, "counting", tuple(_COUNTING))
         check_choice(self.source, "source", ("auto", "real", "made"))
-        as_positive(self.noise_std, "noise_std")
+        object.__setattr__(self, "noise_std", as_positive(self.noise_std, "noise_std"))
         if self.workers <= self.k:
             raise InputError(
                 f"workers is {self.workers} and k is {self.k}; on average more workers must come "

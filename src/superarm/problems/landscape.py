@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from superarm.core import Arms, Floats
+from superarm.core import Arms, Floats, as_positive
 from superarm.errors import InputError
 from superarm.kernels import SquaredExponential
 from superarm.oracles import TopK
@@ -34,6 +34,8 @@ def landscape(
     check_whole(horizon, "horizon", least=1)
     check_whole(side, "side", least=2)
     check_whole(hills, "hills", least=1)
+    check_whole(k, "k", least=1)
+    noise_std = as_positive(noise_std, "noise_std")
     if k > side * side:
         raise InputError(f"k is {k}, but a {side} x {side} grid has only {side * side} places")
     axis = np.linspace(0.0, 1.0, side)

@@ -94,7 +94,8 @@ def process_pool(jobs: int) -> ProcessPoolExecutor:
 
 def _begin_work() -> None:
     """A worker ends without a word on Ctrl-C, and when its parent has been killed."""
-    signal.signal(signal.SIGINT, lambda *_: os._exit(1))
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(1))
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     parent = multiprocessing.parent_process()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from superarm.core import Floats, Ints, State
+from superarm.states import state_from_bytes, state_to_bytes
 
 
 @contextmanager
@@ -45,23 +43,14 @@ def untouched(rng: np.random.Generator, seed: int = 0) -> bool:
     return bool(rng.bit_generator.state == generator(seed).bit_generator.state)
 
 
-def state_bytes(state: State) -> tuple[bytes, bytes]:
-    """A state as strict JSON and as an ``.npz`` without pickles: equal bytes, equal states."""
-    head = {"kind": state.kind, "schema": state.schema, "scalars": dict(state.scalars)}
-    text = json.dumps(head, sort_keys=True, allow_nan=False).encode()
-    buffer = io.BytesIO()
-    arrays: dict[str, NDArray[Any]] = {key: state.arrays[key] for key in sorted(state.arrays)}
-    np.savez(buffer, allow_pickle=False, **arrays)
-    return text, buffer.getvalue()
+def state_bytes(state: State) -> bytes:
+    """A state as bytes: equal bytes, equal states."""
+    return state_to_bytes(state)
 
 
 def restored(state: State) -> State:
-    """The state after its way through JSON and ``.npz`` bytes."""
-    text, arrays = state_bytes(state)
-    head = json.loads(text)
-    with np.load(io.BytesIO(arrays), allow_pickle=False) as archive:
-        read = {name: archive[name] for name in archive.files}
-    return State(kind=head["kind"], schema=head["schema"], scalars=head["scalars"], arrays=read)
+    """The state after its way through bytes."""
+    return state_from_bytes(state_to_bytes(state))
 
 
 def assert_close(actual: Floats | float, expected: Floats | float, tolerance: float, what: str) -> None:

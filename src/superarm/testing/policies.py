@@ -11,7 +11,7 @@ import numpy as np
 from superarm.core import Decision, Feedback, Offer, Policy
 from superarm.errors import InfeasibleError, InputError
 
-from .helpers import generator, raises, state_bytes, untouched
+from .helpers import assert_close, generator, raises, restored, state_bytes, untouched
 
 
 class PolicyContract(ABC):
@@ -147,5 +147,16 @@ class PolicyContract(ABC):
             assert state_bytes(policy.state()) == before, f"{what} changed the state"
         self._play(policy, 6)
 
-    def test_the_state_needs_no_pickle(self) -> None:
-        assert all(state_bytes(self._trained().state()))
+    def test_it_can_be_restored_from_bytes(self) -> None:
+        policy = self._trained()
+        again = self.make_policy().restored(restored(policy.state()))
+        offer = self.make_offer(9)
+        ours, theirs = (each.decide(offer, generator()) for each in (policy, again))
+        assert ours.version == theirs.version
+        if ours.mean is not None and theirs.mean is not None and self._same_choice(ours, theirs):
+            assert_close(theirs.mean, ours.mean, 1e-7, "the restored policy believes otherwise")
+        assert state_bytes(again.state()) == state_bytes(policy.state())
+
+    @staticmethod
+    def _same_choice(ours: Decision, theirs: Decision) -> bool:
+        return np.array_equal(ours.positions, theirs.positions)
