@@ -154,3 +154,29 @@ def test_without_matplotlib_the_pip_line_is_named(
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingExtraError, match=r"pip install 'superarm\[plot\]'"):
         plotting.plot_regret(run)
+
+
+def test_a_bound_that_starts_at_zero_has_no_upright_line_on_a_log_axis(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    bound = Bound("theory", np.array([1.0, 2.0, 900.0]), np.array([0.0, 3.0, 300.0]), "")
+    (drawn,) = (
+        line
+        for line in plotting.plot_regret(run, bound=bound, log=True).axes[0].lines
+        if len(np.atleast_1d(line.get_ydata())) == 3 and line.get_color() == "#1f2328"
+        if line.get_xdata()[-1] == 900.0
+    )
+    np.testing.assert_array_equal(drawn.get_ydata(), [np.nan, 3.0, 300.0])
+
+
+def test_made_data_are_named_in_every_figure(tmp_path: Path) -> None:
+    run = make_run(tmp_path, settings=({"k": 1}, {"k": 2}))
+    spec = {**run.spec, "settled": {"data": "a made city, not real data"}}
+    made = Run(tmp_path, spec)
+    for draw in (
+        plotting.plot_regret,
+        plotting.plot_growth,
+        plotting.plot_seconds,
+        plotting.plot_sweep,
+    ):
+        assert any(text.endswith("made data") for text in texts(draw(made)))
+        assert not any("made data" in text for text in texts(draw(run)))

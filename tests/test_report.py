@@ -16,6 +16,7 @@ import pytest
 
 from superarm import report as reports
 from superarm._curves import (
+    Bound,
     growth_exponent,
     plus_minus,
     policy_styles,
@@ -102,7 +103,8 @@ def test_contents_and_accessibility(tmp_path: Path) -> None:
         parameters={"delta": 0.1, "kernel": {"name": "matern"}},
         settled={"noise": "1 % of the range"},
     )
-    text = written(run, tmp_path, notes=["First note.", "Second note."])
+    notes = ["First note.", "Second note."]
+    text = written(run, tmp_path, notes=notes, command=("superarm", "run", "tests/one"))
     checker = Checker(text)
     assert ("html", {"lang": "en"}) in checker.tags
     charts = [attributes for tag, attributes in checker.tags if tag == "svg"]
@@ -111,7 +113,13 @@ def test_contents_and_accessibility(tmp_path: Path) -> None:
     for wanted in (
         *("A test", "A paper", "First note.", "Second note.", "Lowest regret: igp-ucb", "✓ holds"),
         *("✗ does not hold", "{&quot;seconds&quot;: 3.5}", "delta", "1 % of the range", "0.1.0"),
-        *("1 of 2 claims hold", "t<sup>0.40</sup>", "prefers-color-scheme:dark"),
+        *(
+            "matern",
+            "How the paper was read",
+            "1 of 2 claims hold",
+            "t<sup>0.40</sup>",
+            "prefers-color-scheme:dark",
+        ),
         "superarm run tests/one --rounds 60 --seed 0 --seeds 3 --policies igp-ucb,gp-ucb --out OUT",
     ):
         assert wanted in text, wanted
@@ -152,13 +160,91 @@ def test_sweeps_and_many_settings(tmp_path: Path) -> None:
     run = make_run(tmp_path, settings=settings)
     assert [panel.fixed for panel in sweeps(run)] == [{"kernel": "se"}, {"kernel": "matern"}]
     assert sweeps(run, "kernel") == []
-    text = written(run, tmp_path)
+    text = written(run, tmp_path, command=("superarm", "run", "tests/one"))
     assert "Sweep over k" in text
     assert "in 6 of 6 settings" in text
     assert (
         "--set &#x27;k=[1, 2, 5]&#x27; --set &#x27;kernel=[&quot;se&quot;, &quot;matern&quot;]&#x27;"
         in text
     )
+
+
+def test_made_data_and_reduced_runs_are_seen(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a", settled={"data": "a made city, not real data"})
+    report = reports.write_report(run, CLAIMS, tmp_path / "a.html", full_size=(1000, 25))
+    index = reports.write_index([report], tmp_path / "index.html")
+    for path in (report.path, index):
+        text = path.read_text("utf-8")
+        assert '<p class="banner">Made data, not real ones: a made city.</p>' in text
+        assert "Reduced: 60 of 1,000 rounds, 3 of 25 seeds." in text
+    full = reports.write_report(make_run(tmp_path / "b"), [], tmp_path / "b.html", full_size=(60, 3))
+    text = full.path.read_text("utf-8")
+    assert "Reduced" not in text
+    assert 'class="banner"' not in text
+    assert "made from Python" in text
+
+
+def test_noise_is_said_in_table_and_headline(tmp_path: Path) -> None:
+    make_run(tmp_path, ("a", "b", "c"), seeds=2)
+    totals = {"a": (9.0, 11.0), "b": (10.0, 10.2), "c": (50.0, 51.0)}
+    for policy, values in totals.items():
+        for seed, total in enumerate(values):
+            series = {"regret": np.full(60, total / 60)}
+            trace = Trace(policy=policy, setting={}, setting_index=0, seed=seed, series=series)
+            write_trace(tmp_path, trace)
+    claims = [{"text": "t", "holds": True, "evidence": "a − b seed by seed 0 ± 1, within noise"}]
+    report = reports.write_report(Run.load(tmp_path), claims, tmp_path / "r.html")
+    assert report.headline == "Lowest regret: tied within noise: a, 10.0 ± 1.0; b, 10.1 ± 0.1."
+    text = report.path.read_text("utf-8")
+    assert "✓ holds, within noise" in text
+    assert "1 of 1 claims hold (1 within noise)" in text
+
+
+def test_settings_show_what_was_swept_and_options_by_policy(tmp_path: Path) -> None:
+    run = make_run(
+        tmp_path,
+        settings=tuple({"xi": xi, "igp-ucb.delta": 0.1, "depth": 1} for xi in (0.01, 0.1)),
+        parameters={
+            "problem": {"name": "landscape", "k": 3},
+            "policies": {
+                "igp-ucb": {"xi": 0.5, "rule": {"name": "ucb", "beta": 2.0}},
+                "gp-ucb": {"delta": 0.25},
+            },
+        },
+    )
+    text = written(run, tmp_path)
+    row = '<tr><th scope="row">igp-ucb</th><td>swept: 0.01, 0.1</td><td>ucb (beta = 2)</td>'
+    assert f"{row}<td>swept: 0.1</td></tr>" in text
+    assert '<tr><th scope="row">gp-ucb</th><td>–</td><td>–</td><td>0.25</td></tr>' in text
+    assert '<tr><th scope="row">depth</th><td>swept: 1</td></tr>' in text  # a default: written nowhere
+    assert '<tr><th scope="row">k</th><td>3</td></tr>' in text
+    assert "{&quot;" not in text[text.index("<h2>Settings") : text.index("<h2>Reproduce")]
+
+
+def test_the_bound_is_captioned_where_it_is_drawn(tmp_path: Path) -> None:
+    run = make_run(tmp_path, settings=({"k": 1}, {"k": 2}))
+    rounds = np.arange(1.0, 61.0)
+    bound = Bound("A bound", rounds, rounds - 1.0, "assumes much")
+    text = written(run, tmp_path, bound=bound)
+    assert text.count("A bound: assumes much.") == 1
+
+
+def test_labels_of_times_are_the_tables_medians(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    text = written(run, tmp_path)
+    median = readable_seconds(float(np.median(run.seconds("igp-ucb"))))
+    assert f">igp-ucb  {median}</text>" in text
+    assert f'<td class="number">{median}</td>' in text
+    for name in run.cells:
+        policy, seed = name.split(".")[0], int(name[-5:])
+        seconds = np.repeat(np.float32([1e-5, 2e-5]), 30)
+        series = {"regret": np.ones(60)}
+        trace = Trace(
+            policy=policy, setting={}, setting_index=0, seed=seed, series=series, seconds=seconds
+        )
+        write_trace(tmp_path, trace)
+    text = written(Run.load(tmp_path), tmp_path)
+    assert "played many at a time" in text
 
 
 def test_one_seed_one_round_no_timings_no_regret(tmp_path: Path) -> None:

@@ -283,6 +283,7 @@ thead th{font-weight:600;opacity:.78;font-size:.86rem;white-space:nowrap}
 tbody th{font-weight:500;white-space:nowrap}
 sup{line-height:0;font-size:.78em}
 .number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+.facts th{width:28%;white-space:normal}
 .best th,.best td{font-weight:650}
 .swatch{display:inline-block;width:14px;height:4px;border-radius:2px;margin-right:9px;vertical-align:middle}
 .verdict{min-width:9em;font-weight:650}
@@ -335,7 +336,7 @@ def fact_table(caption: str, facts: Mapping[str, Any]) -> str:
         if value is not None
     )
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f'<div class="scroll"><table>{title}<tbody>{rows}</tbody></table></div>'
+    return f'<div class="scroll"><table class="facts">{title}<tbody>{rows}</tbody></table></div>'
 
 
 def option_table(caption: str, name: str, rows: Mapping[str, Mapping[str, Any]]) -> str:

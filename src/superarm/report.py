@@ -17,6 +17,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -205,18 +206,17 @@ def _headline(run: Run, tables: Sequence[Sequence[_Result]]) -> str:
     """One sentence: who is best, and by how much."""
     if len(tables) > 1:
         wins = [min(rows, key=lambda row: row.regret).policy for rows in tables]
-        best = max(run.policies, key=wins.count)
-        ties = sum(
-            winner == best and len(_tied(run, index, tables[index])) > 1
-            for index, winner in enumerate(wins)
-        )
-        tied = f" (tied in {ties})" if ties else ""
-        return f"Lowest regret: {best}, in {wins.count(best)} of {len(tables)} settings{tied}."
+        most = max(map(wins.count, wins))
+        best = [policy for policy in run.policies if wins.count(policy) == most]
+        each = " each" if len(best) > 1 else ""
+        ties = sum(len(_tied(run, index, rows)) > 1 for index, rows in enumerate(tables))
+        tied = f"; tied within noise in {ties}" if ties else ""
+        return f"Lowest regret: {' and '.join(best)}, in {most} of {len(tables)} settings{each}{tied}."
     ranked = sorted(tables[0], key=lambda row: row.regret)
     tied_rows = _tied(run, 0, ranked)
     if len(tied_rows) > 1:
-        each = [f"{row.policy}, {_plus_minus(run, row.regret, row.stderr)}" for row in tied_rows]
-        return f"Lowest regret: tied within noise: {'; '.join(each)}."
+        parts = [f"{row.policy}, {_plus_minus(run, row.regret, row.stderr)}" for row in tied_rows]
+        return f"Lowest regret: tied within noise: {'; '.join(parts)}."
     text = f"Lowest regret: {ranked[0].policy}, {_plus_minus(run, ranked[0].regret, ranked[0].stderr)}"
     if len(ranked) > 1:
         text += f"; next {ranked[1].policy}, {_plus_minus(run, ranked[1].regret, ranked[1].stderr)}"
@@ -224,14 +224,14 @@ def _headline(run: Run, tables: Sequence[Sequence[_Result]]) -> str:
 
 
 def _tied(run: Run, index: int, rows: Sequence[_Result]) -> list[_Result]:
-    """The best, and those less than two standard errors above it, seed by seed."""
+    """The best, and the next ones as long as they are less than two standard errors above it."""
     ranked = sorted(rows, key=lambda row: row.regret)
     best = run.cumulative(ranked[0].policy, index)[:, -1]
-    near = (
-        within_noise(*paired_difference(run.cumulative(row.policy, index)[:, -1], best))
-        for row in ranked[1:]
-    )
-    return [ranked[0], *(row for row, tied in zip(ranked[1:], near, strict=True) if tied)]
+
+    def near(row: _Result) -> bool:
+        return within_noise(*paired_difference(run.cumulative(row.policy, index)[:, -1], best))
+
+    return [ranked[0], *takewhile(near, ranked[1:])]
 
 
 def _reduced(run: Run, full_size: tuple[int, int] | None) -> str:

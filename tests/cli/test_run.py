@@ -293,8 +293,43 @@ def test_an_id_cannot_lead_out_of_the_directory(cli: Command, tiny: str, tmp_pat
 def test_the_table_for_people(cli: Command, tiny: str) -> None:
     result = cli("run", tiny, *FAST)
     assert result.code == 0
-    for word in ("gp-greedy", "random", "cumulative_regret", "greedy beats chance", "report.html"):
+    for word in ("gp-greedy", "random", "cumulative regret", "greedy beats chance", "report.html"):
         assert word in result.out
+    assert "12 rounds, 2 seeds" in result.out
+    assert "setting" not in result.out
+    assert "metric" not in result.out
+    swept = cli("run", tiny, "--set", "k=[1, 2]", "--seeds", 1, *FAST, "-q").out
+    assert "12 rounds, 1 seed " in swept
+    assert "k = 2" in swept
+
+
+def test_made_data_are_said_even_when_quiet(cli: Command) -> None:
+    args = ("run", "combinatorial/crowdsourcing", "--rounds", 4, "--seeds", 1, "--set", "source=made")
+    result = cli(*args, *FAST, "-q", "--json", "--out", "a")
+    assert result.err.startswith("superarm: made data, not real ones: a made city")
+    assert all(claim["evidence"].endswith("on made data") for claim in result.json()["claims"])
+    page = Path("a", "report.html").read_text(encoding="utf-8")
+    assert "Made data, not real ones" in page
+    assert "Reduced: 4 of 250 rounds, 1 of 5 seeds." in page
+
+
+def test_usage_errors_are_one_line(cli: Command) -> None:
+    for args in (("run", "--rounds", "x"), ("frob",), ("--frob",), ("report",), ("data", "path", "x")):
+        message = cli(*args).fails(2)
+        assert message.startswith("superarm: ")
+        assert message.count("\n") == 1
+    assert "Usage:" in cli().err
+    assert cli("--help").code == 0
+    assert cli("--version").code == 0
+
+
+@pytest.mark.parametrize("args", [("run", "TINY"), ("run", "TINY", "--set", "gp-greedy.xi=µ")])
+def test_letters_that_a_terminal_lacks(shell: Command, tiny: str, args: tuple[str, ...]) -> None:
+    words = (tiny if arg == "TINY" else arg for arg in args)
+    result = shell(*words, *FAST, env={"PYTHONIOENCODING": "ascii", "LC_ALL": "C"})
+    assert result.code in (0, 2)
+    assert "Traceback" not in result.err
+    assert "?" in result.out or "superarm: " in result.err
     assert "48/48 rounds" in result.err
 
 

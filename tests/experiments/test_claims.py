@@ -55,6 +55,9 @@ REWARDS = {"good": [9.0, 11.0], "fair": [5.0, 5.0], "poor": [1.0, 1.0]}
         (claim("ratio-at-least", policy="poor", versus="good", ratio=10.1), False),
         (claim("ratio-at-least", policy="good", versus="fair", ratio=2, metric="reward"), True),
         (claim("ratio-at-least", policy="good", versus="fair", ratio=2.1, metric="reward"), False),
+        (claim("ratio-between", policy="good", versus="fair", least=0.5, most=0.6), True),
+        (claim("ratio-between", policy="good", versus="fair", least=0.4, most=0.49), False),
+        (claim("ratio-between", policy="good", versus="fair", least=0.51, most=0.6), False),
         (claim("about-equal", policy="good", versus="fair", tolerance=0.5), True),
         (claim("about-equal", policy="fair", versus="good", tolerance=0.49), False),
         (claim("lowest", policy="good", among=["fair", "poor"]), True),
@@ -91,6 +94,59 @@ def test_ratios_of_zero_and_negative_totals(
     verdicts = judge(run, [claim("ratio-at-most", **keys), claim("ratio-at-least", **keys)])
     assert [verdict.holds for verdict in verdicts] == [most, least]
     assert not any(re.search(r"\b(inf|nan)\b", verdict.evidence) for verdict in verdicts)
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (claim("ratio-at-most", policy="a", versus="b", ratio=1), "a − b seed by seed -1.00 ± 0.01"),
+        (claim("ratio-at-most", policy="a", versus="b", ratio=0.9), "a − 0.9 × b seed by seed"),
+        (claim("lowest", policy="a", among=["b", "c"]), "a − b seed by seed -1.00 ± 0.01"),
+        (claim("lowest", policy="b", among=["a", "c"]), "b − a seed by seed 1.00 ± 0.01"),
+        (claim("about-equal", policy="b", versus="a", tolerance=0.5), "b − a seed by seed 1.00 ± 0.01"),
+    ],
+)
+def test_the_evidence_compares_seed_by_seed(told: dict[str, Any], words: str, tmp_path: Path) -> None:
+    """Seeds differ far more than policies do; the difference of policies is plain all the same."""
+    run = make_run(tmp_path, {"a": [1.0, 21.0], "b": [2.01, 21.99], "c": [50.0, 90.0]})
+    (verdict,) = judge(run, [told])
+    assert words in verdict.evidence
+
+
+@pytest.mark.parametrize("check", ["ratio-at-most", "ratio-between", "about-equal", "lowest"])
+@pytest.mark.parametrize(
+    ("totals", "noisy"),
+    [
+        ([[9.0, 11.0, 10.1], [10.5, 9.0, 10.0]], True),
+        ([[1.0, 1.1, 1.2], [9.0, 9.5, 9.7]], False),
+        ([[10.0], [10.1]], False),  # one seed says nothing about noise
+    ],
+)
+def test_within_noise_is_said_where_two_standard_errors_reach_the_limit(
+    check: str, totals: list[list[float]], noisy: bool, tmp_path: Path
+) -> None:
+    keys: dict[str, dict[str, Any]] = {
+        "ratio-at-most": {"versus": "b", "ratio": 1},
+        "ratio-between": {"versus": "b", "least": 1, "most": 2},
+        "about-equal": {"versus": "b", "tolerance": 0.01},
+        "lowest": {"among": ["b"]},
+    }
+    run = make_run(tmp_path, {"a": totals[0], "b": totals[1]})
+    (verdict,) = judge(run, [claim(check, policy="a", **keys[check])])
+    assert ("within noise" in verdict.evidence) == noisy
+    seeds = len(totals[0])
+    assert f"({seeds} seed{'s' * (seeds > 1)}, T = 2)" in verdict.evidence
+
+
+def test_made_data_are_said_in_every_claim(tmp_path: Path) -> None:
+    keys = {"policy": "good", "versus": "poor", "ratio": 1}
+    settings = [{"source": "made"}, {"source": "real"}, {"k": 1}]
+    run = make_run(tmp_path, TOTALS, settings=settings)
+    spec = {**run.spec, "settled": {"data": "a made city, not real data"}}
+    verdicts = judge(Run(tmp_path, spec), [claim("ratio-at-most", **keys)])
+    assert [each.evidence.endswith("on made data") for each in verdicts] == [True, False, True]
+    verdicts = judge(run, [claim("ratio-at-most", **keys)])
+    assert [each.evidence.endswith("on made data") for each in verdicts] == [True, False, False]
 
 
 def test_claims_about_policies_that_were_not_run_are_skipped(tmp_path: Path) -> None:
@@ -134,7 +190,8 @@ BASE = {
     [
         ({}, "needs a text"),
         ({"text": 3, "check": "lowest"}, "needs a text"),
-        ({"text": "t"}, "choose one of ['about-equal', 'lowest', 'ratio-at-least', 'ratio-at-most']"),
+        ({"text": "t"}, "choose one of ['about-equal', 'lowest', 'ratio-at-least', 'ratio-at-most', "),
+        (claim("ratio-between", policy="a", versus="b", least=0.4), "'most'"),
         ({"text": "t", "check": ["lowest"]}, "has the check ['lowest']"),
         (claim("ratio-at-mots", policy="a", versus="b", ratio=1), "'ratio-at-mots'"),
         (claim("ratio-at-most", policy="a", versus="b"), "takes ['policy', 'ratio', 'versus']"),

@@ -211,11 +211,19 @@ def test_units_do_not_matter(
 def test_little_noise(form: Any, backend: Any, noise: float) -> None:
     """Exact for a smooth kernel too, where K is singular in floating point, in the root form.
 
-    The visited form carries an inverse of size 1/noise, which a rough kernel tempers.
+    The visited form carries an inverse of size 1/noise, and refuses what it has no digits for.
     """
     kernel = SMOOTH if form == "root" else ROUGH
     rng = np.random.default_rng(4)
     arms = np.linspace(0.0, 1.0, 40)[:, None]
+    if form == "visited" and noise < 1e-4 * float(kernel.diag(arms).max()):
+        with pytest.raises(InputError, match="use form='root'"):
+            FiniteGP(kernel, arms, noise, form=form, backend=backend)
+        gp = FiniteGP(kernel, arms, 0.1, form=form, backend=backend)
+        with pytest.raises(InputError, match="use form='root'"):
+            gp.observe([0], [1.0], [noise])
+        assert gp.count == 0
+        return
     gp = FiniteGP(kernel, arms, noise, form=form, backend=backend)
     rows = rng.integers(0, 40, 600)
     y = np.sin(6.0 * arms[rows, 0])

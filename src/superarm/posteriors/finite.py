@@ -176,7 +176,7 @@ class FiniteGP(GaussianPosterior):
                 and not isinstance(row, bool)
                 and 0 <= row < len(self.arms)
                 and isinstance(reward, float)
-                and isfinite(self._weighted_rewards[row] + reward / self.noise_variance)
+                and isfinite(self._weighted_rewards.item(row) + float(reward) / self.noise_variance)
             ):
                 noise = self.noise_variance
                 if not self._weight[row]:
@@ -243,7 +243,8 @@ class FiniteGP(GaussianPosterior):
         distinct = np.flatnonzero(weight)
         merged_noise = 1.0 / weight[distinct]
         merged = weighted[distinct] * merged_noise
-        require_finite(self._weighted_rewards + weighted, "the sum of rewards / noise_variance")
+        with np.errstate(over="ignore"):
+            require_finite(self._weighted_rewards + weighted, "the sum of rewards / noise_variance")
         self._engine.check_noise(noise)
         information = self._engine.absorb(distinct, merged, merged_noise, self._weight)
         self._weight += weight

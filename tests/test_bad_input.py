@@ -1,0 +1,203 @@
+"""What was once taken silently, or crashed without advice: refused, and nothing changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm import Arms, Feedback, IndexPolicy, Offer
+from superarm.core import State
+from superarm.errors import InfeasibleError, InputError, NotFiniteError, ShapeError, StateError
+from superarm.kernels import Columns, SquaredExponential
+from superarm.oracles import BruteForce, TopK
+from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
+from superarm.rules import UCB, Fixed, Greedy
+from superarm.states import load_state, save_state, state_from_bytes, state_to_bytes
+
+SMOOTH = SquaredExponential(lengthscale=0.3)
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    "rewards",
+    [
+        np.ma.array([1.0, 999.0], mask=[0, 1]),
+        np.array([1.0 + 2.0j, 0.0]),
+        np.array(["1", "2"]),
+        np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[D]"),
+        [10**400, 1.0],
+    ],
+    ids=["masked", "complex", "text", "dates", "too large for a float"],
+)
+def test_what_is_not_plain_numbers_is_refused(rewards: Any) -> None:
+    gp = StreamingGP(SMOOTH, 0.1)
+    with pytest.raises(InputError, match="rewards"):
+        gp.observe([[0.0], [1.0]], rewards)
+    assert gp.count == 0
+
+
+class Remembering:
+    """A kernel of someone else's that hands out the same array again."""
+
+    def __init__(self) -> None:
+        self.kept: dict[bytes, Any] = {}
+
+    def __call__(self, X: Any, Y: Any = None) -> Any:
+        other = X if Y is None else Y
+        key = X.tobytes() + b"|" + other.tobytes()
+        if key not in self.kept:
+            self.kept[key] = SMOOTH(X, other)
+        return self.kept[key]
+
+    def diag(self, X: Any) -> Any:
+        return SMOOTH.diag(X)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_foreign_kernels_arrays_are_not_overwritten(wrapped: bool) -> None:
+    kernel: Any = Remembering()
+    if wrapped:
+        kernel = 2.0 * Columns(kernel=kernel, columns=(0,))
+    gp = StreamingGP(kernel, 0.1)
+    gp.observe([[0.0], [0.5]], [1.0, -1.0])
+    first = gp.predict([[0.2]]).mean.copy()
+    gp.predict([[0.7]])
+    np.testing.assert_array_equal(gp.predict([[0.2]]).mean, first)
+
+
+@pytest.mark.parametrize("form", ["root", "visited"])
+def test_sums_that_would_overflow_are_refused(form: Any) -> None:
+    gp = FiniteGP(SMOOTH, [[0.0], [1.0]], 1.0, form=form)
+    gp.observe([0], [1.5e308])
+    before = state_to_bytes(gp.state())
+    with pytest.raises(NotFiniteError):
+        gp.observe([0], [1.5e308])
+    with pytest.raises(NotFiniteError):
+        gp.play_table(np.full((3, 2), 1e308), np.ones(3))
+    assert state_to_bytes(gp.state()) == before
+
+
+def test_noise_too_small_to_divide_by_is_refused() -> None:
+    with pytest.raises(InputError, match="too small"):
+        FiniteGP(SMOOTH, [[0.0]], 1e-320)
+    arms = IndependentGaussian([1.0], 1.0)
+    with pytest.raises(NotFiniteError):
+        arms.observe([0], [0.0], [1e-320])
+    assert arms.information_gain == 0.0
+
+
+def changed(state: State, **entries: Any) -> State:
+    scalars = {**state.scalars, **{k: v for k, v in entries.items() if k in state.scalars}}
+    arrays = {**state.arrays, **{k: v for k, v in entries.items() if k in state.arrays}}
+    return State(kind=state.kind, schema=state.schema, scalars=scalars, arrays=arrays)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"count": 0}, {"count": -5}, {"count": "abc"}, {"information_gain": float("nan")}],
+    ids=str,
+)
+def test_damaged_states_of_streams_are_refused(damage: dict[str, Any]) -> None:
+    gp = StreamingGP(SMOOTH, 0.1)
+    gp.observe([[0.0], [1.0]], [1.0, 2.0])
+    with pytest.raises(StateError, match="damaged"):
+        StreamingGP.from_state(changed(gp.state(), **damage))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"weight": np.ones(1)},
+        {"weight": np.array([-1.0, 1.0])},
+        {"weight": np.array([np.nan, 1.0])},
+        {"weighted_rewards": np.ones(7)},
+        {"count": None},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["finite", "independent"])
+def test_damaged_states_of_fixed_arms_are_refused(kind: str, damage: dict[str, Any]) -> None:
+    posterior: Any = (
+        FiniteGP(SMOOTH, [[0.0], [1.0]], 0.1)
+        if kind == "finite"
+        else IndependentGaussian([1.0, 1.0], 0.1)
+    )
+    posterior.observe([0], [1.0])
+    with pytest.raises((StateError, InputError)):
+        type(posterior).from_state(changed(posterior.state(), **damage))
+
+
+def test_states_are_files_without_pickles(tmp_path: Any) -> None:
+    gp = StreamingGP(SMOOTH, 0.1)
+    gp.observe([[0.0], [1.0]], [1.0, 2.0])
+    save_state(gp.state(), tmp_path / "gp.state")
+    again = StreamingGP.from_state(load_state(tmp_path / "gp.state"))
+    np.testing.assert_allclose(again.predict([[0.4]]).mean, gp.predict([[0.4]]).mean, atol=1e-12)
+    for rubbish in (b"", b"PK\x03\x04", b"\x80\x04N.", state_to_bytes(gp.state())[:200]):
+        with pytest.raises(StateError, match="saved state"):
+            state_from_bytes(rubbish)
+    with pytest.raises(StateError, match="cannot be read"):
+        load_state(tmp_path / "nothing")
+
+
+def test_rescored_desirabilities_are_checked() -> None:
+    values = np.array([1.0, 2.0, 3.0])
+    with pytest.raises(InfeasibleError):
+        TopK(k=3).select(values, None, RNG, lambda chosen: np.full(3, -np.inf))
+    with pytest.raises(NotFiniteError):
+        TopK(k=2).select(values, None, RNG, lambda chosen: np.full(3, np.nan))
+    asked: list[int] = []
+    TopK(k=2).select(values, None, RNG, lambda chosen: asked.append(len(chosen)) or values)
+    assert asked == [1]  # no question after the last choice
+
+
+@pytest.mark.parametrize("member", [(-1,), (0, 0), (5,)])
+def test_a_senseless_family_is_refused(member: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="family yields"):
+        BruteForce(family=lambda n, structure: [member]).select(np.ones(3), None, RNG)
+
+
+def test_parts_are_checked_when_a_policy_is_made() -> None:
+    posterior, rule = StreamingGP(SMOOTH, 0.1), UCB(schedule=Fixed(value=1.0))
+    parts: dict[str, Any] = {"posterior": posterior, "rule": rule, "oracle": TopK()}
+    for name, wrong in (("posterior", 1), ("rule", UCB), ("oracle", "top-k")):
+        with pytest.raises(InputError, match="is no"):
+            IndexPolicy(**{**parts, name: wrong})
+
+
+def test_a_rule_must_score_every_arm() -> None:
+    class Short(Greedy):
+        def desirability(self, belief: Any, step: int, rng: Any) -> Any:
+            return belief.mean[:-1]
+
+    policy = IndexPolicy(posterior=StreamingGP(SMOOTH, 0.1), rule=Short(), oracle=TopK())
+    with pytest.raises(ShapeError, match="Short returned"):
+        policy.decide(Offer(step=1, arms=Arms.numbered([[0.0], [1.0]])), RNG)
+
+
+def test_records_say_what_they_take() -> None:
+    arms = Arms.numbered([[0.0]])
+    for step in (0, 1.5, "1", None):
+        with pytest.raises(InputError, match="rounds are counted"):
+            Offer(step=step, arms=arms)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"Arms\.numbered"):
+        Offer(step=1, arms=np.zeros((2, 1)))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="numpy array"):
+        Feedback(positions=[0], rewards=np.zeros(1))  # type: ignore[arg-type]
+
+
+def test_no_covariance_at_all_is_a_covariance() -> None:
+    from superarm.kernels import Linear
+
+    gp = FiniteGP(Linear(), [[0.0]], 0.1)
+    assert gp.predict([0]).mean.tolist() == [0.0]
+    assert StreamingGP(Linear(), 0.1).sample([[0.0]], RNG).tolist() == [[0.0]]
+
+
+def test_read_only_tables_are_played() -> None:
+    gp = FiniteGP(SMOOTH, [[0.0], [1.0]], 0.1)
+    table = np.ones((4, 2))
+    table.flags.writeable = False
+    assert len(gp.play_table(table, np.ones(4))) == 4
