@@ -374,7 +374,7 @@ def _settings_section(run: Run) -> str:
     if problem:
         parts.append(fact_table("Problem", problem))
     if any(options.values()):
-        parts.append(option_table("Policies", "policy", options))
+        parts.append(option_table("Policies", "name", options))
     if settled := run.spec.get("settled"):
         paper = bool(run.spec.get("paper"))
         title = "How the paper was read where it leaves a choice" if paper else "How it was set up"

@@ -296,6 +296,7 @@ def test_the_table_for_people(cli: Command, tiny: str) -> None:
     for word in ("gp-greedy", "random", "cumulative regret", "greedy beats chance", "report.html"):
         assert word in result.out
     assert "12 rounds, 2 seeds" in result.out
+    assert "48/48 rounds" in result.err
     assert "setting" not in result.out
     assert "metric" not in result.out
     swept = cli("run", tiny, "--set", "k=[1, 2]", "--seeds", 1, *FAST, "-q").out
@@ -330,7 +331,6 @@ def test_letters_that_a_terminal_lacks(shell: Command, tiny: str, args: tuple[st
     assert result.code in (0, 2)
     assert "Traceback" not in result.err
     assert "?" in result.out or "superarm: " in result.err
-    assert "48/48 rounds" in result.err
 
 
 def test_list(cli: Command) -> None:

@@ -24,11 +24,13 @@ from superarm.errors import (
 from superarm.problems.sources import settle_source
 from superarm.simulation import Run, Trace, cell_name, simulate, spread
 from superarm.simulation.trace import (
+    LOCK,
     atomic_write,
     is_temporary,
     json_bytes,
     read_spec,
     remove_temporaries,
+    run_lock,
     write_cells,
     write_spec,
     write_trace,
@@ -116,7 +118,7 @@ class Plan:
                 missing = tuple(
                     policy
                     for policy in self.experiment.policies
-                    if not (self.out / "cells" / f"{cell_name(policy, index, seed)}.npz").exists()
+                    if not _is_done(self.out, cell_name(policy, index, seed))
                 )
                 if missing:
                     task = Task(
@@ -222,23 +224,23 @@ def execute(
 
     ``progress(done, total)`` counts rounds.
     """
-    _claim_directory(plan, resume)
-    tasks = plan.tasks()
-    total = sum(task.work for task in tasks)
-    done = 0
+    with _claimed(plan, resume):
+        tasks = plan.tasks()
+        total = sum(task.work for task in tasks)
+        done = 0
 
-    def finished(task: Task, _: str) -> None:
-        nonlocal done
-        done += task.work
+        def finished(task: Task, _: str) -> None:
+            nonlocal done
+            done += task.work
+            if progress is not None:
+                progress(done, total)
+
         if progress is not None:
-            progress(done, total)
-
-    if progress is not None:
-        progress(0, total)
-    spread(play, tasks, jobs=jobs, executor=executor, finished=finished)
-    write_cells(plan.out)
-    summary = summarise(Run.load(plan.out), plan.experiment)
-    atomic_write(plan.out / "summary.json", json_bytes({**summary, "out": plan.out.name}))
+            progress(0, total)
+        spread(play, tasks, jobs=jobs, executor=executor, finished=finished)
+        write_cells(plan.out)
+        summary = summarise(Run.load(plan.out), plan.experiment)
+        atomic_write(plan.out / "summary.json", json_bytes({**summary, "out": plan.out.name}))
     return {**summary, "out": str(plan.out)}
 
 
@@ -269,13 +271,18 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _claim_directory(plan: Plan, resume: bool) -> None:
-    """Make the directory ours, or say why it cannot be."""
+def _is_done(out: Path, cell: str) -> bool:
+    return all((out / folder / f"{cell}.npz").is_file() for folder in ("cells", "timings"))
+
+
+@contextmanager
+def _claimed(plan: Plan, resume: bool) -> Iterator[None]:
+    """The directory is ours while the block runs, or we say why it cannot be."""
     out, description = plan.out, plan.describe()
     there = out.exists()
     if there and not out.is_dir():
         raise ConflictError(f"{out} is a file; choose another --out")
-    entries = {path.name for path in out.iterdir()} if there else set()
+    entries = {path.name for path in out.iterdir()} - {LOCK} if there else set()
     if entries and not resume:
         raise ConflictError(f"{out} is not empty; use --resume to go on there, or choose another --out")
     if "run.json" in entries:
@@ -285,7 +292,9 @@ def _claim_directory(plan: Plan, resume: bool) -> None:
             raise ConflictError(
                 f"{out} holds another run: {', '.join(changed)} differ; choose another --out"
             )
-        remove_temporaries(out)
+        with run_lock(out):
+            remove_temporaries(out)
+            yield
         return
     if not all(is_temporary(name, ("run.json",)) for name in entries):
         raise ConflictError(f"{out} holds files but no run.json: it is not a run; choose another --out")
@@ -293,5 +302,9 @@ def _claim_directory(plan: Plan, resume: bool) -> None:
         out.mkdir(parents=True, exist_ok=there)
     except FileExistsError:
         raise ConflictError(f"{out} has just been taken by another run; choose another --out") from None
-    remove_temporaries(out)
-    write_spec(out, description)
+    with run_lock(out):
+        if (out / "run.json").exists():
+            raise ConflictError(f"{out} has just been taken by another run; choose another --out")
+        remove_temporaries(out)
+        write_spec(out, description)
+        yield

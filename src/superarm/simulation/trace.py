@@ -23,8 +23,8 @@ import re
 import secrets
 import zipfile
 import zlib
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats, as_vector
-from superarm.errors import InputError, ShapeError, StateError
+from superarm.errors import ConflictError, InputError, ShapeError, StateError
 
 SCHEMA = 1
 _RESERVED = frozenset({"choices", "seconds"})
@@ -47,6 +47,8 @@ _REQUIRED: dict[str, type] = {
     "settings": list,
 }
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.tmp")
+_MANGLED = re.compile(r"-[0-9a-f]{8}\Z")
+LOCK = ".lock"
 _NAME = re.compile(r"(?P<policy>.+)\.s(?P<setting>\d+)\.seed(?P<seed>\d{5,})")
 # What numpy and zipfile raise for files that are cut off, overwritten or of another kind.
 _DAMAGE = (OSError, TypeError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
@@ -98,7 +100,9 @@ def cell_name(policy: str, setting_index: int, seed: int) -> str:
     'igp-ucb.s0.seed00003'
     """
     safe = re.sub(r"[^a-z0-9_-]+", "_", policy.lower())[:80]
-    if safe != policy:  # keeps "GP" and "gp" apart where the file system ignores case
+    if safe != policy or _MANGLED.search(
+        safe
+    ):  # keeps "GP" and "gp" apart where the file system ignores case
         safe = f"{safe}-{zlib.crc32(policy.encode()):08x}"
     return f"{safe}.s{setting_index}.seed{seed:05d}"
 
@@ -114,10 +118,42 @@ def atomic_write(path: Path | str, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        _sync_directory(path.parent)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _sync_directory(directory: Path) -> None:
+    """The renaming itself must be on disk before it is reported; not every system can."""
+    with suppress(OSError):
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
+def run_lock(directory: Path) -> Iterator[None]:
+    """Hold the directory for one process at a time; a lock dies with its process."""
+    path = directory / LOCK
+    with path.open("ab") as file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # not on this system
+            pass
+        except OSError:
+            raise ConflictError(
+                f"another process is running in {directory}; wait for it, or choose another --out"
+            ) from None
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def remove_temporaries(directory: Path | str) -> None:
