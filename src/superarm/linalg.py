@@ -70,12 +70,16 @@ def cholesky(matrix: Floats, what: str = "the covariance matrix", scale: float |
     )
 
 
-def solve_lower(L: Floats, B: Floats) -> Floats:
-    """``L⁻¹ B`` for a small lower triangular ``L``."""
-    from scipy.linalg import solve_triangular
+def solve_lower(L: Floats, B: Floats, *, transposed: bool = False) -> Floats:
+    """``L⁻¹ B``, or ``L⁻ᵀ B``, for a small lower triangular ``L``."""
+    from scipy.linalg.lapack import dtrtrs
 
-    solved: Floats = solve_triangular(L, B, lower=True, check_finite=False)
-    return solved
+    if not B.size:
+        return np.array(B, dtype=np.float64)
+    solved, singular = dtrtrs(L, B, lower=1, trans=int(transposed))
+    if singular:
+        raise NotPositiveDefiniteError(f"a triangular factor has 0 in row {singular - 1}")
+    return np.asarray(solved, dtype=np.float64)
 
 
 class PsdRoot(NamedTuple):
@@ -156,15 +160,13 @@ def root_update(root: Floats, rows: Floats, noise_variance: Floats) -> RootUpdat
     because Q = L⁻ᵀM⁻¹ satisfies Q + Qᵀ − QAQᵀ = (A + D)⁻¹. The covariance stays positive
     semi-definite by construction, which subtracting from a covariance would not ensure.
     """
-    from scipy.linalg import solve_triangular
-
     L = cholesky(rows @ rows.T + np.diag(noise_variance), "the covariance of the observed arms")
     cross = root @ rows.T  # (n, k)
-    whitened = solve_triangular(L, cross.T, lower=True, check_finite=False)  # L⁻¹ crossᵀ, (k, n)
+    whitened = solve_lower(L, cross.T)  # L⁻¹ crossᵀ, (k, n)
     M = L + np.diag(np.sqrt(noise_variance))
     return RootUpdate(
-        gain=solve_triangular(L, whitened, lower=True, trans=1, check_finite=False).T,
-        downdate=solve_triangular(M, whitened, lower=True, trans=1, check_finite=False).T,
+        gain=solve_lower(L, whitened, transposed=True).T,
+        downdate=solve_lower(M, whitened, transposed=True).T,
         information=float(np.log(np.diagonal(L)).sum() - 0.5 * np.log(noise_variance).sum()),
     )
 

@@ -183,7 +183,7 @@ def test_pickled_arrays_are_refused(finished: Path) -> None:
     path = finished / "cells" / f"{trace().name}.npz"
     with path.open("wb") as file:
         np.savez(file, regret=np.array([{}] * ROUNDS, dtype=object))
-    with pytest.raises(StateError, match="cannot be read"):
+    with pytest.raises(StateError, match="is damaged"):
         read_trace(finished, trace().name)
 
 

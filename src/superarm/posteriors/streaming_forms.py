@@ -164,10 +164,8 @@ class CholeskyForm:
 
     def fitted(self) -> Floats:
         # K α = (y − prior) − D α with α = (K + D)⁻¹(y − prior), and L z = y − prior.
-        from scipy.linalg import solve_triangular
-
         z, L = self._z[: len(self._factor)], self._factor.factor
-        alpha = solve_triangular(L, z, lower=True, trans=1, check_finite=False)
+        alpha = solve_lower(L, z, transposed=True)
         means: Floats = L @ z - self._data.view().noise * alpha
         return means
 
@@ -226,7 +224,10 @@ class FiniteRankForm:
     def condition(self, keys: Floats, rows: Floats, innovation: Floats, noise: Floats) -> float:
         update = root_update(self._root, rows, noise)
         self._weights = self._weights + update.gain @ innovation
-        self._root -= update.downdate @ rows
+        from scipy.linalg.blas import dgemm
+
+        # In place, on the transposes, which is how BLAS reads C-ordered arrays.
+        dgemm(-1.0, rows.T, update.downdate.T, 1.0, self._root.T, overwrite_c=1)
         return update.information
 
     def fitted(self) -> Floats:

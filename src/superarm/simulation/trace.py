@@ -370,7 +370,7 @@ def _read_arrays(
         raise
     except _DAMAGE as error:
         raise StateError(
-            f"{path} cannot be read ({error}); delete it and run again with --resume"
+            f"{path} is damaged ({type(error).__name__}); delete it and run again with --resume"
         ) from error
 
 
