@@ -13,12 +13,9 @@ from superarm.core import (
     Decision,
     Guarantee,
     Offer,
-    as_features,
-    as_positive,
-    as_vector,
-    require_finite,
 )
 from superarm.errors import InputError, NotFiniteError, ShapeError, UnknownArmError
+from superarm.inputs import as_features, as_positive, as_vector, require_finite
 
 # --- arms ----------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import takewhile
@@ -26,7 +26,6 @@ import numpy as np
 
 from ._curves import (
     Bound,
-    PolicyStyle,
     counted,
     growth_exponent,
     made_data,
@@ -35,18 +34,22 @@ from ._curves import (
     plus_minus,
     policy_styles,
     readable_seconds,
-    regret_curve,
-    seconds_curve,
     setting_text,
     significant,
     sweeps,
-    timed_in_blocks,
     within_noise,
+)
+from ._report_charts import (
+    Result,
+    growth_figures,
+    regret_chart,
+    regret_figures,
+    seconds_figures,
+    sweep_figures,
 )
 from ._report_template import (
     Line,
     fact_table,
-    legend,
     option_table,
     page,
     readable_value,
@@ -62,9 +65,6 @@ __all__ = ["Line", "Report", "svg_heatmap", "svg_lines", "write_index", "write_r
 Claim = Mapping[str, Any]
 """``{"text": …, "holds": true|false, "evidence": …}``"""
 
-_MANY_SETTINGS = 4
-_BOUND_STYLE = PolicyStyle(7, 2)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Report:
@@ -79,18 +79,6 @@ class Report:
     """A small chart as SVG."""
     warning: str = ""
     """What must be seen beside the headline: that the data are made."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Result:
-    """One row of the key table."""
-
-    policy: str
-    regret: float
-    stderr: float
-    exponent: float
-    seconds: float | None
-    others: tuple[tuple[float, float], ...]
 
 
 def write_report(
@@ -123,12 +111,12 @@ def write_report(
             "<main>",
             *(f"<p>{escape(str(note))}</p>" for note in paragraphs if note),
             f"<figure>{picture}</figure>" if picture else "",
-            section(f"Sweep over {panels[0].key}", *_sweep_figures(run)) if panels else "",
+            section(f"Sweep over {panels[0].key}", *sweep_figures(run)) if panels else "",
             section("Result", *(_result_table(run, i, rows) for i, rows in enumerate(tables))),
             section("Claims", _claims_table(claims)) if claims else "",
-            section("Regret", *_regret_figures(run)),
-            section("How regret grows", *_growth_figures(run, tables, bound)),
-            section("Time per round", *_seconds_figures(run)),
+            section("Regret", *regret_figures(run)),
+            section("How regret grows", *growth_figures(run, tables, bound)),
+            section("Time per round", *seconds_figures(run)),
             _settings_section(run),
             _reproduce_section(run, command),
             "</main>",
@@ -141,7 +129,7 @@ def write_report(
         title=run.title,
         headline=headline,
         claims=tuple(claims),
-        thumbnail=_regret_chart(run, 0, points=80, thumbnail=True)[0],
+        thumbnail=regret_chart(run, 0, points=80, thumbnail=True)[0],
         warning=warning,
     )
 
@@ -180,7 +168,7 @@ def write_index(
 # --- what the page says ------------------------------------------------------------------
 
 
-def _results(run: Run, index: int) -> list[_Result]:
+def _results(run: Run, index: int) -> list[Result]:
     rows = []
     for policy in run.policies:
         mean, stderr = mean_stderr(run.cumulative(policy, index)[:, -1])
@@ -190,7 +178,7 @@ def _results(run: Run, index: int) -> list[_Result]:
         except StateError:  # timings are no part of a trace; a run may have been copied without them
             seconds = None
         rows.append(
-            _Result(
+            Result(
                 policy=policy,
                 regret=float(mean),
                 stderr=float(stderr),
@@ -202,7 +190,7 @@ def _results(run: Run, index: int) -> list[_Result]:
     return rows
 
 
-def _headline(run: Run, tables: Sequence[Sequence[_Result]]) -> str:
+def _headline(run: Run, tables: Sequence[Sequence[Result]]) -> str:
     """One sentence: who is best, and by how much."""
     if len(tables) > 1:
         wins = [min(rows, key=lambda row: row.regret).policy for rows in tables]
@@ -223,12 +211,12 @@ def _headline(run: Run, tables: Sequence[Sequence[_Result]]) -> str:
     return text + "."
 
 
-def _tied(run: Run, index: int, rows: Sequence[_Result]) -> list[_Result]:
+def _tied(run: Run, index: int, rows: Sequence[Result]) -> list[Result]:
     """The best, and the next ones as long as they are less than two standard errors above it."""
     ranked = sorted(rows, key=lambda row: row.regret)
     best = run.cumulative(ranked[0].policy, index)[:, -1]
 
-    def near(row: _Result) -> bool:
+    def near(row: Result) -> bool:
         return within_noise(*paired_difference(run.cumulative(row.policy, index)[:, -1], best))
 
     return [ranked[0], *takewhile(near, ranked[1:])]
@@ -264,7 +252,7 @@ def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> s
     )
 
 
-def _result_table(run: Run, index: int, rows: Sequence[_Result]) -> str:
+def _result_table(run: Run, index: int, rows: Sequence[Result]) -> str:
     styles = policy_styles(run.policies)
     best = min(row.regret for row in rows)
     titles = ["cumulative regret", "relative to best", "growth", "time per round", *run.metrics[1:]]
@@ -382,136 +370,7 @@ def _settings_section(run: Run) -> str:
     return section("Settings", *parts)
 
 
-# --- charts ------------------------------------------------------------------------------
-
-
-def _points(run: Run) -> int:
-    """Fewer points per curve when there are many charts: the page stays small."""
-    return 200 if len(run.settings) <= _MANY_SETTINGS else 80
-
-
-def _regret_chart(run: Run, index: int, points: int, thumbnail: bool = False) -> tuple[str, list[Line]]:
-    lines = []
-    for policy, style in policy_styles(run.policies).items():
-        curve = regret_curve(run, policy, index, points=points)
-        label = f"{policy}  {significant(float(curve.mean[-1]))}"
-        lines.append(Line(label=label, x=curve.rounds, y=curve.mean, stderr=curve.stderr, style=style))
-    chart = svg_lines(
-        lines,
-        description=f"Mean cumulative regret after {run.rounds} rounds: {_spoken(lines)}",
-        x_label="round",
-        y_label="cumulative regret",
-        thumbnail=thumbnail,
-        width=320 if thumbnail else 760,
-        height=170 if thumbnail else 400,
-    )
-    return chart, lines
-
-
-def _regret_figures(run: Run) -> Iterable[str]:
-    band = (
-        f"Mean ± 1 standard error over {len(run.seeds)} seeds." if len(run.seeds) > 1 else "One seed."
-    )
-    for index in range(len(run.settings)):
-        yield _figure(run, index, *_regret_chart(run, index, _points(run)), band)
-
-
-def _growth_figures(
-    run: Run, tables: Sequence[Sequence[_Result]], bound: Bound | None
-) -> Iterable[str]:
-    styles = policy_styles(run.policies)
-    caption = "The exponent is the slope over the last half of the rounds."
-    for index, rows in enumerate(tables[:_MANY_SETTINGS]):
-        lines = []
-        for row in rows:
-            curve = regret_curve(run, row.policy, index, points=_points(run), log=True)
-            exponent = row.exponent if math.isfinite(row.exponent) else None
-            style = styles[row.policy]
-            lines.append(
-                Line(label=row.policy, x=curve.rounds, y=curve.mean, style=style, exponent=exponent)
-            )
-        told = caption
-        if bound is not None and index == 0:
-            told += f" {bound.label}: {bound.assumes}."
-            lines.append(Line(label=bound.label, x=bound.rounds, y=bound.values, style=_BOUND_STYLE))
-        chart = svg_lines(
-            lines,
-            description="Cumulative regret on logarithmic axes; growth exponents: "
-            + ", ".join(f"{row.policy} {significant(row.exponent)}" for row in rows),
-            x_label="round (log scale)",
-            y_label="cumulative regret (log scale)",
-            log_x=True,
-            log_y=True,
-        )
-        yield _figure(run, index, chart, lines, told)
-
-
-def _seconds_figures(run: Run) -> Iterable[str]:
-    """Labelled with the medians of the table; no chart where most rounds were not timed singly."""
-    for index in range(min(len(run.settings), _MANY_SETTINGS)):
-        lines = []
-        for policy, style in policy_styles(run.policies).items():
-            try:
-                curve = seconds_curve(run, policy, index)
-            except StateError:
-                yield "<p>No timings lie beside this run.</p>"
-                return
-            if timed_in_blocks(run, policy, index):
-                yield (
-                    "<p>Rounds were played many at a time, and timed so; the table of results has "
-                    "the median time per round.</p>"
-                )
-                return
-            label = f"{policy}  {readable_seconds(float(np.median(run.seconds(policy, index))))}"
-            lines.append(Line(label=label, x=curve.rounds, y=curve.mean, style=style))
-        chart = svg_lines(
-            lines,
-            description=f"Running median of the time per round; over all rounds: {_spoken(lines)}",
-            x_label="round",
-            y_label="time per round (log scale)",
-            log_y=True,
-            seconds=True,
-        )
-        caption = (
-            "Running median over rounds and seeds: decide and learn. The labels are medians over all "
-            "rounds, as in the table."
-        )
-        yield _figure(run, index, chart, lines, caption)
-
-
-def _sweep_figures(run: Run) -> Iterable[str]:
-    for panel in sweeps(run):
-        order = np.argsort(panel.values)
-        x = np.asarray(panel.values, dtype=np.float64)[order]
-        for metric in run.metrics:
-            lines = []
-            for policy, style in policy_styles(run.policies).items():
-                totals = [run.cumulative(policy, panel.settings[i], metric)[:, -1] for i in order]
-                mean, stderr = mean_stderr(np.stack(totals, axis=1))
-                label = f"{policy}  {significant(float(mean[-1]))}"
-                lines.append(Line(label=label, x=x, y=mean, stderr=stderr, style=style, markers=True))
-            chart = svg_lines(
-                lines,
-                description=f"Total {metric} at {panel.key} = {x[-1]:g}: {_spoken(lines)}",
-                x_label=panel.key,
-                y_label=f"{metric}, total over {run.rounds:,} rounds",
-                log_x=bool(x[0] > 0 and x[-1] / x[0] >= 20),
-            )
-            caption = escape(setting_text(panel.fixed))
-            yield f"<figure>{chart}{legend(lines)}<figcaption>{caption}</figcaption></figure>"
-
-
-def _figure(run: Run, index: int, chart: str, lines: Sequence[Line], caption: str) -> str:
-    setting = setting_text(run.settings[index])
-    title = f"<h3>{escape(setting)}</h3>" if setting else ""
-    return f"{title}<figure>{chart}{legend(lines)}<figcaption>{escape(caption)}</figcaption></figure>"
-
-
 # --- small parts -------------------------------------------------------------------------
-
-
-def _spoken(lines: Sequence[Line]) -> str:
-    return ", ".join(" ".join(line.label.split()) for line in lines)
 
 
 def _plus_minus(run: Run, mean: float, stderr: float) -> str:

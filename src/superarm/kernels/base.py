@@ -35,8 +35,9 @@ from typing import (
 
 import numpy as np
 
-from superarm.core import Floats, as_positive, as_vector
+from superarm.core import Floats
 from superarm.errors import InputError, MissingExtraError, ShapeError
+from superarm.inputs import as_positive, as_vector
 
 from .features import FeatureMap
 

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from superarm.core import Floats, as_vector
+from superarm.core import Floats
 from superarm.errors import InputError
+from superarm.inputs import as_vector
 from superarm.registry import register
 
 from .base import (

@@ -22,8 +22,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from superarm.core import Floats, as_positive
+from superarm.core import Floats
 from superarm.errors import InputError, ShapeError
+from superarm.inputs import as_positive
 from superarm.registry import register
 
 from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from superarm.core import Floats, Ints, as_features
+from superarm.core import Floats, Ints
 from superarm.errors import InputError, NotPositiveDefiniteError, ShapeError, UnknownArmError
+from superarm.inputs import as_features
 from superarm.registry import register
 
 from .base import (

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from superarm.core import Arms, Bools, Decision, Feedback, Floats, Offer, Policy, State, as_vector
+from superarm.core import Arms, Bools, Decision, Feedback, Floats, Offer, Policy, State
+from superarm.inputs import as_vector
 
 _MOST_POINTS = 20_000
 

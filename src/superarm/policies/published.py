@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from superarm.core import Floats, Gamma, Offer, Policy, Posterior, Rule, as_positive
+from superarm.core import Floats, Gamma, Offer, Policy, Posterior, Rule
 from superarm.errors import InputError
+from superarm.inputs import as_positive
 from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
 from superarm.problems.base import Model, World
 from superarm.registry import build, register

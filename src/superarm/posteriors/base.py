@@ -13,17 +13,7 @@ from typing import Any, Literal, NamedTuple, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import (
-    Arms,
-    Floats,
-    Ints,
-    JointPrediction,
-    Prediction,
-    State,
-    as_positive,
-    as_vector,
-    require_finite,
-)
+from superarm.core import Arms, Floats, Ints, JointPrediction, Prediction, State
 from superarm.errors import (
     InputError,
     ShapeError,
@@ -32,6 +22,7 @@ from superarm.errors import (
     StateError,
     UnknownArmError,
 )
+from superarm.inputs import as_positive, as_vector, require_finite
 from superarm.kernels import Covariance, Kernel
 from superarm.linalg import cholesky, psd_root, solve_lower
 from superarm.registry import build, spec_of

@@ -29,8 +29,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints, State, as_features, as_vector, require_finite
+from superarm.core import Arms, Floats, Ints, State
 from superarm.errors import InputError, ShapeError
+from superarm.inputs import as_features, as_vector, require_finite
 from superarm.kernels import Covariance
 from superarm.registry import register
 

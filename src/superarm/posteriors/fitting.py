@@ -23,8 +23,9 @@ from typing import Any, Literal, NamedTuple, cast, overload
 
 import numpy as np
 
-from superarm.core import Floats, as_features, as_positive, as_vector
+from superarm.core import Floats
 from superarm.errors import InputError, NotPositiveDefiniteError
+from superarm.inputs import as_features, as_positive, as_vector
 from superarm.kernels.base import Covariance, TunableCovariance
 
 

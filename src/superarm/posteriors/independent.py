@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints, State, as_features, as_vector
+from superarm.core import Arms, Floats, Ints, State
 from superarm.errors import InputError, ShapeError
+from superarm.inputs import as_features, as_vector
 from superarm.registry import register
 
 from .base import FixedArms, GaussianPosterior, as_rows, as_weights, per_arm

@@ -28,8 +28,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Floats, State, as_features
+from superarm.core import Arms, Floats, State
 from superarm.errors import InputError, ShapeError, StateError
+from superarm.inputs import as_features
 from superarm.kernels import Covariance, Kernel
 from superarm.registry import register
 

@@ -13,9 +13,10 @@ from math import ceil, log1p, sqrt
 
 import numpy as np
 
-from superarm.core import Arms, Direction, Floats, Ints, Offer, as_positive
+from superarm.core import Arms, Direction, Floats, Ints, Offer
 from superarm.datasets import load_tokyo_checkins
 from superarm.errors import InputError, MissingDataError
+from superarm.inputs import as_positive
 from superarm.kernels import SquaredExponential
 from superarm.oracles import TopK
 from superarm.registry import register

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from superarm.core import Arms, Direction, Floats, Ints, Offer, as_vector
+from superarm.core import Arms, Direction, Floats, Ints, Offer
 from superarm.errors import InputError
+from superarm.inputs import as_vector
 
 from .base import NO_METRICS, Model, check_choice, total
 

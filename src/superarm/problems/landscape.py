@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from superarm.core import Arms, Floats, as_positive
+from superarm.core import Arms, Floats
 from superarm.errors import InputError
+from superarm.inputs import as_positive
 from superarm.kernels import SquaredExponential
 from superarm.oracles import TopK
 from superarm.registry import register

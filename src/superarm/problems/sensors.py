@@ -13,9 +13,10 @@ from math import gcd, sqrt
 
 import numpy as np
 
-from superarm.core import Arms, Floats, as_positive
+from superarm.core import Arms, Floats
 from superarm.datasets import load_cmu_light, load_intel_temperature
 from superarm.errors import InputError, MissingDataError
+from superarm.inputs import as_positive
 from superarm.kernels import Empirical, SquaredExponential
 from superarm.oracles import TopK
 from superarm.registry import register

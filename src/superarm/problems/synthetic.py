@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Arms, Floats, as_positive
+from superarm.core import Arms, Floats
+from superarm.inputs import as_positive
 from superarm.kernels import Covariance, Matern, SquaredExponential
 from superarm.oracles import TopK
 from superarm.registry import register

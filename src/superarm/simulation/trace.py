@@ -33,8 +33,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, as_vector
+from superarm.core import Floats
 from superarm.errors import ConflictError, InputError, ShapeError, StateError
+from superarm.inputs import as_vector
 
 SCHEMA = 1
 _RESERVED = frozenset({"choices", "seconds"})

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Gamma, as_positive, as_vector
+from superarm.core import Floats, Gamma
 from superarm.errors import InputError, ShapeError
+from superarm.inputs import as_positive, as_vector
 
 ANTI_CONCENTRATION = 1.0 / (4.0 * math.e * math.sqrt(math.pi))
 """p of chowdhury2017kernelized, Lemma 8: a draw exceeds f(x) at least this often."""

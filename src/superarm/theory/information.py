@@ -18,8 +18,9 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Ints, as_features, as_positive
+from superarm.core import Floats, Ints
 from superarm.errors import InputError, NotPositiveDefiniteError
+from superarm.inputs import as_features, as_positive
 from superarm.kernels.base import Covariance
 from superarm.registry import register
 
