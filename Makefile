@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test slow check bench torch clean
+.PHONY: demo test slow check core bench torch clean
 
 demo: $(VENV)/.core
 	$(BIN)/superarm demo
@@ -14,7 +14,14 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n auto -m "not slow" --doctest-modules
 
 slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -n auto -m slow
+
+# The wheel by itself, without any extra: it must answer, run and draw.
+core:
+	$(PYTHON) -m venv --clear $(VENV)-core
+	$(VENV)-core/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt .
+	cd $(VENV)-core && bin/superarm doctor && bin/superarm demo --quiet --out demo
+	cd $(VENV)-core && bin/superarm run kernelized/rkhs-se --rounds 50 --seeds 2 --quiet --out run
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -33,7 +40,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m bench startup
 
 clean:
-	rm -rf $(VENV) demo runs
+	rm -rf $(VENV) $(VENV)-core demo runs
 
 $(VENV)/.venv:
 	$(PYTHON) -m venv $(VENV)
