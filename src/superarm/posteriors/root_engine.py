@@ -48,6 +48,7 @@ class RootEngine:
         # The kernel's own variances, not the root's: a flat prior must tie exactly, or rounding
         # would choose the first arm.
         self.variance = np.array(kernel.diag(arms), dtype=np.float64)
+        self.normals_per_draw = self.rank + PENDING
         self._loops: Loops = loops_of(backend)
         n = len(arms)
         self._base = np.zeros((PENDING, n))
@@ -138,10 +139,6 @@ class RootEngine:
         scaled = self._columns[:size, rows] * self._pending_weight[:size, None]
         gained = scaled.T @ self._base[:size, rows]
         return chosen @ chosen.T - 0.5 * (gained + gained.T)
-
-    @property
-    def normals_per_draw(self) -> int:
-        return self.rank + PENDING
 
     def draw(self, normals: Floats, weight: Floats) -> Floats:
         return self._loops.draw(
