@@ -9,8 +9,16 @@ import pytest
 
 from superarm import Arms, Feedback, IndexPolicy, Offer
 from superarm.core import State
-from superarm.errors import InfeasibleError, InputError, NotFiniteError, ShapeError, StateError
-from superarm.kernels import Columns, SquaredExponential
+from superarm.errors import (
+    InfeasibleError,
+    InputError,
+    NotFiniteError,
+    ShapeError,
+    SpecError,
+    StateError,
+)
+from superarm.experiments import load_experiment
+from superarm.kernels import Columns, Matern, Periodic, SquaredExponential
 from superarm.oracles import BruteForce, TopK
 from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
 from superarm.rules import UCB, Fixed, Greedy
@@ -201,3 +209,24 @@ def test_read_only_tables_are_played() -> None:
     table = np.ones((4, 2))
     table.flags.writeable = False
     assert len(gp.play_table(table, np.ones(4))) == 4
+
+
+@pytest.mark.parametrize("kernel", [SquaredExponential, Matern, Periodic])
+@pytest.mark.parametrize("lengthscale", [1e-200, 1e300])
+def test_lengthscales_whose_squares_fit_no_float_are_refused(kernel: Any, lengthscale: float) -> None:
+    with pytest.raises(InputError, match="choose units"):
+        kernel(lengthscale=lengthscale)
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5, 3.1])
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_arms_beyond_all_measure_are_simply_far(nu: float) -> None:
+    K = Matern(nu=nu)(np.array([[0.0], [1e200]]))
+    np.testing.assert_array_equal(K, np.eye(2))
+
+
+def test_absurd_nesting_is_a_bad_file(tmp_path: Any) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text("x." + ".".join("a" * 3000) + " = 1\n")
+    with pytest.raises(SpecError):
+        load_experiment(str(path))

@@ -250,7 +250,10 @@ def _parse(source: Path | Traversable, where: str) -> Experiment:
         data = tomllib.loads(source.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # bad syntax, not UTF-8, absurd numbers or depth
         raise SpecError(f"{where}: not valid TOML: {error}") from None
-    experiment = Experiment.from_mapping(data, where)
+    try:
+        experiment = Experiment.from_mapping(data, where)
+    except RecursionError:
+        raise SpecError(f"{where}: tables are nested too deeply") from None
     known = sorted({*experiment.policies, *names("policy")})
     for claim in experiment.claims:
         for name in policies_of(claim):

@@ -34,6 +34,7 @@ from .features import FeatureMap
 Lengthscale = float | tuple[float, ...]
 
 _NEAR = 256.0
+_SMALLEST, _LARGEST, _FAR = 1e-100, 1e100, 1e200
 """Largest q for which the product form of :func:`_near_exponent` is used: its absolute error,
 about ε·q, then stays below 1e-13."""
 
@@ -58,6 +59,14 @@ class _Stationary(Kernel):
 
     def __post_init__(self) -> None:
         set_positive(self, *self.hyperparameters)
+        for name in ("lengthscale", "period"):
+            scale = getattr(self, name, 1.0)
+            scales = scale if isinstance(scale, tuple) else (scale,)
+            if not all(_SMALLEST <= each <= _LARGEST for each in scales):
+                raise InputError(
+                    f"{type(self).__name__}.{name} is {scale}; squares of it must fit a float: "
+                    f"choose units in which it lies between {_SMALLEST:g} and {_LARGEST:g}"
+                )
         set_columns(self)
         if self.columns is not None:
             self._check_width(len(self.columns), "columns")
@@ -296,10 +305,18 @@ def scaled_squared_distances(X: Floats, Y: Floats | None, lengthscale: Lengthsca
 
     other = X if Y is None else Y
     if isinstance(lengthscale, tuple):
-        return cdist(X, other, "sqeuclidean", w=1.0 / np.square(np.array(lengthscale)))
+        weights = 1.0 / np.square(np.array(lengthscale))
+        return _bounded(cdist(X, other, "sqeuclidean", w=weights))
     q = cdist(X, other, "sqeuclidean")
     if lengthscale != 1.0:
         q *= 1.0 / lengthscale**2
+    return _bounded(q)
+
+
+def _bounded(q: Floats) -> Floats:
+    """Infinite distances cut to large ones: a profile may multiply them by a zero."""
+    if q.size and not q.max() < _FAR:
+        np.minimum(q, _FAR, out=q)
     return q
 
 
