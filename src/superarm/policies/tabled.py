@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from superarm.core import Floats, Gamma, Ints, Offer, Rule, Schedule
+from superarm.core import Floats, Ints, Offer, Rule
 from superarm.oracles import TopK
 from superarm.posteriors import FiniteGP
 from superarm.rules import UCB, BayesUCB, Thompson
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 
 RngAt = Callable[[int], np.random.Generator]
 _ONE = TopK(k=1)
-
-
-class _NeedsBeliefError(Exception):
-    """The schedule asked for the information gained so far, which only a belief knows."""
 
 
 def play_table(policy: IndexPolicy, offer: Offer, rewards: Floats, rng_at: RngAt) -> Ints | None:
@@ -42,25 +38,15 @@ def play_table(policy: IndexPolicy, offer: Offer, rewards: Floats, rng_at: RngAt
         return None
     steps = range(offer.step, offer.step + len(rewards))
     if posterior.compiled:
-        try:
-            return _play_compiled(posterior, policy.rule, rewards, steps, rng_at)
-        except _NeedsBeliefError:
-            pass
+        widths = _widths(policy.rule, steps)
+        if widths is not None:
+            normals = None
+            if isinstance(policy.rule, Thompson):
+                normals = np.empty((len(steps), posterior.normals_per_draw))
+                for row, step in enumerate(steps):
+                    rng_at(step).standard_normal(out=normals[row])
+            return posterior.play_table(rewards, widths, normals)
     return _play_in_a_loop(posterior, policy.rule, offer, rewards, steps, rng_at)
-
-
-def _play_compiled(
-    posterior: FiniteGP, rule: Rule, rewards: Floats, steps: range, rng_at: RngAt
-) -> Ints:
-    if isinstance(rule, UCB) and type(rule) in (UCB, BayesUCB):  # no one's own subclass
-        return posterior.play_table(rewards, _widths(rule.schedule, rule.gamma, steps))
-    if type(rule) is Thompson and rule.mode == "joint" and rule.schedule is not None:
-        widths = _widths(rule.schedule, rule.gamma, steps)
-        normals = np.empty((len(steps), posterior.normals_per_draw))
-        for row, step in enumerate(steps):
-            rng_at(step).standard_normal(out=normals[row])
-        return posterior.play_table(rewards, widths, normals)
-    raise _NeedsBeliefError
 
 
 def _play_in_a_loop(
@@ -79,9 +65,22 @@ def _play_in_a_loop(
     return played
 
 
-def _widths(schedule: Schedule, gamma: Gamma | None, steps: range) -> Floats:
+def _widths(rule: Rule, steps: range) -> Floats | None:
+    """The rule's width in every round; ``None`` if it has none that can be known in advance."""
+    optimistic = isinstance(rule, UCB) and type(rule) in (UCB, BayesUCB)  # no one's own subclass
+    if not optimistic and not (type(rule) is Thompson and rule.mode == "joint"):
+        return None
+    assert isinstance(rule, UCB | Thompson)
+    schedule, gamma = rule.schedule, rule.gamma
+    if schedule is None:
+        return None
+    asked = False
+
     def unknown(_: int) -> float:
-        raise _NeedsBeliefError
+        nonlocal asked
+        asked = True  # for the information gained so far, which only a belief knows
+        return 0.0
 
     bound = unknown if gamma is None else gamma
-    return np.array([schedule.width(step, bound) for step in steps], dtype=np.float64)
+    widths = np.array([schedule.width(step, bound) for step in steps], dtype=np.float64)
+    return None if asked else widths
