@@ -249,7 +249,7 @@ def test_absurd_sizes_are_refused(tmp_path: Path) -> None:
         Plan.make(Experiment.from_mapping(BASE, "x"), out=tmp_path, first_seed=2**64)
 
 
-HOSTILE = ["../../escape", "/absolute/escape", "..", ".", "a/b", "a\\b", "CON", "Random", "名前", "x" * 300]
+HOSTILE = ["../../escape", "/escape", "..", ".", "a/b", "a\\b", "CON", "Random", "名前", "x" * 300]
 
 
 def test_names_cannot_leave_the_directory(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ class Kernel(ABC):
 
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         """∂K/∂log of each free hyper-parameter, one (n, n) array per number in it."""
-        raise NotImplementedError(f"{type(self).__name__} names hyper-parameters but no gradients")
+        raise TypeError(f"{type(self).__name__} names hyper-parameters but no gradients")
 
     def _with_gradient(self, X: Floats) -> CovarianceGradient:
         K = self._covariance(X, None)
