@@ -105,6 +105,11 @@ def test_runs_without_regret_or_with_few_rounds(tmp_path: Path, rounds: int) -> 
         plotting.plot_seconds(run),
     ):
         figure.canvas.draw()
+        written = " ".join(text.get_text() for text in figure.findobj(matplotlib.text.Text))
+        assert run.experiment in written
+    seconds = plotting.plot_seconds(run)  # times are never zero: every policy has its line
+    written = " ".join(text.get_text() for text in seconds.findobj(matplotlib.text.Text))
+    assert all(policy in written for policy in run.policies)
 
 
 def test_equal_figures_give_equal_bytes_and_leave_no_trace(tmp_path: Path) -> None:

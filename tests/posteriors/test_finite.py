@@ -132,16 +132,16 @@ def test_settled_and_wandering_policies_are_served_alike(
 
 @forms
 def test_three_thousand_rounds_do_not_drift(form: Any, backend: Any) -> None:
-    _no_drift(form, backend, 3000, 1e-9)
+    assert_no_drift(form, backend, 3000, 1e-9)
 
 
 @pytest.mark.slow
 @forms
 def test_thirty_thousand_rounds_do_not_drift(form: Any, backend: Any) -> None:
-    _no_drift(form, backend, 30_000, 1e-8)
+    assert_no_drift(form, backend, 30_000, 1e-8)
 
 
-def _no_drift(form: Any, backend: Any, rounds: int, tolerance: float) -> None:
+def assert_no_drift(form: Any, backend: Any, rounds: int, tolerance: float) -> None:
     rng = np.random.default_rng(1)
     arms = rng.random((60, 2))
     gp = FiniteGP(SMOOTH, arms, 0.01, 0.5, form=form, backend=backend)

@@ -67,7 +67,7 @@ class _Composite(Kernel):
         return all(_is_stationary(part) for part in self._children)
 
 
-def _check_parts(kernel: Sum | Product) -> None:
+def _check_parts(kernel: _OfSeveral) -> None:
     parts = tuple(kernel.kernels)
     if not parts:
         raise InputError(f"{type(kernel).__name__}.kernels is empty; give at least one kernel")
@@ -81,10 +81,9 @@ def _check_covariance(kernel: object, name: str) -> None:
         raise InputError(f"{name} holds {kernel!r}, which is no kernel; it needs k(X, Y) and k.diag(X)")
 
 
-@register("kernel", "sum")
 @dataclass(frozen=True, kw_only=True)
-class Sum(_Composite):
-    """k(x, y) = Σ_i k_i(x, y); also written ``k1 + k2``."""
+class _OfSeveral(_Composite):
+    """Kernels of equal standing."""
 
     kernels: tuple[Covariance, ...]
 
@@ -97,6 +96,12 @@ class Sum(_Composite):
 
     def _with_children(self, children: tuple[Covariance, ...], own: Floats) -> Self:
         return replace(self, kernels=children)
+
+
+@register("kernel", "sum")
+@dataclass(frozen=True, kw_only=True)
+class Sum(_OfSeveral):
+    """k(x, y) = Σ_i k_i(x, y); also written ``k1 + k2``."""
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         K = _fresh(self.kernels[0], X, Y)
@@ -126,20 +131,8 @@ class Sum(_Composite):
 
 @register("kernel", "product")
 @dataclass(frozen=True, kw_only=True)
-class Product(_Composite):
+class Product(_OfSeveral):
     """k(x, y) = Π_i k_i(x, y); also written ``k1 * k2``."""
-
-    kernels: tuple[Covariance, ...]
-
-    def __post_init__(self) -> None:
-        _check_parts(self)
-
-    @property
-    def _children(self) -> tuple[Covariance, ...]:
-        return self.kernels
-
-    def _with_children(self, children: tuple[Covariance, ...], own: Floats) -> Self:
-        return replace(self, kernels=children)
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         K = _fresh(self.kernels[0], X, Y)

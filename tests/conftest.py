@@ -1,0 +1,21 @@
+"""Where everything is at hand, nothing may be skipped.
+
+``SUPERARM_REQUIRE`` is set where all extras and data are installed (``.ci/run``): a skip there
+would hide that what it guards is no longer run, so it fails the run.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not os.environ.get("SUPERARM_REQUIRE") or reporter is None or exitstatus:
+        return
+    skipped = reporter.stats.get("skipped", [])
+    if skipped:
+        reporter.write_line(f"SUPERARM_REQUIRE is set, but {len(skipped)} tests were skipped")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
