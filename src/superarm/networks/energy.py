@@ -1,0 +1,94 @@
+"""What an edge costs an electric vehicle at constant speed: eq. 8 of paper 000.
+
+====================  ==============================================================
+``G``                 work along an edge, joules: climbing, rolling and air drag
+``rise``              Δz of the edge's junctions, metres; sin α = Δz/ℓ, unclipped
+``η⁺``, ``η⁻``        efficiency when energy is spent, and when it is won back
+``h``                 potential of a place, Wh: m·g·z·η⁻/3600
+====================  ==============================================================
+
+``G`` may be negative. Then "multiply" (the default) returns η⁻·G: less comes back than went
+in. Eq. 8 read literally divides by η⁻ and returns more than there was: the option "divide".
+
+With "multiply", energy − Δh ≥ 0 for every edge: write G = m·g·Δz + R with R ≥ 0. For G < 0 the
+difference is η⁻R; for G ≥ 0 it is R/η⁺ + m·g·Δz(1/η⁺ − η⁻) ≥ η⁻R since 1/η⁺ > η⁻ and G ≥ 0. And Δh adds
+up to the same for all routes between two places, so that a shortest path with these *reduced*
+costs is a cheapest route: no negative cycles, and Dijkstra's algorithm is exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from superarm.core import Floats
+from superarm.errors import InputError
+from superarm.inputs import as_positive
+
+_JOULES_PER_WH = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vehicle:
+    """An electric vehicle and its surroundings; the defaults are Table 2 of paper 000.
+
+    >>> Vehicle().energy(length=1000.0, speed=13.9, rise=0.0).round(1)
+    np.float64(80.7)
+    """
+
+    mass: float = 1830.0
+    """kg"""
+    rolling_resistance: float = 0.01
+    front_area: float = 2.6
+    """m²"""
+    air_drag: float = 0.35
+    propulsion_efficiency: float = 0.98
+    """η⁺"""
+    recuperation_efficiency: float = 0.96
+    """η⁻"""
+    auxiliary_power: float = 0.0
+    """W, for heating and the like: drawn for as long as the drive takes."""
+    gravity: float = 9.82
+    """m/s²"""
+    air_density: float = 1.2
+    """kg/m³"""
+    recuperation: Literal["multiply", "divide"] = "multiply"
+
+    def __post_init__(self) -> None:
+        for name in ("mass", "gravity", "propulsion_efficiency", "recuperation_efficiency"):
+            object.__setattr__(self, name, as_positive(getattr(self, name), name))
+        for name in ("rolling_resistance", "front_area", "air_drag", "auxiliary_power", "air_density"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and 0.0 <= value < np.inf):
+                raise InputError(f"{name} is {value!r}; it must be a finite number, 0 or more")
+        for name in ("propulsion_efficiency", "recuperation_efficiency"):
+            if getattr(self, name) > 1.0:
+                raise InputError(f"{name} is {getattr(self, name)}; it can be at most 1")
+        if self.recuperation not in ("multiply", "divide"):
+            raise InputError(f"recuperation is {self.recuperation!r}; choose 'multiply' or 'divide'")
+
+    def energy(self, length: Any, speed: Any, rise: Any) -> Floats:
+        """Wh for metres, m/s and metres of height; negative where more is won back than spent."""
+        length, rise = np.asarray(length, dtype=np.float64), np.asarray(rise, dtype=np.float64)
+        level = np.sqrt(np.maximum(0.0, 1.0 - (rise / length) ** 2))  # cos α
+        weight = self.mass * self.gravity
+        drag = 0.5 * self.air_drag * self.front_area * self.air_density * np.square(speed)
+        work = weight * rise + length * (weight * self.rolling_resistance * level + drag)
+        back = self.recuperation_efficiency
+        returned = work * back if self.recuperation == "multiply" else work / back
+        spent = np.where(work >= 0.0, work / self.propulsion_efficiency, returned)
+        energy: Floats = (spent + self.auxiliary_power * length / speed) / _JOULES_PER_WH
+        return energy
+
+    def potential(self, height: Any) -> Floats:
+        """Wh that driving down from these heights (metres) gives back: h = m·g·z·η⁻/3600."""
+        if self.recuperation != "multiply":
+            raise InputError(
+                "recuperation 'divide' returns more energy than was spent, so no potential makes "
+                "all costs positive; use recuperation 'multiply', or rectified routing"
+            )
+        per_metre = self.mass * self.gravity * self.recuperation_efficiency / _JOULES_PER_WH
+        potential: Floats = per_metre * np.asarray(height, dtype=np.float64)
+        return potential

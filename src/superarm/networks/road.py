@@ -1,0 +1,309 @@
+"""A road network, and its line graph: the graph on which routes are found.
+
+=================  ==================================================================
+``j``, ``m``       junctions and edges (road segments, one direction each)
+``c``              connections: legal turns from one edge into the next
+``n``              edges of a line graph: those one vehicle class can use
+``rise``           z of an edge's end minus z of its beginning, metres, of the junctions
+``incline``        rise / max(length, distance of the junctions, 1 m): a feature for kernels
+=================  ==================================================================
+
+``rise`` telescopes along a route: whatever way is taken, it adds up to the height between its
+ends. ``incline`` does not; it is bounded, where a metre-long edge has an absurd rise / length.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from superarm.core import Bools, Floats, Ints
+from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
+
+VEHICLE_CLASSES = (
+    "passenger",
+    "taxi",
+    "delivery",
+    "truck",
+    "bus",
+    "emergency",
+    "bicycle",
+    "pedestrian",
+)
+"""The classes whose permissions a reader keeps, under SUMO's names."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoadNetwork:
+    """Junctions, edges and connections, checked once and then read-only.
+
+    ``permits`` and ``turn_permits`` say who may use an edge or a connection, by vehicle class;
+    a class that is not listed may use none.
+    """
+
+    name: str
+    junction_ids: tuple[str, ...]
+    junctions: Floats
+    """(j, 3): x, y, z in metres."""
+    edge_ids: tuple[str, ...]
+    tail: Ints
+    """The junction where each edge begins, (m,)."""
+    head: Ints
+    """The junction where each edge ends, (m,)."""
+    length: Floats
+    """Metres, (m,)."""
+    speed: Floats
+    """Speed limit, m/s, (m,)."""
+    permits: Mapping[str, Bools]
+    """Who may use an edge, class by class, (m,)."""
+    connections: Ints
+    """(c, 2): from edge, to edge."""
+    turn_permits: Mapping[str, Bools]
+    """Who may make a turn, class by class, (c,)."""
+    lon_lat: Floats | None = None
+    """Longitude and latitude of the junctions in degrees, (j, 2), where they are known."""
+    shapes: tuple[Floats, ...] | None = None
+    """The course of each edge, (p, 2) metres, for drawing; ``None``: straight lines."""
+
+    def __post_init__(self) -> None:
+        j, m = len(self.junction_ids), len(self.edge_ids)
+        shapes: dict[str, tuple[int, ...]] = {
+            "junctions": (j, 3),
+            "tail": (m,),
+            "head": (m,),
+            "length": (m,),
+            "speed": (m,),
+        }
+        if self.lon_lat is not None:
+            shapes["lon_lat"] = (j, 2)
+        for name, shape in shapes.items():
+            kind = np.intp if name in ("tail", "head") else np.float64
+            _keep(self, name, _frozen(getattr(self, name), kind, shape, name))
+        connections = np.array(self.connections, dtype=np.intp).reshape(-1, 2)
+        _keep(self, "connections", _frozen(connections, np.intp, connections.shape, "connections"))
+        for name, count in (("permits", m), ("turn_permits", len(connections))):
+            given = getattr(self, name)
+            checked = {
+                who: _frozen(given[who], np.bool_, (count,), f"{name}[{who!r}]") for who in given
+            }
+            _keep(self, name, checked)
+        _require_unique(self.junction_ids, "junction")
+        _require_unique(self.edge_ids, "edge")
+        self._check_values(j, m)
+
+    def _check_values(self, j: int, m: int) -> None:
+        for name in ("junctions", "length", "speed"):
+            if not np.isfinite(getattr(self, name)).all():
+                raise InputError(f"{self.name}: {name} holds a value that is not finite")
+        for name in ("length", "speed"):
+            values = getattr(self, name)
+            if m and not values.min() > 0.0:
+                where = int(np.argmin(values))
+                raise InputError(
+                    f"{self.name}: edge {self.edge_ids[where]!r} has {name} {values[where]}; "
+                    "it must be above 0"
+                )
+        for name, values, count in (
+            ("tail", self.tail, j),
+            ("head", self.head, j),
+            ("connections", self.connections, m),
+        ):
+            if values.size and not (values.min() >= 0 and values.max() < count):
+                raise InputError(f"{self.name}: {name} names a number outside 0 … {count - 1}")
+        starts, ends = self.connections.T
+        apart = np.flatnonzero(self.head[starts] != self.tail[ends])
+        if len(apart):
+            first, second = self.connections[apart[0]]
+            raise InputError(
+                f"{self.name}: the connection from {self.edge_ids[first]!r} to "
+                f"{self.edge_ids[second]!r} joins edges that do not meet"
+            )
+        if self.shapes is not None and len(self.shapes) != m:
+            raise ShapeError(f"{self.name}: shapes has {len(self.shapes)} entries for {m} edges")
+
+    @property
+    def rise(self) -> Floats:
+        """Height gained along each edge, metres, (m,)."""
+        z: Floats = self.junctions[:, 2]
+        return z[self.head] - z[self.tail]
+
+    @property
+    def incline(self) -> Floats:
+        """Rise over run with the run kept from being absurdly short, (m,)."""
+        ends = self.junctions[:, :2]
+        apart = np.hypot(*(ends[self.head] - ends[self.tail]).T)
+        grade: Floats = self.rise / np.maximum(np.maximum(self.length, apart), 1.0)
+        return grade
+
+    def line_graph(
+        self, vehicle_class: str = "passenger", *, uturns: bool = True, connected: bool = True
+    ) -> LineGraph:
+        """The edges that a vehicle class can use and the turns between them.
+
+        ``connected`` keeps the largest strongly connected component, within which every edge can
+        be reached from every other. ``uturns=False`` leaves out turns back to where one came from.
+        """
+        allowed = self.permits.get(vehicle_class)
+        turns_allowed = self.turn_permits.get(vehicle_class)
+        if allowed is None or turns_allowed is None:
+            raise InputError(
+                f"{self.name} says nothing of vehicle class {vehicle_class!r}; "
+                f"it knows {sorted(set(self.permits) & set(self.turn_permits))}"
+            )
+        first, second = self.connections.T
+        usable = turns_allowed & allowed[first] & allowed[second]
+        if not uturns:
+            usable &= self.head[second] != self.tail[first]
+        kept = np.flatnonzero(allowed)
+        turns = self.connections[usable]
+        if connected:
+            kept = _largest_component(kept, turns, len(self.edge_ids))
+        if len(kept) == 0:
+            raise InfeasibleError(f"{self.name} has no edge that {vehicle_class!r} may use")
+        number = np.full(len(self.edge_ids), -1, dtype=np.intp)
+        number[kept] = np.arange(len(kept))
+        inside = number[turns]
+        return LineGraph(network=self, edges=kept, turns=inside[(inside >= 0).all(axis=1)])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LineGraph:
+    """Edges as nodes, legal turns as arcs; its edges are numbered 0 … n−1."""
+
+    network: RoadNetwork
+    edges: Ints
+    """The network's edge numbers, (n,)."""
+    turns: Ints
+    """(c, 2): from, to, in this graph's own numbers; sorted, without repeats."""
+    ids: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        _keep(self, "turns", np.unique(np.asarray(self.turns, dtype=np.intp).reshape(-1, 2), axis=0))
+        _keep(self, "ids", tuple(self.network.edge_ids[edge] for edge in self.edges))
+
+    def __len__(self) -> int:
+        return len(self.edges)
+
+    def __repr__(self) -> str:
+        return f"LineGraph({self.network.name!r}, edges={len(self)}, turns={len(self.turns)})"
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.ids)}
+
+    def number(self, edge_id: str) -> int:
+        """The number of an edge, or an error that says why it has none."""
+        number = self._numbers.get(edge_id)
+        if number is not None:
+            return number
+        if edge_id in self.network.edge_ids:
+            raise UnknownArmError(
+                f"edge {edge_id!r} of {self.network.name} can not be used here: it is closed to this "
+                "vehicle class, or cut off from the main part of the network"
+            )
+        near = difflib.get_close_matches(str(edge_id), self.ids, n=3)
+        raise UnknownArmError(
+            f"{self.network.name} has no edge {edge_id!r}"
+            + (f"; did you mean {' or '.join(map(repr, near))}?" if near else "")
+        )
+
+    @cached_property
+    def successors(self) -> Any:
+        """The turns as a sparse (n, n) matrix, in the order of ``turns``."""
+        from scipy.sparse import csr_array
+
+        n = len(self)
+        first, second = self.turns.T
+        pointers = np.searchsorted(first, np.arange(n + 1))
+        return csr_array((np.ones(len(second)), second, pointers), shape=(n, n))
+
+    # --- what the edges are like, (n,) -----------------------------------------------------
+
+    @cached_property
+    def length(self) -> Floats:
+        return self.network.length[self.edges]
+
+    @cached_property
+    def speed(self) -> Floats:
+        return self.network.speed[self.edges]
+
+    @cached_property
+    def rise(self) -> Floats:
+        return self.network.rise[self.edges]
+
+    @cached_property
+    def incline(self) -> Floats:
+        return self.network.incline[self.edges]
+
+    @cached_property
+    def travel_time(self) -> Floats:
+        """Seconds at the speed limit."""
+        times: Floats = self.length / self.speed
+        return times
+
+    @cached_property
+    def features(self) -> Floats:
+        """Length, speed limit and incline, each standardised to mean 0 and variance 1, (n, 3)."""
+        columns = np.stack([self.length, self.speed, self.incline], axis=1)
+        spread = columns.std(axis=0)
+        standard: Floats = (columns - columns.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
+        return standard
+
+    def incidence(self) -> Any:
+        """B of eq. 133 of paper 000, sparse (n, c).
+
+        A turn e₁ → e₂ weighs mean length / length of e₁: −weight in row e₁, +weight in row e₂.
+        """
+        from scipy.sparse import csc_array
+
+        first, second = self.turns.T
+        weight = self.length.mean() / self.length[first]
+        both = np.arange(len(first))
+        rows = np.concatenate([first, second])
+        values = np.concatenate([-weight, weight])
+        return csc_array((values, (rows, np.concatenate([both, both]))), shape=(len(self), len(first)))
+
+    def laplacian(self) -> Any:
+        """The incidence Laplacian Δ = B Bᵀ of eq. 132 of paper 000, sparse (n, n)."""
+        incidence = self.incidence()
+        return (incidence @ incidence.T).tocsc()
+
+
+def _largest_component(edges: Ints, turns: Ints, count: int) -> Ints:
+    """Those of ``edges`` in the largest strongly connected component; the first of equals."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    if len(edges) == 0:
+        return edges
+    graph = csr_array((np.ones(len(turns)), (turns[:, 0], turns[:, 1])), shape=(count, count))
+    labels = connected_components(graph, directed=True, connection="strong")[1][edges]
+    sizes = np.bincount(labels)
+    largest = np.flatnonzero(sizes[labels] == sizes.max())[0]
+    kept: Ints = edges[labels == labels[largest]]
+    return kept
+
+
+def _keep(record: object, name: str, value: Any) -> None:
+    object.__setattr__(record, name, value)
+
+
+def _frozen(values: Any, kind: Any, shape: tuple[int, ...], name: str) -> Any:
+    array = np.array(values, dtype=kind)
+    if array.shape != shape:
+        raise ShapeError(f"{name} has shape {array.shape}; it must be {shape}")
+    array.flags.writeable = False
+    return array
+
+
+def _require_unique(ids: Sequence[str], what: str) -> None:
+    seen: set[str] = set()
+    for name in ids:
+        if name in seen:
+            raise InputError(f"{what} id {name!r} appears more than once; ids must be unique")
+        seen.add(name)

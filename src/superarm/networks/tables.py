@@ -1,0 +1,107 @@
+"""Road networks as three tables: nodes.csv, edges.csv and connections.csv, plain or gzipped."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from superarm.errors import InputError, MissingDataError
+
+from .road import RoadNetwork
+
+Value = TypeVar("Value")
+_COLUMNS = {
+    "nodes": ("id", "x", "y", "z"),
+    "edges": ("id", "from", "to", "length_m", "speed_mps", "passenger"),
+    "connections": ("from", "to", "passenger"),
+}
+
+
+def read_tables(folder: str | Path, name: str | None = None) -> RoadNetwork:
+    """The network in a folder of csv files; an error names the file and the line."""
+    folder = Path(folder)
+    nodes = list(_rows(_file(folder, "nodes"), _COLUMNS["nodes"]))
+    edges = list(_rows(_file(folder, "edges"), _COLUMNS["edges"]))
+    turns = list(_rows(_file(folder, "connections"), _COLUMNS["connections"]))
+    junction = {row["id"]: number for number, row in enumerate(nodes)}
+    edge = {row["id"]: number for number, row in enumerate(edges)}
+    placed = bool(nodes) and {"lon", "lat"} <= nodes[0].keys()
+    return RoadNetwork(
+        name=name or folder.name,
+        junction_ids=tuple(row["id"] for row in nodes),
+        junctions=np.array([[row.number(key) for key in "xyz"] for row in nodes]).reshape(-1, 3),
+        edge_ids=tuple(row["id"] for row in edges),
+        tail=np.array([row.known("from", junction, "node") for row in edges], dtype=np.intp),
+        head=np.array([row.known("to", junction, "node") for row in edges], dtype=np.intp),
+        length=np.array([row.number("length_m") for row in edges]),
+        speed=np.array([row.number("speed_mps") for row in edges]),
+        permits={"passenger": np.array([row.flag("passenger") for row in edges], dtype=bool)},
+        connections=np.array(
+            [[row.known(end, edge, "edge") for end in ("from", "to")] for row in turns], dtype=np.intp
+        ),
+        turn_permits={"passenger": np.array([row.flag("passenger") for row in turns], dtype=bool)},
+        lon_lat=np.array([[row.number(key) for key in ("lon", "lat")] for row in nodes])
+        if placed
+        else None,
+    )
+
+
+class _Row(dict[str, str]):
+    """A line of a table that knows where it stands."""
+
+    where: str
+
+    def number(self, key: str) -> float:
+        return self._parsed(key, float, "a number")
+
+    def flag(self, key: str) -> bool:
+        return self._parsed(key, {"0": False, "1": True}.__getitem__, "0 or 1")
+
+    def known(self, key: str, numbers: dict[str, int], what: str) -> int:
+        return self._parsed(key, numbers.__getitem__, f"a known {what}")
+
+    def _parsed(self, key: str, parse: Callable[[str], Value], wanted: str) -> Value:
+        try:
+            return parse(self[key])
+        except (ValueError, KeyError):
+            raise InputError(f"{self.where}: {key} is {self[key]!r}; it must be {wanted}") from None
+
+
+def _file(folder: Path, table: str) -> Path:
+    for suffix in (".csv.gz", ".csv"):
+        path = folder / f"{table}{suffix}"
+        if path.is_file():
+            return path
+    raise MissingDataError(f"{folder} holds no {table}.csv or {table}.csv.gz; a network needs one")
+
+
+def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[_Row]:
+    opener: Any = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8", newline="") as lines:
+            reader = csv.reader(lines, strict=True)
+            header = next(reader, [])
+            missing = [key for key in needed if key not in header]
+            if missing:
+                raise InputError(f"{path}: line 1 lacks the columns {missing}; it has {header}")
+            seen: set[str] = set()
+            for values in reader:
+                if len(values) != len(header):
+                    raise InputError(
+                        f"{path}: line {reader.line_num} has {len(values)} values for "
+                        f"{len(header)} columns"
+                    )
+                row = _Row(zip(header, values, strict=True))
+                row.where = f"{path}: line {reader.line_num}"
+                if row.get("id") in seen:
+                    raise InputError(f"{row.where}: id {row['id']!r} appears more than once")
+                seen.update([row["id"]] if "id" in row else [])
+                yield row
+    except (csv.Error, UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: not a readable table: {error}") from None
