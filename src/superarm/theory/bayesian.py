@@ -1,0 +1,306 @@
+"""Bayesian regret of combinatorial GP bandits on finitely many arms: sandberg2025bayesian, section 3.1.
+
+======================  ================================================================
+``rounds``              T, a number or an array: bounds are drawn over a regret curve
+``gamma``               a callable N ↦ γ_N, asked at N = T·K; it belongs to ``noise_variance``
+``arms``                |A|, the arms that can be offered at all
+``budget``              K, the most arms a decision may hold
+``noise_variance``      ς²
+``largest_eigenvalue``  λ*_K, of the posterior covariance of any K arms after any history;
+                        :func:`~superarm.theory.prior_eigenvalue_bound` bounds it
+``largest_variance``    v = max k(a, a)
+``omega``, ``xi``       ω and ξ of GP-BUCB
+======================  ================================================================
+
+What the bounds speak of: the *Bayesian* regret BR(T) = E Σ f(a*_t) − f(a_t), so f is drawn from
+the very prior of the posterior, the noise is Gaussian with the variance it was told, rewards add
+up, each chosen arm is seen, the oracle is exact, and the expectation is over f, noise and samples:
+a single run may lie above. Regret is unrectified (a sum of f itself, not of E[max(0, ·)]) and
+Thompson samples are joint. :func:`why_no_bound` says where a run leaves this ground.
+
+The paper takes k ≤ 1. For v ≠ 1 write f = √v·g: g has the kernel k/v ≤ 1 and the noise variance
+ς²/v, the same information gain (it depends on K/ς²), the same decisions (a width multiplies
+standard deviations) and λ*/v in place of λ*. So √v times the bound for g keeps √(C_K T K β_T γ)
+as it is, in the units of f, and multiplies every constant term by √v.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from superarm.core import Floats, Gamma
+from superarm.errors import InputError
+from superarm.inputs import as_positive, as_vector
+
+from .bounds import _evaluate, _rounds
+
+BayesianAlgorithm = Literal["gp-ucb", "gp-bucb", "gp-ts"]
+
+_LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+_LOG_HALF = -math.log(2.0)
+
+
+def bayesian_regret_bound(
+    rounds: Any,
+    gamma: Gamma,
+    *,
+    algorithm: BayesianAlgorithm,
+    arms: int,
+    budget: int,
+    noise_variance: float,
+    largest_eigenvalue: float,
+    omega: float | None = None,
+    xi: float | None = None,
+    largest_variance: float = 1.0,
+) -> Floats:
+    """Theorem 3.2: a constant + c·√(C_K T K β_T γ_{TK}), with C_K = 2(λ*_K + ς²).
+
+    ==========  =====================  ===  =================================================
+    GP-UCB      π²/6                   c=1  β_t = 2 ln(|A|t²/√(2π))
+    GP-BUCB     C_ω·ξ/(ξ−ω)            c=1  β_t = 2 erf⁻¹(1−2η_t)², η_t = √(2π)^ω/(2|A|^ω t^ξ)
+    GP-TS       π²/3                   c=2  β_t of GP-UCB, in the analysis only
+    ==========  =====================  ===  =================================================
+
+    The theorem asks for ξ > ω > 1 of GP-BUCB. For ω > 1 and ξ ≤ ω the constant is replaced by
+    the growing term of Lemma 3.1 (:func:`bucb_exploration_term`); for ω ≤ 1 the bound is
+    infinite, as for the paper's own experiments. A β_t below 0 (one or two arms, first round)
+    counts as 0, which the proofs allow: there |A|/√(2π) is at most t⁻² already.
+
+    >>> bound = bayesian_regret_bound(
+    ...     100, lambda count: 10.0, algorithm="gp-ucb", arms=50, budget=3, noise_variance=0.1,
+    ...     largest_eigenvalue=2.0)
+    >>> round(float(bound), 2)
+    556.2
+    """
+    T = _rounds(rounds)
+    require_algorithm(algorithm, omega, xi)
+    log_arms = math.log(_count(arms, "arms"))
+    beta = confidence_parameter(T, log_arms, algorithm=algorithm, omega=omega, xi=xi)
+    return assembled_bound(
+        T,
+        gamma,
+        beta,
+        algorithm=algorithm,
+        budget=budget,
+        noise_variance=noise_variance,
+        largest_eigenvalue=largest_eigenvalue,
+        omega=omega,
+        xi=xi,
+        largest_variance=largest_variance,
+        extra=0.0,
+    )
+
+
+def bayesian_regret_bound_of_widths(
+    widths: Any,
+    gamma: Gamma,
+    *,
+    arms: int,
+    budget: int,
+    noise_variance: float,
+    largest_eigenvalue: float,
+    largest_variance: float = 1.0,
+) -> Floats:
+    """A bound for *any* widths w_1, …, w_T ≥ 0, at every T up to their number: ours.
+
+    BR(T) ≤ √v |A| Σ_t (φ(w_t) − w_tΦ(−w_t)) + √(C_K K Σ_t w_t² γ_{TK}), (T,).
+
+    The proof of Theorem 3.2 with nothing rounded up: given the past, f(a) − U_t(a) is
+    N(−wσ, σ²), whose positive part has mean σ(φ(w) − wΦ(−w)) ≤ √v(φ(w) − wΦ(−w)); sum over all
+    arms (eqs 17–20), and leave Σβ_t in eq. 37 as it stands. It covers index policies that the
+    theorem does not: GP-BUCB with ω = ξ = 1, ½β_t, a fixed width.
+
+    It covers GP-TS with joint samples too, for whatever widths: given the past, a_t and f are
+    independent, so E[U_t(a_t) − f(a_t)] = E[w_tσ(a_t)] exactly, where Lemma A.5 has twice that.
+    """
+    from scipy.special import ndtr
+
+    w = as_vector(widths, "widths")
+    if (w < 0.0).any():
+        raise InputError("widths has negative entries; a width multiplies a standard deviation")
+    density = np.exp(-0.5 * w**2) / math.sqrt(2.0 * math.pi)
+    # φ(w) − wΦ(−w) cancels for large w, where rounding may not turn it negative
+    missed = np.cumsum(np.maximum(0.0, density - w * ndtr(-w)))
+    scale = math.sqrt(as_positive(largest_variance, "largest_variance"))
+    constant = variance_constant(largest_eigenvalue, noise_variance)
+    K = _count(budget, "budget")
+    information = _evaluate(gamma, K * np.arange(1.0, len(w) + 1.0))
+    bound: Floats = scale * _count(arms, "arms") * missed
+    return bound + np.sqrt(constant * K * np.cumsum(w**2) * information)
+
+
+def bucb_constant(omega: float) -> float:
+    """C_ω = (√π·ω/√(2e(ω−1)))^{1/ω} = ϑ^{−1/ω}: Lemma 3.1; infinite for ω ≤ 1.
+
+    With ϑ = √(2e/π)·√(ω−1)/ω, erfc(u) ≥ ϑ exp(−ωu²) for all u ≥ 0 (chang2011chernoff, Theorem 2;
+    Lemma A.13); it is nearly tight for ω near 1 and loose for large ω.
+    Theorem 3.6 prints √(πω) for √π·ω: that would need a ϑ larger by √ω, for which the inequality
+    is false. For ω ≤ 1 no ϑ > 0 will do.
+
+    >>> round(bucb_constant(2.0), 6), bucb_constant(1.0)
+    (1.233023, inf)
+    """
+    value = as_positive(omega, "omega")
+    if value <= 1.0:
+        return math.inf
+    log_theta = 0.5 * (math.log(2.0 / math.pi) + 1.0 + math.log(value - 1.0)) - math.log(value)
+    return math.exp(-log_theta / value)
+
+
+def bucb_exploration_term(rounds: Any, omega: float, xi: float) -> Floats:
+    """C_ω·Σ t^{−ξ/ω} bounded: Lemma 3.1, what GP-BUCB loses where its index was too low.
+
+    C_ω times ω/(ω−ξ)·T^{1−ξ/ω} if ξ < ω, 1 + ln T if ξ = ω, ξ/(ξ−ω) if ξ > ω. Infinite for ω ≤ 1.
+    """
+    T = _rounds(rounds)
+    constant = bucb_constant(omega)
+    ratio = as_positive(xi, "xi") / omega
+    if math.isinf(constant):
+        return np.full(T.shape, math.inf)
+    if ratio < 1.0:
+        return constant / (1.0 - ratio) * T ** (1.0 - ratio)
+    if ratio == 1.0:
+        return constant * (1.0 + np.log(T))
+    return np.full(T.shape, constant * xi / (xi - omega))
+
+
+def why_no_bound(
+    algorithm: BayesianAlgorithm,
+    *,
+    omega: float | None = None,
+    xi: float | None = None,
+    scale: float = 1.0,
+    joint_samples: bool = True,
+    rectified: bool = False,
+) -> str | None:
+    """Why Theorems 3.2 and 3.6 do not cover a run, as a sentence for reports; ``None`` if they do.
+
+    ``scale`` multiplies β_t, ``joint_samples`` tells how GP-TS draws, ``rectified`` whether the
+    decisions and the regret use E[max(0, ·)] of each cost.
+
+    >>> why_no_bound("gp-bucb", omega=1.0, xi=1.0)
+    'no bound because omega = 1 makes C_omega infinite: Lemma A.13 needs omega > 1'
+    """
+    require_algorithm(algorithm, omega, xi)
+    if rectified:
+        return "no bound because regret is rectified: the theorems speak of sums of f itself"
+    if algorithm == "gp-ts" and not joint_samples:
+        return "no bound because arms are sampled one by one: the theorems need joint samples"
+    if algorithm == "gp-bucb" and omega is not None and omega <= 1.0:
+        return f"no bound because omega = {omega:g} makes C_omega infinite: Lemma A.13 needs omega > 1"
+    if algorithm != "gp-ts" and scale < 1.0:
+        return f"no bound because beta_t is multiplied by {scale:g}: the lemmas need all of it"
+    return None
+
+
+# --- Lemma A.12 ---------------------------------------------------------------------------
+
+
+def variance_constant(largest_eigenvalue: float, noise_variance: float) -> float:
+    """C_K = 2(λ*_K + ς²): Theorem 3.2."""
+    if not (math.isfinite(largest_eigenvalue) and largest_eigenvalue >= 0.0):
+        raise InputError(
+            f"largest_eigenvalue is {largest_eigenvalue!r}; it must be finite and not negative"
+        )
+    return 2.0 * (largest_eigenvalue + as_positive(noise_variance, "noise_variance"))
+
+
+def variance_sum_bound(
+    information_gain: Any, *, largest_eigenvalue: float, noise_variance: float
+) -> Floats:
+    """Σ_t Σ_{a∈a_t} σ²_{t−1}(a) ≤ 2(λ* + ς²)·I: Lemma A.12, before I ≤ γ_{TK}.
+
+    It holds on every run, whatever was chosen and observed, with I the information gain of what
+    was chosen and λ* the largest eigenvalue of the chosen arms' covariances *on that run*; the
+    supremum λ*_K over all histories is at least as large.
+    """
+    gain = np.asarray(information_gain, dtype=np.float64)
+    return np.asarray(variance_constant(largest_eigenvalue, noise_variance) * gain)
+
+
+def lemma_a12_slack(
+    variances_sum: Any, information_gain: Any, largest_eigenvalue: float, noise_variance: float
+) -> Floats:
+    """Right side minus left side of Lemma A.12: not negative on any correct run."""
+    bound = variance_sum_bound(
+        information_gain, largest_eigenvalue=largest_eigenvalue, noise_variance=noise_variance
+    )
+    return np.asarray(bound - np.asarray(variances_sum, dtype=np.float64))
+
+
+# --- shared with the compact case ---------------------------------------------------------
+
+
+def confidence_parameter(
+    rounds: Any,
+    log_points: Any,
+    *,
+    algorithm: BayesianAlgorithm,
+    omega: float | None = None,
+    xi: float | None = None,
+) -> Floats:
+    """β_t at t = ``rounds`` for ln|A|, or ln τ_t^d, = ``log_points``; 0 where it is negative.
+
+    GP-BUCB's is the squared normal quantile at 1 − η_t, computed from ln η_t so that a tail
+    below the smallest float keeps its digits; 0 where η_t ≥ ½.
+    """
+    log_t = np.log(_rounds(rounds))
+    points = np.asarray(log_points, dtype=np.float64)
+    require_algorithm(algorithm, omega, xi)
+    if omega is None or xi is None:  # GP-UCB and GP-TS
+        return np.maximum(0.0, 2.0 * (points + 2.0 * log_t - _LOG_ROOT_TWO_PI))
+    from scipy.special import ndtri_exp
+
+    log_tail = omega * (_LOG_ROOT_TWO_PI - points) + _LOG_HALF - xi * log_t
+    width = -ndtri_exp(np.minimum(log_tail, _LOG_HALF))
+    return np.asarray(np.maximum(0.0, width) ** 2)
+
+
+def assembled_bound(
+    T: Floats,
+    gamma: Gamma,
+    beta: Floats,
+    *,
+    algorithm: BayesianAlgorithm,
+    budget: int,
+    noise_variance: float,
+    largest_eigenvalue: float,
+    omega: float | None,
+    xi: float | None,
+    largest_variance: float,
+    extra: float,
+) -> Floats:
+    """√v(constant + ``extra``) + c√(C_K T K β_T γ_{TK}): what Theorems 3.2 and 3.6 share."""
+    K = _count(budget, "budget")
+    scale = math.sqrt(as_positive(largest_variance, "largest_variance"))
+    constant = variance_constant(largest_eigenvalue, noise_variance)
+    explored = np.sqrt(constant * T * K * beta * _evaluate(gamma, T * K))
+    if omega is not None and xi is not None:
+        missed = bucb_exploration_term(T, omega, xi)
+        return np.asarray(scale * (missed + extra) + explored)
+    if algorithm == "gp-ts":
+        return np.asarray(scale * (math.pi**2 / 3.0 + extra) + 2.0 * explored)
+    return np.asarray(scale * (math.pi**2 / 6.0 + extra) + explored)
+
+
+def require_algorithm(algorithm: str, omega: float | None, xi: float | None) -> None:
+    """Raise unless the algorithm is known and has ω and ξ exactly if it is GP-BUCB."""
+    known = get_args(BayesianAlgorithm)
+    if algorithm not in known:
+        raise InputError(f"algorithm is {algorithm!r}; choose one of {', '.join(known)}")
+    if algorithm == "gp-bucb":
+        if omega is None or xi is None:
+            raise InputError("gp-bucb needs both omega and xi")
+        as_positive(omega, "omega")
+        as_positive(xi, "xi")
+    elif omega is not None or xi is not None:
+        raise InputError(f"omega and xi belong to gp-bucb; leave them out for {algorithm}")
+
+
+def _count(value: Any, name: str) -> int:
+    if not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"{name} is {value!r}; it must be an integer, at least 1")
+    return int(value)
