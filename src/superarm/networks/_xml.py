@@ -1,0 +1,106 @@
+"""XML files from outside, plain or packed, read as a stream; errors name the file and the line."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO
+from xml.parsers import expat
+
+from superarm.errors import InputError, MissingDataError
+
+Attributes = dict[str, str]
+_CHUNK = 1 << 20
+
+
+class XmlFile:
+    """One pass over an XML file: what stands in it is handed on, element by element.
+
+    Document types are refused: a road network has none, and a file of a few lines can declare
+    entities that expand to gigabytes.
+    """
+
+    def __init__(self, path: str | Path, root: str) -> None:
+        self.path = Path(path)
+        self._root = root
+        self._parser = expat.ParserCreate()
+
+    @property
+    def line(self) -> int:
+        """The line at which the element now being handled begins."""
+        return self._parser.CurrentLineNumber
+
+    def fault(self, message: str, line: int | None = None) -> InputError:
+        """An error at a line of this file; without one, at the element now being handled."""
+        return InputError(f"{self.path}: line {line or self.line}: {message}")
+
+    def read(
+        self,
+        start: Callable[[str, Attributes], object] | None = None,
+        end: Callable[[str], object] | None = None,
+        copy_to: BinaryIO | None = None,
+    ) -> None:
+        """Call ``start`` and ``end`` for every element; write the unpacked bytes to ``copy_to``."""
+
+        def first(tag: str, attributes: Attributes) -> None:
+            if tag != self._root:
+                raise self.fault(f"the file holds <{tag}>, not <{self._root}>")
+            parser.StartElementHandler = start
+            parser.EndElementHandler = end
+
+        require_file(self.path)
+        parser = self._parser
+        parser.StartElementHandler = first
+        parser.StartDoctypeDeclHandler = self._refuse
+        try:
+            with open_packed(self.path) as file:
+                while chunk := file.read(_CHUNK):
+                    parser.Parse(chunk, False)
+                    if copy_to is not None:
+                        copy_to.write(chunk)
+                parser.Parse(b"", True)
+        except InputError:
+            raise
+        except expat.ExpatError as error:
+            raise self.fault(f"not XML: {expat.ErrorString(error.code)}", error.lineno) from None
+        except (LookupError, ValueError) as error:  # an encoding that is declared but unknown
+            raise self.fault(f"not XML: {error}") from None
+        except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+            raise unreadable(self.path, error) from None
+
+    def _refuse(self, name: str, *_: object) -> None:
+        raise self.fault(f"a document type ({name}) is declared; remove the DOCTYPE to read the file")
+
+
+def open_packed(path: Path) -> gzip.GzipFile | lzma.LZMAFile | BufferedReader:
+    """The bytes of a file, unpacked where its name ends in ``.gz`` or ``.xz``."""
+    suffix = path.suffix.lower()
+    if suffix == ".gz":
+        return gzip.GzipFile(path, "rb")
+    if suffix == ".xz":
+        return lzma.LZMAFile(path, "rb")
+    return path.open("rb")
+
+
+def require_file(path: Path) -> None:
+    """An error that names ``path`` unless it is a file."""
+    if not path.exists():
+        raise MissingDataError(f"{path} is not there; check the path")
+    if not path.is_file():
+        raise InputError(f"{path} is not a file")
+
+
+def unreadable(path: Path, error: Exception) -> InputError:
+    return InputError(f"{path}: the file is damaged or can not be read: {error}")
+
+
+def bare_name(path: Path) -> str:
+    """``lust3d`` for ``data/lust3d.net.xml.xz``."""
+    name = path.name
+    for suffix in (".gz", ".xz", ".xml", ".net", ".osm"):
+        name = name.removesuffix(suffix)
+    return name

@@ -1,0 +1,186 @@
+"""Heights from the Shuttle Radar Topography Mission: ``.hgt`` tiles of one degree by one degree.
+
+A tile is named after its south-west corner (``N49E006``) and holds 1201² or 3601² big-endian
+16-bit heights in metres, the northernmost row first, its outermost rows and columns shared with
+its neighbours. Where the radar saw nothing a height is −32768: a void.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superarm.core import Bools, Floats
+from superarm.errors import InputError
+
+from ._xml import open_packed, require_file, unreadable
+from .road import RoadNetwork
+
+_SIDES = (1201, 3601)
+_VOID = -32768
+_NAME = re.compile(r"([NS])(\d{2})([EW])(\d{3})\b.*\.hgt(\.gz|\.xz)?", re.IGNORECASE | re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tile:
+    """The heights of one square degree."""
+
+    west: int
+    """Longitude of the western edge, degrees."""
+    south: int
+    """Latitude of the southern edge, degrees."""
+    heights: NDArray[np.int16]
+    """(side, side) metres; row 0 is the north."""
+
+    def __post_init__(self) -> None:
+        rows, *columns = self.heights.shape
+        if columns != [rows] or rows < 2:
+            raise InputError(f"heights has shape {self.heights.shape}; a tile is a square")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Tile:
+        """The tile in a ``.hgt``, ``.hgt.gz`` or ``.hgt.xz`` file, placed by the file's name."""
+        path = Path(path)
+        corner = _corner(path)
+        if corner is None:
+            raise InputError(
+                f"{path} is not named as a tile; a name such as N49E006.hgt says where it lies"
+            )
+        require_file(path)
+        try:
+            with open_packed(path) as file:
+                data = file.read(2 * max(_SIDES) ** 2 + 1)
+        except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
+            raise unreadable(path, error) from None
+        sizes = {2 * side**2: side for side in _SIDES}
+        if len(data) not in sizes:
+            raise InputError(
+                f"{path} holds {len(data)} bytes; a tile has "
+                + " or ".join(f"{size} ({side} × {side} heights)" for size, side in sizes.items())
+            )
+        side = sizes[len(data)]
+        heights = np.frombuffer(data, dtype=">i2").reshape(side, side).astype(np.int16)
+        heights.flags.writeable = False
+        return cls(west=corner[0], south=corner[1], heights=heights)
+
+    def covers(self, lon: Any, lat: Any) -> Bools:
+        """Which places lie in this tile; its edges belong to it."""
+        lon, lat = np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64)
+        return _within(self.west, self.south, lon, lat)
+
+    def height(self, lon: Any, lat: Any) -> Floats:
+        """Metres at these places, between the four heights around each (bilinear).
+
+        A void takes no part: the others of the four then weigh more. NaN where all four are void.
+        """
+        lon, lat = np.broadcast_arrays(
+            np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64)
+        )
+        outside = ~self.covers(lon, lat)
+        if outside.any():
+            where = int(np.argmax(outside))
+            raise InputError(
+                f"longitude {lon.flat[where]}, latitude {lat.flat[where]} is outside of the tile at "
+                f"{self.west}, {self.south}"
+            )
+        last = len(self.heights) - 1
+        across, down = (lon - self.west) * last, (self.south + 1 - lat) * last
+        column = np.minimum(np.floor(across), last - 1).astype(np.intp)
+        row = np.minimum(np.floor(down), last - 1).astype(np.intp)
+        right, below = across - column, down - row
+        total, weights, plain, count = (np.zeros(lon.shape) for _ in range(4))
+        for step_down, vertical in ((0, 1.0 - below), (1, below)):
+            for step_right, horizontal in ((0, 1.0 - right), (1, right)):
+                corner = self.heights[row + step_down, column + step_right].astype(np.float64)
+                seen = corner != _VOID
+                weight = np.where(seen, vertical * horizontal, 0.0)
+                weights += weight
+                total += weight * corner
+                count += seen
+                plain += np.where(seen, corner, 0.0)
+        # On a void, the weights of its neighbours are 0: there they count alike.
+        weighted = weights > 0.0
+        mean = np.divide(plain, count, out=np.full(lon.shape, np.nan), where=count > 0.0)
+        heights: Floats = np.divide(total, weights, out=mean, where=weighted)
+        return heights
+
+
+Tiles = Tile | str | Path | Sequence[Tile | str | Path]
+"""A tile, a file, a folder of files, or several of these."""
+
+
+def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
+    """The network with its junctions at the heights of the tiles.
+
+    Files are read only if a junction lies in them, so a folder may hold a continent.
+    """
+    if network.lon_lat is None:
+        raise InputError(
+            f"{network.name} does not say where on Earth it lies; heights from tiles need longitudes "
+            "and latitudes (a SUMO network has them if it is in UTM)"
+        )
+    lon, lat = network.lon_lat.T
+    heights = np.full(len(lon), np.nan)
+    covered = np.zeros(len(lon), dtype=bool)
+    for tile in _read_where(tiles, lon, lat):
+        inside = tile.covers(lon, lat)
+        covered |= inside
+        wanted = inside & np.isnan(heights)
+        heights[wanted] = tile.height(lon[wanted], lat[wanted])
+    for bad, what in (
+        (~covered, "outside of all tiles"),
+        (np.isnan(heights), "where the tiles have no height (a void)"),
+    ):
+        if bad.any():
+            first = int(np.argmax(bad))
+            raise InputError(
+                f"{network.name}: {int(bad.sum())} of {len(lon)} junctions lie {what}; the first is "
+                f"{network.junction_ids[first]!r} at longitude {lon[first]:.5f}, latitude "
+                f"{lat[first]:.5f}. The tile needed there is {_tile_name(lon[first], lat[first])}"
+            )
+    places = np.column_stack([network.junctions[:, :2], heights])
+    return replace(network, junctions=places)
+
+
+def _read_where(tiles: Tiles, lon: Floats, lat: Floats) -> Iterator[Tile]:
+    for source in [tiles] if isinstance(tiles, Tile | str | Path) else tiles:
+        if isinstance(source, Tile):
+            yield source
+            continue
+        path = Path(source)
+        files = sorted(path.iterdir()) if path.is_dir() else [path]
+        for file in files:
+            corner = _corner(file)
+            if corner is None and file != path:
+                continue  # a folder may hold other things
+            if corner is None or _within(*corner, lon, lat).any() or not file.exists():
+                yield Tile.read(file)
+
+
+def _corner(path: Path) -> tuple[int, int] | None:
+    """West and south of a tile by its file name."""
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        return None
+    north_south, latitude, east_west, longitude, _ = match.groups()
+    south = int(latitude) * (1 if north_south in "Nn" else -1)
+    west = int(longitude) * (1 if east_west in "Ee" else -1)
+    return west, south
+
+
+def _within(west: int, south: int, lon: Floats, lat: Floats) -> Bools:
+    inside: Bools = (lon >= west) & (lon <= west + 1) & (lat >= south) & (lat <= south + 1)
+    return inside
+
+
+def _tile_name(lon: float, lat: float) -> str:
+    west, south = int(np.floor(lon)), int(np.floor(lat))
+    return f"{'NS'[south < 0]}{abs(south):02d}{'EW'[west < 0]}{abs(west):03d}"

@@ -1,0 +1,322 @@
+"""SUMO networks, ``.net.xml`` plain or packed, in one pass and without SUMO.
+
+What becomes of the file:
+
+- *Edges* are those one can drive on: of ``function`` "normal" (or none) and "connector", which is
+  a road that stands for many. What lies inside a junction (internal, crossing, walkingarea) is not.
+- *Length and speed limit* are those of lane 0, as everywhere in SUMO.
+- *Heights* are the junctions' ``z``; SUMO leaves it out where it is 0.
+- *Who may drive*: an edge permits a class if one of its lanes does. A turn permits it if, for
+  one of its connections, the lane it leaves, the lane it enters and the lane between do. SUMO
+  repeats the defaults of a ``<type>`` in every lane, so that types need not be read.
+- *Shapes* are the edge's own, or else lane 0's.
+- *Longitude and latitude* are found where the network is in UTM; otherwise there are none.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from superarm.core import Bools, Floats, Ints
+from superarm.errors import InputError
+
+from ._xml import Attributes, XmlFile, bare_name
+from .geography import from_utm
+from .road import VEHICLE_CLASSES, RoadNetwork
+
+_INSIDE_JUNCTIONS = ("internal", "crossing", "walkingarea")
+_EVERYBODY = (1 << len(VEHICLE_CLASSES)) - 1
+
+
+def read_sumo(path: str | Path, name: str | None = None) -> RoadNetwork:
+    """The network of a ``.net.xml``, ``.net.xml.gz`` or ``.net.xml.xz`` file, whole or not at all."""
+    return _SumoNet(path).network(name)
+
+
+@dataclass(slots=True)
+class _Edge:
+    """An edge as it stands in the file; ``lanes`` holds one bit per vehicle class for each lane."""
+
+    line: int
+    tail: str
+    head: str
+    shape: str | None
+    length: float = 0.0
+    speed: float = 0.0
+    lanes: list[int] = field(default_factory=list)
+
+
+class _SumoNet:
+    """What was found so far; junctions follow the edges that name them, so ids wait for the end."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._file = XmlFile(path, root="net")
+        self._edges: dict[str, _Edge] = {}
+        self._open: _Edge | None = None
+        self._inside = False
+        self._inner_edges: set[str] = set()
+        self._inner_lanes: dict[str, int] = {}
+        self._junctions: dict[str, tuple[float, float, float]] = {}
+        self._connections: list[tuple[Attributes, int]] = []
+        self._location: tuple[Attributes, int] | None = None
+        self._masks: dict[tuple[str, str], int] = {}
+        self._handlers = {
+            "edge": self._edge,
+            "lane": self._lane,
+            "junction": self._junction,
+            "connection": self._connection,
+            "location": self._at,
+        }
+        self._file.read(self._start, self._end)
+        if not self._edges:
+            raise self._file.fault("the network ends here and has no edges")
+
+    def network(self, name: str | None) -> RoadNetwork:
+        edges = self._edges
+        numbers = {key: number for number, key in enumerate(self._junctions)}
+        ends = np.empty((len(edges), 2), dtype=np.intp)
+        for row, (key, edge) in enumerate(edges.items()):
+            for column, junction in enumerate((edge.tail, edge.head)):
+                if junction not in numbers:
+                    raise self._file.fault(
+                        f"edge {key!r} names junction {junction!r}, which is not in the file", edge.line
+                    )
+                ends[row, column] = numbers[junction]
+        masks = np.array([_any(edge.lanes) for edge in edges.values()])
+        turns = self._turns()
+        pairs = np.array(list(turns), dtype=np.intp).reshape(-1, 2)
+        junctions = np.array(list(self._junctions.values()))
+        return RoadNetwork(
+            name=name or bare_name(self._file.path),
+            junction_ids=tuple(numbers),
+            junctions=junctions,
+            edge_ids=tuple(edges),
+            tail=ends[:, 0],
+            head=ends[:, 1],
+            length=np.array([edge.length for edge in edges.values()]),
+            speed=np.array([edge.speed for edge in edges.values()]),
+            permits=_by_class(masks),
+            connections=pairs,
+            turn_permits=_by_class(np.array(list(turns.values()), dtype=np.intp)),
+            lon_lat=self._lon_lat(junctions[:, :2]),
+            shapes=self._shapes(),
+        )
+
+    # --- element by element ----------------------------------------------------------------
+
+    def _start(self, tag: str, attributes: Attributes) -> None:
+        handler = self._handlers.get(tag)
+        if handler is None:
+            return
+        try:
+            handler(attributes)
+        except KeyError as error:
+            raise self._file.fault(f"<{tag}> lacks the attribute {error.args[0]!r}") from None
+
+    def _end(self, tag: str) -> None:
+        if tag != "edge":
+            return
+        if self._open is not None and not self._open.lanes:
+            raise self._file.fault("the edge that ends here has no lanes", self._open.line)
+        self._open, self._inside = None, False
+
+    def _edge(self, attributes: Attributes) -> None:
+        key = attributes["id"]
+        if self._open is not None or self._inside:
+            raise self._file.fault(f"edge {key!r} begins within another edge")
+        if key in self._edges or key in self._inner_edges:
+            raise self._file.fault(f"edge id {key!r} appears more than once")
+        if attributes.get("function") in _INSIDE_JUNCTIONS:
+            self._inner_edges.add(key)
+            self._inside = True
+            return
+        self._open = self._edges[key] = _Edge(
+            self._file.line, attributes["from"], attributes["to"], attributes.get("shape")
+        )
+
+    def _lane(self, attributes: Attributes) -> None:
+        mask = self._permitted(attributes)
+        edge = self._open
+        if edge is None:
+            if not self._inside:
+                raise self._file.fault("a lane stands outside of any edge")
+            self._inner_lanes[attributes["id"]] = mask
+            return
+        if attributes["index"] != str(len(edge.lanes)):
+            raise self._file.fault(
+                f"lane index {attributes['index']!r} is out of order; it must be {len(edge.lanes)}"
+            )
+        if not edge.lanes:
+            edge.length, edge.speed = (
+                self._positive("length", attributes),
+                self._positive("speed", attributes),
+            )
+            edge.shape = edge.shape or attributes["shape"]
+        edge.lanes.append(mask)
+
+    def _junction(self, attributes: Attributes) -> None:
+        if attributes.get("type") == "internal":
+            return
+        key = attributes["id"]
+        if key in self._junctions:
+            raise self._file.fault(f"junction id {key!r} appears more than once")
+        height = self._number("z", attributes) if "z" in attributes else 0.0
+        self._junctions[key] = (self._number("x", attributes), self._number("y", attributes), height)
+
+    def _connection(self, attributes: Attributes) -> None:
+        if attributes["from"] in self._inner_edges or attributes["to"] in self._inner_edges:
+            return
+        self._connections.append((attributes, self._file.line))
+
+    def _at(self, attributes: Attributes) -> None:
+        self._location = (attributes, self._file.line)
+
+    def _number(self, key: str, attributes: Attributes) -> float:
+        text = attributes[key]
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            raise self._file.fault(f"{key} is {text!r}; it must be a number")
+        return number
+
+    def _positive(self, key: str, attributes: Attributes) -> float:
+        number = self._number(key, attributes)
+        if number <= 0.0:
+            raise self._file.fault(f"{key} is {attributes[key]!r}; it must be above 0")
+        return number
+
+    # --- when all is known -----------------------------------------------------------------
+
+    def _turns(self) -> dict[tuple[int, int], int]:
+        """One bit per class for each pair of edges that a connection joins."""
+        numbers = {key: number for number, key in enumerate(self._edges)}
+        turns: dict[tuple[int, int], int] = {}
+        for attributes, line in self._connections:
+            first, second = attributes["from"], attributes["to"]
+            if first in self._inner_edges or second in self._inner_edges:
+                continue  # an edge that the file named after its connection
+            for key in (first, second):
+                if key not in numbers:
+                    raise self._file.fault(
+                        f"a connection names edge {key!r}, which is not in the file", line
+                    )
+            if self._edges[first].head != self._edges[second].tail:
+                raise self._file.fault(
+                    f"the connection from {first!r} to {second!r} joins edges that do not meet", line
+                )
+            mask = self._lane_mask(first, "fromLane", attributes, line)
+            mask &= self._lane_mask(second, "toLane", attributes, line)
+            mask &= self._between(attributes, line)
+            pair = (numbers[first], numbers[second])
+            turns[pair] = turns.get(pair, 0) | mask
+        return turns
+
+    def _lane_mask(self, edge: str, key: str, attributes: Attributes, line: int) -> int:
+        lanes = self._edges[edge].lanes
+        text = attributes.get(key, "missing")
+        number = int(text) if text.isdecimal() and len(text) < 4 else len(lanes)
+        if number >= len(lanes):
+            raise self._file.fault(f"{key} is {text!r}; edge {edge!r} has {len(lanes)} lanes", line)
+        return lanes[number]
+
+    def _between(self, attributes: Attributes, line: int) -> int:
+        """Who may use the lane within the junction, if there is one, and the connection itself."""
+        via = attributes.get("via")
+        lane = _EVERYBODY if via is None else self._inner_lanes.get(via)
+        if lane is None:
+            raise self._file.fault(f"via names lane {via!r}, which is not in the file", line)
+        return lane & self._permitted(attributes)
+
+    def _permitted(self, attributes: Attributes) -> int:
+        """Who may use a lane or a connection: the few texts that occur are read once."""
+        who = (attributes.get("allow", ""), attributes.get("disallow", ""))
+        mask = self._masks.get(who)
+        if mask is None:
+            mask = self._masks[who] = _mask(*who)
+        return mask
+
+    def _shapes(self) -> tuple[Floats, ...]:
+        flat: list[float] = []
+        ends = [0]
+        for key, edge in self._edges.items():
+            try:
+                for point in (edge.shape or "").split():
+                    x, y = point.split(",")[:2]
+                    flat += (float(x), float(y))
+            except ValueError:
+                raise self._bad_shape(key, edge) from None
+            ends.append(len(flat) // 2)
+            if ends[-1] < ends[-2] + 2:
+                raise self._bad_shape(key, edge)
+        points = np.array(flat).reshape(-1, 2)
+        endless = np.flatnonzero(~np.isfinite(points).all(axis=1))
+        if len(endless):
+            number = int(np.searchsorted(ends, endless[0], side="right")) - 1
+            raise self._bad_shape(*list(self._edges.items())[number])
+        points.flags.writeable = False
+        return tuple(points[begin:end] for begin, end in pairwise(ends))
+
+    def _bad_shape(self, key: str, edge: _Edge) -> InputError:
+        return self._file.fault(
+            f"the shape of edge {key!r} is not a list of two or more points x,y or x,y,z", edge.line
+        )
+
+    def _lon_lat(self, places: Floats) -> Floats | None:
+        """Where the junctions are on Earth; ``None`` for a network in no projection or another one."""
+        if self._location is None:
+            return None
+        attributes, line = self._location
+        zone = _utm_zone(attributes.get("projParameter", "!"))
+        if zone is None:
+            return None
+        text = attributes.get("netOffset", "missing")
+        try:
+            offset = np.array([float(part) for part in text.split(",")])
+        except ValueError:
+            offset = np.empty(0)
+        if offset.shape != (2,) or not np.isfinite(offset).all():
+            raise self._file.fault(f"netOffset is {text!r}; it must be two numbers x,y", line)
+        try:
+            return from_utm(places - offset, abs(zone), south=zone < 0)
+        except InputError as error:
+            raise self._file.fault(
+                f"netOffset {text!r} places a junction nowhere: {error}", line
+            ) from None
+
+
+def _mask(allow: str, disallow: str) -> int:
+    """One bit per vehicle class; ``allow`` wins over ``disallow``, and neither means everybody."""
+    named = (allow or disallow).split()
+    mask = sum(1 << bit for bit, who in enumerate(VEHICLE_CLASSES) if who in named or "all" in named)
+    return mask if allow else _EVERYBODY & ~mask
+
+
+def _any(masks: list[int]) -> int:
+    union = 0
+    for mask in masks:
+        union |= mask
+    return union
+
+
+def _by_class(masks: Ints) -> dict[str, Bools]:
+    return {who: (masks >> bit & 1).astype(bool) for bit, who in enumerate(VEHICLE_CLASSES)}
+
+
+def _utm_zone(projection: str) -> int | None:
+    """The zone of a PROJ string, negative in the south; ``None`` if it is not UTM on WGS 84."""
+    words = dict(word.partition("=")[::2] for word in projection.split())
+    ellipsoid = words.get("+ellps", words.get("+datum", "WGS84"))
+    zone = words.get("+zone", "")
+    known = words.get("+proj") == "utm" and ellipsoid in ("WGS84", "GRS80")
+    if not known or words.get("+units", "m") != "m" or not (zone.isascii() and zone.isdigit()):
+        return None
+    if not 1 <= int(zone[:3]) <= 60:
+        return None
+    return -int(zone) if "+south" in words else int(zone)

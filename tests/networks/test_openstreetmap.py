@@ -1,0 +1,197 @@
+"""OpenStreetMap through netconvert: a small map, heights and their gaps, failures, real maps."""
+
+import gzip
+import lzma
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from superarm.datasets import search_path
+from superarm.errors import InputError, MissingDataError, MissingExtraError
+from superarm.networks import openstreetmap
+from superarm.networks.elevation import Tile
+from superarm.networks.openstreetmap import read_osm
+
+# A square with a diagonal one-way street; node 5 is a bend, the footway is not for cars.
+PLACES = {
+    1: (49.600, 6.100),
+    2: (49.600, 6.110),
+    3: (49.610, 6.110),
+    4: (49.610, 6.100),
+    5: (49.605, 6.111),
+    6: (49.620, 6.120),
+}
+WAYS = """
+ <way id="10"><nd ref="1"/><nd ref="2"/><tag k="highway" v="primary"/></way>
+ <way id="11"><nd ref="2"/><nd ref="5"/><nd ref="3"/><tag k="highway" v="residential"/></way>
+ <way id="12"><nd ref="3"/><nd ref="4"/><nd ref="1"/><tag k="highway" v="residential"/></way>
+ <way id="13"><nd ref="1"/><nd ref="3"/><tag k="highway" v="tertiary"/><tag k="oneway" v="yes"/></way>
+ <way id="14"><nd ref="3"/><nd ref="6"/><tag k="highway" v="footway"/></way>
+"""
+HEIGHTS = {1: "300", 2: "310.5", 3: "330 m", 4: "320", 5: "317"}
+
+
+@pytest.fixture
+def sumo():
+    return pytest.importorskip("sumo", reason="sumo is not installed: pip install 'superarm[sumo]'")
+
+
+def osm(heights=None, ways=WAYS, places=PLACES):
+    nodes = "".join(
+        f' <node id="{node}" lat="{lat}" lon="{lon}"><tag k="name" v="caf&#233; &amp; &quot;x&quot;"/>'
+        + (f'<tag k="ele" v="{heights[node]}"/>' if heights and node in heights else "")
+        + "</node>\n"
+        for node, (lat, lon) in places.items()
+    )
+    return f'<?xml version="1.0"?>\n<osm version="0.6">\n{nodes}{ways}</osm>\n'
+
+
+def write(folder, text, name="town.osm"):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def heights_of(network):
+    return dict(zip(network.junction_ids, network.junctions[:, 2].round(2).tolist(), strict=True))
+
+
+def test_a_small_map(tmp_path, sumo):
+    town = read_osm(write(tmp_path, osm(HEIGHTS)))
+    assert town.name == "town"
+    assert heights_of(town) == {"1": 300.0, "2": 310.5, "3": 330.0}  # 4 and 5 are bends
+    for node, place in zip(town.junction_ids, town.lon_lat, strict=True):
+        assert place == pytest.approx(PLACES[int(node)][::-1], abs=1e-6)
+    assert sorted(town.edge_ids) == ["-10", "-11", "-12", "10", "11", "12", "13"]  # no footway, no -13
+    graph = town.line_graph()
+    assert len(graph) == 7
+    assert graph.speed[graph.number("13")] > graph.speed[graph.number("11")]
+    assert len(town.shapes[town.edge_ids.index("11")]) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "pack"), [("town.osm.gz", gzip.compress), ("town.osm.xml.xz", lzma.compress)]
+)
+def test_packed_maps(tmp_path, sumo, name, pack):
+    path = tmp_path / name
+    path.write_bytes(pack(osm(HEIGHTS).encode()))
+    town = read_osm(path)
+    assert (town.name, heights_of(town)["3"]) == ("town", 330.0)
+    path.write_bytes(pack(osm(HEIGHTS).encode())[:-10])
+    with pytest.raises(InputError, match="the file is damaged"):
+        read_osm(path)
+
+
+def test_heights_from_tiles_replace_the_tags(tmp_path, sumo):
+    tile = Tile(west=6, south=49, heights=np.full((2, 2), 250, dtype=np.int16))
+    town = read_osm(write(tmp_path, osm({1: "300"})), elevation=tile)
+    assert set(heights_of(town).values()) == {250.0}
+
+
+def test_a_map_without_heights_is_flat(tmp_path, sumo):
+    assert set(heights_of(read_osm(write(tmp_path, osm()))).values()) == {0.0}
+
+
+def test_a_map_with_some_heights_is_refused(tmp_path, sumo):
+    with pytest.raises(
+        InputError, match=r"town\.osm: only 1 of 5 road nodes have a height.*elevation="
+    ):
+        read_osm(write(tmp_path, osm({1: "300", 6: "400"})))
+
+
+@pytest.mark.parametrize("gap", [{}, {102: "about 1000 ft"}])
+def test_gaps_are_filled_along_the_roads(tmp_path, sumo, gap):
+    # A long street, one node of which has no height of its own: a junction of two streets.
+    places = {100 + k: (49.6, 6.1 + 0.002 * k) for k in range(12)} | {200: (49.61, 6.104)}
+    heights = {100 + k: str(300 + 10 * k) for k in range(12)} | {200: "320"}
+    del heights[102]
+    refs = "".join(f'<nd ref="{100 + k}"/>' for k in range(12))
+    ways = (
+        f'<way id="10">{refs}<tag k="highway" v="residential"/></way>\n'
+        '<way id="11"><nd ref="102"/><nd ref="200"/><tag k="highway" v="residential"/></way>\n'
+    )
+    town = read_osm(write(tmp_path, osm(heights | gap, ways, places)))
+    # The mean of 310, 330 and 320.
+    assert heights_of(town) == {"100": 300.0, "102": 320.0, "111": 410.0, "200": 320.0}
+
+
+def test_roads_without_any_height_take_the_mean():
+    found = object.__new__(openstreetmap._Map)
+    found._heights = {"a": 1.0, "b": 3.0}
+    found._roads = [["a", "b", "c", "d"], ["x", "y"]]
+    found._on_roads = set("abcdxy")
+    assert found.gaps() == {"c": 3.0, "d": 3.0, "x": 2.0, "y": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (osm().replace("<way id", "<way id="), "line 10: not XML"),
+        (
+            osm().replace("<osm", "<net").replace("</osm", "</net"),
+            "line 2: the file holds <net>, not <osm>",
+        ),
+        (osm().replace('ref="5"', ""), "line 11: <nd> lacks the attribute 'ref'"),
+        ("<osm/>", "the map holds no roads for cars"),
+        ('<!DOCTYPE osm [<!ENTITY a "aa">]>\n<osm>&a;</osm>', "line 1: a document type"),
+        (
+            osm().replace('lat="49.6"', 'lat="north"'),
+            r"netconvert failed \(exit code \d+\) and said:\n.*lat",
+        ),
+    ],
+)
+def test_bad_maps_are_refused(tmp_path, sumo, text, words):
+    with pytest.raises(InputError, match=rf"town\.osm: {words}"):
+        read_osm(write(tmp_path, text))
+
+
+def test_a_map_that_is_not_there(tmp_path, sumo):
+    with pytest.raises(MissingDataError, match=r"none\.osm is not there"):
+        read_osm(tmp_path / "none.osm")
+
+
+def test_netconvert_is_not_waited_for_for_ever(tmp_path, sumo, monkeypatch):
+    def late(command, timeout, **_):
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(subprocess, "run", late)
+    with pytest.raises(InputError, match="not done after 2 s"):
+        read_osm(write(tmp_path, osm()), timeout=2.0)
+
+
+def test_without_sumo_the_pip_line_is_named(tmp_path, monkeypatch):
+    path = write(tmp_path, osm())
+    monkeypatch.setitem(sys.modules, "sumo", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'superarm\[sumo\]'"):
+        read_osm(path)
+    empty = types.ModuleType("sumo")
+    empty.SUMO_HOME = str(tmp_path)
+    monkeypatch.setitem(sys.modules, "sumo", empty)
+    with pytest.raises(MissingExtraError, match=r"netconvert.* is missing; .*superarm\[sumo\]"):
+        read_osm(path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("file", "tiles", "low", "high"),
+    [
+        ("most/most.network.osm.xz", False, 0.0, 700.0),
+        ("lust/lust.legacy.scenario.osm.xz", True, 200.0, 450.0),
+    ],
+)
+def test_real_maps(sumo, file, tiles, low, high):
+    for folder in search_path():
+        if (folder / file).is_file() and (folder / "elevation").is_dir():
+            break
+    else:
+        pytest.skip(f"{file} is not at hand")
+    town = read_osm(folder / file, elevation=folder / "elevation" if tiles else None)
+    graph = town.line_graph()
+    assert len(graph) > 2000
+    assert len(graph.turns) > 5000
+    z = town.junctions[:, 2]
+    assert low < z.min() < z.max() < high
+    assert np.quantile(np.abs(graph.incline), 0.99) < 0.3
