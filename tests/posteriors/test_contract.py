@@ -11,7 +11,7 @@ import pytest
 from superarm.core import Arms, State
 from superarm.errors import StateError
 from superarm.kernels import Matern
-from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
+from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
 from superarm.testing import restored
 
 FEATURES = np.random.default_rng(0).random((6, 2))
@@ -19,6 +19,7 @@ KERNEL = Matern(nu=1.5, lengthscale=0.4)
 MAKERS: dict[str, Any] = {
     "streaming": lambda: StreamingGP(KERNEL, 0.1),
     "finite": lambda: FiniteGP(KERNEL, FEATURES, 0.1),
+    "variational": lambda: SparseVariational(KERNEL, 0.1, natural_rate=1.0, adam_rate=0.0),
     "independent": lambda: IndependentGaussian(np.ones(6), 0.1, arms=FEATURES),
 }
 everyone = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)

@@ -9,3 +9,5 @@ from .fitting import fit_kernel as fit_kernel
 from .fitting import log_marginal_likelihood as log_marginal_likelihood
 from .independent import IndependentGaussian as IndependentGaussian
 from .streaming import StreamingGP as StreamingGP
+from .torch_model import TorchPosterior as TorchPosterior
+from .variational import SparseVariational as SparseVariational

@@ -1,0 +1,92 @@
+"""What posteriors share that call arms by their feature rows: checks of rows, prior means."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Arms, Floats
+from superarm.errors import InputError, ShapeError
+from superarm.inputs import as_features
+from superarm.linalg import cholesky, psd_root
+
+from .base import GaussianPosterior
+from .streaming import MeanFunction
+
+
+class _Rooted(NamedTuple):
+    """The arms drawn last, with a root of their covariance."""
+
+    version: int
+    keys: Floats  # (m, d), a copy: the caller's array may change
+    root: Floats  # (m, r)
+
+
+class RowPosterior(GaussianPosterior):
+    """A posterior whose keys are feature rows, all of one width."""
+
+    _rooted: _Rooted | None = None
+
+    @property
+    @abstractmethod
+    def _columns(self) -> int | None:
+        """Feature columns of what was observed; ``None`` before that."""
+
+    def keys(self, arms: Arms) -> Floats:
+        return self._check_columns(arms.features)
+
+    def _as_keys(self, arms: Any) -> Floats:
+        return self._check_columns(as_features(arms, "arms"))
+
+    def _check_columns(self, features: Floats) -> Floats:
+        columns = self._columns
+        if columns is not None and features.shape[1] != columns:
+            raise ShapeError(
+                f"arms have {features.shape[1]} feature columns, but those observed before "
+                f"have {columns}"
+            )
+        return features
+
+    def _draw(self, keys: Floats, rng: np.random.Generator, size: int) -> Floats:
+        """As every posterior draws, but the root is kept: many draws of one belief are usual."""
+        known = self._rooted
+        if known is None or known.version != self.version or not np.array_equal(known.keys, keys):
+            scale = self._prior_scale(keys)
+            found = psd_root(self._covariance(keys), "the posterior covariance", scale=scale)
+            known = _Rooted(self.version, keys.copy(), found.root)
+            self._rooted = known
+        return rng.standard_normal((size, known.root.shape[1])) @ known.root.T
+
+
+def as_mean_function(mean: Any) -> MeanFunction:
+    """``mean`` as a finite number, or the function of the arms that it is."""
+    if callable(mean):
+        function: MeanFunction = mean
+        return function
+    try:
+        number = float(mean)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not np.isfinite(number):
+        raise InputError(f"mean is {mean!r}; it must be a finite number or a function of the arms")
+    return number
+
+
+def mean_at(mean: MeanFunction, keys: Floats) -> Floats:
+    """The prior mean of these arms, (m,)."""
+    if not callable(mean):
+        return np.full(len(keys), mean)
+    values = np.array(mean(keys), dtype=np.float64)
+    if values.shape != (len(keys),) or not np.isfinite(values).all():
+        raise InputError("the mean function must return one finite number per arm")
+    return values
+
+
+def information_in(covariance: Floats, noise: Floats) -> float:
+    """½ ln det(I + D^{-½} Σ D^{-½}): what observing arms with this covariance tells, nats."""
+    weight = 1.0 / np.sqrt(noise)
+    seen = np.eye(len(noise)) + covariance * np.outer(weight, weight)
+    factor = cholesky(seen, "the covariance of the observed arms")
+    return max(0.0, float(np.log(np.diagonal(factor)).sum()))

@@ -1,0 +1,384 @@
+"""Sparse variational Gaussian process for long histories: Algorithm 3 of paper 000.
+
+The history is summed up in a Gaussian q(u) = N(m, S) over the rewards u of M inducing arms
+(Hensman et al. 2013); a question about n arms costs M²n however long the history is. Each
+``observe``
+
+1. adds the rewards to the history,
+2. makes the M most visited arms the inducing ones,
+3. takes ``steps`` steps on a random batch of the history: a natural gradient step on q(u)
+   (Salimbeni et al. 2018) and, at the same time, an Adam step on the continuous columns of the
+   inducing points, both uphill on the evidence lower bound.
+
+It is an approximation: after a step at rate ρ, only the fraction ρ of what is new has been learned.
+Where arms are fixed, ``FiniteGP`` is exact and faster.
+
+What the paper leaves open, and what is done here:
+
+* An arm that becomes inducing starts at the row in which it was observed last. One that stays keeps
+  the place to which Adam has moved it, and Adam's moments of it.
+* When the set of inducing arms changes, q(u) at the new set is what the current q predicts
+  there (:func:`superarm.posteriors.variational_steps.carried`).
+* When Adam moves the points, the *whitened* q stays: it is at fixed whitened q that the gradient
+  was taken. See ``variational_steps.py`` for the notation and the formulas.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints, State
+from superarm.errors import InputError, StateError, UnknownArmError
+from superarm.inputs import as_features, as_positive, as_vector
+from superarm.kernels import Covariance
+from superarm.linalg import solve_lower
+from superarm.registry import register
+from superarm.streams import stream
+
+from .base import kernel_from, kernel_spec
+from .rows import RowPosterior, as_mean_function, information_in, mean_at
+from .streaming import MeanFunction
+from .streaming_forms import Observed
+from .variational_steps import (
+    Adam,
+    Batch,
+    History,
+    Variational,
+    carried,
+    factor_of,
+    lower_bound,
+    natural_step,
+    point_gradient,
+    prior_at,
+)
+
+_BLOCK = 2048
+"""Arms asked about at a time: bounds the memory that a question about a whole network takes."""
+
+
+class _Learned(NamedTuple):
+    """All that ``observe`` changes besides the history."""
+
+    q: Variational
+    adam: Adam
+    arms: Ints  # (M,) which arms of the history are inducing
+
+
+class _Asked(NamedTuple):
+    """The question asked last, with its answer."""
+
+    version: int
+    keys: Floats
+    mean: Floats
+    variance: Floats
+
+
+@register("posterior", "variational")
+class SparseVariational(RowPosterior):
+    """Sparse variational posterior with natural gradients, inducing points at the most visited arms.
+
+    ``discrete_columns`` say which arm a row belongs to (an edge number, say) and never move; without
+    them every different row is an arm and every column is continuous. ``adam_rate`` 0 leaves
+    the inducing points where the arms are.
+
+    ``information_gain`` is the chain rule Σ ½ ln det(I + D^{-½} Σ_{s−1} D^{-½}) with the variational
+    covariance Σ_{s−1} of the arms just before they are observed: exact where q is.
+
+    >>> from superarm.kernels import SquaredExponential
+    >>> kernel = SquaredExponential(lengthscale=0.3)
+    >>> gp = SparseVariational(kernel, noise_variance=0.01, natural_rate=1.0, adam_rate=0.0)
+    >>> gp.observe([[0.0], [0.5]], [1.0, -1.0])
+    >>> gp.predict([[0.0], [0.4]]).mean.round(2).tolist()
+    [0.99, -0.7]
+    """
+
+    kind = "sparse-variational"
+    exchangeable = False
+
+    def __init__(
+        self,
+        kernel: Covariance,
+        noise_variance: float,
+        mean: MeanFunction = 0.0,
+        *,
+        inducing: int = 1000,
+        batch: int = 2500,
+        steps: int = 1,
+        natural_rate: float = 0.1,
+        adam_rate: float = 0.01,
+        discrete_columns: Any = (),
+        seed: int = 0,
+    ) -> None:
+        super().__init__(noise_variance=noise_variance)
+        self.kernel = kernel
+        self.mean = as_mean_function(mean)
+        self.inducing = _as_count(inducing, "inducing", 1)
+        self.batch = _as_count(batch, "batch", 1)
+        self.steps = _as_count(steps, "steps", 1)
+        self.seed = _as_count(seed, "seed", 0)
+        self.natural_rate = as_positive(natural_rate, "natural_rate")
+        if self.natural_rate > 1.0:
+            raise InputError(f"natural_rate is {natural_rate!r}; it must lie in (0, 1]")
+        self.adam_rate = 0.0 if adam_rate == 0.0 else as_positive(adam_rate, "adam_rate")
+        columns = (
+            discrete_columns if isinstance(discrete_columns, list | tuple) else (discrete_columns,)
+        )
+        self.discrete_columns = tuple(_as_count(each, "discrete_columns", 0) for each in columns)
+        self._history = History(self.discrete_columns)
+        self._learned: _Learned | None = None
+        self._rounds = 0  # times observed: which random batches come next
+        self._asked: _Asked | None = None
+
+    # --- what it is now --------------------------------------------------------------------
+
+    @property
+    def observed(self) -> Observed:
+        """Everything observed so far: arms (N, d), rewards (N,), noise variances (N,)."""
+        return self._history.view()
+
+    @property
+    def inducing_points(self) -> Floats:
+        """Where the inducing points are, (M, d)."""
+        return np.empty((0, 0)) if self._learned is None else self._learned.q.points.copy()
+
+    def evidence_lower_bound(self) -> float:
+        """ELBO of q on all observations, nats: at most their log marginal likelihood."""
+        if self._learned is None:
+            return 0.0
+        arms, rewards, noise = self.observed
+        everything = Batch(arms, rewards - mean_at(self.mean, arms), noise, 1.0)
+        return lower_bound(self._learned.q, self.kernel, everything)
+
+    # --- hooks -----------------------------------------------------------------------------
+
+    @property
+    def _columns(self) -> int | None:
+        return self._history.columns if self.count else None
+
+    def _check_columns(self, features: Floats) -> Floats:
+        if max(self.discrete_columns, default=-1) >= features.shape[1]:
+            raise InputError(
+                f"arms have {features.shape[1]} feature columns, but discrete_columns is "
+                f"{list(self.discrete_columns)}; columns are counted from 0"
+            )
+        return super()._check_columns(features)
+
+    def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
+        asked = self._asked
+        if asked is None or asked.version != self.version or not np.array_equal(asked.keys, keys):
+            asked = _Asked(self.version, keys.copy(), *self._solve(keys))
+            self._asked = asked
+        return asked.mean.copy(), asked.variance.copy()
+
+    def _solve(self, keys: Floats) -> tuple[Floats, Floats]:
+        mean = mean_at(self.mean, keys)
+        variance = np.array(self.kernel.diag(keys), dtype=np.float64)
+        if self._learned is None:
+            return mean, variance
+        q = self._learned.q
+        for start in range(0, len(keys), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            A = q.whitened(self.kernel, keys[block])
+            mean[block] += A.T @ q.mean
+            variance[block] -= np.square(A).sum(axis=0)
+            variance[block] += np.square(solve_lower(q.root, A)).sum(axis=0)
+        return mean, variance
+
+    def _covariance(self, keys: Floats) -> Floats:
+        covariance = np.array(self.kernel(keys), dtype=np.float64)
+        if self._learned is None:
+            return covariance
+        A = self._learned.q.whitened(self.kernel, keys)
+        covariance -= A.T @ A
+        A = solve_lower(self._learned.q.root, A)
+        covariance += A.T @ A
+        return covariance
+
+    def _prior_scale(self, keys: Floats) -> float:
+        return float(np.max(self.kernel.diag(keys), initial=0.0))
+
+    def _incumbent(self, sign: float) -> float:
+        mean, _ = self._solve(np.unique(self.observed.arms, axis=0))
+        return float(np.max(sign * mean))
+
+    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats) -> float:
+        information = information_in(self._covariance(keys), noise)
+        before = len(self._history)
+        self._history.append(keys, rewards, noise)  # Algorithm 3, line 1
+        try:
+            self._learned = self._optimised(self._with_inducing_arms())
+        except BaseException:
+            self._history.truncate(before)
+            raise
+        self._rounds += 1
+        self._asked = None
+        return information
+
+    # --- Algorithm 3 -----------------------------------------------------------------------
+
+    def _with_inducing_arms(self) -> _Learned:
+        """Line 2: the most visited arms become inducing, with what is known of them."""
+        arms = self._history.most_visited(self.inducing)
+        learned = self._learned
+        if learned is None:
+            points = self._history.latest_rows(arms)
+            width = points.shape[1] - len(set(self.discrete_columns))
+            return _Learned(prior_at(self.kernel, points), Adam.fresh(len(arms), width), arms)
+        if np.array_equal(arms, learned.arms):
+            return learned
+        at = np.minimum(np.searchsorted(learned.arms, arms), len(learned.arms) - 1)
+        where = np.where(learned.arms[at] == arms, at, -1)
+        points = self._history.latest_rows(arms)
+        points[where >= 0] = learned.q.points[where[where >= 0]]
+        q = carried(learned.q, self.kernel, points, where)
+        return _Learned(q, learned.adam.selected(where), arms)
+
+    def _optimised(self, learned: _Learned) -> _Learned:
+        """Lines 3 to 6: natural gradient on q, Adam on the points, from the same batch."""
+        q, adam, arms = learned
+        rng = stream(self.seed, "minibatch", self._rounds)
+        moving = np.setdiff1d(np.arange(q.points.shape[1]), self.discrete_columns)
+        for _ in range(self.steps):
+            batch = self._batch(rng)
+            A = q.whitened(self.kernel, batch.rows)
+            precision, shift = natural_step(q, A, batch, self.natural_rate)
+            points, factor = q.points, q.factor
+            if self.adam_rate and len(moving):
+                gradient = self._gradient(q, A, batch, moving)
+                adam = adam.advanced(gradient / len(self._history))  # of the bound per observation
+                points = points.copy()
+                points[:, moving] += self.adam_rate * adam.direction()
+                factor = factor_of(self.kernel, points)
+            q = Variational(points=points, factor=factor, precision=precision, shift=shift)
+        _ = q.mean  # factorised now, so that what cannot be is refused before anything changes
+        return _Learned(q, adam, arms)
+
+    def _gradient(self, q: Variational, A: Floats, batch: Batch, moving: Ints) -> Floats:
+        try:
+            return point_gradient(q, self.kernel, A, batch, moving)
+        except UnknownArmError as error:
+            raise InputError(
+                "the kernel refuses to move an inducing point: name the columns that hold ids in "
+                f"discrete_columns, which is {list(self.discrete_columns)} ({error})"
+            ) from error
+
+    def _batch(self, rng: np.random.Generator) -> Batch:
+        arms, rewards, noise = self.observed
+        scale = 1.0
+        if len(rewards) > self.batch:
+            drawn = rng.choice(len(rewards), self.batch, replace=False)
+            scale = len(rewards) / self.batch
+            arms, rewards, noise = arms[drawn], rewards[drawn], noise[drawn]
+        return Batch(arms, rewards - mean_at(self.mean, arms), noise, scale).merged()
+
+    # --- state -----------------------------------------------------------------------------
+
+    def state(self) -> State:
+        arms, rewards, noise = self.observed
+        arrays: dict[str, Any] = {
+            "arms": arms.copy(),
+            "rewards": rewards.copy(),
+            "noise": noise.copy(),
+        }
+        if self._learned is not None:
+            q, adam, inducing = self._learned
+            arrays |= {
+                "inducing_arms": inducing.astype(np.int64),
+                "points": q.points.copy(),
+                "precision": q.precision.copy(),
+                "shift": q.shift.copy(),
+                "adam_first": adam.first.copy(),
+                "adam_second": adam.second.copy(),
+                "adam_age": adam.age.copy(),
+            }
+        return State(
+            kind=self.kind,
+            schema=self.schema,
+            scalars={
+                "kernel": kernel_spec(self.kernel),
+                "noise_variance": self.noise_variance,
+                "mean": None if callable(self.mean) else self.mean,
+                "inducing": self.inducing,
+                "batch": self.batch,
+                "steps": self.steps,
+                "natural_rate": self.natural_rate,
+                "adam_rate": self.adam_rate,
+                "discrete_columns": list(self.discrete_columns),
+                "seed": self.seed,
+                "rounds": self._rounds,
+                "count": self.count,
+                "information_gain": self.information_gain,
+            },
+            arrays=arrays,
+        )
+
+    @classmethod
+    def from_state(
+        cls, state: State, kernel: Covariance | None = None, mean: MeanFunction | None = None
+    ) -> SparseVariational:
+        """The posterior that ``state`` was taken from, to the bit: the steps are not made again."""
+        cls._check_state(state, cls.kind)
+        prior_mean = state.scalar("mean") if mean is None else mean
+        if prior_mean is None:
+            raise StateError(
+                "the prior mean is a function, which no state holds; pass it: from_state(…, mean=…)"
+            )
+        settings = (
+            "inducing",
+            "batch",
+            "steps",
+            "natural_rate",
+            "adam_rate",
+            "discrete_columns",
+            "seed",
+        )
+        posterior = cls(
+            kernel_from(state, kernel),
+            state.scalar("noise_variance"),
+            prior_mean,
+            **{name: state.scalar(name) for name in settings},
+        )
+        posterior._restore_counts(state)
+        posterior._rounds = _as_count(state.scalar("rounds"), "rounds", 0)
+        if posterior.count != len(state.array("rewards")):
+            raise StateError("this state is damaged: it counts other observations than it holds")
+        if posterior.count:
+            posterior._restore_learned(state)
+        return posterior
+
+    def _restore_learned(self, state: State) -> None:
+        rewards = as_vector(state.array("rewards"), "rewards")
+        arms = as_features(state.array("arms"), "arms")
+        self._history.append(arms, rewards, as_vector(state.array("noise"), "noise", len(rewards)))
+        points = as_features(state.array("points"), "points", arms.shape[1])
+        size, width = len(points), arms.shape[1] - len(set(self.discrete_columns))
+        precision = as_features(state.array("precision"), "precision", size)
+        adam = Adam(
+            first=as_features(state.array("adam_first"), "adam_first", width),
+            second=as_features(state.array("adam_second"), "adam_second", width),
+            age=as_vector(state.array("adam_age"), "adam_age", size),
+        )
+        inducing = np.asarray(state.array("inducing_arms"))
+        if not len(precision) == len(adam.first) == len(adam.second) == len(inducing) == size:
+            raise StateError("this state is damaged: its inducing points are not all there")
+        q = Variational(
+            points=points,
+            factor=factor_of(self.kernel, points),
+            precision=precision,
+            shift=as_vector(state.array("shift"), "shift", size),
+        )
+        self._learned = _Learned(q, adam, inducing.astype(np.intp))
+
+    def restored(self, state: State) -> SparseVariational:
+        return type(self).from_state(
+            state, kernel=self.kernel, mean=self.mean if callable(self.mean) else None
+        )
+
+
+def _as_count(value: Any, name: str, least: int) -> int:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}")
+    return int(value)

@@ -1,0 +1,310 @@
+"""The parts of :class:`superarm.posteriors.SparseVariational`: history, belief, steps.
+
+Notation
+
+============  =====================================================================
+``Z``         inducing points, (M, d); ``X`` a batch of B of the N rows observed
+``L``         chol(k(Z, Z)), lower
+``A``         L⁻¹ k(Z, X), (M, B): whitened covariances, one column per row of X
+``v``         whitened inducing variables, f(Z) = mean(Z) + L v; v ~ N(0, I) a priori
+``P, h``      q(v) ∝ N(v; 0, I)·exp(−½ vᵀPv + hᵀv): what the data add to the prior
+``R``         chol(I + P): q(v) has covariance (I + P)⁻¹ and mean (I + P)⁻¹h
+``D, s``      noise variances of the batch; s = N/B, its scale
+============  =====================================================================
+
+A natural gradient does not change under a linear change of variables (Salimbeni et al. 2018), so
+whitening changes nothing but the rounding. The natural parameters of q are I + P and h, of which I
+is the prior's own and never moves: the steps are taken on P and h.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.kernels import Covariance
+from superarm.linalg import cholesky, psd_root, solve_lower
+
+from .streaming_forms import ObservedData
+
+_STEP = 6e-6
+"""Cube root of the machine precision: where central differences are most accurate."""
+_DECAY_FIRST, _DECAY_SECOND, _ADAM_EPSILON = 0.9, 0.999, 1e-8
+
+
+# --- what was observed -------------------------------------------------------------------
+
+
+class History(ObservedData):
+    """Everything observed, and which arm each row belongs to; arms are numbered as first met."""
+
+    def __init__(self, discrete_columns: tuple[int, ...]) -> None:
+        super().__init__()
+        self._discrete = discrete_columns
+        self._numbers: dict[bytes, int] = {}
+        self._arm_of = np.empty(0, dtype=np.intp)  # (capacity,)
+
+    def append(self, arms: Floats, rewards: Floats, noise: Floats) -> None:
+        first = len(self)
+        super().append(arms, rewards, noise)
+        if len(self) > len(self._arm_of):
+            bigger = np.zeros(len(self._rewards), dtype=np.intp)
+            bigger[:first] = self._arm_of[:first]
+            self._arm_of = bigger
+        named = (arms[:, list(self._discrete)] if self._discrete else arms) + 0.0  # −0.0 becomes 0.0
+        numbers = self._numbers
+        for at, row in enumerate(named, start=first):
+            self._arm_of[at] = numbers.setdefault(row.tobytes(), len(numbers))
+
+    def truncate(self, size: int) -> None:
+        """Forget all but the first ``size`` observations."""
+        if size == 0:
+            self._arms = np.empty((0, 0))  # the next rows may be of another width
+            self._rewards, self._noise = np.empty(0), np.empty(0)
+        known = int(self._arm_of[:size].max(initial=-1)) + 1
+        self._numbers = {name: number for name, number in self._numbers.items() if number < known}
+        self._size = size
+
+    def most_visited(self, count: int) -> Ints:
+        """The ``count`` most visited arms, ascending; of equals those that were met first."""
+        visits = np.bincount(self._arm_of[: len(self)])
+        return np.sort(np.argsort(-visits, kind="stable")[:count])
+
+    def latest_rows(self, arms: Ints) -> Floats:
+        """The rows in which these arms were observed last."""
+        last = np.zeros(len(self._numbers), dtype=np.intp)
+        last[self._arm_of[: len(self)]] = np.arange(len(self))  # the last of repeats stays
+        return self.view().arms[last[arms]]
+
+
+class Batch(NamedTuple):
+    """Some of the observations, standing for all of them."""
+
+    rows: Floats  # (B, d)
+    residual: Floats  # (B,) rewards less the prior mean
+    noise: Floats  # (B,) variances
+    scale: float  # N / B
+
+    def merged(self) -> Batch:
+        """Observations of equal rows as one of their weighted mean.
+
+        The steps are the same, because they depend on Σ 1/d and Σ y/d of each row alone; the bound
+        is not, because it has a term for every observation.
+        """
+        rows, where = np.unique(self.rows, axis=0, return_inverse=True)
+        where = where.reshape(-1)  # some versions of numpy return a column
+        weight = np.bincount(where, 1.0 / self.noise)
+        noise = 1.0 / weight
+        return Batch(rows, np.bincount(where, self.residual / self.noise) * noise, noise, self.scale)
+
+
+# --- what is believed --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Variational:
+    """q(v) at its inducing points; immutable, so that a failed step leaves nothing half done."""
+
+    points: Floats
+    """Z, (M, d)"""
+    factor: Floats
+    """L, (M, M)"""
+    precision: Floats
+    """P, (M, M)"""
+    shift: Floats
+    """h, (M,)"""
+
+    @cached_property
+    def root(self) -> Floats:
+        """R, (M, M)."""
+        return cholesky(np.eye(len(self.shift)) + self.precision, "the precision of q(u)")
+
+    @cached_property
+    def mean(self) -> Floats:
+        """Mean of q(v), (M,)."""
+        return solve_lower(self.root, solve_lower(self.root, self.shift), transposed=True)
+
+    def whitened(self, kernel: Covariance, rows: Floats) -> Floats:
+        """A, (M, B)."""
+        return solve_lower(self.factor, kernel(self.points, rows))
+
+    def divergence(self) -> float:
+        """KL(q(v) ‖ N(0, I)) ≥ 0, nats."""
+        inverse = solve_lower(self.root, np.eye(len(self.shift)))
+        log_determinant = 2.0 * float(np.log(np.diagonal(self.root)).sum())
+        size = float(np.square(inverse).sum() + self.mean @ self.mean)
+        return 0.5 * (size - len(self.shift) + log_determinant)
+
+
+def factor_of(kernel: Covariance, points: Floats) -> Floats:
+    """L for these inducing points."""
+    return cholesky(kernel(points), "the covariance of the inducing points")
+
+
+def prior_at(kernel: Covariance, points: Floats) -> Variational:
+    """q is the prior."""
+    size = len(points)
+    return Variational(
+        points=points,
+        factor=factor_of(kernel, points),
+        precision=np.zeros((size, size)),
+        shift=np.zeros(size),
+    )
+
+
+def lower_bound(q: Variational, kernel: Covariance, batch: Batch) -> float:
+    """The (minibatch) evidence lower bound, Hensman et al. 2013, eq. 4 with noise per observation::
+
+    s·Σ [ln N(y; Aᵀm, d) − (k(x, x) − |a|² + aᵀ S a)/(2d)] − KL(q ‖ prior)
+    """
+    A = q.whitened(kernel, batch.rows)
+    error = batch.residual - A.T @ q.mean
+    variance = np.asarray(kernel.diag(batch.rows)) - np.square(A).sum(axis=0)
+    variance += np.square(solve_lower(q.root, A)).sum(axis=0)
+    terms = np.log(2.0 * np.pi * batch.noise) + (np.square(error) + variance) / batch.noise
+    return -0.5 * batch.scale * float(terms.sum()) - q.divergence()
+
+
+# --- steps -------------------------------------------------------------------------------
+
+
+class NaturalParameters(NamedTuple):
+    """P and h."""
+
+    precision: Floats
+    shift: Floats
+
+
+def natural_step(q: Variational, A: Floats, batch: Batch, rate: float) -> NaturalParameters:
+    """θ ← (1 − ρ)θ + ρθ̂: the natural gradient step of a conjugate model (Hensman et al. 2013, eq. 12).
+
+    θ̂ = (s·A D⁻¹Aᵀ, s·A D⁻¹y) is the optimum for this batch, so that ρ = 1 with all observations
+    is Titsias' (2009) closed form in one step.
+    """
+    weighted = A / np.sqrt(batch.noise)
+    precision = weighted @ weighted.T
+    precision *= rate * batch.scale
+    precision += (1.0 - rate) * q.precision
+    shift = (1.0 - rate) * q.shift
+    shift += (rate * batch.scale) * (A @ (batch.residual / batch.noise))
+    return NaturalParameters(precision, shift)
+
+
+def point_gradient(
+    q: Variational, kernel: Covariance, A: Floats, batch: Batch, columns: Ints
+) -> Floats:
+    """∂ELBO/∂Z in the given columns at fixed q(v), (M, c).
+
+    Exact through the whitening, by matrix calculus; only ∂k(z, x)/∂z is a central difference, two
+    kernel evaluations per column, because a kernel need not have derivatives in its inputs::
+
+        Ā = s·(m rᵀ + A − S A) D⁻¹,   ∂/∂k(Z, X) = L⁻ᵀĀ,   ∂/∂k(Z, Z) = −sym(L⁻ᵀ Φ(ĀAᵀ) L⁻¹)
+
+    with r = y − Aᵀm and Φ the lower triangle with half its diagonal (reverse-mode Cholesky).
+    """
+    error = batch.residual - A.T @ q.mean
+    of_A = np.outer(q.mean, error) + A
+    of_A -= solve_lower(q.root, solve_lower(q.root, A), transposed=True)
+    of_A *= batch.scale / batch.noise
+    lower = np.tril(of_A @ A.T)
+    np.fill_diagonal(lower, 0.5 * np.diagonal(lower))
+    half = solve_lower(q.factor, lower, transposed=True)  # L⁻ᵀ Φ
+    of_points = solve_lower(q.factor, half.T, transposed=True)  # L⁻ᵀ Φᵀ L⁻¹
+    of_points = -(of_points + of_points.T)  # twice the symmetric part: z stands on both sides
+    of_rows = solve_lower(q.factor, of_A, transposed=True)
+    weights = np.hstack([of_points, of_rows])  # (M, M + B)
+    others = np.vstack([q.points, batch.rows])
+    return np.column_stack(
+        [np.einsum("mn,mn->m", weights, _slope(kernel, q.points, others, column)) for column in columns]
+    )
+
+
+def _slope(kernel: Covariance, points: Floats, others: Floats, column: int) -> Floats:
+    """∂k(z, x)/∂z in one column, (M, n), by central differences."""
+    values = others[:, column]
+    spread = float(np.ptp(values)) or max(1.0, float(np.abs(values).max()))
+    step = max(_STEP * spread, 1e-9 * float(np.abs(values).max()))
+    above, below = points.copy(), points.copy()
+    above[:, column] += step
+    below[:, column] -= step
+    slope = np.asarray(kernel(above, others)) - kernel(below, others)
+    slope /= (above[:, column] - below[:, column])[:, None]  # the step as rounding left it
+    return slope
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Adam:
+    """Kingma and Ba's running moments, one row per inducing point, each with its own age.
+
+    A point that enters begins with none, while the others keep theirs.
+    """
+
+    first: Floats  # (M, c)
+    second: Floats  # (M, c)
+    age: Floats  # (M,) steps taken
+
+    @classmethod
+    def fresh(cls, size: int, columns: int) -> Adam:
+        return cls(
+            first=np.zeros((size, columns)), second=np.zeros((size, columns)), age=np.zeros(size)
+        )
+
+    def selected(self, where: Ints) -> Adam:
+        """Rows of another set of points; −1 begins anew."""
+        old = where >= 0
+        chosen = Adam.fresh(len(where), self.first.shape[1])
+        chosen.first[old], chosen.second[old] = self.first[where[old]], self.second[where[old]]
+        chosen.age[old] = self.age[where[old]]
+        return chosen
+
+    def advanced(self, gradient: Floats) -> Adam:
+        return Adam(
+            first=_DECAY_FIRST * self.first + (1.0 - _DECAY_FIRST) * gradient,
+            second=_DECAY_SECOND * self.second + (1.0 - _DECAY_SECOND) * np.square(gradient),
+            age=self.age + 1.0,
+        )
+
+    def direction(self) -> Floats:
+        """Uphill, about 1 in every column, (M, c)."""
+        first = self.first / (1.0 - _DECAY_FIRST**self.age)[:, None]
+        second = self.second / (1.0 - _DECAY_SECOND**self.age)[:, None]
+        return first / (np.sqrt(second) + _ADAM_EPSILON)
+
+
+# --- other inducing points ---------------------------------------------------------------
+
+
+def carried(q: Variational, kernel: Covariance, points: Floats, where: Ints) -> Variational:
+    """q at other inducing points: the prediction of ``q`` there, so that nothing learned is reset.
+
+    ``where`` says which old point each new one is, −1 for none. With v the old and w the new
+    whitened variables, v | w ~ N(B w, C), B = L⁻¹ k(Z, Z′) L′⁻ᵀ and C = I − BBᵀ. Integrating v out
+    of exp(−½vᵀPv + hᵀv) leaves the same form in w::
+
+        P′ = Bᵀ (I + P C)⁻¹ P B,   h′ = Bᵀ (I + P C)⁻¹ h
+
+    If every old point stays then C = 0 and nothing is lost. The inverse is taken through a root of
+    P, so that P′ is positive semi-definite by construction.
+    """
+    fresh = prior_at(kernel, points)
+    old = np.flatnonzero(where >= 0)
+    if len(old) == len(q.points):
+        rows = np.empty_like(fresh.factor[: len(old)])
+        rows[where[old]] = fresh.factor[old]  # k(Z, Z′) L′⁻ᵀ are rows of L′
+        B = solve_lower(q.factor, rows)
+        precision, shift = B.T @ (q.precision @ B), B.T @ q.shift
+    else:
+        B = solve_lower(fresh.factor, q.whitened(kernel, points).T).T
+        C = np.eye(len(B)) - B @ B.T
+        root = psd_root(q.precision, "the precision that the data add").root  # F, P = F Fᵀ
+        inner = cholesky(np.eye(root.shape[1]) + root.T @ C @ root, "the precision carried over")
+        half = solve_lower(inner, root.T)  # J⁻¹Fᵀ with JJᵀ = I + FᵀCF
+        lost = half.T @ (half @ (C @ q.shift))
+        half = half @ B
+        precision, shift = half.T @ half, B.T @ (q.shift - lost)
+    symmetric = 0.5 * (precision + precision.T)
+    return Variational(points=points, factor=fresh.factor, precision=symmetric, shift=shift)

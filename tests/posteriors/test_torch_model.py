@@ -1,0 +1,489 @@
+"""GPyTorch and BoTorch models as posteriors, and GPyTorch's SVGP against ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.core import Arms, Feedback, Floats, Offer, Posterior, State
+from superarm.errors import InputError, NotFiniteError, ShapeError, StateError
+from superarm.kernels import Matern, SquaredExponential
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy
+from superarm.posteriors import SparseVariational, StreamingGP, TorchPosterior
+from superarm.rules import UCB, Fixed, Thompson
+from superarm.states import state_from_bytes, state_to_bytes
+from superarm.testing import BeliefContract, PosteriorContract
+
+torch: Any = pytest.importorskip("torch", reason="torch is not installed: superarm[torch]")
+gpytorch: Any = pytest.importorskip("gpytorch", reason="gpytorch is not installed: superarm[torch]")
+
+KERNEL = Matern(nu=2.5, lengthscale=0.4, variance=1.5)
+FEATURES = np.random.default_rng(0).random((8, 2))
+NOISE = 0.05
+
+
+def covariance() -> Any:
+    inner = gpytorch.kernels.MaternKernel(nu=2.5)
+    outer = gpytorch.kernels.ScaleKernel(inner).double()
+    inner.lengthscale, outer.outputscale = 0.4, 1.5
+    return outer
+
+
+def exact(
+    X: Any = None, y: Any = None, mean: float = 0.3, fixed: bool = False, noise: Any = None
+) -> Any:
+    class Exact(gpytorch.models.ExactGP):  # type: ignore[misc]
+        def __init__(self, likelihood: Any) -> None:
+            super().__init__(X, y, likelihood)
+            self.mean_module = gpytorch.means.ConstantMean()
+            self.mean_module.initialize(constant=mean)
+            self.covar_module = covariance()
+
+        def forward(self, x: Any) -> Any:
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+    if fixed:
+        own = torch.empty(0, dtype=torch.float64) if noise is None else noise
+        return Exact(gpytorch.likelihoods.FixedNoiseGaussianLikelihood(own)).double()
+    likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
+    likelihood.noise = NOISE
+    return Exact(likelihood).double()
+
+
+def botorch_model(X: Floats, y: Floats, **options: Any) -> Any:
+    models = pytest.importorskip("botorch.models", reason="botorch is not installed: superarm[torch]")
+    model = models.SingleTaskGP(
+        torch.tensor(X), torch.tensor(y)[:, None], covar_module=covariance(), **options
+    )
+    model.mean_module.initialize(constant=0.0)
+    return model
+
+
+def data(count: int = 12, seed: int = 1) -> tuple[Floats, Floats, Floats]:
+    rng = np.random.default_rng(seed)
+    rows = FEATURES[rng.integers(0, len(FEATURES), count)]
+    return rows, rng.standard_normal(count), rng.uniform(0.02, 0.2, count)
+
+
+def assert_agree(one: Any, other: Any, rows: Floats = FEATURES, tolerance: float = 1e-6) -> None:
+    for actual, expected in zip(
+        one.predict(rows, return_cov=True), other.predict(rows, return_cov=True), strict=True
+    ):
+        np.testing.assert_allclose(actual, expected, atol=tolerance)
+    np.testing.assert_allclose(one.predict(rows).std, other.predict(rows).std, atol=tolerance)
+    assert one.information_gain == pytest.approx(other.information_gain, abs=tolerance)
+    assert one.incumbent == pytest.approx(other.incumbent, abs=tolerance)
+    assert one.count == other.count
+
+
+def sum_up(posterior: Any) -> bytes:
+    return state_to_bytes(posterior.state())
+
+
+# --- the published contract ------------------------------------------------------------------
+
+
+class TestContract(PosteriorContract):
+    tolerance = 1e-7
+
+    def make_posterior(self) -> Posterior:
+        return TorchPosterior(exact(fixed=True), noise_variance=NOISE)
+
+    def make_arms(self) -> Arms:
+        return Arms.numbered(FEATURES)
+
+    def restore(self, state: State) -> Posterior:
+        return TorchPosterior(exact(fixed=True), noise_variance=NOISE).restored(state)
+
+
+class TestBelief(BeliefContract):
+    tolerance = 1e-7
+
+    def make_belief(self) -> Any:
+        posterior = TorchPosterior(exact())
+        posterior.observe(*data()[:2])
+        return posterior.belief(Arms.numbered(FEATURES))
+
+
+# --- exact models ----------------------------------------------------------------------------
+
+
+def test_an_exact_model_agrees_with_the_streaming_posterior() -> None:
+    rows, rewards, _ = data(30)
+    theirs, ours = TorchPosterior(exact()), StreamingGP(KERNEL, NOISE, 0.3)
+    assert theirs.noise_variance == pytest.approx(NOISE, rel=1e-6)
+    assert theirs.exchangeable
+    for part in np.split(np.arange(30), 5):
+        for each in (theirs, ours):
+            each.observe(rows[part], rewards[part])
+        assert_agree(theirs, ours)
+    many = np.random.default_rng(4).random((1500, 2))  # more than one block
+    np.testing.assert_allclose(theirs.predict(many).mean, ours.predict(many).mean, atol=1e-6)
+
+
+def test_training_data_count_as_observed_and_the_model_is_left_alone() -> None:
+    rows, rewards, _ = data(10)
+    model = exact(torch.tensor(rows[:6]), torch.tensor(rewards[:6]))
+    model.eval()
+    model.likelihood.eval()
+    theirs, ours = TorchPosterior(model), StreamingGP(KERNEL, NOISE, 0.3)
+    ours.observe(rows[:6], rewards[:6])
+    assert_agree(theirs, ours)
+    for each in (theirs, ours):
+        each.observe(rows[6:], rewards[6:])
+    assert_agree(theirs, ours)
+    assert len(model.train_targets) == 6
+    assert not model.training
+
+
+def test_noise_of_each_observation() -> None:
+    rows, rewards, noise = data()
+    theirs = TorchPosterior(
+        exact(
+            torch.tensor(rows[:3]), torch.tensor(rewards[:3]), fixed=True, noise=torch.tensor(noise[:3])
+        ),
+        noise_variance=NOISE,
+    )
+    ours = StreamingGP(KERNEL, NOISE, 0.3)
+    ours.observe(rows[:3], rewards[:3], noise[:3])
+    for each in (theirs, ours):
+        each.observe(rows[3:8], rewards[3:8], noise[3:8])
+        each.observe(rows[8:], rewards[8:])
+    assert_agree(theirs, ours)
+    with pytest.raises(InputError, match="pass noise_variance"):
+        TorchPosterior(exact(fixed=True))
+    single = TorchPosterior(exact())
+    single.observe(rows[:1], rewards[:1], [single.noise_variance])
+    before = sum_up(single)
+    with pytest.raises(InputError, match="FixedNoiseGaussianLikelihood"):
+        single.observe(rows[:1], rewards[:1], [0.5])
+    assert sum_up(single) == before
+
+
+@pytest.mark.parametrize("rule", [UCB(schedule=Fixed(value=2.0)), Thompson(mode="independent")])
+def test_a_policy_decides_the_same_with_both(rule: Any) -> None:
+    chosen = []
+    for posterior in (TorchPosterior(exact()), StreamingGP(KERNEL, NOISE, 0.3)):
+        policy = IndexPolicy(posterior=posterior, rule=rule, oracle=TopK(k=2))
+        rng = np.random.default_rng(3)
+        decisions = []
+        for step in range(1, 13):
+            features = np.random.default_rng(100 + step).random((20, 2))
+            offer = Offer(step=step, arms=Arms.numbered(features))
+            decision = policy.decide(offer, rng)
+            policy.commit(decision)
+            decisions.append(decision.positions.tolist())
+            rewards = np.sin(7.0 * features[decision.positions]).sum(axis=1)
+            feedback = Feedback(positions=decision.positions, rewards=rewards)
+            policy.learn(offer, decision, feedback, rng)
+        chosen.append(decisions)
+        assert policy.posterior.count == 24
+    assert chosen[0] == chosen[1]
+
+
+def test_joint_samples_have_the_moments_of_the_model() -> None:
+    rows, rewards, _ = data()
+    posterior = TorchPosterior(exact())
+    posterior.observe(rows, rewards)
+    drawn = posterior.sample(FEATURES, np.random.default_rng(0), size=20_000)
+    mean, cov = posterior.predict(FEATURES, return_cov=True)
+    np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=0.02)
+    np.testing.assert_allclose(np.cov(drawn.T), cov, atol=0.02)
+    np.testing.assert_array_equal(
+        drawn, posterior.sample(FEATURES, np.random.default_rng(0), size=20_000)
+    )
+
+
+def test_refit_trains_a_copy_and_its_noise_is_taken_over() -> None:
+    rows, rewards, _ = data()
+    seen = []
+
+    def refit(model: Any, X: Any, y: Any) -> None:
+        assert X.dtype == y.dtype == torch.float64
+        seen.append((tuple(X.shape), tuple(y.shape)))
+        model.likelihood.noise = 0.2
+        model.covar_module.base_kernel.lengthscale = 0.7
+        if len(y) > 10:
+            raise RuntimeError("diverged")
+
+    posterior = TorchPosterior(exact(), refit=refit)
+    assert not posterior.exchangeable
+    posterior.observe(rows[:8], rewards[:8])
+    expected = StreamingGP(Matern(nu=2.5, lengthscale=0.7, variance=1.5), 0.2, 0.3)
+    expected.observe(rows[:8], rewards[:8])
+    np.testing.assert_allclose(
+        posterior.predict(FEATURES).mean, expected.predict(FEATURES).mean, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        posterior.predict(FEATURES).std, expected.predict(FEATURES).std, atol=1e-6
+    )
+    assert posterior.noise_std == pytest.approx(np.sqrt(0.2))
+    before = sum_up(posterior)
+    with pytest.raises(RuntimeError, match="diverged"):
+        posterior.observe(rows[8:], rewards[8:])
+    assert sum_up(posterior) == before
+    assert seen == [((8, 2), (8,)), ((12, 2), (12,))]
+    again = TorchPosterior(exact(), refit=refit).restored(posterior.state())
+    assert sum_up(again) == before
+    np.testing.assert_array_equal(again.predict(FEATURES).mean, posterior.predict(FEATURES).mean)
+
+
+def test_the_state_goes_with_the_model_given_again() -> None:
+    rows, rewards, _ = data()
+    posterior = TorchPosterior(exact())
+    empty = posterior.state()
+    posterior.observe(rows, rewards)
+    state = state_from_bytes(state_to_bytes(posterior.state()))
+    again = posterior.restored(empty)
+    assert again.count == 0
+    assert again.predict(FEATURES).mean.tolist() == [pytest.approx(0.3)] * 8
+    again = again.restored(state)
+    assert sum_up(again) == sum_up(posterior)
+    again.observe(rows[:1], [5.0])  # the copy learns, the first does not
+    assert (posterior.count, again.count) == (12, 13)
+    np.testing.assert_allclose(
+        posterior.predict(FEATURES).mean, posterior.restored(state).predict(FEATURES).mean, atol=1e-12
+    )
+    other = State(kind=state.kind, schema=1, scalars={**state.scalars, "model": "Other"}, arrays={})
+    with pytest.raises(StateError, match="Other"):
+        posterior.restored(other)
+    fewer = {name: value for name, value in state.arrays.items() if "raw_noise" not in name}
+    with pytest.raises(StateError, match="does not fit"):
+        posterior.restored(State(kind=state.kind, schema=1, scalars=state.scalars, arrays=fewer))
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(InputError, match="ExactGP or ApproximateGP"):
+        TorchPosterior(torch.nn.Linear(1, 1))
+    with pytest.raises(InputError, match="own likelihood"):
+        TorchPosterior(exact(), likelihood=gpytorch.likelihoods.GaussianLikelihood())
+    batch = exact(torch.zeros(2, 3, 1), torch.zeros(2, 3))
+    with pytest.raises(InputError, match="no batch"):
+        TorchPosterior(batch)
+    posterior = TorchPosterior(exact())
+    posterior.observe([[0.1, 0.2]], [1.0])
+    with pytest.raises(NotFiniteError):
+        posterior.observe([[0.1, 0.2]], [np.nan])
+    with pytest.raises(ShapeError, match="feature columns"):
+        posterior.predict([[0.1]])
+
+
+def test_float32_models_are_used_in_float64() -> None:
+    rows, rewards, _ = data()
+    posterior = TorchPosterior(exact().float())
+    posterior.observe(rows, rewards)
+    expected = StreamingGP(KERNEL, NOISE, 0.3)
+    expected.observe(rows, rewards)
+    np.testing.assert_allclose(
+        posterior.predict(FEATURES).mean, expected.predict(FEATURES).mean, atol=1e-5
+    )
+    assert next(posterior.model.parameters()).dtype == torch.float64
+
+
+# --- BoTorch ---------------------------------------------------------------------------------
+
+
+def test_a_botorch_model_in_the_users_units() -> None:
+    """Standardize and Normalize stay as they were fitted; the posterior speaks the user's units."""
+    pytest.importorskip("botorch")
+    from botorch.models.transforms import Normalize, Standardize
+
+    rows, rewards, _ = data(14)
+    rows, rewards = 10.0 * rows + 5.0, 100.0 * rewards + 40.0
+    bounds = torch.tensor([[5.0, 5.0], [15.0, 15.0]], dtype=torch.float64)
+    model = botorch_model(
+        rows[:6],
+        rewards[:6],
+        likelihood=exact().likelihood,
+        outcome_transform=Standardize(m=1),
+        input_transform=Normalize(d=2, bounds=bounds),
+    )
+    posterior = TorchPosterior(model)
+    center, spread = rewards[:6].mean(), rewards[:6].std(ddof=1)
+    kernel = Matern(nu=2.5, lengthscale=4.0, variance=1.5 * spread**2)
+    ours = StreamingGP(kernel, NOISE * spread**2, float(center))
+    assert posterior.noise_variance == pytest.approx(NOISE * spread**2)
+    ours.observe(rows[:6], rewards[:6])
+    asked = 10.0 * FEATURES + 5.0
+    assert_agree(posterior, ours, asked, 1e-6 * spread**2)
+    for part in (slice(6, 9), slice(9, 14)):
+        for each in (posterior, ours):
+            each.observe(rows[part], rewards[part])
+        assert_agree(posterior, ours, asked, 1e-6 * spread**2)
+    np.testing.assert_allclose(posterior.observed[0], rows, rtol=1e-12)
+    np.testing.assert_allclose(posterior.observed[1], rewards, rtol=1e-12)
+    again = TorchPosterior(model).restored(state_from_bytes(sum_up(posterior)))
+    assert_agree(again, posterior, asked, 1e-9 * spread**2)
+
+
+def test_a_botorch_model_with_its_own_noise_for_each_observation() -> None:
+    rows, rewards, noise = data(9)
+    model = botorch_model(rows[:4], rewards[:4], train_Yvar=torch.tensor(noise[:4])[:, None])
+    posterior = TorchPosterior(model, noise_variance=NOISE)
+    spread = rewards[:4].std(ddof=1)  # BoTorch standardises unless told otherwise
+    kernel = Matern(nu=2.5, lengthscale=0.4, variance=1.5 * spread**2)
+    ours = StreamingGP(kernel, NOISE, float(rewards[:4].mean()))
+    ours.observe(rows[:4], rewards[:4], noise[:4])
+    for each in (posterior, ours):
+        each.observe(rows[4:], rewards[4:], noise[4:])
+    assert_agree(posterior, ours)
+
+
+def test_a_botorch_model_that_is_not_gaussian_is_refused() -> None:
+    pytest.importorskip("botorch")
+    from botorch.models.transforms import Log
+
+    rows, rewards, _ = data(5)
+    model = botorch_model(rows, np.exp(rewards), outcome_transform=Log())
+    with pytest.raises(InputError, match="affine"):
+        TorchPosterior(model)
+    two = torch.tensor(np.column_stack([rewards, rewards]))
+    from botorch.models import SingleTaskGP
+
+    with pytest.raises(InputError, match="one"):
+        TorchPosterior(SingleTaskGP(torch.tensor(rows), two))
+
+
+# --- approximate models ----------------------------------------------------------------------
+
+
+def approximate(Z: Floats, mean: float = 0.0, learn: bool = False) -> Any:
+    class Approximate(gpytorch.models.ApproximateGP):  # type: ignore[misc]
+        def __init__(self) -> None:
+            q = gpytorch.variational.NaturalVariationalDistribution(len(Z), mean_init_std=0.0)
+            strategy = gpytorch.variational.VariationalStrategy(
+                self, torch.tensor(Z), q, learn_inducing_locations=learn, jitter_val=1e-12
+            )
+            super().__init__(strategy)
+            self.mean_module = gpytorch.means.ConstantMean()
+            self.mean_module.initialize(constant=mean)
+            self.covar_module = covariance()
+
+        def forward(self, x: Any) -> Any:
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+    return Approximate().double()
+
+
+def natural_gradients(likelihood: Any, steps: int, rate: float) -> Callable[[Any, Any, Any], None]:
+    def update(model: Any, X: Any, y: Any) -> None:
+        model.train()
+        likelihood.train()
+        optimiser = gpytorch.optim.NGD(model.variational_parameters(), num_data=len(y), lr=rate)
+        bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
+        for _ in range(steps):
+            optimiser.zero_grad()
+            loss = -bound(model(X), y)
+            loss.backward()
+            optimiser.step()
+        model.eval()
+        likelihood.eval()
+
+    return update
+
+
+def gaussian(noise: float = NOISE) -> Any:
+    likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
+    likelihood.noise = noise
+    return likelihood
+
+
+@pytest.mark.parametrize("steps", [1, 7])
+def test_our_svgp_takes_the_steps_of_gpytorchs(steps: int) -> None:
+    """The same data, inducing points and full batches: the same q after each round of steps."""
+    rows, rewards, _ = data(30)
+    likelihood = gaussian()
+    theirs = TorchPosterior(
+        approximate(np.unique(rows, axis=0)),
+        likelihood=likelihood,
+        update=natural_gradients(likelihood, steps, 0.1),
+    )
+    ours = SparseVariational(KERNEL, NOISE, steps=steps, natural_rate=0.1, adam_rate=0.0)
+    asked = np.random.default_rng(2).random((9, 2))
+    ours.observe(rows, rewards)
+    theirs.observe(rows, rewards)
+    for one, other in zip(
+        ours.predict(asked, return_cov=True), theirs.predict(asked, return_cov=True), strict=True
+    ):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    ours.observe(rows[:1], rewards[:1])
+    theirs.observe(rows[:1], rewards[:1])
+    np.testing.assert_allclose(ours.predict(asked).mean, theirs.predict(asked).mean, atol=1e-6)
+    np.testing.assert_allclose(ours.predict(asked).std, theirs.predict(asked).std, atol=1e-6)
+
+
+def test_our_moving_points_go_where_gpytorchs_go() -> None:
+    """Algorithm 3 as the paper ran it: NGD and torch's Adam together, against ours."""
+    rows, rewards, _ = data(40)
+    rows = rows + 0.05 * np.random.default_rng(6).standard_normal(rows.shape)  # every row an arm
+    settings: dict[str, Any] = {"inducing": 5, "natural_rate": 0.1}
+    still = SparseVariational(KERNEL, NOISE, **settings, adam_rate=0.0)
+    still.observe(rows, rewards)
+    start = still.inducing_points
+    ours = SparseVariational(KERNEL, NOISE, **settings, steps=25, adam_rate=0.01)
+    ours.observe(rows, rewards)
+
+    model, likelihood = approximate(start, learn=True), gaussian()
+    X, y = torch.tensor(rows), torch.tensor(rewards)
+    points = model.variational_strategy.inducing_points
+    natural = gpytorch.optim.NGD(model.variational_parameters(), num_data=len(y), lr=0.1)
+    adam = torch.optim.Adam([points], lr=0.01)
+    bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
+    for _ in range(25):
+        natural.zero_grad()
+        adam.zero_grad()
+        (-bound(model(X), y)).backward()
+        natural.step()
+        adam.step()
+    assert np.abs(ours.inducing_points - start).max() > 0.1
+    np.testing.assert_allclose(ours.inducing_points, points.detach().numpy(), atol=1e-5)
+    theirs = TorchPosterior(model, likelihood=likelihood)
+    np.testing.assert_allclose(ours.predict(FEATURES).mean, theirs.predict(FEATURES).mean, atol=1e-4)
+    np.testing.assert_allclose(ours.predict(FEATURES).std, theirs.predict(FEATURES).std, atol=1e-4)
+
+
+def test_an_approximate_model_needs_to_be_told_how_to_learn() -> None:
+    rows, rewards, _ = data()
+    posterior = TorchPosterior(approximate(FEATURES, mean=0.3), likelihood=gaussian())
+    np.testing.assert_allclose(posterior.predict(FEATURES).mean, 0.3, atol=1e-6)
+    with pytest.raises(InputError, match="update"):
+        posterior.observe(rows, rewards)
+    with pytest.raises(InputError, match="noise_variance"):
+        TorchPosterior(approximate(FEATURES))
+    with pytest.raises(InputError, match="update"):
+        TorchPosterior(approximate(FEATURES), noise_variance=NOISE, refit=lambda *_: None)
+
+
+def test_an_approximate_model_at_rate_one_is_exact_and_survives_its_state() -> None:
+    rows, rewards, _ = data(20)
+    likelihood = gaussian()
+    options = {"likelihood": likelihood, "update": natural_gradients(likelihood, 1, 1.0)}
+    posterior = TorchPosterior(approximate(FEATURES, mean=0.3), **options)
+    assert not posterior.exchangeable
+    ours = StreamingGP(KERNEL, NOISE, 0.3)
+    for each in (posterior, ours):
+        each.observe(rows, rewards)
+    assert_agree(posterior, ours, tolerance=1e-5)
+    again = TorchPosterior(approximate(FEATURES, mean=0.3), **options).restored(posterior.state())
+    assert sum_up(again) == sum_up(posterior)
+    np.testing.assert_array_equal(again.predict(FEATURES).mean, posterior.predict(FEATURES).mean)
+    drawn = posterior.sample(FEATURES, np.random.default_rng(0), size=3)
+    assert np.isfinite(drawn).all()
+
+
+def test_smooth_kernels_with_repeated_arms() -> None:
+    """No conjugate gradients, no Lanczos: the answer is Cholesky's."""
+    model = exact()
+    model.covar_module = gpytorch.kernels.RBFKernel().double()
+    model.covar_module.lengthscale = 0.5
+    rng = np.random.default_rng(1)
+    rows, rewards = rng.random((120, 2)), rng.standard_normal(120)
+    rows[60:] = rows[:60]
+    theirs, ours = TorchPosterior(model), StreamingGP(SquaredExponential(lengthscale=0.5), NOISE, 0.3)
+    for each in (theirs, ours):
+        each.observe(rows, rewards)
+    assert_agree(theirs, ours)

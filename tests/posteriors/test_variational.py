@@ -1,0 +1,521 @@
+"""The variational posterior against the exact one, closed forms and finite differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csc_array
+
+from superarm import registry
+from superarm.core import Arms, Feedback, Floats, Offer
+from superarm.errors import InputError, NotFiniteError, NotPositiveDefiniteError, ShapeError, StateError
+from superarm.kernels import Empirical, GraphMatern, Kernel, Matern, SquaredExponential
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy
+from superarm.posteriors import FiniteGP, SparseVariational, StreamingGP, log_marginal_likelihood
+from superarm.posteriors.variational_steps import (
+    Adam,
+    Batch,
+    History,
+    Variational,
+    carried,
+    factor_of,
+    lower_bound,
+    natural_step,
+    point_gradient,
+    prior_at,
+)
+from superarm.rules import UCB, Fixed
+from superarm.states import state_from_bytes, state_to_bytes
+
+EDGES = 12
+
+
+def network_kernel() -> Kernel:
+    """k_G·k_f + k′_f as in paper 000: a covariance over edge numbers in column 0 and two features."""
+    root = np.random.default_rng(9).standard_normal((EDGES, EDGES))
+    graph = root @ root.T / EDGES + 0.3 * np.eye(EDGES)
+    features = Matern(nu=2.5, lengthscale=1.0, columns=(1, 2))
+    return Empirical(covariance=graph) * features + Matern(nu=2.5, lengthscale=0.7, columns=(1, 2))
+
+
+def network_arms(rng: np.random.Generator) -> Floats:
+    return np.column_stack([np.arange(EDGES), rng.standard_normal((EDGES, 2))])
+
+
+def data(count: int, seed: int = 0) -> tuple[Floats, Floats, Floats]:
+    rng = np.random.default_rng(seed)
+    rows = network_arms(rng)[rng.integers(0, EDGES, count)]
+    return rows, rng.standard_normal(count), rng.uniform(0.05, 0.3, count)
+
+
+def assert_same_moments(one: Any, other: Any, rows: Floats, tolerance: float) -> None:
+    mean, cov = one.predict(rows, return_cov=True)
+    expected_mean, expected_cov = other.predict(rows, return_cov=True)
+    np.testing.assert_allclose(mean, expected_mean, atol=tolerance)
+    np.testing.assert_allclose(cov, expected_cov, atol=tolerance)
+    std = one.predict(rows).std
+    np.testing.assert_allclose(std, np.sqrt(np.diagonal(expected_cov)), atol=tolerance)
+
+
+def sum_up(gp: SparseVariational) -> bytes:
+    return state_to_bytes(gp.state())
+
+
+# --- convergence to the exact posterior ------------------------------------------------------
+
+
+@pytest.mark.parametrize("discrete", [(), (0,)])
+def test_at_rate_one_with_everything_inducing_it_is_exact(discrete: tuple[int, ...]) -> None:
+    rows, rewards, noise = data(60)
+    kernel = network_kernel()
+
+    def prior(arms: Floats) -> Floats:
+        return 0.1 * arms[:, 0] - 0.4
+
+    gp = SparseVariational(
+        kernel, 0.1, prior, natural_rate=1.0, adam_rate=0.0, discrete_columns=discrete
+    )
+    exact = StreamingGP(kernel, 0.1, prior)
+    for part in np.split(np.arange(60), 12):
+        for each in (gp, exact):
+            each.observe(rows[part], rewards[part], noise[part])
+        assert_same_moments(gp, exact, network_arms(np.random.default_rng(0)), 1e-9)
+    assert gp.information_gain == pytest.approx(exact.information_gain, abs=1e-9)
+    assert gp.incumbent == pytest.approx(exact.incumbent, abs=1e-9)
+    assert len(gp.inducing_points) == len(np.unique(rows, axis=0))
+
+
+def test_natural_steps_converge_to_the_exact_posterior() -> None:
+    rows, rewards, noise = data(80, seed=3)
+    kernel = network_kernel()
+    exact = StreamingGP(kernel, 0.1)
+    exact.observe(rows, rewards, noise)
+    gp = SparseVariational(kernel, 0.1, steps=250, natural_rate=0.1, adam_rate=0.0)
+    for part in np.split(np.arange(80), 4):
+        gp.observe(rows[part], rewards[part], noise[part])
+    assert_same_moments(gp, exact, network_arms(np.random.default_rng(3)), 1e-8)
+
+
+@pytest.mark.parametrize("inducing", [6, EDGES])
+def test_points_move_in_their_continuous_columns_alone(inducing: int) -> None:
+    rows, rewards, noise = data(80, seed=4)
+    kernel = network_kernel()
+    gp = SparseVariational(kernel, 0.1, inducing=inducing, steps=150, discrete_columns=(0,))
+    gp.observe(rows, rewards, noise)
+    arms = network_arms(np.random.default_rng(4))
+    edges = gp.inducing_points[:, 0].astype(int)
+    np.testing.assert_array_equal(gp.inducing_points[:, 0], edges)
+    moved = np.abs(gp.inducing_points - arms[edges])[:, 1:].max(axis=1)
+    if inducing < EDGES:
+        assert (moved > 1e-3).all()
+    else:
+        # On all the data, every move only turns the whitened variables: the gradient is 0.
+        assert moved.max() < 1e-4
+        exact = StreamingGP(kernel, 0.1)
+        exact.observe(rows, rewards, noise)
+        assert_same_moments(gp, exact, arms, 1e-5)
+
+
+def test_fewer_points_are_titsias_closed_form() -> None:
+    """Rate 1 with the full batch: Titsias (2009), eq. 10, written out without whitening."""
+    rng = np.random.default_rng(5)
+    rows, rewards = rng.random((40, 2)), rng.standard_normal(40)
+    rows[20:] = rows[rng.integers(0, 6, 20)]  # six arms are visited most
+    noise = rng.uniform(0.05, 0.2, 40)
+    kernel = Matern(nu=1.5, lengthscale=0.4)
+    gp = SparseVariational(kernel, 0.1, 0.2, inducing=6, natural_rate=1.0, adam_rate=0.0)
+    gp.observe(rows, rewards, noise)
+    Z = gp.inducing_points
+    assert len(Z) == 6
+    K, cross = kernel(Z), kernel(Z, rows)
+    sigma = np.linalg.inv(K + (cross / noise) @ cross.T)
+    asked = rng.random((15, 2))
+    k = kernel(Z, asked)
+    mean = 0.2 + k.T @ sigma @ (cross @ ((rewards - 0.2) / noise))
+    cov = kernel(asked) - k.T @ np.linalg.solve(K, k) + k.T @ sigma @ k
+    joint = gp.predict(asked, return_cov=True)
+    np.testing.assert_allclose(joint.mean, mean, atol=1e-10)
+    np.testing.assert_allclose(joint.cov, cov, atol=1e-10)
+    # … at which the bound is Titsias' collapsed one, eq. 9.
+    Q = cross.T @ np.linalg.solve(K, cross) + np.diag(noise)
+    residual = rewards - 0.2
+    collapsed = -0.5 * (
+        residual @ np.linalg.solve(Q, residual)
+        + np.linalg.slogdet(Q)[1]
+        + 40 * np.log(2 * np.pi)
+        + ((kernel.diag(rows) - np.diagonal(Q) + noise) / noise).sum()
+    )
+    assert gp.evidence_lower_bound() == pytest.approx(collapsed, abs=1e-9)
+
+
+def test_on_a_graph_matern_kernel_it_converges_to_the_exact_posterior() -> None:
+    """The model of paper 000 on a ring road with a branch, contexts fixed per edge."""
+    links = [(i, (i + 1) % EDGES) for i in range(EDGES)] + [(0, 5)]
+    incidence = np.zeros((EDGES, len(links)))
+    for column, (start, end) in enumerate(links):
+        incidence[[start, end], column] = 1.0, -1.0
+    graph = GraphMatern(csc_array(incidence @ incidence.T))
+    features = Matern(nu=2.5, columns=(1, 2))
+    kernel = 0.5 * graph * features + 0.5 * features
+    rows, rewards, noise = data(90, seed=11)
+    gp = SparseVariational(kernel, 0.1, steps=40, batch=90, discrete_columns=(0,))
+    exact = FiniteGP(kernel, network_arms(np.random.default_rng(11)), 0.1)
+    for part in np.split(np.arange(90), 6):
+        gp.observe(rows[part], rewards[part], noise[part])
+        exact.observe(rows[part, 0].astype(int), rewards[part], noise[part])
+    # Adam's moves while arms still came are small here; at rest q is exact up to them.
+    assert np.abs(gp.predict(exact.arms).mean - exact.predict(np.arange(EDGES)).mean).max() < 0.05
+    still = SparseVariational(kernel, 0.1, steps=40, adam_rate=0.0, discrete_columns=(0,))
+    for part in np.split(np.arange(90), 6):
+        still.observe(rows[part], rewards[part], noise[part])
+    for _ in range(6):  # the last data again, with next to no weight: only steps
+        still.observe(rows[:1], rewards[:1], [1e12])
+    joint, expected = (
+        still.predict(exact.arms, return_cov=True),
+        exact.predict(np.arange(EDGES), return_cov=True),
+    )
+    np.testing.assert_allclose(joint.mean, expected.mean, atol=1e-8)
+    np.testing.assert_allclose(joint.cov, expected.cov, atol=1e-8)
+
+
+# --- the bound -------------------------------------------------------------------------------
+
+
+def test_the_bound_rises_and_stays_below_the_evidence() -> None:
+    rng = np.random.default_rng(6)
+    rows, rewards = rng.random((50, 2)), rng.standard_normal(50)
+    kernel = Matern(nu=2.5, lengthscale=0.5)
+    noise = np.full(50, 0.2)
+    evidence = log_marginal_likelihood(kernel, rows, rewards, noise_variance=0.2)
+    q, batch = prior_at(kernel, rows[:10]), Batch(rows, rewards, noise, 1.0)
+    bounds = [lower_bound(q, kernel, batch)]
+    for _ in range(30):
+        precision, shift = natural_step(q, q.whitened(kernel, rows), batch, 0.3)
+        q = Variational(points=q.points, factor=q.factor, precision=precision, shift=shift)
+        bounds.append(lower_bound(q, kernel, batch))
+    assert (np.diff(bounds) > -1e-10).all()
+    assert bounds[0] < bounds[-1] < evidence
+    everywhere = SparseVariational(kernel, 0.2, natural_rate=1.0, adam_rate=0.0)
+    assert everywhere.evidence_lower_bound() == 0.0
+    everywhere.observe(rows, rewards)
+    assert everywhere.evidence_lower_bound() == pytest.approx(evidence, abs=1e-6)
+
+
+def test_adam_raises_the_bound() -> None:
+    rng = np.random.default_rng(7)
+    rows = rng.random((60, 2))
+    rewards = np.sin(6.0 * rows[:, 0]) + 0.1 * rng.standard_normal(60)
+    bounds = {}
+    for rate in (0.0, 0.01):
+        gp = SparseVariational(
+            SquaredExponential(lengthscale=0.4), 0.01, inducing=5, steps=120, adam_rate=rate
+        )
+        gp.observe(rows, rewards)
+        bounds[rate] = gp.evidence_lower_bound()
+    assert bounds[0.01] > bounds[0.0] + 10.0
+
+
+@pytest.mark.parametrize("where", ["apart", "on the data"])
+def test_the_gradient_of_the_points_is_that_of_the_bound(where: str) -> None:
+    """Against central differences of the whole bound, one coordinate after the other."""
+    rows, rewards, noise = data(30, seed=8)
+    rng = np.random.default_rng(8)
+    kernel = network_kernel()
+    points = network_arms(rng)[:7] if where == "apart" else np.unique(rows, axis=0)[:7]
+    batch = Batch(rows, rewards, noise, 2.5)
+    size = rng.standard_normal((7, 7))
+    precision, shift = size @ size.T, rng.standard_normal(7)
+
+    def at(Z: Floats) -> Variational:
+        return Variational(points=Z, factor=factor_of(kernel, Z), precision=precision, shift=shift)
+
+    q = at(points)
+    moving = np.array([1, 2])
+    gradient = point_gradient(q, kernel, q.whitened(kernel, rows), batch, moving)
+    expected = np.zeros((7, 2))
+    for row in range(7):
+        for place, column in enumerate(moving):
+            step = np.zeros_like(points)
+            step[row, column] = 1e-5
+            rise = lower_bound(at(points + step), kernel, batch)
+            expected[row, place] = (rise - lower_bound(at(points - step), kernel, batch)) / 2e-5
+    np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+def test_merged_repeats_make_the_same_steps() -> None:
+    rows, rewards, noise = data(40, seed=2)
+    kernel = network_kernel()
+    q = prior_at(kernel, network_arms(np.random.default_rng(5))[:7])
+    whole = Batch(rows, rewards, noise, 3.0)
+    fewer = whole.merged()
+    assert len(fewer.rows) == len(np.unique(rows[:, 0]))
+    for _ in range(2):
+        steps = [natural_step(q, q.whitened(kernel, each.rows), each, 0.4) for each in (whole, fewer)]
+        for one, other in zip(*steps, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-11)
+        moves = [
+            point_gradient(q, kernel, q.whitened(kernel, each.rows), each, np.array([1, 2]))
+            for each in (whole, fewer)
+        ]
+        np.testing.assert_allclose(*moves, atol=1e-7)
+        precision, shift = steps[0]
+        q = Variational(points=q.points, factor=q.factor, precision=precision, shift=shift)
+
+
+def test_adam_is_kingma_and_bas() -> None:
+    rng = np.random.default_rng(1)
+    gradients = rng.standard_normal((4, 3, 2))
+    adam, first, second = Adam.fresh(3, 2), np.zeros((3, 2)), np.zeros((3, 2))
+    for age, gradient in enumerate(gradients, start=1):
+        adam = adam.advanced(gradient)
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        expected = first / (1 - 0.9**age) / (np.sqrt(second / (1 - 0.999**age)) + 1e-8)
+        np.testing.assert_allclose(adam.direction(), expected, rtol=1e-12)
+    chosen = adam.selected(np.array([2, -1]))
+    np.testing.assert_array_equal(chosen.first, [adam.first[2], [0.0, 0.0]])
+    np.testing.assert_array_equal(chosen.age, [4.0, 0.0])
+
+
+# --- inducing arms ---------------------------------------------------------------------------
+
+
+def test_the_most_visited_arms_are_inducing() -> None:
+    history = History((0,))
+    edges = [5, 3, 3, 8, 5, 1]
+    rows = np.column_stack([edges, np.arange(6.0)])
+    history.append(rows, np.zeros(6), np.ones(6))
+    assert history.most_visited(2).tolist() == [0, 1]  # edges 5 and 3
+    assert history.most_visited(3).tolist() == [0, 1, 2]  # 8 and 1 are equal: 8 was first
+    np.testing.assert_array_equal(history.latest_rows(np.array([0, 1, 2])), rows[[4, 2, 3]])
+    history.append(np.array([[1.0, 9.0]] * 3), np.zeros(3), np.ones(3))
+    assert history.most_visited(1).tolist() == [3]
+    history.truncate(3)
+    assert history.most_visited(9).tolist() == [0, 1]
+    history.append(np.array([[7.0, 0.0]]), np.zeros(1), np.ones(1))
+    assert history.most_visited(9).tolist() == [0, 1, 2]
+    history.truncate(0)
+    history.append(np.array([[7.0, 0.0, 2.0]]), np.zeros(1), np.ones(1))
+    assert history.latest_rows(np.array([0])).tolist() == [[7.0, 0.0, 2.0]]
+
+
+def test_minus_zero_is_the_same_arm() -> None:
+    gp = SparseVariational(Matern(), 0.1)
+    gp.observe([[0.0], [-0.0]], [1.0, 1.0])
+    assert len(gp.inducing_points) == 1
+
+
+@pytest.mark.parametrize(
+    ("kept", "entering"), [([0, 1, 2, 3, 4], 3), ([3, 0], 0), ([1, 4], 2), ([], 3)]
+)
+def test_what_was_learned_is_carried_to_other_points(kept: list[int], entering: int) -> None:
+    """q(u) at the new points is the prediction of the old q there: mean and covariance."""
+    rng = np.random.default_rng(2)
+    kernel = Matern(nu=1.5, lengthscale=0.6)
+    size = rng.standard_normal((5, 5))
+    old = rng.random((5, 2))
+    q = Variational(
+        points=old,
+        factor=factor_of(kernel, old),
+        precision=size @ size.T,
+        shift=rng.standard_normal(5),
+    )
+    where = np.array([*kept, *[-1] * entering])
+    order = rng.permutation(len(where))
+    where = where[order]
+    new = rng.random((len(where), 2))
+    new[where >= 0] = old[where[where >= 0]]
+
+    def moments(q: Variational, rows: Floats) -> tuple[Floats, Floats]:
+        A = q.whitened(kernel, rows)
+        S = np.linalg.inv(np.eye(len(A)) + q.precision)
+        return A.T @ S @ q.shift, kernel(rows) - A.T @ A + A.T @ S @ A
+
+    again = carried(q, kernel, new, where)
+    for actual, expected in zip(moments(again, new), moments(q, new), strict=True):
+        np.testing.assert_allclose(actual, expected, atol=1e-11)
+    assert again.precision.tolist() == again.precision.T.tolist()
+    if len(kept) == 5:  # no point has left: the prediction is the same everywhere
+        elsewhere = rng.random((6, 2))
+        for actual, expected in zip(moments(again, elsewhere), moments(q, elsewhere), strict=True):
+            np.testing.assert_allclose(actual, expected, atol=1e-11)
+
+
+def test_learning_goes_on_when_arms_come_and_go() -> None:
+    """A long stream over more arms than inducing points ends near the exact posterior."""
+    rng = np.random.default_rng(3)
+    arms = np.linspace(0.0, 1.0, 30)[:, None]
+    truth = np.sin(5.0 * arms[:, 0])
+    kernel = Matern(nu=2.5, lengthscale=0.5)
+    gp = SparseVariational(kernel, 0.01, inducing=12, batch=40, steps=2, adam_rate=0.002)
+    changed = 0
+    for _ in range(80):
+        rows = rng.integers(0, 30, 5)
+        before = gp.inducing_points
+        gp.observe(arms[rows], truth[rows] + 0.1 * rng.standard_normal(5))
+        changed += (
+            before.shape == gp.inducing_points.shape
+            and np.abs(before - gp.inducing_points).max() > 0.02
+        )
+        assert len(gp.inducing_points) <= 12
+    assert changed > 3
+    assert np.abs(gp.predict(arms).mean - truth).max() < 0.15
+
+
+# --- what it promises besides ----------------------------------------------------------------
+
+
+def taught(seed: int = 0, rounds: int = 6, **options: Any) -> SparseVariational:
+    settings: dict[str, Any] = {"inducing": 7, "batch": 12, "steps": 2, "discrete_columns": (0,)}
+    gp = SparseVariational(network_kernel(), 0.1, 0.5, **(settings | options), seed=seed)
+    rows, rewards, noise = data(10 * rounds, seed=1)
+    for part in np.split(np.arange(10 * rounds), rounds):
+        gp.observe(rows[part], rewards[part], noise[part])
+    return gp
+
+
+def test_the_same_seed_is_the_same_posterior_and_another_is_not() -> None:
+    assert sum_up(taught()) == sum_up(taught())
+    assert sum_up(taught()) != sum_up(taught(seed=1))
+    assert sum_up(taught(batch=1000)) != sum_up(taught())
+
+
+def test_looking_between_observations_makes_no_difference() -> None:
+    rows, rewards, noise = data(60, seed=1)
+    gp = SparseVariational(
+        network_kernel(), 0.1, 0.5, inducing=7, batch=12, steps=2, discrete_columns=(0,)
+    )
+    for part in np.split(np.arange(60), 6):
+        gp.sample(rows, np.random.default_rng(0))
+        gp.predict(rows, return_cov=True)
+        gp.observe(rows[part], rewards[part], noise[part])
+    assert sum_up(gp) == sum_up(taught())
+
+
+def test_a_restored_posterior_goes_on_to_the_bit() -> None:
+    gp, asked = taught(), data(5)[0]
+    again = SparseVariational.from_state(state_from_bytes(state_to_bytes(gp.state())))
+    for _ in range(3):
+        assert sum_up(again) == sum_up(gp)
+        np.testing.assert_array_equal(again.predict(asked).mean, gp.predict(asked).mean)
+        np.testing.assert_array_equal(again.predict(asked).std, gp.predict(asked).std)
+        for each in (gp, again):
+            each.observe(asked, np.arange(5.0))
+    assert sum_up(gp.restored(gp.state())) == sum_up(gp)
+    empty = SparseVariational(Matern(), 0.1)
+    assert sum_up(empty.restored(empty.state())) == sum_up(empty)
+
+
+def test_a_mean_function_must_be_given_again() -> None:
+    gp = SparseVariational(Matern(), 0.1, lambda rows: rows[:, 0])
+    gp.observe([[0.1]], [0.3])
+    with pytest.raises(StateError, match="pass it"):
+        SparseVariational.from_state(gp.state())
+    assert sum_up(gp.restored(gp.state())) == sum_up(gp)
+
+
+def test_damaged_states_are_refused() -> None:
+    state = taught().state()
+    arrays = dict(state.arrays)
+    for name in ("points", "inducing_arms", "precision", "adam_first"):
+        fewer = type(state)(
+            kind=state.kind,
+            schema=state.schema,
+            scalars=state.scalars,
+            arrays=arrays | {name: arrays[name][:-1]},
+        )
+        with pytest.raises((StateError, ShapeError)):
+            SparseVariational.from_state(fewer)
+    other = type(state)(
+        kind=state.kind,
+        schema=state.schema,
+        scalars={**state.scalars, "count": 3},
+        arrays=arrays,
+    )
+    with pytest.raises(StateError, match="counts other observations"):
+        SparseVariational.from_state(other)
+
+
+def test_noise_of_each_observation_counts() -> None:
+    kernel = Matern()
+    gp = SparseVariational(kernel, 0.1, natural_rate=1.0, adam_rate=0.0)
+    gp.observe([[0.0], [0.0]], [1.0, -1.0], [0.01, 1.0])
+    assert gp.predict([[0.0]]).mean[0] == pytest.approx((100.0 - 1.0) / (100.0 + 1.0 + 1.0))
+    assert gp.predict([[0.0]]).std[0] ** 2 == pytest.approx(1.0 / 102.0)  # type: ignore[index]
+
+
+class Broken(Matern):
+    """Fails on rows beyond 5."""
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        K = super()._covariance(X, Y)
+        if Y is None and len(X) > 2 and X.max() > 5.0:
+            K[0, -1] = K[-1, 0] = 3.0
+        return K
+
+
+def test_after_an_error_it_is_what_it_was() -> None:
+    gp = SparseVariational(Broken(), 0.1)
+    gp.observe([[0.0], [1.0], [2.0]], [0.1, 0.2, 0.3])
+    before = sum_up(gp)
+    with pytest.raises(NotPositiveDefiniteError), pytest.warns(match="not numerically"):
+        gp.observe([[4.0], [9.0]], [0.1, 0.2])
+    assert sum_up(gp) == before
+    with pytest.raises(NotFiniteError):
+        gp.observe([[4.0]], [np.nan])
+    with pytest.raises(ShapeError):
+        gp.observe([[4.0, 1.0]], [0.0])
+    gp.observe([[4.0]], [0.1])
+    again = SparseVariational(Broken(), 0.1)
+    again.observe([[0.0], [1.0], [2.0]], [0.1, 0.2, 0.3])
+    again.observe([[4.0]], [0.1])
+    assert sum_up(gp) == sum_up(again)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"inducing": 0},
+        {"inducing": 2.5},
+        {"batch": 0},
+        {"steps": True},
+        {"natural_rate": 1.5},
+        {"natural_rate": 0.0},
+        {"adam_rate": -0.1},
+        {"discrete_columns": (-1,)},
+        {"seed": -1},
+        {"mean": np.inf},
+    ],
+)
+def test_bad_settings_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(options))):
+        SparseVariational(Matern(), 0.1, **options)
+
+
+def test_ids_that_are_not_declared_are_explained() -> None:
+    gp = SparseVariational(network_kernel(), 0.1)
+    with pytest.raises(InputError, match="discrete_columns"):
+        gp.observe(*data(3)[:2])
+    with pytest.raises(InputError, match="discrete_columns"):
+        SparseVariational(Matern(), 0.1, discrete_columns=(3,)).observe([[0.0]], [1.0])
+
+
+def test_it_is_built_from_json_and_serves_a_policy() -> None:
+    gp = registry.build(
+        "posterior",
+        {"name": "variational", "kernel": {"name": "matern"}, "noise_variance": 0.01, "inducing": 5},
+    )
+    policy = IndexPolicy(posterior=gp, rule=UCB(schedule=Fixed(value=2.0)), oracle=TopK(k=2))
+    rng = np.random.default_rng(0)
+    arms = Arms.numbered(np.linspace(0.0, 3.0, 8)[:, None])
+    for step in range(1, 9):
+        offer = Offer(step=step, arms=arms)
+        decision = policy.decide(offer, rng)
+        policy.commit(decision)
+        rewards = arms.features[decision.positions, 0]
+        feedback = Feedback(positions=decision.positions, rewards=rewards)
+        policy.learn(offer, decision, feedback, rng)
+    assert set(policy.decide(Offer(step=9, arms=arms), rng).positions.tolist()) == {6, 7}
