@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test slow check core bench torch clean
+.PHONY: demo test slow check core bench torch sumo clean
 
 demo: $(VENV)/.core
 	$(BIN)/superarm demo
@@ -34,9 +34,14 @@ torch: $(VENV)/.dev
 	$(PIP) torch==2.13.0
 	$(PIP) --editable '.[torch]'
 
+# The traffic simulator, about 770 MB.
+sumo: $(VENV)/.dev
+	$(PIP) --editable '.[sumo]'
+
 bench: $(VENV)/.dev
 	$(BIN)/python -m bench streaming
 	$(BIN)/python -m bench finite
+	$(BIN)/python -m bench network
 	$(BIN)/python -m bench startup
 
 clean:

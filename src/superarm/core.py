@@ -191,6 +191,21 @@ class JointPrediction(NamedTuple):
     cov: Floats
 
 
+class Forecast(NamedTuple):
+    """What a policy expects of the arms of a super arm before it sees them."""
+
+    mean: Floats
+    """(k,)"""
+    cov: Floats
+    """Of the latent rewards, (k, k)."""
+    noise_std: float
+
+    def total(self) -> tuple[float, float]:
+        """Mean and standard deviation of the sum that will be observed, noise included."""
+        variance = float(self.cov.sum()) + len(self.mean) * self.noise_std**2
+        return float(self.mean.sum()), float(np.sqrt(max(variance, 0.0)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class State:
     """A part's whole state: JSON scalars and arrays under a schema number. Never pickle."""
@@ -263,6 +278,11 @@ class Posterior(Protocol):
     @property
     def count(self) -> int:
         """Observations so far."""
+        ...
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of one observation where none is given with it."""
         ...
 
     @property
@@ -385,7 +405,39 @@ class Problem(Protocol):
         ...
 
 
-# --- many rounds at once: what a problem and a policy may offer besides ------------------
+# --- what a problem and a policy may offer besides ---------------------------------------
+
+
+@runtime_checkable
+class AdditiveProblem(Protocol):
+    """A problem with fixed arms, the same in every offer, whose rewards add up.
+
+    Of such a problem the simulator also records how many different arms were tried, whether
+    forecasts were true, and what was believed and learned at the end.
+    """
+
+    @property
+    def distinct(self) -> str:
+        """What the number of different arms tried is called, such as ``distinct_edges``."""
+        ...
+
+
+@runtime_checkable
+class Forecaster(Protocol):
+    """A policy that can say beforehand what a super arm will yield."""
+
+    def forecast(self, offer: Offer, positions: Ints) -> Forecast: ...
+    def beliefs(self, offer: Offer) -> Prediction:
+        """Mean and standard deviation of every arm on offer."""
+        ...
+
+    @property
+    def information_gain(self) -> float:
+        """Realised information gain of everything observed so far, in nats."""
+        ...
+
+
+# --- many rounds at once -----------------------------------------------------------------
 
 
 @runtime_checkable

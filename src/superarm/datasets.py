@@ -69,6 +69,38 @@ _DATASETS = {
             size=287_000,
         ),
         Dataset(
+            name="luxembourg-roads",
+            title="Roads of Luxembourg city (LuST scenario) with SRTM heights",
+            files=(
+                "lust/edges.csv.gz",
+                "lust/nodes.csv.gz",
+                "lust/connections.csv.gz",
+                "lust/lust3d.net.xml.xz",
+            ),
+            origin=(
+                "rebuilt with netconvert from the OpenStreetMap source of the LuST scenario, "
+                "github.com/lcodeca/LuSTScenario; heights from SRTM"
+            ),
+            terms="scenario MIT; map © OpenStreetMap contributors, ODbL",
+            size=1_941_000,
+        ),
+        Dataset(
+            name="monaco-roads",
+            title="Roads of Monaco (MoST scenario) in three dimensions",
+            files=(
+                "most/edges.csv.gz",
+                "most/nodes.csv.gz",
+                "most/connections.csv.gz",
+                "most/most.net.xml.xz",
+            ),
+            origin=(
+                "rebuilt with netconvert from the OpenStreetMap source of the MoST scenario, "
+                "github.com/lcodeca/MoSTScenario"
+            ),
+            terms="GPLv3",
+            size=1_783_000,
+        ),
+        Dataset(
             name="tokyo-checkins",
             title="The first 8261 of 573703 Foursquare check-ins in Tokyo, April 2012",
             files=("foursquare/tky_first_checkins.csv.xz",),

@@ -239,3 +239,74 @@ def test_shipped_claims_are_about_listed_policies(name: str) -> None:
         named = [told[key] for key in ("policy", "versus") if key in told]
         everyone = {*named, *told.get("policies", []), *told.get("among", [])}
         assert everyone <= set(shipped.policies)
+
+
+def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
+    """A run of one policy whose totals, one per seed, depend on the swept ``width``."""
+    settings = [{"route": "a", "width": width} for width in totals]
+    seeds = len(next(iter(totals.values())))
+    spec = {"experiment": "x", "rounds": 1, "first_seed": 0, "seeds": seeds}
+    write_spec(directory, {**spec, "policies": ["mine"], "settings": settings})
+    for index, values in enumerate(totals.values()):
+        for seed, total in enumerate(values):
+            trace = Trace(
+                policy="mine",
+                setting=settings[index],
+                setting_index=index,
+                seed=seed,
+                series={"regret": np.array([total])},
+            )
+            write_trace(directory, trace)
+    return Run.load(directory)
+
+
+@pytest.mark.parametrize(
+    ("totals", "holds", "words"),
+    [
+        ({2.0: [5.0, 6.0], 0.5: [1.0, 2.0], 1.0: [2.0, 3.5]}, True, "at width = 0.5: 1.5"),
+        ({0.5: [5.0, 6.0], 1.0: [4.0, 4.0], 2.0: [3.0, 1.0]}, False, "slope per value"),
+        ({0.5: [1.0, 9.0], 1.0: [3.0, 4.0], 2.0: [9.0, 2.0]}, True, "within noise"),
+    ],
+)
+def test_rises_with_is_judged_once_over_all_values(
+    totals: dict[float, list[float]], holds: bool, words: str, tmp_path: Path
+) -> None:
+    told = claim("rises-with", policy="mine", key="width")
+    (verdict,) = judge(sweep_run(tmp_path, totals), [told])
+    assert verdict.holds is holds
+    assert words in verdict.evidence
+
+
+def test_nothing_rises_with_a_single_value(tmp_path: Path) -> None:
+    told = claim("rises-with", policy="mine", key="width")
+    assert judge(sweep_run(tmp_path, {1.0: [1.0, 2.0]}), [told]) == []
+
+
+@pytest.mark.parametrize(("variance", "holds"), [(0.99, True), (1.02, False)])
+def test_variance_within_information_needs_every_cell(
+    variance: float, holds: bool, tmp_path: Path
+) -> None:
+    # Allowed: 2(λ* + ς²)·I = 2(0.3 + 0.2)·(0.4 + 0.6) = 1.
+    spec = {"experiment": "x", "rounds": 2, "first_seed": 0, "seeds": 2, "noise_variance": [0.2]}
+    write_spec(tmp_path, {**spec, "policies": ["mine"], "settings": [{}]})
+    for seed in range(2):
+        used = variance if seed else 0.5
+        audit = {
+            "variance": np.array([0.75 * used, 0.25 * used], dtype=np.float32),
+            "largest_eigenvalue": np.array([0.3, 0.1], dtype=np.float32),
+            "information": np.array([0.4, 0.6], dtype=np.float32),
+        }
+        series = {"regret": np.zeros(2)}
+        trace = Trace(policy="mine", setting={}, setting_index=0, seed=seed, series=series, audit=audit)
+        write_trace(tmp_path, trace)
+    told = claim("variance-within-information", policies=["mine"])
+    (verdict,) = judge(Run.load(tmp_path), [told])
+    assert verdict.holds is holds
+    assert "mine, seed 1" in verdict.evidence
+
+
+def test_without_a_record_of_beliefs_the_lemma_is_not_said_to_hold(tmp_path: Path) -> None:
+    told = claim("variance-within-information", policies=["good"])
+    (verdict,) = judge(make_run(tmp_path, TOTALS), [told])
+    assert not verdict.holds
+    assert "no record" in verdict.evidence

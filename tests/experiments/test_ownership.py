@@ -10,12 +10,12 @@ import pytest
 from superarm.errors import ConflictError
 from superarm.experiments import Plan, execute, load_experiment
 from superarm.simulation import cell_name
-from superarm.simulation.trace import run_lock
+from superarm.simulation.files import run_lock
 
 
 def plan(out: Path, rounds: int = 5) -> Plan:
-    experiment = load_experiment("demo/landscape").with_policies(["random", "gp-greedy"])
-    return Plan.make(experiment, out=out, rounds=rounds, seeds=2, overrides={"side": 4})
+    experiment = load_experiment("kernelized/rkhs-se").with_policies(["random", "gp-greedy"])
+    return Plan.make(experiment, out=out, rounds=rounds, seeds=2, overrides={"arms": 16})
 
 
 def test_a_second_process_is_kept_out(tmp_path: Path) -> None:

@@ -35,7 +35,9 @@ def made(name: str) -> Experiment:
     """A shipped experiment on made data, small where its problem has a size."""
     shipped = load_experiment(name)
     takes = parameters_of("problem", shipped.problem["name"])
-    small = {"source": "made", "side": 8, "points": 60}
+    small: dict[str, Any] = {"source": "made", "side": 8, "points": 60}
+    if shipped.problem["name"] == "navigation":
+        small = {"route": None, "network": "city", "edges": 300}
     return shipped.with_setting(
         {f"problem.{key}": value for key, value in small.items() if key in takes}
     )
@@ -44,7 +46,10 @@ def made(name: str) -> Experiment:
 # --- shipped -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", experiment_ids())
+WITHOUT_SUMO = [name for name in experiment_ids() if name != "navigation/sumo"]
+
+
+@pytest.mark.parametrize("name", WITHOUT_SUMO)
 def test_every_shipped_experiment_builds_and_plays_each_policy(name: str) -> None:
     shipped = made(name)
     assert shipped.id == name
@@ -319,3 +324,39 @@ def test_wrong_nested_rules_are_refused_before_running(rule: str, words: str, tm
         Plan.make(load_experiment(str(path)), out=tmp_path / "out")
     assert words in str(caught.value)
     assert not (tmp_path / "out").exists()
+
+
+# --- sweeps and policies on request ------------------------------------------------------
+
+
+def test_a_sweep_of_the_file_is_run_unless_it_is_overridden(tmp_path: Path) -> None:
+    swept = experiment(sweep={"side": [4, 5]})
+    plan = Plan.make(swept, out=tmp_path)
+    assert plan.settings == [{"side": 4}, {"side": 5}]
+    assert Plan.make(swept, out=tmp_path, overrides={"side": 6}).settings == [{}]
+    assert Plan.make(swept, out=tmp_path, overrides={"xi": [0.1, 0.2]}).settings == [
+        {"side": side, "xi": xi} for side in (4, 5) for xi in (0.1, 0.2)
+    ]
+    assert Experiment.from_mapping(swept.as_json(), "again") == swept
+
+
+def test_policies_on_request_run_when_they_are_named() -> None:
+    shy = experiment(on_request={"slow": {"policy": "gp-ei", "xi": 0.5}})
+    assert list(shy.policies) == ["random", "gp-ei"]
+    chosen = shy.with_policies(["slow", "random"])
+    assert chosen.policies == {"slow": {"policy": "gp-ei", "xi": 0.5}, "random": {}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sweep": {"side": 4}}, r"sweep.side is 4; give a list"),
+        ({"sweep": {"side": []}}, r"sweep.side is \[\]; give a list"),
+        ({"sweep": [1]}, "'sweep' must be a table"),
+        ({"on_request": {"slow": {"policy": "gp-eii"}}}, "on_request.slow: unknown policy"),
+        ({"on_request": {"slow": 3}}, "on_request.slow must be a table"),
+    ],
+)
+def test_bad_sweeps_and_requests_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        experiment(**changes)

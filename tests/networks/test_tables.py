@@ -59,7 +59,7 @@ def test_a_bad_table_is_refused_whole(tmp_path, changes, words):
 
 
 def test_a_missing_or_damaged_file_is_named(tmp_path):
-    with pytest.raises(MissingDataError, match="holds no nodes.csv"):
+    with pytest.raises(MissingDataError, match=r"holds no nodes\.csv"):
         read_tables(tmp_path)
     write(tmp_path)
     (tmp_path / "edges.csv.gz").write_bytes(b"\x1f\x8bnonsense")

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from superarm.errors import InputError, ShapeError, StateError
+from superarm.simulation.files import atomic_write, json_bytes
 from superarm.simulation.trace import (
     Run,
     Trace,
-    atomic_write,
     cell_name,
-    json_bytes,
     read_trace,
     write_cells,
     write_spec,

@@ -25,8 +25,10 @@ from superarm._curves import (
     significant,
     within_noise,
 )
+from superarm.core import Floats
 from superarm.errors import SpecError
 from superarm.simulation.trace import Run
+from superarm.theory import variance_sum_bound
 
 NOISE = ", within noise"
 
@@ -67,10 +69,13 @@ def judge(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[Verdict]:
         for index, setting in enumerate(run.settings):
             if not set(policies_of(claim)) <= set(run.policies):
                 continue
-            if metric in run.metrics:
-                holds, evidence = _CHECKS[claim["check"]](run, index, claim)
+            if metric not in run.metrics:
+                judged: Judged = (False, f"the run has no {metric!r}; it has {list(run.metrics)}")
             else:
-                holds, evidence = False, f"the run has no {metric!r}; it has {list(run.metrics)}"
+                judged = _CHECKS[claim["check"]](run, index, claim)
+            if judged is None:
+                continue
+            holds, evidence = judged
             where = ", ".join(f"{key} = {value}" for key, value in setting.items())
             prefix = f"[{where}] " if where else ""
             suffix = f" ({counted(len(run.seeds), 'seed')}, T = {run.rounds})"
@@ -79,7 +84,9 @@ def judge(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[Verdict]:
     return verdicts
 
 
-Check = Callable[[Run, int, Mapping[str, Any]], tuple[bool, str]]
+Judged = tuple[bool, str] | None
+"""Whether a claim holds, and the evidence; ``None``: this setting alone can not say."""
+Check = Callable[[Run, int, Mapping[str, Any]], Judged]
 
 
 def _ratio_at_most(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
@@ -161,12 +168,70 @@ def _lowest(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
     return order[0] in winners, evidence
 
 
+def _rises_with(run: Run, index: int, claim: Mapping[str, Any]) -> Judged:
+    """``policy``'s total rises with the swept number ``key``, by its slope over the values' ranks."""
+    metric, key = claim.get("metric", "regret"), claim["key"]
+    others = _without(run.settings[index], key)
+    members = [at for at, each in enumerate(run.settings) if _without(each, key) == others]
+    members = sorted(
+        (at for at in members if key in run.settings[at]), key=lambda at: _value(run, at, key)
+    )
+    if len(members) < 2 or index != members[0]:
+        return None  # judged once, at the smallest value
+    totals = [outcome_of(run, claim["policy"], at, metric) for at in members]
+    ranks = np.arange(len(members)) - (len(members) - 1) / 2.0
+    slopes: Floats = ranks @ np.stack([each.per_seed for each in totals]) / (ranks @ ranks)
+    slope, stderr = paired_difference(slopes, 0.0 * slopes)
+    evidence = f"{claim['policy']} {metric} at {key} = " + ", ".join(
+        f"{_value(run, at, key):g}: {significant(each.mean)}{_spread(each)}"
+        for at, each in zip(members, totals, strict=True)
+    )
+    evidence += _paired("slope per value", slope, stderr)
+    evidence += NOISE if within_noise(slope, stderr) else ""
+    return slope > 0.0, evidence
+
+
+def _without(setting: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in setting.items() if name != key}
+
+
+def _value(run: Run, index: int, key: str) -> float:
+    return float(run.settings[index][key])
+
+
+def _variance_within_information(run: Run, index: int, claim: Mapping[str, Any]) -> Judged:
+    """Lemma A.12 of paper 000 with λ* as met in the run: Σσ² ≤ 2(λ* + ς²)·I, in every cell."""
+    noise_variance = run.spec.get("noise_variance")
+    worst, tightest, cells = -math.inf, "", 0
+    for policy in claim["policies"]:
+        for seed in run.seeds:
+            audit = run.audit(policy, index, seed)
+            if audit is None or noise_variance is None:
+                return False, f"the run has no record of what {policy} believed"
+            used = float(np.nansum(audit["variance"], dtype=float))
+            largest = float(np.nanmax(audit["largest_eigenvalue"]))
+            gained = float(np.nansum(audit["information"], dtype=float))
+            allowed = float(
+                variance_sum_bound(
+                    gained, largest_eigenvalue=largest, noise_variance=noise_variance[index]
+                )
+            )
+            cells += 1
+            if used / allowed > worst:
+                worst, tightest = used / allowed, f"{policy}, seed {seed}"
+    # Records are in single precision, each sum good to about 1e-6.
+    evidence = f"at most {worst:.3g} of what is allowed in {counted(cells, 'cell')} ({tightest})"
+    return worst <= 1.0 + 1e-5, evidence
+
+
 _CHECKS: dict[str, Check] = {
     "ratio-at-most": _ratio_at_most,
     "ratio-at-least": _ratio_at_least,
     "ratio-between": _ratio_between,
     "about-equal": _about_equal,
     "lowest": _lowest,
+    "rises-with": _rises_with,
+    "variance-within-information": _variance_within_information,
 }
 
 
@@ -176,6 +241,8 @@ _KEYS = {
     "ratio-between": ("policy", "versus", "least", "most"),
     "about-equal": ("policy", "versus", "tolerance"),
     "lowest": ("policy", "policies", "among"),
+    "rises-with": ("policy", "key"),
+    "variance-within-information": ("policies",),
 }
 """What each check needs besides ``text``; of ``policy`` and ``policies`` it takes one."""
 
@@ -192,7 +259,7 @@ def check_claim(claim: object, where: str) -> None:
             f"{where}: claim {text!r} has the check {check!r}; choose one of {sorted(_CHECKS)}"
         )
     needed = set(_KEYS[check])
-    if {"policy", "policies"} <= needed:
+    if needed >= {"policy", "policies"}:
         needed -= {"policy"} if "policies" in claim else {"policies"}
     given = set(claim) - {"text", "check", "metric"}
     if given != needed:
@@ -236,6 +303,7 @@ _KINDS = {
     "least": _NUMBER,
     "most": _NUMBER,
     "tolerance": _NUMBER,
+    "key": _NAME,
 }
 
 

@@ -21,20 +21,18 @@ from superarm.errors import (
     SpecError,
     SuperarmError,
 )
+from superarm.problems.base import Mapped
 from superarm.problems.sources import settle_source
 from superarm.simulation import Run, Trace, cell_name, simulate, spread
-from superarm.simulation.trace import (
+from superarm.simulation.files import (
     LOCK,
     atomic_write,
     is_temporary,
     json_bytes,
-    read_spec,
     remove_temporaries,
     run_lock,
-    write_cells,
-    write_spec,
-    write_trace,
 )
+from superarm.simulation.trace import read_spec, write_cells, write_map, write_spec, write_trace
 
 from .claims import judge, outcome_of
 from .spec import Experiment, expand_settings
@@ -85,7 +83,7 @@ class Plan:
         overrides: Mapping[str, Any] | None = None,
     ) -> Plan:
         """Overrides applied and checked down to the parts they build; nothing is run or written."""
-        fixed, settings = expand_settings(overrides or {})
+        fixed, settings = expand_settings({**experiment.sweep, **(overrides or {})})
         base = experiment.with_setting(fixed)
         base, settings = _settle_sources(base, settings)
         variants = [base.with_setting(setting) for setting in settings]
@@ -129,9 +127,13 @@ class Plan:
 
     def describe(self) -> dict[str, Any]:
         """What ``run.json`` holds."""
-        world = self.experiment.with_setting(self.settings[0]).build_problem(
-            seed=self.first_seed, horizon=self.rounds
-        )
+        worlds = [
+            self.experiment.with_setting(setting).build_problem(
+                seed=self.first_seed, horizon=self.rounds
+            )
+            for setting in self.settings
+        ]
+        world = worlds[0]
         plain = self.experiment.as_json()
         return {
             "experiment": self.experiment.id,
@@ -146,6 +148,7 @@ class Plan:
             "overrides": dict(self.fixed),
             "parameters": {"problem": plain["problem"], "policies": plain["policies"]},
             "settled": dict(world.settled),
+            "noise_variance": [float(each.model.noise_variance) for each in worlds],
             "version": __version__,
         }
 
@@ -207,6 +210,8 @@ def play(task: Task) -> str:
             series=trajectory.series,
             choices=trajectory.choices,
             seconds=trajectory.seconds,
+            audit=trajectory.audit,
+            state=trajectory.state,
         )
         write_trace(task.out, trace)
     return ", ".join(task.policies)
@@ -237,11 +242,21 @@ def execute(
 
         if progress is not None:
             progress(0, total)
+        _write_maps(plan)
         spread(play, tasks, jobs=jobs, executor=executor, finished=finished)
         write_cells(plan.out)
         summary = summarise(Run.load(plan.out), plan.experiment)
         atomic_write(plan.out / "summary.json", json_bytes({**summary, "out": plan.out.name}))
     return {**summary, "out": str(plan.out)}
+
+
+def _write_maps(plan: Plan) -> None:
+    """The roads of every setting whose arms are roads: a report draws on them."""
+    for index, setting in enumerate(plan.settings):
+        variant = plan.experiment.with_setting(setting)
+        world = variant.build_problem(seed=plan.first_seed, horizon=plan.rounds)
+        if isinstance(world, Mapped):
+            write_map(plan.out, index, world.road_map())
 
 
 def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
@@ -256,7 +271,7 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
                     {
                         "policy": policy,
                         "setting": dict(setting),
-                        "metric": f"cumulative_{metric}",
+                        "metric": row_name(metric),
                         "mean": outcome.mean,
                         "stderr": outcome.stderr,
                         "seconds_per_round": seconds,
@@ -269,6 +284,11 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
         "rows": rows,
         "claims": [verdict.as_json() for verdict in judge(run, experiment.claims)],
     }
+
+
+def row_name(metric: str) -> str:
+    """What a metric's total is called in rows: running totals of regret and reward say so."""
+    return f"cumulative_{metric}" if metric in ("regret", "reward") else metric
 
 
 def _is_done(out: Path, cell: str) -> bool:

@@ -19,6 +19,12 @@
     policy = "composed"
     rule = {name = "greedy"}
 
+    [on_request.slow]            # … or run only when --policies names it
+    policy = "gp-ts"
+
+    [sweep]                      # optional: what --set with lists would say
+    lengthscale = [0.1, 1.0]
+
     [[claims]]                   # what the paper says, checked: see claims.py
     text = "…"
     check = "ratio-at-most"
@@ -61,6 +67,10 @@ class Experiment:
     paper: str = ""
     figure: str = ""
     claims: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    on_request: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Policies that run only when they are named."""
+    sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Parameters and the values that each takes, as ``--set`` would name them."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain data, from which :meth:`from_mapping` makes the same experiment."""
@@ -74,6 +84,8 @@ class Experiment:
             "problem": dict(self.problem),
             "policies": {name: dict(options) for name, options in self.policies.items()},
             "claims": [dict(claim) for claim in self.claims],
+            "on_request": {name: dict(options) for name, options in self.on_request.items()},
+            "sweep": {key: list(values) for key, values in self.sweep.items()},
         }
 
     @classmethod
@@ -85,12 +97,16 @@ class Experiment:
         _check_plain(data, where)
         experiment = cls(**{**data, "claims": tuple(data.get("claims", ()))})
         _check_parameters("problem", experiment.problem, where)
-        for name, options in experiment.policies.items():
-            if not name.strip():
-                raise SpecError(f"{where}: a policy has the name {name!r}; give it one that shows")
-            if not isinstance(options, Mapping):
-                raise SpecError(f"{where}: policies.{name} must be a table of options")
-            _check_parameters("policy", _policy_spec(name, options), f"{where}: policies.{name}")
+        for table in ("policies", "on_request"):
+            for name, options in getattr(experiment, table).items():
+                if not name.strip():
+                    raise SpecError(f"{where}: a policy has the name {name!r}; give it one that shows")
+                if not isinstance(options, Mapping):
+                    raise SpecError(f"{where}: {table}.{name} must be a table of options")
+                _check_parameters("policy", _policy_spec(name, options), f"{where}: {table}.{name}")
+        for key, values in experiment.sweep.items():
+            if not isinstance(values, list | tuple) or not values:
+                raise SpecError(f"{where}: sweep.{key} is {values!r}; give a list of values")
         return experiment
 
     # --- variations ------------------------------------------------------------------------
@@ -98,13 +114,14 @@ class Experiment:
     def with_policies(self, chosen: Sequence[str]) -> Experiment:
         """Only these policies; registered ones that the file does not list get their defaults."""
         policies: dict[str, Mapping[str, Any]] = {}
+        listed = {**self.on_request, **self.policies}
         for name in chosen:
-            if name in self.policies:
-                policies[name] = self.policies[name]
+            if name in listed:
+                policies[name] = listed[name]
             elif name in names("policy"):
                 policies[name] = {}
             else:
-                choices = sorted({*self.policies, *names("policy")})
+                choices = sorted({*listed, *names("policy")})
                 raise SpecError(
                     f"unknown policy {name!r}; choose from {choices}" + _near(name, choices)
                 )
@@ -254,7 +271,7 @@ def _parse(source: Path | Traversable, where: str) -> Experiment:
         experiment = Experiment.from_mapping(data, where)
     except RecursionError:
         raise SpecError(f"{where}: tables are nested too deeply") from None
-    known = sorted({*experiment.policies, *names("policy")})
+    known = sorted({*experiment.policies, *experiment.on_request, *names("policy")})
     for claim in experiment.claims:
         for name in policies_of(claim):
             if name not in known:
@@ -270,7 +287,8 @@ _TEXTS, _COUNTS, _TABLES = (
     ("rounds", "seeds"),
     ("problem", "policies"),
 )
-_KEYS = sorted((*_TEXTS, *_COUNTS, *_TABLES, "claims"))
+_OPTIONAL_TABLES = ("on_request", "sweep")
+_KEYS = sorted((*_TEXTS, *_COUNTS, *_TABLES, *_OPTIONAL_TABLES, "claims"))
 
 
 def _check_tables(data: Mapping[str, Any], where: str) -> None:
@@ -286,8 +304,8 @@ def _check_tables(data: Mapping[str, Any], where: str) -> None:
     for key in _COUNTS:
         if not isinstance(data[key], int) or isinstance(data[key], bool) or data[key] < 1:
             raise SpecError(f"{where}: {key} is {data[key]!r}; it must be a whole number above 0")
-    for key in _TABLES:
-        if not isinstance(data[key], Mapping) or not data[key]:
+    for key in (*_TABLES, *_OPTIONAL_TABLES):
+        if not isinstance(data.get(key, {}), Mapping) or (key in _TABLES and not data[key]):
             raise SpecError(f"{where}: {key!r} must be a table with at least one entry")
     for key in _TEXTS:
         if not isinstance(data.get(key, ""), str) or not data["id"]:

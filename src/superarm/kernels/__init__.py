@@ -9,6 +9,8 @@ from .composite import Product as Product
 from .composite import Scale as Scale
 from .composite import Sum as Sum
 from .features import FeatureMap as FeatureMap
+from .graph import GraphMatern as GraphMatern
+from .graph import HasLaplacian as HasLaplacian
 from .stationary import Matern as Matern
 from .stationary import Periodic as Periodic
 from .stationary import RationalQuadratic as RationalQuadratic

@@ -1,7 +1,27 @@
 """Road networks: records, readers, generated cities, line graphs, and what driving costs."""
 
+from .city import generate_city
+from .drawing import RoadMap
+from .elevation import Tile, with_heights
 from .energy import Vehicle
+from .openstreetmap import read_osm
+from .reading import read_network
 from .road import LineGraph, RoadNetwork
+from .sumo_net import read_sumo
 from .tables import read_tables
+from .trips import suggest_trip
 
-__all__ = ["LineGraph", "RoadNetwork", "Vehicle", "read_tables"]
+__all__ = [
+    "LineGraph",
+    "RoadMap",
+    "RoadNetwork",
+    "Tile",
+    "Vehicle",
+    "generate_city",
+    "read_network",
+    "read_osm",
+    "read_sumo",
+    "read_tables",
+    "suggest_trip",
+    "with_heights",
+]

@@ -28,6 +28,7 @@ from superarm.errors import InputError
 from superarm.inputs import as_positive
 
 _JOULES_PER_WH = 3600.0
+Recuperation = Literal["multiply", "divide"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class Vehicle:
     """m/s²"""
     air_density: float = 1.2
     """kg/m³"""
-    recuperation: Literal["multiply", "divide"] = "multiply"
+    recuperation: Recuperation = "multiply"
 
     def __post_init__(self) -> None:
         for name in ("mass", "gravity", "propulsion_efficiency", "recuperation_efficiency"):

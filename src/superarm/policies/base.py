@@ -12,10 +12,12 @@ from superarm.core import (
     Direction,
     Feedback,
     Floats,
+    Forecast,
     Ints,
     Offer,
     Oracle,
     Posterior,
+    Prediction,
     Rule,
     State,
 )
@@ -112,6 +114,21 @@ class IndexPolicy:
         keys = self.posterior.keys(offer.arms)[feedback.positions]
         self.posterior.observe(keys, feedback.rewards, feedback.noise_variance)
         self.version += 1
+
+    def forecast(self, offer: Offer, positions: Ints) -> Forecast:
+        """What these arms are expected to yield, in the user's sign."""
+        keys = self.posterior.keys(offer.arms)[positions]
+        mean, cov = self.posterior.predict(keys, return_cov=True)
+        return Forecast(mean, cov, self.posterior.noise_std)
+
+    def beliefs(self, offer: Offer) -> Prediction:
+        """Mean and standard deviation of every arm on offer, in the user's sign."""
+        belief = self.posterior.belief(offer.arms)
+        return Prediction(belief.mean, belief.std)
+
+    @property
+    def information_gain(self) -> float:
+        return self.posterior.information_gain
 
     def play_table(
         self, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]

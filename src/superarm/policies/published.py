@@ -16,8 +16,8 @@ import numpy as np
 from superarm.core import Floats, Gamma, Offer, Policy, Posterior, Rule
 from superarm.errors import InputError
 from superarm.inputs import as_positive
-from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
-from superarm.problems.base import Model, World
+from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
+from superarm.problems.base import Model, Scored, World
 from superarm.registry import build, register
 from superarm.rules import (
     UCB,
@@ -40,7 +40,7 @@ from superarm.theory import GreedyGrowth, lipschitz_of_kernel
 from .base import IndexPolicy, ScorePolicy
 from .discretised import DiscretisedPolicy
 
-PosteriorName = Literal["auto", "finite", "streaming", "independent"]
+PosteriorName = Literal["auto", "finite", "streaming", "variational", "independent"]
 GainChoice = Literal["growth", "realised", "greedy"]
 
 
@@ -50,10 +50,12 @@ def posterior_for(model: Model, posterior: PosteriorName = "auto", form: str = "
         posterior = "streaming" if model.arms is None else "finite"
     options: dict[str, Any] = {"form": form}
     if posterior == "streaming":
-        mean = model.mean
-        if np.ndim(mean):
-            raise InputError("a prior mean per arm needs fixed arms: use posterior 'finite'")
-        return StreamingGP(model.kernel, model.noise_variance, float(mean), **options)
+        return StreamingGP(model.kernel, model.noise_variance, model.mean_function(), **options)
+    if posterior == "variational":
+        discrete = (0,) if model.numbered else ()
+        return SparseVariational(
+            model.kernel, model.noise_variance, model.mean_function(), discrete_columns=discrete
+        )
     if model.arms is None:
         raise InputError(f"posterior {posterior!r} needs fixed arms, but these change every round")
     if posterior == "finite":
@@ -62,7 +64,8 @@ def posterior_for(model: Model, posterior: PosteriorName = "auto", form: str = "
         variance = model.kernel.diag(model.arms)
         return IndependentGaussian(variance, model.noise_variance, model.mean, arms=model.arms)
     raise InputError(
-        f"posterior is {posterior!r}; choose 'auto', 'finite', 'streaming' or 'independent'"
+        f"posterior is {posterior!r}; choose 'auto', 'finite', 'streaming', 'variational' or "
+        "'independent'"
     )
 
 
@@ -132,7 +135,7 @@ def gp_ucb_bayesian(
     model: Model, *, scale: float = 1.0, posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
     """GP-UCB with the finite-arm β_t of the Bayesian analysis (paper 000)."""
-    schedule = BayesianGPUCB(arms=_arm_count(model), scale=scale)
+    schedule = BayesianGPUCB(arms=arm_count(model), scale=scale)
     return index_policy(model, UCB(schedule=schedule), posterior)
 
 
@@ -141,7 +144,7 @@ def gp_bucb(
     model: Model, *, omega: float = 1.0, xi: float = 1.0, posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
     """GP-BayesUCB: an upper quantile of the posterior (paper 000)."""
-    schedule = BayesUCBQuantile(arms=_arm_count(model), omega=omega, xi=xi)
+    schedule = BayesUCBQuantile(arms=arm_count(model), omega=omega, xi=xi)
     return index_policy(model, BayesUCB(schedule=schedule), posterior)
 
 
@@ -224,7 +227,7 @@ def kernel_ucb(
     """
     if eta is None:
         delta = as_positive(delta, "delta")
-        tail = 2.0 * model.horizon * _arm_count(model) / delta
+        tail = 2.0 * model.horizon * arm_count(model) / delta
         eta = _known(model.noise_bound, "noise_bound") * math.sqrt(2.0 * math.log(tail))
     schedule = KernelUCB(eta=eta, regularisation=model.noise_variance)
     return index_policy(model, UCB(schedule=schedule), posterior)
@@ -235,7 +238,7 @@ def oclok_ucb(
     model: Model, *, delta: float = 0.05, posterior: PosteriorName = "auto", form: str = "auto"
 ) -> IndexPolicy:
     """O'CLOK-UCB [nika2022oclok, Algorithm 1]: optimism for changing arms and super arms."""
-    schedule = OclokUCB(most_arms=_arm_count(model), delta=delta)
+    schedule = OclokUCB(most_arms=arm_count(model), delta=delta)
     return IndexPolicy(
         posterior=posterior_for(model, posterior, form),
         rule=UCB(schedule=schedule),
@@ -275,7 +278,7 @@ def random(model: Model) -> ScorePolicy:
     """Arms at random."""
 
     def score(offer: Offer, rng: np.random.Generator) -> Floats:
-        return rng.random(len(offer.arms))
+        return rng.random(len(offer.arms)) - 1.0  # no more than 0: some oracles take only costs
 
     return ScorePolicy(score=score, oracle=model.oracle, deterministic=False)
 
@@ -286,7 +289,7 @@ def benchmark(model: Model, *, problem: World) -> ScorePolicy:
     sign = 1.0 if model.direction == "maximize" else -1.0
 
     def score(offer: Offer, rng: np.random.Generator) -> Floats:
-        return sign * problem.means(offer)
+        return problem.scores(offer) if isinstance(problem, Scored) else sign * problem.means(offer)
 
     return ScorePolicy(score=score, oracle=model.oracle, deterministic=True)
 
@@ -297,7 +300,7 @@ def _known(value: float | None, name: str) -> float:
     return value
 
 
-def _arm_count(model: Model) -> int:
+def arm_count(model: Model) -> int:
     if model.most_arms is not None:
         return model.most_arms
     if model.arms is not None:

@@ -5,6 +5,7 @@ from .base import World as World
 from .crowdsourcing import Crowdsourcing as Crowdsourcing
 from .finite import FiniteProblem as FiniteProblem
 from .landscape import landscape as landscape
+from .navigation import Navigation as Navigation
 from .sensors import light_sensors as light_sensors
 from .sensors import temperature_sensors as temperature_sensors
 from .synthetic import BENCHMARKS as BENCHMARKS

@@ -7,8 +7,8 @@ whoever runs it, from (seed, "noise", step), and handed to :meth:`~superarm.core
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,6 +17,7 @@ import numpy as np
 from superarm.core import Direction, Floats, Offer, Oracle, Problem
 from superarm.errors import InputError
 from superarm.kernels import Covariance
+from superarm.networks import RoadMap
 
 NO_METRICS: Mapping[str, float] = MappingProxyType({})
 """The metrics of a round that has none: one shared mapping, since rounds are many."""
@@ -35,6 +36,7 @@ class Model:
     oracle: Oracle
     horizon: int
     mean: float | Floats = 0.0
+    """One number, or one for each fixed or numbered arm, (n,)."""
     arms: Floats | None = None
     """The fixed arm set's features (n, d); ``None`` where arms change from round to round."""
     direction: Direction = "maximize"
@@ -44,6 +46,31 @@ class Model:
     """A spec of the family "gain", such as ``{"name": "constant", "value": 1.0}``."""
     most_arms: int | None = None
     """The largest number of arms on offer in a round."""
+    reduction: Floats | None = None
+    """Δh, (n,): what each fixed arm changes in a potential; adds up to the same for all routes."""
+    costs: Mapping[str, Floats] = field(default_factory=dict)
+    """Other known costs of the fixed arms by name, (n,) each, such as their ``length``."""
+    numbered: bool = False
+    """Whether column 0 of the features is the arm's number, 0 … n − 1, in every offer."""
+
+    def mean_function(self) -> float | Callable[[Floats], Floats]:
+        """The prior mean for posteriors that know arms by their features."""
+        if np.ndim(self.mean) == 0:
+            return float(self.mean)
+        if not self.numbered:
+            raise InputError("a prior mean per arm needs fixed arms: use posterior 'finite'")
+        return ByNumber(np.asarray(self.mean))
+
+
+@dataclass(frozen=True, eq=False)
+class ByNumber:
+    """Looks a value up by the arm's number in column 0."""
+
+    values: Floats
+
+    def __call__(self, rows: Floats) -> Floats:
+        found: Floats = self.values[rows[:, 0].astype(np.intp)]
+        return found
 
 
 @runtime_checkable
@@ -60,6 +87,22 @@ class World(Problem, Protocol):
     def means(self, offer: Offer) -> Floats:
         """True expected reward of every arm on offer, (n,): what the benchmark policy sees."""
         ...
+
+
+@runtime_checkable
+class Scored(Protocol):
+    """A world whose benchmark is the oracle on other numbers than the true means."""
+
+    def scores(self, offer: Offer) -> Floats:
+        """The benchmark's desirabilities, (n,)."""
+        ...
+
+
+@runtime_checkable
+class Mapped(Protocol):
+    """A world whose arms are roads on a map."""
+
+    def road_map(self) -> RoadMap: ...
 
 
 def check_whole(value: object, name: str, least: int) -> int:

@@ -17,6 +17,7 @@ from .indices import (
     Random,
     Thompson,
 )
+from .rectified import Rectified
 from .schedules import (
     AgnosticGPUCB,
     BayesianGPUCB,
@@ -54,6 +55,7 @@ __all__ = [
     "ProbabilityOfImprovement",
     "QuantileSchedule",
     "Random",
+    "Rectified",
     "ResettingGPUCB",
     "SimpleQuantile",
     "SrinivasFinite",

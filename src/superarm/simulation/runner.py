@@ -17,18 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import (
+    AdditiveProblem,
     Decision,
     Feedback,
     Floats,
+    Forecaster,
     Ints,
     Offer,
     Policy,
     Problem,
+    State,
     TablePlayer,
     TableProblem,
 )
 from superarm.errors import InputError
 from superarm.streams import Streams
+
+from .audit import Audit
 
 _BLOCK_NUMBERS = 1 << 18
 """How many noise values a block may hold: a few megabytes, whatever the number of arms."""
@@ -43,6 +48,10 @@ class Trajectory(NamedTuple):
     """Chosen positions, (T, k), padded with −1."""
     seconds: NDArray[np.float32]
     """Time spent deciding and learning, (T,)."""
+    audit: Mapping[str, NDArray[np.float32]] | None = None
+    """What :mod:`superarm.simulation.audit` records, for an additive problem."""
+    state: State | None = None
+    """What was learned in the end, for an additive problem."""
 
 
 Watch = Callable[[str, Offer, Decision, Feedback], None]
@@ -82,9 +91,22 @@ class _Block:
 class _Recorder:
     """One policy's way through the rounds."""
 
-    def __init__(self, name: str, policy: Policy, seed: int, rounds: int, watch: Watch | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        policy: Policy,
+        problem: Problem,
+        seed: int,
+        rounds: int,
+        watch: Watch | None,
+    ) -> None:
         self.name = name
         self.policy = policy
+        self._distinct = problem.distinct if isinstance(problem, AdditiveProblem) else None
+        self._tried: set[int] = set()
+        self._audit: Audit | None = None
+        if self._distinct is not None and isinstance(policy, Forecaster):
+            self._audit = Audit(policy, rounds)
         self._watch = watch
         self._decide_streams = Streams(seed, f"policy:{name}")
         self._learn_streams = Streams(seed, f"learn:{name}")
@@ -135,6 +157,7 @@ class _Recorder:
             policy.commit(decision)
             middle = perf_counter()
             positions = decision.positions
+            forecast = self._audit.forecast(offer, positions) if self._audit is not None else None
             rewards = problem.pull(offer, positions, noise)
             feedback = Feedback(positions=positions, rewards=rewards)
             again = perf_counter()
@@ -144,12 +167,20 @@ class _Recorder:
             self._choices.append(positions)
             if self._watch is not None:
                 self._watch(self.name, offer, decision, feedback)
-            for metric, value in problem.metrics(offer, positions, rewards).items():
+            measured = problem.metrics(offer, positions, rewards)
+            if self._distinct is not None:
+                before = len(self._tried)
+                self._tried.update(positions.tolist())
+                measured = {**measured, self._distinct: len(self._tried) - before}
+            if self._audit is not None and forecast is not None:
+                self._audit.record(step, forecast, rewards)
+            for metric, value in measured.items():
                 if metric not in series:
                     series[metric] = np.zeros(rounds)
                 series[metric][step - 1] = value
 
-    def trajectory(self) -> Trajectory:
+    def trajectory(self, last: Offer) -> Trajectory:
+        """Everything recorded; ``last`` is the offer of the last round."""
         most = max(chosen.shape[-1] for chosen in self._choices)
         choices = np.full((len(self._seconds), most), -1, dtype=np.int32)
         row = 0
@@ -157,7 +188,10 @@ class _Recorder:
             rows = chosen if chosen.ndim == 2 else chosen[None, :]
             choices[row : row + len(rows), : rows.shape[1]] = rows
             row += len(rows)
-        return Trajectory(self._series, choices, self._seconds)
+        if self._audit is None:
+            return Trajectory(self._series, choices, self._seconds)
+        learned = self._audit.arrays(last)
+        return Trajectory(self._series, choices, self._seconds, learned, self.policy.state())
 
 
 def simulate(
@@ -171,7 +205,9 @@ def simulate(
     """Run every policy for ``rounds`` rounds; ``watch`` hears of each one."""
     if rounds < 1:
         raise InputError(f"rounds is {rounds}; run at least one")
-    recorders = [_Recorder(name, policy, seed, rounds, watch) for name, policy in policies.items()]
+    recorders = [
+        _Recorder(name, policy, problem, seed, rounds, watch) for name, policy in policies.items()
+    ]
     noise_streams = Streams(seed, "noise")
     step = 1
     while step <= rounds:
@@ -186,4 +222,6 @@ def simulate(
         block = _Block(problem, met)
         for recorder in recorders:
             recorder.play(block)
-    return {name: recorder.trajectory() for name, recorder in zip(policies, recorders, strict=True)}
+    return {
+        name: recorder.trajectory(offer) for name, recorder in zip(policies, recorders, strict=True)
+    }

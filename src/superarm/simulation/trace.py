@@ -6,25 +6,22 @@
     OUT/cells/<cell>.npz    one per (policy, setting, seed): "regret" (T,) and further metrics by
                             name, per round; "choices" (T, k), padded with -1
     OUT/timings/<cell>.npz  "seconds" (T,): apart, so that traces are byte-identical between runs
+    OUT/audits/<cell>.npz   whether forecasts were true, and what was believed at the end: see audit.py
+    OUT/states/<cell>.npz   what was learned, as ``superarm.states`` writes it
+    OUT/maps/s<setting>.npz the roads that the arms are, where they are roads
     OUT/cells.jsonl         one flat row per cell, written once all cells are there
     OUT/summary.json        the object that the command prints
 
-Every file appears whole or not at all. The timing of a cell is written before the cell itself:
-a cell that is there is finished.
+Every file appears whole or not at all. The other files of a cell are written before the cell
+itself: a cell that is there is finished. Audits, states and maps are there where the problem has
+fixed arms whose rewards add up; traces do without them.
 """
 
 from __future__ import annotations
 
-import io
-import json
-import math
-import os
 import re
-import secrets
-import zipfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -33,9 +30,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats
-from superarm.errors import ConflictError, InputError, ShapeError, StateError
+from superarm.core import Floats, State
+from superarm.errors import InputError, ShapeError, StateError
 from superarm.inputs import as_vector
+from superarm.networks import RoadMap
+from superarm.states import state_to_bytes
+
+from .files import atomic_write, json_bytes, npz_bytes, plain, read_arrays, read_json
 
 SCHEMA = 1
 _RESERVED = frozenset({"choices", "seconds"})
@@ -47,12 +48,8 @@ _REQUIRED: dict[str, type] = {
     "policies": list,
     "settings": list,
 }
-_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.tmp")
 _MANGLED = re.compile(r"-[0-9a-f]{8}\Z")
-LOCK = ".lock"
 _NAME = re.compile(r"(?P<policy>.+)\.s(?P<setting>\d+)\.seed(?P<seed>\d{5,})")
-# What numpy and zipfile raise for files that are cut off, overwritten or of another kind.
-_DAMAGE = (OSError, TypeError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,6 +67,10 @@ class Trace:
     """Chosen positions, (T, k), padded with -1."""
     seconds: NDArray[np.float32] | None = None
     """Time that the policy took in each round, (T,)."""
+    audit: Mapping[str, NDArray[Any]] | None = None
+    """Arrays that :mod:`superarm.simulation.audit` describes."""
+    state: State | None = None
+    """What the policy had learned at the end."""
 
     def __post_init__(self) -> None:
         if "regret" not in self.series:
@@ -108,79 +109,11 @@ def cell_name(policy: str, setting_index: int, seed: int) -> str:
     return f"{safe}.s{setting_index}.seed{seed:05d}"
 
 
-def atomic_write(path: Path | str, data: bytes) -> None:
-    """Write the file whole or not at all: a temporary neighbour takes its place once it is on disk."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_directory(path.parent)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
-
-
-def _sync_directory(directory: Path) -> None:
-    """The renaming itself must be on disk before it is reported; not every system can."""
-    with suppress(OSError):
-        handle = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-@contextmanager
-def run_lock(directory: Path) -> Iterator[None]:
-    """Hold the directory for one process at a time; a lock dies with its process."""
-    path = directory / LOCK
-    with path.open("ab") as file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # not on this system
-            pass
-        except OSError:
-            raise ConflictError(
-                f"another process is running in {directory}; wait for it, or choose another --out"
-            ) from None
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
-
-
-def remove_temporaries(directory: Path | str) -> None:
-    """Remove what :func:`atomic_write` left behind in a run whose process was killed."""
-    for folder in (Path(directory), Path(directory) / "cells", Path(directory) / "timings"):
-        for path in folder.glob(".*.tmp"):
-            if _TEMPORARY.fullmatch(path.name):
-                path.unlink(missing_ok=True)
-
-
-def is_temporary(name: str, of: Collection[str]) -> bool:
-    """Whether :func:`atomic_write` was about to write one of these files under this name."""
-    parts = _TEMPORARY.fullmatch(name)
-    return parts is not None and parts["name"] in of
-
-
-def json_bytes(value: object) -> bytes:
-    """One line of strict JSON: numpy numbers as numbers, what is not finite as null."""
-    return json.dumps(_plain(value), ensure_ascii=False, allow_nan=False).encode() + b"\n"
-
-
 def write_spec(directory: Path | str, spec: Mapping[str, Any]) -> None:
     """Write ``run.json``, after the same checks that reading it makes."""
     path = Path(directory) / "run.json"
     complete = {"schema": SCHEMA, **spec}
-    _check_spec(_plain(complete), path)
+    _check_spec(plain(complete), path)
     atomic_write(path, json_bytes(complete))
 
 
@@ -190,15 +123,25 @@ def write_trace(directory: Path | str, trace: Trace) -> Path:
     name = f"{trace.name}.npz"
     if trace.seconds is not None:
         seconds = np.asarray(trace.seconds, dtype=np.float32)
-        atomic_write(directory / "timings" / name, _npz({"seconds": seconds}))
+        atomic_write(directory / "timings" / name, npz_bytes({"seconds": seconds}))
+    if trace.audit is not None:
+        atomic_write(directory / "audits" / name, npz_bytes(trace.audit))
+    if trace.state is not None:
+        atomic_write(directory / "states" / name, state_to_bytes(trace.state))
     arrays: dict[str, NDArray[Any]] = {
         key: np.asarray(trace.series[key], dtype=np.float64) for key in sorted(trace.series)
     }
     if trace.choices is not None:
         arrays["choices"] = np.asarray(trace.choices, dtype=np.int32)
     path = directory / "cells" / name
-    atomic_write(path, _npz(arrays))
+    atomic_write(path, npz_bytes(arrays))
     return path
+
+
+def write_map(directory: Path | str, setting_index: int, roads: RoadMap) -> None:
+    """Write the roads of a setting."""
+    path = Path(directory) / "maps" / f"s{setting_index}.npz"
+    atomic_write(path, npz_bytes(roads.as_arrays()))
 
 
 def read_trace(directory: Path | str, name: str) -> Trace:
@@ -284,7 +227,7 @@ class Run:
     @property
     def metrics(self) -> tuple[str, ...]:
         """What every round was measured by: ``regret``, then the others by name."""
-        arrays = _read_arrays(self.directory / "cells" / f"{self.cells[0]}.npz", names_only=True)
+        arrays = read_arrays(self.directory / "cells" / f"{self.cells[0]}.npz", names_only=True)
         return ("regret", *sorted(set(arrays) - _RESERVED - {"regret"}))
 
     @property
@@ -295,7 +238,7 @@ class Run:
     @property
     def summary(self) -> Mapping[str, Any]:
         """What the command printed: rows and claims."""
-        value = _read_json(self.directory / "summary.json")
+        value = read_json(self.directory / "summary.json")
         if not isinstance(value, dict):
             raise StateError(f"{self.directory / 'summary.json'} must hold one JSON object; run again")
         return value
@@ -310,6 +253,22 @@ class Run:
         """Time that the policy took in each round, (seeds, T)."""
         return self._stack("timings", policy, setting_index, "seconds")
 
+    def audit(self, policy: str, setting_index: int, seed: int) -> dict[str, NDArray[Any]] | None:
+        """What :mod:`superarm.simulation.audit` describes; ``None`` where it was not recorded."""
+        path = self.directory / "audits" / f"{cell_name(policy, setting_index, seed)}.npz"
+        return read_arrays(path) if path.exists() else None
+
+    def choices(self, policy: str, setting_index: int, seed: int) -> NDArray[np.int32]:
+        """Chosen positions, (T, k), padded with −1."""
+        path = self.directory / "cells" / f"{cell_name(policy, setting_index, seed)}.npz"
+        chosen: NDArray[np.int32] = read_arrays(path, only="choices")["choices"]
+        return chosen
+
+    def road_map(self, setting_index: int = 0) -> RoadMap | None:
+        """The roads that the arms of a setting are; ``None`` where they are no roads."""
+        path = self.directory / "maps" / f"s{setting_index}.npz"
+        return RoadMap.from_arrays(read_arrays(path)) if path.exists() else None
+
     def _stack(self, folder: str, policy: str, setting_index: int, metric: str) -> NDArray[Any]:
         if policy not in self.policies:
             raise InputError(f"policy {policy!r} is not in this run; it has {list(self.policies)}")
@@ -322,7 +281,7 @@ class Run:
             rows = []
             for seed in self.seeds:
                 path = self.directory / folder / f"{cell_name(policy, setting_index, seed)}.npz"
-                arrays = _read_arrays(path, only=metric)
+                arrays = read_arrays(path, only=metric)
                 _check_length(arrays[metric], self.rounds, path, metric)
                 rows.append(arrays[metric])
             stacked = np.stack(rows)
@@ -331,48 +290,6 @@ class Run:
             stacked.flags.writeable = False
             self._stacks[key] = stacked
         return self._stacks[key]
-
-
-# --- bytes -------------------------------------------------------------------------------
-
-
-def _npz(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    # numpy dates every member 1980-01-01, so the bytes depend on the arrays alone.
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    return buffer.getvalue()
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (np.ndarray, np.generic)):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _read_arrays(
-    path: Path, *, only: str | None = None, names_only: bool = False
-) -> dict[str, NDArray[Any]]:
-    """The arrays of one file; just one of them, or just their names with empty arrays."""
-    if not path.is_file():
-        raise StateError(f"{path} is missing; run again with --resume to make it")
-    try:
-        # numpy leaves a damaged file open when it is given the path
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            if names_only:
-                return {name: np.empty(0) for name in archive.files}
-            if only is not None and only not in archive.files:
-                raise InputError(f"{path} has no {only!r}; it has {sorted(archive.files)}")
-            return {name: archive[name] for name in ([only] if only else archive.files)}
-    except InputError:
-        raise
-    except _DAMAGE as error:
-        raise StateError(
-            f"{path} is damaged ({type(error).__name__}); delete it and run again with --resume"
-        ) from error
 
 
 def _check_length(array: NDArray[Any], rounds: int, path: Path, name: str) -> None:
@@ -391,7 +308,7 @@ def _read_cell(directory: Path, spec: Mapping[str, Any], name: str) -> Trace:
     if policy is None or index >= len(spec["settings"]) or seed not in seeds:
         raise InputError(f"cell {name!r} is not part of the run in {directory}")
     path = directory / "cells" / f"{name}.npz"
-    arrays = _read_arrays(path)
+    arrays = read_arrays(path)
     for key, array in arrays.items():
         _check_length(array, spec["rounds"], path, key)
     timing = directory / "timings" / f"{name}.npz"
@@ -404,27 +321,16 @@ def _read_cell(directory: Path, spec: Mapping[str, Any], name: str) -> Trace:
             seed=seed,
             series=arrays,
             choices=choices,
-            seconds=_read_arrays(timing, only="seconds")["seconds"] if timing.exists() else None,
+            seconds=read_arrays(timing, only="seconds")["seconds"] if timing.exists() else None,
         )
     except InputError as error:
         raise StateError(f"{path}: {error}; delete it and run again with --resume") from error
 
 
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise StateError(
-            f"{path.parent} has no {path.name}; give the directory that `superarm run --out` wrote"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise StateError(f"{path} cannot be read ({error}); run again into a new directory") from error
-
-
 def read_spec(directory: Path | str) -> Mapping[str, Any]:
     """What ``run.json`` says, checked."""
     path = Path(directory) / "run.json"
-    return _check_spec(_read_json(path), path)
+    return _check_spec(read_json(path), path)
 
 
 def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:

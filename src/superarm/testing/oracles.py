@@ -28,12 +28,16 @@ class OracleContract(ABC):
             def feasible(self, n, structure):
                 return itertools.combinations(range(n), 2)
 
-    Override :meth:`structure` if offers carry one and :meth:`objective` if it is not the sum.
+    Override :meth:`structure` if offers carry one, :meth:`objective` if it is not the sum,
+    :meth:`admissible` if not every number can be a desirability, and set ``rescores`` to false
+    for an oracle that refuses ``rescore``.
     """
 
     n = 7
     """Arms on offer: small enough for brute force."""
     rounds = 60
+    rescores = True
+    """Whether the oracle builds a super arm step by step when it is asked to."""
 
     @abstractmethod
     def make_oracle(self) -> Oracle: ...
@@ -48,6 +52,10 @@ class OracleContract(ABC):
 
     def objective(self, desirability: Floats, positions: Ints) -> float:
         return float(desirability[positions].sum())
+
+    def admissible(self, desirability: Floats) -> Floats:
+        """Numbers that the oracle takes, made from any; −∞, NaN and +∞ must stay what they are."""
+        return desirability
 
     def _family(self) -> list[Ints]:
         sets = self.feasible(self.n, self.structure(self.n))
@@ -79,6 +87,7 @@ class OracleContract(ABC):
                 desirability = rng.standard_normal(self.n)
             if each % 5 == 0:
                 desirability = np.round(desirability, 1)  # ties
+            desirability = self.admissible(desirability)
             chosen = self._select(desirability, seed=each).positions
             self._check_feasible(chosen)
             best = max(self.objective(desirability, members) for members in family)
@@ -90,7 +99,7 @@ class OracleContract(ABC):
         rng = generator(3)
         family = self._family()
         for each in range(self.rounds):
-            desirability = rng.random(self.n)
+            desirability = self.admissible(rng.random(self.n))
             away = rng.permutation(self.n)[: 1 + each % self.n]
             desirability[away] = -np.inf
             if any(np.isfinite(desirability[members]).all() for members in family):
@@ -104,7 +113,7 @@ class OracleContract(ABC):
     def test_bad_desirabilities_are_refused(self) -> None:
         for place in (0, self.n - 1):
             for bad in (np.nan, np.inf):
-                desirability = np.linspace(0.0, 1.0, self.n)
+                desirability = self.admissible(np.linspace(0.0, 1.0, self.n))
                 desirability[place] = bad
                 with raises(InputError, f"desirability[{place}] = {bad}"):
                     self._select(desirability)
@@ -113,7 +122,7 @@ class OracleContract(ABC):
 
     def test_the_deterministic_flag_is_true(self) -> None:
         oracle = self.make_oracle()
-        desirability = frozen(generator(4).random(self.n))
+        desirability = frozen(self.admissible(generator(4).random(self.n)))
         structure = self.structure(self.n)
         rng = generator()
         first = oracle.select(desirability, structure, rng).positions
@@ -125,11 +134,15 @@ class OracleContract(ABC):
             np.testing.assert_array_equal(first, other)
 
     def test_rescoring_keeps_to_feasible_sets(self) -> None:
-        desirability = frozen(generator(6).random(self.n))
+        desirability = frozen(self.admissible(generator(6).random(self.n)))
 
         def rescore(chosen: Ints) -> Floats:
             assert len(set(chosen.tolist())) == len(chosen)
             return frozen(desirability / (1.0 + len(chosen)))
 
-        chosen = self.make_oracle().select(desirability, self.structure(self.n), generator(), rescore)
-        self._check_feasible(chosen.positions)
+        oracle, structure = self.make_oracle(), self.structure(self.n)
+        if not self.rescores:
+            with raises(InputError, "a rescoring that the oracle does not do"):
+                oracle.select(desirability, structure, generator(), rescore)
+            return
+        self._check_feasible(oracle.select(desirability, structure, generator(), rescore).positions)

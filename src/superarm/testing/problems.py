@@ -36,8 +36,10 @@ class ProblemContract(ABC):
     def choose(self, problem: Problem, offer: Offer, rng: np.random.Generator) -> Ints:
         """Any feasible super arm, another one each time."""
         assert isinstance(problem, World), "override choose(): the problem has no model"
-        oracle = problem.model.oracle
-        return oracle.select(rng.random(len(offer.arms)), offer.structure, rng).positions
+        scores = rng.random(len(offer.arms)) - 1.0  # no more than 0: some oracles take only costs
+        if offer.available is not None:
+            scores[~offer.available] = -np.inf
+        return problem.model.oracle.select(scores, offer.structure, rng).positions
 
     def test_offers_depend_on_seed_and_step_alone(self) -> None:
         first, again = self.make_problem(3), self.make_problem(3)

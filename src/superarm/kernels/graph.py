@@ -1,0 +1,389 @@
+"""The Matérn kernel of a graph: what is learned of a node carries along the graph's links.
+
+Notation
+
+=============  =====================================================================
+``n``          nodes; for a road network its edges, numbered 0 … n−1
+``Δ``          Laplacian, (n, n), sparse, symmetric, positive semi-definite
+``A``          2ν/κ² I + Δ
+``c``          the normalisation: a number, or diagonal matrices on both sides
+=============  =====================================================================
+
+Covariance (eq. 134 of paper 000)::
+
+    K = variance · c · (2ν/κ² I + Δ)^{−ν}
+
+For an integer ν a sparse factor of ``A`` gives any column of ``K`` in ν solves, so that the whole
+matrix never exists unless it is asked for. For any other ν the eigenvectors of Δ are needed, and
+with them n² numbers.
+
+The normalisation needs the whole diagonal. diag(A⁻¹) comes from the factor by selected inversion
+(``selected_inverse.py``). Differentiating it by the shift s of ``A + sI`` gives diag(A⁻²): at a
+shift of i·h the imaginary part over −h is that derivative, without any cancellation, so that h
+can be as small as 1e-20 and the result is exact to rounding.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from threading import Lock
+from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.errors import (
+    InputError,
+    NotFiniteError,
+    NotPositiveDefiniteError,
+    ShapeError,
+    UnknownArmError,
+)
+from superarm.inputs import as_positive, as_vector
+
+from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
+
+Normalisation = Literal["mean", "unit", "raw"]
+
+DENSE_LARGEST = 8000
+"""Nodes up to which a ν that is no integer is accepted: its eigenvectors are n² numbers."""
+_BLOCK = 32
+"""Columns solved together: more would not stay in the cache."""
+_STEP = 1e-20
+"""The complex step, relative to 2ν/κ²."""
+
+
+@runtime_checkable
+class HasLaplacian(Protocol):
+    """A graph that knows its Laplacian, such as :class:`superarm.networks.LineGraph`."""
+
+    def laplacian(self) -> Any:
+        """Sparse, symmetric, positive semi-definite, (n, n)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class GraphMatern(Kernel):
+    """k(i, j) = variance · c · [(2ν/κ² I + Δ)^{−ν}]_ij for the nodes i, j of a graph.
+
+    ``network`` is a graph with a method ``laplacian()``, or the sparse Laplacian itself. The
+    kernel's one column holds node numbers 0 … n−1. ``normalisation`` makes the diagonal 1 on
+    average (``"mean"``), 1 everywhere (``"unit"``), or leaves it (``"raw"``): left alone, short
+    edges of a road network vary far less than long ones.
+
+    An integer ``nu`` works on networks of any size, any other up to 8000 nodes.
+    ``cache_megabytes`` keeps columns that were solved for, the latest used, for all posteriors
+    that share this object. Only ``variance`` can be fitted.
+
+    >>> from scipy.sparse import csc_array
+    >>> path = csc_array([[1.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 1.0]])
+    >>> kernel = GraphMatern(path, nu=2, kappa=1.0, normalisation="unit")
+    >>> kernel([[0], [1], [2]]).round(3).tolist()
+    [[1.0, 0.359, 0.096], [0.359, 1.0, 0.359], [0.096, 0.359, 1.0]]
+    """
+
+    hyperparameters: ClassVar[tuple[str, ...]] = ("variance",)
+
+    network: Any
+    _: KW_ONLY
+    nu: float = 2
+    kappa: float = 1.0
+    variance: float = 1.0
+    normalisation: Normalisation = "mean"
+    columns: tuple[int, ...] = (0,)
+    cache_megabytes: float = 0.0
+    variance_bounds: Bounds = DEFAULT_BOUNDS
+    _graph: _Spectrum | _Factor = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("nu", "kappa"):
+            object.__setattr__(self, name, as_positive(getattr(self, name), f"GraphMatern.{name}"))
+        set_positive(self, "variance")
+        set_columns(self)
+        if len(self.columns) != 1:
+            raise InputError(
+                f"GraphMatern.columns is {self.columns!r}; name the one column that holds node numbers"
+            )
+        if self.normalisation not in ("mean", "unit", "raw"):
+            raise InputError(
+                f"GraphMatern.normalisation is {self.normalisation!r}; choose 'mean', 'unit' or 'raw'"
+            )
+        if not (np.isfinite(self.cache_megabytes) and self.cache_megabytes >= 0.0):
+            raise InputError(
+                f"GraphMatern.cache_megabytes is {self.cache_megabytes!r}; it must be finite, 0 or more"
+            )
+        laplacian = _laplacian_of(self.network)
+        if self.nu == int(self.nu):
+            graph: _Spectrum | _Factor = _Factor(
+                laplacian, int(self.nu), self._shift, 1e6 * self.cache_megabytes
+            )
+        else:
+            graph = _Spectrum(laplacian, self.nu, self._shift)
+        object.__setattr__(self, "_graph", graph)
+
+    @property
+    def _shift(self) -> float:
+        return 2.0 * self.nu / self.kappa**2
+
+    def __len__(self) -> int:
+        """Nodes of the graph."""
+        return self._graph.size
+
+    def clone_with_theta(self, theta: Any) -> Self:
+        """The same kernel with another variance; it shares the factor and the cache."""
+        values = as_vector(theta, "theta", len(self.theta))
+        clone = copy.copy(self)
+        if len(values):
+            object.__setattr__(clone, "variance", float(np.exp(values[0])))
+        return clone
+
+    # --- evaluation ----------------------------------------------------------------------
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        rows = self._nodes(X)
+        columns = rows if Y is None else self._nodes(Y)
+        # Columns of K are solved for those nodes of which there are fewer.
+        swapped = len(columns) < len(rows)
+        wanted, others = (columns, rows) if swapped else (rows, columns)
+        distinct, places = np.unique(wanted, return_inverse=True)
+        in_order = np.array_equal(distinct, wanted)
+        everywhere = np.array_equal(others, np.arange(len(self)))
+        K = np.empty((len(distinct), len(others)))
+        start = 0
+        for block in self._graph.columns(distinct):  # (k, n)
+            K[start : start + len(block)] = block if everywhere else block[:, others]
+            start += len(block)
+        self._scale(K, distinct, others)
+        if not in_order:
+            K = K[places]
+        if Y is None:
+            _symmetrise(K)
+            if self.normalisation != "raw":  # which needs the whole diagonal for nothing else
+                np.fill_diagonal(K, self._diagonal(X))
+        return K.T if swapped else K
+
+    def _scale(self, K: Floats, rows: Ints, columns: Ints) -> None:
+        if self.normalisation == "unit":
+            root = np.sqrt(self._graph.diagonal)
+            K *= (self.variance / root[rows])[:, None]
+            K /= root[columns]
+        elif self._factor_of_all != 1.0:
+            K *= self._factor_of_all
+
+    @property
+    def _factor_of_all(self) -> float:
+        if self.normalisation == "raw":
+            return self.variance
+        return self.variance / self._graph.mean_diagonal
+
+    def _diagonal(self, X: Floats) -> Floats:
+        nodes = self._nodes(X)
+        if self.normalisation == "unit":
+            return np.full(len(nodes), self.variance)
+        variances: Floats = self._factor_of_all * self._graph.diagonal[nodes]
+        return variances
+
+    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+        return {"variance": [K]}
+
+    def _nodes(self, X: Floats) -> Ints:
+        values = X[:, 0]
+        # NaN fails the first comparison, so that the cast never meets it.
+        inside = (values >= 0.0) & (values < len(self))
+        nodes = np.where(inside, values, 0.0).astype(np.intp)
+        inside &= nodes == values
+        if not inside.all():
+            row = int(np.argmin(inside))
+            raise UnknownArmError(
+                f"row {row}, column {self.columns[0]} holds {values[row]!r}; "
+                f"the nodes of this graph are numbered 0 … {len(self) - 1}"
+            )
+        return nodes
+
+
+def _symmetrise(K: Floats, block: int = 512) -> None:
+    """K ← (K + Kᵀ)/2 in place: solves for i and for j differ in the last digit."""
+    for i in range(0, len(K), block):
+        for j in range(0, i + 1, block):
+            here, there = K[i : i + block, j : j + block], K[j : j + block, i : i + block]
+            mean = 0.5 * (here + there.T)
+            here[...], there[...] = mean, mean.T
+
+
+def _laplacian_of(network: Any) -> Any:
+    """A checked copy in compressed columns."""
+    from scipy.sparse import csc_array, issparse
+
+    given: Any = network.laplacian() if isinstance(network, HasLaplacian) else network
+    is_sparse: bool = issparse(given)
+    if not is_sparse:
+        raise InputError(
+            f"GraphMatern.network is a {type(network).__name__}; give a graph with a method "
+            "laplacian(), or a sparse matrix (wrap an array in scipy.sparse.csc_array)"
+        )
+    if given.ndim != 2 or given.shape[0] != given.shape[1] or given.shape[0] == 0:
+        raise ShapeError(f"the Laplacian has shape {given.shape}; it must be square, not empty")
+    laplacian = csc_array(given, dtype=np.float64, copy=True)
+    laplacian.sum_duplicates()
+    if not np.isfinite(laplacian.data).all():
+        raise NotFiniteError("the Laplacian holds NaN or infinity")
+    largest = float(np.abs(laplacian.data).max(initial=0.0))
+    if (gap := abs(laplacian - laplacian.T)).nnz and gap.max() > 1e-8 * largest:
+        raise InputError(
+            "the Laplacian is not symmetric; for a directed graph use B Bᵀ, B its incidence matrix"
+        )
+    return (0.5 * (laplacian + laplacian.T)).tocsc()
+
+
+def _not_positive(smallest: float) -> NotPositiveDefiniteError:
+    return NotPositiveDefiniteError(
+        f"the Laplacian is not positive semi-definite: 2ν/κ² I + Δ has a pivot or eigenvalue "
+        f"{smallest:.3g}; check its signs (links count negatively off the diagonal)"
+    )
+
+
+class _Columns:
+    """Columns of (shift·I + Δ)^{−ν} and its diagonal."""
+
+    size: int
+
+    @cached_property
+    def mean_diagonal(self) -> float:
+        return float(self.diagonal.mean())
+
+    @cached_property
+    def diagonal(self) -> Floats:
+        raise NotImplementedError
+
+    def columns(self, nodes: Ints) -> Iterator[Floats]:
+        """Blocks (k, n) of the columns of ``nodes``, in their order."""
+        raise NotImplementedError
+
+
+class _Factor(_Columns):
+    """Integer ν: by a sparse factor, made when it is first needed."""
+
+    def __init__(self, laplacian: Any, nu: int, shift: float, cache_bytes: float) -> None:
+        self.size = laplacian.shape[0]
+        self._laplacian, self._nu, self._shift = laplacian, nu, shift
+        self._kept: OrderedDict[int, Floats] = OrderedDict()
+        self._room = int(cache_bytes // (8 * self.size))
+        self._cache_bytes = cache_bytes
+        self._lock = Lock()
+
+    def __reduce__(self) -> Any:
+        # A factor cannot be pickled, and need not be.
+        return _Factor, (self._laplacian, self._nu, self._shift, self._cache_bytes)
+
+    def _shifted(self, shift: complex) -> Any:
+        from scipy.sparse import diags_array
+
+        return (self._laplacian + diags_array(np.full(self.size, shift))).tocsc()
+
+    @cached_property
+    def _factor(self) -> Any:
+        from .selected_inverse import factorise
+
+        factor = factorise(self._shifted(self._shift))
+        if not (smallest := float(factor.U.diagonal().min())) > 0.0:
+            raise _not_positive(smallest)
+        return factor
+
+    @cached_property
+    def diagonal(self) -> Floats:
+        from .selected_inverse import inverse_diagonal, plan_elimination
+
+        if self._nu > 2:
+            return self._diagonal_by_solving()
+        assert self._factor is not None  # which checks that Δ is positive semi-definite
+        plan = plan_elimination(self._laplacian)
+        if self._nu == 1:
+            first: Floats = inverse_diagonal(self._shifted(self._shift), plan)
+            return first
+        step = _STEP * self._shift
+        second: Floats = -inverse_diagonal(self._shifted(complex(self._shift, step)), plan).imag
+        return second / step
+
+    def _diagonal_by_solving(self) -> Floats:
+        """diag(A^{−ν}) = columns of A^{−⌊ν/2⌋} times those of A^{−⌈ν/2⌉}."""
+        diagonal = np.empty(self.size)
+        for start in range(0, self.size, _BLOCK):
+            nodes = np.arange(start, min(start + _BLOCK, self.size))
+            half = self._solved(self._unit(nodes), self._nu // 2)
+            other = self._solved(half, self._nu % 2)
+            diagonal[nodes] = np.einsum("ij,ij->j", half, other)
+        return diagonal
+
+    def _unit(self, nodes: Ints) -> Floats:
+        unit = np.zeros((self.size, len(nodes)), order="F")
+        unit[nodes, np.arange(len(nodes))] = 1.0
+        return unit
+
+    def _solved(self, right: Floats, times: int) -> Floats:
+        for _ in range(times):
+            right = self._factor.solve(right)
+        return right
+
+    def columns(self, nodes: Ints) -> Iterator[Floats]:
+        for start in range(0, len(nodes), _BLOCK):
+            block = nodes[start : start + _BLOCK]
+            yield self._remembered(block) if self._room else self._made(block)
+
+    def _made(self, nodes: Ints) -> Floats:
+        return self._solved(self._unit(nodes), self._nu).T  # C-ordered
+
+    def _remembered(self, nodes: Ints) -> Floats:
+        with self._lock:
+            known = {node: self._kept[node] for node in nodes.tolist() if node in self._kept}
+            for node in known:
+                self._kept.move_to_end(node)
+        absent = np.array([node for node in nodes.tolist() if node not in known], dtype=np.intp)
+        if not known:
+            block = self._made(nodes)
+        else:
+            block = np.empty((len(nodes), self.size))
+            made = iter(self._made(absent)) if len(absent) else iter(())
+            for row, node in enumerate(nodes.tolist()):
+                block[row] = known[node] if node in known else next(made)
+        with self._lock:
+            for row, node in enumerate(nodes.tolist()):
+                if node not in known:
+                    self._kept[node] = block[row].copy()
+            while len(self._kept) > self._room:
+                self._kept.popitem(last=False)
+        return block
+
+
+class _Spectrum(_Columns):
+    """Any ν: K = R Rᵀ, R = eigenvectors of Δ · (shift + eigenvalue)^{−ν/2}."""
+
+    def __init__(self, laplacian: Any, nu: float, shift: float) -> None:
+        self.size = laplacian.shape[0]
+        if self.size > DENSE_LARGEST:
+            raise InputError(
+                f"GraphMatern with nu = {nu:g} needs all eigenvectors of a graph of {self.size} nodes; "
+                f"that is done up to {DENSE_LARGEST}. An integer nu works at any size"
+            )
+        self._laplacian, self._nu, self._shift = laplacian, nu, shift
+
+    @cached_property
+    def _root(self) -> Floats:
+        values, vectors = np.linalg.eigh(self._laplacian.toarray())
+        shifted = self._shift + values
+        if not shifted[0] > 0.0:
+            raise _not_positive(float(shifted[0]))
+        vectors *= shifted ** (-0.5 * self._nu)
+        return vectors
+
+    @cached_property
+    def diagonal(self) -> Floats:
+        squares: Floats = np.einsum("ij,ij->i", self._root, self._root)
+        return squares
+
+    def columns(self, nodes: Ints) -> Iterator[Floats]:
+        for start in range(0, len(nodes), _BLOCK):
+            yield self._root[nodes[start : start + _BLOCK]] @ self._root.T

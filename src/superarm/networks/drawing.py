@@ -1,0 +1,92 @@
+"""What a map needs of a line graph: the course of every edge, as plain arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superarm.core import Floats, Ints
+from superarm.errors import StateError
+
+from .road import LineGraph
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoadMap:
+    """The course of each edge in metres, its speed limit and height, and the ends of a trip."""
+
+    points: Floats
+    """Points of all edges one after another, (p, 2)."""
+    offsets: Ints
+    """Edge i has the points offsets[i] … offsets[i + 1] − 1, (n + 1,)."""
+    speed: Floats
+    """m/s, (n,)"""
+    height: Floats
+    """Mean z of each edge's junctions, (n,)."""
+    start: int
+    goal: int
+
+    @classmethod
+    def of(cls, graph: LineGraph, start: int, goal: int) -> Self:
+        network = graph.network
+        places, z = network.junctions[:, :2], network.junctions[:, 2]
+        tail, head = network.tail[graph.edges], network.head[graph.edges]
+        if network.shapes is None:
+            points = np.stack([places[tail], places[head]], axis=1).reshape(-1, 2)
+            offsets = np.arange(len(graph) + 1) * 2
+        else:
+            courses = [network.shapes[edge] for edge in graph.edges]
+            points = np.concatenate(courses)
+            offsets = np.concatenate([[0], np.cumsum([len(course) for course in courses])])
+        return cls(
+            points=points,
+            offsets=offsets,
+            speed=graph.speed,
+            height=0.5 * (z[tail] + z[head]),
+            start=int(start),
+            goal=int(goal),
+        )
+
+    def __len__(self) -> int:
+        return len(self.speed)
+
+    def course(self, edge: int) -> Floats:
+        """The points of one edge, (q, 2)."""
+        return self.points[self.offsets[edge] : self.offsets[edge + 1]]
+
+    def as_arrays(self) -> dict[str, NDArray[Any]]:
+        """Small arrays, from which :meth:`from_arrays` makes the same map to a centimetre."""
+        return {
+            "points": np.rint(self.points * 100.0).astype(np.int32),
+            "offsets": self.offsets.astype(np.int32),
+            "speed": self.speed.astype(np.float32),
+            "height": self.height.astype(np.float32),
+            "trip": np.array([self.start, self.goal], dtype=np.int32),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The map that :meth:`as_arrays` wrote."""
+        missing = {"points", "offsets", "speed", "height", "trip"} - set(arrays)
+        if missing:
+            raise StateError(f"this map is damaged: it lacks {sorted(missing)}")
+        n = len(arrays["speed"])
+        points, offsets = arrays["points"], arrays["offsets"].astype(np.intp)
+        whole = len(offsets) == n + 1 and offsets[0] == 0 and offsets[-1] == len(points)
+        if not whole or (np.diff(offsets) < 1).any() or not (arrays["trip"] >= 0).all():
+            raise StateError("this map is damaged: its edges and points do not fit together")
+        start, goal = (int(end) for end in arrays["trip"])
+        if max(start, goal) >= n:
+            raise StateError(f"this map is damaged: its trip ends on an edge beyond {n - 1}")
+        return cls(
+            points=points / 100.0,
+            offsets=offsets,
+            speed=arrays["speed"].astype(np.float64),
+            height=arrays["height"].astype(np.float64),
+            start=start,
+            goal=goal,
+        )

@@ -1,0 +1,154 @@
+"""Policies that find routes: paper 000's, with its baselines.
+
+Each is a rule whose costs are rectified, on a posterior of choice, with the model's own oracle.
+``routing="rectified"`` rectifies the cost itself (the paper); ``"potential"`` rectifies the cost
+reduced by the model's potential (ours), which does not avoid hills that pay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from superarm.core import Floats, Offer, Rule
+from superarm.errors import InputError
+from superarm.normal import rectified_mean
+from superarm.problems.base import Model
+from superarm.registry import build, register
+from superarm.rules import UCB, BayesianGPUCB, BayesUCB, BayesUCBQuantile, Greedy, Rectified, Thompson
+from superarm.rules.base import require_part
+from superarm.rules.rectified import Spread
+
+from .base import IndexPolicy, ScorePolicy
+from .published import PosteriorName, arm_count, posterior_for
+
+Routing = Literal["rectified", "potential"]
+
+
+def _reduction(model: Model, routing: Routing) -> Floats | None:
+    if routing == "rectified":
+        return None
+    if routing != "potential":
+        raise InputError(f"routing is {routing!r}; choose 'rectified' or 'potential'")
+    if model.reduction is None:
+        raise InputError(
+            "this model has no potential: recuperation 'divide' returns more energy than was "
+            "spent; use routing 'rectified'"
+        )
+    return model.reduction
+
+
+def route_policy(
+    model: Model,
+    rule: Rule,
+    posterior: PosteriorName = "auto",
+    routing: Routing = "rectified",
+    spread: Spread = "noise",
+) -> IndexPolicy:
+    """A rule, rectified, on a posterior of choice."""
+    exact = model.arms is not None and posterior in ("auto", "finite")
+    return IndexPolicy(
+        # A route is many arms at once, few of all: the form that knows only visited ones is faster.
+        posterior=posterior_for(model, posterior, "visited" if exact else "auto"),
+        rule=Rectified(rule=rule, spread=spread, reduction=_reduction(model, routing)),
+        oracle=model.oracle,
+        direction=model.direction,
+    )
+
+
+@register("policy", "route-ucb")
+def route_ucb(
+    model: Model,
+    *,
+    scale: float = 1.0,
+    posterior: PosteriorName = "auto",
+    routing: Routing = "rectified",
+    spread: Spread = "noise",
+) -> IndexPolicy:
+    """GP-UCB or BI-UCB: μ − √β_t·σ with the finite-arm β_t of Theorem 3.2, times ``scale``."""
+    rule = UCB(schedule=BayesianGPUCB(arms=arm_count(model), scale=scale))
+    return route_policy(model, rule, posterior, routing, spread)
+
+
+@register("policy", "route-bucb")
+def route_bucb(
+    model: Model,
+    *,
+    omega: float = 1.0,
+    xi: float = 1.0,
+    posterior: PosteriorName = "auto",
+    routing: Routing = "rectified",
+    spread: Spread = "noise",
+) -> IndexPolicy:
+    """GP-BUCB or BI-BUCB: a lower quantile of each edge's energy."""
+    rule = BayesUCB(schedule=BayesUCBQuantile(arms=arm_count(model), omega=omega, xi=xi))
+    return route_policy(model, rule, posterior, routing, spread)
+
+
+@register("policy", "route-ts")
+def route_ts(
+    model: Model,
+    *,
+    mode: Literal["independent", "joint"] = "independent",
+    posterior: PosteriorName = "auto",
+    routing: Routing = "rectified",
+    spread: Spread = "noise",
+) -> IndexPolicy:
+    """GP-TS or BI-TS: a sample of each edge's energy, edge by edge (the paper) or jointly (ours)."""
+    return route_policy(model, Thompson(mode=mode), posterior, routing, spread)
+
+
+@register("policy", "route-greedy")
+def route_greedy(
+    model: Model,
+    *,
+    posterior: PosteriorName = "auto",
+    routing: Routing = "rectified",
+    spread: Spread = "noise",
+) -> IndexPolicy:
+    """The posterior mean, without exploration."""
+    return route_policy(model, Greedy(), posterior, routing, spread)
+
+
+@register("policy", "route-rule")
+def route_rule(
+    model: Model,
+    *,
+    rule: Rule | Mapping[str, Any],
+    posterior: PosteriorName = "auto",
+    routing: Routing = "rectified",
+    spread: Spread = "noise",
+) -> IndexPolicy:
+    """Any registered rule, rectified: your own route policy from a TOML file."""
+    built: Rule = build("rule", rule) if isinstance(rule, Mapping) else rule
+    require_part(built, "rule", "rule")
+    return route_policy(model, built, posterior, routing, spread)
+
+
+@register("policy", "prior")
+def prior(model: Model, *, routing: Routing = "rectified", spread: Spread = "noise") -> ScorePolicy:
+    """The route that the prior mean makes cheapest, whatever is seen: nothing is learned."""
+    reduction = _reduction(model, routing)
+    costs = model.mean if reduction is None else model.mean - reduction
+    noise_std = float(np.sqrt(model.noise_variance))
+    if spread not in ("noise", "none"):
+        raise InputError(f"spread is {spread!r}; the prior's route takes 'noise' or 'none'")
+    weights = rectified_mean(np.asarray(costs), noise_std if spread == "noise" else 0.0)
+    return _by_cost(model, weights)
+
+
+@register("policy", "known-cost")
+def known_cost(model: Model, *, cost: str) -> ScorePolicy:
+    """The route of least known cost, such as ``length`` or ``travel_time``."""
+    if cost not in model.costs:
+        raise InputError(f"cost is {cost!r}; this problem knows {sorted(model.costs)}")
+    return _by_cost(model, model.costs[cost])
+
+
+def _by_cost(model: Model, costs: Floats) -> ScorePolicy:
+    def score(offer: Offer, rng: np.random.Generator) -> Floats:
+        return np.negative(costs)
+
+    return ScorePolicy(score=score, oracle=model.oracle, deterministic=True)

@@ -1,0 +1,93 @@
+"""What changes from trip to trip: congestion, temperature and load.
+
+Each is a column of the arms' features that is known before a trip, and changes what the trip
+costs in a way that the traveller does not know. Arms whose features change are no fixed set.
+
+=================  ==================================================================
+``congestion``     0 … 1 for each edge: a daily wave, stronger on fast roads
+``temperature``    °C, the same everywhere: heating and cooling draw power
+``load``           kg beyond the vehicle's own mass
+=================  ==================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from superarm.core import Floats
+from superarm.errors import InputError
+from superarm.networks import LineGraph, Vehicle
+from superarm.streams import Streams
+
+CONDITIONS = ("congestion", "temperature", "load")
+TRIPS_PER_DAY = 24
+_SLOWEST = 0.4  # of the speed limit, where congestion is 1
+_STOP_EVERY = 200.0  # metres, where congestion is 1
+_COMFORT, _WATTS_PER_DEGREE = 20.0, 100.0
+_MOST_LOAD = 400.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Conditions:
+    """The conditions of every round of one seed."""
+
+    names: Sequence[str]
+    graph: LineGraph
+    vehicle: Vehicle
+    seed: int
+    _streams: Streams = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.names if name not in CONDITIONS]
+        if unknown or len(set(self.names)) != len(self.names):
+            raise InputError(
+                f"conditions is {list(self.names)}; choose from {list(CONDITIONS)}, each once"
+            )
+        object.__setattr__(self, "_streams", Streams(self.seed, "conditions"))
+
+    def at(self, step: int) -> dict[str, Floats]:
+        """The conditions of a round, (n,) each; those that are not named are at rest."""
+        rng = self._streams.at(step)
+        n = len(self.graph)
+        wave = 0.5 - 0.5 * np.cos(2.0 * np.pi * step / TRIPS_PER_DAY)
+        fast = self.graph.speed / self.graph.speed.max()
+        values = {
+            "congestion": np.clip(wave * fast + 0.1 * rng.standard_normal(n), 0.0, 1.0),
+            "temperature": np.full(n, rng.normal(10.0, 8.0)),
+            "load": np.full(n, rng.uniform(0.0, _MOST_LOAD)),
+        }
+        rest = {"congestion": 0.0, "temperature": _COMFORT, "load": 0.0}
+        return {
+            name: values[name] if name in self.names else np.full(n, rest[name]) for name in CONDITIONS
+        }
+
+    def columns(self, step: int) -> Floats:
+        """The named conditions as features of about unit scale, (n, c)."""
+        now = self.at(step)
+        scaled = {
+            "congestion": now["congestion"] / 0.3,
+            "temperature": (now["temperature"] - 10.0) / 8.0,
+            "load": now["load"] / _MOST_LOAD,
+        }
+        return np.stack([scaled[name] for name in self.names], axis=1)
+
+    def extra(self, step: int) -> Floats:
+        """Wh that the conditions of a round add to the energy at rest, (n,)."""
+        now, graph = self.at(step), self.graph
+        speed = graph.speed * (1.0 - (1.0 - _SLOWEST) * now["congestion"])
+        warm = _WATTS_PER_DEGREE * np.abs(now["temperature"] - _COMFORT)
+        laden = replace(self.vehicle, mass=self.vehicle.mass + float(now["load"][0]))
+        moving = laden.energy(graph.length, speed, graph.rise)
+        # Stopping and starting again loses what recuperation does not bring back.
+        loss = 1.0 / laden.propulsion_efficiency - laden.recuperation_efficiency
+        stops = now["congestion"] * graph.length / _STOP_EVERY
+        kinetic = 0.5 * laden.mass * np.square(graph.speed) * loss * stops
+        extra: Floats = (
+            moving
+            + (kinetic + warm * graph.length / speed) / 3600.0
+            - self.vehicle.energy(graph.length, graph.speed, graph.rise)
+        )
+        return extra

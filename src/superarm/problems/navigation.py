@@ -1,0 +1,326 @@
+"""An electric vehicle travels between two roads again and again: section 4 of paper 000.
+
+An arm is a road segment; a super arm is a route; the reward of an arm is the energy it costs,
+Wh, to be minimised. The expected energies f are one draw from the traveller's own prior.
+
+=================  ====================================================================
+``f``              expected energy of each edge, (n,); negative where more is won back
+``w``              E[max(0, N(f, ς²))], (n,): the rectified costs by which regret is measured
+``Δh``             what each edge changes in the height potential, Wh
+=================  ====================================================================
+
+A sampled f has cycles of negative cost, so that "the best route under f" is undefined. Regret is
+that of the rectified costs, as in the paper. ``reduced_regret`` is the same with f − Δh in place of
+f: it does not punish a route for going over a hill. ``true_energy`` is Σf of the route itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from superarm.core import Arms, Bools, Direction, Floats, Ints, Offer
+from superarm.errors import InfeasibleError, InputError
+from superarm.inputs import as_positive
+from superarm.linalg import cholesky
+from superarm.networks import RoadMap, Vehicle
+from superarm.networks.energy import Recuperation
+from superarm.normal import rectified_mean
+from superarm.oracles import ShortestPath, Trip
+from superarm.registry import register
+from superarm.streams import Streams, stream
+
+from .base import Model, check_choice, check_whole, total
+from .conditions import Conditions
+from .roads import (
+    ROUTES,
+    Normalisation,
+    Roads,
+    arm_features,
+    load_roads,
+    road_kernel,
+    road_model,
+    trip_ends,
+    with_conditions,
+)
+
+LARGEST_DRAW = 12_000
+"""Edges up to which a truth can be drawn: it takes the factor of an n × n matrix."""
+_TRIES = 100
+
+
+class _Costs(NamedTuple):
+    """One way of making costs positive, and its best route while all roads are open."""
+
+    weights: Floats
+    best: float
+
+
+@register("problem", "navigation")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Navigation:
+    """Learn the route of least energy from ``start`` to ``goal``."""
+
+    seed: int
+    horizon: int
+    route: str | None = None
+    """A route of the experiments, such as "monaco-a": names network, start and goal."""
+    network: str = "city"
+    """"luxembourg", "monaco", "city", or the path of a network file."""
+    start: str | None = None
+    """Id of the first edge; without it and ``goal`` a far pair is chosen."""
+    goal: str | None = None
+    edges: int = 2000
+    """Size of a generated city."""
+    city_seed: int = 0
+    lengthscale: float = 1.0
+    """Of the feature kernels, of the truth and of the model alike."""
+    model_lengthscale: float | None = None
+    """Of the model alone, where it shall be wrong."""
+    normalisation: Normalisation = "mean"
+    """How the graph kernel's variance is scaled: "mean", "unit" or "raw"."""
+    prior_scale: float = 0.25
+    noise_scale: float = 0.1
+    recuperation: Recuperation = "multiply"
+    uturns: bool = True
+    closed_roads: float = 0.0
+    """Share of the roads that are closed in a round, drawn anew each round."""
+    closed_turns: float = 0.0
+    """Share of the turns that can not be taken in a round."""
+    conditions: Sequence[str] = ()
+    """What changes from trip to trip: "congestion", "temperature", "load". Arms are then no
+    fixed set: choose a posterior that takes features, "variational" or "streaming"."""
+    model: Model = field(init=False, repr=False)
+    settled: Mapping[str, str] = field(init=False, repr=False)
+    vehicle: Vehicle = field(init=False, repr=False)
+    roads: Roads = field(init=False, repr=False)
+    trip: Trip = field(init=False, repr=False)
+    _arms: Arms = field(init=False, repr=False)
+    _closures: Streams = field(init=False, repr=False)
+    _conditions: Conditions | None = field(init=False, repr=False)
+    _kept: dict[int, tuple[_Costs, _Costs | None]] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_whole(self.horizon, "horizon", least=1)
+        for name in ("closed_roads", "closed_turns"):
+            share = getattr(self, name)
+            if not (isinstance(share, int | float) and 0.0 <= share < 1.0):
+                raise InputError(f"{name} is {share!r}; it must be a share, at least 0 and below 1")
+        check_choice(self.normalisation, "normalisation", ("mean", "unit", "raw"))
+        vehicle = Vehicle(recuperation=self.recuperation)
+        network, first, last = self._named_route()
+        roads = load_roads(network, uturns=self.uturns, edges=self.edges, city_seed=self.city_seed)
+        graph = roads.graph
+        start, goal = trip_ends(graph, first, last)
+        lengthscale = as_positive(self.lengthscale, "lengthscale")
+        known = lengthscale if self.model_lengthscale is None else self.model_lengthscale
+        model = road_model(
+            graph,
+            vehicle,
+            horizon=self.horizon,
+            lengthscale=as_positive(known, "model_lengthscale"),
+            normalisation=self.normalisation,
+            prior_scale=self.prior_scale,
+            noise_scale=self.noise_scale,
+        )
+        trip = Trip(start=start, goal=goal)
+        conditions = None
+        if self.conditions:
+            conditions = Conditions(names=self.conditions, graph=graph, vehicle=vehicle, seed=self.seed)
+            model = with_conditions(model, len(self.conditions))
+        for name, value in {
+            "model": model,
+            "vehicle": vehicle,
+            "roads": roads,
+            "trip": trip,
+            "_arms": _arms(roads),
+            "_closures": Streams(self.seed, "offer"),
+            "_conditions": conditions,
+        }.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "settled", self._settled())
+
+    def _named_route(self) -> tuple[str, str | None, str | None]:
+        """Network, start and goal."""
+        if self.route is None:
+            return self.network, self.start, self.goal
+        check_choice(self.route, "route", tuple(ROUTES))
+        if self.start is not None or self.goal is not None:
+            raise InputError(f"route {self.route!r} names start and goal; leave them out")
+        return ROUTES[self.route]
+
+    # The truth is drawn when it is first asked for: its factor takes seconds on a large network.
+
+    @cached_property
+    def energies(self) -> Floats:
+        """f, (n,)"""
+        lengthscale, scale = float(self.lengthscale), float(self.prior_scale)
+        root = _prior_root(self.roads, lengthscale, self.normalisation, self.recuperation, scale)
+        energies: Floats = root @ stream(self.seed, "truth", 0).standard_normal(len(root))
+        energies += self.model.mean
+        energies.flags.writeable = False
+        return energies
+
+    def _rectified(self, step: int) -> _Costs:
+        return self._costs_of(step)[0]
+
+    def _reduced(self, step: int) -> _Costs | None:
+        return self._costs_of(step)[1]
+
+    def _costs_of(self, step: int) -> tuple[_Costs, _Costs | None]:
+        """Rectified and reduced costs of a round; the same for all where nothing changes."""
+        key = 0 if self._conditions is None else step
+        if key not in self._kept:
+            extra = 0.0 if self._conditions is None else self._conditions.extra(step)
+            energies, reduction = self.energies + extra, self.model.reduction
+            reduced = None if reduction is None else self._costs(energies - reduction)
+            self._kept.clear()
+            self._kept[key] = (self._costs(energies), reduced)
+        return self._kept[key]
+
+    def _settled(self) -> dict[str, str]:
+        graph, ids = self.roads.graph, self.roads.graph.ids
+        told = {
+            "data": self.roads.told,
+            "route": f"from edge {ids[self.trip.start]} to edge {ids[self.trip.goal]}",
+            "network": f"passenger edges, largest strongly connected part: {len(graph)} edges, "
+            f"{len(graph.turns)} turns" + ("" if self.uturns else ", no U-turns"),
+            "heights": "energies use the heights of the junctions, unclipped; the kernel's incline is "
+            "rise / max(length, distance, 1 m)",
+            "recuperation": "negative work is multiplied by η⁻"
+            if self.recuperation == "multiply"
+            else "negative work is divided by η⁻, as eq. 8 reads",
+            "kernel": f"prior variance half k_G·k_f and half k′_f; graph Matérn ν = 2, κ = 1, "
+            f"normalised: {self.normalisation}; lengthscale {self.lengthscale:g}",
+            "regret": "rectified with s = ς: E[max(0, N(f, ς²))] along the route",
+        }
+        if self.closed_roads or self.closed_turns:
+            told["closures"] = (
+                f"each round {self.closed_roads:.1%} of the roads and {self.closed_turns:.1%} of the "
+                "turns are closed, such that a route is left"
+            )
+        if self.conditions:
+            told["conditions"] = f"{', '.join(self.conditions)} change from trip to trip"
+        return told
+
+    @property
+    def direction(self) -> Direction:
+        return "minimize"
+
+    @property
+    def distinct(self) -> str:
+        return "distinct_edges"
+
+    # --- rounds ----------------------------------------------------------------------------
+
+    def offer(self, step: int) -> Offer:
+        arms = self._arms
+        if self._conditions is not None:
+            features = np.hstack([arms.features, self._conditions.columns(step)])
+            arms = Arms(ids=arms.ids, features=features)
+        if not (self.closed_roads or self.closed_turns):
+            return Offer(step=step, arms=arms, structure=self.trip)
+        weights = self._rectified(step).weights
+        rng = self._closures.at(step)
+        for _ in range(_TRIES):
+            available = rng.random(len(self._arms)) >= self.closed_roads
+            available[[self.trip.start, self.trip.goal]] = True
+            shut = np.flatnonzero(rng.random(len(self.roads.graph.turns)) < self.closed_turns)
+            trip = Trip(start=self.trip.start, goal=self.trip.goal, closed_turns=shut)
+            if self._cheapest(weights, trip, available):
+                return Offer(step=step, arms=arms, available=available, structure=trip)
+        raise InfeasibleError(
+            f"{_TRIES} times no route was left with {self.closed_roads:.0%} of the roads and "
+            f"{self.closed_turns:.0%} of the turns closed; close fewer"
+        )
+
+    def means(self, offer: Offer) -> Floats:
+        if self._conditions is None:
+            return self.energies
+        changed: Floats = self.energies + self._conditions.extra(offer.step)
+        return changed
+
+    def scores(self, offer: Offer) -> Floats:
+        """Minus the rectified costs, by which regret is measured."""
+        return np.negative(self._rectified(offer.step).weights)
+
+    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
+        draws = rng.standard_normal(len(offer.arms))
+        draws *= np.sqrt(self.model.noise_variance)
+        return draws
+
+    def pull(self, offer: Offer, positions: Ints, noise: Floats) -> Floats:
+        return self.means(offer)[positions] + noise[positions]
+
+    def value(self, offer: Offer, positions: Ints) -> float:
+        return total(self._rectified(offer.step).weights[positions])
+
+    def best(self, offer: Offer) -> float:
+        return self._best(self._rectified(offer.step), offer)
+
+    def metrics(self, offer: Offer, positions: Ints, rewards: Floats) -> Mapping[str, float]:
+        energy = float(self.means(offer)[positions].sum())
+        reduced = self._reduced(offer.step)
+        if reduced is None:
+            return {"true_energy": energy}
+        regret = total(reduced.weights[positions]) - self._best(reduced, offer)
+        return {"true_energy": energy, "reduced_regret": regret}
+
+    # --- costs and routes ------------------------------------------------------------------
+
+    def _costs(self, energies: Floats) -> _Costs:
+        weights = rectified_mean(energies, float(np.sqrt(self.model.noise_variance)))
+        route = self._cheapest(weights, self.trip, None)
+        return _Costs(weights, total(weights[list(route)]))
+
+    def _best(self, costs: _Costs, offer: Offer) -> float:
+        trip = offer.structure
+        assert isinstance(trip, Trip)
+        if offer.available is None and trip.closed_turns is None:
+            return costs.best
+        return total(costs.weights[list(self._cheapest(costs.weights, trip, offer.available))])
+
+    def _cheapest(self, weights: Floats, trip: Trip, available: Bools | None) -> tuple[int, ...]:
+        scores = -weights if available is None else np.where(available, -weights, -np.inf)
+        oracle = ShortestPath(successors=self.roads.graph.successors, on_no_path="empty")
+        return oracle.select(scores, trip, _ANY).action  # type: ignore[return-value]
+
+    def road_map(self) -> RoadMap:
+        """The roads and the ends of the trip, to draw on."""
+        return RoadMap.of(self.roads.graph, self.trip.start, self.trip.goal)
+
+
+_ANY = np.random.default_rng(0)  # the oracle leaves it alone
+
+
+@lru_cache(maxsize=4)
+def _arms(roads: Roads) -> Arms:
+    """One object for all seeds, by which posteriors know the offer again."""
+    return Arms(ids=roads.graph.ids, features=arm_features(roads.graph))
+
+
+@lru_cache(maxsize=1)
+def _prior_root(
+    roads: Roads,
+    lengthscale: float,
+    normalisation: Normalisation,
+    recuperation: Recuperation,
+    prior_scale: float,
+) -> Floats:
+    """The lower factor of the truth's covariance, (n, n): made once for all seeds."""
+    graph = roads.graph
+    if len(graph) > LARGEST_DRAW:
+        raise InputError(
+            f"{graph.network.name} has {len(graph)} usable edges; a truth can be drawn for up to "
+            f"{LARGEST_DRAW}. Use a smaller network, or drive in SUMO: navigation/sumo"
+        )
+    vehicle = Vehicle(recuperation=recuperation)
+    energies = vehicle.energy(graph.length, graph.speed, graph.rise)
+    variance = (as_positive(prior_scale, "prior_scale") * float(energies.std())) ** 2
+    kernel = road_kernel(graph, variance, lengthscale=lengthscale, normalisation=normalisation)
+    covariance = kernel(_arms(roads).features)
+    return cholesky(covariance, "the covariance of the roads' energies")

@@ -1,0 +1,70 @@
+"""Costs that Dijkstra's algorithm can use: rectified, and reduced by a potential first.
+
+=================  ====================================================================
+``μ̃``              an optimistic or sampled cost: minus what the inner rule desires
+``s``              ``spread``: the noise's standard deviation ς, or the posterior's, or 0
+``U``              E[max(0, X)] with X ~ N(μ̃, s²), = μ̃Φ(μ̃/s) + sφ(μ̃/s): the cost used
+``Δh``             ``reduction``: what each arm changes in a potential; μ̃ − Δh is rectified
+=================  ====================================================================
+
+Algorithm 2 of paper 000 rectifies μ̃ itself, which throws away what a downhill road gives back
+and so avoids hills that pay. A potential shifts that gain to where it was paid for: Δh adds up
+to the same for every route between two places, so that it changes no route's rank, but it lifts
+costs to where rectifying hardly changes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from superarm.core import Belief, Floats, Rule
+from superarm.errors import InputError, ShapeError
+from superarm.inputs import as_vector
+from superarm.normal import rectified_mean
+from superarm.registry import register
+
+from .base import require_part
+
+Spread = Literal["noise", "posterior", "none"]
+
+
+@register("rule", "rectified")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rectified:
+    """Minus the rectified cost of another rule: desirabilities of 0 or less.
+
+    sandberg2025bayesian, Algorithm 2, with s = ς; its prose takes the posterior's standard
+    deviation (``spread="posterior"``); ``"none"`` cuts off at zero. ``reduction`` is Δh, one
+    number per arm on offer; see :meth:`superarm.networks.Vehicle.potential`.
+    """
+
+    rule: Rule
+    spread: Spread = "noise"
+    reduction: Any = None
+
+    def __post_init__(self) -> None:
+        require_part(self.rule, "rule", "rule")
+        if self.spread not in ("noise", "posterior", "none"):
+            raise InputError(f"spread is {self.spread!r}; choose 'noise', 'posterior' or 'none'")
+        if self.reduction is not None:
+            object.__setattr__(self, "reduction", as_vector(self.reduction, "reduction").copy())
+
+    @property
+    def deterministic(self) -> bool:
+        return self.rule.deterministic
+
+    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
+        cost = np.negative(self.rule.desirability(belief, step, rng))
+        if self.reduction is not None:
+            if self.reduction.shape != cost.shape:
+                raise ShapeError(
+                    f"reduction has {len(self.reduction)} entries for {len(cost)} arms on offer"
+                )
+            cost -= self.reduction
+        if self.spread == "none":
+            return np.minimum(-cost, 0.0)
+        spread = belief.noise_std if self.spread == "noise" else belief.std
+        return np.negative(rectified_mean(cost, spread))

@@ -1,0 +1,121 @@
+"""Shortest paths against enumeration, Bellman–Ford, and networks with closed roads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from superarm.core import Floats, Ints, Oracle
+from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
+from superarm.oracles import ShortestPath, Trip
+from superarm.testing import OracleContract
+
+RNG = np.random.default_rng(0)
+# 0 → 6 with many ways; 5 leads nowhere.
+TURNS = [(0, 1), (0, 2), (1, 3), (2, 3), (1, 4), (3, 4), (4, 2), (3, 6), (4, 6), (2, 5), (6, 0)]
+
+
+def graph_of(turns: Iterable[tuple[int, int]], n: int) -> csr_array:
+    first, second = np.array(list(turns), dtype=np.intp).reshape(-1, 2).T
+    return csr_array((np.ones(len(first)), (first, second)), shape=(n, n))
+
+
+def simple_paths(turns: Iterable[tuple[int, int]], start: int, goal: int) -> list[list[int]]:
+    graph = nx.DiGraph(list(turns))
+    graph.add_nodes_from([start, goal])
+    if start == goal:
+        return [[start]]
+    return [list(path) for path in nx.all_simple_paths(graph, start, goal)]
+
+
+class TestShortestPath(OracleContract):
+    n = 7
+    rescores = False
+
+    def make_oracle(self) -> Oracle:
+        return ShortestPath(successors=graph_of(TURNS, self.n))
+
+    def structure(self, n: int) -> object:
+        return Trip(start=0, goal=6)
+
+    def feasible(self, n: int, structure: object) -> Iterable[Iterable[int]]:
+        return simple_paths(TURNS, 0, 6)
+
+    def admissible(self, desirability: Floats) -> Floats:
+        return np.where(np.isfinite(desirability), -np.abs(desirability), desirability)
+
+
+def select(
+    scores: Floats, turns: Iterable[tuple[int, int]], trip: Trip, on_no_path: str = "error"
+) -> Ints:
+    oracle = ShortestPath(successors=graph_of(turns, len(scores)), on_no_path=on_no_path)  # type: ignore[arg-type]
+    return oracle.select(scores, trip, RNG).positions
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(2, 7), st.integers(0, 2**32 - 1), st.floats(0.1, 0.7))
+def test_no_route_is_cheaper(n: int, seed: int, density: float) -> None:
+    rng = np.random.default_rng(seed)
+    turns = [(i, j) for i in range(n) for j in range(n) if i != j and rng.random() < density]
+    costs = np.round(rng.random(n), 1)  # with ties and zeros
+    closed = rng.random(n) < 0.2
+    scores = np.where(closed, -np.inf, -costs)
+    start, goal = (int(end) for end in rng.integers(n, size=2))
+    graph = graph_of(turns, n)
+    shut = np.flatnonzero(rng.random(graph.nnz) < 0.2)
+    rows = np.repeat(np.arange(n), np.diff(graph.indptr))
+    away = {(int(rows[at]), int(graph.indices[at])) for at in shut}
+    open_turns = [turn for turn in turns if turn not in away]
+    open_paths = [path for path in simple_paths(open_turns, start, goal) if not closed[path].any()]
+    oracle = ShortestPath(successors=graph, on_no_path="empty")
+    found = oracle.select(scores, Trip(start=start, goal=goal, closed_turns=shut), rng)
+    if not open_paths:
+        assert found.action == ()
+        assert len(found.positions) == 0
+        return
+    assert list(found.action) == found.positions.tolist()
+    assert found.positions.tolist() in open_paths
+    best = min(costs[path].sum() for path in open_paths)
+    assert costs[found.positions].sum() == pytest.approx(best, abs=1e-12)
+
+
+def test_zero_costs_are_roads_and_not_gaps() -> None:
+    assert select(np.zeros(3), [(0, 1), (1, 2)], Trip(start=0, goal=2)).tolist() == [0, 1, 2]
+
+
+def test_start_and_goal_may_be_one() -> None:
+    assert select(-np.ones(3), [(0, 1)], Trip(start=1, goal=1)).tolist() == [1]
+
+
+def test_no_path_is_an_error_or_an_empty_decision() -> None:
+    trip = Trip(start=2, goal=0)
+    with pytest.raises(InfeasibleError, match="no route from arm 2 to arm 0"):
+        select(-np.ones(3), [(0, 1), (1, 2)], trip)
+    assert len(select(-np.ones(3), [(0, 1), (1, 2)], trip, "empty")) == 0
+    closed = np.array([-1.0, -1.0, -np.inf])
+    with pytest.raises(InfeasibleError, match="arm 2 is closed"):
+        select(closed, [(2, 0)], trip)
+
+
+def test_what_can_not_be_routed_is_refused() -> None:
+    turns = [(0, 1), (1, 2)]
+    with pytest.raises(InputError, match="wrap the rule in Rectified"):
+        select(np.array([-1.0, 0.5, -1.0]), turns, Trip(start=0, goal=2))
+    with pytest.raises(UnknownArmError, match="goal is 3"):
+        select(-np.ones(3), turns, Trip(start=0, goal=3))
+    with pytest.raises(InputError, match=r"needs Trip\(start=…, goal=…\)"):
+        select(-np.ones(3), turns, None)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="closed_turns"):
+        select(-np.ones(3), turns, Trip(start=0, goal=2, closed_turns=np.array([2])))
+    with pytest.raises(ShapeError, match="2 arms are on offer, but the graph has 3"):
+        ShortestPath(successors=graph_of(turns, 3)).select(-np.ones(2), Trip(start=0, goal=1), RNG)
+    with pytest.raises(InputError, match="square sparse matrix"):
+        ShortestPath(successors=np.ones((2, 2)))
+    with pytest.raises(InputError, match="on_no_path"):
+        select(-np.ones(3), turns, Trip(start=0, goal=2), "wait")

@@ -1,0 +1,218 @@
+"""The navigation problem: what it tells, what it measures, and routes against slow searches."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from superarm.datasets import search_path
+from superarm.errors import InfeasibleError, InputError, UnknownArmError
+from superarm.networks import Vehicle
+from superarm.normal import rectified_mean
+from superarm.oracles import ShortestPath, Trip
+from superarm.policies import prior, route_ts
+from superarm.problems import Navigation
+from superarm.problems.roads import ROUTES, load_roads
+from superarm.simulation import simulate
+
+ANY = np.random.default_rng(0)
+# Section 000 of the papers' digest: what rectified routing loses to potentials, Wh.
+LOST = {
+    "luxembourg-a": 19,
+    "luxembourg-b": 50,
+    "luxembourg-c": 10,
+    "luxembourg-d": 8,
+    "monaco-a": 40,
+    "monaco-b": 324,
+}
+
+
+def city(**options) -> Navigation:
+    return Navigation(**{"seed": 0, "horizon": 10, "edges": 300, **options})
+
+
+def need(route: str) -> None:
+    folder = {"luxembourg": "lust", "monaco": "most"}[route.partition("-")[0]]
+    if not any((place / folder / "edges.csv.gz").is_file() for place in search_path()):
+        pytest.skip(f"{folder} is not at hand")
+
+
+def cheapest(graph, weights, trip) -> list[int]:
+    oracle = ShortestPath(successors=graph.successors)
+    return oracle.select(-weights, trip, ANY).positions.tolist()
+
+
+def bellman_ford(graph, energies, start: int, goal: int) -> float:
+    """The least energy of a route, by an algorithm that knows no potentials."""
+    digraph = nx.DiGraph()
+    digraph.add_weighted_edges_from((i, j, energies[j]) for i, j in graph.turns.tolist())
+    return nx.bellman_ford_path_length(digraph, start, goal) + energies[start]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_potentials_find_the_least_energy_and_rectifying_does_not(route: str) -> None:
+    need(route)
+    network, start, goal = ROUTES[route]
+    graph = load_roads(network).graph
+    vehicle = Vehicle()
+    energies = vehicle.energy(graph.length, graph.speed, graph.rise)
+    reduced = energies - vehicle.potential(graph.rise)
+    assert reduced.min() >= 0.0
+    trip = Trip(start=graph.number(start), goal=graph.number(goal))
+    best = energies[cheapest(graph, reduced, trip)].sum()
+    rectified = energies[cheapest(graph, rectified_mean(energies, 0.1 * energies.std()), trip)].sum()
+    assert rectified - best == pytest.approx(LOST[route], abs=0.5)
+    if route == "monaco-b":
+        assert rectified - best == pytest.approx(324.0, abs=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("route", ROUTES)
+def test_potentials_equal_bellman_ford_on_real_roads(route: str) -> None:
+    need(route)
+    network, start, goal = ROUTES[route]
+    graph = load_roads(network).graph
+    vehicle = Vehicle()
+    energies = vehicle.energy(graph.length, graph.speed, graph.rise)
+    first, last = graph.number(start), graph.number(goal)
+    reduced = energies - vehicle.potential(graph.rise)
+    ours = energies[cheapest(graph, reduced, Trip(start=first, goal=last))].sum()
+    assert ours == pytest.approx(bellman_ford(graph, energies, first, last), abs=1e-6)
+
+
+def test_potentials_equal_bellman_ford_in_a_city() -> None:
+    world = city()
+    graph, trip = world.roads.graph, world.trip
+    energies = np.asarray(world.model.mean)
+    ours = energies[cheapest(graph, energies - world.model.reduction, trip)].sum()
+    assert ours == pytest.approx(bellman_ford(graph, energies, trip.start, trip.goal), abs=1e-9)
+
+
+def test_a_reduction_adds_up_to_the_same_on_every_route() -> None:
+    world = city()
+    rng = np.random.default_rng(3)
+    routes = [
+        cheapest(world.roads.graph, rng.random(len(world.roads.graph)), world.trip) for _ in range(8)
+    ]
+    assert len({tuple(route) for route in routes}) > 1
+    totals = [world.model.reduction[route].sum() for route in routes]
+    np.testing.assert_allclose(totals, totals[0], atol=1e-9)
+
+
+def test_the_model_is_as_settled() -> None:
+    world = city()
+    graph, model = world.roads.graph, world.model
+    sigma = Vehicle().energy(graph.length, graph.speed, graph.rise).std()
+    assert model.noise_variance == pytest.approx((0.1 * sigma) ** 2)
+    variance = model.kernel.diag(model.arms)
+    # Half from the graph kernel, of mean diagonal 1, and half from the features.
+    assert variance.mean() == pytest.approx((0.25 * sigma) ** 2)
+    assert variance.min() > 0.5 * (0.25 * sigma) ** 2
+    assert model.direction == "minimize"
+    assert np.allclose(model.arms[:, 1:].std(axis=0), 1.0)
+
+
+def test_the_truth_is_a_draw_from_the_prior() -> None:
+    # Whitened by the prior's factor, n standard normals: their squares add up to n ± 5√(2n).
+    squares = []
+    for seed in range(3):
+        world = city(seed=seed)
+        factor = np.linalg.cholesky(world.model.kernel(world.model.arms))
+        white = np.linalg.solve(factor, world.energies - world.model.mean)
+        squares.append(white @ white)
+        assert abs(squares[-1] - len(white)) < 5.0 * np.sqrt(2.0 * len(white))
+    assert len(set(squares)) == 3
+
+
+def test_metrics_are_what_they_say() -> None:
+    world = city()
+    policies = {"gp-ts": route_ts(world.model), "prior": prior(world.model)}
+    played = simulate(world, policies, rounds=10, seed=0)
+    noise_std = np.sqrt(world.model.noise_variance)
+    reduced_energies = world.energies - world.model.reduction
+    for trajectory in played.values():
+        tried: set[int] = set()
+        for step, row in enumerate(trajectory.choices):
+            route = row[row >= 0].tolist()
+            before = len(tried)
+            tried.update(route)
+            assert trajectory.series["distinct_edges"][step] == len(tried) - before
+            energy = world.energies[route].sum()
+            assert trajectory.series["true_energy"][step] == pytest.approx(energy)
+            for name, energies in (("regret", world.energies), ("reduced_regret", reduced_energies)):
+                weights = rectified_mean(energies, noise_std)
+                best = weights[cheapest(world.roads.graph, weights, world.trip)].sum()
+                assert trajectory.series[name][step] == pytest.approx(
+                    weights[route].sum() - best, abs=1e-9
+                )
+                assert trajectory.series[name][step] >= 0.0
+
+
+def test_closed_roads_and_turns_are_not_driven() -> None:
+    world = city(closed_roads=0.05, closed_turns=0.05)
+    policy = route_ts(world.model)
+    closures = set()
+    for step in range(1, 9):
+        offer = world.offer(step)
+        closures.add(offer.available.tobytes())
+        route = policy.decide(offer, np.random.default_rng(step)).positions
+        assert offer.available[route].all()
+        turns = world.roads.graph.turns
+        shut = {tuple(turn) for turn in turns[offer.structure.closed_turns].tolist()}
+        taken = set(zip(route[:-1].tolist(), route[1:].tolist(), strict=True))
+        assert taken <= {tuple(turn) for turn in turns.tolist()} - shut
+        assert world.value(offer, route) >= world.best(offer)
+    assert len(closures) == 8
+    with pytest.raises(InfeasibleError, match="close fewer"):
+        city(closed_roads=0.9).offer(1)
+
+
+def test_conditions_change_what_trips_cost() -> None:
+    world = city(conditions=["congestion", "temperature", "load"])
+    first, second = world.offer(1), world.offer(12)
+    assert first.arms.features.shape[1] == 7
+    assert not np.array_equal(first.arms.features, second.arms.features)
+    assert not np.array_equal(world.means(first), world.means(second))
+    np.testing.assert_array_equal(world.offer(1).arms.features, first.arms.features)
+    assert world.model.arms is None
+    # Heating and cooling take 100 W per degree from 20 °C for as long as the drive takes.
+    cold = city(conditions=["temperature"])
+    offer, graph = cold.offer(5), cold.roads.graph
+    degrees = 10.0 + 8.0 * offer.arms.features[0, 4]
+    extra = 100.0 * abs(degrees - 20.0) * graph.length / graph.speed / 3600.0
+    np.testing.assert_allclose(cold.means(offer) - cold.energies, extra, atol=1e-9)
+    # A load of L kg adds what a vehicle of that mass needs more.
+    laden = city(conditions=["load"])
+    offer = laden.offer(5)
+    heavy = Vehicle(mass=1830.0 + 400.0 * offer.arms.features[0, 4])
+    more = heavy.energy(graph.length, graph.speed, graph.rise) - laden.model.mean
+    np.testing.assert_allclose(laden.means(offer) - laden.energies, more, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"route": "monaco-z"}, InputError, "route is 'monaco-z'"),
+        ({"route": "monaco-a", "start": "1", "goal": "2"}, InputError, "leave them out"),
+        ({"network": "atlantis"}, InputError, "no network 'atlantis'"),
+        ({"start": "x"}, InputError, "name both start and goal"),
+        ({"start": "nowhere", "goal": "r1"}, UnknownArmError, "no edge 'nowhere'"),
+        ({"closed_roads": 1.0}, InputError, "must be a share"),
+        ({"normalisation": "sum"}, InputError, "normalisation is 'sum'"),
+        ({"conditions": ["snow"]}, InputError, "conditions is"),
+        ({"lengthscale": 0.0}, InputError, "lengthscale"),
+    ],
+)
+def test_bad_parameters_are_refused(options, error, words) -> None:
+    with pytest.raises(error, match=words):
+        city(**options)
+
+
+def test_dividing_by_the_efficiency_has_no_potential() -> None:
+    world = city(recuperation="divide")
+    assert world.model.reduction is None
+    with pytest.raises(InputError, match="no potential"):
+        route_ts(world.model, routing="potential")
+    played = simulate(world, {"prior": prior(world.model)}, rounds=2, seed=0)["prior"]
+    assert "reduced_regret" not in played.series

@@ -1,0 +1,124 @@
+"""Audits: coverage against a slow count, and Lemma A.12 on every recorded run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from superarm.core import Feedback, Forecast
+from superarm.policies import known_cost, route_bucb, route_greedy, route_ts, route_ucb
+from superarm.problems import Navigation
+from superarm.simulation import simulate
+from superarm.simulation.audit import LEVELS, QUANTILES
+from superarm.states import state_from_bytes, state_to_bytes
+from superarm.theory import variance_sum_bound
+
+ROUNDS = 30
+
+
+@pytest.fixture(scope="module")
+def world() -> Navigation:
+    return Navigation(seed=1, horizon=ROUNDS, edges=300)
+
+
+@pytest.fixture(scope="module")
+def played(world):
+    model = world.model
+    policies = {
+        "gp-ts": route_ts(model),
+        "gp-ts-joint": route_ts(model, mode="joint"),
+        "gp-ucb": route_ucb(model),
+        "gp-bucb": route_bucb(model),
+        "gp-greedy": route_greedy(model),
+        "bi-ts": route_ts(model, posterior="independent"),
+        "shortest": known_cost(model, cost="length"),
+    }
+    return simulate(world, policies, rounds=ROUNDS, seed=1)
+
+
+def test_quantiles_are_those_of_the_levels() -> None:
+    from scipy.stats import norm
+
+    np.testing.assert_allclose(QUANTILES, norm.ppf(0.5 + np.array(LEVELS) / 2.0), rtol=1e-12)
+
+
+def test_a_forecast_adds_up() -> None:
+    cov = np.array([[2.0, 0.5], [0.5, 1.0]])
+    mean, std = Forecast(np.array([1.0, 2.0]), cov, 0.5).total()
+    assert mean == 3.0
+    assert std == pytest.approx(np.sqrt(4.0 + 2 * 0.25))
+
+
+def test_only_what_learns_is_audited(played) -> None:
+    assert played["shortest"].audit is None
+    assert played["shortest"].state is None
+    for name in set(played) - {"shortest"}:
+        assert played[name].audit is not None
+
+
+def test_an_audit_is_what_a_slow_replay_finds(world, played) -> None:
+    trajectory = played["gp-ts"]
+    policy = route_ts(world.model)
+    from superarm.streams import Streams
+
+    noises = Streams(1, "noise")
+    for step in range(1, ROUNDS + 1):
+        offer = world.offer(step)
+        row = trajectory.choices[step - 1]
+        route = row[row >= 0].astype(np.intp)
+        rewards = world.pull(offer, route, world.noise(offer, noises.at(step)))
+        mean, cov = policy.posterior.predict(route, return_cov=True)
+        noise = world.model.noise_variance
+        for level, width in enumerate(QUANTILES):
+            inside = [
+                abs(rewards[i] - mean[i]) <= width * np.sqrt(cov[i, i] + noise)
+                for i in range(len(route))
+            ]
+            assert trajectory.audit["within"][step - 1, level] == pytest.approx(np.mean(inside))
+        spread = np.sqrt(cov.sum() + len(route) * noise)
+        score = (rewards.sum() - mean.sum()) / spread
+        assert trajectory.audit["score"][step - 1] == pytest.approx(score, rel=1e-4, abs=1e-5)
+        largest = np.linalg.eigvalsh(cov)[-1]
+        assert trajectory.audit["largest_eigenvalue"][step - 1] == pytest.approx(largest, rel=1e-5)
+        before = policy.information_gain
+        feedback = Feedback(positions=route, rewards=rewards)
+        policy.learn(offer, policy.decide(offer, np.random.default_rng(0)), feedback, noises.at(1))
+        gained = policy.information_gain - before
+        assert trajectory.audit["information"][step - 1] == pytest.approx(gained, rel=1e-4, abs=1e-6)
+    belief = policy.posterior.belief(offer.arms)
+    np.testing.assert_allclose(trajectory.audit["std"], belief.std, rtol=1e-4)
+    np.testing.assert_allclose(trajectory.audit["mean"], belief.mean, rtol=1e-4, atol=1e-3)
+
+
+def test_lemma_a12_holds_in_every_run(world, played) -> None:
+    for name, trajectory in played.items():
+        if trajectory.audit is None:
+            continue
+        used = float(trajectory.audit["variance"].sum(dtype=float))
+        allowed = variance_sum_bound(
+            float(trajectory.audit["information"].sum(dtype=float)),
+            largest_eigenvalue=float(trajectory.audit["largest_eigenvalue"].max()),
+            noise_variance=world.model.noise_variance,
+        )
+        assert used <= allowed * (1.0 + 1e-5), name
+
+
+def test_what_was_learned_can_be_taken_up_again(world, played) -> None:
+    state = state_from_bytes(state_to_bytes(played["gp-ts"].state))
+    policy = route_ts(world.model).restored(state)
+    belief = policy.beliefs(world.offer(1))
+    np.testing.assert_allclose(belief.mean, played["gp-ts"].audit["mean"], rtol=1e-4, atol=1e-3)
+
+
+def test_well_specified_intervals_cover_what_they_should() -> None:
+    # 12 seeds x 30 trips; given the past a trip is inside its 90 % interval with probability 0.9,
+    # so the number inside is a sum of martingale differences: 5 standard deviations of a binomial.
+    inside = trips = 0
+    for seed in range(12):
+        world = Navigation(seed=seed, horizon=ROUNDS, edges=300)
+        audit = simulate(world, {"gp-ts": route_ts(world.model)}, rounds=ROUNDS, seed=seed)[
+            "gp-ts"
+        ].audit
+        inside += int((np.abs(audit["score"]) <= QUANTILES[1]).sum())
+        trips += ROUNDS
+    assert abs(inside - 0.9 * trips) < 5.0 * np.sqrt(0.09 * trips)
