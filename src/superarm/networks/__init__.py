@@ -1,6 +1,6 @@
 """Road networks: records, readers, generated cities, line graphs, and what driving costs."""
 
-from .city import generate_city
+from .city import CityPlan, generate_city, plan_city
 from .drawing import RoadMap
 from .elevation import Tile, with_heights
 from .energy import Vehicle
@@ -10,18 +10,24 @@ from .road import LineGraph, RoadNetwork
 from .sumo_net import read_sumo
 from .tables import read_tables
 from .trips import suggest_trip
+from .writing import write_sumo, write_sumo_plain, write_tables
 
 __all__ = [
+    "CityPlan",
     "LineGraph",
     "RoadMap",
     "RoadNetwork",
     "Tile",
     "Vehicle",
     "generate_city",
+    "plan_city",
     "read_network",
     "read_osm",
     "read_sumo",
     "read_tables",
     "suggest_trip",
     "with_heights",
+    "write_sumo",
+    "write_sumo_plain",
+    "write_tables",
 ]
