@@ -13,8 +13,8 @@ from superarm.datasets import search_path
 from superarm.errors import ConflictError, InputError, MissingDataError, UnknownArmError
 from superarm.networks import Vehicle, read_tables
 from superarm.networks.driving import Driver
-from superarm.networks.driving_ledger import Ledger
-from superarm.networks.driving_traffic import Departures, Traffic
+from superarm.networks.driving.ledger import Ledger
+from superarm.networks.driving.traffic import Departures, Traffic
 from superarm.oracles import ShortestPath, Trip
 
 libsumo = pytest.importorskip("libsumo")

@@ -8,6 +8,7 @@ from .landscape import landscape as landscape
 from .navigation import Navigation as Navigation
 from .sensors import light_sensors as light_sensors
 from .sensors import temperature_sensors as temperature_sensors
+from .sumo import SumoNavigation as SumoNavigation
 from .synthetic import BENCHMARKS as BENCHMARKS
 from .synthetic import benchmark_function as benchmark_function
 from .synthetic import gp_function as gp_function

@@ -1,0 +1,367 @@
+"""Trips driven in SUMO: what each edge of a route really costs.
+
+=================  =====================================================================
+``k``              edges of a route
+``energy``         Wh booked to each edge of the route, (k,); negative where it is won back
+``stored``         of that, what is in the car's motion: see ``ledger.py``
+``moment``         one of the kept states of the traffic at which a trip begins
+=================  =====================================================================
+
+*What SUMO computes.* Its emission class ``Energy/unknown`` is eq. 8 of paper 000 at the speed and
+slope of every time step, plus ½·m·Δ(v²) for changes of speed, multiplied by η⁻ where negative. As
+measured, ``getElectricityConsumption`` is a rate, Wh per second, and auxiliaries are drawn without
+passing η⁺, as in ``Vehicle.energy``. Gravity is fixed at 9.80665 m/s² and air density at
+1.2041 kg/m³; a vehicle's own go into the mass (m·g/9.80665, which makes its inertia 0.1 % too large
+for Table 2) and into the drag coefficient. What still differs from eq. 8 at constant speed: braking
+for curves, junctions and other cars, of which η⁺·η⁻ is won back; rolling resistance without cos α; the
+slope, which SUMO takes between the car's front and rear on the lane; and the few metres inside
+junctions. The radial drag coefficient is 0, as the energy would else depend on the time step.
+
+*What is booked where.* The energy of a step goes to the edge the car is on; inside a junction to
+the edge just left; a step across several edges is divided by the metres driven on each, so that an
+edge too short to be seen gets its share and nothing is lost. The car departs at the beginning of
+the first edge with the speed allowed there and leaves the last one without braking for its end.
+Neither the energy of that first speed nor of the last is booked. SUMO removes the car in the step in
+which it arrives: that fraction of a step is booked at the rate of the step before.
+
+*The same trip costs the same.* Every trip begins at a saved state. Traffic-actuated signals run
+as fixed programs, for a state does not restore what their detectors saw. A slope can differ in the
+fifth digit when a lane is driven on for the first time: energies are rounded to mWh.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
+
+from superarm.core import Floats
+from superarm.errors import ConflictError, InputError, MissingDataError, require_extra
+from superarm.networks._xml import XmlFile
+from superarm.networks.energy import Vehicle
+
+from .ledger import Ledger
+from .roads import SumoRoads
+from .traffic import Departures, Traffic
+
+_GRAVITY = 9.80665  # m/s², fixed in SUMO
+_AIR_DENSITY = 1.2041  # kg/m³, fixed in SUMO
+LONGEST_STEP = 0.25
+"""Seconds; with longer steps the energy of braking and accelerating is off by up to a percent."""
+_TELEPORT_AFTER = 300.0
+"""Seconds after which a car that can not move is taken out of the way; a trip then ends."""
+_DIGITS = 3  # mWh
+_ACTUATED = re.compile(rb'(<tlLogic\b[^>]*?\btype=")(?:actuated|delay_based|NEMA)(")')
+_VERSION = re.compile(rb"<net\b[^>]*\bversion=")
+_TRIP, _DRIVEN, _OTHER = "trip", "driven", "other"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Drive:
+    """What was measured on one trip."""
+
+    energy: Floats
+    """Wh per edge of the route, (k,); of the edges not completed, what was measured so far."""
+    stored: Floats
+    """Of the energy, what went into motion and can be won back by braking, Wh, (k,)."""
+    duration: float
+    """Seconds from departure."""
+    arrived: bool
+    completed: int
+    """How many edges of the route were driven to their end: all k if the car arrived."""
+
+    @property
+    def total(self) -> float:
+        """Wh of the whole trip."""
+        return float(self.energy.sum())
+
+
+class _Kept(NamedTuple):
+    """A state to begin trips from."""
+
+    file: str
+    departed: int
+    """How many background cars had departed."""
+
+
+class Driver:
+    """Drives one vehicle over one network, trip after trip.
+
+    libsumo holds one simulation per process. Several drivers may exist: whoever drives takes the
+    simulation over, which costs loading the network and changes no result. ::
+
+        with Driver("city.net.xml.gz", vehicle=Vehicle(mass=2200.0)) as driver:
+            drive = driver.drive(["a", "b", "c"])
+    """
+
+    _holder: ClassVar[weakref.ref[Driver] | None] = None
+
+    def __init__(
+        self,
+        network_file: str | Path,
+        *,
+        vehicle: Vehicle | None = None,
+        step: float = LONGEST_STEP,
+        traffic: Traffic | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.network_file = Path(network_file)
+        self.vehicle = Vehicle() if vehicle is None else vehicle
+        self.step = step
+        self.traffic = traffic
+        self.seed = seed
+        if not 0.01 <= step <= LONGEST_STEP:
+            raise InputError(f"step is {step!r} s; it must be between 0.01 and {LONGEST_STEP}")
+        if self.vehicle.recuperation != "multiply":
+            raise InputError("SUMO multiplies by η⁻; recuperation 'divide' can not be driven there")
+        if not self.network_file.is_file():
+            raise MissingDataError(f"there is no network file {self.network_file}")
+        self._sumo: Any = require_extra("libsumo", "sumo")
+        self._folder = Path(tempfile.mkdtemp(prefix="superarm-sumo-"))
+        self._tidy = weakref.finalize(self, shutil.rmtree, str(self._folder), True)
+        self._kept: list[_Kept] = []
+        self._departures: Departures | None = None
+        self._roads: SumoRoads | None = None
+
+    @property
+    def moments(self) -> int:
+        """From how many different moments of traffic a trip may begin."""
+        return 1 if self.traffic is None else self.traffic.moments
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up the simulation and its files; the driver can not be used again."""
+        if self._holds():
+            self._sumo.close()
+            Driver._holder = None
+        self._tidy()
+
+    # --- driving ---------------------------------------------------------------------------
+
+    def drive(self, route: Sequence[str], *, moment: int = 0, longest: float | None = None) -> Drive:
+        """Drive a route from a moment of the traffic.
+
+        A trip that takes more than ``longest`` simulated seconds (ten minutes plus five times the
+        time at the speed limit, by default), or is stuck until SUMO would take it out of
+        the way, is given up: ``arrived`` is false and ``completed`` says how far it came.
+        """
+        if not 0 <= moment < self.moments:
+            raise InputError(f"moment is {moment!r}; this traffic has moments 0 to {self.moments - 1}")
+        roads = self._take_over()
+        roads.check_route(route)
+        lengths, limits = roads.lengths(route), roads.limits(route)
+        if longest is None:
+            longest = 600.0 + 5.0 * float((lengths / limits).sum())
+        departed = self._restore(moment)
+        return self._drive(list(route), lengths, longest, departed)
+
+    def _drive(self, route: list[str], lengths: Floats, longest: float, departed: int) -> Drive:
+        sumo, vehicle, simulation = self._sumo, self._sumo.vehicle, self._sumo.simulation
+        sumo.route.add(_TRIP, route)
+        vehicle.add(
+            _TRIP, _TRIP, typeID=_DRIVEN, departLane="best", departPos="0", departSpeed="max",
+            arrivalPos="max", arrivalSpeed="current",
+        )  # fmt: skip
+        waited = 0.0
+        while _TRIP not in simulation.getDepartedIDList():
+            if waited > longest:
+                return self._record(Ledger(lengths=lengths, speed=0.0, inertia=0.0), 0.0, None)
+            departed = self._advance(departed)
+            waited += self.step
+        # In the step of its departure a car does not move yet.
+        inertia = 0.5 * self._mass * self.vehicle.recuperation_efficiency / 3600.0
+        ledger = Ledger(lengths=lengths, speed=vehicle.getSpeed(_TRIP), inertia=inertia)
+        steps = 0
+        while waited + steps * self.step <= longest:
+            departed = self._advance(departed)
+            if _TRIP in simulation.getArrivedIDList():
+                return self._record(ledger, steps * self.step, self.step)
+            if _TRIP in simulation.getStartingTeleportIDList():
+                break
+            steps += 1
+            inside = vehicle.getRoadID(_TRIP).startswith(":")  # a junction
+            ledger.book(
+                rate=vehicle.getElectricityConsumption(_TRIP),
+                seconds=self.step,
+                index=vehicle.getRouteIndex(_TRIP),
+                place=None if inside else vehicle.getLanePosition(_TRIP),
+                odometer=vehicle.getDistance(_TRIP),
+                speed=vehicle.getSpeed(_TRIP),
+            )
+        return self._record(ledger, steps * self.step, None)
+
+    def _record(self, ledger: Ledger, seconds: float, last_step: float | None) -> Drive:
+        """What was measured; ``last_step``: the length of the step in which the car arrived."""
+        if last_step is not None:
+            seconds += ledger.arrive(last_step)
+        energy = ledger.energy.round(_DIGITS)
+        return Drive(
+            energy=energy,
+            stored=ledger.stored.round(_DIGITS),
+            duration=seconds,
+            arrived=last_step is not None,
+            completed=ledger.index if last_step is None else len(energy),
+        )
+
+    def _advance(self, departed: int) -> int:
+        """One time step, before which the cars that are due depart; how many have by then."""
+        sumo = self._sumo
+        if self._departures is not None:
+            now = sumo.simulation.getTime()
+            while (car := self._departures[departed]).time <= now:
+                name = f"{_OTHER}{departed}"
+                sumo.route.add(name, car.route)
+                sumo.vehicle.add(name, name, typeID=_OTHER, departLane="best", departSpeed="max")
+                sumo.vehicle.setSpeedFactor(name, car.speed_factor)
+                departed += 1
+        sumo.simulation.step()
+        return departed
+
+    # --- the simulation --------------------------------------------------------------------
+
+    def _holds(self) -> bool:
+        return Driver._holder is not None and Driver._holder() is self
+
+    def _take_over(self) -> SumoRoads:
+        """Make this driver's network the one that libsumo has loaded."""
+        if not self._tidy.alive:
+            raise InputError("this driver is closed; make a new one")
+        if self._holds() and self._roads is not None and self._sumo.simulation.isLoaded():
+            return self._roads
+        if self._sumo.simulation.isLoaded():
+            if Driver._holder is None:
+                raise ConflictError(
+                    "libsumo already runs another simulation in this process, and it holds only one; "
+                    "close that first (libsumo.close())"
+                )
+            self._sumo.close()
+        Driver._holder = None
+        self._start()
+        Driver._holder = weakref.ref(self)
+        roads = self._roads
+        if roads is None:
+            roads = SumoRoads(self._sumo, str(self.network_file))
+            self._prepare(roads)
+            self._roads = roads
+        return roads
+
+    def _start(self) -> None:
+        network, types = self._folder / "network.net.xml", self._folder / "types.add.xml"
+        if not network.exists():
+            network.write_bytes(_ACTUATED.sub(rb"\1static\2", _checked_text(self.network_file)))
+            types.write_text(self._types(), encoding="utf-8")
+        options = {
+            "net-file": network,
+            "additional-files": types,
+            "step-length": self.step,
+            "seed": self.seed % 2**31,
+            "time-to-teleport": _TELEPORT_AFTER,
+            "collision.action": "none",
+            "xml-validation": "never",
+            "save-state.precision": 6,
+            "no-step-log": "true",
+            "no-warnings": "true",
+            "duration-log.disable": "true",
+        }
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+        try:
+            self._sumo.start(["sumo", *words])
+        except self._sumo.TraCIException as error:
+            if self._sumo.simulation.isLoaded():
+                self._sumo.close()
+            raise InputError(
+                f"{self.network_file}: SUMO can not load this network ({error}); why is on stderr"
+            ) from error
+
+    @property
+    def _mass(self) -> float:
+        """With which SUMO's gravity gives the vehicle's weight."""
+        return self.vehicle.mass * self.vehicle.gravity / _GRAVITY
+
+    def _types(self) -> str:
+        car = self.vehicle
+        parameters = {
+            "frontSurfaceArea": car.front_area,
+            "airDragCoefficient": car.air_drag * car.air_density / _AIR_DENSITY,
+            "rollDragCoefficient": car.rolling_resistance,
+            "radialDragCoefficient": 0.0,
+            "rotatingMass": 0.0,
+            "propulsionEfficiency": car.propulsion_efficiency,
+            "recuperationEfficiency": car.recuperation_efficiency,
+            "constantPowerIntake": car.auxiliary_power,
+        }
+        told = "".join(f'<param key="{key}" value="{value!r}"/>' for key, value in parameters.items())
+        steady = 'vClass="passenger" sigma="0" speedFactor="1" speedDev="0"'
+        pause = LONGEST_STEP if self.traffic is None else self.traffic.action_step
+        return (
+            f'<additional><vType id="{_DRIVEN}" {steady} mass="{self._mass!r}" '
+            f'emissionClass="Energy/unknown">{told}</vType>'
+            f'<vType id="{_OTHER}" {steady} actionStepLength="{max(pause, self.step)!r}"/></additional>'
+        )
+
+    def _prepare(self, roads: SumoRoads) -> None:
+        """Let the traffic run warm, and keep the states from which trips begin."""
+        simulation = self._sumo.simulation
+        if self.traffic is not None:
+            self._departures = self._other_cars(self.traffic, roads)
+        departed = self._advance(0)
+        kept: list[_Kept] = []
+        for moment in range(self.moments):
+            if self.traffic is not None:
+                while simulation.getTime() < self.traffic.time_of(moment):
+                    departed = self._advance(departed)
+            file = str(self._folder / f"moment{moment}.xml.gz")
+            simulation.saveState(file)
+            kept.append(_Kept(file, departed))
+        self._kept = kept
+
+    def _restore(self, moment: int) -> int:
+        """Put the simulation where it was at a moment; how many cars had departed by then.
+
+        Loading a state leaves lanes with cars on them as they were, marked as busy but forgotten,
+        so that cars restored there never move: the roads are emptied first.
+        """
+        sumo = self._sumo
+        for name in sumo.vehicle.getLoadedIDList():
+            sumo.vehicle.remove(name)
+        for _ in range(2):
+            sumo.simulation.step()
+        kept = self._kept[moment]
+        sumo.simulation.loadState(kept.file)
+        return kept.departed
+
+    def _other_cars(self, traffic: Traffic, roads: SumoRoads) -> Departures:
+        for edge in traffic.edges or ():
+            roads.check_edge(edge)
+        places = sorted(traffic.edges or roads.edges)
+        metres = roads.lane_metres(places)
+        if (metres > 0.0).sum() < 2:
+            raise InputError(f"{self.network_file}: cars need two edges to travel between")
+        find_route = self._sumo.simulation.findRoute
+        return Departures(
+            traffic,
+            places=places,
+            weights=metres,
+            find_route=lambda first, last: find_route(first, last, _OTHER).edges,
+            seed=self.seed,
+        )
+
+
+def _checked_text(path: Path) -> bytes:
+    """A network file's text, which libsumo can be given: some malformed files end the process there."""
+    text = BytesIO()
+    XmlFile(path, root="net").read(copy_to=text)
+    if not _VERSION.search(text.getvalue()):
+        raise InputError(f"{path}: <net> states no version; make the network anew with netconvert")
+    return text.getvalue()

@@ -1,0 +1,318 @@
+"""Navigation in SUMO: every trip is driven, and what each edge cost is the feedback.
+
+The traveller's prior is that of :mod:`superarm.problems.navigation`: eq. 8 of paper 000 with the
+vehicle of Table 2, at constant speed on empty roads. The vehicle that drives may be heavier, heat its
+cabin or meet wet roads, and it brakes for curves, lights and other cars. None of this is told.
+
+There is no known truth, and no best route to be had: ``means`` is refused, and regret is the
+energy above that of the prior's own route (of least energy by potentials), driven in the same
+round's traffic. It is below zero where learning has found something better.
+
+A car that brakes wins energy on one edge which it spends again on the next. The feedback books
+neither (``motion="stored"``): what is in the car's motion counts as if it were still in the battery,
+so that an edge costs what it loses, and rectified costs do not charge for every stop
+what was won back before it. ``true_energy``, ``value`` and regret are what the battery gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, NoReturn
+
+import numpy as np
+
+from superarm.core import Arms, Direction, Floats, Ints, Offer
+from superarm.datasets import find
+from superarm.errors import InputError
+from superarm.networks import LineGraph, RoadMap, Vehicle
+from superarm.networks.driving import LONGEST_STEP, Drive, Driver, Traffic
+from superarm.oracles import ShortestPath, Trip
+from superarm.registry import register
+from superarm.streams import Streams
+
+from .base import Model, check_choice, check_whole
+from .roads import ROUTES, Normalisation, arm_features, load_roads, road_model, trip_ends
+
+_REAL = ("luxembourg", "monaco")
+_FILES = (".net.xml", ".net.xml.gz", ".net.xml.xz")
+_TABLE_2 = Vehicle()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Garage:
+    """A driver and what it has driven: the same route from the same moment costs the same."""
+
+    driver: Driver
+    drives: dict[tuple[int, tuple[str, ...]], Drive] = field(default_factory=dict)
+
+    def drive(self, route: tuple[str, ...], moment: int) -> Drive:
+        known = self.drives.get((moment, route))
+        if known is None:
+            known = self.drives[moment, route] = self.driver.drive(route, moment=moment)
+        return known
+
+
+@register("problem", "sumo-navigation")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SumoNavigation:
+    """Learn the route of least energy from ``start`` to ``goal`` by driving it in SUMO."""
+
+    seed: int
+    horizon: int
+    route: str | None = None
+    """A route of the experiments, such as "monaco-a": names network, start and goal."""
+    network: str = "monaco"
+    """"luxembourg", "monaco", or the path of a SUMO network (.net.xml, plain or packed)."""
+    start: str | None = None
+    """Id of the first edge; without it and ``goal`` a far pair is chosen."""
+    goal: str | None = None
+    traffic: float = 0.0
+    """Other cars that depart per hour; with none, every trip of a route costs the same."""
+    traffic_reach: float = 500.0
+    """Other cars travel between roads within so many metres of the trip's two reference routes."""
+    moments: int = 8
+    """From how many states of the traffic rounds begin; which one is drawn anew each round."""
+    mass: float = _TABLE_2.mass
+    """kg, of the vehicle that drives; this and what follows may differ from the prior's Table 2."""
+    auxiliary_power: float = _TABLE_2.auxiliary_power
+    """W, for heating and the like."""
+    rolling_resistance: float = _TABLE_2.rolling_resistance
+    """Higher on wet or rough roads."""
+    air_drag: float = _TABLE_2.air_drag
+    air_density: float = _TABLE_2.air_density
+    """kg/m³; higher in the cold."""
+    motion: Literal["stored", "spent"] = "stored"
+    """Whether feedback leaves out what an edge put into the car's motion, or counts it as spent."""
+    step: float = LONGEST_STEP
+    """Seconds of a time step in SUMO."""
+    lengthscale: float = 1.0
+    normalisation: Normalisation = "mean"
+    prior_scale: float = 0.25
+    noise_scale: float = 0.02
+    """On Monaco, drives over one edge differ by 0.3 to 1 Wh, in traffic by 1.5 to 1.9: 0.02·σ_det is
+    1.6. With ``motion="spent"`` it is 6 to 8 Wh, the paper's 0.1."""
+    uturns: bool = True
+    model: Model = field(init=False, repr=False)
+    settled: Mapping[str, str] = field(init=False, repr=False)
+    vehicle: Vehicle = field(init=False, repr=False)
+    """The vehicle that drives."""
+    graph: LineGraph = field(init=False, repr=False)
+    trip: Trip = field(init=False, repr=False)
+    reference: tuple[int, ...] = field(init=False, repr=False)
+    """The prior's route of least energy, by potentials: what regret is measured against."""
+    _arms: Arms = field(init=False, repr=False)
+    _garage: _Garage = field(init=False, repr=False)
+    _moments: Streams = field(init=False, repr=False)
+    _unfinished: Floats = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_whole(self.horizon, "horizon", least=1)
+        check_whole(self.moments, "moments", least=1)
+        check_choice(self.motion, "motion", ("stored", "spent"))
+        for name in ("traffic", "traffic_reach"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and 0.0 <= value < np.inf):
+                raise InputError(f"{name} is {value!r}; it must be a finite number, 0 or more")
+        network, first, last = self._named_route()
+        file = _network_file(network)
+        roads = load_roads(network, uturns=self.uturns)
+        graph = roads.graph
+        start, goal = trip_ends(graph, first, last)
+        model = road_model(
+            graph,
+            _TABLE_2,
+            horizon=self.horizon,
+            lengthscale=self.lengthscale,
+            normalisation=self.normalisation,
+            prior_scale=self.prior_scale,
+            noise_scale=self.noise_scale,
+        )
+        vehicle = Vehicle(
+            mass=self.mass,
+            auxiliary_power=self.auxiliary_power,
+            rolling_resistance=self.rolling_resistance,
+            air_drag=self.air_drag,
+            air_density=self.air_density,
+        )
+        trip = Trip(start=start, goal=goal)
+        reference = _route(graph, trip, model.mean - _TABLE_2.potential(graph.rise))
+        traffic = self._traffic(graph, (reference, _route(graph, trip, graph.travel_time)))
+        streams = Streams(self.seed, "offer")
+        for name, value in {
+            "model": model,
+            "vehicle": vehicle,
+            "graph": graph,
+            "trip": trip,
+            "reference": reference,
+            "_arms": _arms(graph),
+            # Empty roads are the same whatever the seed: seeds then share what they have driven.
+            "_garage": _garage(file, vehicle, self.step, traffic, self.seed if traffic else 0),
+            "_moments": streams,
+            "_unfinished": vehicle.energy(graph.length, graph.speed, graph.rise),
+            "settled": self._settled(roads.told, graph, trip, vehicle),
+        }.items():
+            object.__setattr__(self, name, value)
+
+    def _named_route(self) -> tuple[str, str | None, str | None]:
+        """Network, start and goal."""
+        if self.route is None:
+            return self.network, self.start, self.goal
+        check_choice(self.route, "route", tuple(ROUTES))
+        if self.start is not None or self.goal is not None:
+            raise InputError(f"route {self.route!r} names start and goal; leave them out")
+        return ROUTES[self.route]
+
+    def _traffic(self, graph: LineGraph, routes: tuple[tuple[int, ...], ...]) -> Traffic | None:
+        if self.traffic == 0.0:
+            return None
+        network = graph.network
+        ends = network.junctions[network.head[graph.edges], :2]
+        near = np.zeros(len(graph), dtype=bool)
+        for edge in sorted({edge for route in routes for edge in route}):
+            near |= np.hypot(*(ends - ends[edge]).T) <= self.traffic_reach
+        edges = tuple(graph.ids[edge] for edge in np.flatnonzero(near))
+        return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=self.moments)
+
+    def _settled(self, told: str, graph: LineGraph, trip: Trip, vehicle: Vehicle) -> dict[str, str]:
+        different = [
+            f"{name} {getattr(vehicle, name):g} for {getattr(_TABLE_2, name):g}"
+            for name in ("mass", "auxiliary_power", "rolling_resistance", "air_drag", "air_density")
+            if getattr(vehicle, name) != getattr(_TABLE_2, name)
+        ]
+        return {
+            "data": told,
+            "route": f"from edge {graph.ids[trip.start]} to edge {graph.ids[trip.goal]}",
+            "energy": f"driven in SUMO, class Energy/unknown, steps of {self.step:g} s; what is used "
+            "inside a junction is booked to the edge just left",
+            "motion": "feedback leaves out what is stored in the car's motion"
+            if self.motion == "stored"
+            else "feedback counts what goes into the car's motion as spent",
+            "vehicle": "as in the prior, Table 2" if not different else ", ".join(different),
+            "traffic": "none; signals run fixed programs"
+            if self.traffic == 0.0
+            else f"{self.traffic:g} cars an hour between roads within {self.traffic_reach:g} m of the "
+            f"prior's and the fastest route; each round begins at one of {self.moments} moments",
+            "regret": "energy above that of the prior's route of least energy, driven in the same "
+            "round; negative where a better one was found",
+            "stranded": "a trip that does not arrive is charged eq. 8 of the vehicle that drives for "
+            "every edge not completed, and counted",
+        }
+
+    @property
+    def direction(self) -> Direction:
+        return "minimize"
+
+    @property
+    def distinct(self) -> str:
+        return "distinct_edges"
+
+    def road_map(self) -> RoadMap:
+        """The roads and the ends of the trip, to draw on."""
+        return RoadMap.of(self.graph, self.trip.start, self.trip.goal)
+
+    # --- rounds ----------------------------------------------------------------------------
+
+    def offer(self, step: int) -> Offer:
+        return Offer(step=step, arms=self._arms, structure=self.trip)
+
+    def means(self, offer: Offer) -> NoReturn:
+        raise InputError(
+            "what roads cost in SUMO is measured, not known beforehand: sumo-navigation has no "
+            "expected energies, and no policy that needs them can be played there"
+        )
+
+    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
+        """None is added: chance is in the traffic, which is the same for every policy."""
+        return np.zeros(len(offer.arms))
+
+    def pull(self, offer: Offer, positions: Ints, noise: Floats) -> Floats:
+        route = self._in_order(positions)
+        energies, drive = self._energies(offer, route)
+        if self.motion == "stored":
+            energies -= drive.stored
+        booked = dict(zip(route, energies, strict=True))
+        return np.array([booked[arm] for arm in positions.tolist()]) + noise[positions]
+
+    def value(self, offer: Offer, positions: Ints) -> float:
+        return float(self._energies(offer, self._in_order(positions))[0].sum())
+
+    def best(self, offer: Offer) -> float:
+        return float(self._energies(offer, self.reference)[0].sum())
+
+    def metrics(self, offer: Offer, positions: Ints, rewards: Floats) -> Mapping[str, float]:
+        energies, drive = self._energies(offer, self._in_order(positions))
+        return {
+            "true_energy": float(energies.sum()),
+            "duration": drive.duration,
+            "stranded": float(not drive.arrived),
+        }
+
+    def _energies(self, offer: Offer, route: tuple[int, ...]) -> tuple[Floats, Drive]:
+        """What each edge of a route is charged this round, (k,), and the drive itself."""
+        moment = int(self._moments.at(offer.step).integers(self._garage.driver.moments))
+        drive = self._garage.drive(tuple(self.graph.ids[edge] for edge in route), moment)
+        energies = drive.energy.copy()
+        energies[drive.completed :] += self._unfinished[list(route[drive.completed :])]
+        return energies, drive
+
+    def _in_order(self, positions: Ints) -> tuple[int, ...]:
+        """The arms as a route: positions may come in any order, roads can not."""
+        left = set(positions.tolist())
+        successors = self.graph.successors
+        route: list[int] = []
+        waiting = [[self.trip.start]]
+        while waiting:
+            if not waiting[-1]:
+                waiting.pop()
+                if route:
+                    left.add(route.pop())
+                continue
+            edge = waiting[-1].pop()
+            if edge not in left:
+                continue
+            left.remove(edge)
+            route.append(edge)
+            if not left and edge == self.trip.goal:
+                return tuple(route)
+            ahead = successors.indices[successors.indptr[edge] : successors.indptr[edge + 1]]
+            waiting.append([int(following) for following in ahead if int(following) in left])
+        raise InputError(
+            f"the {len(positions)} arms chosen are not a route from edge "
+            f"{self.graph.ids[self.trip.start]!r} to {self.graph.ids[self.trip.goal]!r}"
+        )
+
+
+def _network_file(network: str) -> Path:
+    """The SUMO file of a network."""
+    if network in _REAL:
+        folder = find(f"{network}-roads").parent
+        files = sorted(file for suffix in _FILES for file in folder.glob(f"*{suffix}"))
+        if files:
+            return files[0]
+        raise InputError(f"{folder} holds no SUMO network (.net.xml) of {network}")
+    if not network.endswith(_FILES):
+        raise InputError(
+            f"network is {network!r}; SUMO drives on {', '.join(_REAL)} or the path of a SUMO network "
+            f"({', '.join(_FILES)}). netconvert makes one of OpenStreetMap files"
+        )
+    return Path(network)
+
+
+def _route(graph: LineGraph, trip: Trip, costs: Floats) -> tuple[int, ...]:
+    oracle = ShortestPath(successors=graph.successors)
+    scores = -np.maximum(costs, 0.0)
+    return tuple(oracle.select(scores, trip, np.random.default_rng(0)).positions.tolist())
+
+
+@lru_cache(maxsize=4)
+def _arms(graph: LineGraph) -> Arms:
+    """One object for all seeds, by which posteriors know the offer again."""
+    return Arms(ids=graph.ids, features=arm_features(graph))
+
+
+@lru_cache(maxsize=4)
+def _garage(file: Path, vehicle: Vehicle, step: float, traffic: Traffic | None, seed: int) -> _Garage:
+    return _Garage(driver=Driver(file, vehicle=vehicle, step=step, traffic=traffic, seed=seed))
