@@ -72,6 +72,23 @@ def test_finite_agrees_with_scikit_learn() -> None:
         assert row["max_abs_diff"] <= 1e-9, row
 
 
+@pytest.mark.slow
+def test_network_agrees_with_full_covariances_and_fresh_solves() -> None:
+    found = results("network")
+    exact = [row for row in found["rows"] if row["peer"] == "full-covariance downdates"]
+    assert len(exact) == 2
+    for row in exact:
+        assert row["max_abs_diff"] <= 1e-9, row
+    fresh = [target for target in found["targets"] if "a fresh solve" in target["text"]]
+    assert len(fresh) == 2
+    assert all(target["holds"] for target in fresh)
+    assert {"GraphMatern set-up", "400 edges, by V"} <= found["growth"].keys()
+    assert any(name.startswith("MB at most") for name in found["facts"])
+    assert any("ours_over_limit" in name for name in found["limits"])
+    if "torch" in os.environ.get("SUPERARM_REQUIRE", ""):
+        assert any("SVGP" in row["peer"] for row in found["rows"])
+
+
 def test_startup_reports_what_help_loads() -> None:
     found = results("startup")
     assert {row["case"] for row in found["rows"]} >= {"import superarm"}

@@ -171,14 +171,14 @@ class GraphMatern(Kernel):
             root = np.sqrt(self._graph.diagonal)
             K *= (self.variance / root[rows])[:, None]
             K /= root[columns]
-        elif self._factor_of_all != 1.0:
+        else:
             K *= self._factor_of_all
 
     @property
     def _factor_of_all(self) -> float:
         if self.normalisation == "raw":
             return self.variance
-        return self.variance / self._graph.mean_diagonal
+        return self.variance / float(self._graph.diagonal.mean())
 
     def _diagonal(self, X: Floats) -> Floats:
         nodes = self._nodes(X)
@@ -246,29 +246,11 @@ def _not_positive(smallest: float) -> NotPositiveDefiniteError:
     )
 
 
-class _Columns:
-    """Columns of (shift·I + Δ)^{−ν} and its diagonal."""
-
-    size: int
-
-    @cached_property
-    def mean_diagonal(self) -> float:
-        return float(self.diagonal.mean())
-
-    @cached_property
-    def diagonal(self) -> Floats:
-        raise NotImplementedError
-
-    def columns(self, nodes: Ints) -> Iterator[Floats]:
-        """Blocks (k, n) of the columns of ``nodes``, in their order."""
-        raise NotImplementedError
-
-
-class _Factor(_Columns):
-    """Integer ν: by a sparse factor, made when it is first needed."""
+class _Factor:
+    """(shift·I + Δ)^{−ν} for an integer ν: by a sparse factor, made when it is first needed."""
 
     def __init__(self, laplacian: Any, nu: int, shift: float, cache_bytes: float) -> None:
-        self.size = laplacian.shape[0]
+        self.size: int = laplacian.shape[0]
         self._laplacian, self._nu, self._shift = laplacian, nu, shift
         self._kept: OrderedDict[int, Floats] = OrderedDict()
         self._room = int(cache_bytes // (8 * self.size))
@@ -329,6 +311,7 @@ class _Factor(_Columns):
         return right
 
     def columns(self, nodes: Ints) -> Iterator[Floats]:
+        """Blocks (k, n) of the columns of ``nodes``, in their order."""
         for start in range(0, len(nodes), _BLOCK):
             block = nodes[start : start + _BLOCK]
             yield self._remembered(block) if self._room else self._made(block)
@@ -358,11 +341,11 @@ class _Factor(_Columns):
         return block
 
 
-class _Spectrum(_Columns):
-    """Any ν: K = R Rᵀ, R = eigenvectors of Δ · (shift + eigenvalue)^{−ν/2}."""
+class _Spectrum:
+    """The same for any ν: R Rᵀ, R = eigenvectors of Δ · (shift + eigenvalue)^{−ν/2}."""
 
     def __init__(self, laplacian: Any, nu: float, shift: float) -> None:
-        self.size = laplacian.shape[0]
+        self.size: int = laplacian.shape[0]
         if self.size > DENSE_LARGEST:
             raise InputError(
                 f"GraphMatern with nu = {nu:g} needs all eigenvectors of a graph of {self.size} nodes; "

@@ -51,6 +51,7 @@ from .visited_engine import FiniteEngine, VisitedEngine
 Form = Literal["auto", "root", "visited"]
 ROOT_LARGEST = 2048
 """Arms up to which ``auto`` keeps the square root of the whole covariance."""
+_RESTORED_AT_ONCE = 128
 
 
 @register("posterior", "finite")
@@ -311,8 +312,12 @@ class FiniteGP(GaussianPosterior):
         if len(visited):
             noise = 1.0 / weight[visited]
             means = weighted[visited] * noise
-            posterior._engine.absorb(visited, means, noise, posterior._weight)
-            posterior._weight[:] = weight
+            # The visited form has large blocks in pieces, each as small as an observation.
+            most = _RESTORED_AT_ONCE if posterior.form == "visited" else len(visited)
+            for start in range(0, len(visited), most):
+                part = slice(start, start + most)
+                posterior._engine.absorb(visited[part], means[part], noise[part], posterior._weight)
+                posterior._weight[visited[part]] = weight[visited[part]]
             posterior._weighted_rewards[:] = weighted
             posterior.version += 1
         return posterior._restore_counts(state)

@@ -1,9 +1,24 @@
-"""What a form of :class:`superarm.posteriors.FiniteGP` must do, and the visited form of it."""
+"""What a form of :class:`superarm.posteriors.FiniteGP` must do, and the visited form of it.
+
+Notation
+
+=============  ==================================================================
+``E``, ``V``   all n arms; those observed so far, in the order of their first visit
+``S``          the arms observed now, s of them
+``K``          prior covariance; ``K_VE`` its rows of visited arms, (v, n)
+``H``          (K_VV + diag(1/weight))⁻¹, (v, v)
+=============  ==================================================================
+
+What an observation costs is one product, (s, v) by (v, n), of which nothing but a strip of
+columns is ever held. ``K_VE`` is by far the largest array. It is kept in blocks of rows, so that
+it grows without being copied, and everything else is made in pieces that stay in the cache.
+"""
 
 from __future__ import annotations
 
 import warnings
-from typing import Protocol
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,6 +31,14 @@ _REFRESH_EVERY = 256
 _LEAST_NOISE = 1e-4
 """Relative to the largest prior variance: with less, digits go within a few observations."""
 _DRIFT_SMALL, _DRIFT_ALLOWED = 1e-11, 1e-9
+_BLOCK_BYTES = 2**24
+"""Size of a block of K_VE: what may lie unused at its end."""
+_STRIP = 2048
+"""Arms treated together, so that what is made of them stays in the cache."""
+_PIECE_BYTES = 2**20
+"""Size of what a kernel is asked for at once: it takes several times that while it works."""
+DRAW_LARGEST = 16_000
+"""Arms up to which joint draws are made: they take a root of the whole prior, n² numbers."""
 
 
 class FiniteEngine(Protocol):
@@ -55,6 +78,53 @@ class FiniteEngine(Protocol):
         ...
 
 
+class _Rows:
+    """Rows of length n, grown by blocks that are never copied."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        largest = _BLOCK_BYTES // (8 * length)
+        self.height = int(2 ** np.floor(np.log2(min(max(largest, 32), 256))))
+        self.blocks: list[Floats] = []
+
+    def write(self, at: int, rows: Floats) -> None:
+        """Rows ``at`` and following; those before must have been written."""
+        done = 0
+        while done < len(rows):
+            number, inside = divmod(at + done, self.height)
+            if number == len(self.blocks):
+                self.blocks.append(np.empty((self.height, self.length)))
+            count = min(len(rows) - done, self.height - inside)
+            self.blocks[number][inside : inside + count] = rows[done : done + count]
+            done += count
+
+    def parts(self, size: int) -> Iterator[_Part]:
+        """The first ``size`` rows, block by block."""
+        for number, block in enumerate(self.blocks):
+            start = number * self.height
+            if start >= size:
+                return
+            stop = min(start + self.height, size)
+            yield _Part(start, stop, block[: stop - start])
+
+    def take(self, rows: Ints, columns: Ints) -> Floats:
+        """(len(rows), len(columns)) of the entries where they cross."""
+        taken = np.empty((len(rows), len(columns)))
+        numbers, inside = np.divmod(rows, self.height)
+        for number in np.unique(numbers):
+            here = np.flatnonzero(numbers == number)
+            taken[here] = self.blocks[number][inside[here, None], columns]
+        return taken
+
+
+class _Part(NamedTuple):
+    """Rows ``start`` … ``stop − 1``, (stop − start, n); a view."""
+
+    start: int
+    stop: int
+    rows: Floats
+
+
 class VisitedEngine:
     """P = K − K_EV H K_VE over the arms visited so far; columns of K are made on demand."""
 
@@ -70,12 +140,12 @@ class VisitedEngine:
             raise NotPositiveDefiniteError(
                 f"arm {where} has prior variance {self.variance[where]}; it must not be negative"
             )
+        self._prior_mean, self._prior_variance = mean.copy(), self.variance.copy()
         self._visited = np.empty(0, dtype=np.intp)
         self._slot = np.full(len(arms), -1, dtype=np.intp)  # where an arm stands in V
-        self._columns = np.empty((0, len(arms)))  # K_VE, grown by doubling
-        self._precision = np.empty((0, 0))  # H, grown likewise
-        self._prior_root: Floats | None = None
-        self._prior_mean = mean.copy()
+        self._rows = _Rows(len(arms))  # K_VE
+        self._precision = np.empty((0, 0))  # H in its corner, 0 beside it
+        self._prior_root: _PriorRoot | None = None
         self._updates = 0
         self._refresh_at = self._interval = 8
         self._warned = False
@@ -89,54 +159,70 @@ class VisitedEngine:
         # H gains BᵀB. For an arm seen before, Q is H's own row over its weight, because
         # (K_VV + diag(1/weight)) H = I: the same number without its cancellation.
         fresh = rows[self._slot[rows] < 0]
-        columns, precision = self._grown(fresh)
-        size = len(self._visited) + len(fresh)
+        used, size = len(self._visited), len(self._visited) + len(fresh)
+        visited = np.concatenate([self._visited, fresh])
+        self._make_room(size)
+        self._write_rows(used, fresh)  # beyond what is in use: nothing has changed yet
         slots = self._slot[rows].copy()
-        slots[slots < 0] = np.arange(len(self._visited), size)
-        K_SV = columns[:size, rows].T
+        slots[slots < 0] = np.arange(used, size)
+        H = self._precision[:size, :size]
+        K_SV = self._rows.take(slots, visited)
         seen = weight[rows] > 0.0
-        Q = precision[slots, :size]
+        Q = H[slots]
         Q[seen] /= weight[rows[seen], None]
-        Q[~seen] = -(K_SV[~seen] @ precision[:size, :size])
+        Q[~seen] = -(K_SV[~seen, :used] @ H[:used])
         Q[~seen, slots[~seen]] += 1.0
         C = cholesky(Q @ K_SV.T + np.diag(noise), "the covariance of the observed arms")
         B = solve_lower(C, Q)
-        W = B @ columns[:size]
         z = solve_lower(C, rewards - self.mean[rows])
+        mean, variance = self.mean.copy(), self.variance.copy()
+        for strip in _spans(len(mean), _STRIP):
+            W = self._product(B, strip)
+            mean[strip] += z @ W
+            variance[strip] -= np.einsum("ij,ij->j", W, W)
+        np.maximum(variance, 0.0, out=variance)
         # From here on nothing can fail.
-        self._columns, self._precision = columns, precision
-        self._slot[fresh] = np.arange(len(self._visited), size)
-        self._visited = np.concatenate([self._visited, fresh])
-        self.mean += z @ W
-        self.variance -= np.einsum("ij,ij->j", W, W)
-        np.maximum(self.variance, 0.0, out=self.variance)
-        self._precision[:size, :size] += B.T @ B
+        self._slot[fresh] = np.arange(used, size)
+        self._visited, self.mean, self.variance = visited, mean, variance
+        for part in _spans(size, 128):
+            H[part] += B[:, part].T @ B
         return float(np.log(np.diagonal(C)).sum() - 0.5 * np.log(noise).sum())
 
-    def _grown(self, fresh: Ints) -> tuple[Floats, Floats]:
-        """Buffers that also hold the fresh arms' columns, with zeros for them in H."""
-        used, size = len(self._visited), len(self._visited) + len(fresh)
-        columns, precision = self._columns, self._precision
-        if size > len(columns):
-            capacity = max(64, 2 * len(columns), size)
-            columns = np.empty((capacity, len(self._arms)))
-            columns[:used] = self._columns[:used]
+    def _product(self, left: Floats, strip: slice) -> Floats:
+        """``left`` (s, k) times the first k rows of K_VE, for a strip of arms."""
+        parts = self._rows.parts(left.shape[1])
+        first = next(parts)
+        W: Floats = left[:, : first.stop] @ first.rows[:, strip]
+        for start, stop, rows in parts:
+            W += left[:, start:stop] @ rows[:, strip]
+        return W
+
+    def _make_room(self, size: int) -> None:
+        """A larger array for H if it needs one, with zeros for fresh arms."""
+        held = len(self._precision)
+        if size > held:
+            capacity = max(64, held + min(held // 4, 128), size)
             precision = np.zeros((capacity, capacity))
-            precision[:used, :used] = self._precision[:used, :used]
-        if len(fresh):
-            columns[used:size] = self._kernel(self._arms[fresh], self._arms)
-        return columns, precision
+            precision[:held, :held] = self._precision
+            self._precision = precision
+
+    def _write_rows(self, at: int, fresh: Ints) -> None:
+        """K_VE of the fresh arms."""
+        for part in _spans(len(fresh), max(1, _PIECE_BYTES // (8 * len(self._arms)))):
+            self._rows.write(at + part.start, self._kernel(self._arms[fresh[part]], self._arms))
 
     def absorb_one(self, row: int, reward: float, noise: float, weight: Floats) -> float:
         return self.absorb(np.array([row]), np.array([reward]), np.array([noise]), weight)
 
     def check_noise(self, noise: Floats) -> None:
-        least = _LEAST_NOISE * float(np.max(self._kernel.diag(self._arms)))
+        least = _LEAST_NOISE * float(np.max(self._prior_variance))
         if noise.min() < least:
             raise InputError(
                 f"noise_variance {noise.min():.3g} is too small for the visited form, which keeps an "
                 f"inverse: it needs at least {least:.3g} here; use form='root'"
             )
+
+    # --- clearing rounding -----------------------------------------------------------------
 
     def maintain(self, weight: Floats, weighted_rewards: Floats) -> None:
         # H grows by sums whose rounding it then multiplies: solve afresh before that shows.
@@ -144,22 +230,55 @@ class VisitedEngine:
         if self._updates < self._refresh_at:
             return
         visited, size = self._visited, len(self._visited)
-        K_VE = self._columns[:size]
         noise = 1.0 / weight[visited]
-        L = cholesky(K_VE[:, visited] + np.diag(noise), "the covariance of the visited arms")
-        half = solve_lower(L, np.eye(size))
+        half = self._inverse_factor(noise)  # L⁻¹ of K_VV + noise = L Lᵀ, so that H = L⁻ᵀL⁻¹
         residual = weighted_rewards[visited] * noise - self._prior_mean[visited]
-        W = half @ K_VE
-        carried = self.mean
-        self._precision[:size, :size] = half.T @ half
-        self.mean = self._prior_mean + (half @ residual) @ W
-        self.variance = self._kernel.diag(self._arms) - np.einsum("ij,ij->j", W, W)
+        pull = half.T @ (half @ residual)
+        for part in _spans(size, 128):  # H's rows; below them L⁻¹ alone counts
+            self._precision[part, :size] = half[part.start :, part].T @ half[part.start :]
+        carried, self.mean = self.mean, self._prior_mean.copy()
+        for start, stop, rows in self._rows.parts(size):
+            self.mean += pull[start:stop] @ rows
+        self.variance = self._prior_variance.copy()
+        for strip in _spans(len(self._arms), max(1, _STRIP // 4)):  # whole blocks of rows at once
+            self.variance[strip] -= self._explained(half, strip)
         np.maximum(self.variance, 0.0, out=self.variance)
         self._report_drift(carried)
 
+    def _inverse_factor(self, noise: Floats) -> Floats:
+        """L⁻¹ with L Lᵀ = K_VV + diag(noise), lower triangular; one array of v² numbers is made."""
+        from scipy.linalg.lapack import dpotrf, dtrtri
+
+        size = len(self._visited)
+        matrix = np.empty((size, size))
+        self._fill_covariance(matrix, noise)
+        # Read by LAPACK it is the transpose: its upper triangle is our lower one.
+        factor, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=1)
+        if failed or not np.isfinite(factor.trace()):  # NaN may pass: then this says so
+            self._fill_covariance(matrix, noise)
+            factor = np.asfortranarray(cholesky(matrix, "the covariance of the visited arms").T)
+        inverse, singular = dtrtri(factor, lower=0, overwrite_c=1)
+        if singular:
+            raise NotPositiveDefiniteError("the covariance of the visited arms is singular")
+        half: Floats = inverse.T
+        return half
+
+    def _fill_covariance(self, matrix: Floats, noise: Floats) -> None:
+        for start, stop, rows in self._rows.parts(len(matrix)):
+            matrix[start:stop] = rows[:, self._visited]
+        matrix[np.diag_indices_from(matrix)] += noise
+
+    def _explained(self, half: Floats, strip: slice) -> Floats:
+        """Column sums of (L⁻¹ K_VE)² over a strip; L⁻¹ is lower triangular."""
+        total = np.zeros(strip.stop - strip.start)
+        for row in self._rows.parts(len(half)):
+            W = self._product(half[row.start : row.stop, : row.stop], strip)
+            total += np.einsum("ij,ij->j", W, W)
+        return total
+
     def _report_drift(self, carried: Floats) -> None:
         """How far the mean had drifted from a fresh solve: say so, once, if digits were lost."""
-        prior_std = float(np.sqrt(np.max(self._kernel.diag(self._arms))))
+        prior_std = float(np.sqrt(np.max(self._prior_variance)))
         scale = max(prior_std, float(np.max(np.abs(self.mean)))) or 1.0
         drift = float(np.max(np.abs(carried - self.mean))) / scale
         # Seldom while all is well, often where digits go fast.
@@ -174,31 +293,74 @@ class VisitedEngine:
                 stacklevel=5,
             )
 
+    # --- joint draws -----------------------------------------------------------------------
+
     def covariance(self, rows: Ints) -> Floats:
         size = len(self._visited)
-        K_VR = self._columns[:size, rows]
+        K_VR = self._rows.take(np.arange(size), rows)
         return (
             np.asarray(self._kernel(self._arms[rows])) - K_VR.T @ self._precision[:size, :size] @ K_VR
         )
 
     @property
     def normals_per_draw(self) -> int:
-        return int(self._prior().shape[1]) + len(self._arms)
+        return 2 * len(self._arms)
 
     def draw(self, normals: Floats, weight: Floats) -> Floats:
         """Pathwise: a prior draw u, corrected where arms were visited: u − K_EV H (u_V + ε)."""
-        root = self._prior()
-        rank, count = root.shape[1], len(self._visited)
-        drawn: Floats = normals[:, :rank] @ root.T
+        n, count = len(self._arms), len(self._visited)
+        if self._prior_root is None:
+            self._prior_root = _PriorRoot(self._kernel, self._arms, self._prior_variance)
+        drawn = self._prior_root.times(normals[:, :n])
         if count:
-            noise = normals[:, rank : rank + count] / np.sqrt(weight[self._visited])
+            noise = normals[:, n : n + count] / np.sqrt(weight[self._visited])
             pull = (drawn[:, self._visited] + noise) @ self._precision[:count, :count]
-            drawn -= pull @ self._columns[:count]
+            for start, stop, rows in self._rows.parts(count):
+                drawn -= pull[:, start:stop] @ rows
         return drawn
 
-    def _prior(self) -> Floats:
-        """A root of the prior covariance over all arms, made when the first draw is asked for."""
-        if self._prior_root is None:
-            prior = np.asarray(self._kernel(self._arms))
-            self._prior_root = psd_root(prior, "the prior covariance of the arms").root
-        return self._prior_root
+
+class _PriorRoot:
+    """A root of the prior covariance over all arms, made when the first draw is asked for."""
+
+    def __init__(self, kernel: Covariance, arms: Floats, variance: Floats) -> None:
+        from scipy.linalg.lapack import dpotrf
+
+        n = len(arms)
+        if n > DRAW_LARGEST:
+            raise InputError(
+                f"a joint draw of {n} arms takes a root of their prior covariance, "
+                f"{8e-9 * n * n:.0f} GB; that is done up to {DRAW_LARGEST} arms. "
+                "Draw every arm independently, from its mean and standard deviation"
+            )
+        matrix = np.empty((n, n))
+        for part in _spans(n, 64):  # its lower triangle is all that is needed
+            matrix[part, : part.stop] = kernel(arms[part], arms[: part.stop])
+        np.fill_diagonal(matrix, variance)
+        # Read by LAPACK it is the transpose, and its upper triangle our lower one.
+        self._upper, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=0)
+        self._singular: Floats | None = None
+        if failed or not np.isfinite(self._upper.trace()):
+            # Singular in floating point: its rank is cut, instead of adding jitter.
+            del matrix, self._upper
+            prior = np.asarray(kernel(arms))
+            self._singular = psd_root(prior, "the prior covariance of the arms").root
+
+    def times(self, normals: Floats) -> Floats:
+        """Prior draws, (m, n), from standard normals (m, n); a singular prior takes fewer."""
+        from scipy.linalg.blas import dtrmm, dtrmv
+
+        if self._singular is not None:
+            return normals[:, : self._singular.shape[1]] @ self._singular.T
+        if len(normals) == 1:
+            drawn: Floats = dtrmv(self._upper, normals[0], lower=0, trans=1)
+            return drawn[None]
+        columns = np.ascontiguousarray(normals).T
+        drawn = dtrmm(1.0, self._upper, columns, lower=0, trans_a=1).T
+        return drawn
+
+
+def _spans(size: int, width: int) -> Iterator[slice]:
+    """0 … ``size`` in pieces of ``width``."""
+    for start in range(0, size, width):
+        yield slice(start, min(start + width, size))

@@ -1,0 +1,374 @@
+"""Road networks: paths of 70 edges, the belief over all edges after each, T = 500 rounds.
+
+A *round* is: learn a path's rewards, then mean and standard deviation of every edge. Paths are
+shortest paths by far stops under perturbed travel times, as many different ones as visit the
+stated number V of edges, spread over the rounds. Ours plays all rounds; the last ones are timed.
+The peers are slow and their rounds cost the same whatever came before, so that they start where
+ours is: the full covariance from a fresh solve, the variational one with all data (but hardly
+trained: its moments are not compared). All take turns.
+
+A *GP-TS round* is what a policy does on Luxembourg (a city of that size where it is not at hand):
+the belief over all edges, an independent sample of each, rectified, Dijkstra's algorithm on the
+line graph, learning the route's energies.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+import tracemalloc
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.datasets import search_path
+from superarm.kernels import GraphMatern
+from superarm.networks import LineGraph, read_tables
+from superarm.networks.city import generate_city
+from superarm.networks.sumo_net import read_sumo
+
+from .measure import (
+    Results,
+    Row,
+    Target,
+    array_bytes,
+    at_least,
+    at_most,
+    exponent,
+    gemm_gflops,
+    row,
+    seconds,
+    without_gc,
+)
+from .network_peers import FullCovariance, GPyTorchSvgp, Ours, Scene, scene_on
+from .network_routes import Roads, paths_that_visit, spread_over
+from .peers import Moments, missing
+
+ROUTE = ("-31118#2", "--32646#1")  # Luxembourg A
+TURN = 5
+"""Rounds of ours for one of each peer's."""
+
+
+class Size(NamedTuple):
+    """A network and what is asked of it."""
+
+    edges: int
+    visited: int
+    further: tuple[int, ...]
+    """Numbers of visited edges at which ours is timed too."""
+    svgp: float
+    """How many times faster than the variational peer ours should be."""
+
+
+FULL = (Size(6000, 600, (1000, 2000), 60.0), Size(15000, 900, (1000, 2000), 40.0))
+QUICK = (Size(400, 60, (90,), 0.0), Size(800, 80, (120,), 0.0))
+
+
+# --- yardsticks --------------------------------------------------------------------------
+
+
+def fresh_solve(ours: Ours) -> tuple[Moments, Floats]:
+    """All merged data at once, and K_EV (K_VV + D)⁻¹ᐟ² for the full covariance."""
+    from scipy.linalg import solve_triangular
+
+    scene, state = ours.scene, ours.posterior.state()
+    weight, weighted = state.arrays["weight"], state.arrays["weighted_rewards"]
+    V = np.flatnonzero(weight)
+    K_VE = np.asarray(scene.kernel(scene.arms[V], scene.arms))
+    L = np.linalg.cholesky(K_VE[:, V] + np.diag(1.0 / weight[V]))
+    W = solve_triangular(L, K_VE, lower=True, overwrite_b=True)
+    z = solve_triangular(L, weighted[V] / weight[V] - scene.mean[V], lower=True)
+    variance = scene.kernel.diag(scene.arms) - np.einsum("ij,ij->j", W, W)
+    return Moments(scene.mean + z @ W, np.sqrt(np.maximum(variance, 0.0))), W
+
+
+class Limit:
+    """The one product that a round cannot do without: (s, V) by (V, n), nothing else."""
+
+    def __init__(self, path: int, visited: int, edges: int) -> None:
+        rng = np.random.default_rng(1)
+        self._left = np.asfortranarray(rng.random((path, visited)))
+        self._right = rng.random((visited, edges))
+        self._out = np.empty((path, edges))
+        self._times: list[float] = []
+        self._operations = 2.0 * path * visited * edges
+
+    def measure(self) -> None:
+        self._times.append(seconds(lambda: np.matmul(self._left, self._right, out=self._out)))
+
+    def summary(self, name: str, ours_s: float) -> dict[str, float]:
+        taken = statistics.median(self._times)
+        return {
+            f"{name} gemm_s": taken,
+            f"{name} gemm_gflops_reached": self._operations / taken / 1e9,
+            f"{name} ours_over_limit": ours_s / taken,
+        }
+
+
+# --- one size ----------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    rows: list[Row]
+    targets: list[Target]
+    limits: dict[str, float]
+    facts: dict[str, Any]
+    ours_s: dict[int, float]
+    """Seconds for one round by visited edges."""
+
+
+def measure_size(size: Size, rounds: int, repeats: int, peers: list[str], quick: bool) -> Found:
+    graph = generate_city(edges=size.edges, seed=0).line_graph()
+    started = time.perf_counter()
+    scene = scene_on(graph)
+    scene.on_graph.diag(scene.arms)
+    facts: dict[str, Any] = {f"GraphMatern of {len(graph)} edges, set up, s": _since(started)}
+    roads, known = Roads(graph), set[int]()
+    pool = paths_that_visit(roads, size.visited, known, seed=0)
+    timed = repeats * TURN + 1
+    sequence = spread_over(pool, rounds, seed=1)
+    ours = Ours(scene)
+    for path in sequence[:-timed]:
+        ours.round(path, ours.rewards(path))
+    last = sequence[-timed:]
+    warm_up, last = last[0], last[1:]
+    contenders = _peers(scene, ours, sequence[: -timed + 1], peers, quick)
+    rewards = ours.rewards(warm_up)
+    for one in (ours, *contenders):
+        one.round(warm_up, rewards)
+    mean_length = round(statistics.mean(len(path) for path in sequence))
+    limit = Limit(mean_length, ours.posterior.rank, len(graph))
+    limit.measure()
+    times: dict[str, list[float]] = {one.name: [] for one in (ours, *contenders)}
+    differences = {one.name: 0.0 for one in contenders}
+    exact = [one for one in contenders if isinstance(one, FullCovariance)]
+    prior_std = float(np.sqrt(scene.variance))
+    with without_gc():
+        for turn in range(repeats):
+            for path in last[turn * TURN : (turn + 1) * TURN]:
+                rewards = ours.rewards(path)
+                gc.collect()
+                times[ours.name].append(seconds(partial(ours.round, path, rewards)))
+                for one in exact if path is not last[turn * TURN] else contenders:
+                    gc.collect()
+                    times[one.name].append(seconds(partial(one.round, path, rewards)))
+                limit.measure()
+    for one in exact:
+        differences[one.name] = one.moments().difference(ours.moments()) / prior_std
+    case = f"{len(graph)} edges, V={ours.posterior.rank}, paths of {mean_length}"
+    ours_s = statistics.median(times[ours.name])
+    rows = [
+        row(
+            case,
+            ours_s,
+            one.name,
+            statistics.median(times[one.name]),
+            differences[one.name] if one in exact else None,
+        )
+        for one in contenders
+    ]
+    agreement = ours.moments().difference(fresh_solve(ours)[0]) / prior_std
+    targets = [at_most(f"{case}: ours and a fresh solve after {rounds} rounds", agreement, 1e-9)]
+    if not quick:
+        targets += [
+            at_least(f"{case} against {one.peer}", one.ratio, size.svgp if "SVGP" in one.peer else 3.0)
+            for one in rows
+        ]
+    del contenders, exact
+    gc.collect()
+    growth = {ours.posterior.rank: ours_s}
+    facts[f"{case}, MB held"] = round(array_bytes(ours.posterior._engine) / 1e6, 1)
+    for visited in size.further:
+        more = paths_that_visit(roads, visited, known, seed=visited)
+        for path in more:
+            ours.round(path, ours.rewards(path))
+        again = [seconds(partial(ours.round, path, ours.rewards(path))) for path in (more * 20)[:15]]
+        growth[ours.posterior.rank] = statistics.median(again)
+        name = f"{len(graph)} edges, V={ours.posterior.rank}"
+        facts[f"{name}, ms a round"] = round(1e3 * growth[ours.posterior.rank], 2)
+        facts[f"{name}, MB held"] = round(array_bytes(ours.posterior._engine) / 1e6, 1)
+    return Found(rows, targets, limit.summary(case, ours_s), facts, growth)
+
+
+def _peers(
+    scene: Scene, ours: Ours, played: list[Ints], available: list[str], quick: bool
+) -> list[Any]:
+    moments, W = fresh_solve(ours)
+    covariance = np.empty((len(scene.arms), len(scene.arms)))
+    for start in range(0, len(covariance), 256):
+        part = slice(start, start + 256)
+        covariance[part] = scene.kernel(scene.arms[part], scene.arms)
+        covariance[part] -= W[:, part].T @ W
+    del W
+    contenders: list[Any] = [FullCovariance(scene, moments.mean, covariance)]
+    if "gpytorch" in available:
+        rows = np.concatenate(played)
+        count = np.bincount(rows, minlength=len(scene.arms))
+        inducing = np.argsort(-count, kind="stable")[: 50 if quick else 1000]
+        rewards = np.concatenate([ours.rewards(path) for path in played])
+        batch = 100 if quick else 2500
+        contenders += [
+            GPyTorchSvgp(scene, inducing, batch, rows, rewards, double=double)
+            for double in (True, False)
+        ]
+    return contenders
+
+
+def peak_megabytes(edges: int, visited: int) -> dict[str, float]:
+    """Most that is allocated while ours learns, is refreshed and answers."""
+    graph = generate_city(edges=edges, seed=0).line_graph()
+    scene = scene_on(graph)
+    scene.kernel.diag(scene.arms)  # the network's own share comes first
+    pool = paths_that_visit(Roads(graph), visited, set(), seed=0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        ours = Ours(scene)
+        for path in (pool * 60)[: max(len(pool) + 20, 60)]:
+            ours.round(path, ours.rewards(path))
+        ours.posterior._engine._refresh_at = 0  # type: ignore[attr-defined]
+        ours.round(pool[0], ours.rewards(pool[0]))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    return {"visited": float(ours.posterior.rank), "megabytes": peak / 1e6}
+
+
+# --- a whole round, and reading ----------------------------------------------------------
+
+
+def rectified(mean: Floats, std: float) -> Floats:
+    """E[max(0, X)], X ~ N(mean, std²)."""
+    from scipy.special import ndtr
+
+    scaled = mean / std
+    weights: Floats = mean * ndtr(scaled) + std * np.exp(-0.5 * scaled**2) / np.sqrt(2.0 * np.pi)
+    return np.maximum(weights, 1e-12)
+
+
+class Thompson(NamedTuple):
+    seconds: Floats
+    """Of every round."""
+    visited: int
+
+
+def thompson_rounds(
+    graph: LineGraph, route: tuple[int, int], rounds: int, most: int, before: int
+) -> Thompson:
+    """GP-TS rounds while at most ``most`` edges have been visited, ``before`` of them to begin with."""
+    scene, roads = scene_on(graph), Roads(graph)
+    ours, rng = Ours(scene), np.random.default_rng(3)
+    noise = float(np.sqrt(scene.noise_variance))
+    truth = scene.mean + 0.25 / 0.1 * noise * rng.standard_normal(len(scene.mean))
+    for path in paths_that_visit(roads, before, set(), seed=0):
+        ours.posterior.observe(path, truth[path])
+
+    def play() -> None:
+        belief = ours.posterior.belief(ours.offer)
+        sample = belief.mean + belief.std * rng.standard_normal(len(belief.mean))
+        path = roads.route(rectified(sample, noise), *route)
+        ours.posterior.observe(path, truth[path] + noise * rng.standard_normal(len(path)))
+
+    times = []
+    with without_gc():
+        for _ in range(rounds):
+            times.append(seconds(play))
+            if ours.posterior.rank > most:
+                break
+    return Thompson(np.array(times), ours.posterior.rank)
+
+
+def luxembourg() -> Path | None:
+    """The folder of the network, where it is at hand."""
+    for folder in search_path():
+        if (folder / "lust" / "edges.csv.gz").is_file():
+            return folder / "lust"
+    return None
+
+
+def measure_policy(quick: bool) -> tuple[dict[str, Any], list[Target], list[str]]:
+    facts: dict[str, Any] = {}
+    targets: list[Target] = []
+    skipped: list[str] = []
+    folder = None if quick else luxembourg()
+    if folder is None:
+        graph = generate_city(edges=500 if quick else 5895, seed=1).line_graph()
+        route = Roads(graph).far_stops(np.random.default_rng(0))[:2]
+        skipped.append("Luxembourg: not at hand, a generated city takes its place")
+    else:
+        graph = read_tables(folder).line_graph()
+        route = graph.number(ROUTE[0]), graph.number(ROUTE[1])
+    for before in (0, 30) if quick else (0, 350):
+        times, visited = thompson_rounds(graph, route, 10 if quick else 500, 600, before)
+        case = f"GP-TS round on {graph.network.name}, {len(graph)} edges, V = {before} … {visited}"
+        middle = 1e3 * float(np.median(times))
+        facts[f"{case}: rounds, median ms, largest ms"] = [
+            len(times),
+            round(middle, 2),
+            round(1e3 * float(times.max()), 2),
+        ]
+        if not quick:
+            targets.append(at_most(f"{case}, ms", middle, 30.0))
+    files = [] if folder is None else sorted(folder.glob("*.net.xml*"))
+    for file in files:
+        taken = min(seconds(partial(read_sumo, file)) for _ in range(2))
+        facts[f"{file.name} read, s"] = round(taken, 3)
+        targets.append(at_most(f"{file.name} read, s", taken, 2.0))
+    return facts, targets, skipped
+
+
+def measure_setup(sizes: tuple[int, ...]) -> tuple[dict[str, Any], dict[str, float]]:
+    """The factor and the whole diagonal, and one column, by size."""
+    facts: dict[str, Any] = {}
+    counts, whole = [], []
+    for edges in sizes:
+        graph = generate_city(edges=edges, seed=0).line_graph()
+        nodes = np.arange(len(graph), dtype=np.float64)[:, None]
+        started = time.perf_counter()
+        kernel = GraphMatern(graph)
+        kernel.diag(nodes)
+        whole.append(_since(started))
+        counts.append(float(len(graph)))
+        column = min(seconds(partial(kernel, nodes[:1], nodes)) for _ in range(3))
+        facts[f"GraphMatern of {len(graph)} edges: set-up s, a column ms"] = [
+            whole[-1],
+            round(1e3 * column, 2),
+        ]
+    return facts, {"GraphMatern set-up": exponent(counts, whole)}
+
+
+def _since(started: float) -> float:
+    return round(time.perf_counter() - started, 3)
+
+
+def run(*, quick: bool = False, repeats: int | None = None) -> Results:
+    sizes = QUICK if quick else FULL
+    repeats = repeats or (2 if quick else 7)
+    reason = missing("gpytorch")
+    available = [] if reason else ["gpytorch"]
+    found = [measure_size(size, 30 if quick else 500, repeats, available, quick) for size in sizes]
+    facts, targets, skipped = measure_policy(quick)
+    setup, growth = measure_setup((400, 800) if quick else (6000, 15000, 100_000))
+    memory = peak_megabytes(sizes[-1].edges, sizes[-1].further[0])
+    name = f"MB at most, {sizes[-1].edges} edges, V={memory['visited']:.0f}"
+    facts[name] = round(memory["megabytes"], 1)
+    if not quick:
+        targets.append(at_most(name, memory["megabytes"], 150.0))
+    for size, one in zip(sizes, found, strict=True):
+        growth[f"{size.edges} edges, by V"] = exponent(list(one.ours_s), list(one.ours_s.values()))
+    limits = {"gemm_gflops": gemm_gflops(2 if quick else 9)}
+    for one in found:
+        limits |= one.limits
+    return Results(
+        suite="network",
+        rows=[line for one in found for line in one.rows],
+        growth=growth,
+        limits=limits,
+        facts={key: value for one in found for key, value in one.facts.items()} | setup | facts,
+        targets=[target for one in found for target in one.targets] + targets,
+        skipped=skipped + ([f"GPyTorch SVGP: {reason}"] if reason else []),
+    )

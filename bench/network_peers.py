@@ -1,0 +1,212 @@
+"""Posteriors over all edges of a road network: ours, and what one would use instead.
+
+``FullCovariance`` keeps the covariance of all edges and downdates it path by path: exact, n² numbers.
+``GPyTorchSvgp`` is what paper 000 used (Algorithm 3): M inducing points at visited edges, and in
+every round one natural-gradient step and one Adam step on a batch, then mean and variance of all
+edges. It is given every help: the graph kernel between inducing points and edges is a table made
+in advance, the features' kernel is evaluated once for both terms, hyper-parameters are fixed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Arms, Floats, Ints
+from superarm.kernels import GraphMatern, Kernel, Matern
+from superarm.networks import LineGraph, Vehicle
+from superarm.posteriors import FiniteGP
+
+from .peers import Moments
+
+
+class Scene(NamedTuple):
+    """A road network as an arm set."""
+
+    graph: LineGraph
+    arms: Floats  # (n, 4): edge number, then features
+    on_graph: GraphMatern
+    kernel: Kernel
+    variance: float
+    """What the two terms of the kernel share."""
+    mean: Floats
+    noise_variance: float
+
+
+def scene_on(graph: LineGraph) -> Scene:
+    """The prior of paper 000's navigation: energies of eq. 8, k_G·k_f + k′_f, half and half."""
+    energy = Vehicle().energy(graph.length, graph.speed, graph.rise)
+    spread = float(energy.std())
+    arms = np.column_stack([np.arange(len(graph)), graph.features])
+    on_features = Matern(nu=2.5, columns=(1, 2, 3))
+    on_graph = GraphMatern(graph)
+    variance = (0.25 * spread) ** 2
+    kernel = (0.5 * variance) * (on_graph * on_features) + (0.5 * variance) * on_features
+    return Scene(graph, arms, on_graph, kernel, variance, energy, (0.1 * spread) ** 2)
+
+
+class Ours:
+    """``FiniteGP`` in its visited form, asked as policies ask."""
+
+    name = "visited"
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        self.posterior = FiniteGP(
+            scene.kernel, scene.arms, scene.noise_variance, scene.mean, form="visited"
+        )
+        self.offer = Arms.numbered(scene.arms)
+        self.rng = np.random.default_rng(2)
+
+    def rewards(self, path: Ints) -> Floats:
+        noise = np.sqrt(self.scene.noise_variance) * self.rng.standard_normal(len(path))
+        rewards: Floats = self.scene.mean[path] + noise
+        return rewards
+
+    def round(self, path: Ints, rewards: Floats) -> Moments:
+        self.posterior.observe(path, rewards)
+        belief = self.posterior.belief(self.offer)
+        return Moments(belief.mean, belief.std)
+
+    def moments(self) -> Moments:
+        belief = self.posterior.belief(self.offer)
+        return Moments(belief.mean, belief.std)
+
+
+class FullCovariance:
+    """P ← P − WᵀW in place, one matrix product a path."""
+
+    name = "full-covariance downdates"
+
+    def __init__(self, scene: Scene, mean: Floats, covariance: Floats) -> None:
+        self._mean, self._P = mean.copy(), covariance  # C-ordered, symmetric; becomes ours
+        self._noise = scene.noise_variance
+
+    def round(self, path: Ints, rewards: Floats) -> Moments:
+        from scipy.linalg.blas import dgemm, dtrsm
+
+        rows = self._P[path]  # (s, n)
+        S = rows[:, path]
+        S[np.diag_indices_from(S)] += self._noise
+        L = np.linalg.cholesky(S)
+        # rows.T is in BLAS's own order: W is solved for in its place.
+        W = dtrsm(1.0, L.T, rows.T, side=1, lower=0, overwrite_b=1)  # (n, s) = rowsᵀ L⁻ᵀ
+        z = np.linalg.solve(L, rewards - self._mean[path])
+        self._mean += W @ z
+        dgemm(-1.0, W, W, beta=1.0, c=self._P.T, trans_b=1, overwrite_c=1)
+        return self.moments()
+
+    def moments(self) -> Moments:
+        return Moments(self._mean.copy(), np.sqrt(np.maximum(np.diagonal(self._P), 0.0)))
+
+
+class GPyTorchSvgp:
+    """Algorithm 3 of paper 000 with GPyTorch, whitened, natural gradients of rate 0.1, Adam 0.01."""
+
+    def __init__(
+        self, scene: Scene, inducing: Ints, batch: int, rows: Ints, rewards: Floats, *, double: bool
+    ) -> None:
+        import gpytorch
+        import torch
+
+        torch.set_num_threads(1)
+        self.name = f"GPyTorch SVGP, float{64 if double else 32}"
+        self._kind = torch.float64 if double else torch.float32
+        self._batch, self._rng = batch, np.random.default_rng(0)
+        self._rows, self._rewards = rows, rewards - scene.mean[rows]
+        self._prior_mean = scene.mean
+        self._arms = self._tensor(scene.arms)
+        covariance = self._covariance(scene, inducing)
+        noise = scene.noise_variance
+
+        class Model(gpytorch.models.ApproximateGP):  # type: ignore[misc]
+            def __init__(self, points: Any) -> None:
+                distribution = gpytorch.variational.NaturalVariationalDistribution(len(points))
+                strategy = gpytorch.variational.VariationalStrategy(
+                    self, points, distribution, learn_inducing_locations=True
+                )
+                super().__init__(strategy)
+                self.mean_module = gpytorch.means.ZeroMean()
+                self.covar_module = covariance
+
+            def forward(self, x: Any) -> Any:
+                return gpytorch.distributions.MultivariateNormal(
+                    self.mean_module(x), self.covar_module(x)
+                )
+
+        self._model = Model(self._arms[torch.as_tensor(inducing)]).to(self._kind)
+        self._likelihood = gpytorch.likelihoods.GaussianLikelihood(
+            noise_constraint=gpytorch.constraints.GreaterThan(1e-12)
+        ).to(self._kind)
+        self._likelihood.noise = noise
+        for one in (*self._model.covar_module.parameters(), *self._likelihood.parameters()):
+            one.requires_grad_(False)
+        count = len(rows)
+        self._objective = gpytorch.mlls.VariationalELBO(self._likelihood, self._model, count)
+        self._natural = gpytorch.optim.NGD(self._model.variational_parameters(), num_data=count, lr=0.1)
+        points = self._model.variational_strategy.inducing_points
+        self._adam = torch.optim.Adam([points], lr=0.01)
+
+    def _tensor(self, values: Floats) -> Any:
+        import torch
+
+        return torch.as_tensor(np.ascontiguousarray(values), dtype=self._kind)
+
+    def _covariance(self, scene: Scene, inducing: Ints) -> Any:
+        """½ variance · k_f · (k_G + 1), k_G from a table of the inducing edges' rows."""
+        import gpytorch
+        import torch
+
+        table = self._tensor(scene.on_graph(scene.arms[inducing], scene.arms))  # (M, n)
+        own = self._tensor(scene.on_graph.diag(scene.arms))
+        slot = torch.full((len(scene.arms),), -1, dtype=torch.long)
+        slot[torch.as_tensor(inducing)] = torch.arange(len(inducing))
+        half = 0.5 * scene.variance
+
+        class OnNetwork(gpytorch.kernels.Kernel):  # type: ignore[misc]
+            def __init__(self) -> None:
+                super().__init__()
+                self.features = gpytorch.kernels.MaternKernel(nu=2.5)
+                self.features.lengthscale = 1.0
+
+            def forward(self, x1: Any, x2: Any, diag: bool = False, **options: Any) -> Any:
+                one, two = x1[:, 0].detach().long(), x2[:, 0].detach().long()
+                if diag:
+                    return half * (1.0 + own[one])
+                if bool((slot[one] >= 0).all()):
+                    on_graph = table.index_select(0, slot[one]).index_select(1, two)
+                else:
+                    on_graph = table.index_select(0, slot[two]).index_select(1, one).T
+                on_features = self.features.forward(x1[:, 1:], x2[:, 1:])
+                return half * on_features * (1.0 + on_graph)
+
+        return OnNetwork()
+
+    def round(self, path: Ints, rewards: Floats) -> Moments:
+        import gpytorch
+        import torch
+
+        self._rows = np.concatenate([self._rows, path])
+        self._rewards = np.concatenate([self._rewards, rewards - self._prior_mean[path]])
+        chosen = self._rng.integers(0, len(self._rows), self._batch)
+        x = self._arms[torch.as_tensor(self._rows[chosen])]
+        y = self._tensor(self._rewards[chosen])
+        self._model.train()
+        self._objective.num_data = len(self._rows)
+        with gpytorch.settings.max_cholesky_size(1_000_000), gpytorch.settings.debug(False):
+            self._natural.zero_grad()
+            self._adam.zero_grad()
+            loss = -self._objective(self._model(x), y)
+            loss.backward()
+            self._natural.step()
+            points = self._model.variational_strategy.inducing_points
+            points.grad[:, 0] = 0.0  # edge numbers stay
+            self._adam.step()
+            self._model.eval()
+            with torch.no_grad():
+                latent = self._model(self._arms)
+                mean, variance = latent.mean, latent.variance
+        return Moments(
+            mean.double().numpy() + self._prior_mean, variance.clamp_min(0.0).sqrt().double().numpy()
+        )
