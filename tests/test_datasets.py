@@ -17,6 +17,9 @@ LOADERS: dict[str, Callable[[], object]] = {
     "intel-temperature": datasets.load_intel_temperature,
     "cmu-light": datasets.load_cmu_light,
     "tokyo-checkins": datasets.load_tokyo_checkins,
+    # read by superarm.networks, found here
+    "luxembourg-roads": lambda: datasets.find("luxembourg-roads"),
+    "monaco-roads": lambda: datasets.find("monaco-roads"),
 }
 
 

@@ -185,3 +185,16 @@ def test_made_data_are_named_in_every_figure(tmp_path: Path) -> None:
     ):
         assert any(text.endswith("made data") for text in texts(draw(made)))
         assert not any("made data" in text for text in texts(draw(run)))
+
+
+def test_an_axis_that_holds_no_round_number_is_drawn(tmp_path: Path) -> None:
+    run = make_run(tmp_path, ("a", "b"), rounds=3)
+    for name in run.cells:
+        policy, seed = name[0], int(name[-5:])
+        seconds = np.float32([1.31e-5, 1.32e-5, 1.33e-5])
+        series = {"regret": np.ones(3)}
+        where = {"setting": {}, "setting_index": 0, "seed": seed, "policy": policy}
+        write_trace(tmp_path, Trace(series=series, seconds=seconds, **where))
+    figure = plotting.plot_seconds(Run.load(tmp_path))
+    assert figure.axes[0].get_yscale() == "log"
+    figure.canvas.draw()

@@ -16,12 +16,7 @@ from .simulation.trace import Run
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6D3B", "#7F7F7F")
 _DASHES = 3
 _MADE = "not real data"  # how problems end the origin of data that they made
-# Policies of one paper get different colours, in every figure the same ones.
-_COLOURS = {
-    **{"igp-ucb": 0, "gp-ucb": 1, "gp-ts": 2, "gp-ei": 3, "gp-pi": 4, "kernel-ucb": 5, "random": 7},
-    **{"gp-bucb": 0, "bayes-ucb": 1, "bayes-gp-ucb": 1, "oclok-ucb": 0, "acc-ucb": 1, "cc-mab": 4},
-    **{"tv-gp-ucb": 0, "r-gp-ucb": 2, "gp-md": 0},
-}
+_UNITS = {"true_energy": "Wh"}
 
 
 # --- numbers and looks -------------------------------------------------------------------
@@ -46,29 +41,70 @@ class Bound(NamedTuple):
 
 
 class PolicyStyle(NamedTuple):
-    """Places in the palette and among the dash patterns."""
+    """Places in the palette and among the dash patterns; baselines are thin."""
 
     colour: int
     dash: int
+    thin: bool = False
+
+
+# Policies of one paper get different colours, in every figure the same ones. On roads a rule has one
+# colour and its posterior the dash: Gaussian process, independent edges, variational.
+_KNOWN = {
+    **{
+        name: PolicyStyle(colour, 0)
+        for name, colour in {
+            **{"igp-ucb": 0, "gp-ucb": 1, "gp-ts": 2, "gp-ei": 3, "gp-pi": 4, "kernel-ucb": 5},
+            **{"random": 7, "gp-bucb": 0, "bayes-ucb": 1, "bayes-gp-ucb": 1, "oclok-ucb": 0},
+            **{"acc-ucb": 1, "cc-mab": 4, "tv-gp-ucb": 0, "r-gp-ucb": 2, "gp-md": 0},
+            **{"gp-ts-joint": 5, "gp-ts-potential": 3},
+        }.items()
+    },
+    **{
+        f"{family}-{rule}": PolicyStyle(colour, dash)
+        for dash, family in ((1, "bi"), (2, "svgp"))
+        for rule, colour in (("bucb", 0), ("ucb", 1), ("ts", 2))
+    },
+    "gp-ucb-half": PolicyStyle(1, 1),
+    "gp-bucb-half": PolicyStyle(0, 1),
+    **{
+        name: PolicyStyle(colour, dash, thin=True)
+        for name, colour, dash in (
+            *(("fastest", 7, 0), ("shortest", 7, 1), ("prior", 7, 2)),
+            *(("gp-greedy", 6, 0), ("prior-potential", 6, 2)),
+        )
+    },
+}
 
 
 def policy_styles(policies: Sequence[str]) -> dict[str, PolicyStyle]:
-    """Known policies keep their colour; others take what is free, then dashes tell them apart.
+    """Known policies keep their look; others take what is free, then dashes tell them apart.
 
     >>> policy_styles(["mine", "igp-ucb"])["igp-ucb"]
-    PolicyStyle(colour=0, dash=0)
+    PolicyStyle(colour=0, dash=0, thin=False)
     """
     every = [PolicyStyle(c, d) for d in range(_DASHES) for c in range(len(PALETTE))]
     styles: dict[str, PolicyStyle] = {}
     for known in (True, False):
         for policy in policies:
-            wanted = PolicyStyle(_COLOURS.get(policy, -1), 0)
-            if known and wanted in every and wanted not in styles.values():
+            wanted = _KNOWN.get(policy)
+            taken = {style[:2] for style in styles.values()}
+            if known and wanted is not None and wanted[:2] not in taken:
                 styles[policy] = wanted
             elif not known and policy not in styles:
-                free = (style for style in every if style not in styles.values())
+                free = (style for style in every if style[:2] not in taken)
                 styles[policy] = next(free, every[len(styles) % len(every)])
     return {policy: styles[policy] for policy in policies}
+
+
+def metric_text(metric: str) -> str:
+    """A metric's name for reading.
+
+    >>> metric_text("true_energy"), metric_text("distinct_edges")
+    ('true energy (Wh)', 'distinct edges')
+    """
+    unit = _UNITS.get(metric)
+    return metric.replace("_", " ") + (f" ({unit})" if unit else "")
 
 
 def thinned(rounds: int, points: int = 600, log: bool = False) -> NDArray[np.intp]:
@@ -122,6 +158,18 @@ def regret_curve(
     """A cumulative metric, averaged over seeds."""
     rounds = thinned(run.rounds, points, log)
     return Curve(rounds, *mean_stderr(run.cumulative(policy, setting_index, metric)[:, rounds - 1]))
+
+
+def learners_height(run: Run, setting_index: int = 0) -> float | None:
+    """Just above the regret of all policies but baselines, which may grow without end; ``None``
+    where nothing would be cut off by it, or nothing left."""
+    styles = policy_styles(run.policies)
+    tops: dict[bool, list[float]] = {False: [], True: []}
+    for policy in run.policies:
+        mean, stderr = mean_stderr(run.cumulative(policy, setting_index)[:, -1])
+        tops[styles[policy].thin].append(float(mean + stderr))
+    height = 1.05 * max(tops[False], default=0.0)
+    return height if 0.0 < height < max(tops[True], default=0.0) else None
 
 
 def growth_exponent(run: Run, policy: str, setting_index: int = 0) -> float:

@@ -12,7 +12,9 @@ import numpy as np
 from ._curves import (
     Bound,
     PolicyStyle,
+    learners_height,
     mean_stderr,
+    metric_text,
     policy_styles,
     readable_seconds,
     regret_curve,
@@ -22,7 +24,8 @@ from ._curves import (
     sweeps,
     timed_in_blocks,
 )
-from ._report_template import Line, legend, svg_lines
+from ._report_pages import legend
+from ._report_template import Line, svg_lines
 from .errors import StateError
 from .simulation.trace import Run
 
@@ -61,6 +64,7 @@ def regret_chart(run: Run, index: int, points: int, thumbnail: bool = False) -> 
         thumbnail=thumbnail,
         width=320 if thumbnail else 760,
         height=170 if thumbnail else 400,
+        ceiling=learners_height(run, index),
     )
     return chart, lines
 
@@ -69,8 +73,12 @@ def regret_figures(run: Run) -> Iterable[str]:
     band = (
         f"Mean ± 1 standard error over {len(run.seeds)} seeds." if len(run.seeds) > 1 else "One seed."
     )
+    if any(style.thin for style in policy_styles(run.policies).values()):
+        band += " Thin lines are baselines."
     for index in range(len(run.settings)):
-        yield _figure(run, index, *regret_chart(run, index, _points(run)), band)
+        cut = learners_height(run, index) is not None
+        told = band + " One that leaves through the top goes on growing." * cut
+        yield _figure(run, index, *regret_chart(run, index, _points(run)), told)
 
 
 def growth_figures(run: Run, tables: Sequence[Sequence[Result]], bound: Bound | None) -> Iterable[str]:
@@ -147,9 +155,9 @@ def sweep_figures(run: Run) -> Iterable[str]:
                 lines.append(Line(label=label, x=x, y=mean, stderr=stderr, style=style, markers=True))
             chart = svg_lines(
                 lines,
-                description=f"Total {metric} at {panel.key} = {x[-1]:g}: {_spoken(lines)}",
+                description=f"Total {metric_text(metric)} at {panel.key} = {x[-1]:g}: {_spoken(lines)}",
                 x_label=panel.key,
-                y_label=f"{metric}, total over {run.rounds:,} rounds",
+                y_label=f"{metric_text(metric)}, total over {run.rounds:,} rounds",
                 log_x=bool(x[0] > 0 and x[-1] / x[0] >= 20),
             )
             caption = escape(setting_text(panel.fixed))

@@ -30,6 +30,7 @@ from ._curves import (
     growth_exponent,
     made_data,
     mean_stderr,
+    metric_text,
     paired_difference,
     plus_minus,
     policy_styles,
@@ -47,23 +48,25 @@ from ._report_charts import (
     seconds_figures,
     sweep_figures,
 )
-from ._report_template import (
-    Line,
+from ._report_pages import (
+    Claim,
+    claim_count,
+    claims_table,
     fact_table,
+    inline_picture,
     option_table,
     page,
     readable_value,
     section,
-    svg_heatmap,
-    svg_lines,
+    swatch,
 )
+from ._report_roads import road_sections
+from ._report_template import Line, svg_heatmap, svg_lines
 from .errors import StateError
-from .simulation.trace import Run, atomic_write
+from .simulation.files import atomic_write
+from .simulation.trace import Run
 
 __all__ = ["Line", "Report", "svg_heatmap", "svg_lines", "write_index", "write_report"]
-
-Claim = Mapping[str, Any]
-"""``{"text": …, "holds": true|false, "evidence": …}``"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -113,9 +116,10 @@ def write_report(
             f"<figure>{picture}</figure>" if picture else "",
             section(f"Sweep over {panels[0].key}", *sweep_figures(run)) if panels else "",
             section("Result", *(_result_table(run, i, rows) for i, rows in enumerate(tables))),
-            section("Claims", _claims_table(claims)) if claims else "",
+            section("Claims", claims_table(claims)) if claims else "",
             section("Regret", *regret_figures(run)),
             section("How regret grows", *growth_figures(run, tables, bound)),
+            *road_sections(run),
             section("Time per round", *seconds_figures(run)),
             _settings_section(run),
             _reproduce_section(run, command),
@@ -135,15 +139,23 @@ def write_report(
 
 
 def write_index(
-    reports: Sequence[Report], path: Path | str, title: str = "Experiments", notes: str = ""
+    reports: Sequence[Report],
+    path: Path | str,
+    title: str = "Experiments",
+    notes: str = "",
+    pictures: Mapping[str, Path] | None = None,
 ) -> Path:
-    """Write a gallery of reports, with all their claims in one table."""
+    """Write a gallery of reports, with all their claims in one table.
+
+    ``pictures`` are PNG files by what they show; they become part of the page.
+    """
     path = Path(path)
+    shown = "".join(inline_picture(told, picture) for told, picture in (pictures or {}).items())
     links = [quote(Path(os.path.relpath(report.path, path.parent)).as_posix()) for report in reports]
     cards = "".join(
         f'<li class="card">{report.thumbnail}<h3><a href="{link}">{escape(report.title)}</a></h3>'
         f'<p class="meta"><code>{escape(report.experiment)}</code>'
-        f"{_claim_count(report.claims, ' · ')}</p>{_banner(report.warning)}"
+        f"{claim_count(report.claims, ' · ')}</p>{_banner(report.warning)}"
         f"<p>{escape(report.headline)}</p></li>"
         for report, link in zip(reports, links, strict=True)
     )
@@ -153,12 +165,13 @@ def write_index(
         for claim in report.claims
     ]
     every = [claim for _, claim in rows]
-    count = f"{len(reports)} experiment{'s' * (len(reports) != 1)}{_claim_count(every, '; ')}."
+    count = f"{len(reports)} experiment{'s' * (len(reports) != 1)}{claim_count(every, '; ')}."
     body = (
         f'<header><h1>{escape(title)}</h1><p class="lead">{count}</p></header><main>'
         + (f"<p>{escape(notes)}</p>" if notes else "")
+        + (section("Together", shown) if shown else "")
         + section("Reports", f'<ul class="cards">{cards}</ul>')
-        + (section("Claims", _claims_table(every, [link for link, _ in rows])) if rows else "")
+        + (section("Claims", claims_table(every, [link for link, _ in rows])) if rows else "")
         + "</main>"
     )
     atomic_write(path, page(title, body).encode())
@@ -248,14 +261,15 @@ def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> s
         f'<header><h1>{escape(run.title)}</h1><p class="meta">'
         + " · ".join(escape(str(part)) for part in origin)
         + f'</p>{_banner(warning)}<p class="lead">{escape(headline)} {size}'
-        + f"{_claim_count(claims, '; ')}.</p></header>"
+        + f"{claim_count(claims, '; ')}.</p></header>"
     )
 
 
 def _result_table(run: Run, index: int, rows: Sequence[Result]) -> str:
     styles = policy_styles(run.policies)
     best = min(row.regret for row in rows)
-    titles = ["cumulative regret", "relative to best", "growth", "time per round", *run.metrics[1:]]
+    titles = ["cumulative regret", "relative to best", "growth", "time per round"]
+    titles += map(metric_text, run.metrics[1:])
     head = '<th scope="col">policy</th>' + "".join(
         f'<th scope="col" class="number">{escape(title)}</th>' for title in titles
     )
@@ -270,10 +284,9 @@ def _result_table(run: Run, index: int, rows: Sequence[Result]) -> str:
             "–" if row.seconds is None else escape(readable_seconds(row.seconds)),
             *(escape(_plus_minus(run, *pair)) for pair in row.others),
         )
-        swatch = f'<span class="swatch" style="background:var(--c{styles[row.policy].colour})"></span>'
         body += (
             f"<tr{' class=best' if row.regret == best else ''}>"
-            f'<th scope="row">{swatch}{escape(row.policy)}</th>'
+            f'<th scope="row">{swatch(styles[row.policy])}{escape(row.policy)}</th>'
             + "".join(f'<td class="number">{cell}</td>' for cell in cells)
             + "</tr>"
         )
@@ -283,34 +296,6 @@ def _result_table(run: Run, index: int, rows: Sequence[Result]) -> str:
         f'<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>'
         "</table></div>"
     )
-
-
-def _claims_table(claims: Sequence[Claim], origins: Sequence[str] | None = None) -> str:
-    """``origins`` are ready-made HTML, one per claim."""
-    body = ""
-    for place, claim in enumerate(claims):
-        verdict = "✓ holds" if claim["holds"] else "✗ does not hold"
-        verdict += ", within noise" if _noisy(claim) else ""
-        origin = f"<td>{origins[place]}</td>" if origins else ""
-        body += (
-            f'<tr>{origin}<td>{escape(str(claim["text"]))}</td><td class="verdict">{verdict}</td>'
-            f"<td>{escape(readable_value(claim.get('evidence', '')))}</td></tr>"
-        )
-    titles = ("experiment",) * bool(origins) + ("claim", "here", "evidence")
-    head = "".join(f'<th scope="col">{title}</th>' for title in titles)
-    return f'<table class="claims"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-
-
-def _noisy(claim: Claim) -> bool:
-    return "within noise" in str(claim.get("evidence", ""))
-
-
-def _claim_count(claims: Sequence[Claim], separator: str) -> str:
-    if not claims:
-        return ""
-    noisy = sum(map(_noisy, claims))
-    count = f"{separator}{sum(bool(claim['holds']) for claim in claims)} of {len(claims)} claims hold"
-    return count + f" ({noisy} within noise)" * bool(noisy)
 
 
 def _swept(run: Run) -> dict[str, list[Any]]:
@@ -377,6 +362,9 @@ def _plus_minus(run: Run, mean: float, stderr: float) -> str:
     return plus_minus(mean, stderr) if len(run.seeds) > 1 else significant(mean)
 
 
+_PLACE = {"problem.network": "--net", "problem.start": "--from", "problem.goal": "--to"}
+
+
 def _reproduce_section(run: Run, command: Sequence[str] | None) -> str:
     """The command line that makes this run again; list values sweep."""
     if command is None:
@@ -386,7 +374,10 @@ def _reproduce_section(run: Run, command: Sequence[str] | None) -> str:
     words += ["--seed", str(run.seeds[0]), "--seeds", str(len(run.seeds))]
     words += ["--policies", ",".join(run.policies)]
     for key, value in run.spec.get("overrides", {}).items():
-        words += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
+        if key in _PLACE and isinstance(value, str):
+            words += [_PLACE[key], value]
+        elif value is not None:  # null is what --net leaves of a named route
+            words += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
     for key, values in _swept(run).items():
         words += ["--set", f"{key}={json.dumps(values, ensure_ascii=False)}"]
     line = shlex.join([*words, "--out", "OUT"])

@@ -69,6 +69,76 @@ def tiny(tmp_path: Path) -> str:
     return str(path)
 
 
+class Town(NamedTuple):
+    """A hilly grid of streets, the same as csv tables and as a SUMO network."""
+
+    tables: Path
+    net: Path
+
+
+@pytest.fixture
+def town(tmp_path: Path) -> Town:
+    return write_town(tmp_path, 5)
+
+
+@pytest.fixture(name="write_town")
+def write_town_fixture() -> Callable[[Path, int], Town]:
+    return write_town
+
+
+def write_town(folder: Path, side: int) -> Town:
+    """Streets ``-a_b`` and the like between ``side``² junctions; the minus is part of the id."""
+    places = [(x, y) for x in range(side) for y in range(side)]
+    height = {(x, y): 12.0 * math.sin(1.3 * x) + 9.0 * math.cos(0.9 * y) for x, y in places}
+    name = {place: f"{place[0]}{place[1]}" for place in places}
+    streets = [
+        (here, there)
+        for here in places
+        for there in ((here[0] + dx, here[1] + dy) for dx, dy in ((1, 0), (-1, 0), (0, 1), (0, -1)))
+        if there in name
+    ]
+    ids = {street: f"-{name[street[0]]}_{name[street[1]]}" for street in streets}
+    metres = {street: 90.0 + 7.0 * ((3 * at) % 11) for at, street in enumerate(streets)}
+    limits = {street: (8.33, 13.89)[at % 3 == 0] for at, street in enumerate(streets)}
+    turns = [
+        (first, second)
+        for first in streets
+        for second in streets
+        if first[1] == second[0] and first[0] != second[1]
+    ]
+    tables = folder / "tables"
+    tables.mkdir()
+    rows = [
+        f"{name[x, y]},{100 * x},{100 * y},{z},{6 + x / 700},{49.6 + y / 1100}"
+        for (x, y), z in height.items()
+    ]
+    _write_table(tables / "nodes.csv", "id,x,y,z,lon,lat", rows)
+    rows = [f"{ids[s]},{name[s[0]]},{name[s[1]]},{metres[s]},{limits[s]},1" for s in streets]
+    _write_table(tables / "edges.csv", "id,from,to,length_m,speed_mps,passenger", rows)
+    rows = [f"{ids[first]},{ids[second]},1" for first, second in turns]
+    _write_table(tables / "connections.csv", "from,to,passenger", rows)
+    lines = ["<net>", '<location netOffset="0.00,0.00" projParameter="!"/>']
+    for s in streets:
+        shape = " ".join(f"{100 * x},{100 * y},{height[x, y]}" for x, y in s)
+        size = f'speed="{limits[s]}" length="{metres[s]}"'
+        lane = f'<lane id="{ids[s]}_0" index="0" {size} shape="{shape}"/>'
+        lines.append(f'<edge id="{ids[s]}" from="{name[s[0]]}" to="{name[s[1]]}">{lane}</edge>')
+    for (x, y), z in height.items():
+        lines.append(
+            f'<junction id="{name[x, y]}" type="priority" x="{100 * x}" y="{100 * y}" z="{z}"/>'
+        )
+    for first, second in turns:
+        ends = f'from="{ids[first]}" to="{ids[second]}"'
+        lines.append(f'<connection {ends} fromLane="0" toLane="0" dir="s" state="M"/>')
+    net = folder / "town.net.xml"
+    net.write_text("\n".join([*lines, "</net>\n"]), encoding="utf-8")
+    return Town(tables, net)
+
+
+def _write_table(path: Path, head: str, rows: list[str]) -> None:
+    path.write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")
+
+
 @pytest.fixture
 def cli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Command:
     """Calls a command in this process, in an empty directory."""

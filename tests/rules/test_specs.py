@@ -45,6 +45,7 @@ RULES: dict[str, dict[str, Any]] = {
     "probability-of-improvement": {"scale": "linear"},
     "greedy": {},
     "random": {},
+    "rectified": {"rule": {"family": "rule", "name": "greedy"}, "reduction": [0.5, -1.0]},
 }
 
 

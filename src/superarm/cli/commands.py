@@ -21,6 +21,9 @@ def superarm() -> None:
 _OUT = "Where results go; default: runs/NAME-001, -002, …"
 
 
+_NET = "Road network: a .net.xml or .osm file, a folder of tables, or luxembourg, monaco, city."
+
+
 def _sizes(command: Any) -> Any:
     """Options of the commands that run experiments."""
     for option in (
@@ -62,6 +65,9 @@ def _sizes(command: Any) -> Any:
     help="Processes here, or a Dask cluster ($DASK_SCHEDULER_ADDRESS, else one on this machine).",
 )
 @click.option("--out", type=click.Path(path_type=Path), default=None, help=_OUT)
+@click.option("--net", default=None, help=f"{_NET} For problems on roads.")
+@click.option("--from", "start", default=None, help="Edge where trips begin; default: suggested.")
+@click.option("--to", "goal", default=None, help="Edge where trips end; default: suggested.")
 @_sizes
 @common_options
 def run(
@@ -69,6 +75,9 @@ def run(
     list_all: bool,
     executor: str,
     out: Path | None,
+    net: str | None,
+    start: str | None,
+    goal: str | None,
     overrides: tuple[str, ...],
     as_json: bool,
     quiet: bool,
@@ -82,7 +91,8 @@ def run(
         return
     if experiment is None:
         raise click.UsageError("name an experiment, or use --list")
-    summary = running.run_one(experiment, executor, out, overrides, quiet, **sizes)
+    place = running.Place(net, start, goal)
+    summary = running.run_one(experiment, executor, out, overrides, quiet, place=place, **sizes)
     if as_json:
         print_json(summary)
     else:
@@ -129,6 +139,58 @@ def report(directory: Path, bound: bool, as_json: bool, seed: int, quiet: bool) 
 
 
 @superarm.command()
+@click.option("--net", required=True, help=_NET)
+@click.option("--from", "start", required=True, help="Id of the edge where the trip begins.")
+@click.option("--to", "goal", required=True, help="Id of the edge where it ends.")
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="What a run has learned on this network: RUN/states/CELL.npz; default: the energy model.",
+)
+@click.option(
+    "--routing",
+    type=click.Choice(["potential", "rectified"]),
+    default="potential",
+    show_default=True,
+    help="How costs are made positive: by height potentials, or as the paper does.",
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Of the vehicle (mass, auxiliary_power, …), the model, or a city (edges, city_seed).",
+)
+@click.option("--geojson", is_flag=True, help="Print one line of GeoJSON on stdout.")
+@common_options
+def route(
+    net: str,
+    start: str,
+    goal: str,
+    state: Path | None,
+    routing: Any,
+    overrides: tuple[str, ...],
+    geojson: bool,
+    as_json: bool,
+    seed: int,
+    quiet: bool,
+) -> None:
+    """Print the route of least expected energy, with its 95 % interval."""
+    if geojson and as_json:
+        raise click.UsageError("--json and --geojson both print to stdout; choose one")
+    from . import routing as routes
+
+    answer = routes.find_route(net, start, goal, state=state, routing=routing, overrides=overrides)
+    if geojson:
+        print_json(answer.as_geojson())
+    elif as_json:
+        print_json(answer.as_json())
+    else:
+        routes.print_route(answer)
+
+
+@superarm.command()
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -146,7 +208,7 @@ def report(directory: Path, bound: bool, as_json: bool, seed: int, quiet: bool) 
 @click.option("--delay", type=click.FloatRange(min=0.0), default=0.05, help="Seconds per frame.")
 @common_options
 def demo(out: Path, rounds: int, delay: float, as_json: bool, seed: int, quiet: bool) -> None:
-    """Watch a policy learn a hidden landscape; ends with a table and a report."""
+    """Watch a car learn its way through a city; ends with a table and a report."""
     from superarm.demo import run_demo
 
     result = run_demo(out=out, rounds=rounds, seed=seed, quiet=quiet or as_json, delay=delay)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,11 +23,13 @@ from superarm.experiments import (
     parse_overrides,
 )
 from superarm.experiments.bounds import regret_bound
+from superarm.registry import parameters_of
 from superarm.report import Report, write_index, write_report
 from superarm.simulation import Run
 from superarm.simulation.executors import process_pool
 
 from .common import print_json, progress_bar
+from .routing import NETWORKS
 
 
 def list_experiments(as_json: bool) -> None:
@@ -40,6 +42,42 @@ def list_experiments(as_json: bool) -> None:
         click.echo(f"{each.id:32}{each.title}")
 
 
+class Place(NamedTuple):
+    """Where a problem on roads takes place, as far as the command line says so."""
+
+    net: str | None = None
+    start: str | None = None
+    goal: str | None = None
+
+    def parameters(self, experiment: Experiment) -> dict[str, Any]:
+        """What to replace in the problem; nothing where nothing was said."""
+        if self == Place():
+            return {}
+        takes = parameters_of("problem", experiment.problem["name"])
+        if not {"network", "start", "goal"} <= set(takes):
+            raise click.UsageError(
+                f"--net, --from and --to are for problems on roads; {experiment.id} is about "
+                f"{experiment.problem['name']!r}"
+            )
+        if (self.start is None) != (self.goal is None):
+            raise click.UsageError("--from and --to go together: name both, or neither")
+        from superarm.problems.roads import ROUTES
+
+        given = experiment.problem
+        network, route = self.net, given.get("route")
+        if network is None and route is not None:
+            network = ROUTES[route][0]
+        replaced: dict[str, Any] = {} if route is None else {"problem.route": None}
+        if network is not None:
+            # A path whole: workers, and --resume from another directory, must find the same file.
+            named = network in NETWORKS or not Path(network).exists()
+            replaced["problem.network"] = network if named else str(Path(network).resolve())
+        for key, end in (("start", self.start), ("goal", self.goal)):
+            if end is not None or given.get(key) is not None:  # ends on another network are none here
+                replaced[f"problem.{key}"] = end
+        return replaced
+
+
 def run_one(
     name: str,
     executor: str,
@@ -47,6 +85,7 @@ def run_one(
     overrides: tuple[str, ...],
     quiet: bool,
     *,
+    place: Place,
     policies: str | None,
     rounds: int | None,
     seeds: int | None,
@@ -57,7 +96,9 @@ def run_one(
     """One experiment, its summary and its report."""
     _check_resume(resume, out)
     experiment = load_experiment(name)
-    plan = _plan(experiment, out or _fresh_directory(name), overrides, policies, rounds, seeds, seed)
+    replaced = place.parameters(experiment)
+    directory = out or _fresh_directory(name)
+    plan = _plan(experiment, directory, overrides, policies, rounds, seeds, seed, replaced)
     workers = jobs or _cores()
     with _executor(executor, workers) as pool, progress_bar(plan.experiment.id, quiet) as progress:
         summary = execute(plan, resume=resume, jobs=workers, executor=pool, progress=progress)
@@ -116,7 +157,8 @@ def reproduce(
             written = write_outputs(plan.out, origin, quiet=quiet, figures=True, bound=True)
             reports.append(written.report)
             summaries.append(summary)
-    write_index(reports, directory / "index.html", title=f"superarm: {target}")
+    pictures = _group_figures([Run.load(plan.out) for plan in plans], directory / "figures")
+    write_index(reports, directory / "index.html", title=f"superarm: {target}", pictures=pictures)
     return {
         "reproduce": target,
         "seconds": time.perf_counter() - started,
@@ -196,6 +238,17 @@ def write_outputs(
     return Outputs(page, save_run_figures(run, directory / "figures", bound=curve))
 
 
+def _group_figures(runs: list[Run], directory: Path) -> dict[str, Path]:
+    """Figures over several runs, by what they show; none without matplotlib, as was said by then."""
+    try:
+        require_extra("matplotlib", "plot")
+    except MissingExtraError:
+        return {}
+    from superarm.plotting import save_group_figures
+
+    return save_group_figures(runs, directory)
+
+
 def print_summary(summary: dict[str, Any]) -> None:
     """A table of totals and the claims; columns that would say nothing are left out."""
     from rich.console import Console
@@ -260,7 +313,13 @@ def _plan(
     rounds: int | None,
     seeds: int | None,
     seed: int,
+    replaced: Mapping[str, Any] | None = None,
 ) -> Plan:
+    given = parse_overrides(overrides)
+    for key in replaced or {}:
+        if key in given or key.removeprefix("problem.") in given:
+            name = key.removeprefix("problem.")
+            raise click.UsageError(f"{name} is given twice: by --set and by --net, --from or --to")
     if policies is not None:
         chosen = [name.strip() for name in policies.split(",") if name.strip()]
         experiment = experiment.with_policies(chosen)
@@ -270,7 +329,7 @@ def _plan(
         rounds=rounds,
         seeds=seeds,
         first_seed=seed,
-        overrides=parse_overrides(overrides),
+        overrides={**given, **(replaced or {})},
     )
 
 
@@ -280,12 +339,15 @@ def _check_resume(resume: bool, out: Path | None) -> None:
 
 
 def _experiments_of(target: str) -> list[Experiment]:
-    """``kernelized``, ``kernelized/rkhs-se`` or ``kernelized/1a``."""
+    """``kernelized``, ``kernelized/rkhs-se``, ``kernelized/1`` or its panel ``kernelized/1a``."""
     group, _, figure = target.partition("/")
     everything = [each for each in map(load_experiment, experiment_ids()) if each.paper]
     members = [each for each in everything if each.id.startswith(f"{group}/")]
     chosen = [
-        each for each in members if not figure or figure in (each.id.partition("/")[2], each.figure)
+        each
+        for each in members
+        if not figure
+        or figure in (each.id.partition("/")[2], each.figure, each.figure.rstrip("abcdefgh"))
     ]
     if not chosen:
         known = sorted({each.id.partition("/")[0] for each in everything})

@@ -36,7 +36,7 @@ class Vehicle:
     """An electric vehicle and its surroundings; the defaults are Table 2 of paper 000.
 
     >>> Vehicle().energy(length=1000.0, speed=13.9, rise=0.0).round(1)
-    np.float64(80.7)
+    np.float64(80.8)
     """
 
     mass: float = 1830.0

@@ -15,7 +15,7 @@ costs to where rectifying hardly changes them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -32,7 +32,7 @@ Spread = Literal["noise", "posterior", "none"]
 
 
 @register("rule", "rectified")
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class Rectified:
     """Minus the rectified cost of another rule: desirabilities of 0 or less.
 
@@ -43,14 +43,18 @@ class Rectified:
 
     rule: Rule
     spread: Spread = "noise"
-    reduction: Any = None
+    reduction: Any = field(default=None, repr=False)
+    _offsets: Floats | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         require_part(self.rule, "rule", "rule")
         if self.spread not in ("noise", "posterior", "none"):
             raise InputError(f"spread is {self.spread!r}; choose 'noise', 'posterior' or 'none'")
+        offsets = None
         if self.reduction is not None:
-            object.__setattr__(self, "reduction", as_vector(self.reduction, "reduction").copy())
+            offsets = as_vector(self.reduction, "reduction").copy()
+            object.__setattr__(self, "reduction", tuple(offsets.tolist()))  # which can be compared
+        object.__setattr__(self, "_offsets", offsets)
 
     @property
     def deterministic(self) -> bool:
@@ -58,12 +62,12 @@ class Rectified:
 
     def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
         cost = np.negative(self.rule.desirability(belief, step, rng))
-        if self.reduction is not None:
-            if self.reduction.shape != cost.shape:
+        if self._offsets is not None:
+            if self._offsets.shape != cost.shape:
                 raise ShapeError(
-                    f"reduction has {len(self.reduction)} entries for {len(cost)} arms on offer"
+                    f"reduction has {len(self._offsets)} entries for {len(cost)} arms on offer"
                 )
-            cost -= self.reduction
+            cost -= self._offsets
         if self.spread == "none":
             return np.minimum(-cost, 0.0)
         spread = belief.noise_std if self.spread == "noise" else belief.std

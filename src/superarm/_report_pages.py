@@ -1,0 +1,195 @@
+"""How a report looks: its style sheet, its sections and tables."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ._curves import PALETTE, PolicyStyle, significant
+from ._report_template import Line
+
+Claim = Mapping[str, Any]
+"""``{"text": …, "holds": true|false, "evidence": …}``"""
+
+# --- style sheet -------------------------------------------------------------------------
+
+_DARK = ("#4FB0EE", "#FF8A4C", "#2CCB9C", "#E6A1C8", "#F2B93B", "#8CCBF2", "#C9A878", "#A7AEB7")
+STYLE = (
+    ":root{color-scheme:light dark;--ink:#1f2328;--paper:#fff;--soft:#f5f7f9;"
+    + "--line:#d8dee4;--link:#0b62a8;"
+    + "".join(f"--c{i}:{colour};" for i, colour in enumerate(PALETTE))
+    + "}@media (prefers-color-scheme:dark){:root{--ink:#e4e8ec;--paper:#14181d;--soft:#1c2229;"
+    + "--line:#353d47;--link:#7cbcf5;"
+    + "".join(f"--c{i}:{colour};" for i, colour in enumerate(_DARK))
+    + """}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--paper);color:var(--ink);
+  font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
+main,header,footer{max-width:920px;margin:0 auto;padding:0 20px}
+header{padding-top:36px}footer{padding-bottom:40px}
+h1{font-size:1.85rem;line-height:1.2;margin:0 0 6px;letter-spacing:-.01em;overflow-wrap:anywhere}
+h2{font-size:1.2rem;margin:40px 0 10px}h3{font-size:1rem;margin:24px 0 6px}
+p{margin:10px 0;max-width:75ch}a{color:var(--link)}
+.meta,figcaption,footer{opacity:.78;font-size:.92rem}.lead{font-size:1.08rem}
+figure{margin:8px 0 22px}svg.chart,img{display:block;width:100%;height:auto}
+img{background:#fff;border-radius:6px}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;width:100%;font-size:.95rem}
+caption{text-align:left;font-weight:600;padding:10px 0 4px}
+th,td{text-align:left;padding:7px 14px 7px 0;border-bottom:1px solid var(--line);vertical-align:top;
+  overflow-wrap:break-word}
+thead th{font-weight:600;opacity:.78;font-size:.86rem;white-space:nowrap}
+tbody th{font-weight:500;white-space:nowrap}
+sup{line-height:0;font-size:.78em}
+.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+.facts th{width:28%;white-space:normal}
+.best th,.best td{font-weight:650}
+.swatch{display:inline-block;width:14px;height:4px;border-radius:2px;margin-right:9px;vertical-align:middle}
+.verdict{min-width:9em;font-weight:650}
+.banner{background:#fff3cd;color:#533f03;border-left:5px solid #e0a800;padding:8px 12px;
+  border-radius:4px;font-weight:600}
+.legend{display:none;list-style:none;margin:4px 0;padding:0;font-size:.9rem}
+pre{background:var(--soft);border:1px solid var(--line);border-radius:8px;padding:12px 14px;
+  white-space:pre-wrap;overflow-wrap:anywhere}
+code,pre{font:.88rem/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
+.panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(240px,1fr));gap:18px}
+.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(260px,1fr));gap:18px;padding:0;list-style:none}
+.card{border:1px solid var(--line);border-radius:10px;padding:14px 16px;background:var(--soft)}
+.card h3{margin:8px 0 2px}.card p{margin:4px 0;font-size:.92rem}
+@media (max-width:640px){figure{overflow-x:auto}figure svg.chart{min-width:580px}
+  .panels svg.chart{min-width:0}
+  .legend{display:block;position:sticky;left:0}figcaption{position:sticky;left:0}
+  .claims,.claims tbody,.claims tr,.claims td{display:block}.claims thead{display:none}
+  .claims tr{border-bottom:1px solid var(--line);padding:8px 0}
+  .claims td{border:0;padding:2px 0;overflow-wrap:anywhere}}
+@media print{body{font-size:12px}section{break-inside:avoid}}"""
+)
+
+
+# --- pages -------------------------------------------------------------------------------
+
+# Nothing may be loaded and no script may run, whatever slips into a page.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def page(title: str, body: str) -> str:
+    """A whole document around a body, which must be HTML already."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body>{body}"
+        "<footer><p>Written by superarm.</p></footer></body></html>\n"
+    )
+
+
+def section(title: str, *parts: str) -> str:
+    """A headed section of ready-made parts."""
+    return f"\n<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
+
+
+def fact_table(caption: str, facts: Mapping[str, Any]) -> str:
+    """Names and values, those that are None left out."""
+    rows = "".join(
+        f'<tr><th scope="row">{escape(str(key))}</th><td>{escape(readable_value(value))}</td></tr>'
+        for key, value in facts.items()
+        if value is not None
+    )
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f'<div class="scroll"><table class="facts">{title}<tbody>{rows}</tbody></table></div>'
+
+
+def option_table(caption: str, name: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Rows by name against every key that one of them has."""
+    keys = list(dict.fromkeys(key for given in rows.values() for key in given))
+    head = "".join(f'<th scope="col">{escape(str(key))}</th>' for key in (name, *keys))
+    body = "".join(
+        f'<tr><th scope="row">{escape(str(row))}</th>'
+        + "".join(
+            f"<td>{escape(readable_value(given[key])) if key in given else '–'}</td>" for key in keys
+        )
+        + "</tr>"
+        for row, given in rows.items()
+    )
+    return (
+        f'<div class="scroll"><table><caption>{escape(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def claims_table(claims: Sequence[Claim], origins: Sequence[str] | None = None) -> str:
+    """What was claimed and what was found; ``origins`` are ready-made HTML, one per claim."""
+    body = ""
+    for place, claim in enumerate(claims):
+        verdict = "✓ holds" if claim["holds"] else "✗ does not hold"
+        verdict += ", within noise" if _noisy(claim) else ""
+        origin = f"<td>{origins[place]}</td>" if origins else ""
+        body += (
+            f'<tr>{origin}<td>{escape(str(claim["text"]))}</td><td class="verdict">{verdict}</td>'
+            f"<td>{escape(readable_value(claim.get('evidence', '')))}</td></tr>"
+        )
+    titles = ("experiment",) * bool(origins) + ("claim", "here", "evidence")
+    head = "".join(f'<th scope="col">{title}</th>' for title in titles)
+    return f'<table class="claims"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _noisy(claim: Claim) -> bool:
+    return "within noise" in str(claim.get("evidence", ""))
+
+
+def claim_count(claims: Sequence[Claim], separator: str) -> str:
+    """How many claims hold, after a separator; empty without claims."""
+    if not claims:
+        return ""
+    noisy = sum(map(_noisy, claims))
+    count = f"{separator}{sum(bool(claim['holds']) for claim in claims)} of {len(claims)} claims hold"
+    return count + f" ({noisy} within noise)" * bool(noisy)
+
+
+def legend(lines: Sequence[Line]) -> str:
+    """The labels of a chart as a list, for screens that are too narrow to show its right end."""
+    items = "".join(
+        f"<li>{swatch(line.style)}{escape(line.label)}"
+        + (f" ∝ t<sup>{line.exponent:.2f}</sup>" if line.exponent is not None else "")
+        + "</li>"
+        for line in lines
+    )
+    return f'<ul class="legend">{items}</ul>'
+
+
+def inline_picture(caption: str, path: Path) -> str:
+    """A PNG file as part of the page."""
+    data = base64.b64encode(path.read_bytes()).decode()
+    told = escape(caption)
+    image = f'<img alt="{told}" src="data:image/png;base64,{data}">'
+    return f"<figure>{image}<figcaption>{told}</figcaption></figure>"
+
+
+def swatch(style: PolicyStyle) -> str:
+    """A short stroke that looks as the policy's line does."""
+    colour = f"var(--c{style.colour},{PALETTE[style.colour]})"
+    dashes = (
+        colour,
+        f"linear-gradient(90deg,{colour} 40%,transparent 40% 60%,{colour} 60%)",
+        f"repeating-linear-gradient(90deg,{colour} 0 2px,transparent 2px 4px)",
+    )
+    thin = ";height:2px" * style.thin
+    return f'<span class="swatch" style="background:{dashes[style.dash]}{thin}"></span>'
+
+
+def readable_value(value: Any) -> str:
+    """Text as it is, numbers to six digits, a spec as ``name (key = value)``, the rest as JSON.
+
+    >>> readable_value({"name": "matern", "nu": 2.5})
+    'matern (nu = 2.5)'
+    """
+    if isinstance(value, float):
+        return significant(value, 6)
+    if isinstance(value, Mapping) and isinstance(value.get("name"), str):
+        rest = ", ".join(f"{k} = {readable_value(v)}" for k, v in value.items() if k != "name")
+        return f"{value['name']} ({rest})" if rest else str(value["name"])
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

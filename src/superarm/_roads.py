@@ -1,0 +1,365 @@
+"""What figures and reports of runs on roads share: numbers read from traces. Numpy only.
+
+=================  ==============================================================
+n                  edges of the road map; an edge is an arm
+p                  nominal level of a central interval: 50, 90, 95 %
+visits             how often each edge was driven on, (n,)
+observed           share of edges, or of trips, inside their intervals
+stderr             of ``observed`` if the intervals were right
+β_t                squared width: the index is mean − √β_t·std
+=================  ==============================================================
+
+Why the standard errors hold. If a policy's model is right, then whatever it has seen so far, the
+next reward lies inside its p-interval with probability p. The differences "inside or not, minus p"
+of successive trips are therefore uncorrelated, although all of them meet one fixed truth: for trips
+the error is binomial, √(p(1−p)/T). Edges of one trip are not independent of each other, so for
+edges a trip counts as one observation: √(Σ k_t²(w_t − p)²) / Σ k_t with w_t the share of its k_t edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._curves import mean_stderr
+from .core import Floats, Ints
+from .networks import RoadMap
+from .simulation.audit import LEVELS, QUANTILES
+from .simulation.trace import Run
+
+METHODS = ("gp-ucb", "gp-bucb", "gp-ts", "bi-ucb", "bi-bucb", "bi-ts")
+"""The six methods that the paper compares."""
+OFF = 3.0
+"""Standard errors by which a share may differ from its level before it is called wrong."""
+_LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
+
+
+# --- trips -------------------------------------------------------------------------------
+
+
+def trip_settings(run: Run) -> list[int]:
+    """One setting for each trip of the run, the first of those that differ in other things alone."""
+    found: dict[tuple[bytes, int, int], int] = {}
+    for index in range(len(run.settings)):
+        roads = run.road_map(index)
+        if roads is not None:
+            found.setdefault(trip_key(roads), index)
+    return list(found.values())
+
+
+def trip_key(roads: RoadMap) -> tuple[bytes, int, int]:
+    """Equal for the same trip on the same network; the first part tells networks apart."""
+    return roads.points.tobytes(), roads.start, roads.goal
+
+
+def trip_name(run: Run, setting_index: int) -> str:
+    """``Luxembourg A`` where the problem names a route, else the run's own name."""
+    problem = (run.spec.get("parameters") or {}).get("problem") or {}
+    setting = run.settings[setting_index]
+    route = setting.get("route", setting.get("problem.route", problem.get("route")))
+    if not isinstance(route, str) or not route:
+        return run.experiment
+    place, _, letter = route.rpartition("-")
+    return f"{place.title()} {letter.upper()}" if place and len(letter) == 1 else route
+
+
+def visits(run: Run, policy: str, setting_index: int, seeds: Sequence[int], edges: int) -> Ints:
+    """How often each edge was driven on, all seeds together, (n,)."""
+    counts = np.zeros(edges, dtype=np.intp)
+    for seed in seeds:
+        chosen = run.choices(policy, setting_index, seed).ravel()
+        counts += np.bincount(chosen[chosen >= 0], minlength=edges)
+    return counts
+
+
+def usual_route(run: Run, policy: str, setting_index: int, seed: int) -> Ints:
+    """The route driven most often in the last tenth of the rounds; of several, the latest."""
+    chosen = run.choices(policy, setting_index, seed)
+    late = chosen[-max(1, run.rounds // 10) :]
+    routes, counts = np.unique(late[::-1], axis=0, return_counts=True)
+    most = [route for route, count in zip(routes, counts, strict=True) if count == counts.max()]
+    latest = next(route for route in late[::-1] if any(np.array_equal(route, each) for each in most))
+    driven: Ints = latest[latest >= 0].astype(np.intp)
+    return driven
+
+
+def best_policy(run: Run, setting_index: int) -> str:
+    """The policy of least regret over the last tenth of the rounds; of several, the first."""
+    late = max(1, run.rounds // 10)
+
+    def recent(policy: str) -> float:
+        total = run.cumulative(policy, setting_index)
+        before = total[:, -late - 1] if late < run.rounds else 0.0
+        return float((total[:, -1] - before).mean())
+
+    return min(run.policies, key=recent)
+
+
+class TripEnergy(NamedTuple):
+    """Energy per trip of one policy: (mean, standard error over seeds) of some stretches of rounds."""
+
+    policy: str
+    overall: tuple[float, float]
+    first: tuple[float, float]
+    """Over the first tenth of the rounds."""
+    last: tuple[float, float]
+    edges: tuple[float, float]
+    """Distinct edges driven on."""
+    against: tuple[float, float]
+    """``overall`` minus that of the reference, seed by seed: truths differ more than policies do."""
+
+
+def reference_policy(run: Run) -> str:
+    """Whose energy the others are compared with: the fastest route's where the run has it."""
+    known = ("fastest", "prior", "shortest")
+    return next((policy for policy in known if policy in run.policies), run.policies[0])
+
+
+def trip_energies(run: Run, setting_index: int) -> list[TripEnergy]:
+    """Every policy's true energy per trip, least first; empty where it was not recorded."""
+    if not {"true_energy", "distinct_edges"} <= set(run.metrics):
+        return []
+    tenth = max(1, run.rounds // 10)
+    rows = []
+    reference = run.cumulative(reference_policy(run), setting_index, "true_energy")[:, -1]
+    for policy in run.policies:
+        total = run.cumulative(policy, setting_index, "true_energy")
+        edges = run.cumulative(policy, setting_index, "distinct_edges")[:, -1]
+        before = total[:, -tenth - 1] if tenth < run.rounds else 0.0
+        parts = (
+            total[:, -1] / run.rounds,
+            total[:, tenth - 1] / tenth,
+            (total[:, -1] - before) / tenth,
+            edges,
+            (total[:, -1] - reference) / run.rounds,
+        )
+        rows.append(TripEnergy(policy, *(_pair(part) for part in parts)))
+    return sorted(rows, key=lambda row: row.overall[0])
+
+
+def main_policies(run: Run) -> list[str]:
+    """What one figure of maps shows: every policy of a small run, else the paper's six methods."""
+    methods = [policy for policy in METHODS if policy in run.policies]
+    return (
+        methods if methods and len(run.policies) > len(METHODS) else list(run.policies[: len(METHODS)])
+    )
+
+
+def _pair(values: Floats) -> tuple[float, float]:
+    mean, stderr = mean_stderr(values)
+    return float(mean), float(stderr)
+
+
+# --- calibration -------------------------------------------------------------------------
+
+
+class Coverage(NamedTuple):
+    """How many of the intervals of one level held what they were made for."""
+
+    level: float
+    observed: float
+    stderr: float
+    judged: int
+    """How many edges or trips were forecast."""
+
+    @property
+    def away(self) -> float:
+        """Observed minus nominal, in standard errors."""
+        return (self.observed - self.level) / self.stderr if self.stderr > 0.0 else 0.0
+
+
+class Calibration(NamedTuple):
+    """One policy's coverage at 50, 90 and 95 %."""
+
+    policy: str
+    edges: tuple[Coverage, ...]
+    trips: tuple[Coverage, ...]
+
+
+def calibrations(run: Run) -> list[Calibration]:
+    """Coverage of every policy whose forecasts were recorded, all settings and seeds together."""
+    found = []
+    for policy in run.policies:
+        inside, sizes, scores = [], [], []
+        for index in range(len(run.settings)):
+            for seed in run.seeds:
+                audit = run.audit(policy, index, seed)
+                if audit is None:
+                    continue
+                judged = np.isfinite(audit["score"])
+                inside.append(audit["within"][judged].astype(np.float64))
+                sizes.append((run.choices(policy, index, seed)[judged] >= 0).sum(axis=1))
+                scores.append(np.abs(audit["score"][judged]).astype(np.float64))
+        if sum(map(len, scores)):
+            found.append(
+                Calibration(
+                    policy,
+                    _edge_coverage(np.concatenate(inside), np.concatenate(sizes)),
+                    _trip_coverage(np.concatenate(scores)),
+                )
+            )
+    return found
+
+
+def _edge_coverage(inside: Floats, sizes: Ints) -> tuple[Coverage, ...]:
+    count = int(sizes.sum())
+    observed = sizes @ inside / count
+    away = sizes[:, None] * (inside - np.asarray(LEVELS))
+    stderr = np.sqrt(np.sum(away**2, axis=0)) / count
+    values = zip(LEVELS, observed.tolist(), stderr.tolist(), strict=True)
+    return tuple(Coverage(level, share, error, count) for level, share, error in values)
+
+
+def _trip_coverage(scores: Floats) -> tuple[Coverage, ...]:
+    count = len(scores)
+    return tuple(
+        Coverage(
+            level, float(np.mean(scores <= limit)), float(np.sqrt(level * (1 - level) / count)), count
+        )
+        for level, limit in zip(LEVELS, QUANTILES.tolist(), strict=True)
+    )
+
+
+def calibration_verdict(rows: Sequence[Calibration]) -> str:
+    """In plain words, whether the intervals cover what they should."""
+    every = [
+        (row.policy, what, coverage)
+        for row in rows
+        for what, levels in (("edges", row.edges), ("trips", row.trips))
+        for coverage in levels
+    ]
+    near = sum(abs(coverage.away) <= 2.0 for _, _, coverage in every)
+    far = [each for each in every if abs(each[2].away) > OFF]
+    text = (
+        f"{near} of {len(every)} shares lie within two standard errors of their nominal level "
+        "(by chance about 19 of 20 do)"
+    )
+    if not far:
+        return f"The intervals cover what they should: {text}, and none is off by more than three."
+    groups: dict[tuple[str, str], list[Coverage]] = {}
+    for policy, what, coverage in far:
+        side = "too narrow" if coverage.away < 0.0 else "too wide"
+        groups.setdefault((f"{policy} ({what})", side), []).append(coverage)
+    told = [
+        f"{name} {side}: "
+        + ", ".join(f"{100 * each.observed:.1f} % inside {100 * each.level:.0f} %" for each in levels)
+        for (name, side), levels in groups.items()
+    ]
+    names = "; ".join(told)
+    return f"Not all intervals cover what they should: {text}. By more than three are off: {names}."
+
+
+# --- widths ------------------------------------------------------------------------------
+
+
+class Schedule(NamedTuple):
+    """A confidence width as the run records it: its kind, and the options that shape it."""
+
+    kind: str
+    """``ucb`` or ``bucb``."""
+    scale: float
+    omega: float
+    xi: float
+
+    @property
+    def text(self) -> str:
+        if self.kind == "ucb":
+            return "β" if self.scale == 1.0 else f"{self.scale:g} β"
+        return f"ω = {self.omega:g}, ξ = {self.xi:g}"
+
+    def beta(self, rounds: Ints, arms: int) -> Floats:
+        """β_t of Theorem 3.2 on ``arms`` edges: 2 ln(|A| t²/√(2π)) times the scale, or the squared
+        normal quantile at 1 − η_t with η_t = √(2π)^ω / (2 |A|^ω t^ξ); 0 once η_t reaches ½."""
+        steps = np.log(np.asarray(rounds, dtype=np.float64))
+        spread = np.log(arms) - _LOG_ROOT_TWO_PI
+        if self.kind == "ucb":
+            beta: Floats = np.maximum(2.0 * self.scale * (spread + 2.0 * steps), 0.0)
+            return beta
+        from scipy.special import ndtri_exp
+
+        log_tail = -self.omega * spread - np.log(2.0) - self.xi * steps
+        squared: Floats = ndtri_exp(np.minimum(log_tail, -np.log(2.0))) ** 2
+        return squared
+
+
+_KINDS = {"route-ucb": "ucb", "route-bucb": "bucb"}
+
+
+def schedule_of(run: Run, policy: str, setting_index: int) -> Schedule | None:
+    """The schedule of a route policy with a confidence width; ``None`` for other policies."""
+    policies = (run.spec.get("parameters") or {}).get("policies") or {}
+    options: Mapping[str, Any] = policies.get(policy) or {}
+    kind = _KINDS.get(str(options.get("policy", policy)))
+    if kind is None:
+        return None
+    setting = run.settings[setting_index]
+
+    def option(name: str) -> float:
+        return float(setting.get(f"{policy}.{name}", setting.get(name, options.get(name, 1.0))))
+
+    return Schedule(kind, option("scale"), option("omega"), option("xi"))
+
+
+def compares_schedules(run: Run) -> bool:
+    """Whether the run holds several parametrisations of one schedule, as Fig. 3 does."""
+    found = {policy: schedule_of(run, policy, 0) for policy in run.policies}
+    shapes = {schedule for schedule in found.values() if schedule is not None}
+    kinds = [schedule.kind for schedule in shapes]
+    return len(kinds) > len(set(kinds)) and None not in found.values()
+
+
+# --- geometry ----------------------------------------------------------------------------
+
+
+class Window(NamedTuple):
+    """The part of a map that is shown, in metres."""
+
+    left: float
+    bottom: float
+    width: float
+    height: float
+
+    @property
+    def aspect(self) -> float:
+        return self.width / self.height
+
+
+def window_around(roads: RoadMap, driven: Ints, margin: float = 0.06) -> Window:
+    """Around the edges driven on and the trip's ends, at most three times as wide as high or
+    the reverse, so that panels keep a useful shape."""
+    edges = np.unique(np.concatenate([np.asarray(driven, dtype=np.intp), [roads.start, roads.goal]]))
+    points = np.concatenate([roads.course(edge) for edge in edges])
+    low, high = points.min(axis=0), points.max(axis=0)
+    size = np.maximum(high - low, 1.0)
+    size = np.maximum(size, size[::-1] / 3.0) * (1.0 + 2.0 * margin)
+    left, bottom = (low + high - size) / 2.0
+    return Window(float(left), float(bottom), float(size[0]), float(size[1]))
+
+
+def in_window(roads: RoadMap, window: Window) -> Ints:
+    """Edges whose bounding box meets the window."""
+    low = np.minimum.reduceat(roads.points, roads.offsets[:-1])
+    high = np.maximum.reduceat(roads.points, roads.offsets[:-1])
+    corner = np.array([window.left, window.bottom])
+    reach = corner + np.array([window.width, window.height])
+    return np.flatnonzero((high >= corner).all(axis=1) & (low <= reach).all(axis=1))
+
+
+def middle(course: Floats) -> tuple[float, float]:
+    """The point half-way along a course."""
+    steps = np.hypot(*np.diff(course, axis=0).T)
+    along = np.concatenate([[0.0], np.cumsum(steps)])
+    half = along[-1] / 2.0
+    return float(np.interp(half, along, course[:, 0])), float(np.interp(half, along, course[:, 1]))
+
+
+def round_length(longest: float) -> float:
+    """The largest of 1, 2 or 5 times a power of ten that is not above ``longest`` metres.
+
+    >>> round_length(730.0)
+    500.0
+    """
+    power = 10.0 ** np.floor(np.log10(longest))
+    return float(power * next(step for step in (5.0, 2.0, 1.0) if step * power <= longest * (1 + 1e-9)))

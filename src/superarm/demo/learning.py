@@ -1,0 +1,153 @@
+"""One traveller learns, and every trip becomes a frame to show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from superarm.core import Decision, Feedback, Floats, Ints, Offer, State
+from superarm.experiments import Experiment
+from superarm.networks import RoadMap
+from superarm.normal import rectified_mean
+from superarm.policies import IndexPolicy
+from superarm.problems.navigation import Navigation
+from superarm.simulation import simulate
+
+LEARNER = "gp-ts"
+INTERVAL = 1.959963984540054
+"""Half-width of the central 95 % interval, in standard deviations."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Frame:
+    """One trip: where it went, what was expected of it, and what it cost."""
+
+    step: int
+    route: Ints
+    """Numbers of the edges, (k,)."""
+    fresh: Ints
+    """Those of them that no earlier trip used."""
+    tried: int
+    """How many edges have been used so far."""
+    energy: float
+    """Wh that the trip took, noise included."""
+    forecast: float
+    """Wh that was expected of it beforehand."""
+    spread: float
+    """Half-width of the 95 % interval of that forecast, Wh."""
+    regret: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class City:
+    """What stays the same from trip to trip."""
+
+    roads: RoadMap
+    known: Mapping[str, float]
+    """Expected energy of some routes that need no learning, Wh by name."""
+
+
+class _Aloud:
+    """A policy that says beforehand what it expects; decisions and learning are its own."""
+
+    def __init__(self, policy: IndexPolicy) -> None:
+        self.policy = policy
+        self.expected = (0.0, 0.0)
+
+    @property
+    def deterministic(self) -> bool:
+        return self.policy.deterministic
+
+    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+        decision = self.policy.decide(offer, rng)
+        self.expected = self.policy.forecast(offer, decision.positions).total()
+        return decision
+
+    def commit(self, decision: Decision) -> None:
+        self.policy.commit(decision)
+
+    def learn(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
+    ) -> None:
+        self.policy.learn(offer, decision, feedback, rng)
+
+    def state(self) -> State:
+        return self.policy.state()
+
+    def restored(self, state: State) -> _Aloud:
+        return _Aloud(self.policy.restored(state))
+
+
+@dataclass(kw_only=True, eq=False)
+class _Watcher:
+    """Turns rounds into frames, and shows each as it comes."""
+
+    problem: Navigation
+    policy: _Aloud
+    show: Callable[[Frame], None]
+    frames: list[Frame] = field(default_factory=list)
+    tried: set[int] = field(default_factory=set)
+
+    def __call__(self, name: str, offer: Offer, decision: Decision, feedback: Feedback) -> None:
+        fresh = [edge for edge in decision.positions.tolist() if edge not in self.tried]
+        self.tried.update(fresh)
+        mean, std = self.policy.expected
+        frame = Frame(
+            step=offer.step,
+            route=decision.positions,
+            fresh=np.array(fresh, dtype=np.intp),
+            tried=len(self.tried),
+            energy=float(feedback.rewards.sum()),
+            forecast=mean,
+            spread=INTERVAL * std,
+            regret=self.problem.value(offer, decision.positions) - self.problem.best(offer),
+        )
+        self.frames.append(frame)
+        self.show(frame)
+
+
+def make_world(experiment: Experiment, *, rounds: int, seed: int) -> Navigation:
+    """The demo's city with a truth of this seed."""
+    problem = experiment.build_problem(seed=seed, horizon=rounds)
+    assert isinstance(problem, Navigation)
+    return problem
+
+
+def describe_city(problem: Navigation) -> City:
+    """The map, and what routes cost that need no learning."""
+    model = problem.model
+    noise_std = float(np.sqrt(model.noise_variance))
+    costs = {
+        "fastest": model.costs["travel_time"],
+        "shortest": model.costs["length"],
+        "prior": rectified_mean(np.asarray(model.mean), noise_std),
+        "best": rectified_mean(problem.energies, noise_std),
+    }
+    return City(
+        roads=problem.road_map(),
+        known={name: _energy_of_cheapest(problem, cost) for name, cost in costs.items()},
+    )
+
+
+def _energy_of_cheapest(problem: Navigation, costs: Floats) -> float:
+    route = problem.model.oracle.select(np.negative(costs), problem.trip, np.random.default_rng(0))
+    return float(problem.energies[route.positions].sum())
+
+
+def learn(
+    experiment: Experiment,
+    problem: Navigation,
+    *,
+    rounds: int,
+    seed: int,
+    show: Callable[[Frame], None] = lambda frame: None,
+) -> list[Frame]:
+    """Let the learner travel; ``show`` is called after every trip."""
+    policy = experiment.build_policy(LEARNER, problem)
+    assert isinstance(policy, IndexPolicy)
+    aloud = _Aloud(policy)
+    watcher = _Watcher(problem=problem, policy=aloud, show=show)
+    simulate(problem, {LEARNER: aloud}, rounds=rounds, seed=seed, watch=watcher)
+    return watcher.frames

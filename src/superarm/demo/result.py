@@ -1,0 +1,146 @@
+"""What the demo found: a table and a sentence that a stranger understands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from superarm._curves import mean_stderr, paired_difference, plus_minus, within_noise
+from superarm.core import Floats
+from superarm.simulation import Run
+
+from .learning import LEARNER
+
+_TABLE_WIDTH = 80
+_LATEST = 20
+WHAT = {
+    "gp-ts": "learns; roads share it",
+    "bi-ts": "learns road by road",
+    "prior": "the energy model alone",
+    "fastest": "least time",
+    "shortest": "least distance",
+}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Row:
+    """How one policy fared, seed by seed."""
+
+    policy: str
+    energy: Floats
+    """Wh per trip on average over the last trips, (seeds,)."""
+    regret: Floats
+    """Total over all trips, Wh, (seeds,)."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """All policies, the cheapest at the end first."""
+
+    rows: tuple[Row, ...]
+    latest: int
+    """How many of the last trips ``energy`` is about."""
+    rounds: int
+
+    @classmethod
+    def of(cls, run: Run) -> Outcome:
+        latest = max(1, min(_LATEST, run.rounds // 2))
+        rows = []
+        for policy in run.policies:
+            totals = run.cumulative(policy, 0, "true_energy")
+            until = totals[:, -latest - 1] if latest < run.rounds else 0.0
+            energy = (totals[:, -1] - until) / latest
+            rows.append(Row(policy=policy, energy=energy, regret=run.cumulative(policy)[:, -1]))
+        rows.sort(key=lambda row: float(row.energy.mean()))
+        return cls(rows=tuple(rows), latest=latest, rounds=run.rounds)
+
+    def row(self, policy: str) -> Row:
+        return next(row for row in self.rows if row.policy == policy)
+
+    def saved(self, policy: str) -> float | None:
+        """Share of the fastest route's energy that a policy saves; None where there is none."""
+        base = float(self.row("fastest").energy.mean())
+        return 1.0 - float(self.row(policy).energy.mean()) / base if base > 0.0 else None
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """One flat row per policy."""
+        plain = []
+        for row in self.rows:
+            saved = self.saved(row.policy)
+            plain.append(
+                {
+                    "policy": row.policy,
+                    "energy_wh": float(row.energy.mean()),
+                    "saved_percent": None if saved is None else 100.0 * saved,
+                    "regret_wh": float(row.regret.mean()),
+                }
+            )
+        return plain
+
+    def conclusion(self) -> str:
+        """One sentence that follows from the numbers, whoever wins."""
+        learner = self.row(LEARNER)
+        others = {
+            "fastest": "the fastest route",
+            "prior": "the energy model's route",
+            "bi-ts": "learning road by road",
+        }
+        parts = [_compared(learner, self.row(name), words) for name, words in others.items()]
+        return (
+            f"In its last {self.latest} trips {LEARNER} took {learner.energy.mean():.0f} Wh a trip: "
+            f"{parts[0]}, {parts[1]} and {parts[2]}; over all {self.rounds} trips {self._regret()}."
+        )
+
+    def _regret(self) -> str:
+        learner, *others = sorted(self.rows, key=lambda row: row.policy != LEARNER)
+        rival = min(others, key=lambda row: float(row.regret.mean()))
+        difference, stderr = paired_difference(learner.regret, rival.regret)
+        if difference == 0.0 or within_noise(difference, stderr):
+            return f"its regret is within noise of that of {rival.policy}"
+        return "its regret is the lowest" if difference < 0.0 else f"{rival.policy} has less regret"
+
+
+def _compared(learner: Row, other: Row, words: str) -> str:
+    """How much less or more the learner took, seed by seed."""
+    difference, stderr = paired_difference(learner.energy, other.energy)
+    if difference == 0.0 or within_noise(difference, stderr):
+        return f"about as much as {words} ({difference:+.0f} Wh, within noise)"
+    return f"{abs(difference):.0f} Wh {'less' if difference < 0.0 else 'more'} than {words}"
+
+
+def print_outcome(console: Console, outcome: Outcome) -> None:
+    """The table and the sentence."""
+    seeds = len(outcome.rows[0].energy)
+    table = Table(
+        title=f"{outcome.rounds} trips, {seeds} seeds",
+        caption=f"Wh per trip: the last {outcome.latest}. Saved: against the fastest route. "
+        "Regret: what all trips took beyond the best route, as the paper counts it.",
+    )
+    explained = console.width >= _TABLE_WIDTH
+    table.add_column("policy")
+    if explained:
+        table.add_column("what it does", no_wrap=True)
+    table.add_column("Wh per trip", justify="right")
+    table.add_column("saved", justify="right")
+    table.add_column("regret, Wh", justify="right")
+    for row in outcome.rows:
+        saved = outcome.saved(row.policy)
+        table.add_row(
+            row.policy,
+            *([WHAT.get(row.policy, "")] if explained else []),
+            _told(row.energy),
+            "" if saved is None or row.policy == "fastest" else f"{100.0 * saved:.0f} %",
+            _told(row.regret),
+            style="bold" if row.policy == LEARNER else None,
+        )
+    console.print(table)
+    console.print(outcome.conclusion(), highlight=False)
+
+
+def _told(values: Floats) -> str:
+    mean, stderr = mean_stderr(np.asarray(values))
+    return plus_minus(float(mean), float(stderr))

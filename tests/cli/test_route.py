@@ -1,0 +1,272 @@
+"""``superarm route``: by the energy model, by what a run has learned, and errors that help."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.cli.routing import find_route
+from superarm.networks import Vehicle
+from superarm.networks.reading import read_network
+from superarm.states import load_state, save_state
+
+ENDS = ("--from", "-00_10", "--to", "-34_44")
+Command = Callable[..., Any]
+
+
+def learned(cli: Command, net: Path, out: str, policy: str = "gp-ts", *more: str) -> Path:
+    """What a run on this network wrote."""
+    words = ("--policies", policy, "--rounds", "8", "--seeds", "1", "--jobs", "1", "-q", *more)
+    result = cli("run", "navigation/network", "--net", net, *ENDS, "--out", out, *words)
+    assert result.code == 0, result.err
+    return Path(out) / "states" / f"{policy}.s0.seed00000.npz"
+
+
+# --- by the energy model -------------------------------------------------------------------
+
+
+def test_the_route_is_the_cheapest_and_its_numbers_add_up(cli: Command, town: Any) -> None:
+    """Against Bellman and Ford's algorithm on the energies as they are, negative ones among them."""
+    answer = cli("route", "--net", town.tables, *ENDS, "--json").json()
+    graph = read_network(town.tables).line_graph()
+    energy = Vehicle().energy(graph.length, graph.speed, graph.rise)
+    assert energy.min() < 0.0
+    start, goal = graph.number(ENDS[1]), graph.number(ENDS[3])
+    cost = np.full(len(graph), np.inf)
+    cost[start] = energy[start]
+    for _ in range(len(graph)):
+        first, second = graph.turns.T
+        np.minimum.at(cost, second, cost[first] + energy[second])
+    assert answer["energy_wh"] == pytest.approx(cost[goal])
+    edges = [graph.number(edge) for edge in answer["edges"]]
+    assert edges[0] == start
+    assert edges[-1] == goal
+    assert answer["energy_wh"] == pytest.approx(energy[edges].sum())
+    assert answer["length_m"] == pytest.approx(graph.length[edges].sum())
+    assert answer["travel_time_s"] == pytest.approx(graph.travel_time[edges].sum())
+    assert answer["climb_m"] == pytest.approx(graph.rise[edges].clip(min=0.0).sum())
+    assert answer["energy_low_wh"] < answer["energy_wh"] < answer["energy_high_wh"]
+    assert answer["observations"] == 0
+    compared = answer["compared"]
+    assert list(compared) == ["fastest", "shortest"]
+    assert all(answer["energy_wh"] <= each["energy_wh"] + 1e-9 for each in compared.values())
+    assert compared["fastest"]["travel_time_s"] <= answer["travel_time_s"]
+    assert compared["shortest"]["length_m"] <= answer["length_m"]
+
+
+def test_the_interval_is_the_priors_own(cli: Command, town: Any) -> None:
+    """Half-width 1.96·√(Σ prior covariance + k·noise variance), from the kernel itself."""
+    from superarm.problems.roads import load_roads, road_model
+
+    answer = cli("route", "--net", town.tables, *ENDS, "--json").json()
+    graph = load_roads(str(town.tables)).graph
+    model = road_model(graph, Vehicle(), horizon=1)
+    rows = np.asarray(model.arms)[[graph.number(edge) for edge in answer["edges"]]]
+    variance = model.kernel(rows).sum() + len(rows) * model.noise_variance
+    assert answer["energy_high_wh"] - answer["energy_wh"] == pytest.approx(1.959964 * variance**0.5)
+    assert answer["energy_wh"] - answer["energy_low_wh"] == pytest.approx(1.959964 * variance**0.5)
+
+
+def test_tables_and_sumo_networks_agree(cli: Command, town: Any) -> None:
+    tables = cli("route", "--net", town.tables, *ENDS, "--json").json()
+    sumo = cli("route", "--net", town.net, *ENDS, "--json").json()
+    assert sumo["edges"] == tables["edges"]
+    assert sumo["energy_high_wh"] == pytest.approx(tables["energy_high_wh"])
+    assert cli("route", "--net", town.net, *ENDS, "--json").json() == sumo
+
+
+def test_a_heavier_vehicle_and_the_papers_routing(cli: Command, town: Any) -> None:
+    plain = cli("route", "--net", town.net, *ENDS, "--json").json()
+    heavy = cli(
+        *("route", "--net", town.net, *ENDS, "--json"),
+        *("--set", "mass=2600", "--set", "auxiliary_power=2000"),
+    ).json()
+    assert heavy["energy_wh"] > plain["energy_wh"]
+    rectified = cli("route", "--net", town.net, *ENDS, "--json", "--routing", "rectified").json()
+    assert rectified["routing"] == "rectified"
+    assert rectified["energy_wh"] >= plain["energy_wh"] - 1e-9
+
+
+def test_for_reading(cli: Command, town: Any) -> None:
+    result = cli("route", "--net", town.net, *ENDS)
+    assert (result.code, result.err) == (0, "")
+    answer = cli("route", "--net", town.net, *ENDS, "--json").json()
+    for edge in answer["edges"]:
+        assert edge in result.out
+    assert f"expected energy {answer['energy_wh']:.0f} Wh, 95 % interval" in result.out
+    assert "the fastest route" in result.out
+    assert "the shortest route" in result.out
+    assert "energy model alone" in result.out
+
+
+def test_a_long_route_is_cut_in_the_middle(cli: Command) -> None:
+    graph = find_route("city", "r0", "r1", overrides=("edges=1000",)).graph
+    ends = graph.network.junctions[graph.network.tail[graph.edges], 0]
+    far = ("--from", graph.ids[int(ends.argmin())], "--to", graph.ids[int(ends.argmax())])
+    words = ("route", "--net", "city", "--set", "edges=1000", *far)
+    whole, shown = cli(*words, "--json").json(), cli(*words).out
+    assert len(whole["edges"]) > 24
+    assert f"… {len(whole['edges']) - 24} more …" in shown
+    assert f"{len(whole['edges'])} edges," in shown
+
+
+def test_one_edge_is_a_route(cli: Command, town: Any) -> None:
+    answer = cli("route", "--net", town.net, "--from", "-00_10", "--to", "-00_10", "--json").json()
+    assert answer["edges"] == ["-00_10"]
+
+
+def test_geojson(cli: Command, town: Any) -> None:
+    result = cli("route", "--net", town.tables, *ENDS, "--geojson")
+    collection = result.json()
+    assert collection["type"] == "FeatureCollection"
+    [feature] = collection["features"]
+    line = feature["geometry"]["coordinates"]
+    answer = cli("route", "--net", town.tables, *ENDS, "--json").json()
+    assert feature["geometry"]["type"] == "LineString"
+    assert feature["properties"] == answer
+    assert len(line) == len(answer["edges"]) + 1
+    assert line[0] == [6.0, 49.6]  # where -00_10 begins: longitude first
+    assert line[-1] == pytest.approx([6.0 + 4 / 700, 49.6 + 4 / 1100])
+    words = cli("route", "--net", town.net, *ENDS, "--geojson").fails(1)
+    assert "no geographic reference" in words
+    assert "choose one" in cli("route", "--net", town.tables, *ENDS, "--geojson", "--json").fails(2)
+
+
+# --- by what a run has learned -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["gp-ts", "bi-ts"])
+def test_what_a_run_learned_comes_back(policy: str, cli: Command, town: Any) -> None:
+    """Mean and interval are those that the run's own posterior had after its last round."""
+    state = learned(cli, town.net, "run", policy)
+    answer = cli("route", "--net", town.net, *ENDS, "--state", state, "--json").json()
+    assert answer["observations"] == load_state(state).scalar("posterior")["scalars"]["count"] > 0
+    with np.load(Path("run") / "audits" / state.name) as audit:
+        mean = audit["mean"].astype(np.float64)
+    graph = read_network(town.net).line_graph()
+    edges = [graph.number(edge) for edge in answer["edges"]]
+    assert answer["energy_wh"] == pytest.approx(mean[edges].sum(), rel=1e-5)
+    known = answer["energy_high_wh"] - answer["energy_low_wh"]
+    before = cli("route", "--net", town.net, *ENDS, "--json").json()
+    assert known < before["energy_high_wh"] - before["energy_low_wh"]
+    again = cli("route", "--net", town.net, *ENDS, "--state", state, "--json").json()
+    assert again == answer
+    moved = Path("elsewhere.npz")  # a state is whole by itself where its run set nothing
+    save_state(load_state(state), moved)
+    assert cli("route", "--net", town.net, *ENDS, "--state", moved, "--json").json() == answer
+    shown = cli("route", "--net", town.net, *ENDS, "--state", state).out
+    assert f"believed from {answer['observations']} measurements" in shown
+
+
+def test_a_runs_own_settings_are_used(cli: Command, town: Any) -> None:
+    more = (
+        "--set",
+        "noise_scale=0.2",
+        "--set",
+        "model_lengthscale=[0.5, 2.0]",
+        "--set",
+        "uturns=false",
+    )
+    state = learned(cli, town.net, "run", "gp-ts", *more)
+    second = state.with_name("gp-ts.s1.seed00000.npz")
+    answers = [
+        cli("route", "--net", town.net, *ENDS, "--state", each, "--json").json()
+        for each in (state, second)
+    ]
+    assert answers[0]["energy_high_wh"] != answers[1]["energy_high_wh"]
+    for index, answer in enumerate(answers):
+        given = ("--set", f"lengthscale={(0.5, 2.0)[index]}", "--set", "noise_scale=0.2")
+        said = cli(
+            *("route", "--net", town.net, *ENDS, "--state", (state, second)[index]),
+            *(*given, "--json"),
+        )
+        assert said.json() == answer
+    moved = Path("elsewhere.npz")
+    save_state(load_state(state), moved)
+    words = cli("route", "--net", town.net, *ENDS, "--state", moved).fails(1)
+    assert "another energy model" in words
+
+
+def test_what_a_run_does_not_say_is_its_problems_default(cli: Command, town: Any) -> None:
+    """Problems on roads differ in their noise: the state of one is read with its own."""
+    import superarm.problems.sumo  # noqa: F401 - registers it
+    from superarm.registry import parameters_of
+
+    noise = parameters_of("problem", "sumo-navigation")["noise_scale"]
+    assert noise != parameters_of("problem", "navigation")["noise_scale"]
+    state = learned(cli, town.net, "run", "gp-ts", "--set", f"noise_scale={noise}")
+    spec = json.loads(Path("run/run.json").read_text(encoding="utf-8"))
+    spec["parameters"]["problem"] = {"name": "sumo-navigation", "network": str(town.net)}
+    Path("run/run.json").write_text(json.dumps(spec), encoding="utf-8")
+    assert cli("route", "--net", town.net, *ENDS, "--state", state, "--json").json()["observations"]
+
+
+def test_a_state_of_other_roads_is_refused(
+    cli: Command, town: Any, tmp_path: Path, write_town: Callable[[Path, int], Any]
+) -> None:
+    state = learned(cli, town.net, "run")
+    (tmp_path / "small").mkdir()
+    small = write_town(tmp_path / "small", 4)
+    words = cli(
+        "route", "--net", small.net, "--from", "-00_10", "--to", "-23_33", "--state", state
+    ).fails(1)
+    assert "80 usable roads, and this one has 48" in words
+    other = tmp_path / "other.net.xml"
+    other.write_text(town.net.read_text(encoding="utf-8").replace('length="90.0"', 'length="190.0"'))
+    words = cli("route", "--net", other, *ENDS, "--state", state).fails(1)
+    assert "another network with as many roads" in words
+    words = cli("route", "--net", town.net, *ENDS, "--state", state, "--set", "mass=2600").fails(1)
+    assert "another energy model" in words
+
+
+def test_files_that_hold_no_such_state(cli: Command, town: Any, tmp_path: Path) -> None:
+    from superarm.core import State
+
+    junk = tmp_path / "junk.npz"
+    junk.write_bytes(b"junk")
+    assert "no saved state" in cli("route", "--net", town.net, *ENDS, "--state", junk).fails(1)
+    assert "cannot be read" in cli("route", "--net", town.net, *ENDS, "--state", "none.npz").fails(1)
+    save_state(State(kind="streaming-gp", schema=1), junk)
+    words = cli("route", "--net", town.net, *ENDS, "--state", junk).fails(1)
+    assert "'streaming-gp'" in words
+    assert "'finite-gp'" in words
+
+
+# --- errors --------------------------------------------------------------------------------
+
+
+def test_unknown_roads_names_and_keys(cli: Command, town: Any) -> None:
+    net = ("route", "--net", town.net)
+    words = cli(*net, "--from", "-00_11", "--to", "-34_44").fails(2)
+    assert "town has no edge '-00_11'; did you mean" in words
+    assert "there is no network 'nowhere'" in cli("route", "--net", "nowhere", *ENDS).fails(2)
+    assert "did you mean 'mass'?" in cli(*net, *ENDS, "--set", "mas=1").fails(2)
+    assert "one value, not a list" in cli(*net, *ENDS, "--set", "mass=[1, 2]").fails(2)
+    assert "mass" in cli(*net, *ENDS, "--set", "mass=-1").fails(1)
+    assert "--from" in cli(*net, "--to", "-34_44").fails(2)
+
+
+def test_recuperation_that_makes_energy_has_no_potential(cli: Command, town: Any) -> None:
+    divide = ("route", "--net", town.net, *ENDS, "--set", "recuperation=divide")
+    assert "use routing 'rectified'" in cli(*divide).fails(1)
+    assert cli(*divide, "--routing", "rectified", "--json").json()["edges"]
+
+
+def test_a_broken_network_names_file_and_line(cli: Command, town: Any) -> None:
+    lines = town.net.read_text(encoding="utf-8").splitlines()
+    lines[4] = lines[4].replace('length="', 'length="x')
+    town.net.write_text("\n".join(lines), encoding="utf-8")
+    words = cli("route", "--net", town.net, *ENDS).fails(1)
+    assert "town.net.xml" in words
+    assert "line 5" in words
+
+
+def test_json_is_one_object_for_machines(shell: Command, town: Any) -> None:
+    result = shell("route", "--net", town.net, *ENDS, "--json")
+    assert json.loads(result.out)["from"] == ENDS[1]
+    assert result.err == ""
