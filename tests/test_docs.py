@@ -380,4 +380,4 @@ def test_every_extra_is_in_the_readme() -> None:
 
 
 def test_the_readme_stays_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 190
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 210
