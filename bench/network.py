@@ -7,9 +7,8 @@ The peers are slow and their rounds cost the same whatever came before, so that 
 ours is: the full covariance from a fresh solve, the variational one with all data (but hardly
 trained: its moments are not compared). All take turns.
 
-A *GP-TS round* is what a policy does on Luxembourg (a city of that size where it is not at hand):
-the belief over all edges, an independent sample of each, rectified, Dijkstra's algorithm on the
-line graph, learning the route's energies.
+A *GP-TS round* is the policy itself on Luxembourg, or on a city of that size where it is not at hand:
+``network_policy.py``.
 """
 
 from __future__ import annotations
@@ -19,15 +18,14 @@ import statistics
 import time
 import tracemalloc
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.datasets import search_path
+from superarm.datasets import find
+from superarm.errors import MissingDataError
 from superarm.kernels import GraphMatern
-from superarm.networks import LineGraph, read_tables
 from superarm.networks.city import generate_city
 from superarm.networks.sumo_net import read_sumo
 
@@ -45,10 +43,10 @@ from .measure import (
     without_gc,
 )
 from .network_peers import FullCovariance, GPyTorchSvgp, Ours, Scene, scene_on
+from .network_policy import measure_policy
 from .network_routes import Roads, paths_that_visit, spread_over
 from .peers import Moments, missing
 
-ROUTE = ("-31118#2", "--32646#1")  # Luxembourg A
 TURN = 5
 """Rounds of ours for one of each peer's."""
 
@@ -121,77 +119,111 @@ class Found(NamedTuple):
     """Seconds for one round by visited edges."""
 
 
+class Plan(NamedTuple):
+    """The paths of all rounds: those played before, one to warm up, those that are timed."""
+
+    before: list[Ints]
+    warm_up: Ints
+    timed: list[Ints]
+
+    @property
+    def mean_length(self) -> int:
+        return round(statistics.mean(map(len, [*self.before, self.warm_up, *self.timed])))
+
+
+def plan_rounds(pool: list[Ints], rounds: int, repeats: int) -> Plan:
+    sequence = spread_over(pool, rounds, seed=1)
+    first = rounds - repeats * TURN
+    return Plan(sequence[: first - 1], sequence[first - 1], sequence[first:])
+
+
 def measure_size(size: Size, rounds: int, repeats: int, peers: list[str], quick: bool) -> Found:
+    """Set up, play to where rounds are timed, time them in turns, compare, then go on visiting."""
     graph = generate_city(edges=size.edges, seed=0).line_graph()
     started = time.perf_counter()
     scene = scene_on(graph)
     scene.on_graph.diag(scene.arms)
     facts: dict[str, Any] = {f"GraphMatern of {len(graph)} edges, set up, s": _since(started)}
     roads, known = Roads(graph), set[int]()
-    pool = paths_that_visit(roads, size.visited, known, seed=0)
-    timed = repeats * TURN + 1
-    sequence = spread_over(pool, rounds, seed=1)
+    plan = plan_rounds(paths_that_visit(roads, size.visited, known, seed=0), rounds, repeats)
     ours = Ours(scene)
-    for path in sequence[:-timed]:
+    for path in plan.before:
         ours.round(path, ours.rewards(path))
-    last = sequence[-timed:]
-    warm_up, last = last[0], last[1:]
-    contenders = _peers(scene, ours, sequence[: -timed + 1], peers, quick)
-    rewards = ours.rewards(warm_up)
+    contenders = _peers(scene, ours, [*plan.before, plan.warm_up], peers, quick)
+    limit = Limit(plan.mean_length, ours.posterior.rank, len(graph))
+    times = time_in_turns(ours, contenders, plan, limit)
+    case = f"{len(graph)} edges, V={ours.posterior.rank}, paths of {plan.mean_length}"
+    rows = compare(case, ours, contenders, times)
+    targets = judge(case, ours, rows, rounds, None if quick else size.svgp)
+    del contenders
+    gc.collect()
+    facts[f"{case}, MB held"] = round(array_bytes(ours.posterior._engine) / 1e6, 1)
+    growth = {ours.posterior.rank: statistics.median(times[ours.name])}
+    limits = limit.summary(case, growth[ours.posterior.rank])
+    for visited in size.further:
+        growth |= visit_further(ours, paths_that_visit(roads, visited, known, seed=visited), facts)
+    return Found(rows, targets, limits, facts, growth)
+
+
+def time_in_turns(
+    ours: Ours, contenders: list[Any], plan: Plan, limit: Limit
+) -> dict[str, list[float]]:
+    """Seconds of every timed round by contender; the slow ones take part in the first of each turn."""
+    rewards = ours.rewards(plan.warm_up)
     for one in (ours, *contenders):
-        one.round(warm_up, rewards)
-    mean_length = round(statistics.mean(len(path) for path in sequence))
-    limit = Limit(mean_length, ours.posterior.rank, len(graph))
+        one.round(plan.warm_up, rewards)
     limit.measure()
     times: dict[str, list[float]] = {one.name: [] for one in (ours, *contenders)}
-    differences = {one.name: 0.0 for one in contenders}
-    exact = [one for one in contenders if isinstance(one, FullCovariance)]
-    prior_std = float(np.sqrt(scene.variance))
     with without_gc():
-        for turn in range(repeats):
-            for path in last[turn * TURN : (turn + 1) * TURN]:
-                rewards = ours.rewards(path)
+        for number, path in enumerate(plan.timed):
+            rewards = ours.rewards(path)
+            for one in (ours, *(contenders if number % TURN == 0 else _exact(contenders))):
                 gc.collect()
-                times[ours.name].append(seconds(partial(ours.round, path, rewards)))
-                for one in exact if path is not last[turn * TURN] else contenders:
-                    gc.collect()
-                    times[one.name].append(seconds(partial(one.round, path, rewards)))
-                limit.measure()
-    for one in exact:
-        differences[one.name] = one.moments().difference(ours.moments()) / prior_std
-    case = f"{len(graph)} edges, V={ours.posterior.rank}, paths of {mean_length}"
-    ours_s = statistics.median(times[ours.name])
-    rows = [
-        row(
-            case,
-            ours_s,
-            one.name,
-            statistics.median(times[one.name]),
-            differences[one.name] if one in exact else None,
-        )
+                times[one.name].append(seconds(partial(one.round, path, rewards)))
+            limit.measure()
+    return times
+
+
+def _exact(contenders: list[Any]) -> list[FullCovariance]:
+    return [one for one in contenders if isinstance(one, FullCovariance)]
+
+
+def compare(case: str, ours: Ours, contenders: list[Any], times: dict[str, list[float]]) -> list[Row]:
+    """Times beside each other; moments, in prior standard deviations, where the peer is exact."""
+    prior_std = float(np.sqrt(ours.scene.variance))
+    differences = {
+        one.name: one.moments().difference(ours.moments()) / prior_std for one in _exact(contenders)
+    }
+    middle = {name: statistics.median(taken) for name, taken in times.items()}
+    return [
+        row(case, middle[ours.name], one.name, middle[one.name], differences.get(one.name))
         for one in contenders
     ]
+
+
+def judge(case: str, ours: Ours, rows: list[Row], rounds: int, svgp: float | None) -> list[Target]:
+    """Agreement with a fresh solve; and ratios, where ``svgp`` says what is asked of that peer's."""
+    prior_std = float(np.sqrt(ours.scene.variance))
     agreement = ours.moments().difference(fresh_solve(ours)[0]) / prior_std
     targets = [at_most(f"{case}: ours and a fresh solve after {rounds} rounds", agreement, 1e-9)]
-    if not quick:
-        targets += [
-            at_least(f"{case} against {one.peer}", one.ratio, size.svgp if "SVGP" in one.peer else 3.0)
-            for one in rows
-        ]
-    del contenders, exact
-    gc.collect()
-    growth = {ours.posterior.rank: ours_s}
-    facts[f"{case}, MB held"] = round(array_bytes(ours.posterior._engine) / 1e6, 1)
-    for visited in size.further:
-        more = paths_that_visit(roads, visited, known, seed=visited)
-        for path in more:
-            ours.round(path, ours.rewards(path))
-        again = [seconds(partial(ours.round, path, ours.rewards(path))) for path in (more * 20)[:15]]
-        growth[ours.posterior.rank] = statistics.median(again)
-        name = f"{len(graph)} edges, V={ours.posterior.rank}"
-        facts[f"{name}, ms a round"] = round(1e3 * growth[ours.posterior.rank], 2)
-        facts[f"{name}, MB held"] = round(array_bytes(ours.posterior._engine) / 1e6, 1)
-    return Found(rows, targets, limit.summary(case, ours_s), facts, growth)
+    if svgp is None:
+        return targets
+    return targets + [
+        at_least(f"{case} against {one.peer}", one.ratio, svgp if "SVGP" in one.peer else 3.0)
+        for one in rows
+    ]
+
+
+def visit_further(ours: Ours, more: list[Ints], facts: dict[str, Any]) -> dict[int, float]:
+    """Seconds of a round by visited edges, after ``more`` paths; facts gain time and memory."""
+    for path in more:
+        ours.round(path, ours.rewards(path))
+    again = [seconds(partial(ours.round, path, ours.rewards(path))) for path in (more * 20)[:15]]
+    taken, rank = statistics.median(again), ours.posterior.rank
+    name = f"{len(ours.scene.graph)} edges, V={rank}"
+    facts[f"{name}, ms a round"] = round(1e3 * taken, 2)
+    facts[f"{name}, MB held"] = round(array_bytes(ours.posterior._engine) / 1e6, 1)
+    return {rank: taken}
 
 
 def _peers(
@@ -238,87 +270,18 @@ def peak_megabytes(edges: int, visited: int) -> dict[str, float]:
     return {"visited": float(ours.posterior.rank), "megabytes": peak / 1e6}
 
 
-# --- a whole round, and reading ----------------------------------------------------------
+# --- reading and setting up ----------------------------------------------------------------
 
 
-def rectified(mean: Floats, std: float) -> Floats:
-    """E[max(0, X)], X ~ N(mean, std²)."""
-    from scipy.special import ndtr
-
-    scaled = mean / std
-    weights: Floats = mean * ndtr(scaled) + std * np.exp(-0.5 * scaled**2) / np.sqrt(2.0 * np.pi)
-    return np.maximum(weights, 1e-12)
-
-
-class Thompson(NamedTuple):
-    seconds: Floats
-    """Of every round."""
-    visited: int
-
-
-def thompson_rounds(
-    graph: LineGraph, route: tuple[int, int], rounds: int, most: int, before: int
-) -> Thompson:
-    """GP-TS rounds while at most ``most`` edges have been visited, ``before`` of them to begin with."""
-    scene, roads = scene_on(graph), Roads(graph)
-    ours, rng = Ours(scene), np.random.default_rng(3)
-    noise = float(np.sqrt(scene.noise_variance))
-    truth = scene.mean + 0.25 / 0.1 * noise * rng.standard_normal(len(scene.mean))
-    for path in paths_that_visit(roads, before, set(), seed=0):
-        ours.posterior.observe(path, truth[path])
-
-    def play() -> None:
-        belief = ours.posterior.belief(ours.offer)
-        sample = belief.mean + belief.std * rng.standard_normal(len(belief.mean))
-        path = roads.route(rectified(sample, noise), *route)
-        ours.posterior.observe(path, truth[path] + noise * rng.standard_normal(len(path)))
-
-    times = []
-    with without_gc():
-        for _ in range(rounds):
-            times.append(seconds(play))
-            if ours.posterior.rank > most:
-                break
-    return Thompson(np.array(times), ours.posterior.rank)
-
-
-def luxembourg() -> Path | None:
-    """The folder of the network, where it is at hand."""
-    for folder in search_path():
-        if (folder / "lust" / "edges.csv.gz").is_file():
-            return folder / "lust"
-    return None
-
-
-def measure_policy(quick: bool) -> tuple[dict[str, Any], list[Target], list[str]]:
-    facts: dict[str, Any] = {}
-    targets: list[Target] = []
-    skipped: list[str] = []
-    folder = None if quick else luxembourg()
-    if folder is None:
-        graph = generate_city(edges=500 if quick else 5895, seed=1).line_graph()
-        route = Roads(graph).far_stops(np.random.default_rng(0))[:2]
-        skipped.append("Luxembourg: not at hand, a generated city takes its place")
-    else:
-        graph = read_tables(folder).line_graph()
-        route = graph.number(ROUTE[0]), graph.number(ROUTE[1])
-    for before in (0, 30) if quick else (0, 350):
-        times, visited = thompson_rounds(graph, route, 10 if quick else 500, 600, before)
-        case = f"GP-TS round on {graph.network.name}, {len(graph)} edges, V = {before} … {visited}"
-        middle = 1e3 * float(np.median(times))
-        facts[f"{case}: rounds, median ms, largest ms"] = [
-            len(times),
-            round(middle, 2),
-            round(1e3 * float(times.max()), 2),
-        ]
-        if not quick:
-            targets.append(at_most(f"{case}, ms", middle, 30.0))
-    files = [] if folder is None else sorted(folder.glob("*.net.xml*"))
-    for file in files:
-        taken = min(seconds(partial(read_sumo, file)) for _ in range(2))
-        facts[f"{file.name} read, s"] = round(taken, 3)
-        targets.append(at_most(f"{file.name} read, s", taken, 2.0))
-    return facts, targets, skipped
+def measure_reading() -> tuple[dict[str, Any], list[Target]]:
+    """Luxembourg's ``.net.xml``, where it is at hand."""
+    try:
+        file = find("luxembourg-roads", ending=".net.xml.xz")
+    except MissingDataError:
+        return {}, []
+    taken = min(seconds(partial(read_sumo, file)) for _ in range(2))
+    name = f"{file.name} read, s"
+    return {name: round(taken, 3)}, [at_most(name, taken, 2.0)]
 
 
 def measure_setup(sizes: tuple[int, ...]) -> tuple[dict[str, Any], dict[str, float]]:
@@ -352,6 +315,9 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
     available = [] if reason else ["gpytorch"]
     found = [measure_size(size, 30 if quick else 500, repeats, available, quick) for size in sizes]
     facts, targets, skipped = measure_policy(quick)
+    if not quick:
+        read, promised = measure_reading()
+        facts, targets = facts | read, targets + promised
     setup, growth = measure_setup((400, 800) if quick else (6000, 15000, 100_000))
     memory = peak_megabytes(sizes[-1].edges, sizes[-1].further[0])
     name = f"MB at most, {sizes[-1].edges} edges, V={memory['visited']:.0f}"

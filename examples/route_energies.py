@@ -43,7 +43,7 @@ def main(sumo: bool) -> None:
         if sumo and network == "monaco":
             from superarm.networks.driving import Driver
 
-            with Driver(find("monaco-roads").with_name("most.net.xml.xz")) as driver:
+            with Driver(find("monaco-roads", ending=".net.xml.xz")) as driver:
                 driven = [driver.drive([graph.ids[edge] for edge in found[kind]]) for kind in KINDS]
             print(f"{'  in SUMO':14}" + "".join(f"{drive.total:12.1f}" for drive in driven))
 

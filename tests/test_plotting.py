@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from superarm import plotting
-from superarm._curves import PALETTE, Bound
 from superarm.errors import InputError, MissingExtraError
+from superarm.results.bounds import Bound
+from superarm.results.curves import PALETTE
 from superarm.simulation.trace import Run, Trace, write_spec, write_trace
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -53,9 +54,10 @@ def texts(figure: Any) -> list[str]:
 
 def test_regret_draws_thinned_means_in_the_policies_colours(tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    figure = plotting.plot_regret(
-        run, bound=Bound("theory bound", np.array([1.0, 900.0]), np.array([1.0, 300.0]), "")
-    )
+    bound = Bound("theory bound", np.array([1.0, 900.0]), np.array([1.0, 300.0]), "")
+    figure = plotting.plot_regret(run, bounds={"gp-ucb": bound})
+    dotted = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 2]
+    assert PALETTE[1] in [line.get_color() for line in dotted]  # its policy's colour
     curve = figure.axes[0].lines[1]
     assert curve.get_color() == PALETTE[1]  # gp-ucb's own, in every figure
     assert len(curve.get_xdata()) == 600
@@ -166,8 +168,8 @@ def test_a_bound_that_starts_at_zero_has_no_upright_line_on_a_log_axis(tmp_path:
     bound = Bound("theory", np.array([1.0, 2.0, 900.0]), np.array([0.0, 3.0, 300.0]), "")
     (drawn,) = (
         line
-        for line in plotting.plot_regret(run, bound=bound, log=True).axes[0].lines
-        if len(np.atleast_1d(line.get_ydata())) == 3 and line.get_color() == "#1f2328"
+        for line in plotting.plot_regret(run, bounds={"gp-ucb": bound}, log=True).axes[0].lines
+        if len(np.atleast_1d(line.get_ydata())) == 3 and line.get_color() == PALETTE[1]
         if line.get_xdata()[-1] == 900.0
     )
     np.testing.assert_array_equal(drawn.get_ydata(), [np.nan, 3.0, 300.0])

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from superarm import report as reports
-from superarm._curves import (
-    Bound,
+from superarm.results.bounds import Bound, RegretBounds
+from superarm.results.curves import (
     growth_exponent,
     plus_minus,
     policy_styles,
@@ -221,12 +221,22 @@ def test_settings_show_what_was_swept_and_options_by_policy(tmp_path: Path) -> N
     assert "{&quot;" not in text[text.index("<h2>Settings") : text.index("<h2>Reproduce")]
 
 
-def test_the_bound_is_captioned_where_it_is_drawn(tmp_path: Path) -> None:
+def test_every_policy_has_a_bound_or_a_reason(tmp_path: Path) -> None:
     run = make_run(tmp_path, settings=({"k": 1}, {"k": 2}))
     rounds = np.arange(1.0, 61.0)
-    bound = Bound("A bound", rounds, rounds - 1.0, "assumes much")
-    text = written(run, tmp_path, bound=bound)
-    assert text.count("A bound: assumes much.") == 1
+    first, *others = run.policies
+    bound = Bound("A bound", rounds, rounds - 1.0, "assumes <much>")
+    missing = {policy: f"no bound because of {policy}" for policy in others}
+    text = written(run, tmp_path, bounds=RegretBounds({first: bound}, missing, "Taken for granted."))
+    assert text.count(">A bound</text>") == 1  # in the chart of the first setting alone
+    assert text.count('<td class="number">59</td><td>assumes &lt;much&gt;.</td>') == 1
+    for policy in others:
+        assert f'<td class="number">–</td><td>no bound because of {policy}.</td>' in text
+    assert "Bounds from theory, for k = 1" in text
+    assert "Taken for granted." in text
+    bare = written(run, tmp_path, bounds=RegretBounds({}, {first: "no", **missing}))
+    assert "Dotted" not in bare
+    assert "Bounds from theory" not in written(run, tmp_path)
 
 
 def test_labels_of_times_are_the_tables_medians(tmp_path: Path) -> None:

@@ -130,12 +130,18 @@ def search_path() -> list[Path]:
     return folders
 
 
-def find(name: str) -> Path:
-    """The main file of a data set, or :class:`MissingDataError` saying how to get it."""
+def find(name: str, *, ending: str = "") -> Path:
+    """A file of a data set, or :class:`MissingDataError` saying how to get it.
+
+    The main one; with ``ending`` the first of the set's own list whose name ends so.
+    """
     dataset = _DATASETS.get(name)
     if dataset is None:
         raise InputError(f"unknown data set {name!r}; choose one of {sorted(_DATASETS)}")
-    return _locate(dataset, dataset.files[0])
+    for file in dataset.files:
+        if file.endswith(ending):
+            return _locate(dataset, file)
+    raise InputError(f"no file of {name} ends in {ending!r}; it consists of {list(dataset.files)}")
 
 
 def _locate(dataset: Dataset, file: str) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,11 @@ from .core import State
 from .errors import StateError
 
 _HEAD = "state.json"
+# What numpy, zipfile and json raise for bytes that are cut off, changed or of another kind.
+_DAMAGE = (
+    *(OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error),
+    *(NotImplementedError, RuntimeError, RecursionError, MemoryError, AttributeError),
+)
 
 
 def state_to_bytes(state: State) -> bytes:
@@ -37,8 +43,10 @@ def state_from_bytes(data: bytes) -> State:
             arrays = {
                 name.removeprefix("array:"): archive[name] for name in archive.files if name != _HEAD
             }
+        if not isinstance(head["scalars"], dict) or not isinstance(head["kind"], str):
+            raise TypeError(head["kind"])
         return State(kind=head["kind"], schema=head["schema"], scalars=head["scalars"], arrays=arrays)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except _DAMAGE as error:
         raise StateError(f"this is no saved state, or a damaged one: {type(error).__name__}") from error
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 SHORT = ("--rounds", "4", "--seeds", "2", "-q")
@@ -71,7 +72,7 @@ def test_a_named_route_makes_way(cli: Command, town: Any, tmp_path: Path) -> Non
     )
     assert cli("run", own, "--net", town.net, "--jobs", "1", "-q", "--out", "run").code == 0
     problem = spec_of("run")["parameters"]["problem"]
-    assert problem["route"] is None
+    assert problem.get("route") is None
     assert problem["network"] == str(town.net)
 
 
@@ -86,6 +87,107 @@ def test_ends_of_another_network_are_forgotten(cli: Command, town: Any, tmp_path
     assert "from edge -" in spec_of("run")["settled"]["route"]
 
 
+@pytest.mark.parametrize("how", ["--net", "--set"])
+def test_a_swept_route_makes_way(how: str, cli: Command, town: Any) -> None:
+    """An experiment on four routes of its own runs on the one network that is named."""
+    named = ("--net", town.net) if how == "--net" else ("--set", f'network="{town.net}"')
+    words = ("--rounds", "2", "--seeds", "1", "--jobs", "1", "-q", "--out", "run", "--json")
+    summary = cli("run", "navigation/betas", *named, *words).json()
+    assert {row["policy"] for row in summary["rows"]} == {
+        "gp-ucb",
+        "gp-ucb-half",
+        "gp-bucb",
+        "gp-bucb-half",
+    }
+    assert all(row["setting"] == {} for row in summary["rows"])
+    spec = spec_of("run")
+    assert spec["settings"] == [{}]
+    assert spec["settled"]["data"] == "the road network in town.net.xml"
+    assert "route" not in spec["parameters"]["problem"]
+
+
+def test_the_rest_of_a_sweep_stays(cli: Command, town: Any) -> None:
+    words = ("--net", town.net, *ENDS, "--policies", "gp-ts", "--rounds", "2", "--seeds", "1")
+    done = cli("run", "navigation/lengthscale", *words, "--jobs", "1", "-q", "--out", "run")
+    assert done.code == 0, done.err
+    spec = spec_of("run")
+    assert [list(setting) for setting in spec["settings"]] == [["lengthscale"]] * 5
+    assert spec["settled"]["route"] == "from edge -00_10 to edge -34_44"
+
+
+def test_ones_own_network_must_be_named(cli: Command) -> None:
+    run = ("run", "navigation/network", *SHORT, "--jobs", "1")
+    assert "name it with --net" in cli(*run).fails(2)
+    assert "name it with --net" in cli(*run, *ENDS).fails(2)
+    city = ("--set", "network=city", "--set", "edges=200", "--policies", "prior")
+    assert cli(*run, *city, "--out", "run").code == 0
+    assert "a generated city" in spec_of("run")["settled"]["data"]
+
+
+def test_a_broken_network_is_no_usage_error(cli: Command, town: Any) -> None:
+    """As for ``route``: whoever named the file made no slip."""
+    text = town.net.read_text(encoding="utf-8")
+    town.net.write_text(text.replace('length="', 'length="x', 1), encoding="utf-8")
+    for named in (("--net", town.net), ("--set", f'network="{town.net}"')):
+        words = cli("run", "navigation/network", *named, *SHORT).fails(1)
+        assert "town.net.xml" in words
+        assert "line 3" in words
+    assert cli("route", "--net", town.net, *ENDS).fails(1).partition("town.net.xml")[2] in words
+
+
+# --- heights from elsewhere ----------------------------------------------------------------
+
+
+@pytest.fixture
+def tile(tmp_path: Path) -> Path:
+    """Heights that rise to the north-east over the town."""
+    side = 1201
+    row, column = np.indices((side, side))
+    folder = tmp_path / "srtm"
+    folder.mkdir()
+    heights = (40.0 * np.sin(row * 1.5) + 30.0 * np.cos(column * 2.5)).astype(">i2")
+    (folder / "N49E006.hgt").write_bytes(heights.tobytes())
+    return folder / "N49E006.hgt"
+
+
+def test_elevation(cli: Command, town: Any, tile: Path) -> None:
+    """The run, and a route by what it learned, see the tile's heights and not the file's."""
+    from superarm.networks import read_network
+
+    net = ("--net", town.tables, *ENDS)
+    plain = cli("route", *net, "--json").json()
+    raised = cli("route", *net, "--elevation", tile, "--json").json()
+    assert cli("route", *net, "--elevation", tile.parent, "--json").json() == raised
+    assert (plain["flat"], raised["flat"]) == (False, False)
+    graph = read_network(town.tables, elevation=tile).line_graph()
+    edges = [graph.number(edge) for edge in raised["edges"]]
+    assert raised["climb_m"] == pytest.approx(graph.rise[edges].clip(min=0.0).sum())
+    words = ("--elevation", tile.name, "--policies", "gp-ts", *SHORT, "--jobs", "1", "--out", "run")
+    os.chdir(tile.parent)
+    assert cli("run", "navigation/network", *net, *words).code == 0
+    assert spec_of("run")["parameters"]["problem"]["elevation"] == str(tile)
+    state = Path("run/states/gp-ts.s0.seed00000.npz")
+    learned = cli("route", *net, "--state", state, "--json").json()
+    assert learned["observations"] > 0
+
+
+def test_elevation_that_is_refused(cli: Command, town: Any, tile: Path, tiny: str) -> None:
+    run = ("run", "navigation/network", *SHORT, "--net", town.tables)
+    for command in (run, ("route", "--net", town.tables, *ENDS)):
+        assert "no such file" in cli(*command, "--elevation", "nothing.hgt").fails(2)
+    assert "for problems on roads" in cli("run", tiny, "--elevation", tile).fails(2)
+    twice = cli(*run, "--elevation", tile, "--set", f'elevation="{tile}"').fails(2)
+    assert "given twice" in twice
+    tile.write_bytes(b"junk")
+    for command in (run, ("route", "--net", town.tables, *ENDS)):
+        assert "holds 4 bytes" in cli(*command, "--elevation", tile).fails(1)
+        placeless = (*command[:-1], town.net) if command is run else ("route", "--net", town.net, *ENDS)
+        assert "where on Earth" in cli(*placeless, "--elevation", tile).fails(1)
+
+
+# --- refusals ------------------------------------------------------------------------------
+
+
 def test_what_is_refused(cli: Command, town: Any, tiny: str) -> None:
     run = ("run", "navigation/network", *SHORT)
     assert "for problems on roads" in cli("run", tiny, "--net", town.net).fails(2)
@@ -93,6 +195,10 @@ def test_what_is_refused(cli: Command, town: Any, tiny: str) -> None:
     assert "go together" in cli(*run, "--net", town.net, "--from", "-00_10").fails(2)
     words = cli(*run, "--net", town.net, *ENDS, "--set", "start=r1").fails(2)
     assert "given twice" in words
+    route = cli("run", "navigation/betas", "--net", town.net, "--set", "route=monaco-a").fails(2)
+    assert "choose one" in route
+    where = cli("run", "navigation/betas", *ENDS).fails(2)
+    assert "luxembourg and monaco: say with --net" in where
     assert "there is no network 'nowhere'" in cli(*run, "--net", "nowhere").fails(2)
     wrong = cli(*run, "--net", town.net, "--from", "-00_11", "--to", "-34_44").fails(2)
     assert "did you mean" in wrong
@@ -101,15 +207,15 @@ def test_what_is_refused(cli: Command, town: Any, tiny: str) -> None:
 
 def test_sumo_navigation_takes_the_same_options(town: Any) -> None:
     import superarm.problems.sumo  # noqa: F401 - registers it
-    from superarm.cli.running import Place
+    from superarm.cli.places import Place
     from superarm.experiments import load_experiment
 
     experiment = load_experiment("navigation/network")
     driven = experiment.with_setting({"problem.name": "sumo-navigation", "problem.network": "monaco"})
-    replaced = Place(str(town.net), "-00_10", "-34_44").parameters(driven)
-    assert replaced == {
+    placed = Place(str(town.net), "-00_10", "-34_44").applied(driven, {})
+    assert placed.parameters == {
         "problem.network": str(town.net.resolve()),
         "problem.start": "-00_10",
         "problem.goal": "-34_44",
     }
-    assert driven.with_setting(replaced).problem["goal"] == "-34_44"
+    assert placed.experiment.with_setting(placed.parameters).problem["goal"] == "-34_44"

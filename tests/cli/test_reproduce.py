@@ -36,6 +36,28 @@ def test_one_figure(cli: Command, tmp_path: Path) -> None:
     assert all(path.stat().st_size > 1000 for path in (directory / "figures").iterdir())
 
 
+def test_every_figure_of_a_paper_names_its_experiments() -> None:
+    """Also where one experiment makes several figures, or a figure needs several."""
+    from superarm.cli.running import _experiments_of
+    from superarm.errors import SpecError
+
+    def ids(target: str) -> list[str]:
+        return [each.id.removeprefix("navigation/") for each in _experiments_of(target)]
+
+    assert ids("navigation/1") == ["luxembourg-a", "monaco-a"]
+    assert len(ids("navigation/2")) == 6
+    assert ids("navigation/2e") == ids("navigation/8") == ids("navigation/monaco-a") == ["monaco-a"]
+    assert ids("navigation/4") == ids("navigation/5") == ["lengthscale"]
+    assert [ids(f"navigation/{figure}") for figure in (3, 6, 7, 9)] == [
+        ["betas"],
+        ["luxembourg-a"],
+        ["luxembourg-b"],
+        ["monaco-b"],
+    ]
+    with pytest.raises(SpecError, match=r"monaco-a \(figure 1, 2e, 8\)"):
+        _experiments_of("navigation/10")
+
+
 def test_by_name_and_for_people(cli: Command) -> None:
     result = cli("reproduce", "kernelized/rkhs-se", *SIZE, "--policies", "igp-ucb,gp-ucb")
     assert result.code == 0

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.cli.routing import find_route
 from superarm.networks import Vehicle
 from superarm.networks.reading import read_network
+from superarm.routes import find_route
 from superarm.states import load_state, save_state
 
 ENDS = ("--from", "-00_10", "--to", "-34_44")
@@ -105,7 +105,7 @@ def test_for_reading(cli: Command, town: Any) -> None:
 
 
 def test_a_long_route_is_cut_in_the_middle(cli: Command) -> None:
-    graph = find_route("city", "r0", "r1", overrides=("edges=1000",)).graph
+    graph = find_route("city", "r0", "r1", settings={"edges": 1000}).graph
     ends = graph.network.junctions[graph.network.tail[graph.edges], 0]
     far = ("--from", graph.ids[int(ends.argmin())], "--to", graph.ids[int(ends.argmax())])
     words = ("route", "--net", "city", "--set", "edges=1000", *far)
@@ -137,13 +137,44 @@ def test_geojson(cli: Command, town: Any) -> None:
     assert "choose one" in cli("route", "--net", town.tables, *ENDS, "--geojson", "--json").fails(2)
 
 
+def test_geojson_follows_the_bends_of_a_network_in_utm(cli: Command, town: Any) -> None:
+    from superarm.networks.geography import to_utm
+
+    text = town.net.read_text(encoding="utf-8")
+    utm = 'netOffset="-292000.00,-5499000.00" projParameter="+proj=utm +zone=32 +ellps=WGS84 +units=m"'
+    text = text.replace('netOffset="0.00,0.00" projParameter="!"', utm)
+    bent = text.replace('shape="0,0,', 'shape="0,0,0 30,-20,', 1)  # of -00_10, which begins the trip
+    assert bent != text
+    town.net.write_text(bent, encoding="utf-8")
+    collection = cli("route", "--net", town.net, *ENDS, "--geojson").json()
+    line = collection["features"][0]["geometry"]["coordinates"]
+    places = to_utm(line, 32) - [292000.0, 5499000.0]
+    network = read_network(town.net)
+    edges = [network.edge_ids.index(edge) for edge in collection["features"][0]["properties"]["edges"]]
+    shapes = np.concatenate([network.shapes[edge] for edge in edges])
+    kept = [0, *(1 + np.flatnonzero(np.abs(np.diff(shapes, axis=0)).sum(axis=1)))]
+    np.testing.assert_allclose(places, shapes[kept], atol=0.02)
+    assert len(line) > len(edges) + 1
+
+
+def test_a_network_without_heights_says_so(cli: Command, town: Any) -> None:
+    import re
+
+    text = re.sub(r' z="[^"]*"', "", town.net.read_text(encoding="utf-8"))
+    assert "flat" not in cli("route", "--net", town.net, *ENDS).out
+    town.net.write_text(text, encoding="utf-8")
+    assert cli("route", "--net", town.net, *ENDS, "--json").json()["flat"] is True
+    assert "flat: the file has no heights" in cli("route", "--net", town.net, *ENDS).out
+
+
 # --- by what a run has learned -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", ["gp-ts", "bi-ts"])
+@pytest.mark.parametrize("policy", ["gp-ts", "bi-ts", "route-ts"])
 def test_what_a_run_learned_comes_back(policy: str, cli: Command, town: Any) -> None:
     """Mean and interval are those that the run's own posterior had after its last round."""
-    state = learned(cli, town.net, "run", policy)
+    more = ("--set", "route-ts.posterior=variational") if policy == "route-ts" else ()
+    state = learned(cli, town.net, "run", policy, *more)
     answer = cli("route", "--net", town.net, *ENDS, "--state", state, "--json").json()
     assert answer["observations"] == load_state(state).scalar("posterior")["scalars"]["count"] > 0
     with np.load(Path("run") / "audits" / state.name) as audit:
@@ -222,6 +253,22 @@ def test_a_state_of_other_roads_is_refused(
     assert "another network with as many roads" in words
     words = cli("route", "--net", town.net, *ENDS, "--state", state, "--set", "mass=2600").fails(1)
     assert "another energy model" in words
+
+
+def test_a_sparse_state_of_other_roads_is_refused(cli: Command, town: Any, tmp_path: Path) -> None:
+    """It keeps only the roads that were driven: they must be these."""
+    state = learned(cli, town.net, "run", "route-ts", "--set", "route-ts.posterior=variational")
+    other = tmp_path / "other.net.xml"
+    other.write_text(town.net.read_text(encoding="utf-8").replace('length="90.0"', 'length="190.0"'))
+    words = cli("route", "--net", other, *ENDS, "--state", state).fails(1)
+    assert "another network" in words
+    heavy = cli("route", "--net", town.net, *ENDS, "--state", state, "--set", "mass=2600").fails(1)
+    assert "another energy model" in heavy
+
+
+def test_a_runs_own_vehicle_is_used(cli: Command, town: Any) -> None:
+    state = learned(cli, town.net, "run", "gp-ts", "--set", "mass=2600")
+    assert cli("route", "--net", town.net, *ENDS, "--state", state, "--json").json()["observations"]
 
 
 def test_files_that_hold_no_such_state(cli: Command, town: Any, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from superarm.errors import SpecError
 from superarm.experiments import Experiment, experiment_ids, judge, load_experiment
+from superarm.experiments.claims import judge_variances
 from superarm.simulation import Run, Trace, write_trace
 from superarm.simulation.trace import write_spec
 
@@ -190,7 +191,7 @@ BASE = {
     [
         ({}, "needs a text"),
         ({"text": 3, "check": "lowest"}, "needs a text"),
-        ({"text": "t"}, "choose one of ['about-equal', 'lowest', 'ratio-at-least', 'ratio-at-most', "),
+        ({"text": "t"}, "choose one of ['about-equal', 'lowest', 'no-trend', 'ratio-at-least', "),
         (claim("ratio-between", policy="a", versus="b", least=0.4), "'most'"),
         ({"text": "t", "check": ["lowest"]}, "has the check ['lowest']"),
         (claim("ratio-at-mots", policy="a", versus="b", ratio=1), "'ratio-at-mots'"),
@@ -277,20 +278,38 @@ def test_rises_with_is_judged_once_over_all_values(
     assert words in verdict.evidence
 
 
+@pytest.mark.parametrize(
+    ("totals", "holds"),
+    [
+        ({0.5: [1.0, 9.0], 1.0: [3.0, 4.0], 2.0: [9.0, 2.0]}, True),
+        ({0.5: [1.0, 2.0], 1.0: [2.0, 3.0], 2.0: [3.0, 4.5]}, False),
+    ],
+)
+def test_no_trend_is_a_slope_within_noise(
+    totals: dict[float, list[float]], holds: bool, tmp_path: Path
+) -> None:
+    told = claim("no-trend", policy="mine", key="width")
+    (verdict,) = judge(sweep_run(tmp_path, totals), [told])
+    assert verdict.holds is holds
+    assert "slope per value" in verdict.evidence
+
+
+def test_of_one_seed_nobody_can_say_what_is_chance(tmp_path: Path) -> None:
+    told = claim("no-trend", policy="mine", key="width")
+    assert judge(sweep_run(tmp_path, {1.0: [1.0], 2.0: [2.0]}), [told]) == []
+
+
 def test_nothing_rises_with_a_single_value(tmp_path: Path) -> None:
     told = claim("rises-with", policy="mine", key="width")
     assert judge(sweep_run(tmp_path, {1.0: [1.0, 2.0]}), [told]) == []
 
 
-@pytest.mark.parametrize(("variance", "holds"), [(0.99, True), (1.02, False)])
-def test_variance_within_information_needs_every_cell(
-    variance: float, holds: bool, tmp_path: Path
-) -> None:
-    # Allowed: 2(λ* + ς²)·I = 2(0.3 + 0.2)·(0.4 + 0.6) = 1.
+def audited_run(directory: Path, variance: float, **options: Any) -> Run:
+    """Two cells of one policy; allowed is 2(λ* + ς²)·I = 2(0.3 + 0.2)·(0.4 + 0.6) = 1 in each."""
     spec = {"experiment": "x", "rounds": 2, "first_seed": 0, "seeds": 2, "noise_variance": [0.2]}
-    write_spec(tmp_path, {**spec, "policies": ["mine"], "settings": [{}]})
-    for seed in range(2):
-        used = variance if seed else 0.5
+    policies = {"parameters": {"policies": {"mine": options}}, "audited": ["mine"]}
+    write_spec(directory, {**spec, **policies, "policies": ["mine"], "settings": [{}]})
+    for seed, used in enumerate((0.5, variance)):
         audit = {
             "variance": np.array([0.75 * used, 0.25 * used], dtype=np.float32),
             "largest_eigenvalue": np.array([0.3, 0.1], dtype=np.float32),
@@ -298,15 +317,20 @@ def test_variance_within_information_needs_every_cell(
         }
         series = {"regret": np.zeros(2)}
         trace = Trace(policy="mine", setting={}, setting_index=0, seed=seed, series=series, audit=audit)
-        write_trace(tmp_path, trace)
-    told = claim("variance-within-information", policies=["mine"])
-    (verdict,) = judge(Run.load(tmp_path), [told])
+        write_trace(directory, trace)
+    return Run.load(directory)
+
+
+@pytest.mark.parametrize(("variance", "holds"), [(0.99, True), (1.02, False)])
+def test_lemma_a12_is_judged_in_every_audited_cell(
+    variance: float, holds: bool, tmp_path: Path
+) -> None:
+    (verdict,) = judge_variances(audited_run(tmp_path, variance))
     assert verdict.holds is holds
     assert "mine, seed 1" in verdict.evidence
+    assert "2 cells" in verdict.evidence
 
 
-def test_without_a_record_of_beliefs_the_lemma_is_not_said_to_hold(tmp_path: Path) -> None:
-    told = claim("variance-within-information", policies=["good"])
-    (verdict,) = judge(make_run(tmp_path, TOTALS), [told])
-    assert not verdict.holds
-    assert "no record" in verdict.evidence
+def test_lemma_a12_says_nothing_of_approximate_or_unrecorded_posteriors(tmp_path: Path) -> None:
+    assert judge_variances(audited_run(tmp_path / "a", 2.0, posterior="variational")) == []
+    assert judge_variances(make_run(tmp_path / "b", TOTALS)) == []

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +25,6 @@ from superarm.errors import (
     SuperarmError,
 )
 from superarm.experiments import Experiment, Plan, execute
-from superarm.experiments.bounds import regret_bound
 from superarm.experiments.driver import play
 from superarm.problems import Model
 from superarm.simulation import Run, spread
@@ -393,58 +391,3 @@ def test_swept_data_are_settled_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         {"problem.name": "landscape"},
         {"problem.name": "light-sensors", "problem.source": "made"},
     ]
-
-
-# --- bounds ------------------------------------------------------------------------------
-
-
-def test_a_bound_is_drawn_where_there_is_one(tmp_path: Path) -> None:
-    execute(plan(tmp_path / "a"))
-    assert regret_bound(Run.load(tmp_path / "a")) is None
-    problem = {"name": "rkhs-function"}
-    execute(plan(tmp_path / "b", problem=problem, policies={"igp-ucb": {"delta": 0.1}}, seeds=2))
-    bound = regret_bound(Run.load(tmp_path / "b"))
-    assert bound is not None
-    assert (bound.values[1:] > 0.0).all()
-    spec = json.loads((tmp_path / "b" / "run.json").read_text(encoding="utf-8"))
-    del spec["parameters"]
-    (tmp_path / "b" / "run.json").write_text(json.dumps(spec), encoding="utf-8")
-    with pytest.raises(StateError, match="parameters"):
-        regret_bound(Run.load(tmp_path / "b"))
-
-
-FUNCTION = {"name": "rkhs-function", "arms": 20}
-
-
-def bound_of(out: Path, policies: dict[str, Any], **changes: Any) -> Any:
-    execute(plan(out, **{"problem": FUNCTION, "policies": policies, "seeds": 1, **changes}))
-    return regret_bound(Run.load(out))
-
-
-def test_a_bound_belongs_to_the_policy_not_to_its_label(tmp_path: Path) -> None:
-    own = {"policy": "composed", "rule": {"name": "greedy"}}
-    assert bound_of(tmp_path / "label", {"igp-ucb": own, "oclok-ucb": {"policy": "random"}}) is None
-    plain = bound_of(tmp_path / "plain", {"igp-ucb": {}})
-    renamed = bound_of(tmp_path / "renamed", {"random": {}, "mine": {"policy": "igp-ucb"}})
-    np.testing.assert_array_equal(renamed.values, plain.values)
-    default = registry.parameters_of("policy", "igp-ucb")["delta"]
-    stated = bound_of(tmp_path / "stated", {"mine": {"policy": "igp-ucb", "delta": default}})
-    np.testing.assert_array_equal(stated.values, plain.values)
-    surer = bound_of(tmp_path / "surer", {"mine": {"policy": "igp-ucb", "delta": default / 10}})
-    assert (surer.values[1:] > plain.values[1:]).all()
-    assert bound_of(tmp_path / "oclok", {"mine": {"policy": "oclok-ucb"}}).label.startswith("O'CLOK")
-
-
-@pytest.mark.parametrize("missing", ["norm_bound", "noise_bound", "gain"])
-def test_no_bound_where_the_model_lacks_what_it_takes(
-    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    execute(plan(tmp_path / "a", problem=FUNCTION, policies={"igp-ucb": {}}, seeds=1))
-    full = Experiment.build_problem
-
-    def lacking(self: Experiment, **sizes: Any) -> Any:
-        world = full(self, **sizes)
-        return replace(world, model=replace(world.model, **{missing: None}))
-
-    monkeypatch.setattr(Experiment, "build_problem", lacking)
-    assert regret_bound(Run.load(tmp_path / "a")) is None

@@ -114,15 +114,16 @@ def test_rivers_are_crossed_on_bridges_only(case):
 
 
 def test_hills_make_driving_interesting_but_roads_stay_drivable(case):
+    """What ``generate_city`` promises of hills, and no road steeper than its class may be."""
     _, city = case
     graph, vehicle = city.line_graph(), Vehicle()
     energy = vehicle.energy(graph.length, graph.speed, graph.rise)
-    assert 0.19 < (energy < 0.0).mean() < 0.35
+    assert 1 / 5 < (energy < 0.0).mean() < 1 / 3
     assert (energy - vehicle.potential(graph.rise)).min() > 0.0
-    assert 70.0 < np.ptp(city.junctions[:, 2]) < 300.0
-    grade = np.abs(city.rise / city.length)
-    assert grade.max() < 0.1215
-    assert grade[kinds(city) == "ring"].max() < 0.061
+    assert np.ptp(city.junctions[:, 2]) > 100.0
+    steepest = np.where(kinds(city) == "ring", 0.06, 0.12)
+    rounded = 0.01  # both ends' heights to the centimetre
+    assert (np.abs(city.rise) <= steepest * city.length + rounded).all()
 
 
 def test_the_land_is_low_at_rivers_and_roads_never_lie_above_it():

@@ -47,10 +47,16 @@ def test_tables_become_a_network(tmp_path):
         ({"edges": EDGES.replace("bc,b,c", "bc,b,q")}, "line 4: to is 'q'; it must be a known node"),
         ({"edges": EDGES + "ab,a,b,1,1,1\n"}, "line 7: id 'ab' appears more than once"),
         ({"edges": EDGES + "zz,a\n"}, "line 7 has 2 values for 6 columns"),
-        ({"connections": TURNS + "ab,cb,1\n"}, "joins edges that do not meet"),
+        (
+            {"connections": TURNS + "ab,cb,1\n"},
+            "connections.csv.gz: line 8: .* joins edges that do not meet",
+        ),
         ({"connections": "from,to\n"}, "line 1 lacks the columns"),
-        ({"edges": EDGES.replace("ab,a,b,100,10", "ab,a,b,0,10")}, "'ab' has length 0.0"),
-        ({"nodes": NODES.replace("b,100,0,5", "b,100,0,nan")}, "not finite"),
+        (
+            {"edges": EDGES.replace("ab,a,b,100,10", "ab,a,b,0,10")},
+            "line 2: length_m is '0'; it must lie between",
+        ),
+        ({"nodes": NODES.replace("b,100,0,5", "b,100,0,nan")}, "nodes.csv.gz: line 3: z is 'nan'"),
     ],
 )
 def test_a_bad_table_is_refused_whole(tmp_path, changes, words):
@@ -81,3 +87,18 @@ def test_the_real_networks(name, edges, connections, usable, turns):
     reduced = vehicle.energy(graph.length, graph.speed, graph.rise) - vehicle.potential(graph.rise)
     assert reduced.min() > 0.0
     assert np.allclose(graph.features.std(axis=0), 1.0)
+
+
+def test_a_network_can_not_be_changed(tmp_path):
+    network = read_tables(write(tmp_path))
+    graph = network.line_graph()
+    with pytest.raises(TypeError):
+        network.permits["passenger"] = None
+    for array in (
+        *(getattr(network, name) for name in ("junctions", "length", "speed", "tail", "connections")),
+        *(getattr(graph, name) for name in ("edges", "turns", "length", "speed", "rise", "incline")),
+        graph.features,
+        graph.travel_time,
+    ):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0

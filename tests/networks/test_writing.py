@@ -15,8 +15,8 @@ from superarm.networks.sumo_net import read_sumo
 from superarm.networks.writing import write_sumo, write_sumo_plain, write_tables
 
 ids = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=6)
-finite = st.floats(-1e6, 1e6)
-positive = st.floats(1e-3, 1e6)
+finite = st.floats(-90.0, 90.0)
+positive = st.floats(1e-2, 1e3)
 
 
 @st.composite

@@ -194,7 +194,9 @@ def test_conditions_change_what_trips_cost() -> None:
     ("options", "error", "words"),
     [
         ({"route": "monaco-z"}, InputError, "route is 'monaco-z'"),
-        ({"route": "monaco-a", "start": "1", "goal": "2"}, InputError, "leave them out"),
+        ({"route": "monaco-a", "start": "1", "goal": "2"}, InputError, "leave these out"),
+        ({"route": "monaco-a", "network": "city"}, InputError, "leave these out"),
+        ({"network": "city", "elevation": "tiles"}, InputError, "nowhere on Earth"),
         ({"network": "atlantis"}, InputError, "no network 'atlantis'"),
         ({"start": "x"}, InputError, "name both start and goal"),
         ({"start": "nowhere", "goal": "r1"}, UnknownArmError, "no edge 'nowhere'"),
@@ -216,3 +218,27 @@ def test_dividing_by_the_efficiency_has_no_potential() -> None:
         route_ts(world.model, routing="potential")
     played = simulate(world, {"prior": prior(world.model)}, rounds=2, seed=0)["prior"]
     assert "reduced_regret" not in played.series
+
+
+def test_a_round_without_a_route_can_be_waited_out() -> None:
+    world = city(closed_roads=0.5, on_no_path="empty")
+    played = simulate(world, {"gp-ts": route_ts(world.model)}, rounds=10, seed=0)["gp-ts"]
+    empty = (played.choices >= 0).sum(axis=1) == 0
+    assert empty.any()
+    assert (played.series["regret"][empty] == 0.0).all()
+    assert np.isnan(played.audit["score"][empty]).all()
+
+
+def test_other_vehicles_have_other_energies() -> None:
+    plain, heavy = city(), city(mass=2500.0, auxiliary_power=1500.0)
+    graph = plain.roads.graph
+    expected = Vehicle(mass=2500.0, auxiliary_power=1500.0).energy(
+        graph.length, graph.speed, graph.rise
+    )
+    np.testing.assert_allclose(heavy.model.mean, expected)
+    assert not np.allclose(plain.energies, heavy.energies)
+
+
+def test_batches_of_a_sparse_posterior_differ_from_seed_to_seed() -> None:
+    seeds = {route_ts(city(seed=seed).model, posterior="variational").posterior.seed for seed in (1, 2)}
+    assert seeds == {1, 2}

@@ -122,3 +122,20 @@ def test_well_specified_intervals_cover_what_they_should() -> None:
         inside += int((np.abs(audit["score"]) <= QUANTILES[1]).sum())
         trips += ROUNDS
     assert abs(inside - 0.9 * trips) < 5.0 * np.sqrt(0.09 * trips)
+
+
+def test_a_watcher_hears_the_forecast_of_before(world, played) -> None:
+    """What the audit was made from; none for a policy that makes none."""
+    heard = {}
+
+    def watch(name, offer, decision, feedback, forecast) -> None:
+        heard[name, offer.step] = (feedback, forecast)
+
+    policies = {"gp-ts": route_ts(world.model), "shortest": known_cost(world.model, cost="length")}
+    simulate(world, policies, rounds=3, seed=1, watch=watch)
+    assert all(heard["shortest", step][1] is None for step in (1, 2, 3))
+    for step in (1, 2, 3):
+        feedback, forecast = heard["gp-ts", step]
+        mean, std = forecast.total()
+        score = (feedback.rewards.sum() - mean) / std
+        assert score == pytest.approx(played["gp-ts"].audit["score"][step - 1], rel=1e-5)

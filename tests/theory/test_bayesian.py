@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from superarm.errors import InputError
 from superarm.kernels import Matern, SquaredExponential
+from superarm.normal import rectified_mean
 from superarm.posteriors import FiniteGP
 from superarm.rules import BayesianGPUCB, BayesUCBQuantile
 from superarm.theory import (
@@ -23,7 +24,6 @@ from superarm.theory import (
     bucb_exploration_term,
     confidence_parameter,
     information_gain,
-    lemma_a12_slack,
     prior_eigenvalue_bound,
     variance_constant,
     variance_sum_bound,
@@ -68,15 +68,17 @@ def test_gp_bucb_by_hand() -> None:
     assert float(bound) == pytest.approx(explored + 3 * constant, rel=1e-12)
 
 
-@pytest.mark.parametrize("t", [1, 7, 500])
 @pytest.mark.parametrize("arms", [1, 2, 50, 5895])
-def test_beta_is_the_square_of_the_rule_s_width(arms: int, t: int) -> None:
-    ucb = confidence_parameter(t, math.log(arms), algorithm="gp-ucb")
-    width = BayesianGPUCB(arms=arms).width(t, gamma)
-    assert float(ucb) == pytest.approx(width**2, rel=1e-12, abs=1e-12)
-    bucb = confidence_parameter(t, math.log(arms), algorithm="gp-bucb", omega=1.5, xi=2.0)
-    width = BayesUCBQuantile(arms=arms, omega=1.5, xi=2.0).width(t, gamma)
-    assert float(bucb) == pytest.approx(width**2, rel=1e-9, abs=1e-12)
+def test_beta_in_plain_arithmetic(arms: int) -> None:
+    rounds = np.array([1, 7, 500])
+    ucb = confidence_parameter(rounds, math.log(arms), algorithm="gp-ucb")
+    bucb = confidence_parameter(rounds, math.log(arms), algorithm="gp-bucb", omega=1.5, xi=2.0)
+    for place, t in enumerate(rounds.tolist()):
+        plain = 2.0 * math.log(arms * t**2 / math.sqrt(2.0 * math.pi))
+        assert float(ucb[place]) == pytest.approx(max(0.0, plain), rel=1e-12)
+        tail = math.sqrt(2.0 * math.pi) ** 1.5 / (2.0 * arms**1.5 * t**2)
+        quantile = -NormalDist().inv_cdf(tail) if tail < 0.5 else 0.0
+        assert float(bucb[place]) == pytest.approx(quantile**2, rel=1e-9)
 
 
 @pytest.mark.parametrize("options", [{"algorithm": "gp-ucb"}, {"algorithm": "gp-ts"}, BUCB], ids=str)
@@ -120,7 +122,11 @@ def test_reasons() -> None:
     assert why_no_bound("gp-bucb", omega=1.5, xi=2.0) is None
     assert "joint" in str(why_no_bound("gp-ts", joint_samples=False))
     assert "rectified" in str(why_no_bound("gp-ucb", rectified=True))
-    assert "0.5" in str(why_no_bound("gp-ucb", scale=0.5))
+    for scale in (0.5, 1.5):
+        assert f"{scale}" in str(why_no_bound("gp-ucb", scale=scale))
+    both = str(why_no_bound("gp-bucb", omega=1.0, xi=1.0, rectified=True))
+    assert both.startswith("no bound because omega = 1 ")
+    assert "; and because regret is rectified" in both
 
 
 def test_wrong_input_is_named() -> None:
@@ -206,6 +212,16 @@ def test_the_widths_bound_covers_the_experiments_bucb() -> None:
     assert bound[-1] / 1000 < 0.5 * bound[99] / 100  # sublinear
 
 
+def test_rectified_regret_widens_the_root_by_what_lies_above_the_index() -> None:
+    normal = NormalDist()
+    above = [w + normal.pdf(w) - w * normal.cdf(-w) for w in (0.0, 2.0)]
+    missed = sum(each - w for each, w in zip(above, (0.0, 2.0), strict=True))
+    explored = math.sqrt(4.2 * 3 * sum(each**2 for each in above) * math.log(7))
+    bound = bayesian_regret_bound_of_widths([0.0, 2.0], gamma, **SETTING, rectified=True)
+    assert float(bound[1]) == pytest.approx(50 * missed + explored, rel=1e-12)
+    assert above[0] == pytest.approx(1.0 / math.sqrt(2.0 * math.pi))  # E[max(0, Z)]
+
+
 # --- Lemma A.12 on runs -------------------------------------------------------------------
 
 
@@ -262,10 +278,12 @@ def test_lemma_a12_on_recorded_runs(algorithm: str, kernel: Any) -> None:
         )
         prior = prior_eigenvalue_bound(kernel, X, K).value
         assert run.largest_eigenvalue <= prior * (1 + 1e-9)
-        measured = lemma_a12_slack(run.variances_sum, run.information, run.largest_eigenvalue, NOISE)
-        supremum = lemma_a12_slack(run.variances_sum, run.information, prior, NOISE)
-        assert (measured >= 0.0).all()
-        assert (supremum >= measured).all()
+        measured, supremum = (
+            variance_sum_bound(run.information, largest_eigenvalue=value, noise_variance=NOISE)
+            for value in (run.largest_eigenvalue, prior)
+        )
+        assert (run.variances_sum <= measured).all()
+        assert (measured <= supremum * (1.0 + 1e-9)).all()
         growth = ArmSetGrowth(kernel=kernel, features=X, noise_variance=NOISE, horizon=40 * K)
         assert run.information[-1] <= growth(40 * K)
 
@@ -302,3 +320,36 @@ def test_bayesian_regret_stays_below_the_bounds(algorithm: Any) -> None:
     assert (upper <= ours).all()
     assert (ours <= bound).all()
     assert (np.diff(curves, axis=1) >= -1e-12).all()
+
+
+@pytest.mark.parametrize("algorithm", ["index", "joint samples"])
+@pytest.mark.parametrize("width", [0.3, 1.5])
+def test_rectified_regret_stays_below_its_bound(algorithm: str, width: float) -> None:
+    """Costs around 0, where rectifying matters most; one width for the index and the analysis."""
+    rounds, s = 25, math.sqrt(NOISE)
+    curves = []
+    for seed in range(40):
+        rng = np.random.default_rng([seed, 29])
+        f = rng.multivariate_normal(np.zeros(len(X)), KERNEL(X), method="eigh")
+        gp = FiniteGP(KERNEL, X, noise_variance=NOISE)
+        costs, everything = rectified_mean(f, s), np.arange(len(X))
+        regret = []
+        for _ in range(rounds):
+            belief = gp.predict(everything, return_std=True)
+            lower = belief.mean - width * belief.std
+            index = lower if algorithm == "index" else np.ravel(gp.sample(everything, rng))
+            picked = np.argsort(rectified_mean(index, s))[:K]
+            regret.append(costs[picked].sum() - np.sort(costs)[:K].sum())
+            gp.observe(picked, f[picked] + s * rng.standard_normal(K))
+        curves.append(np.cumsum(regret))
+    upper = np.mean(curves, axis=0) + 4.0 * np.std(curves, axis=0, ddof=1) / math.sqrt(len(curves))
+    bound = bayesian_regret_bound_of_widths(
+        np.full(rounds, width),
+        ArmSetGrowth(kernel=KERNEL, features=X, noise_variance=NOISE, horizon=rounds * K),
+        arms=len(X),
+        budget=K,
+        noise_variance=NOISE,
+        largest_eigenvalue=prior_eigenvalue_bound(KERNEL, X, K).value,
+        rectified=True,
+    )
+    assert (upper <= bound).all()

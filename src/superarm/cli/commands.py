@@ -22,6 +22,12 @@ _OUT = "Where results go; default: runs/NAME-001, -002, …"
 
 
 _NET = "Road network: a .net.xml or .osm file, a folder of tables, or luxembourg, monaco, city."
+_elevation = click.option(
+    "--elevation",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Heights for the network: an SRTM tile (.hgt) or a folder of them.",
+)
 
 
 def _sizes(command: Any) -> Any:
@@ -68,6 +74,7 @@ def _sizes(command: Any) -> Any:
 @click.option("--net", default=None, help=f"{_NET} For problems on roads.")
 @click.option("--from", "start", default=None, help="Edge where trips begin; default: suggested.")
 @click.option("--to", "goal", default=None, help="Edge where trips end; default: suggested.")
+@_elevation
 @_sizes
 @common_options
 def run(
@@ -78,20 +85,21 @@ def run(
     net: str | None,
     start: str | None,
     goal: str | None,
+    elevation: Path | None,
     overrides: tuple[str, ...],
     as_json: bool,
     quiet: bool,
     **sizes: Any,
 ) -> None:
     """Run an EXPERIMENT by id, or one of your own from FILE.toml."""
-    from . import running
+    from . import places, running
 
     if list_all:
         running.list_experiments(as_json)
         return
     if experiment is None:
         raise click.UsageError("name an experiment, or use --list")
-    place = running.Place(net, start, goal)
+    place = places.Place(net, start, goal, elevation)
     summary = running.run_one(experiment, executor, out, overrides, quiet, place=place, **sizes)
     if as_json:
         print_json(summary)
@@ -142,6 +150,7 @@ def report(directory: Path, bound: bool, as_json: bool, seed: int, quiet: bool) 
 @click.option("--net", required=True, help=_NET)
 @click.option("--from", "start", required=True, help="Id of the edge where the trip begins.")
 @click.option("--to", "goal", required=True, help="Id of the edge where it ends.")
+@_elevation
 @click.option(
     "--state",
     type=click.Path(path_type=Path),
@@ -168,6 +177,7 @@ def route(
     net: str,
     start: str,
     goal: str,
+    elevation: Path | None,
     state: Path | None,
     routing: Any,
     overrides: tuple[str, ...],
@@ -181,7 +191,9 @@ def route(
         raise click.UsageError("--json and --geojson both print to stdout; choose one")
     from . import routing as routes
 
-    answer = routes.find_route(net, start, goal, state=state, routing=routing, overrides=overrides)
+    answer = routes.ask(
+        net, start, goal, state=state, routing=routing, elevation=elevation, overrides=overrides
+    )
     if geojson:
         print_json(answer.as_geojson())
     elif as_json:

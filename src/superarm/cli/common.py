@@ -8,6 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -84,6 +85,14 @@ def exit_code(error: SuperarmError) -> int:
     if isinstance(error, ConflictError):
         return 3
     return 2 if isinstance(error, SpecError) else 1
+
+
+def check_elevation(path: Path | None) -> None:
+    """A path that is not there is a slip in the command."""
+    if path is not None and not path.exists():
+        raise SpecError(
+            f"--elevation {path}: there is no such file or folder; give an SRTM tile (.hgt)"
+        )
 
 
 def print_json(value: object) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import click
 
-from superarm._curves import counted, made_data, plus_minus, readable_seconds, setting_text, significant
 from superarm.errors import ConflictError, MissingExtraError, SpecError, StateError, require_extra
 from superarm.experiments import (
     Experiment,
@@ -22,14 +21,21 @@ from superarm.experiments import (
     load_experiment,
     parse_overrides,
 )
-from superarm.experiments.bounds import regret_bound
-from superarm.registry import parameters_of
+from superarm.experiments.bounds import regret_bounds
 from superarm.report import Report, write_index, write_report
+from superarm.results.curves import (
+    counted,
+    made_data,
+    plus_minus,
+    readable_seconds,
+    setting_text,
+    significant,
+)
 from superarm.simulation import Run
-from superarm.simulation.executors import process_pool
+from superarm.simulation.executors import available_cores, process_pool
 
 from .common import print_json, progress_bar
-from .routing import NETWORKS
+from .places import Place, check_networks
 
 
 def list_experiments(as_json: bool) -> None:
@@ -40,42 +46,6 @@ def list_experiments(as_json: bool) -> None:
         return
     for each in experiments:
         click.echo(f"{each.id:32}{each.title}")
-
-
-class Place(NamedTuple):
-    """Where a problem on roads takes place, as far as the command line says so."""
-
-    net: str | None = None
-    start: str | None = None
-    goal: str | None = None
-
-    def parameters(self, experiment: Experiment) -> dict[str, Any]:
-        """What to replace in the problem; nothing where nothing was said."""
-        if self == Place():
-            return {}
-        takes = parameters_of("problem", experiment.problem["name"])
-        if not {"network", "start", "goal"} <= set(takes):
-            raise click.UsageError(
-                f"--net, --from and --to are for problems on roads; {experiment.id} is about "
-                f"{experiment.problem['name']!r}"
-            )
-        if (self.start is None) != (self.goal is None):
-            raise click.UsageError("--from and --to go together: name both, or neither")
-        from superarm.problems.roads import ROUTES
-
-        given = experiment.problem
-        network, route = self.net, given.get("route")
-        if network is None and route is not None:
-            network = ROUTES[route][0]
-        replaced: dict[str, Any] = {} if route is None else {"problem.route": None}
-        if network is not None:
-            # A path whole: workers, and --resume from another directory, must find the same file.
-            named = network in NETWORKS or not Path(network).exists()
-            replaced["problem.network"] = network if named else str(Path(network).resolve())
-        for key, end in (("start", self.start), ("goal", self.goal)):
-            if end is not None or given.get(key) is not None:  # ends on another network are none here
-                replaced[f"problem.{key}"] = end
-        return replaced
 
 
 def run_one(
@@ -96,10 +66,9 @@ def run_one(
     """One experiment, its summary and its report."""
     _check_resume(resume, out)
     experiment = load_experiment(name)
-    replaced = place.parameters(experiment)
     directory = out or _fresh_directory(name)
-    plan = _plan(experiment, directory, overrides, policies, rounds, seeds, seed, replaced)
-    workers = jobs or _cores()
+    plan = _plan(experiment, directory, overrides, policies, rounds, seeds, seed, place)
+    workers = jobs or available_cores()
     with _executor(executor, workers) as pool, progress_bar(plan.experiment.id, quiet) as progress:
         summary = execute(plan, resume=resume, jobs=workers, executor=pool, progress=progress)
     origin = Origin(name, experiment.rounds, experiment.seeds)
@@ -142,7 +111,7 @@ def reproduce(
     ]
     started = time.perf_counter()
     summaries, reports = [], []
-    workers = jobs or _cores()
+    workers = jobs or available_cores()
     with process_pool(workers) as pool:
         for plan, experiment in zip(plans, experiments, strict=True):
             with progress_bar(plan.experiment.id, quiet) as progress:
@@ -211,8 +180,8 @@ def write_outputs(
     claims = run.summary.get("claims")
     if not isinstance(claims, list):
         raise StateError(f"{directory / 'summary.json'} has no claims; run again with --resume")
-    curve = regret_bound(run) if bound else None
-    if bound and curve is None and not quiet:
+    bounds = regret_bounds(run) if bound else None
+    if bounds is not None and not bounds.drawn and not quiet:
         click.echo(f"superarm: no theorem bounds the regret of {run.experiment} as it is", err=True)
     if made := made_data(run):  # said to those who want no progress, too
         advice = "`superarm data list` says where real ones come from"
@@ -221,7 +190,7 @@ def write_outputs(
         run,
         claims,
         directory / "report.html",
-        bound=curve,
+        bounds=bounds,
         command=("superarm", "run", origin.name if origin else "FILE.toml"),
         full_size=(origin.rounds, origin.seeds) if origin else None,
     )
@@ -235,7 +204,7 @@ def write_outputs(
         return Outputs(page, [])
     from superarm.plotting import save_run_figures
 
-    return Outputs(page, save_run_figures(run, directory / "figures", bound=curve))
+    return Outputs(page, save_run_figures(run, directory / "figures", bounds=bounds))
 
 
 def _group_figures(runs: list[Run], directory: Path) -> dict[str, Path]:
@@ -313,24 +282,21 @@ def _plan(
     rounds: int | None,
     seeds: int | None,
     seed: int,
-    replaced: Mapping[str, Any] | None = None,
+    place: Place | None = None,
 ) -> Plan:
     given = parse_overrides(overrides)
-    for key in replaced or {}:
-        if key in given or key.removeprefix("problem.") in given:
-            name = key.removeprefix("problem.")
-            raise click.UsageError(f"{name} is given twice: by --set and by --net, --from or --to")
+    experiment, placing = (place or Place()).applied(experiment, given)
     if policies is not None:
         chosen = [name.strip() for name in policies.split(",") if name.strip()]
         experiment = experiment.with_policies(chosen)
-    return Plan.make(
-        experiment,
-        out=out,
-        rounds=rounds,
-        seeds=seeds,
-        first_seed=seed,
-        overrides={**given, **(replaced or {})},
-    )
+    replaced = {**given, **placing}
+    try:
+        return Plan.make(
+            experiment, out=out, rounds=rounds, seeds=seeds, first_seed=seed, overrides=replaced
+        )
+    except SpecError:
+        check_networks(experiment, replaced)
+        raise
 
 
 def _check_resume(resume: bool, out: Path | None) -> None:
@@ -347,11 +313,12 @@ def _experiments_of(target: str) -> list[Experiment]:
         each
         for each in members
         if not figure
-        or figure in (each.id.partition("/")[2], each.figure, each.figure.rstrip("abcdefgh"))
+        or figure == each.id.partition("/")[2]
+        or any(figure in (name, name.rstrip("abcdefgh")) for name in each.figures)
     ]
     if not chosen:
         known = sorted({each.id.partition("/")[0] for each in everything})
-        names = ", ".join(f"{each.id} (figure {each.figure})" for each in members)
+        names = ", ".join(f"{each.id} (figure {', '.join(each.figures)})" for each in members)
         raise SpecError(
             f"nothing to reproduce under {target!r}; "
             + (f"{group} has {names}" if members else f"choose one of {', '.join(known)}")
@@ -388,7 +355,3 @@ def _fresh_directory(name: str) -> Path:
         if not candidate.exists():
             return candidate
     raise SpecError("runs/ is full; give --out")
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -7,7 +7,6 @@ run that ``superarm report`` understands, with an animated picture.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from superarm.errors import ConflictError
 from superarm.experiments import Plan, execute, load_experiment
 from superarm.report import write_report
 from superarm.simulation import Run
+from superarm.simulation.executors import available_cores
 from superarm.simulation.files import FOLDERS, atomic_write, is_temporary
 from superarm.simulation.trace import write_spec
 
@@ -69,7 +69,7 @@ def run_demo(
     picture = animated_svg(city, frames)
     write_spec(out, plan.describe())
     atomic_write(out / "learning.svg", picture.encode())  # first: by it the next demo knows this one
-    jobs = _cores() if rounds >= _WORTH_PROCESSES else 1
+    jobs = available_cores() if rounds >= _WORTH_PROCESSES else 1
     with _progress(console, "Now five seeds of it against four others …") as progress:
         summary = execute(plan, resume=True, jobs=jobs, progress=progress)
     run = Run.load(out)
@@ -117,10 +117,6 @@ def _progress(console: Console, words: str) -> Iterator[Callable[[int, int], Non
 
         yield update
     console.print(words, highlight=False)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _make_room(out: Path) -> None:

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from superarm.core import Decision, Feedback, Floats, Ints, Offer, State
+from superarm.core import Decision, Feedback, Floats, Forecast, Ints, Offer
 from superarm.experiments import Experiment
 from superarm.networks import RoadMap
 from superarm.normal import rectified_mean
-from superarm.policies import IndexPolicy
 from superarm.problems.navigation import Navigation
 from superarm.simulation import simulate
+from superarm.simulation.audit import QUANTILES
 
 LEARNER = "gp-ts"
-INTERVAL = 1.959963984540054
-"""Half-width of the central 95 % interval, in standard deviations."""
+_HALF_WIDTH = float(QUANTILES[-1])
+"""Of the central 95 % interval, in standard deviations."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,51 +49,27 @@ class City:
     """Expected energy of some routes that need no learning, Wh by name."""
 
 
-class _Aloud:
-    """A policy that says beforehand what it expects; decisions and learning are its own."""
-
-    def __init__(self, policy: IndexPolicy) -> None:
-        self.policy = policy
-        self.expected = (0.0, 0.0)
-
-    @property
-    def deterministic(self) -> bool:
-        return self.policy.deterministic
-
-    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
-        decision = self.policy.decide(offer, rng)
-        self.expected = self.policy.forecast(offer, decision.positions).total()
-        return decision
-
-    def commit(self, decision: Decision) -> None:
-        self.policy.commit(decision)
-
-    def learn(
-        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
-    ) -> None:
-        self.policy.learn(offer, decision, feedback, rng)
-
-    def state(self) -> State:
-        return self.policy.state()
-
-    def restored(self, state: State) -> _Aloud:
-        return _Aloud(self.policy.restored(state))
-
-
 @dataclass(kw_only=True, eq=False)
 class _Watcher:
     """Turns rounds into frames, and shows each as it comes."""
 
     problem: Navigation
-    policy: _Aloud
     show: Callable[[Frame], None]
     frames: list[Frame] = field(default_factory=list)
     tried: set[int] = field(default_factory=set)
 
-    def __call__(self, name: str, offer: Offer, decision: Decision, feedback: Feedback) -> None:
+    def __call__(
+        self,
+        name: str,
+        offer: Offer,
+        decision: Decision,
+        feedback: Feedback,
+        forecast: Forecast | None,
+    ) -> None:
+        assert forecast is not None  # the runner audits every learner on roads
         fresh = [edge for edge in decision.positions.tolist() if edge not in self.tried]
         self.tried.update(fresh)
-        mean, std = self.policy.expected
+        mean, std = forecast.total()
         frame = Frame(
             step=offer.step,
             route=decision.positions,
@@ -101,7 +77,7 @@ class _Watcher:
             tried=len(self.tried),
             energy=float(feedback.rewards.sum()),
             forecast=mean,
-            spread=INTERVAL * std,
+            spread=_HALF_WIDTH * std,
             regret=self.problem.value(offer, decision.positions) - self.problem.best(offer),
         )
         self.frames.append(frame)
@@ -146,8 +122,6 @@ def learn(
 ) -> list[Frame]:
     """Let the learner travel; ``show`` is called after every trip."""
     policy = experiment.build_policy(LEARNER, problem)
-    assert isinstance(policy, IndexPolicy)
-    aloud = _Aloud(policy)
-    watcher = _Watcher(problem=problem, policy=aloud, show=show)
-    simulate(problem, {LEARNER: aloud}, rounds=rounds, seed=seed, watch=watcher)
+    watcher = _Watcher(problem=problem, show=show)
+    simulate(problem, {LEARNER: policy}, rounds=rounds, seed=seed, watch=watcher)
     return watcher.frames

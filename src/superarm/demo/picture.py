@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from superarm._curves import spread_labels
 from superarm.core import Floats, Ints
 from superarm.networks import RoadMap
+from superarm.results.curves import spread_labels
 
 from .learning import City, Frame
 

@@ -9,8 +9,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from superarm._curves import mean_stderr, paired_difference, plus_minus, within_noise
 from superarm.core import Floats
+from superarm.results.curves import mean_stderr, paired_difference, plus_minus, within_noise
 from superarm.simulation import Run
 
 from .learning import LEARNER

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm import __version__
+from superarm.core import AdditiveProblem, Forecaster
 from superarm.errors import (
     ConflictError,
     InputError,
@@ -25,6 +26,8 @@ from superarm.problems.base import Mapped
 from superarm.problems.sources import settle_source
 from superarm.simulation import Run, Trace, cell_name, simulate, spread
 from superarm.simulation.files import (
+    FOLDERS_OF_ANY,
+    FOLDERS_OF_AUDITED,
     LOCK,
     atomic_write,
     is_temporary,
@@ -34,7 +37,7 @@ from superarm.simulation.files import (
 )
 from superarm.simulation.trace import read_spec, write_cells, write_map, write_spec, write_trace
 
-from .claims import judge, outcome_of
+from .claims import judge, judge_variances, outcome_of
 from .spec import Experiment, expand_settings
 
 _MOST = {"rounds": 10**9, "seeds": 10**6, "seed": 2**63}
@@ -69,6 +72,8 @@ class Plan:
     settings: Sequence[Mapping[str, Any]]
     fixed: Mapping[str, Any]
     """Parameters that were replaced, the same in all settings."""
+    audited: Sequence[str]
+    """Policies whose forecasts and states are kept beside their traces."""
     out: Path
 
     @classmethod
@@ -95,8 +100,9 @@ class Plan:
         for name, size in sizes.items():
             if size > _MOST[name]:
                 raise SpecError(f"{name} is too large; it can be at most {_MOST[name]}")
+        audited: tuple[str, ...] = ()
         for variant in variants:
-            _rehearse(variant, seed=first_seed, horizon=chosen_rounds)
+            audited = _rehearse(variant, seed=first_seed, horizon=chosen_rounds)
         return cls(
             experiment=base,
             rounds=chosen_rounds,
@@ -104,6 +110,7 @@ class Plan:
             first_seed=first_seed,
             settings=settings,
             fixed=fixed,
+            audited=audited,
             out=out,
         )
 
@@ -116,7 +123,7 @@ class Plan:
                 missing = tuple(
                     policy
                     for policy in self.experiment.policies
-                    if not _is_done(self.out, cell_name(policy, index, seed))
+                    if not _is_done(self.out, cell_name(policy, index, seed), policy in self.audited)
                 )
                 if missing:
                     task = Task(
@@ -139,7 +146,7 @@ class Plan:
             "experiment": self.experiment.id,
             "title": self.experiment.title,
             "paper": self.experiment.paper,
-            "figure": self.experiment.figure,
+            "figure": ", ".join(self.experiment.figures),
             "rounds": self.rounds,
             "first_seed": self.first_seed,
             "seeds": self.seeds,
@@ -148,6 +155,7 @@ class Plan:
             "overrides": dict(self.fixed),
             "parameters": {"problem": plain["problem"], "policies": plain["policies"]},
             "settled": dict(world.settled),
+            "audited": list(self.audited),
             "noise_variance": [float(each.model.noise_variance) for each in worlds],
             "version": __version__,
         }
@@ -174,14 +182,22 @@ def _settle_sources(
     return base, settled
 
 
-def _rehearse(experiment: Experiment, *, seed: int, horizon: int) -> None:
-    """Build everything and decide once, so that a bad value is a usage error and costs no time."""
+def _rehearse(experiment: Experiment, *, seed: int, horizon: int) -> tuple[str, ...]:
+    """Build everything and decide once, so that a bad value is a usage error and costs no time.
+
+    Returns the policies that the runner will audit.
+    """
+    audited = []
     with _blaming(f"problem {experiment.problem['name']!r}"):
         world = experiment.build_problem(seed=seed, horizon=horizon)
         offer = world.offer(1)
     for name in experiment.policies:
         with _blaming(f"policy {name!r}"):
-            experiment.build_policy(name, world).decide(offer, np.random.default_rng(seed))
+            policy = experiment.build_policy(name, world)
+            policy.decide(offer, np.random.default_rng(seed))
+        if isinstance(world, AdditiveProblem) and isinstance(policy, Forecaster):
+            audited.append(name)
+    return tuple(audited)
 
 
 @contextmanager
@@ -282,7 +298,9 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
         "rounds": run.rounds,
         "seeds": len(run.seeds),
         "rows": rows,
-        "claims": [verdict.as_json() for verdict in judge(run, experiment.claims)],
+        "claims": [
+            verdict.as_json() for verdict in (*judge(run, experiment.claims), *judge_variances(run))
+        ],
     }
 
 
@@ -291,8 +309,9 @@ def row_name(metric: str) -> str:
     return f"cumulative_{metric}" if metric in ("regret", "reward") else metric
 
 
-def _is_done(out: Path, cell: str) -> bool:
-    return all((out / folder / f"{cell}.npz").is_file() for folder in ("cells", "timings"))
+def _is_done(out: Path, cell: str, audited: bool) -> bool:
+    folders = FOLDERS_OF_AUDITED if audited else FOLDERS_OF_ANY
+    return all((out / folder / f"{cell}.npz").is_file() for folder in folders)
 
 
 @contextmanager

@@ -65,7 +65,8 @@ class Experiment:
     seeds: int
     title: str = ""
     paper: str = ""
-    figure: str = ""
+    figures: tuple[str, ...] = ()
+    """The figures of the paper that it makes; "2a" is a panel of figure 2."""
     claims: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
     on_request: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Policies that run only when they are named."""
@@ -78,7 +79,7 @@ class Experiment:
             "id": self.id,
             "title": self.title,
             "paper": self.paper,
-            "figure": self.figure,
+            "figure": list(self.figures),
             "rounds": self.rounds,
             "seeds": self.seeds,
             "problem": dict(self.problem),
@@ -95,7 +96,12 @@ class Experiment:
         for claim in data.get("claims", ()):
             check_claim(claim, where)
         _check_plain(data, where)
-        experiment = cls(**{**data, "claims": tuple(data.get("claims", ()))})
+        named = data.get("figure", ())
+        figures = (named,) if isinstance(named, str) else tuple(named)
+        plain = {key: value for key, value in data.items() if key not in ("claims", "figure")}
+        experiment = cls(
+            **plain, claims=tuple(data.get("claims", ())), figures=tuple(filter(None, figures))
+        )
         _check_parameters("problem", experiment.problem, where)
         for table in ("policies", "on_request"):
             for name, options in getattr(experiment, table).items():
@@ -242,7 +248,7 @@ def experiment_ids() -> list[str]:
         for group in root.iterdir()
         if group.is_dir()
         for item in group.iterdir()
-        if item.name.endswith(".toml")
+        if item.name.endswith(".toml") and not item.name.startswith("_")
     )
 
 
@@ -258,15 +264,42 @@ def load_experiment(name: str) -> Experiment:
         raise SpecError(
             f"unknown experiment {name!r}; choose one of {', '.join(ids)}" + _near(name, ids)
         )
+    return _parse(_shipped(name), name)
+
+
+def _shipped(name: str) -> Traversable:
     group, _, stem = name.partition("/")
-    return _parse(resources.files(__package__) / group / f"{stem}.toml", name)
+    return resources.files(__package__) / group / f"{stem}.toml"
 
 
-def _parse(source: Path | Traversable, where: str) -> Experiment:
+def _read(source: Path | Traversable, where: str) -> dict[str, Any]:
+    """The tables of a file, over those of the shipped one that it ``extends``."""
     try:
         data = tomllib.loads(source.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # bad syntax, not UTF-8, absurd numbers or depth
         raise SpecError(f"{where}: not valid TOML: {error}") from None
+    base = data.pop("extends", None)
+    if base is None:
+        return data
+    bases = [*experiment_ids(), *_BASES]
+    if base not in bases:
+        raise SpecError(
+            f"{where}: extends is {base!r}; choose one of {bases}" + _near(str(base), bases)
+        )
+    below = _read(_shipped(base), base)
+    joined = {**below, **data}
+    for key in (*_TABLES, *_OPTIONAL_TABLES):
+        if isinstance(below.get(key), Mapping) and isinstance(data.get(key), Mapping):
+            joined[key] = {**below[key], **data[key]}
+    return joined
+
+
+_BASES = ("navigation/_route",)
+"""What several experiments share; not experiments themselves."""
+
+
+def _parse(source: Path | Traversable, where: str) -> Experiment:
+    data = _read(source, where)
     try:
         experiment = Experiment.from_mapping(data, where)
     except RecursionError:
@@ -283,12 +316,12 @@ def _parse(source: Path | Traversable, where: str) -> Experiment:
 
 
 _TEXTS, _COUNTS, _TABLES = (
-    ("id", "title", "paper", "figure"),
+    ("id", "title", "paper"),
     ("rounds", "seeds"),
     ("problem", "policies"),
 )
 _OPTIONAL_TABLES = ("on_request", "sweep")
-_KEYS = sorted((*_TEXTS, *_COUNTS, *_TABLES, *_OPTIONAL_TABLES, "claims"))
+_KEYS = sorted((*_TEXTS, *_COUNTS, *_TABLES, *_OPTIONAL_TABLES, "claims", "figure"))
 
 
 def _check_tables(data: Mapping[str, Any], where: str) -> None:
@@ -310,6 +343,10 @@ def _check_tables(data: Mapping[str, Any], where: str) -> None:
     for key in _TEXTS:
         if not isinstance(data.get(key, ""), str) or not data["id"]:
             raise SpecError(f"{where}: {key} is {data[key]!r}; it must be text")
+    figure = data.get("figure", "")
+    named = figure if isinstance(figure, list | tuple) else [figure]
+    if not all(isinstance(each, str) for each in named):
+        raise SpecError(f"{where}: figure is {figure!r}; it must be text, or a list of texts")
     if not isinstance(data.get("claims", []), list | tuple):
         raise SpecError(f"{where}: claims must be tables: write [[claims]]")
 

@@ -268,6 +268,7 @@ class _Factor:
 
     @cached_property
     def _factor(self) -> Any:
+        """The sparse factor of A; a Laplacian that is not positive semi-definite is refused here."""
         from .selected_inverse import factorise
 
         factor = factorise(self._shifted(self._shift))
@@ -275,13 +276,20 @@ class _Factor:
             raise _not_positive(smallest)
         return factor
 
+    def _check_definite(self) -> None:
+        """Refuse a Laplacian that is not positive semi-definite: making the factor of A does.
+
+        Selected inversion itself would answer with numbers that mean nothing.
+        """
+        _ = self._factor
+
     @cached_property
     def diagonal(self) -> Floats:
         from .selected_inverse import inverse_diagonal, plan_elimination
 
         if self._nu > 2:
             return self._diagonal_by_solving()
-        assert self._factor is not None  # which checks that Δ is positive semi-definite
+        self._check_definite()
         plan = plan_elimination(self._laplacian)
         if self._nu == 1:
             first: Floats = inverse_diagonal(self._shifted(self._shift), plan)

@@ -74,13 +74,24 @@ class RoadMap:
         missing = {"points", "offsets", "speed", "height", "trip"} - set(arrays)
         if missing:
             raise StateError(f"this map is damaged: it lacks {sorted(missing)}")
-        n = len(arrays["speed"])
-        points, offsets = arrays["points"], arrays["offsets"].astype(np.intp)
-        whole = len(offsets) == n + 1 and offsets[0] == 0 and offsets[-1] == len(points)
-        if not whole or (np.diff(offsets) < 1).any() or not (arrays["trip"] >= 0).all():
+        if any(
+            arrays[name].dtype.kind not in "iuf"
+            for name in ("points", "offsets", "speed", "height", "trip")
+        ):
+            raise StateError("this map is damaged: it holds something other than numbers")
+        n = arrays["speed"].size
+        shapes = {"speed": (n,), "height": (n,), "offsets": (n + 1,), "trip": (2,)}
+        points = arrays["points"]
+        fit = all(arrays[name].shape == shape for name, shape in shapes.items())
+        if not fit or points.ndim != 2 or points.shape[1] != 2:
+            raise StateError("this map is damaged: its arrays do not fit together")
+        offsets = arrays["offsets"].astype(np.intp)
+        whole = offsets[0] == 0 and offsets[-1] == len(points) and (np.diff(offsets) >= 1).all()
+        finite = np.isfinite(arrays["speed"]).all() and np.isfinite(arrays["height"]).all()
+        if not whole or not finite:
             raise StateError("this map is damaged: its edges and points do not fit together")
         start, goal = (int(end) for end in arrays["trip"])
-        if max(start, goal) >= n:
+        if not (0 <= start < n and 0 <= goal < n):
             raise StateError(f"this map is damaged: its trip ends on an edge beyond {n - 1}")
         return cls(
             points=points / 100.0,

@@ -28,6 +28,7 @@ from superarm.errors import InputError
 from superarm.inputs import as_positive
 
 _JOULES_PER_WH = 3600.0
+_LARGEST = 1e9  # of any parameter: beyond it a vehicle is none, and numbers overflow
 Recuperation = Literal["multiply", "divide"]
 
 
@@ -59,11 +60,15 @@ class Vehicle:
 
     def __post_init__(self) -> None:
         for name in ("mass", "gravity", "propulsion_efficiency", "recuperation_efficiency"):
-            object.__setattr__(self, name, as_positive(getattr(self, name), name))
+            value = getattr(self, name)
+            if isinstance(value, bool) or not as_positive(value, name) <= _LARGEST:
+                raise InputError(f"{name} is {value!r}; it must be a number up to {_LARGEST:g}")
+            object.__setattr__(self, name, as_positive(value, name))
         for name in ("rolling_resistance", "front_area", "air_drag", "auxiliary_power", "air_density"):
             value = getattr(self, name)
-            if not (isinstance(value, int | float) and 0.0 <= value < np.inf):
-                raise InputError(f"{name} is {value!r}; it must be a finite number, 0 or more")
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (number and 0.0 <= value <= _LARGEST):
+                raise InputError(f"{name} is {value!r}; it must be a number from 0 to {_LARGEST:g}")
         for name in ("propulsion_efficiency", "recuperation_efficiency"):
             if getattr(self, name) > 1.0:
                 raise InputError(f"{name} is {getattr(self, name)}; it can be at most 1")

@@ -18,6 +18,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,13 @@ VEHICLE_CLASSES = (
     "pedestrian",
 )
 """The classes whose permissions a reader keeps, under SUMO's names."""
+
+
+LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {"length": (1e-3, 1e6), "speed": (1e-2, 1e3), "height": (-2e4, 2e4), "place": (-1e9, 1e9)}
+    | {"lon": (-180.0, 180.0), "lat": (-90.0, 90.0)}
+)
+"""What a road can be, in metres, m/s and degrees: beyond it a file is wrong, and numbers overflow."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,29 +92,53 @@ class RoadNetwork:
         for name, shape in shapes.items():
             kind = np.intp if name in ("tail", "head") else np.float64
             _keep(self, name, _frozen(getattr(self, name), kind, shape, name))
-        connections = np.array(self.connections, dtype=np.intp).reshape(-1, 2)
+        connections = np.asarray(self.connections)
+        if connections.size == 0:
+            connections = np.empty((0, 2), dtype=np.intp)
+        if connections.ndim != 2 or connections.shape[1] != 2:
+            raise ShapeError(f"connections has shape {connections.shape}; it must be (c, 2)")
         _keep(self, "connections", _frozen(connections, np.intp, connections.shape, "connections"))
         for name, count in (("permits", m), ("turn_permits", len(connections))):
             given = getattr(self, name)
             checked = {
                 who: _frozen(given[who], np.bool_, (count,), f"{name}[{who!r}]") for who in given
             }
-            _keep(self, name, checked)
+            _keep(self, name, MappingProxyType(checked))
+        if self.shapes is not None:
+            if len(self.shapes) != m:
+                raise ShapeError(f"{self.name}: shapes has {len(self.shapes)} entries for {m} edges")
+            courses = (_frozen(each, np.float64, (len(each), 2), "a shape") for each in self.shapes)
+            _keep(self, "shapes", tuple(courses))
         _require_unique(self.junction_ids, "junction")
         _require_unique(self.edge_ids, "edge")
         self._check_values(j, m)
 
     def _check_values(self, j: int, m: int) -> None:
-        for name in ("junctions", "length", "speed"):
-            if not np.isfinite(getattr(self, name)).all():
-                raise InputError(f"{self.name}: {name} holds a value that is not finite")
-        for name in ("length", "speed"):
-            values = getattr(self, name)
-            if m and not values.min() > 0.0:
-                where = int(np.argmin(values))
+        for name, values, ids, what in (
+            ("length", self.length, self.edge_ids, "edge"),
+            ("speed", self.speed, self.edge_ids, "edge"),
+            ("height", self.junctions[:, 2], self.junction_ids, "junction"),
+            (
+                "place",
+                np.abs(self.junctions[:, :2]).max(axis=1, initial=0.0),
+                self.junction_ids,
+                "junction",
+            ),
+        ):
+            least, most = LIMITS[name]
+            bad = np.flatnonzero(~((values >= least) & (values <= most)))
+            if len(bad):
                 raise InputError(
-                    f"{self.name}: edge {self.edge_ids[where]!r} has {name} {values[where]}; "
-                    "it must be above 0"
+                    f"{self.name}: {what} {ids[bad[0]]!r} has {name} {values[bad[0]]}; "
+                    f"it must lie between {least:g} and {most:g}"
+                )
+        if self.lon_lat is not None and j:
+            inside = np.abs(self.lon_lat) <= (180.0, 90.0)
+            if not inside.all():
+                where = int(np.argmin(inside.all(axis=1)))
+                raise InputError(
+                    f"{self.name}: junction {self.junction_ids[where]!r} lies at "
+                    f"{self.lon_lat[where].tolist()}; longitude and latitude must be degrees on Earth"
                 )
         for name, values, count in (
             ("tail", self.tail, j),
@@ -123,8 +155,6 @@ class RoadNetwork:
                 f"{self.name}: the connection from {self.edge_ids[first]!r} to "
                 f"{self.edge_ids[second]!r} joins edges that do not meet"
             )
-        if self.shapes is not None and len(self.shapes) != m:
-            raise ShapeError(f"{self.name}: shapes has {len(self.shapes)} entries for {m} edges")
 
     @property
     def rise(self) -> Floats:
@@ -183,7 +213,9 @@ class LineGraph:
     ids: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        _keep(self, "turns", np.unique(np.asarray(self.turns, dtype=np.intp).reshape(-1, 2), axis=0))
+        turns = np.unique(np.asarray(self.turns, dtype=np.intp).reshape(-1, 2), axis=0)
+        _keep(self, "turns", _frozen(turns, np.intp, turns.shape, "turns"))
+        _keep(self, "edges", _frozen(self.edges, np.intp, (len(self.edges),), "edges"))
         _keep(self, "ids", tuple(self.network.edge_ids[edge] for edge in self.edges))
 
     def __len__(self) -> int:
@@ -198,7 +230,7 @@ class LineGraph:
 
     def number(self, edge_id: str) -> int:
         """The number of an edge, or an error that says why it has none."""
-        number = self._numbers.get(edge_id)
+        number = self._numbers.get(str(edge_id))
         if number is not None:
             return number
         if edge_id in self.network.edge_ids:
@@ -226,33 +258,31 @@ class LineGraph:
 
     @cached_property
     def length(self) -> Floats:
-        return self.network.length[self.edges]
+        return _read_only(self.network.length[self.edges])
 
     @cached_property
     def speed(self) -> Floats:
-        return self.network.speed[self.edges]
+        return _read_only(self.network.speed[self.edges])
 
     @cached_property
     def rise(self) -> Floats:
-        return self.network.rise[self.edges]
+        return _read_only(self.network.rise[self.edges])
 
     @cached_property
     def incline(self) -> Floats:
-        return self.network.incline[self.edges]
+        return _read_only(self.network.incline[self.edges])
 
     @cached_property
     def travel_time(self) -> Floats:
         """Seconds at the speed limit."""
-        times: Floats = self.length / self.speed
-        return times
+        return _read_only(self.length / self.speed)
 
     @cached_property
     def features(self) -> Floats:
         """Length, speed limit and incline, each standardised to mean 0 and variance 1, (n, 3)."""
         columns = np.stack([self.length, self.speed, self.incline], axis=1)
         spread = columns.std(axis=0)
-        standard: Floats = (columns - columns.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
-        return standard
+        return _read_only((columns - columns.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
 
     def incidence(self) -> Any:
         """B of eq. 133 of paper 000, sparse (n, c).
@@ -294,11 +324,20 @@ def _keep(record: object, name: str, value: Any) -> None:
 
 
 def _frozen(values: Any, kind: Any, shape: tuple[int, ...], name: str) -> Any:
-    array = np.array(values, dtype=kind)
+    given = np.asarray(values)
+    if kind is np.intp and given.size and given.dtype.kind not in "iu":
+        raise InputError(f"{name} must hold whole numbers, not {given.dtype} values")
+    array = np.array(given, dtype=kind)
     if array.shape != shape:
         raise ShapeError(f"{name} has shape {array.shape}; it must be {shape}")
     array.flags.writeable = False
     return array
+
+
+def _read_only(values: Floats) -> Floats:
+    """A fresh array that is kept: shared by all seeds and policies, so nobody may write to it."""
+    values.flags.writeable = False
+    return values
 
 
 def _require_unique(ids: Sequence[str], what: str) -> None:

@@ -27,7 +27,7 @@ from superarm.errors import InputError
 
 from ._xml import Attributes, XmlFile, bare_name
 from .geography import from_utm
-from .road import VEHICLE_CLASSES, RoadNetwork
+from .road import LIMITS, VEHICLE_CLASSES, RoadNetwork
 
 _INSIDE_JUNCTIONS = ("internal", "crossing", "walkingarea")
 _EVERYBODY = (1 << len(VEHICLE_CLASSES)) - 1
@@ -153,8 +153,8 @@ class _SumoNet:
             )
         if not edge.lanes:
             edge.length, edge.speed = (
-                self._positive("length", attributes),
-                self._positive("speed", attributes),
+                self._limited("length", attributes, "length"),
+                self._limited("speed", attributes, "speed"),
             )
             edge.shape = edge.shape or attributes["shape"]
         edge.lanes.append(mask)
@@ -165,8 +165,9 @@ class _SumoNet:
         key = attributes["id"]
         if key in self._junctions:
             raise self._file.fault(f"junction id {key!r} appears more than once")
-        height = self._number("z", attributes) if "z" in attributes else 0.0
-        self._junctions[key] = (self._number("x", attributes), self._number("y", attributes), height)
+        height = self._limited("z", attributes, "height") if "z" in attributes else 0.0
+        x, y = (self._limited(axis, attributes, "place") for axis in "xy")
+        self._junctions[key] = (x, y, height)
 
     def _connection(self, attributes: Attributes) -> None:
         if attributes["from"] in self._inner_edges or attributes["to"] in self._inner_edges:
@@ -186,10 +187,12 @@ class _SumoNet:
             raise self._file.fault(f"{key} is {text!r}; it must be a number")
         return number
 
-    def _positive(self, key: str, attributes: Attributes) -> float:
+    def _limited(self, key: str, attributes: Attributes, what: str) -> float:
+        least, most = LIMITS[what]
         number = self._number(key, attributes)
-        if number <= 0.0:
-            raise self._file.fault(f"{key} is {attributes[key]!r}; it must be above 0")
+        if not least <= number <= most:
+            told = f"{key} is {attributes[key]!r}; it must lie between {least:g} and {most:g}"
+            raise self._file.fault(told)
         return number
 
     # --- when all is known -----------------------------------------------------------------

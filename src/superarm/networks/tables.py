@@ -6,6 +6,7 @@ import csv
 import gzip
 import zlib
 from collections.abc import Callable, Iterator
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from superarm.errors import InputError, MissingDataError
 
-from .road import RoadNetwork
+from .road import LIMITS, RoadNetwork
 
 Value = TypeVar("Value")
 _COLUMNS = {
@@ -31,22 +32,30 @@ def read_tables(folder: str | Path, name: str | None = None) -> RoadNetwork:
     turns = list(_rows(_file(folder, "connections"), _COLUMNS["connections"]))
     junction = {row["id"]: number for number, row in enumerate(nodes)}
     edge = {row["id"]: number for number, row in enumerate(edges)}
+    tail = [row.known("from", junction, "node") for row in edges]
+    head = [row.known("to", junction, "node") for row in edges]
+    _require_meeting(edges, turns, edge)
     placed = bool(nodes) and {"lon", "lat"} <= nodes[0].keys()
     return RoadNetwork(
         name=name or folder.name,
         junction_ids=tuple(row["id"] for row in nodes),
-        junctions=np.array([[row.number(key) for key in "xyz"] for row in nodes]).reshape(-1, 3),
+        junctions=np.array(
+            [
+                [row.limited("x", "place"), row.limited("y", "place"), row.limited("z", "height")]
+                for row in nodes
+            ]
+        ).reshape(-1, 3),
         edge_ids=tuple(row["id"] for row in edges),
-        tail=np.array([row.known("from", junction, "node") for row in edges], dtype=np.intp),
-        head=np.array([row.known("to", junction, "node") for row in edges], dtype=np.intp),
-        length=np.array([row.number("length_m") for row in edges]),
-        speed=np.array([row.number("speed_mps") for row in edges]),
+        tail=np.array(tail, dtype=np.intp),
+        head=np.array(head, dtype=np.intp),
+        length=np.array([row.limited("length_m", "length") for row in edges]),
+        speed=np.array([row.limited("speed_mps", "speed") for row in edges]),
         permits={"passenger": np.array([row.flag("passenger") for row in edges], dtype=bool)},
         connections=np.array(
             [[row.known(end, edge, "edge") for end in ("from", "to")] for row in turns], dtype=np.intp
         ),
         turn_permits={"passenger": np.array([row.flag("passenger") for row in turns], dtype=bool)},
-        lon_lat=np.array([[row.number(key) for key in ("lon", "lat")] for row in nodes])
+        lon_lat=np.array([[row.limited("lon", "lon"), row.limited("lat", "lat")] for row in nodes])
         if placed
         else None,
     )
@@ -58,7 +67,16 @@ class _Row(dict[str, str]):
     where: str
 
     def number(self, key: str) -> float:
-        return self._parsed(key, float, "a number")
+        return self._parsed(key, _finite, "a finite number")
+
+    def limited(self, key: str, what: str) -> float:
+        least, most = LIMITS[what]
+        value = self.number(key)
+        if not least <= value <= most:
+            raise InputError(
+                f"{self.where}: {key} is {self[key]!r}; it must lie between {least:g} and {most:g}"
+            )
+        return value
 
     def flag(self, key: str) -> bool:
         return self._parsed(key, {"0": False, "1": True}.__getitem__, "0 or 1")
@@ -73,6 +91,26 @@ class _Row(dict[str, str]):
             raise InputError(f"{self.where}: {key} is {self[key]!r}; it must be {wanted}") from None
 
 
+def _finite(text: str) -> float:
+    if not text.isascii() or "_" in text:  # which float() would take
+        raise ValueError
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError
+    return value
+
+
+def _require_meeting(edges: list[_Row], turns: list[_Row], number: dict[str, int]) -> None:
+    for row in turns:
+        first = edges[row.known("from", number, "edge")]
+        second = edges[row.known("to", number, "edge")]
+        if first["to"] != second["from"]:
+            raise InputError(
+                f"{row.where}: the turn from {first['id']!r} to {second['id']!r} joins edges that do "
+                f"not meet: one ends at {first['to']!r}, the other begins at {second['from']!r}"
+            )
+
+
 def _file(folder: Path, table: str) -> Path:
     for suffix in (".csv.gz", ".csv"):
         path = folder / f"{table}{suffix}"
@@ -84,9 +122,11 @@ def _file(folder: Path, table: str) -> Path:
 def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[_Row]:
     opener: Any = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8", newline="") as lines:
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as lines:
             reader = csv.reader(lines, strict=True)
             header = next(reader, [])
+            if len(set(header)) != len(header):
+                raise InputError(f"{path}: line 1 names a column twice: {header}")
             missing = [key for key in needed if key not in header]
             if missing:
                 raise InputError(f"{path}: line 1 lacks the columns {missing}; it has {header}")

@@ -18,6 +18,7 @@ from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmE
 from .base import check_desirability
 
 _EXACT = Guarantee()
+_MOST_COST = 1e290
 _EMPTY = np.empty(0, dtype=np.intp)
 
 
@@ -63,7 +64,7 @@ class ShortestPath:
             raise InputError("successors must be a square sparse matrix: one row and column per arm")
         if self.on_no_path not in ("error", "empty"):
             raise InputError(f"on_no_path is {self.on_no_path!r}; choose 'error' or 'empty'")
-        turns = csr_array(given)
+        turns = csr_array(given, copy=True)  # sorted below, which must not reach the caller's own
         turns.sort_indices()
         object.__setattr__(self, "successors", turns)
         object.__setattr__(self, "_pointers", turns.indptr.astype(np.int32))
@@ -116,8 +117,11 @@ class ShortestPath:
     def _checked(self, desirability: Floats, structure: object, rescore: Rescore | None) -> Trip:
         check_desirability(desirability)
         n = self.successors.shape[0]
-        if len(desirability) != n:
+        if desirability.shape != (n,):
             raise ShapeError(f"{len(desirability)} arms are on offer, but the graph has {n}")
+        least = float(desirability[desirability > -np.inf].min(initial=0.0))
+        if least < -_MOST_COST:
+            raise InputError(f"an arm costs {-least:.3g}; sums of costs above {_MOST_COST:g} overflow")
         if not isinstance(structure, Trip):
             raise InputError(
                 f"a route needs Trip(start=…, goal=…) as the offer's structure, not {structure!r}"
@@ -128,13 +132,9 @@ class ShortestPath:
             )
         ends: tuple[tuple[str, Any], ...] = (("start", structure.start), ("goal", structure.goal))
         for name, arm in ends:
-            if not isinstance(arm, int | np.integer) or not 0 <= arm < n:
+            if isinstance(arm, bool) or not isinstance(arm, int | np.integer) or not 0 <= arm < n:
                 raise UnknownArmError(f"{name} is {arm!r}; arms are numbered 0 to {n - 1}")
-        closed = structure.closed_turns
-        if closed is not None and closed.size:
-            turns = len(self._indices)
-            if not (closed.dtype.kind in "iu" and closed.min() >= 0 and closed.max() < turns):
-                raise InputError(f"closed_turns must be numbers of turns, 0 to {turns - 1}")
+        self._check_turns(structure.closed_turns)
         top = float(desirability.max())
         if top > 0.0:
             raise InputError(
@@ -142,6 +142,14 @@ class ShortestPath:
                 "0 or more; wrap the rule in Rectified, or use its reduction by potentials"
             )
         return structure
+
+    def _check_turns(self, closed: Any) -> None:
+        if closed is None:
+            return
+        turns = len(self._indices)
+        numbers = isinstance(closed, np.ndarray) and closed.ndim == 1 and closed.dtype.kind in "iu"
+        if not numbers or (closed.size and not (closed.min() >= 0 and closed.max() < turns)):
+            raise InputError(f"closed_turns must be an array of numbers of turns, 0 to {turns - 1}")
 
     def _no_path(self, trip: Trip, why: str) -> Selection:
         if self.on_no_path == "empty":

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from superarm._curves import (
+from superarm.errors import InputError
+from superarm.results.bounds import Bound
+from superarm.results.curves import (
     PALETTE,
-    Bound,
     growth_exponent,
     made_data,
     mean_stderr,
@@ -21,10 +23,9 @@ from superarm._curves import (
     significant,
     sweeps,
 )
-from superarm.errors import InputError
 from superarm.simulation.trace import Run
 
-from .look import INK, End, band, blank, draw, finish, look, name_axes, plain_text, run_figure
+from .look import End, band, blank, draw, finish, look, name_axes, plain_text, run_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
 def plot_regret(
     run: Run,
     setting_index: int = 0,
-    bound: Bound | None = None,
+    bounds: Mapping[str, Bound] | None = None,
     log: bool = False,
 ) -> Figure:
-    """Mean cumulative regret ± 1 standard error; a ``bound`` is drawn dashed."""
+    """Mean cumulative regret ± 1 standard error; ``bounds`` by policy are drawn dashed."""
     with look():
         figure, axes = run_figure(run, setting_index, band(run))
         ends: list[End] = []
@@ -44,12 +45,13 @@ def plot_regret(
             curve = regret_curve(run, policy, setting_index)
             text = f"{plain_text(policy)}  {significant(curve.mean[-1])}"
             ends.append(draw(axes, curve, style, text, log=log))
-        if bound is not None:
+        for policy, bound in (bounds or {}).items():
             # Zero has no place on a log axis: left in, it draws an upright line where the bound starts.
             values = np.where(bound.values > 0.0, bound.values, np.nan) if log else bound.values
             last = float(values[-1])
-            axes.plot(bound.rounds, values, color=INK, linestyle=(0, (4, 3)), linewidth=1.3)
-            ends.append(End(last, f"{plain_text(bound.label)}  {significant(last)}", INK))
+            colour = PALETTE[policy_styles(run.policies)[policy].colour]
+            axes.plot(bound.rounds, values, color=colour, linestyle=(0, (1.5, 2)), linewidth=1.3)
+            ends.append(End(last, f"{plain_text(bound.label)}  {significant(last)}", colour))
         axes.set_xlim(min(1, run.rounds - 1), run.rounds)
         if log and any(end.value > 0.0 for end in ends):
             axes.set_yscale("log")

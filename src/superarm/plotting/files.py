@@ -6,8 +6,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from superarm._curves import Bound, sweeps
-from superarm._roads import METHODS, calibrations, compares_schedules, main_policies, trip_settings
+from superarm.results.bounds import RegretBounds
+from superarm.results.curves import sweeps
+from superarm.results.roads import (
+    METHODS,
+    calibrations,
+    compares_schedules,
+    main_policies,
+    trip_settings,
+)
 from superarm.simulation.trace import Run
 
 from .curves import plot_growth, plot_regret, plot_seconds, plot_sweep
@@ -28,17 +35,17 @@ if TYPE_CHECKING:
 _MANY_SETTINGS = 4
 
 
-def save_run_figures(run: Run, directory: Path | str, bound: Bound | None = None) -> list[Path]:
-    """Every figure of a run, as PNG and SVG; ``bound`` is drawn over the regret on a log scale."""
+def save_run_figures(run: Run, directory: Path | str, bounds: RegretBounds | None = None) -> list[Path]:
+    """Every figure of a run, as PNG and SVG; ``bounds`` are drawn over the regret on a log scale."""
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     files: list[Path] = []
-    for name, figure in _figures(run, bound):
+    for name, figure in _figures(run, bounds):
         files += save_figure(figure, directory / name)
     return files
 
 
-def _figures(run: Run, bound: Bound | None) -> Iterator[tuple[str, Figure]]:
+def _figures(run: Run, bounds: RegretBounds | None) -> Iterator[tuple[str, Figure]]:
     """Names and figures, one alive at a time."""
     trips = trip_settings(run)
     many = bool(trips) and len(run.settings) > _MANY_SETTINGS
@@ -51,8 +58,8 @@ def _figures(run: Run, bound: Bound | None) -> Iterator[tuple[str, Figure]]:
             yield f"seconds{suffix}", plot_seconds(run, index)
         if index in trips:
             yield from _map_figures(run, index, suffix)
-    if bound is not None:
-        yield "bound", plot_regret(run, 0, bound=bound, log=True)
+    if bounds is not None and bounds.drawn:
+        yield "bound", plot_regret(run, 0, bounds=bounds.drawn, log=True)
     if trips and compares_schedules(run):
         yield "betas", plot_schedules(run)
     if trips and calibrations(run):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from superarm._curves import (
+from superarm.errors import require_extra
+from superarm.results.curves import (
     PALETTE,
     Curve,
     PolicyStyle,
@@ -21,7 +22,6 @@ from superarm._curves import (
     spread_labels,
     ticks,
 )
-from superarm.errors import require_extra
 from superarm.simulation.files import atomic_write
 from superarm.simulation.trace import Run
 

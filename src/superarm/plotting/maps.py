@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from superarm._curves import counted, made_data, setting_text
-from superarm._roads import (
+from superarm.core import Floats, Ints
+from superarm.errors import InputError, require_extra
+from superarm.networks import RoadMap
+from superarm.results.curves import counted, made_data, setting_text
+from superarm.results.roads import (
     Window,
     best_policy,
     in_window,
@@ -22,9 +25,6 @@ from superarm._roads import (
     visits,
     window_around,
 )
-from superarm.core import Floats, Ints
-from superarm.errors import InputError, require_extra
-from superarm.networks import RoadMap
 from superarm.simulation.trace import Run
 
 from .look import INK, MUTED, blank, look, plain_text
@@ -131,7 +131,7 @@ def plot_exploration(
 ) -> Figure:
     """Where policies drove over all rounds, and what they are still unsure of: one panel each.
 
-    By default those of :func:`superarm._roads.main_policies`, of the first seed. Policies that
+    By default those of :func:`superarm.results.roads.main_policies`, of the first seed. Policies that
     learn nothing have no uncertainty, and no second panel.
     """
     chosen = _exploration_policies(run, policies)

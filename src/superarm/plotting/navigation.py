@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from superarm._curves import (
+from superarm.errors import InputError
+from superarm.results.curves import (
     PALETTE,
     PolicyStyle,
     Sweep,
@@ -21,8 +22,7 @@ from superarm._curves import (
     sweeps,
     thinned,
 )
-from superarm._roads import METHODS, Calibration, Coverage, calibrations, schedule_of, trip_name
-from superarm.errors import InputError
+from superarm.results.roads import METHODS, Calibration, Coverage, calibrations, schedule_of, trip_name
 from superarm.simulation.audit import LEVELS
 from superarm.simulation.trace import Run
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from superarm._curves import PALETTE, significant, ticks
 from superarm.core import Floats
 from superarm.errors import InputError
+from superarm.results.curves import PALETTE, significant, ticks
 
 from .look import INK, End, blank, finish, look, name_axes, named_figure, plain_text
 

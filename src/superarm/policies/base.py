@@ -159,7 +159,12 @@ class IndexPolicy:
                 f"this is a {state.kind!r} state of schema {state.schema}; "
                 "an IndexPolicy reads 'index-policy' of schema 1"
             )
-        memory = State(**state.scalar("posterior"), arrays=state.arrays)
+        inner = state.scalar("posterior")
+        if not isinstance(inner, dict) or set(inner) != {"kind", "schema", "scalars"}:
+            raise StateError("this state is damaged: it does not say which posterior it holds")
+        if not isinstance(inner["scalars"], dict):
+            raise StateError("this state is damaged: its posterior has no scalars")
+        memory = State(**inner, arrays=state.arrays)
         policy = IndexPolicy(
             posterior=self.posterior.restored(memory),
             rule=self.rule,

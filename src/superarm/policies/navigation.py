@@ -142,7 +142,7 @@ def prior(model: Model, *, routing: Routing = "rectified", spread: Spread = "noi
 @register("policy", "known-cost")
 def known_cost(model: Model, *, cost: str) -> ScorePolicy:
     """The route of least known cost, such as ``length`` or ``travel_time``."""
-    if cost not in model.costs:
+    if cost not in list(model.costs):  # a list: what comes from a file may not be hashable
         raise InputError(f"cost is {cost!r}; this problem knows {sorted(model.costs)}")
     return _by_cost(model, model.costs[cost])
 

@@ -54,7 +54,11 @@ def posterior_for(model: Model, posterior: PosteriorName = "auto", form: str = "
     if posterior == "variational":
         discrete = (0,) if model.numbered else ()
         return SparseVariational(
-            model.kernel, model.noise_variance, model.mean_function(), discrete_columns=discrete
+            model.kernel,
+            model.noise_variance,
+            model.mean_function(),
+            discrete_columns=discrete,
+            seed=model.seed,
         )
     if model.arms is None:
         raise InputError(f"posterior {posterior!r} needs fixed arms, but these change every round")

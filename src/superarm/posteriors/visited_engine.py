@@ -17,6 +17,7 @@ it grows without being copied, and everything else is made in pieces that stay i
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
@@ -24,7 +25,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.errors import InputError, NotPositiveDefiniteError, PrecisionWarning
-from superarm.kernels import Covariance
+from superarm.kernels import Covariance, Kernel
 from superarm.linalg import cholesky, psd_root, solve_lower
 
 _REFRESH_EVERY = 256
@@ -310,7 +311,7 @@ class VisitedEngine:
         """Pathwise: a prior draw u, corrected where arms were visited: u − K_EV H (u_V + ε)."""
         n, count = len(self._arms), len(self._visited)
         if self._prior_root is None:
-            self._prior_root = _PriorRoot(self._kernel, self._arms, self._prior_variance)
+            self._prior_root = _LAST_ROOT.of(self._kernel, self._arms, self._prior_variance)
         drawn = self._prior_root.times(normals[:, :n])
         if count:
             noise = normals[:, n : n + count] / np.sqrt(weight[self._visited])
@@ -358,6 +359,43 @@ class _PriorRoot:
         columns = np.ascontiguousarray(normals).T
         drawn = dtrmm(1.0, self._upper, columns, lower=0, trans_a=1).T
         return drawn
+
+
+class _LastRoot:
+    """The root that was made last, for all posteriors with the same kernel on equal arms.
+
+    Every seed of an experiment asks for the same n² numbers. They are kept no longer than the kernel
+    itself, and no more than one root is: another prior takes its place.
+    """
+
+    def __init__(self) -> None:
+        self._known: _KnownRoot | None = None
+
+    def of(self, kernel: Covariance, arms: Floats, variance: Floats) -> _PriorRoot:
+        if not isinstance(kernel, Kernel):  # others, such as scikit-learn's, may change
+            return _PriorRoot(kernel, arms, variance)
+        known = self._known
+        if known is not None and known.kernel() is kernel and np.array_equal(known.arms, arms):
+            return known.root
+        del known
+        self._known = None  # before another is made: one at a time is large enough
+        root = _PriorRoot(kernel, arms, variance)
+        self._known = _KnownRoot(weakref.ref(kernel, self._forget), arms, root)
+        return root
+
+    def _forget(self, kernel: weakref.ref[Kernel]) -> None:
+        known = self._known
+        if known is not None and known.kernel is kernel:
+            self._known = None
+
+
+class _KnownRoot(NamedTuple):
+    kernel: weakref.ref[Kernel]
+    arms: Floats
+    root: _PriorRoot
+
+
+_LAST_ROOT = _LastRoot()
 
 
 def _spans(size: int, width: int) -> Iterator[slice]:

@@ -50,6 +50,8 @@ class Model:
     """Δh, (n,): what each fixed arm changes in a potential; adds up to the same for all routes."""
     costs: Mapping[str, Floats] = field(default_factory=dict)
     """Other known costs of the fixed arms by name, (n,) each, such as their ``length``."""
+    seed: int = 0
+    """For posteriors that draw by themselves, such as batches: another in each world."""
     numbered: bool = False
     """Whether column 0 of the features is the arm's number, 0 … n − 1, in every offer."""
 

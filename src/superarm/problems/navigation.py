@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from superarm.core import Arms, Bools, Direction, Floats, Ints, Offer
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_positive
 from superarm.linalg import cholesky
-from superarm.networks import RoadMap, Vehicle
+from superarm.networks import LineGraph, RoadMap, Vehicle
 from superarm.networks.energy import Recuperation
 from superarm.normal import rectified_mean
 from superarm.oracles import ShortestPath, Trip
@@ -37,13 +37,15 @@ from superarm.streams import Streams, stream
 from .base import Model, check_choice, check_whole, total
 from .conditions import Conditions
 from .roads import (
-    ROUTES,
+    TABLE_2,
     Normalisation,
     Roads,
-    arm_features,
     load_roads,
+    named_trip,
+    road_arms,
     road_kernel,
     road_model,
+    told_of,
     trip_ends,
     with_conditions,
 )
@@ -69,14 +71,16 @@ class Navigation:
     horizon: int
     route: str | None = None
     """A route of the experiments, such as "monaco-a": names network, start and goal."""
-    network: str = "city"
-    """"luxembourg", "monaco", "city", or the path of a network file."""
+    network: str | None = None
+    """"luxembourg", "monaco", "city" (where nothing is named), or the path of a network file."""
     start: str | None = None
     """Id of the first edge; without it and ``goal`` a far pair is chosen."""
     goal: str | None = None
     edges: int = 2000
     """Size of a generated city."""
     city_seed: int = 0
+    elevation: str | None = None
+    """An SRTM tile, or a folder of them, whose heights replace those of the network."""
     lengthscale: float = 1.0
     """Of the feature kernels, of the truth and of the model alike."""
     model_lengthscale: float | None = None
@@ -85,12 +89,22 @@ class Navigation:
     """How the graph kernel's variance is scaled: "mean", "unit" or "raw"."""
     prior_scale: float = 0.25
     noise_scale: float = 0.1
+    mass: float = TABLE_2.mass
+    """kg, of the vehicle; this and what follows are those of Table 2 unless given."""
+    auxiliary_power: float = TABLE_2.auxiliary_power
+    """W"""
+    rolling_resistance: float = TABLE_2.rolling_resistance
+    air_drag: float = TABLE_2.air_drag
+    air_density: float = TABLE_2.air_density
+    """kg/m³"""
     recuperation: Recuperation = "multiply"
     uturns: bool = True
     closed_roads: float = 0.0
     """Share of the roads that are closed in a round, drawn anew each round."""
     closed_turns: float = 0.0
     """Share of the turns that can not be taken in a round."""
+    on_no_path: Literal["error", "empty"] = "error"
+    """Whether closures are such that a route is left, or a round without one is waited out."""
     conditions: Sequence[str] = ()
     """What changes from trip to trip: "congestion", "temperature", "load". Arms are then no
     fixed set: choose a posterior that takes features, "variational" or "streaming"."""
@@ -111,11 +125,25 @@ class Navigation:
             if not (isinstance(share, int | float) and 0.0 <= share < 1.0):
                 raise InputError(f"{name} is {share!r}; it must be a share, at least 0 and below 1")
         check_choice(self.normalisation, "normalisation", ("mean", "unit", "raw"))
-        vehicle = Vehicle(recuperation=self.recuperation)
-        network, first, last = self._named_route()
-        roads = load_roads(network, uturns=self.uturns, edges=self.edges, city_seed=self.city_seed)
+        check_choice(self.on_no_path, "on_no_path", ("error", "empty"))
+        vehicle = Vehicle(
+            mass=self.mass,
+            auxiliary_power=self.auxiliary_power,
+            rolling_resistance=self.rolling_resistance,
+            air_drag=self.air_drag,
+            air_density=self.air_density,
+            recuperation=self.recuperation,
+        )
+        named = named_trip(self.route, self.network, self.start, self.goal, otherwise="city")
+        roads = load_roads(
+            named.network,
+            uturns=self.uturns,
+            edges=self.edges,
+            city_seed=self.city_seed,
+            elevation=self.elevation,
+        )
         graph = roads.graph
-        start, goal = trip_ends(graph, first, last)
+        trip = trip_ends(graph, named.start, named.goal)
         lengthscale = as_positive(self.lengthscale, "lengthscale")
         known = lengthscale if self.model_lengthscale is None else self.model_lengthscale
         model = road_model(
@@ -126,9 +154,14 @@ class Navigation:
             normalisation=self.normalisation,
             prior_scale=self.prior_scale,
             noise_scale=self.noise_scale,
+            seed=self.seed,
+            on_no_path=self.on_no_path,
         )
-        trip = Trip(start=start, goal=goal)
         conditions = None
+        if isinstance(self.conditions, str) or not isinstance(self.conditions, Sequence):
+            raise InputError(
+                f'conditions is {self.conditions!r}; give a list, such as [["load"]] with --set'
+            )
         if self.conditions:
             conditions = Conditions(names=self.conditions, graph=graph, vehicle=vehicle, seed=self.seed)
             model = with_conditions(model, len(self.conditions))
@@ -137,21 +170,12 @@ class Navigation:
             "vehicle": vehicle,
             "roads": roads,
             "trip": trip,
-            "_arms": _arms(roads),
+            "_arms": road_arms(graph),
             "_closures": Streams(self.seed, "offer"),
             "_conditions": conditions,
         }.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "settled", self._settled())
-
-    def _named_route(self) -> tuple[str, str | None, str | None]:
-        """Network, start and goal."""
-        if self.route is None:
-            return self.network, self.start, self.goal
-        check_choice(self.route, "route", tuple(ROUTES))
-        if self.start is not None or self.goal is not None:
-            raise InputError(f"route {self.route!r} names start and goal; leave them out")
-        return ROUTES[self.route]
 
     # The truth is drawn when it is first asked for: its factor takes seconds on a large network.
 
@@ -159,7 +183,7 @@ class Navigation:
     def energies(self) -> Floats:
         """f, (n,)"""
         lengthscale, scale = float(self.lengthscale), float(self.prior_scale)
-        root = _prior_root(self.roads, lengthscale, self.normalisation, self.recuperation, scale)
+        root = _prior_root(self.roads.graph, self.vehicle, lengthscale, self.normalisation, scale)
         energies: Floats = root @ stream(self.seed, "truth", 0).standard_normal(len(root))
         energies += self.model.mean
         energies.flags.writeable = False
@@ -174,23 +198,20 @@ class Navigation:
     def _costs_of(self, step: int) -> tuple[_Costs, _Costs | None]:
         """Rectified and reduced costs of a round; the same for all where nothing changes."""
         key = 0 if self._conditions is None else step
-        if key not in self._kept:
-            extra = 0.0 if self._conditions is None else self._conditions.extra(step)
-            energies, reduction = self.energies + extra, self.model.reduction
-            reduced = None if reduction is None else self._costs(energies - reduction)
-            self._kept.clear()
-            self._kept[key] = (self._costs(energies), reduced)
-        return self._kept[key]
+        known = self._kept.get(key)
+        if known is not None:
+            return known
+        extra = 0.0 if self._conditions is None else self._conditions.extra(step)
+        energies, reduction = self.energies + extra, self.model.reduction
+        reduced = None if reduction is None else self._costs(energies - reduction)
+        made = self._costs(energies), reduced
+        self._kept.clear()
+        self._kept[key] = made
+        return made
 
     def _settled(self) -> dict[str, str]:
-        graph, ids = self.roads.graph, self.roads.graph.ids
         told = {
-            "data": self.roads.told,
-            "route": f"from edge {ids[self.trip.start]} to edge {ids[self.trip.goal]}",
-            "network": f"passenger edges, largest strongly connected part: {len(graph)} edges, "
-            f"{len(graph.turns)} turns" + ("" if self.uturns else ", no U-turns"),
-            "heights": "energies use the heights of the junctions, unclipped; the kernel's incline is "
-            "rise / max(length, distance, 1 m)",
+            **told_of(self.roads, self.trip, uturns=self.uturns),
             "recuperation": "negative work is multiplied by η⁻"
             if self.recuperation == "multiply"
             else "negative work is divided by η⁻, as eq. 8 reads",
@@ -201,7 +222,8 @@ class Navigation:
         if self.closed_roads or self.closed_turns:
             told["closures"] = (
                 f"each round {self.closed_roads:.1%} of the roads and {self.closed_turns:.1%} of the "
-                "turns are closed, such that a route is left"
+                "turns are closed"
+                + (", such that a route is left" if self.on_no_path == "error" else "")
             )
         if self.conditions:
             told["conditions"] = f"{', '.join(self.conditions)} change from trip to trip"
@@ -224,14 +246,14 @@ class Navigation:
             arms = Arms(ids=arms.ids, features=features)
         if not (self.closed_roads or self.closed_turns):
             return Offer(step=step, arms=arms, structure=self.trip)
-        weights = self._rectified(step).weights
         rng = self._closures.at(step)
         for _ in range(_TRIES):
             available = rng.random(len(self._arms)) >= self.closed_roads
             available[[self.trip.start, self.trip.goal]] = True
             shut = np.flatnonzero(rng.random(len(self.roads.graph.turns)) < self.closed_turns)
             trip = Trip(start=self.trip.start, goal=self.trip.goal, closed_turns=shut)
-            if self._cheapest(weights, trip, available):
+            any_will_do = self.on_no_path == "empty"
+            if any_will_do or self._cheapest(self.roads.graph.length, trip, available):
                 return Offer(step=step, arms=arms, available=available, structure=trip)
         raise InfeasibleError(
             f"{_TRIES} times no route was left with {self.closed_roads:.0%} of the roads and "
@@ -297,30 +319,22 @@ class Navigation:
 _ANY = np.random.default_rng(0)  # the oracle leaves it alone
 
 
-@lru_cache(maxsize=4)
-def _arms(roads: Roads) -> Arms:
-    """One object for all seeds, by which posteriors know the offer again."""
-    return Arms(ids=roads.graph.ids, features=arm_features(roads.graph))
-
-
 @lru_cache(maxsize=1)
 def _prior_root(
-    roads: Roads,
+    graph: LineGraph,
+    vehicle: Vehicle,
     lengthscale: float,
     normalisation: Normalisation,
-    recuperation: Recuperation,
     prior_scale: float,
 ) -> Floats:
     """The lower factor of the truth's covariance, (n, n): made once for all seeds."""
-    graph = roads.graph
     if len(graph) > LARGEST_DRAW:
         raise InputError(
             f"{graph.network.name} has {len(graph)} usable edges; a truth can be drawn for up to "
             f"{LARGEST_DRAW}. Use a smaller network, or drive in SUMO: navigation/sumo"
         )
-    vehicle = Vehicle(recuperation=recuperation)
     energies = vehicle.energy(graph.length, graph.speed, graph.rise)
-    variance = (as_positive(prior_scale, "prior_scale") * float(energies.std())) ** 2
+    variance = (prior_scale * float(energies.std())) ** 2
     kernel = road_kernel(graph, variance, lengthscale=lengthscale, normalisation=normalisation)
-    covariance = kernel(_arms(roads).features)
+    covariance = kernel(road_arms(graph).features)
     return cholesky(covariance, "the covariance of the roads' energies")

@@ -14,38 +14,29 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats
+from superarm.core import Arms, Floats
 from superarm.datasets import find
 from superarm.errors import InputError
 from superarm.inputs import as_positive
 from superarm.kernels import GraphMatern, Kernel, Matern, Sum
 from superarm.networks import (
     LineGraph,
-    RoadNetwork,
     Vehicle,
     generate_city,
     read_network,
     suggest_trip,
 )
-from superarm.oracles import ShortestPath
+from superarm.oracles import ShortestPath, Trip
 
-from .base import Model, check_choice
+from .base import Model, check_choice, check_whole
 
-ROUTES: Mapping[str, tuple[str, str, str]] = {
-    "luxembourg-a": ("luxembourg", "-31118#2", "--32646#1"),
-    "luxembourg-b": ("luxembourg", "-30436#5", "-30946#0"),
-    "luxembourg-c": ("luxembourg", "-30558", "-32888#0"),
-    "luxembourg-d": ("luxembourg", "-32166#0", "--32940#0"),
-    "monaco-a": ("monaco", "152903", "-153355#0"),
-    "monaco-b": ("monaco", "153569#1", "152459#1"),
-}
-"""Network, first and last edge. The pairs printed for Monaco exist on Luxembourg only: C and D."""
-
-_REAL = {"luxembourg": "luxembourg-roads", "monaco": "monaco-roads"}
+REAL_NETWORKS = {"luxembourg": "luxembourg-roads", "monaco": "monaco-roads"}
+"""Networks by name, and the data sets that hold them."""
+TABLE_2 = Vehicle()
 _CACHE_MEGABYTES = 256.0  # of solved kernel columns, shared by all policies on a network
 
 
@@ -59,35 +50,128 @@ class Roads(NamedTuple):
     told: str
 
 
+class NamedTrip(NamedTuple):
+    """A network by name or path, and the ids of a trip's first and last edge where they are named."""
+
+    network: str
+    start: str | None
+    goal: str | None
+
+
+def named_trip(
+    route: str | None, network: str | None, start: str | None, goal: str | None, *, otherwise: str
+) -> NamedTrip:
+    """The trip that a problem's parameters name: a route of the experiments, or its own."""
+    if route is None:
+        return NamedTrip(otherwise if network is None else network, start, goal)
+    check_choice(route, "route", tuple(ROUTES))
+    if (network, start, goal) != (None, None, None):
+        raise InputError(f"route {route!r} names network, start and goal; leave these out")
+    return ROUTES[route]
+
+
+ROUTES: Mapping[str, NamedTrip] = {
+    "luxembourg-a": NamedTrip("luxembourg", "-31118#2", "--32646#1"),
+    "luxembourg-b": NamedTrip("luxembourg", "-30436#5", "-30946#0"),
+    "luxembourg-c": NamedTrip("luxembourg", "-30558", "-32888#0"),
+    "luxembourg-d": NamedTrip("luxembourg", "-32166#0", "--32940#0"),
+    "monaco-a": NamedTrip("monaco", "152903", "-153355#0"),
+    "monaco-b": NamedTrip("monaco", "153569#1", "152459#1"),
+}
+"""The routes of the experiments. The pairs printed for Monaco exist on Luxembourg only: C and D."""
+
+
+def load_roads(
+    network: str,
+    *,
+    uturns: bool = True,
+    edges: int = 2000,
+    city_seed: int = 0,
+    elevation: str | None = None,
+) -> Roads:
+    """The roads of "luxembourg", "monaco", a generated "city", or of a file or folder.
+
+    ``elevation`` names an SRTM tile or a folder of them, whose heights replace the network's. Roads
+    are kept for the seeds and policies to come, until their file changes.
+    """
+    kinds: tuple[tuple[str, Any, Any, str], ...] = (
+        ("network", network, str, "a name, or the path of a network file"),
+        ("elevation", elevation, str | None, "the path of a tile, or of a folder of them"),
+        ("uturns", uturns, bool, "true or false"),
+    )
+    for name, value, kind, words in kinds:  # they may come from a file
+        if not isinstance(value, kind) or value == "":
+            raise InputError(f"{name} is {value!r}; it must be {words}")
+    check_whole(edges, "edges", least=1)
+    check_whole(city_seed, "city_seed", least=0)
+    ages = tuple(_age(path) for path in (network, elevation) if path is not None)
+    return _load_roads(network, uturns, edges, city_seed, elevation, ages)
+
+
+def _age(path: str) -> tuple[tuple[str, int, int], ...]:
+    """When the files of a network were last written, and how large they are."""
+    place = Path(path)
+    try:
+        files = sorted(place.iterdir()) if place.is_dir() else [place]
+        stats = [(file.name, file.stat()) for file in files if file.is_file()]
+    except OSError:
+        return ()  # not there, or a name that no file can have: reading it says so
+    return tuple((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats)
+
+
 @lru_cache(maxsize=4)
-def load_roads(network: str, *, uturns: bool = True, edges: int = 2000, city_seed: int = 0) -> Roads:
-    """The roads of "luxembourg", "monaco", a generated "city", or of a file or folder."""
-    roads, told = _network(network, edges, city_seed)
+def _load_roads(
+    network: str, uturns: bool, edges: int, city_seed: int, elevation: str | None, ages: object
+) -> Roads:
+    if network == "city":
+        if elevation is not None:
+            raise InputError("a generated city lies nowhere on Earth: leave elevation out")
+        city = generate_city(edges=edges, seed=city_seed)
+        told = f"a generated city (seed {city_seed}), not real data"
+        return Roads(city.line_graph(uturns=uturns), told)
+    if network in REAL_NETWORKS:
+        path: Path = find(REAL_NETWORKS[network]).parent
+        told = f"the road network of {network.capitalize()}"
+    else:
+        path, told = Path(network), f"the road network in {Path(network).name}"
+        if not path.exists():
+            raise InputError(
+                f"there is no network {network!r}; choose {', '.join([*REAL_NETWORKS, 'city'])}, "
+                "or give the path of a network file"
+            )
+    roads = read_network(path, elevation=elevation)
     return Roads(roads.line_graph(uturns=uturns), told)
 
 
-def _network(network: str, edges: int, city_seed: int) -> tuple[RoadNetwork, str]:
-    if network in _REAL:
-        folder = find(_REAL[network]).parent
-        return read_network(folder), f"the road network of {network.capitalize()}"
-    if network == "city":
-        city = generate_city(edges=edges, seed=city_seed)
-        return city, f"a generated city (seed {city_seed}), not real data"
-    if not Path(network).exists():
-        raise InputError(
-            f"there is no network {network!r}; choose {', '.join([*_REAL, 'city'])}, "
-            "or give the path of a network file"
-        )
-    return read_network(network), f"the road network in {Path(network).name}"
-
-
-def trip_ends(graph: LineGraph, start: str | None, goal: str | None) -> tuple[int, int]:
+def trip_ends(graph: LineGraph, start: str | None, goal: str | None) -> Trip:
     """The numbers of the first and last edge; a far pair is chosen where none is named."""
     if (start is None) != (goal is None):
         raise InputError("name both start and goal, or neither")
     if start is None or goal is None:
         start, goal = suggest_trip(graph)
-    return graph.number(start), graph.number(goal)
+    return Trip(start=graph.number(start), goal=graph.number(goal))
+
+
+def told_of(roads: Roads, trip: Trip, *, uturns: bool) -> dict[str, str]:
+    """What a report says of the roads and the trip."""
+    graph = roads.graph
+    flat = float(np.ptp(graph.network.junctions[:, 2])) == 0.0
+    return {
+        "data": roads.told,
+        "route": f"from edge {graph.ids[trip.start]} to edge {graph.ids[trip.goal]}",
+        "network": f"passenger edges, largest strongly connected part: {len(graph)} edges, "
+        f"{len(graph.turns)} turns" + ("" if uturns else ", no U-turns"),
+        "heights": "flat: the network has no heights"
+        if flat
+        else "energies use the heights of the junctions, unclipped; the kernel's incline is "
+        "rise / max(length, distance, 1 m)",
+    }
+
+
+@lru_cache(maxsize=4)
+def road_arms(graph: LineGraph) -> Arms:
+    """The edges as arms: one object for all seeds, by which posteriors know the offer again."""
+    return Arms(ids=graph.ids, features=arm_features(graph))
 
 
 def road_kernel(
@@ -100,19 +184,18 @@ def road_kernel(
     """½v·k_G·k_f + ½v·k′_f of section 4.1: column 0 is the edge, columns 1 to 3 its features."""
     half = 0.5 * variance
     columns = (1, 2, 3)
-    near = _graph_kernel(graph, half, normalisation)
+    near = _graph_kernel(graph, normalisation).clone_with_theta([np.log(half)])
     alike = Matern(nu=2.5, lengthscale=lengthscale, columns=columns)
     return near * alike + Matern(nu=2.5, lengthscale=lengthscale, variance=half, columns=columns)
 
 
-@lru_cache(maxsize=4)
-def _graph_kernel(graph: LineGraph, variance: float, normalisation: Normalisation) -> GraphMatern:
-    """Factorised once for all seeds, policies and lengthscales on a network."""
+@lru_cache(maxsize=2)
+def _graph_kernel(graph: LineGraph, normalisation: Normalisation) -> GraphMatern:
+    """Factorised once for all seeds, policies, vehicles and lengthscales on a network."""
     return GraphMatern(
         graph,
         nu=2,
         kappa=1.0,
-        variance=variance,
         normalisation=normalisation,
         columns=(0,),
         cache_megabytes=_CACHE_MEGABYTES,
@@ -134,6 +217,8 @@ def road_model(
     normalisation: Normalisation = "mean",
     prior_scale: float = 0.25,
     noise_scale: float = 0.1,
+    seed: int = 0,
+    on_no_path: Literal["error", "empty"] = "error",
 ) -> Model:
     """What a traveller is told: the energies of eq. 8, how wrong they may be, and the turns."""
     check_choice(normalisation, "normalisation", ("mean", "unit", "raw"))
@@ -143,23 +228,31 @@ def road_model(
         raise InputError(
             f"all edges of {graph.network.name} cost the same, so that the model has no scale"
         )
-    prior_std = as_positive(prior_scale, "prior_scale") * spread
-    noise_std = as_positive(noise_scale, "noise_scale") * spread
+    prior_std = _scaled(prior_scale, "prior_scale", spread)
+    noise_std = _scaled(noise_scale, "noise_scale", spread)
     reducible = vehicle.recuperation == "multiply"
     return Model(
         kernel=road_kernel(graph, prior_std**2, lengthscale=lengthscale, normalisation=normalisation),
         noise_variance=noise_std**2,
         noise_bound=noise_std,
-        oracle=ShortestPath(successors=graph.successors),
+        oracle=ShortestPath(successors=graph.successors, on_no_path=on_no_path),
         horizon=horizon,
         mean=energies,
-        arms=arm_features(graph),
+        arms=road_arms(graph).features,
         direction="minimize",
         most_arms=len(graph),
         reduction=vehicle.potential(graph.rise) if reducible else None,
         costs={"length": graph.length, "travel_time": graph.travel_time},
         numbered=True,
+        seed=seed,
     )
+
+
+def _scaled(scale: float, name: str, spread: float) -> float:
+    """A share of σ_det, of a size that can be squared."""
+    if not 1e-6 <= as_positive(scale, name) <= 1e6:
+        raise InputError(f"{name} is {scale:g}; it must lie between 1e-06 and 1e+06")
+    return scale * spread
 
 
 def with_conditions(model: Model, count: int) -> Model:

@@ -16,9 +16,11 @@ what was won back before it. ``true_energy``, ``value`` and regret are what the 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -34,24 +36,40 @@ from superarm.registry import register
 from superarm.streams import Streams
 
 from .base import Model, check_choice, check_whole
-from .roads import ROUTES, Normalisation, arm_features, load_roads, road_model, trip_ends
+from .roads import (
+    REAL_NETWORKS,
+    TABLE_2,
+    Normalisation,
+    load_roads,
+    named_trip,
+    road_arms,
+    road_model,
+    told_of,
+    trip_ends,
+)
 
-_REAL = ("luxembourg", "monaco")
 _FILES = (".net.xml", ".net.xml.gz", ".net.xml.xz")
-_TABLE_2 = Vehicle()
+_DRIVES_KEPT = 4096
+"""Of 100 edges each they take some 10 MB."""
+_TRIES_PER_ARM = 100
+"""How long an order is searched for, where arms do not come in that of the road."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Garage:
-    """A driver and what it has driven: the same route from the same moment costs the same."""
+    """A driver and what it drove last: the same route from the same moment costs the same."""
 
     driver: Driver
-    drives: dict[tuple[int, tuple[str, ...]], Drive] = field(default_factory=dict)
+    drives: OrderedDict[tuple[int, tuple[str, ...]], Drive] = field(default_factory=OrderedDict)
+    """By moment and route, those asked for last at the end."""
 
     def drive(self, route: tuple[str, ...], moment: int) -> Drive:
         known = self.drives.get((moment, route))
         if known is None:
             known = self.drives[moment, route] = self.driver.drive(route, moment=moment)
+            while len(self.drives) > _DRIVES_KEPT:
+                self.drives.popitem(last=False)
+        self.drives.move_to_end((moment, route))
         return known
 
 
@@ -64,8 +82,9 @@ class SumoNavigation:
     horizon: int
     route: str | None = None
     """A route of the experiments, such as "monaco-a": names network, start and goal."""
-    network: str = "monaco"
-    """"luxembourg", "monaco", or the path of a SUMO network (.net.xml, plain or packed)."""
+    network: str | None = None
+    """"luxembourg", "monaco" (where nothing is named), or the path of a SUMO network (.net.xml,
+    plain or packed)."""
     start: str | None = None
     """Id of the first edge; without it and ``goal`` a far pair is chosen."""
     goal: str | None = None
@@ -75,14 +94,14 @@ class SumoNavigation:
     """Other cars travel between roads within so many metres of the trip's two reference routes."""
     moments: int = 8
     """From how many states of the traffic rounds begin; which one is drawn anew each round."""
-    mass: float = _TABLE_2.mass
+    mass: float = TABLE_2.mass
     """kg, of the vehicle that drives; this and what follows may differ from the prior's Table 2."""
-    auxiliary_power: float = _TABLE_2.auxiliary_power
+    auxiliary_power: float = TABLE_2.auxiliary_power
     """W, for heating and the like."""
-    rolling_resistance: float = _TABLE_2.rolling_resistance
+    rolling_resistance: float = TABLE_2.rolling_resistance
     """Higher on wet or rough roads."""
-    air_drag: float = _TABLE_2.air_drag
-    air_density: float = _TABLE_2.air_density
+    air_drag: float = TABLE_2.air_drag
+    air_density: float = TABLE_2.air_density
     """kg/m³; higher in the cold."""
     motion: Literal["stored", "spent"] = "stored"
     """Whether feedback leaves out what an edge put into the car's motion, or counts it as spent."""
@@ -116,19 +135,20 @@ class SumoNavigation:
             value = getattr(self, name)
             if not (isinstance(value, int | float) and 0.0 <= value < np.inf):
                 raise InputError(f"{name} is {value!r}; it must be a finite number, 0 or more")
-        network, first, last = self._named_route()
-        file = _network_file(network)
-        roads = load_roads(network, uturns=self.uturns)
+        named = named_trip(self.route, self.network, self.start, self.goal, otherwise="monaco")
+        file = _network_file(named.network)
+        roads = load_roads(named.network, uturns=self.uturns)
         graph = roads.graph
-        start, goal = trip_ends(graph, first, last)
+        trip = trip_ends(graph, named.start, named.goal)
         model = road_model(
             graph,
-            _TABLE_2,
+            TABLE_2,
             horizon=self.horizon,
             lengthscale=self.lengthscale,
             normalisation=self.normalisation,
             prior_scale=self.prior_scale,
             noise_scale=self.noise_scale,
+            seed=self.seed,
         )
         vehicle = Vehicle(
             mass=self.mass,
@@ -137,8 +157,7 @@ class SumoNavigation:
             air_drag=self.air_drag,
             air_density=self.air_density,
         )
-        trip = Trip(start=start, goal=goal)
-        reference = _route(graph, trip, model.mean - _TABLE_2.potential(graph.rise))
+        reference = _route(graph, trip, model.mean - TABLE_2.potential(graph.rise))
         traffic = self._traffic(graph, (reference, _route(graph, trip, graph.travel_time)))
         streams = Streams(self.seed, "offer")
         for name, value in {
@@ -147,23 +166,14 @@ class SumoNavigation:
             "graph": graph,
             "trip": trip,
             "reference": reference,
-            "_arms": _arms(graph),
+            "_arms": road_arms(graph),
             # Empty roads are the same whatever the seed: seeds then share what they have driven.
             "_garage": _garage(file, vehicle, self.step, traffic, self.seed if traffic else 0),
             "_moments": streams,
             "_unfinished": vehicle.energy(graph.length, graph.speed, graph.rise),
-            "settled": self._settled(roads.told, graph, trip, vehicle),
+            "settled": self._settled(told_of(roads, trip, uturns=self.uturns), vehicle),
         }.items():
             object.__setattr__(self, name, value)
-
-    def _named_route(self) -> tuple[str, str | None, str | None]:
-        """Network, start and goal."""
-        if self.route is None:
-            return self.network, self.start, self.goal
-        check_choice(self.route, "route", tuple(ROUTES))
-        if self.start is not None or self.goal is not None:
-            raise InputError(f"route {self.route!r} names start and goal; leave them out")
-        return ROUTES[self.route]
 
     def _traffic(self, graph: LineGraph, routes: tuple[tuple[int, ...], ...]) -> Traffic | None:
         if self.traffic == 0.0:
@@ -176,15 +186,14 @@ class SumoNavigation:
         edges = tuple(graph.ids[edge] for edge in np.flatnonzero(near))
         return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=self.moments)
 
-    def _settled(self, told: str, graph: LineGraph, trip: Trip, vehicle: Vehicle) -> dict[str, str]:
+    def _settled(self, told: dict[str, str], vehicle: Vehicle) -> dict[str, str]:
         different = [
-            f"{name} {getattr(vehicle, name):g} for {getattr(_TABLE_2, name):g}"
+            f"{name} {getattr(vehicle, name):g} for {getattr(TABLE_2, name):g}"
             for name in ("mass", "auxiliary_power", "rolling_resistance", "air_drag", "air_density")
-            if getattr(vehicle, name) != getattr(_TABLE_2, name)
+            if getattr(vehicle, name) != getattr(TABLE_2, name)
         ]
         return {
-            "data": told,
-            "route": f"from edge {graph.ids[trip.start]} to edge {graph.ids[trip.goal]}",
+            **told,
             "energy": f"driven in SUMO, class Energy/unknown, steps of {self.step:g} s; what is used "
             "inside a junction is booked to the edge just left",
             "motion": "feedback leaves out what is stored in the car's motion"
@@ -259,12 +268,18 @@ class SumoNavigation:
         return energies, drive
 
     def _in_order(self, positions: Ints) -> tuple[int, ...]:
-        """The arms as a route: positions may come in any order, roads can not."""
-        left = set(positions.tolist())
-        successors = self.graph.successors
-        route: list[int] = []
-        waiting = [[self.trip.start]]
-        while waiting:
+        """The arms as a route. They come in the order of the road, as a rule; else it is searched for.
+
+        A search among arms that are joined in many ways may take for ever, so that it is given up
+        after a number of tries that grows with the arms alone.
+        """
+        given = tuple(positions.tolist())
+        if self._is_route(given):
+            return given
+        left, route, waiting = set(given), list[int](), [[self.trip.start]]
+        for _ in range(_TRIES_PER_ARM * len(given)):
+            if not waiting:
+                break
             if not waiting[-1]:
                 waiting.pop()
                 if route:
@@ -277,26 +292,35 @@ class SumoNavigation:
             route.append(edge)
             if not left and edge == self.trip.goal:
                 return tuple(route)
-            ahead = successors.indices[successors.indptr[edge] : successors.indptr[edge + 1]]
-            waiting.append([int(following) for following in ahead if int(following) in left])
+            waiting.append([following for following in self._ahead(edge) if following in left])
         raise InputError(
-            f"the {len(positions)} arms chosen are not a route from edge "
+            f"the {len(given)} arms chosen are not a route from edge "
             f"{self.graph.ids[self.trip.start]!r} to {self.graph.ids[self.trip.goal]!r}"
+            + ("; if they are one, give them in the order of the road" if waiting else "")
         )
+
+    def _is_route(self, edges: tuple[int, ...]) -> bool:
+        if not edges or (edges[0], edges[-1]) != (self.trip.start, self.trip.goal):
+            return False
+        if len(set(edges)) < len(edges):
+            return False
+        return all(after in self._ahead(before) for before, after in pairwise(edges))
+
+    def _ahead(self, edge: int) -> list[int]:
+        """Where one may go on to from an edge."""
+        turns = self.graph.successors
+        following: list[int] = turns.indices[turns.indptr[edge] : turns.indptr[edge + 1]].tolist()
+        return following
 
 
 def _network_file(network: str) -> Path:
     """The SUMO file of a network."""
-    if network in _REAL:
-        folder = find(f"{network}-roads").parent
-        files = sorted(file for suffix in _FILES for file in folder.glob(f"*{suffix}"))
-        if files:
-            return files[0]
-        raise InputError(f"{folder} holds no SUMO network (.net.xml) of {network}")
+    if network in REAL_NETWORKS:
+        return find(REAL_NETWORKS[network], ending=".net.xml.xz")
     if not network.endswith(_FILES):
         raise InputError(
-            f"network is {network!r}; SUMO drives on {', '.join(_REAL)} or the path of a SUMO network "
-            f"({', '.join(_FILES)}). netconvert makes one of OpenStreetMap files"
+            f"network is {network!r}; SUMO drives on {', '.join(REAL_NETWORKS)} or the path of a SUMO "
+            f"network ({', '.join(_FILES)}). netconvert makes one of OpenStreetMap files"
         )
     return Path(network)
 
@@ -305,12 +329,6 @@ def _route(graph: LineGraph, trip: Trip, costs: Floats) -> tuple[int, ...]:
     oracle = ShortestPath(successors=graph.successors)
     scores = -np.maximum(costs, 0.0)
     return tuple(oracle.select(scores, trip, np.random.default_rng(0)).positions.tolist())
-
-
-@lru_cache(maxsize=4)
-def _arms(graph: LineGraph) -> Arms:
-    """One object for all seeds, by which posteriors know the offer again."""
-    return Arms(ids=graph.ids, features=arm_features(graph))
 
 
 @lru_cache(maxsize=4)

@@ -8,6 +8,14 @@ confidence interval of an optimistic rule is in each round.
 UCB(schedule=Fixed(value=2.0), gamma=None)
 """
 
+from .bayesian import (
+    BayesianGPUCB,
+    BayesianGPUCBCompact,
+    BayesUCBQuantile,
+    BayesUCBQuantileCompact,
+    QuantileSchedule,
+    SimpleQuantile,
+)
 from .indices import (
     UCB,
     BayesUCB,
@@ -20,18 +28,12 @@ from .indices import (
 from .rectified import Rectified
 from .schedules import (
     AgnosticGPUCB,
-    BayesianGPUCB,
-    BayesianGPUCBCompact,
-    BayesUCBQuantile,
-    BayesUCBQuantileCompact,
     Fixed,
     ImprovedGPUCB,
     KernelUCB,
     LogarithmicUCB,
     OclokUCB,
-    QuantileSchedule,
     ResettingGPUCB,
-    SimpleQuantile,
     SrinivasFinite,
     ThompsonScale,
     TimeVaryingGPUCB,

@@ -32,6 +32,11 @@ def upper_quantile(log_tail: float) -> float:
     return -float(special().ndtri_exp(log_tail))
 
 
+def root(beta: float) -> float:
+    """√β, the width that a paper's β gives; 0 for a β below zero."""
+    return math.sqrt(beta) if beta > 0.0 else 0.0
+
+
 @cache
 def special() -> ModuleType:
     """``scipy.special``, loaded on first use."""

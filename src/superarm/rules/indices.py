@@ -24,7 +24,7 @@ from superarm.errors import InputError
 from superarm.registry import register
 
 from .base import keep_finite, require_part, special
-from .schedules import QuantileSchedule
+from .bayesian import QuantileSchedule
 
 CERTAIN = 1e300
 """Stands for an infinite score: finite, so that sums over a super arm stay finite too."""

@@ -10,14 +10,13 @@ write β_t under a root are given as √β_t; a β_t below zero (early rounds, f
 ``B``, ``R``        ``norm_bound`` ‖f‖_k ≤ B; ``noise_bound``, R-sub-Gaussian noise
 ==================  ==============================================================
 
-Every width is plain ``math`` on Python floats: about a microsecond or less.
+Every width is plain ``math`` on Python floats: about a microsecond or less. Those for Bayesian
+regret stand in :mod:`superarm.rules.bayesian`.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -26,20 +25,14 @@ from superarm.registry import register
 
 from .base import (
     keep_count,
-    keep_finite,
     keep_nonnegative,
     keep_positive,
     keep_probability,
-    upper_quantile,
+    root,
 )
 
-_LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _LOG_TWO = math.log(2.0)
 _PI_SQUARED = math.pi**2
-
-
-def _root(beta: float) -> float:
-    return math.sqrt(beta) if beta > 0.0 else 0.0
 
 
 @register("schedule", "fixed")
@@ -119,7 +112,7 @@ class AgnosticGPUCB:
 
     def width(self, step: int, gamma: Gamma) -> float:
         logarithm = math.log(step / self.delta)
-        return _root(2.0 * self.norm_bound**2 + 300.0 * gamma(step - 1) * logarithm**3)
+        return root(2.0 * self.norm_bound**2 + 300.0 * gamma(step - 1) * logarithm**3)
 
 
 @register("schedule", "kernel-ucb")
@@ -160,7 +153,7 @@ class SrinivasFinite:
         keep_probability(self, "delta")
 
     def width(self, step: int, gamma: Gamma) -> float:
-        return _root(2.0 * math.log(self.arms * _PI_SQUARED * step * step / (6.0 * self.delta)))
+        return root(2.0 * math.log(self.arms * _PI_SQUARED * step * step / (6.0 * self.delta)))
 
 
 @register("schedule", "oclok-ucb")
@@ -179,144 +172,7 @@ class OclokUCB:
         keep_probability(self, "delta")
 
     def width(self, step: int, gamma: Gamma) -> float:
-        return _root(2.0 * math.log(self.most_arms * _PI_SQUARED * step * step / (3.0 * self.delta)))
-
-
-# --- functions drawn from a GP, Bayesian regret (sandberg2025bayesian) ------------------------
-
-
-@register("schedule", "gp-ucb-bayesian")
-@dataclass(frozen=True, kw_only=True)
-class BayesianGPUCB:
-    """GP-UCB for Bayesian regret on finitely many arms: β_t = 2 ln(|A| t² / √(2π)).
-
-    sandberg2025bayesian, Theorem 3.2 (i); ``scale`` multiplies β_t (½ in its Figure 3, which
-    the theorem no longer covers).
-    """
-
-    arms: int
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        keep_count(self, "arms")
-        keep_positive(self, "scale")
-
-    def width(self, step: int, gamma: Gamma) -> float:
-        logarithm = math.log(self.arms) + 2.0 * math.log(step) - _LOG_ROOT_TWO_PI
-        return _root(2.0 * self.scale * logarithm)
-
-
-@register("schedule", "gp-ucb-bayesian-compact")
-@dataclass(frozen=True, kw_only=True)
-class BayesianGPUCBCompact:
-    """GP-UCB for Bayesian regret on a compact set: β_t = 2 ln(τ_t^d t² / √(2π)).
-
-    sandberg2025bayesian, Theorem 3.6 (i). τ_t points per dimension discretise the set:
-    ``tau`` itself where it is callable, else ``tau``·t^``tau_exponent``; the default exponent
-    is that of eq. 6d.
-    """
-
-    dimension: int
-    tau: float | Callable[[int], float]
-    tau_exponent: float = 2.0
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        keep_count(self, "dimension")
-        keep_positive(self, "scale")
-        keep_finite(self, "tau_exponent")
-        if not callable(self.tau):
-            keep_positive(self, "tau")
-
-    def width(self, step: int, gamma: Gamma) -> float:
-        points = self.dimension * _log_tau(self.tau, self.tau_exponent, step)
-        logarithm = points + 2.0 * math.log(step) - _LOG_ROOT_TWO_PI
-        return _root(2.0 * self.scale * logarithm)
-
-
-class QuantileSchedule(ABC):
-    """Schedules whose width is a normal quantile: Φ⁻¹(1 − η_t), η_t the upper tail.
-
-    In the papers' notation √β_t with β_t = 2 erf⁻¹(1 − 2η_t)². Squaring hides the sign, so
-    η_t must stay below ½: from there on the width is 0, the posterior median.
-    """
-
-    @abstractmethod
-    def log_tail(self, step: int) -> float:
-        """ln η_t, which stays finite where η_t itself would underflow."""
-
-    def tail(self, step: int) -> float:
-        """η_t."""
-        return math.exp(self.log_tail(step))
-
-    def width(self, step: int, gamma: Gamma) -> float:
-        return upper_quantile(self.log_tail(step))
-
-
-@register("schedule", "bayes-ucb")
-@dataclass(frozen=True, kw_only=True)
-class BayesUCBQuantile(QuantileSchedule):
-    """GP-BUCB on finitely many arms: η_t = √(2π)^ω / (2 |A|^ω t^ξ).
-
-    sandberg2025bayesian, Theorem 3.2 (ii), after kaufmann2012bayesian. The theorem needs
-    ξ > ω > 1; the experiments use ω = ξ = 1, for which it gives no bound.
-    """
-
-    arms: int
-    omega: float = 1.0
-    xi: float = 1.0
-
-    def __post_init__(self) -> None:
-        keep_count(self, "arms")
-        keep_positive(self, "omega", "xi")
-
-    def log_tail(self, step: int) -> float:
-        spread = self.omega * (_LOG_ROOT_TWO_PI - math.log(self.arms))
-        return spread - _LOG_TWO - self.xi * math.log(step)
-
-
-@register("schedule", "bayes-ucb-compact")
-@dataclass(frozen=True, kw_only=True)
-class BayesUCBQuantileCompact(QuantileSchedule):
-    """GP-BUCB on a compact set: η_t = (2π)^{ω/2} / (2 τ_t^{dω} t^ξ).
-
-    sandberg2025bayesian, Theorem 3.6 (ii); ``tau`` as in :class:`BayesianGPUCBCompact`.
-    """
-
-    dimension: int
-    tau: float | Callable[[int], float]
-    tau_exponent: float = 2.0
-    omega: float = 1.0
-    xi: float = 1.0
-
-    def __post_init__(self) -> None:
-        keep_count(self, "dimension")
-        keep_positive(self, "omega", "xi")
-        keep_finite(self, "tau_exponent")
-        if not callable(self.tau):
-            keep_positive(self, "tau")
-
-    def log_tail(self, step: int) -> float:
-        points = self.dimension * _log_tau(self.tau, self.tau_exponent, step)
-        return self.omega * (_LOG_ROOT_TWO_PI - points) - _LOG_TWO - self.xi * math.log(step)
-
-
-@register("schedule", "simple-quantile")
-@dataclass(frozen=True, kw_only=True)
-class SimpleQuantile(QuantileSchedule):
-    """η_t = 1/(t + 1), whatever the number of arms.
-
-    sandberg2025bayesian, Algorithm 2, prints 1/t, whose quantile is infinite at t = 1.
-    """
-
-    def log_tail(self, step: int) -> float:
-        return -math.log(step + 1.0)
-
-
-def _log_tau(tau: float | Callable[[int], float], exponent: float, step: int) -> float:
-    if callable(tau):
-        return math.log(tau(step))
-    return math.log(tau) + exponent * math.log(step)
+        return root(2.0 * math.log(self.most_arms * _PI_SQUARED * step * step / (3.0 * self.delta)))
 
 
 # --- rewards that drift (bogunovic2016time) ---------------------------------------------------
@@ -337,7 +193,7 @@ class LogarithmicUCB:
         keep_positive(self, "c1", "c2")
 
     def width(self, step: int, gamma: Gamma) -> float:
-        return _root(self.c1 * math.log(self.c2 * step))
+        return root(self.c1 * math.log(self.c2 * step))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,9 +226,9 @@ class _SlopeSchedule:
         squared = float(rounds * rounds)
         share = self.events * _PI_SQUARED * squared / (6.0 * self.delta)
         d = self.dimension
-        slope = _root(math.log(d * self.a * share))
+        slope = root(math.log(d * self.a * share))
         points = max(1.0, self.side * d * self.b * squared * slope)
-        return _root(2.0 * math.log(share) + 2.0 * d * math.log(points))
+        return root(2.0 * math.log(share) + 2.0 * d * math.log(points))
 
 
 @register("schedule", "r-gp-ucb")

@@ -18,6 +18,14 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
+def available_cores() -> int:
+    """How many processes can work at once: the cores that this one may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not every system can say
+        return os.cpu_count() or 1
+
+
 def spread(
     work: Callable[[Task], Result],
     tasks: Sequence[Task],

@@ -21,11 +21,16 @@ from numpy.typing import NDArray
 from superarm.errors import ConflictError, InputError, StateError
 
 LOCK = ".lock"
-FOLDERS = ("cells", "timings", "audits", "states", "maps")
-"""Where a run keeps its files, besides those of the run as a whole."""
+FOLDERS_OF_ANY = ("cells", "timings")
+FOLDERS_OF_AUDITED = (*FOLDERS_OF_ANY, "audits", "states")
+"""Where a finished cell has a file: of a policy whose forecasts are audited, of any other."""
+FOLDERS = (*FOLDERS_OF_AUDITED, "maps")
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.tmp")
 # What numpy and zipfile raise for files that are cut off, overwritten or of another kind.
-_DAMAGE = (OSError, TypeError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
+_DAMAGE = (
+    *(OSError, TypeError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error),
+    *(NotImplementedError, RuntimeError, MemoryError),
+)
 
 
 def atomic_write(path: Path | str, data: bytes) -> None:
@@ -144,5 +149,5 @@ def read_json(path: Path) -> Any:
         raise StateError(
             f"{path.parent} has no {path.name}; give the directory that `superarm run --out` wrote"
         ) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise StateError(f"{path} cannot be read ({error}); run again into a new directory") from error

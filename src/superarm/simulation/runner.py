@@ -21,6 +21,7 @@ from superarm.core import (
     Decision,
     Feedback,
     Floats,
+    Forecast,
     Forecaster,
     Ints,
     Offer,
@@ -54,8 +55,9 @@ class Trajectory(NamedTuple):
     """What was learned in the end, for an additive problem."""
 
 
-Watch = Callable[[str, Offer, Decision, Feedback], None]
-"""Hears of every round once it is learned from: policy, offer, decision, feedback."""
+Watch = Callable[[str, Offer, Decision, Feedback, Forecast | None], None]
+"""Hears of every round once it is learned from: policy, offer, decision, feedback, and what the
+policy had expected of its choice before, where its forecasts are audited."""
 
 
 class _Round(NamedTuple):
@@ -166,7 +168,7 @@ class _Recorder:
             regret[step - 1] = sign * (best - problem.value(offer, positions))
             self._choices.append(positions)
             if self._watch is not None:
-                self._watch(self.name, offer, decision, feedback)
+                self._watch(self.name, offer, decision, feedback, forecast)
             measured = problem.metrics(offer, positions, rewards)
             if self._distinct is not None:
                 before = len(self._tried)

@@ -3,7 +3,6 @@
 from .arm_sets import (
     ArmSetGrowth,
     NamedBound,
-    information_bound,
     prior_eigenvalue_bound,
     prior_eigenvalue_bounds,
 )
@@ -14,7 +13,6 @@ from .bayesian import (
     bucb_constant,
     bucb_exploration_term,
     confidence_parameter,
-    lemma_a12_slack,
     variance_constant,
     variance_sum_bound,
     why_no_bound,
@@ -86,12 +84,10 @@ __all__ = [
     "discretisation_conditions",
     "discretisation_size",
     "greedy_information_gain",
-    "information_bound",
     "information_gain",
     "lemma_1_oclok",
     "lemma_3",
     "lemma_4",
-    "lemma_a12_slack",
     "lipschitz_of_kernel",
     "log_bayesian_discretisation_size",
     "log_closed_discretisation_size",

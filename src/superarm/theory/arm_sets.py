@@ -215,21 +215,6 @@ class ArmSetGrowth:
         return solve_lower(L, cross)
 
 
-def information_bound(
-    kernel: Covariance, features: Any, noise_variance: float, count: int
-) -> NamedBound:
-    """γ_count of these arms from above: the smallest bound of :class:`ArmSetGrowth`, and its name.
-
-    For a whole curve build the growth once.
-    """
-    if count < 0:
-        raise InputError(f"count is {count}; it must not be negative")
-    growth = ArmSetGrowth(
-        kernel=kernel, features=features, noise_variance=noise_variance, horizon=max(1, count)
-    )
-    return growth.bound(count)
-
-
 class _Water:
     """max ½ Σ ln(1 + r_i m_i), Σ m_i = N: m_i = (θ − 1/r_i)₊, exact, O(ln n) for each N."""
 

@@ -34,12 +34,12 @@ import numpy as np
 from superarm.core import Floats, Gamma
 from superarm.errors import InputError
 from superarm.inputs import as_positive, as_vector
+from superarm.rules.bayesian import bayesian_beta, bayesian_log_tail
 
 from .bounds import _evaluate, _rounds
 
 BayesianAlgorithm = Literal["gp-ucb", "gp-bucb", "gp-ts"]
 
-_LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _LOG_HALF = -math.log(2.0)
 
 
@@ -103,18 +103,30 @@ def bayesian_regret_bound_of_widths(
     noise_variance: float,
     largest_eigenvalue: float,
     largest_variance: float = 1.0,
+    rectified: bool = False,
 ) -> Floats:
     """A bound for *any* widths w_1, …, w_T ≥ 0, at every T up to their number: ours.
 
-    BR(T) ≤ √v |A| Σ_t (φ(w_t) − w_tΦ(−w_t)) + √(C_K K Σ_t w_t² γ_{TK}), (T,).
+    BR(T) ≤ √v |A| Σ_t h(w_t) + √(C_K K Σ_t w_t² γ_{TK}), (T,), with h(w) = φ(w) − wΦ(−w).
 
     The proof of Theorem 3.2 with nothing rounded up: given the past, f(a) − U_t(a) is
-    N(−wσ, σ²), whose positive part has mean σ(φ(w) − wΦ(−w)) ≤ √v(φ(w) − wΦ(−w)); sum over all
-    arms (eqs 17–20), and leave Σβ_t in eq. 37 as it stands. It covers index policies that the
-    theorem does not: GP-BUCB with ω = ξ = 1, ½β_t, a fixed width.
+    N(−wσ, σ²), whose positive part has mean σh(w) ≤ √v h(w); sum over all arms (eqs 17–20), and
+    leave Σβ_t in eq. 37 as it stands. It covers index policies that the theorem does not:
+    GP-BUCB with ω = ξ = 1, ½β_t, a fixed width.
 
     It covers GP-TS with joint samples too, for whatever widths: given the past, a_t and f are
     independent, so E[U_t(a_t) − f(a_t)] = E[w_tσ(a_t)] exactly, where Lemma A.5 has twice that.
+
+    ``rectified`` regret is Σ r(f(a_t)) − r(f(a*_t)) over costs f, where r(x) = E[max(0, N(x, s²))]
+    has one fixed s, and decisions minimise the sum of r over the index or the sample (Algorithm 2).
+    r is increasing and 1-Lipschitz. So with the lower index L_t,
+
+        r(f(a_t)) − r(f(a*)) ≤ (f − L_t)₊(a_t) + [r(L_t(a_t)) − r(L_t(a*))] + (L_t − f)₊(a*),
+
+    summed over the arms of each. The bracket is at most 0 for an index policy, and 0 on average
+    for joint samples, as (a_t, sample) and (a*, f) have one distribution. The last part is as
+    above; the first has mean σ(w + h(w)), since E[(Z + w)₊] = w + h(w). Hence w_t + h(w_t) takes the
+    place of w_t under the root, which hardly widens it: h(2) = 0.008.
     """
     from scipy.special import ndtr
 
@@ -123,13 +135,14 @@ def bayesian_regret_bound_of_widths(
         raise InputError("widths has negative entries; a width multiplies a standard deviation")
     density = np.exp(-0.5 * w**2) / math.sqrt(2.0 * math.pi)
     # φ(w) − wΦ(−w) cancels for large w, where rounding may not turn it negative
-    missed = np.cumsum(np.maximum(0.0, density - w * ndtr(-w)))
+    missed = np.maximum(0.0, density - w * ndtr(-w))
     scale = math.sqrt(as_positive(largest_variance, "largest_variance"))
     constant = variance_constant(largest_eigenvalue, noise_variance)
     K = _count(budget, "budget")
     information = _evaluate(gamma, K * np.arange(1.0, len(w) + 1.0))
-    bound: Floats = scale * _count(arms, "arms") * missed
-    return bound + np.sqrt(constant * K * np.cumsum(w**2) * information)
+    above = w + missed if rectified else w
+    bound: Floats = scale * _count(arms, "arms") * np.cumsum(missed)
+    return bound + np.sqrt(constant * K * np.cumsum(above**2) * information)
 
 
 def bucb_constant(omega: float) -> float:
@@ -176,24 +189,26 @@ def why_no_bound(
     joint_samples: bool = True,
     rectified: bool = False,
 ) -> str | None:
-    """Why Theorems 3.2 and 3.6 do not cover a run, as a sentence for reports; ``None`` if they do.
+    """Why Theorems 3.2 and 3.6 do not cover a run, for reports, every reason; ``None`` if they do.
 
     ``scale`` multiplies β_t, ``joint_samples`` tells how GP-TS draws, ``rectified`` whether the
-    decisions and the regret use E[max(0, ·)] of each cost.
+    decisions and the regret use E[max(0, ·)] of each cost. :func:`bayesian_regret_bound_of_widths`
+    still covers all but samples that are not joint.
 
     >>> why_no_bound("gp-bucb", omega=1.0, xi=1.0)
     'no bound because omega = 1 makes C_omega infinite: Lemma A.13 needs omega > 1'
     """
     require_algorithm(algorithm, omega, xi)
-    if rectified:
-        return "no bound because regret is rectified: the theorems speak of sums of f itself"
+    reasons = []
     if algorithm == "gp-ts" and not joint_samples:
-        return "no bound because arms are sampled one by one: the theorems need joint samples"
+        reasons.append("arms are sampled one by one: the theorems need joint samples")
     if algorithm == "gp-bucb" and omega is not None and omega <= 1.0:
-        return f"no bound because omega = {omega:g} makes C_omega infinite: Lemma A.13 needs omega > 1"
-    if algorithm != "gp-ts" and scale < 1.0:
-        return f"no bound because beta_t is multiplied by {scale:g}: the lemmas need all of it"
-    return None
+        reasons.append(f"omega = {omega:g} makes C_omega infinite: Lemma A.13 needs omega > 1")
+    if algorithm == "gp-ucb" and scale != 1.0:
+        reasons.append(f"beta_t is multiplied by {scale:g}: the theorems have beta_t itself")
+    if rectified:
+        reasons.append("regret is rectified: the theorems speak of sums of f itself")
+    return f"no bound because {'; and because '.join(reasons)}" if reasons else None
 
 
 # --- Lemma A.12 ---------------------------------------------------------------------------
@@ -221,16 +236,6 @@ def variance_sum_bound(
     return np.asarray(variance_constant(largest_eigenvalue, noise_variance) * gain)
 
 
-def lemma_a12_slack(
-    variances_sum: Any, information_gain: Any, largest_eigenvalue: float, noise_variance: float
-) -> Floats:
-    """Right side minus left side of Lemma A.12: not negative on any correct run."""
-    bound = variance_sum_bound(
-        information_gain, largest_eigenvalue=largest_eigenvalue, noise_variance=noise_variance
-    )
-    return np.asarray(bound - np.asarray(variances_sum, dtype=np.float64))
-
-
 # --- shared with the compact case ---------------------------------------------------------
 
 
@@ -251,10 +256,10 @@ def confidence_parameter(
     points = np.asarray(log_points, dtype=np.float64)
     require_algorithm(algorithm, omega, xi)
     if omega is None or xi is None:  # GP-UCB and GP-TS
-        return np.maximum(0.0, 2.0 * (points + 2.0 * log_t - _LOG_ROOT_TWO_PI))
+        return np.maximum(0.0, bayesian_beta(points, log_t))
     from scipy.special import ndtri_exp
 
-    log_tail = omega * (_LOG_ROOT_TWO_PI - points) + _LOG_HALF - xi * log_t
+    log_tail = bayesian_log_tail(points, log_t, omega, xi)
     width = -ndtri_exp(np.minimum(log_tail, _LOG_HALF))
     return np.asarray(np.maximum(0.0, width) ** 2)
 

@@ -23,6 +23,7 @@ import numpy as np
 from superarm.core import Floats, Gamma
 from superarm.errors import InputError
 from superarm.inputs import as_positive
+from superarm.rules.bayesian import LOG_ROOT_TWO_PI
 
 from .bayesian import (
     BayesianAlgorithm,
@@ -33,7 +34,6 @@ from .bayesian import (
 )
 from .bounds import _rounds
 
-_LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 _LOG_LARGEST = math.log(np.finfo(np.float64).max)
 _LARGEST_EXACT = 2.0**53
 _STEPS = 1000
@@ -204,9 +204,9 @@ def log_closed_discretisation_size(
     """
     log_t = np.log(_rounds(t))
     if omega is None or xi is None:
-        points, tail = float(dimension), 2.0 * log_t - _LOG_ROOT_TWO_PI
+        points, tail = float(dimension), 2.0 * log_t - LOG_ROOT_TWO_PI
     else:
-        points, tail = dimension * omega, xi * log_t - omega * _LOG_ROOT_TWO_PI
+        points, tail = dimension * omega, xi * log_t - omega * LOG_ROOT_TWO_PI
     growth = math.log(2.0) + np.log(points + np.maximum(0.0, tail))
     return np.maximum(
         np.maximum(0.0, conditions.least),

@@ -24,9 +24,14 @@ the first edge with the speed allowed there and leaves the last one without brak
 Neither the energy of that first speed nor of the last is booked. SUMO removes the car in the step in
 which it arrives: that fraction of a step is booked at the rate of the step before.
 
-*The same trip costs the same.* Every trip begins at a saved state. Traffic-actuated signals run
-as fixed programs, for a state does not restore what their detectors saw. A slope can differ in the
-fifth digit when a lane is driven on for the first time: energies are rounded to mWh.
+*The same trip costs the same, whatever was driven before.* A saved state does not hold all that
+SUMO remembers: when lanes were last changed on an edge, for one, so that a trip through a loaded
+state may change lanes one step later than the same trip before it. Therefore no trip is driven in a
+simulation that has driven: the network is loaded once and never moves. Every trip takes place in a
+copy of the process (``apart.py``), where the traffic of its moment is loaded, and ends with it. Where
+processes can not be copied (Windows), the network is loaded anew for every trip, which takes longer
+and gives the same. Traffic-actuated signals run as fixed programs, for a state does not restore what
+their detectors saw.
 """
 
 from __future__ import annotations
@@ -35,17 +40,18 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from superarm.core import Floats
 from superarm.errors import ConflictError, InputError, MissingDataError, require_extra
 from superarm.networks._xml import XmlFile
 from superarm.networks.energy import Vehicle
 
+from .apart import can_copy, in_a_copy
 from .ledger import Ledger
 from .roads import SumoRoads
 from .traffic import Departures, Traffic
@@ -56,10 +62,10 @@ LONGEST_STEP = 0.25
 """Seconds; with longer steps the energy of braking and accelerating is off by up to a percent."""
 _TELEPORT_AFTER = 300.0
 """Seconds after which a car that can not move is taken out of the way; a trip then ends."""
-_DIGITS = 3  # mWh
 _ACTUATED = re.compile(rb'(<tlLogic\b[^>]*?\btype=")(?:actuated|delay_based|NEMA)(")')
 _VERSION = re.compile(rb"<net\b[^>]*\bversion=")
 _TRIP, _DRIVEN, _OTHER = "trip", "driven", "other"
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,7 +91,9 @@ class Drive:
 class _Kept(NamedTuple):
     """A state to begin trips from."""
 
-    file: str
+    file: str | None
+    """``None``: the network as it is when loaded, without any car."""
+    time: float
     departed: int
     """How many background cars had departed."""
 
@@ -128,6 +136,7 @@ class Driver:
         self._kept: list[_Kept] = []
         self._departures: Departures | None = None
         self._roads: SumoRoads | None = None
+        self._copies = can_copy()
 
     @property
     def moments(self) -> int:
@@ -160,14 +169,20 @@ class Driver:
             raise InputError(f"moment is {moment!r}; this traffic has moments 0 to {self.moments - 1}")
         roads = self._take_over()
         roads.check_route(route)
-        lengths, limits = roads.lengths(route), roads.limits(route)
+        lengths = roads.lengths(route)
+        free = float((lengths / roads.limits(route)).sum())
         if longest is None:
-            longest = 600.0 + 5.0 * float((lengths / limits).sum())
-        departed = self._restore(moment)
-        return self._drive(list(route), lengths, longest, departed)
+            longest = 600.0 + 5.0 * free
+        kept = self._kept[moment]
+        if self._departures is not None:  # known here, they need not be found in every copy
+            self._departures.until(kept.time + min(longest, 2.0 * free))
+        return self._untouched(lambda: self._drive(list(route), lengths, longest, kept))
 
-    def _drive(self, route: list[str], lengths: Floats, longest: float, departed: int) -> Drive:
+    def _drive(self, route: list[str], lengths: Floats, longest: float, kept: _Kept) -> Drive:
         sumo, vehicle, simulation = self._sumo, self._sumo.vehicle, self._sumo.simulation
+        if kept.file is not None:
+            simulation.loadState(kept.file)
+        departed = kept.departed
         sumo.route.add(_TRIP, route)
         vehicle.add(
             _TRIP, _TRIP, typeID=_DRIVEN, departLane="best", departPos="0", departSpeed="max",
@@ -205,10 +220,10 @@ class Driver:
         """What was measured; ``last_step``: the length of the step in which the car arrived."""
         if last_step is not None:
             seconds += ledger.arrive(last_step)
-        energy = ledger.energy.round(_DIGITS)
+        energy = ledger.energy
         return Drive(
             energy=energy,
-            stored=ledger.stored.round(_DIGITS),
+            stored=ledger.stored,
             duration=seconds,
             arrived=last_step is not None,
             completed=ledger.index if last_step is None else len(energy),
@@ -233,8 +248,18 @@ class Driver:
     def _holds(self) -> bool:
         return Driver._holder is not None and Driver._holder() is self
 
+    def _untouched(self, work: Callable[[], _Result]) -> _Result:
+        """Do what moves the simulation such that the one loaded here has not moved afterwards."""
+        if self._copies:
+            return in_a_copy(work)
+        try:
+            return work()
+        finally:
+            self._sumo.close()
+            self._start()
+
     def _take_over(self) -> SumoRoads:
-        """Make this driver's network the one that libsumo has loaded."""
+        """Make this driver's network the one that libsumo has loaded, as it is before any step."""
         if not self._tidy.alive:
             raise InputError("this driver is closed; make a new one")
         if self._holds() and self._roads is not None and self._sumo.simulation.isLoaded():
@@ -249,12 +274,16 @@ class Driver:
         Driver._holder = None
         self._start()
         Driver._holder = weakref.ref(self)
-        roads = self._roads
-        if roads is None:
+        if self._roads is None:
             roads = SumoRoads(self._sumo, str(self.network_file))
-            self._prepare(roads)
+            self._kept = [_Kept(None, 0.0, 0)]
+            if self.traffic is not None:
+                traffic = self.traffic
+                self._departures = self._other_cars(traffic, roads)
+                self._departures.until(traffic.time_of(traffic.moments))
+                self._kept = self._untouched(lambda: self._prepare(traffic))
             self._roads = roads
-        return roads
+        return self._roads
 
     def _start(self) -> None:
         network, types = self._folder / "network.net.xml", self._folder / "types.add.xml"
@@ -310,36 +339,18 @@ class Driver:
             f'<vType id="{_OTHER}" {steady} actionStepLength="{max(pause, self.step)!r}"/></additional>'
         )
 
-    def _prepare(self, roads: SumoRoads) -> None:
+    def _prepare(self, traffic: Traffic) -> list[_Kept]:
         """Let the traffic run warm, and keep the states from which trips begin."""
         simulation = self._sumo.simulation
-        if self.traffic is not None:
-            self._departures = self._other_cars(self.traffic, roads)
-        departed = self._advance(0)
+        departed = 0
         kept: list[_Kept] = []
-        for moment in range(self.moments):
-            if self.traffic is not None:
-                while simulation.getTime() < self.traffic.time_of(moment):
-                    departed = self._advance(departed)
+        for moment in range(traffic.moments):
+            while simulation.getTime() < traffic.time_of(moment):
+                departed = self._advance(departed)
             file = str(self._folder / f"moment{moment}.xml.gz")
             simulation.saveState(file)
-            kept.append(_Kept(file, departed))
-        self._kept = kept
-
-    def _restore(self, moment: int) -> int:
-        """Put the simulation where it was at a moment; how many cars had departed by then.
-
-        Loading a state leaves lanes with cars on them as they were, marked as busy but forgotten,
-        so that cars restored there never move: the roads are emptied first.
-        """
-        sumo = self._sumo
-        for name in sumo.vehicle.getLoadedIDList():
-            sumo.vehicle.remove(name)
-        for _ in range(2):
-            sumo.simulation.step()
-        kept = self._kept[moment]
-        sumo.simulation.loadState(kept.file)
-        return kept.departed
+            kept.append(_Kept(file, simulation.getTime(), departed))
+        return kept
 
     def _other_cars(self, traffic: Traffic, roads: SumoRoads) -> Departures:
         for edge in traffic.edges or ():

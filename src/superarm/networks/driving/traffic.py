@@ -90,6 +90,11 @@ class Departures:
             self._known.append(Departure(time, self._route(), factor))
         return self._known[number]
 
+    def until(self, time: float) -> None:
+        """Find the cars that depart up to a time, so that they are known when asked for."""
+        while not self._known or self._known[-1].time <= time:
+            self[len(self._known)]
+
     def _route(self) -> tuple[str, ...]:
         """The fastest way between two places; drawn anew where there is none."""
         for _ in range(_TRIES):

@@ -9,8 +9,10 @@ from html import escape
 
 import numpy as np
 
-from ._curves import (
-    Bound,
+from superarm.errors import StateError
+from superarm.results.bounds import RegretBounds
+from superarm.results.curves import (
+    Average,
     PolicyStyle,
     learners_height,
     mean_stderr,
@@ -24,13 +26,13 @@ from ._curves import (
     sweeps,
     timed_in_blocks,
 )
-from ._report_pages import legend
-from ._report_template import Line, svg_lines
-from .errors import StateError
-from .simulation.trace import Run
+from superarm.simulation.trace import Run
+
+from .pages import legend, swatch
+from .svg import Line, svg_lines
 
 _MANY_SETTINGS = 4
-_BOUND_STYLE = PolicyStyle(7, 2)
+_BOUND_DASH = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +40,11 @@ class Result:
     """One row of the key table."""
 
     policy: str
-    regret: float
-    stderr: float
+    regret: Average
     exponent: float
     seconds: float | None
-    others: tuple[tuple[float, float], ...]
+    others: tuple[Average, ...]
+    """Totals of the run's other metrics."""
 
 
 def _points(run: Run) -> int:
@@ -81,7 +83,9 @@ def regret_figures(run: Run) -> Iterable[str]:
         yield _figure(run, index, *regret_chart(run, index, _points(run)), told)
 
 
-def growth_figures(run: Run, tables: Sequence[Sequence[Result]], bound: Bound | None) -> Iterable[str]:
+def growth_figures(
+    run: Run, tables: Sequence[Sequence[Result]], bounds: RegretBounds | None
+) -> Iterable[str]:
     styles = policy_styles(run.policies)
     caption = "The exponent is the slope over the last half of the rounds."
     for index, rows in enumerate(tables[:_MANY_SETTINGS]):
@@ -94,9 +98,11 @@ def growth_figures(run: Run, tables: Sequence[Sequence[Result]], bound: Bound | 
                 Line(label=row.policy, x=curve.rounds, y=curve.mean, style=style, exponent=exponent)
             )
         told = caption
-        if bound is not None and index == 0:
-            told += f" {bound.label}: {bound.assumes}."
-            lines.append(Line(label=bound.label, x=bound.rounds, y=bound.values, style=_BOUND_STYLE))
+        if bounds is not None and bounds.drawn and index == 0:
+            told += " Dotted: what theory bounds it by; see the table."
+            for policy, bound in bounds.drawn.items():
+                style = PolicyStyle(styles[policy].colour, _BOUND_DASH)
+                lines.append(Line(label=bound.label, x=bound.rounds, y=bound.values, style=style))
         chart = svg_lines(
             lines,
             description="Cumulative regret on logarithmic axes; growth exponents: "
@@ -107,6 +113,30 @@ def growth_figures(run: Run, tables: Sequence[Sequence[Result]], bound: Bound | 
             log_y=True,
         )
         yield _figure(run, index, chart, lines, told)
+    if bounds is not None:
+        yield _bound_table(run, bounds)
+
+
+def _bound_table(run: Run, bounds: RegretBounds) -> str:
+    """For each policy, the bound after the last round and what it rests on, or why there is none."""
+    styles = policy_styles(run.policies)
+    body = ""
+    for policy in run.policies:
+        bound = bounds.drawn.get(policy)
+        value = significant(float(bound.values[-1])) if bound else "–"
+        told = bound.assumes if bound else bounds.missing[policy]
+        body += (
+            f'<tr><th scope="row">{swatch(styles[policy])}{escape(policy)}</th>'
+            f'<td class="number">{value}</td><td>{escape(told)}.</td></tr>'
+        )
+    setting = setting_text(run.settings[0])
+    caption = f"Bounds from theory{f', for {setting}' if setting else ''}"
+    return (
+        f'<div class="scroll"><table><caption>{escape(caption)}</caption><thead><tr>'
+        f'<th scope="col">policy</th><th scope="col" class="number">after {run.rounds:,} rounds</th>'
+        f'<th scope="col">what it rests on, or why there is none</th></tr></thead><tbody>{body}</tbody>'
+        "</table></div>" + (f'<p class="meta">{escape(bounds.note)}</p>' if bounds.note else "")
+    )
 
 
 def seconds_figures(run: Run) -> Iterable[str]:

@@ -9,8 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ._curves import PALETTE, PolicyStyle, significant
-from ._report_template import Line
+from superarm.results.curves import PALETTE, PolicyStyle, significant
+
+from .svg import Line
 
 Claim = Mapping[str, Any]
 """``{"text": …, "holds": true|false, "evidence": …}``"""
@@ -46,6 +47,7 @@ thead th{font-weight:600;opacity:.78;font-size:.86rem;white-space:nowrap}
 tbody th{font-weight:500;white-space:nowrap}
 sup{line-height:0;font-size:.78em}
 .number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+thead th{vertical-align:bottom}thead th.number{white-space:normal}
 .facts th{width:28%;white-space:normal}
 .best th,.best td{font-weight:650}
 .swatch{display:inline-block;width:14px;height:4px;border-radius:2px;margin-right:9px;vertical-align:middle}
@@ -90,6 +92,11 @@ def page(title: str, body: str) -> str:
 def section(title: str, *parts: str) -> str:
     """A headed section of ready-made parts."""
     return f"\n<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
+
+
+def banner(warning: str) -> str:
+    """What must be seen first; nothing without a warning."""
+    return f'<p class="banner">{escape(warning)}</p>' if warning else ""
 
 
 def fact_table(caption: str, facts: Mapping[str, Any]) -> str:

@@ -23,17 +23,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._curves import mean_stderr
-from .core import Floats, Ints
-from .networks import RoadMap
-from .simulation.audit import LEVELS, QUANTILES
-from .simulation.trace import Run
+from superarm.core import Floats, Ints
+from superarm.networks import RoadMap
+from superarm.rules import BayesianGPUCB, BayesUCBQuantile
+from superarm.simulation.audit import LEVELS, QUANTILES
+from superarm.simulation.trace import Run
+
+from .curves import Average, average
 
 METHODS = ("gp-ucb", "gp-bucb", "gp-ts", "bi-ucb", "bi-bucb", "bi-ts")
 """The six methods that the paper compares."""
 OFF = 3.0
 """Standard errors by which a share may differ from its level before it is called wrong."""
-_LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 
 
 # --- trips -------------------------------------------------------------------------------
@@ -98,16 +99,16 @@ def best_policy(run: Run, setting_index: int) -> str:
 
 
 class TripEnergy(NamedTuple):
-    """Energy per trip of one policy: (mean, standard error over seeds) of some stretches of rounds."""
+    """Energy per trip of one policy, in some stretches of rounds."""
 
     policy: str
-    overall: tuple[float, float]
-    first: tuple[float, float]
+    overall: Average
+    first: Average
     """Over the first tenth of the rounds."""
-    last: tuple[float, float]
-    edges: tuple[float, float]
+    last: Average
+    edges: Average
     """Distinct edges driven on."""
-    against: tuple[float, float]
+    against: Average
     """``overall`` minus that of the reference, seed by seed: truths differ more than policies do."""
 
 
@@ -128,15 +129,17 @@ def trip_energies(run: Run, setting_index: int) -> list[TripEnergy]:
         total = run.cumulative(policy, setting_index, "true_energy")
         edges = run.cumulative(policy, setting_index, "distinct_edges")[:, -1]
         before = total[:, -tenth - 1] if tenth < run.rounds else 0.0
-        parts = (
-            total[:, -1] / run.rounds,
-            total[:, tenth - 1] / tenth,
-            (total[:, -1] - before) / tenth,
-            edges,
-            (total[:, -1] - reference) / run.rounds,
+        rows.append(
+            TripEnergy(
+                policy=policy,
+                overall=average(total[:, -1] / run.rounds),
+                first=average(total[:, tenth - 1] / tenth),
+                last=average((total[:, -1] - before) / tenth),
+                edges=average(edges),
+                against=average((total[:, -1] - reference) / run.rounds),
+            )
         )
-        rows.append(TripEnergy(policy, *(_pair(part) for part in parts)))
-    return sorted(rows, key=lambda row: row.overall[0])
+    return sorted(rows, key=lambda row: row.overall.mean)
 
 
 def main_policies(run: Run) -> list[str]:
@@ -145,11 +148,6 @@ def main_policies(run: Run) -> list[str]:
     return (
         methods if methods and len(run.policies) > len(METHODS) else list(run.policies[: len(METHODS)])
     )
-
-
-def _pair(values: Floats) -> tuple[float, float]:
-    mean, stderr = mean_stderr(values)
-    return float(mean), float(stderr)
 
 
 # --- calibration -------------------------------------------------------------------------
@@ -270,18 +268,17 @@ class Schedule(NamedTuple):
         return f"ω = {self.omega:g}, ξ = {self.xi:g}"
 
     def beta(self, rounds: Ints, arms: int) -> Floats:
-        """β_t of Theorem 3.2 on ``arms`` edges: 2 ln(|A| t²/√(2π)) times the scale, or the squared
-        normal quantile at 1 − η_t with η_t = √(2π)^ω / (2 |A|^ω t^ξ); 0 once η_t reaches ½."""
-        steps = np.log(np.asarray(rounds, dtype=np.float64))
-        spread = np.log(arms) - _LOG_ROOT_TWO_PI
-        if self.kind == "ucb":
-            beta: Floats = np.maximum(2.0 * self.scale * (spread + 2.0 * steps), 0.0)
-            return beta
-        from scipy.special import ndtri_exp
+        """β_t on ``arms`` edges, asked of the very schedule that the policy has."""
+        rule = (
+            BayesianGPUCB(arms=arms, scale=self.scale)
+            if self.kind == "ucb"
+            else BayesUCBQuantile(arms=arms, omega=self.omega, xi=self.xi)
+        )
+        return np.array([rule.width(int(step), _no_gain) ** 2 for step in rounds])
 
-        log_tail = -self.omega * spread - np.log(2.0) - self.xi * steps
-        squared: Floats = ndtri_exp(np.minimum(log_tail, -np.log(2.0))) ** 2
-        return squared
+
+def _no_gain(count: int) -> float:
+    return 0.0  # neither schedule asks for information
 
 
 _KINDS = {"route-ucb": "ucb", "route-bucb": "bucb"}

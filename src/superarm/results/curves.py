@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .core import Floats
-from .simulation.trace import Run
+from superarm.core import Floats
+from superarm.simulation.trace import Run
 
 # Okabe & Ito's colours without the yellow that vanishes on white; told apart by colour-blind eyes.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6D3B", "#7F7F7F")
@@ -30,14 +30,11 @@ class Curve(NamedTuple):
     stderr: Floats
 
 
-class Bound(NamedTuple):
-    """A theoretical bound on cumulative regret, to be drawn over it."""
+class Average(NamedTuple):
+    """One number's mean over seeds, with its standard error (0 for a single seed)."""
 
-    label: str
-    rounds: Floats
-    values: Floats
-    assumes: str
-    """What the theorem takes for granted, for the caption."""
+    mean: float
+    stderr: float
 
 
 class PolicyStyle(NamedTuple):
@@ -118,6 +115,16 @@ def mean_stderr(values: Floats) -> tuple[Floats, Floats]:
     count = len(values)
     spread = values.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.zeros(values.shape[1:])
     return values.mean(axis=0), spread
+
+
+def average(values: Floats) -> Average:
+    """Of one number per seed.
+
+    >>> average(np.array([1.0, 3.0]))
+    Average(mean=2.0, stderr=1.0)
+    """
+    mean, stderr = mean_stderr(values)
+    return Average(float(mean), float(stderr))
 
 
 def paired_difference(left: Floats, right: Floats) -> tuple[float, float | None]:

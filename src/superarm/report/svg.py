@@ -18,8 +18,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._curves import PALETTE, PolicyStyle, readable_seconds, significant, spread_labels, ticks
-from .core import Floats
+from superarm.core import Floats
+from superarm.results.curves import (
+    PALETTE,
+    PolicyStyle,
+    readable_seconds,
+    significant,
+    spread_labels,
+    ticks,
+)
 
 _FIRST = PolicyStyle(0, 0)
 _DASHES = ("none", "9 3", "3 3")  # as in ``plotting``

@@ -9,10 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._curves import PALETTE, plus_minus, policy_styles, setting_text, significant, thinned
-from ._report_pages import legend, section, swatch
-from ._report_template import Line, colour_of, svg_lines, svg_open
-from ._roads import (
+from superarm.core import Floats, Ints
+from superarm.networks import RoadMap
+from superarm.results.curves import (
+    PALETTE,
+    plus_minus,
+    policy_styles,
+    setting_text,
+    significant,
+    thinned,
+)
+from superarm.results.roads import (
     OFF,
     Calibration,
     Coverage,
@@ -33,10 +40,11 @@ from ._roads import (
     visits,
     window_around,
 )
-from .core import Floats, Ints
-from .networks import RoadMap
-from .simulation.audit import LEVELS
-from .simulation.trace import Run
+from superarm.simulation.audit import LEVELS
+from superarm.simulation.trace import Run
+
+from .pages import legend, section, swatch
+from .svg import Line, colour_of, svg_lines, svg_open
 
 _WIDTH = 420
 _CLASSES = (1, 2, 5, 10, 20, 50, 100, 200, 500)
@@ -255,8 +263,11 @@ def _energy_table(run: Run, index: int, rows: Sequence[TripEnergy]) -> str:
     )
     body = ""
     for row in rows:
-        pairs = (row.overall, row.against, row.first, row.last, row.edges)
-        cells = (plus_minus(*pair) if len(run.seeds) > 1 else significant(pair[0]) for pair in pairs)
+        shown = (row.overall, row.against, row.first, row.last, row.edges)
+        cells = (
+            plus_minus(each.mean, each.stderr) if len(run.seeds) > 1 else significant(each.mean)
+            for each in shown
+        )
         name = f"{swatch(policy_styles(run.policies)[row.policy])}{escape(row.policy)}"
         numbers = "".join(f'<td class="number">{escape(cell)}</td>' for cell in cells)
         body += f'<tr><th scope="row">{name}</th>{numbers}</tr>'

@@ -1,0 +1,150 @@
+"""Where a problem on roads takes place, as far as the command line says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from superarm.experiments import Experiment
+from superarm.registry import parameters_of
+from superarm.routes import NETWORKS
+
+from .common import check_elevation
+
+_ON_ONES_OWN = "navigation/network"
+"""The experiment that has no network unless one is given."""
+
+
+class Placed(NamedTuple):
+    """An experiment that names no other place, and the parameters that place it."""
+
+    experiment: Experiment
+    parameters: dict[str, Any]
+
+
+class Place(NamedTuple):
+    """What ``--net``, ``--from``, ``--to`` and ``--elevation`` say."""
+
+    net: str | None = None
+    start: str | None = None
+    goal: str | None = None
+    elevation: Path | None = None
+
+    def applied(self, experiment: Experiment, given: Mapping[str, Any]) -> Placed:
+        """The experiment there; ``given`` is what ``--set`` says.
+
+        A network that is named replaces what the experiment itself says of the place, in its
+        problem and in its sweep: a route, a network, and ends that exist on another network only.
+        """
+        self._check(experiment, given)
+        networked = self.net is not None or _value("network", given) is not None
+        if not networked and experiment.id == _ON_ONES_OWN:
+            raise click.UsageError(
+                f"{_ON_ONES_OWN} is about a network of your own: name it with --net FILE "
+                "(or --net city; navigation/city compares more policies there)"
+            )
+        parameters: dict[str, Any] = {}
+        if self.elevation is not None:
+            parameters["problem.elevation"] = str(self.elevation.resolve())
+        if self.net is not None:
+            parameters["problem.network"] = _whole(self.net)
+        elif self.start is not None and not networked:
+            network = _network_of_routes(experiment)
+            if network is not None:
+                parameters["problem.network"] = network
+        if self.start is not None:
+            parameters |= {"problem.start": self.start, "problem.goal": self.goal}
+        said = {key.removeprefix("problem.") for key in parameters}
+        dropped: set[str] = set()
+        if networked or self.start is not None:
+            dropped = {"route", "start", "goal"} | (said & {"network"})
+        return Placed(_without(experiment, dropped), parameters)
+
+    def _check(self, experiment: Experiment, given: Mapping[str, Any]) -> None:
+        takes = set(parameters_of("problem", experiment.problem["name"]))
+        ends = (self.net, self.start, self.goal)
+        if any(end is not None for end in ends) and not {"network", "start", "goal"} <= takes:
+            raise click.UsageError(
+                f"--net, --from and --to are for problems on roads; {experiment.id} is about "
+                f"{experiment.problem['name']!r}"
+            )
+        if self.elevation is not None and "elevation" not in takes:
+            raise click.UsageError(
+                f"--elevation is for problems on roads that take heights; {experiment.id} is about "
+                f"{experiment.problem['name']!r}"
+            )
+        check_elevation(self.elevation)
+        if (self.start is None) != (self.goal is None):
+            raise click.UsageError("--from and --to go together: name both, or neither")
+        for option, name, said in (
+            ("--net", "network", self.net),
+            ("--from", "start", self.start),
+            ("--to", "goal", self.goal),
+            ("--elevation", "elevation", self.elevation),
+        ):
+            if said is not None and _value(name, given) is not None:
+                raise click.UsageError(f"{name} is given twice: by --set and by {option}")
+        if any(end is not None for end in ends) and _value("route", given) is not None:
+            raise click.UsageError(
+                "--set route names network, start and goal, as --net, --from and --to do; choose one"
+            )
+
+
+def check_networks(experiment: Experiment, overrides: Mapping[str, Any]) -> None:
+    """Raise what reading the networks raises, if anything; for when a plan was refused.
+
+    A plan blames its words for whatever goes wrong. But a file that can not be read is no slip of
+    whoever named it: it ends as it does for ``superarm route``, with exit code 1.
+    """
+    from superarm.problems.roads import load_roads
+
+    problem = {**experiment.problem, **experiment.sweep}
+    names = [_value("network", given) for given in (overrides, problem)]
+    named: Any = next((each for each in names if each is not None), [])
+    heights = _value("elevation", overrides) or _value("elevation", problem)
+    for network in named if isinstance(named, list | tuple) else [named]:
+        known = isinstance(network, str) and (network in NETWORKS or Path(network).exists())
+        if known and (heights is not None or network not in NETWORKS):
+            load_roads(network, elevation=None if heights is None else str(heights))
+
+
+def _value(name: str, given: Mapping[str, Any]) -> Any:
+    """A parameter of the problem, under either of its names."""
+    return given.get(f"problem.{name}", given.get(name))
+
+
+def _whole(network: str) -> str:
+    """A path in full: workers, and ``--resume`` from another directory, must find the same file."""
+    named = network in NETWORKS or not Path(network).exists()
+    return network if named else str(Path(network).resolve())
+
+
+def _network_of_routes(experiment: Experiment) -> str | None:
+    """The one network on which the experiment's own routes lie."""
+    from superarm.problems.roads import ROUTES
+
+    routes = _value("route", {**experiment.problem, **experiment.sweep})
+    if routes is None:
+        return None
+    networks: set[str] = set()
+    for route in [routes] if isinstance(routes, str) else routes:
+        if route not in ROUTES:
+            raise click.UsageError(f"route is {route!r}; choose one of {', '.join(ROUTES)}")
+        networks.add(ROUTES[route].network)
+    if len(networks) > 1:
+        raise click.UsageError(
+            f"{experiment.id} is about {' and '.join(sorted(networks))}: say with --net on which "
+            "of them --from and --to lie"
+        )
+    return networks.pop()
+
+
+def _without(experiment: Experiment, names: set[str]) -> Experiment:
+    def kept(table: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: each for key, each in table.items() if key.removeprefix("problem.") not in names}
+
+    return replace(experiment, problem=kept(experiment.problem), sweep=kept(experiment.sweep))

@@ -1,0 +1,72 @@
+"""Work done in a copy of this process, so that nothing of it stays behind."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import warnings
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
+
+from superarm.errors import SuperarmError
+
+Result = TypeVar("Result")
+
+
+def can_copy() -> bool:
+    """Whether this system can copy a running process (fork): all but Windows can."""
+    return getattr(os, "fork", None) is not None
+
+
+def in_a_copy(work: Callable[[], Result]) -> Result:
+    """What ``work`` returns or raises; whatever else it changes, ends with the copy.
+
+    Of the result only what can be pickled comes back. A copy that is ended from outside, or by a
+    fault of the library it calls, is an error here and does not end this process.
+    """
+    receiver, sender = os.pipe()
+    with warnings.catch_warnings():
+        # Python warns of copies of a process with threads, of which only this one goes on there.
+        # The copy waits for none of them: it calls one library, answers and ends.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        os.close(receiver)
+        _answer(work, sender)
+    os.close(sender)
+    try:
+        with os.fdopen(receiver, "rb") as pipe:
+            answer = pipe.read()
+    except BaseException:  # Ctrl-C, say
+        os.kill(child, signal.SIGKILL)
+        raise
+    finally:
+        status = os.waitpid(child, 0)[1]
+    if status != 0 or not answer:
+        raise SuperarmError(
+            f"a copy of this process ended before its work was done (wait status {status}), perhaps "
+            "for want of memory"
+        )
+    good, result = pickle.loads(answer)  # noqa: S301 - written by ourselves, a moment ago
+    if not good:
+        raise result
+    returned: Result = result
+    return returned
+
+
+def _answer(work: Callable[[], Any], sender: int) -> NoReturn:
+    code = 1
+    try:
+        try:
+            answer = pickle.dumps((True, work()))
+        except SuperarmError as error:
+            answer = pickle.dumps((False, error))
+        except Exception as error:
+            answer = pickle.dumps((False, SuperarmError(f"{type(error).__name__}: {error}")))
+        with os.fdopen(sender, "wb") as pipe:
+            pipe.write(answer)
+        code = 0
+    finally:
+        # Nothing that this process has registered for its own end may run here.
+        os._exit(code)

@@ -1,0 +1,15 @@
+"""A run as one self-contained HTML page: no script, nothing loaded, no matplotlib needed.
+
+:func:`write_report` returns a :class:`Report`; :func:`write_index` joins several in a gallery::
+
+    reports = [write_report(Run.load(d), claims, d / "report.html") for d in directories]
+    write_index(reports, root / "index.html")
+
+Everything that comes from a run is escaped: names and notes are text, never markup.
+"""
+
+from .gallery import write_index
+from .svg import Line, svg_heatmap, svg_lines
+from .writing import Report, write_report
+
+__all__ = ["Line", "Report", "svg_heatmap", "svg_lines", "write_index", "write_report"]

@@ -1,0 +1,94 @@
+"""What was run, and the command line that makes it again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from superarm.simulation.trace import Run
+
+from .pages import fact_table, option_table, readable_value, section
+
+_PLACE = {"problem.network": "--net", "problem.start": "--from", "problem.goal": "--to"}
+
+
+def _swept(run: Run) -> dict[str, list[Any]]:
+    """Every swept key with its values in order."""
+    swept: dict[str, list[Any]] = {}
+    for setting in run.settings:
+        for key, value in setting.items():
+            values = swept.setdefault(key, [])
+            if value not in values:
+                values.append(value)
+    return swept
+
+
+def settings_section(run: Run) -> str:
+    """What was run: sizes, what was swept, the problem's parameters, the policies' options."""
+    swept = {
+        key: "swept: " + ", ".join(map(readable_value, values)) for key, values in _swept(run).items()
+    }
+    parameters = dict(run.spec.get("parameters") or {})
+    problem, policies = parameters.pop("problem", {}), parameters.pop("policies", {})
+    if not isinstance(problem, Mapping) or not isinstance(policies, Mapping):
+        parameters |= {"problem": problem, "policies": policies}
+        problem, policies = {}, {}
+    problem = {
+        key: swept.get(f"problem.{key}", swept.get(key, value)) for key, value in problem.items()
+    }
+    options = {
+        name: {
+            key: swept.get(f"{name}.{key}", value if key in problem else swept.get(key, value))
+            for key, value in given.items()
+        }
+        for name, given in policies.items()
+        if name in run.policies and isinstance(given, Mapping)
+    }
+    for key, text in swept.items():  # also what stands nowhere, being a default
+        owner, _, option = key.rpartition(".")
+        if owner == "problem":
+            problem = {**problem, option: text}
+        elif owner in options:
+            options[owner][option] = text
+        elif owner or not any(key in given for given in (problem, *options.values())):
+            parameters[key] = text
+    facts = {
+        "rounds": run.rounds,
+        "seeds": f"{run.seeds[0]} … {run.seeds[-1]}" if len(run.seeds) > 1 else run.seeds[0],
+        "superarm": run.spec.get("version"),
+    }
+    parts = [fact_table("", {**facts, **parameters})]
+    if problem:
+        parts.append(fact_table("Problem", problem))
+    if any(options.values()):
+        parts.append(option_table("Policies", "name", options))
+    if settled := run.spec.get("settled"):
+        paper = bool(run.spec.get("paper"))
+        title = "How the paper was read where it leaves a choice" if paper else "How it was set up"
+        parts.append(fact_table(title, settled))
+    return section("Settings", *parts)
+
+
+def reproduce_section(run: Run, command: Sequence[str] | None) -> str:
+    """The command line that makes this run again; list values sweep."""
+    if command is None:
+        told = "<p>This run was made from Python; no command line makes it again.</p>"
+        return section("Reproduce", told)
+    words = [*command, "--rounds", str(run.rounds)]
+    words += ["--seed", str(run.seeds[0]), "--seeds", str(len(run.seeds))]
+    words += ["--policies", ",".join(run.policies)]
+    for key, value in run.spec.get("overrides", {}).items():
+        if key in _PLACE and isinstance(value, str):
+            words += [_PLACE[key], value]
+        elif value is not None:  # null is what --net leaves of a named route
+            words += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
+    for key, values in _swept(run).items():
+        words += ["--set", f"{key}={json.dumps(values, ensure_ascii=False)}"]
+    line = shlex.join([*words, "--out", "OUT"])
+    promise = "The same seeds give the same traces, byte for byte; timings differ."
+    if "FILE.toml" in command:
+        promise += f" FILE.toml stands for the file that describes {run.experiment}."
+    return section("Reproduce", f"<p>{escape(promise)}</p>", f"<pre><code>{escape(line)}</code></pre>")

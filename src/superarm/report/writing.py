@@ -1,0 +1,242 @@
+"""A run's page: what it says first, and the order of its sections."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import takewhile
+from pathlib import Path
+
+import numpy as np
+
+from superarm.errors import StateError
+from superarm.results.bounds import RegretBounds
+from superarm.results.curves import (
+    Average,
+    average,
+    counted,
+    growth_exponent,
+    made_data,
+    metric_text,
+    paired_difference,
+    plus_minus,
+    policy_styles,
+    readable_seconds,
+    setting_text,
+    significant,
+    sweeps,
+    within_noise,
+)
+from superarm.simulation.files import atomic_write
+from superarm.simulation.trace import Run
+
+from .charts import (
+    Result,
+    growth_figures,
+    regret_chart,
+    regret_figures,
+    seconds_figures,
+    sweep_figures,
+)
+from .pages import (
+    Claim,
+    banner,
+    claim_count,
+    claims_table,
+    page,
+    section,
+    swatch,
+)
+from .roads import road_sections
+from .settings import reproduce_section, settings_section
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Report:
+    """What a gallery needs to know about a written report."""
+
+    path: Path
+    experiment: str
+    title: str
+    headline: str
+    claims: tuple[Claim, ...]
+    thumbnail: str
+    """A small chart as SVG."""
+    warning: str = ""
+    """What must be seen beside the headline: that the data are made."""
+
+
+def write_report(
+    run: Run,
+    claims: Sequence[Claim],
+    path: Path | str,
+    notes: str | Sequence[str] = (),
+    bounds: RegretBounds | None = None,
+    picture: str = "",
+    *,
+    command: Sequence[str] | None = None,
+    full_size: tuple[int, int] | None = None,
+) -> Report:
+    """Write the page; ``notes`` are paragraphs of plain text below the introduction.
+
+    ``bounds`` are drawn over the regret on logarithmic axes, and told in a table. ``picture`` is
+    SVG of our own making, shown first as it is. ``command`` holds the first words of the command
+    line that makes this run again (``superarm run ID``), ``full_size`` the experiment's own rounds
+    and seeds.
+    """
+    path = Path(path)
+    tables = [_results(run, index) for index in range(len(run.settings))]
+    headline = _headline(run, tables) + _reduced(run, full_size)
+    origin = made_data(run)
+    warning = f"Made data, not real ones: {origin}." if origin else ""
+    panels = sweeps(run)
+    paragraphs = [run.spec.get("description"), *([notes] if isinstance(notes, str) else notes)]
+    body = "".join(
+        (
+            _header(run, headline, claims, warning),
+            "<main>",
+            *(f"<p>{escape(str(note))}</p>" for note in paragraphs if note),
+            f"<figure>{picture}</figure>" if picture else "",
+            section(f"Sweep over {panels[0].key}", *sweep_figures(run)) if panels else "",
+            section("Result", *(_result_table(run, i, rows) for i, rows in enumerate(tables))),
+            section("Claims", claims_table(claims)) if claims else "",
+            section("Regret", *regret_figures(run)),
+            section("How regret grows", *growth_figures(run, tables, bounds)),
+            *road_sections(run),
+            section("Time per round", *seconds_figures(run)),
+            settings_section(run),
+            reproduce_section(run, command),
+            "</main>",
+        )
+    )
+    atomic_write(path, page(run.title, body).encode())
+    return Report(
+        path=path,
+        experiment=run.experiment,
+        title=run.title,
+        headline=headline,
+        claims=tuple(claims),
+        thumbnail=regret_chart(run, 0, points=80, thumbnail=True)[0],
+        warning=warning,
+    )
+
+
+# --- what the page says ------------------------------------------------------------------
+
+
+def _results(run: Run, index: int) -> list[Result]:
+    rows = []
+    for policy in run.policies:
+        try:
+            seconds = float(np.median(run.seconds(policy, index)))
+        except StateError:  # timings are no part of a trace; a run may have been copied without them
+            seconds = None
+        rows.append(
+            Result(
+                policy=policy,
+                regret=average(run.cumulative(policy, index)[:, -1]),
+                exponent=growth_exponent(run, policy, index),
+                seconds=seconds,
+                others=tuple(
+                    average(run.cumulative(policy, index, metric)[:, -1]) for metric in run.metrics[1:]
+                ),
+            )
+        )
+    return rows
+
+
+def _headline(run: Run, tables: Sequence[Sequence[Result]]) -> str:
+    """One sentence: who is best, and by how much."""
+    if len(tables) > 1:
+        wins = [min(rows, key=lambda row: row.regret.mean).policy for rows in tables]
+        most = max(map(wins.count, wins))
+        best = [policy for policy in run.policies if wins.count(policy) == most]
+        each = " each" if len(best) > 1 else ""
+        ties = sum(len(_tied(run, index, rows)) > 1 for index, rows in enumerate(tables))
+        tied = f"; tied within noise in {ties}" if ties else ""
+        return f"Lowest regret: {' and '.join(best)}, in {most} of {len(tables)} settings{each}{tied}."
+    ranked = sorted(tables[0], key=lambda row: row.regret.mean)
+    tied_rows = _tied(run, 0, ranked)
+    if len(tied_rows) > 1:
+        parts = [f"{row.policy}, {_plus_minus(run, row.regret)}" for row in tied_rows]
+        return f"Lowest regret: tied within noise: {'; '.join(parts)}."
+    text = f"Lowest regret: {ranked[0].policy}, {_plus_minus(run, ranked[0].regret)}"
+    if len(ranked) > 1:
+        text += f"; next {ranked[1].policy}, {_plus_minus(run, ranked[1].regret)}"
+    return text + "."
+
+
+def _tied(run: Run, index: int, rows: Sequence[Result]) -> list[Result]:
+    """The best, and the next ones as long as they are less than two standard errors above it."""
+    ranked = sorted(rows, key=lambda row: row.regret.mean)
+    best = run.cumulative(ranked[0].policy, index)[:, -1]
+
+    def near(row: Result) -> bool:
+        return within_noise(*paired_difference(run.cumulative(row.policy, index)[:, -1], best))
+
+    return [ranked[0], *takewhile(near, ranked[1:])]
+
+
+def _reduced(run: Run, full_size: tuple[int, int] | None) -> str:
+    """How much smaller than the experiment a run is."""
+    if full_size is None:
+        return ""
+    sizes = ((run.rounds, full_size[0], "round"), (len(run.seeds), full_size[1], "seed"))
+    parts = [f"{now:,} of {counted(full, noun)}" for now, full, noun in sizes if now < full]
+    return f" Reduced: {', '.join(parts)}." if parts else ""
+
+
+def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> str:
+    named = [f"{word} {run.spec[word]}" for word in ("paper", "figure") if run.spec.get(word)]
+    origin = [run.experiment, *named]
+    size = (
+        f"{len(run.policies)} polic{'ies' if len(run.policies) > 1 else 'y'}, "
+        f"{counted(run.rounds, 'round')}, {counted(len(run.seeds), 'seed')}"
+    )
+    if len(run.settings) > 1:
+        size += f", {len(run.settings)} settings"
+    return (
+        f'<header><h1>{escape(run.title)}</h1><p class="meta">'
+        + " · ".join(escape(str(part)) for part in origin)
+        + f'</p>{banner(warning)}<p class="lead">{escape(headline)} {size}'
+        + f"{claim_count(claims, '; ')}.</p></header>"
+    )
+
+
+def _result_table(run: Run, index: int, rows: Sequence[Result]) -> str:
+    styles = policy_styles(run.policies)
+    best = min(row.regret.mean for row in rows)
+    titles = ["cumulative regret", "relative to best", "growth", "time per round"]
+    titles += map(metric_text, run.metrics[1:])
+    head = '<th scope="col">policy</th>' + "".join(
+        f'<th scope="col" class="number">{escape(title)}</th>' for title in titles
+    )
+    body = ""
+    for row in sorted(rows, key=lambda row: row.regret.mean):
+        relative = f"{significant(row.regret.mean / best)}×" if best > 0.0 else "–"
+        growth = f"t<sup>{row.exponent:.2f}</sup>" if math.isfinite(row.exponent) else "–"
+        cells = (
+            escape(_plus_minus(run, row.regret)),
+            relative,
+            growth,
+            "–" if row.seconds is None else escape(readable_seconds(row.seconds)),
+            *(escape(_plus_minus(run, each)) for each in row.others),
+        )
+        body += (
+            f"<tr{' class=best' if row.regret.mean == best else ''}>"
+            f'<th scope="row">{swatch(styles[row.policy])}{escape(row.policy)}</th>'
+            + "".join(f'<td class="number">{cell}</td>' for cell in cells)
+            + "</tr>"
+        )
+    setting = setting_text(run.settings[index])
+    caption = f"<caption>{escape(setting)}</caption>" if setting else ""
+    return (
+        f'<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>'
+        "</table></div>"
+    )
+
+
+def _plus_minus(run: Run, value: Average) -> str:
+    return plus_minus(value.mean, value.stderr) if len(run.seeds) > 1 else significant(value.mean)

@@ -1,0 +1,29 @@
+"""Theory over a run: the bounds that were worked out for its policies, and why others have none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from superarm.core import Floats
+
+
+class Bound(NamedTuple):
+    """A bound on one policy's cumulative regret, to be drawn over it."""
+
+    label: str
+    rounds: Floats
+    values: Floats
+    assumes: str
+    """What it rests on, as a sentence without its full stop."""
+
+
+class RegretBounds(NamedTuple):
+    """What theory says of a run's first setting, policy by policy."""
+
+    drawn: Mapping[str, Bound]
+    """By policy."""
+    missing: Mapping[str, str]
+    """Why the other policies have none, as a sentence for each, without its full stop."""
+    note: str = ""
+    """What all of them take for granted, as whole sentences."""

@@ -1,0 +1,181 @@
+"""Confidence widths for the Bayesian regret of functions drawn from a GP: sandberg2025bayesian.
+
+==================  ==============================================================
+``t``               the round, ``step``
+``n``               points among which is chosen: |A| arms, or τ_t^d of a discretisation
+``log_points``      ln n, which stays finite where n would overflow
+``η_t``             the upper tail whose normal quantile is the width, ``tail``
+``ω``, ``ξ``        ``omega`` and ``xi`` of GP-BUCB
+==================  ==============================================================
+
+:func:`bayesian_beta` and :func:`bayesian_log_tail` are the paper's two formulas, once: schedules
+ask them for one round at a time, :mod:`superarm.theory` for whole arrays of rounds.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from superarm.core import Floats, Gamma
+from superarm.registry import register
+
+from .base import keep_count, keep_finite, keep_positive, root, upper_quantile
+
+LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+"""ln √(2π)."""
+_LOG_TWO = math.log(2.0)
+
+Number = TypeVar("Number", float, Floats)
+
+
+def bayesian_beta(log_points: Number, log_step: Number) -> Number:
+    """GP-UCB's β_t = 2 ln(n t²/√(2π)), negative for few points and rounds: Theorem 3.2 (i).
+
+    >>> round(bayesian_beta(math.log(50.0), math.log(10.0)), 6)
+    15.196509
+    """
+    return 2.0 * (log_points + 2.0 * log_step - LOG_ROOT_TWO_PI)
+
+
+def bayesian_log_tail(log_points: Number, log_step: Number, omega: float, xi: float) -> Number:
+    """GP-BUCB's ln η_t with η_t = √(2π)^ω / (2 n^ω t^ξ), above ln ½ for few points: Theorem 3.2 (ii).
+
+    >>> round(math.exp(bayesian_log_tail(math.log(50.0), math.log(10.0), 1.0, 1.0)), 6)
+    0.002507
+    """
+    return omega * (LOG_ROOT_TWO_PI - log_points) - _LOG_TWO - xi * log_step
+
+
+@register("schedule", "gp-ucb-bayesian")
+@dataclass(frozen=True, kw_only=True)
+class BayesianGPUCB:
+    """GP-UCB for Bayesian regret on finitely many arms: β_t = 2 ln(|A| t² / √(2π)).
+
+    sandberg2025bayesian, Theorem 3.2 (i); ``scale`` multiplies β_t (½ in its Figure 3, which
+    the theorem no longer covers).
+    """
+
+    arms: int
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        keep_count(self, "arms")
+        keep_positive(self, "scale")
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        return root(self.scale * bayesian_beta(math.log(self.arms), math.log(step)))
+
+
+@register("schedule", "gp-ucb-bayesian-compact")
+@dataclass(frozen=True, kw_only=True)
+class BayesianGPUCBCompact:
+    """GP-UCB for Bayesian regret on a compact set: β_t = 2 ln(τ_t^d t² / √(2π)).
+
+    sandberg2025bayesian, Theorem 3.6 (i). τ_t points per dimension discretise the set:
+    ``tau`` itself where it is callable, else ``tau``·t^``tau_exponent``; the default exponent
+    is that of eq. 6d.
+    """
+
+    dimension: int
+    tau: float | Callable[[int], float]
+    tau_exponent: float = 2.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        keep_count(self, "dimension")
+        keep_positive(self, "scale")
+        keep_finite(self, "tau_exponent")
+        if not callable(self.tau):
+            keep_positive(self, "tau")
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        points = self.dimension * _log_tau(self.tau, self.tau_exponent, step)
+        return root(self.scale * bayesian_beta(points, math.log(step)))
+
+
+class QuantileSchedule(ABC):
+    """Schedules whose width is a normal quantile: Φ⁻¹(1 − η_t), η_t the upper tail.
+
+    In the papers' notation √β_t with β_t = 2 erf⁻¹(1 − 2η_t)². Squaring hides the sign, so
+    η_t must stay below ½: from there on the width is 0, the posterior median.
+    """
+
+    @abstractmethod
+    def log_tail(self, step: int) -> float:
+        """ln η_t, which stays finite where η_t itself would underflow."""
+
+    def tail(self, step: int) -> float:
+        """η_t."""
+        return math.exp(self.log_tail(step))
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        return upper_quantile(self.log_tail(step))
+
+
+@register("schedule", "bayes-ucb")
+@dataclass(frozen=True, kw_only=True)
+class BayesUCBQuantile(QuantileSchedule):
+    """GP-BUCB on finitely many arms: η_t = √(2π)^ω / (2 |A|^ω t^ξ).
+
+    sandberg2025bayesian, Theorem 3.2 (ii), after kaufmann2012bayesian. The theorem needs
+    ξ > ω > 1; the experiments use ω = ξ = 1, for which it gives no bound.
+    """
+
+    arms: int
+    omega: float = 1.0
+    xi: float = 1.0
+
+    def __post_init__(self) -> None:
+        keep_count(self, "arms")
+        keep_positive(self, "omega", "xi")
+
+    def log_tail(self, step: int) -> float:
+        return bayesian_log_tail(math.log(self.arms), math.log(step), self.omega, self.xi)
+
+
+@register("schedule", "bayes-ucb-compact")
+@dataclass(frozen=True, kw_only=True)
+class BayesUCBQuantileCompact(QuantileSchedule):
+    """GP-BUCB on a compact set: η_t = (2π)^{ω/2} / (2 τ_t^{dω} t^ξ).
+
+    sandberg2025bayesian, Theorem 3.6 (ii); ``tau`` as in :class:`BayesianGPUCBCompact`.
+    """
+
+    dimension: int
+    tau: float | Callable[[int], float]
+    tau_exponent: float = 2.0
+    omega: float = 1.0
+    xi: float = 1.0
+
+    def __post_init__(self) -> None:
+        keep_count(self, "dimension")
+        keep_positive(self, "omega", "xi")
+        keep_finite(self, "tau_exponent")
+        if not callable(self.tau):
+            keep_positive(self, "tau")
+
+    def log_tail(self, step: int) -> float:
+        points = self.dimension * _log_tau(self.tau, self.tau_exponent, step)
+        return bayesian_log_tail(points, math.log(step), self.omega, self.xi)
+
+
+@register("schedule", "simple-quantile")
+@dataclass(frozen=True, kw_only=True)
+class SimpleQuantile(QuantileSchedule):
+    """η_t = 1/(t + 1), whatever the number of arms.
+
+    sandberg2025bayesian, Algorithm 2, prints 1/t, whose quantile is infinite at t = 1.
+    """
+
+    def log_tail(self, step: int) -> float:
+        return -math.log(step + 1.0)
+
+
+def _log_tau(tau: float | Callable[[int], float], exponent: float, step: int) -> float:
+    if callable(tau):
+        return math.log(tau(step))
+    return math.log(tau) + exponent * math.log(step)

@@ -1,0 +1,73 @@
+"""``superarm run navigation/sumo --net FILE``: trips driven on a network of the user's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from superarm.networks import generate_city, suggest_trip
+from superarm.networks.writing import write_sumo
+
+pytest.importorskip("libsumo", reason="libsumo is not installed: superarm[sumo]")
+pytest.importorskip("sumo", reason="sumo is not installed: superarm[sumo]")
+
+Command = Callable[..., Any]
+SHORT = ("--rounds", "2", "--seeds", "1", "--policies", "gp-ts,prior-potential,fastest", "-q")
+
+
+class Own(NamedTuple):
+    """A network file and a trip on it, as the command line takes them."""
+
+    file: Path
+    start: str
+    goal: str
+
+    def words(self, experiment: str) -> tuple[object, ...]:
+        place = ("--net", self.file, "--from", self.start, "--to", self.goal)
+        return ("run", experiment, *place, *SHORT)
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Own:
+    city = generate_city(edges=300, seed=1)
+    file = write_sumo(city, tmp_path_factory.mktemp("own") / "own.net.xml")
+    return Own(file, *suggest_trip(city.line_graph()))
+
+
+def cells(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (out / "cells").iterdir()}
+
+
+@pytest.mark.parametrize("experiment", ["navigation/sumo", "navigation/sumo-traffic"])
+def test_jobs_and_resuming_change_nothing(
+    experiment: str, cli: Command, own: Own, tmp_path: Path
+) -> None:
+    out = tmp_path / "one"
+    summary = cli(*own.words(experiment), "--jobs", "1", "--out", out, "--json").json()
+    assert {row["policy"] for row in summary["rows"]} == {"gp-ts", "prior-potential", "fastest"}
+    told = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    assert told["settled"]["route"] == f"from edge {own.start} to edge {own.goal}"
+    assert told["settled"]["data"] == "the road network in own.net.xml"
+    assert "rolling_resistance 0.012 for 0.01" in told["settled"]["vehicle"]
+    expected = cells(out)
+    assert len(expected) == 3
+
+    two = cli(*own.words(experiment), "--jobs", "2", "--out", tmp_path / "two")
+    assert two.code == 0, two.err
+    assert cells(tmp_path / "two") == expected
+
+    (out / "cells" / "gp-ts.s0.seed00000.npz").unlink()
+    again = cli(*own.words(experiment), "--jobs", "1", "--out", out, "--resume")
+    assert again.code == 0, again.err
+    assert cells(out) == expected
+
+
+def test_what_sumo_can_not_drive_on(cli: Command, own: Own, town: Any) -> None:
+    tables = cli("run", "navigation/sumo", "--net", town.tables, *SHORT).fails(2)
+    assert "netconvert" in tables
+    place = ("--net", own.file, "--from", "nowhere", "--to", own.goal)
+    assert "nowhere" in cli("run", "navigation/sumo", *place, *SHORT).fails(2)

@@ -1,0 +1,166 @@
+"""Bounds over a run: drawn for every policy that theory covers, and reasons for the others."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm import registry
+from superarm.errors import StateError
+from superarm.experiments import Experiment, Plan, execute
+from superarm.experiments.bounds import regret_bounds
+from superarm.problems.navigation import Navigation
+from superarm.results.bounds import Bound, RegretBounds
+from superarm.rules import BayesUCBQuantile
+from superarm.simulation import Run
+from superarm.theory import ArmSetGrowth, bayesian_regret_bound_of_widths, prior_eigenvalue_bound
+
+FUNCTION = {"name": "rkhs-function", "arms": 20}
+CITY = {"name": "navigation", "edges": 200}
+
+
+def bounds_of(out: Path, policies: dict[str, Any], **changes: Any) -> RegretBounds:
+    given = {"id": "mine", "rounds": 8, "seeds": 1, "problem": FUNCTION, "policies": policies}
+    execute(Plan.make(Experiment.from_mapping({**given, **changes}, "here"), out=out))
+    found = regret_bounds(Run.load(out))
+    assert {*found.drawn, *found.missing} == set(policies)
+    assert not {*found.drawn} & {*found.missing}
+    assert all(reason.startswith("no bound because ") for reason in found.missing.values())
+    return found
+
+
+def test_a_bound_is_drawn_where_there_is_one(tmp_path: Path) -> None:
+    found = bounds_of(
+        tmp_path / "b", {"igp-ucb": {"delta": 0.1}, "gp-greedy": {}, "random": {}}, seeds=2
+    )
+    assert list(found.drawn) == ["igp-ucb"]
+    assert (found.drawn["igp-ucb"].values[1:] > 0.0).all()
+    assert "no theorem" in found.missing["gp-greedy"]
+    assert "learns nothing" in found.missing["random"]
+    spec = json.loads((tmp_path / "b" / "run.json").read_text(encoding="utf-8"))
+    del spec["parameters"]
+    (tmp_path / "b" / "run.json").write_text(json.dumps(spec), encoding="utf-8")
+    with pytest.raises(StateError, match="parameters"):
+        regret_bounds(Run.load(tmp_path / "b"))
+
+
+def test_a_bound_belongs_to_the_policy_not_to_its_label(tmp_path: Path) -> None:
+    own = {"policy": "composed", "rule": {"name": "greedy"}}
+    labels = bounds_of(tmp_path / "label", {"igp-ucb": own, "oclok-ucb": {"policy": "random"}})
+    assert not labels.drawn
+
+    def mine(name: str, **options: Any) -> Bound:
+        return bounds_of(tmp_path / name, {"random": {}, "mine": options}).drawn["mine"]
+
+    plain = bounds_of(tmp_path / "plain", {"igp-ucb": {}}).drawn["igp-ucb"]
+    np.testing.assert_array_equal(mine("renamed", policy="igp-ucb").values, plain.values)
+    default = registry.parameters_of("policy", "igp-ucb")["delta"]
+    stated = mine("stated", policy="igp-ucb", delta=default)
+    np.testing.assert_array_equal(stated.values, plain.values)
+    surer = mine("surer", policy="igp-ucb", delta=default / 10)
+    assert (surer.values[1:] > plain.values[1:]).all()
+    assert mine("oclok", policy="oclok-ucb").label.startswith("O'CLOK")
+
+
+@pytest.mark.parametrize("missing", ["norm_bound", "noise_bound", "gain"])
+def test_no_bound_where_the_model_lacks_what_it_takes(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounds_of(tmp_path / "a", {"igp-ucb": {}})
+    full = Experiment.build_problem
+
+    def lacking(self: Experiment, **sizes: Any) -> Any:
+        world = full(self, **sizes)
+        return replace(world, model=replace(world.model, **{missing: None}))
+
+    monkeypatch.setattr(Experiment, "build_problem", lacking)
+    assert "does not state" in regret_bounds(Run.load(tmp_path / "a")).missing["igp-ucb"]
+
+
+# --- routes ------------------------------------------------------------------------------
+
+
+def test_route_policies_have_a_bound_or_the_theorems_reason(tmp_path: Path) -> None:
+    policies: dict[str, dict[str, Any]] = {
+        "ucb": {"policy": "route-ucb"},
+        "half": {"policy": "route-ucb", "scale": 0.5},
+        "wide": {"policy": "route-ucb", "scale": 2.0},
+        "bucb": {"policy": "route-bucb"},
+        "joint": {"policy": "route-ts", "mode": "joint"},
+        "ts": {"policy": "route-ts"},
+        "bi": {"policy": "route-ucb", "posterior": "independent"},
+        "svgp": {"policy": "route-bucb", "posterior": "variational"},
+        "hills": {"policy": "route-ucb", "routing": "potential"},
+        "other": {"policy": "route-ucb", "spread": "posterior"},
+        "greedy": {"policy": "route-greedy"},
+        "own": {"policy": "route-rule", "rule": {"name": "greedy"}},
+        "prior": {},
+    }
+    found = bounds_of(tmp_path / "a", policies, problem=CITY, rounds=4)
+    assert list(found.drawn) == ["ucb", "half", "wide", "bucb", "joint"]
+    assert "rectified regret" in found.note
+    run = Run.load(tmp_path / "a")
+    for policy, bound in found.drawn.items():
+        assert "Theorem 3.2 itself gives no bound because" in bound.assumes
+        assert (run.cumulative(policy).mean(axis=0)[bound.rounds.astype(int) - 1] <= bound.values).all()
+    assert "omega = 1" in found.drawn["bucb"].assumes
+    assert "multiplied by 2" in found.drawn["wide"].assumes
+    half, full, wide = (found.drawn[name].values[-1] for name in ("half", "ucb", "wide"))
+    assert half < full < wide  # each with its own widths
+    np.testing.assert_array_equal(found.drawn["joint"].values, found.drawn["ucb"].values)
+    for policy, told in {
+        "ts": "sampled one by one: the theorems need joint samples; and because regret is rectified",
+        "bi": "independent",
+        "svgp": "approximate",
+        "hills": "potential",
+        "other": "another s",
+        "greedy": "does not explore",
+        "own": "one’s own",
+        "prior": "learns nothing",
+    }.items():
+        assert told in found.missing[policy]
+
+
+def test_a_route_bound_is_the_one_of_its_widths(tmp_path: Path) -> None:
+    found = bounds_of(tmp_path / "a", {"route-bucb": {"omega": 1.5}}, problem=CITY)
+    model = Navigation(seed=0, horizon=8, edges=200).model
+    assert model.arms is not None
+    budget = Run.load(tmp_path / "a").choices("route-bucb", 0, 0).shape[1]
+    schedule = BayesUCBQuantile(arms=len(model.arms), omega=1.5)
+    expected = bayesian_regret_bound_of_widths(
+        [schedule.width(t, lambda count: 0.0) for t in range(1, 9)],
+        ArmSetGrowth(
+            kernel=model.kernel,
+            features=model.arms,
+            noise_variance=model.noise_variance,
+            horizon=8 * budget,
+        ),
+        arms=len(model.arms),
+        budget=budget,
+        noise_variance=model.noise_variance,
+        largest_eigenvalue=prior_eigenvalue_bound(model.kernel, model.arms, budget).value,
+        largest_variance=float(model.kernel.diag(model.arms).max()),
+        rectified=True,
+    )
+    bound = found.drawn["route-bucb"]
+    np.testing.assert_allclose(bound.values, expected[bound.rounds.astype(int) - 1], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        ({**CITY, "model_lengthscale": 0.5}, "lengthscale is not that of the truth"),
+        ({**CITY, "conditions": ["load"]}, "arms change from round to round"),
+    ],
+)
+def test_no_route_bound_where_the_model_is_not_the_truths(
+    problem: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    policies = {"route-ucb": {"posterior": "streaming"}}
+    found = bounds_of(tmp_path / "a", policies, problem=problem, rounds=2)
+    assert told in found.missing["route-ucb"]

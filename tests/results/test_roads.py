@@ -1,0 +1,182 @@
+"""Runs on roads: numbers against slow loops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from superarm.networks import RoadMap
+from superarm.results import roads as road_results
+from superarm.results.curves import learners_height, metric_text, policy_styles
+from superarm.results.roads import _edge_coverage, _trip_coverage
+from superarm.simulation.audit import LEVELS, QUANTILES
+from superarm.simulation.trace import Run, Trace, write_trace
+
+MakeRun = Callable[..., Run]
+MakeMap = Callable[..., RoadMap]
+SIX = road_results.METHODS
+SCHEDULES = ("gp-ucb", "gp-ucb-half", "gp-bucb", "gp-bucb-half")
+EDGES = 30  # of every map that is not given
+
+
+def test_visits_and_routes_against_loops(make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    counts = road_results.visits(run, "gp-ts", 0, run.seeds, EDGES)
+    slow = [0] * EDGES
+    for seed in run.seeds:
+        for row in run.choices("gp-ts", 0, seed):
+            for edge in row:
+                if edge >= 0:
+                    slow[edge] += 1
+    assert counts.tolist() == slow
+    last = run.choices("gp-ts", 0, 3)[-1]  # 12 rounds: the last tenth is one round
+    assert road_results.usual_route(run, "gp-ts", 0, 3).tolist() == last[last >= 0].tolist()
+
+
+def test_the_usual_route_is_the_most_frequent_of_several_the_latest(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
+    run = make_run(tmp_path, ("only",), rounds=40, seeds=1)
+    for rows, expected in (
+        ([[1, 2], [1, 2], [3, -1], [4, -1]], [1, 2]),
+        ([[1, 2], [3, -1], [1, 2], [3, -1]], [3]),
+    ):
+        choices = np.full((40, 2), -1, dtype=np.int32)
+        choices[-4:] = rows
+        series = {"regret": np.ones(40)}
+        where = {"setting": {}, "setting_index": 0, "seed": 3}
+        write_trace(tmp_path, Trace(policy="only", series=series, choices=choices, **where))
+        assert road_results.usual_route(run, "only", 0, 3).tolist() == expected
+
+
+def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run(tmp_path, settings=({"route": "x-a"}, {"route": "x-b"}))
+    rows = {row.policy: row for row in road_results.calibrations(run)}
+    assert list(rows) == list(SIX)  # nothing is forecast by baselines
+    for policy, row in rows.items():
+        for at, level in enumerate(LEVELS):
+            inside = edges = squares = hits = trips = 0.0
+            for index in range(2):
+                for seed in run.seeds:
+                    audit = run.audit(policy, index, seed)
+                    assert audit is not None
+                    for t in range(run.rounds):
+                        if np.isnan(audit["score"][t]):
+                            continue
+                        size = sum(edge >= 0 for edge in run.choices(policy, index, seed)[t])
+                        share = float(audit["within"][t, at])
+                        inside, edges = inside + size * share, edges + size
+                        squares += (size * (share - level)) ** 2
+                        hits, trips = hits + (abs(audit["score"][t]) <= QUANTILES[at]), trips + 1
+            assert row.edges[at].observed == pytest.approx(inside / edges)
+            assert row.edges[at].stderr == pytest.approx(squares**0.5 / edges)
+            assert row.edges[at].judged == edges
+            assert row.trips[at].observed == pytest.approx(hits / trips)
+            assert row.trips[at].stderr == pytest.approx((level * (1 - level) / trips) ** 0.5)
+
+
+def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
+    rng = np.random.default_rng(5)
+    score = rng.standard_normal(4000)
+    right = road_results.Calibration("right", *[_trip_coverage(np.abs(score))] * 2)
+    assert "cover what they should: 6 of 6" in road_results.calibration_verdict([right])
+    narrow = road_results.Calibration("narrow", right.edges, _trip_coverage(np.abs(1.5 * score)))
+    wide = road_results.Calibration("wide", right.edges, _trip_coverage(np.abs(0.5 * score)))
+    told = road_results.calibration_verdict([right, narrow, wide])
+    assert told.startswith("Not all")
+    assert "narrow (trips) too narrow" in told
+    assert "wide (trips) too wide" in told
+    assert "right" not in told.partition("are off")[2]
+
+
+def test_independent_edges_would_understate_the_error_of_correlated_ones() -> None:
+    """Edges of a trip that fall inside or outside together: a trip is one observation."""
+    inside = np.repeat([[1.0], [0.0]], [60, 40], axis=0) * np.ones(3)
+    coverage = _edge_coverage(inside, np.full(100, 7))[0]
+    assert coverage.observed == pytest.approx(0.6)
+    assert coverage.stderr == pytest.approx(0.5 / 10.0)
+
+
+def test_energies_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run(tmp_path, rounds=25, seeds=3)
+    assert road_results.reference_policy(run) == "fastest"
+    rows = road_results.trip_energies(run, 0)
+    assert [row.overall.mean for row in rows] == sorted(row.overall.mean for row in rows)
+    series = {(t.policy, t.seed): t.series["true_energy"] for t in run.traces}
+    for row in rows:
+        each = [series[row.policy, seed] for seed in run.seeds]
+        base = [series["fastest", seed] for seed in run.seeds]
+        for pair, values in (
+            (row.overall, [e.mean() for e in each]),
+            (row.first, [e[:2].mean() for e in each]),
+            (row.last, [e[-2:].mean() for e in each]),
+            (row.against, [(e - b).mean() for e, b in zip(each, base, strict=True)]),
+        ):
+            stderr = np.std(values, ddof=1) / 3**0.5
+            assert pair == pytest.approx((np.mean(values), stderr), abs=1e-9)
+
+
+@pytest.mark.parametrize("arms", [2, 5895])
+def test_widths_in_plain_arithmetic(make_run: MakeRun, tmp_path: Path, arms: int) -> None:
+    run = make_run(tmp_path, SCHEDULES, settings=({}, {"gp-bucb.omega": 1.5}))
+    assert road_results.compares_schedules(run)
+    rounds = np.array([1, 2, 10, 500])
+    for policy, scale in (("gp-ucb", 1.0), ("gp-ucb-half", 0.5)):
+        found = road_results.schedule_of(run, policy, 0)
+        assert found is not None
+        expected = [2.0 * scale * math.log(arms * t**2 / math.sqrt(2.0 * math.pi)) for t in rounds]
+        np.testing.assert_allclose(found.beta(rounds, arms), np.maximum(expected, 0.0), atol=1e-12)
+    for policy, setting, omega, xi in (
+        ("gp-bucb", 0, 1.0, 1.0),
+        ("gp-bucb-half", 0, 1.0, 0.5),
+        ("gp-bucb", 1, 1.5, 1.0),
+    ):
+        found = road_results.schedule_of(run, policy, setting)
+        assert found is not None
+        tails = [math.sqrt(2.0 * math.pi) ** omega / (2.0 * arms**omega * t**xi) for t in rounds]
+        expected = [NormalDist().inv_cdf(tail) ** 2 if tail < 0.5 else 0.0 for tail in tails]
+        np.testing.assert_allclose(found.beta(rounds, arms), expected, rtol=1e-9)
+    assert not road_results.compares_schedules(make_run(tmp_path / "b"))
+
+
+def test_names_and_trips(make_run: MakeRun, chain: MakeMap, tmp_path: Path) -> None:
+    maps = (chain(), chain(), chain(goal=7))
+    settings = tuple({"route": r, "l": v} for r, v in (("up-town-a", 1), ("up-town-a", 2), ("odd", 1)))
+    run = make_run(tmp_path, ("gp-ts",), settings=settings, roads=maps)
+    assert road_results.trip_settings(run) == [0, 2]
+    assert [road_results.trip_name(run, index) for index in (0, 2)] == ["Up-Town A", "odd"]
+    assert road_results.trip_name(make_run(tmp_path / "b", ("x",)), 0) == "tests/roads"
+    assert metric_text("true_energy") == "true energy (Wh)"
+
+
+def test_windows_hold_what_was_driven(chain: MakeMap) -> None:
+    roads = chain(400)
+    driven = np.array([10, 50, 51])
+    window = road_results.window_around(roads, driven)
+    shown = road_results.in_window(roads, window)
+    assert set(driven) | {roads.start, roads.goal} <= set(shown)
+    assert len(shown) < 400
+    assert 1 / 3 <= window.aspect <= 3
+    assert road_results.middle(np.array([[0.0, 0.0], [0.0, 4.0], [2.0, 4.0]])) == (0.0, 3.0)
+    assert road_results.middle(np.zeros((1, 2))) == (0.0, 0.0)
+
+
+def test_rules_share_a_colour_and_posteriors_a_dash(make_run: MakeRun, tmp_path: Path) -> None:
+    styles = policy_styles([*SIX, "svgp-ts", "prior", "fastest", "shortest", "gp-greedy"])
+    for rule in ("ucb", "bucb", "ts"):
+        assert styles[f"gp-{rule}"].colour == styles[f"bi-{rule}"].colour
+        assert (styles[f"gp-{rule}"].dash, styles[f"bi-{rule}"].dash) == (0, 1)
+    assert len({styles[f"gp-{rule}"].colour for rule in ("ucb", "bucb", "ts")}) == 3
+    thin = [policy for policy, style in styles.items() if style.thin]
+    assert thin == ["prior", "fastest", "shortest", "gp-greedy"]
+    assert len(set(styles.values())) == len(styles)
+    run = make_run(tmp_path, ("gp-ts", "prior"))
+    top = run.cumulative("gp-ts")[:, -1]
+    expected = 1.05 * (top.mean() + top.std(ddof=1) / 2**0.5)
+    assert learners_height(run) == pytest.approx(expected)
+    assert learners_height(make_run(tmp_path / "b", ("prior",))) is None

@@ -1,0 +1,145 @@
+"""Routes for users of the library: networks in memory, what is minimised, and lines on a map."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.core import Floats
+from superarm.errors import InputError, SpecError, StateError, UnknownArmError
+from superarm.networks import RoadNetwork, Vehicle, generate_city
+from superarm.networks.geography import from_utm
+from superarm.normal import rectified_mean
+from superarm.policies import route_greedy
+from superarm.problems.roads import road_model
+from superarm.routes import RouteAnswer, find_route
+
+ENDS = ("r1", "r20")
+
+
+@pytest.fixture(scope="module")
+def city() -> RoadNetwork:
+    return generate_city(edges=300, seed=1)
+
+
+def learned(network: RoadNetwork, energy: float, posterior: Any = "finite") -> Any:
+    """A state in which some roads were seen to cost this much."""
+    graph = network.line_graph()
+    policy = route_greedy(road_model(graph, Vehicle(), horizon=1), posterior=posterior)
+    features = road_model(graph, Vehicle(), horizon=1).arms
+    seen = np.arange(0, len(graph), 9)
+    keys = features[seen] if posterior == "variational" else seen
+    policy.posterior.observe(keys, np.full(len(seen), energy))
+    return policy
+
+
+def cheapest(answer: RouteAnswer, costs: Floats) -> float:
+    """By Bellman's and Ford's algorithm, first and last edge included."""
+    graph, start = answer.graph, answer.trip.start
+    total = np.full(len(graph), np.inf)
+    total[start] = costs[start]
+    first, second = graph.turns.T
+    for _ in range(len(graph)):
+        np.minimum.at(total, second, total[first] + costs[second])
+    return float(total[answer.trip.goal])
+
+
+@pytest.mark.parametrize("routing", ["potential", "rectified"])
+@pytest.mark.parametrize("energy", [-60.0, 40.0])
+def test_what_is_minimised(city: RoadNetwork, routing: Any, energy: float) -> None:
+    """max(0, m − Δh), or E[max(0, N(m, ς²))]; and the edges where that is not m are counted."""
+    policy = learned(city, energy)
+    answer = find_route(city, *ENDS, state=policy.state(), routing=routing)
+    graph = answer.graph
+    model = road_model(graph, Vehicle(), horizon=1)
+    mean = policy.posterior.predict(np.arange(len(graph))).mean
+    lifted = model.reduction if routing == "potential" else np.zeros(len(graph))
+    noise_std = float(np.sqrt(model.noise_variance))
+    costs = (
+        np.maximum(mean - lifted, 0.0) if routing == "potential" else rectified_mean(mean, noise_std)
+    )
+    assert costs[answer.best.edges].sum() == pytest.approx(cheapest(answer, costs))
+    assert answer.cut_edges == np.count_nonzero(mean < lifted)
+    assert answer.cut_edges > 0 or energy > 0.0
+    assert answer.as_json()["cut_edges"] == answer.cut_edges
+    np.testing.assert_allclose(answer.means, mean[answer.best.edges])
+    assert answer.best.energy == pytest.approx(mean[answer.best.edges].sum())
+
+
+def test_the_energy_model_is_never_cut(city: RoadNetwork) -> None:
+    """So that its route is the cheapest itself, though some energies are below zero."""
+    answer = find_route(city, *ENDS)
+    energies = Vehicle().energy(answer.graph.length, answer.graph.speed, answer.graph.rise)
+    assert answer.cut_edges == 0
+    assert answer.best.energy == pytest.approx(cheapest(answer, energies))
+
+
+@pytest.mark.parametrize("posterior", ["finite", "independent", "variational"])
+def test_states_in_memory(city: RoadNetwork, posterior: Any) -> None:
+    policy = learned(city, 40.0, posterior)
+    answer = find_route(city, *ENDS, state=policy.state())
+    assert answer.observations == policy.posterior.count > 0
+    with pytest.raises(StateError, match="this state was learned"):
+        find_route(generate_city(edges=300, seed=2), *ENDS, state=policy.state())
+    with pytest.raises(StateError, match="another energy model"):
+        find_route(city, *ENDS, state=policy.state(), settings={"mass": 3000.0})
+
+
+def test_a_flat_network_says_so(city: RoadNetwork) -> None:
+    level = replace(city, junctions=city.junctions * [1.0, 1.0, 0.0])
+    assert find_route(level, *ENDS).flat
+    assert not find_route(city, *ENDS).flat
+
+
+def test_what_is_refused(city: RoadNetwork) -> None:
+    with pytest.raises(UnknownArmError, match="no edge 'r1000000'"):
+        find_route(city, "r1000000", "r20")
+    with pytest.raises(SpecError, match="did you mean 'mass'"):
+        find_route(city, *ENDS, settings={"mas": 1.0})
+    with pytest.raises(InputError, match="there is no network 'nowhere'"):
+        find_route("nowhere", *ENDS)
+    with pytest.raises(InputError, match="there is no network '.*city'"):
+        find_route(Path("city"), *ENDS)  # a file, not the name
+    with pytest.raises(InputError, match="where on Earth"):
+        find_route(city, *ENDS, elevation="N49E006.hgt")
+
+
+# --- on the map ----------------------------------------------------------------------------
+
+
+def line_of(answer: RouteAnswer) -> Floats:
+    [feature] = answer.as_geojson()["features"]
+    return np.array(feature["geometry"]["coordinates"])
+
+
+@pytest.mark.parametrize(("zone", "south"), [(32, False), (31, False), (19, True)])
+def test_lines_follow_shapes_in_utm(city: RoadNetwork, zone: int, south: bool) -> None:
+    """Also in the zone beside its own, and south of the equator."""
+    offset = np.array([820_000.0 if zone == 31 else 300_000.0, 5_400_000.0])
+    lon_lat = from_utm(city.junctions[:, :2] + offset, zone, south=south)
+    answer = find_route(replace(city, lon_lat=lon_lat), *ENDS)
+    assert city.shapes is not None
+    metres = np.concatenate([city.shapes[edge] for edge in answer.graph.edges[answer.best.edges]])
+    whole = np.round(from_utm(metres + offset, zone, south=south), 7)
+    kept = [0, *(1 + np.flatnonzero(np.diff(whole, axis=0).any(axis=1)))]
+    np.testing.assert_allclose(line_of(answer), whole[kept], atol=2e-7)
+
+
+def test_elsewhere_lines_go_from_junction_to_junction(city: RoadNetwork) -> None:
+    """In no projection that we know, or without shapes."""
+    stretched = city.junctions[:, :2] / 70_000.0 + [6.0, 49.0]
+    for network in (
+        replace(city, lon_lat=stretched),
+        replace(city, lon_lat=stretched, shapes=None),
+        replace(city, lon_lat=from_utm(city.junctions[:, :2] + [3e5, 54e5], 32), shapes=None),
+    ):
+        answer = find_route(network, *ENDS)
+        edges = answer.graph.edges[answer.best.edges]
+        junctions = [network.tail[edges[0]], *network.head[edges]]
+        np.testing.assert_allclose(line_of(answer), np.round(network.lon_lat[junctions], 7))
+    with pytest.raises(InputError, match="no geographic reference"):
+        find_route(city, *ENDS).as_geojson()
