@@ -75,6 +75,15 @@ def test_search_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert datasets.find("cmu-light") == folder / file
 
 
+def test_files_are_those_of_the_sets_own_list(folder: Path) -> None:
+    net = folder / "most" / "most.net.xml.xz"
+    net.touch()
+    (folder / "most" / "another.net.xml.xz").touch()
+    assert datasets.find("monaco-roads", ending=".net.xml.xz") == net
+    with pytest.raises(InputError, match=r"no file of monaco-roads ends in '\.osm'"):
+        datasets.find("monaco-roads", ending=".osm")
+
+
 def test_the_cache_without_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.delenv("SUPERARM_DATA", raising=False)

@@ -237,7 +237,8 @@ def test_every_command_line_shown_is_understood(block: Block, line: str) -> None
     command: click.Command = superarm
     context: click.Context | None = None
     while isinstance(command, click.Group):
-        context = click.Context(command, parent=context)
+        # With its settings: click keeps the help option that it makes of the first context it meets.
+        context = click.Context(command, parent=context, **command.context_settings)
         name = words.pop(0)
         assert name in command.commands, line
         command = command.commands[name]

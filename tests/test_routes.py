@@ -102,7 +102,7 @@ def test_what_is_refused(city: RoadNetwork) -> None:
         find_route(city, *ENDS, settings={"mas": 1.0})
     with pytest.raises(InputError, match="there is no network 'nowhere'"):
         find_route("nowhere", *ENDS)
-    with pytest.raises(InputError, match="there is no network '.*city'"):
+    with pytest.raises(InputError, match=r"there is no network '.*city'"):
         find_route(Path("city"), *ENDS)  # a file, not the name
     with pytest.raises(InputError, match="where on Earth"):
         find_route(city, *ENDS, elevation="N49E006.hgt")

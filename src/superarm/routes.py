@@ -299,6 +299,7 @@ def _policy(model: Model, routing: Routing, state: State | None, label: str) -> 
             f"{label} holds what a {kind!r} learned; a route can be read from {sorted(_POSTERIORS)}"
         )
     _check_belongs(model, state, memory, label)
+    _check_model(model, state, label)
     posterior = _POSTERIORS[memory["kind"]]
     policy = route_greedy(model, posterior=posterior, routing=routing, spread=spread)
     return policy.restored(state)
@@ -307,6 +308,9 @@ def _policy(model: Model, routing: Routing, state: State | None, label: str) -> 
 def _check_belongs(model: Model, state: State, memory: Mapping[str, Any], label: str) -> None:
     """A memory fits the roads and the energy model that it was made with, and no others."""
     features, arms = np.asarray(model.arms), state.array("arms")
+    scalars = memory.get("scalars")
+    if arms.ndim != 2 or arms.dtype.kind != "f" or not isinstance(scalars, Mapping):
+        raise StateError(f"{label} is damaged: it does not say which roads it is about")
     whole = memory["kind"] != "sparse-variational"  # which keeps the roads that were driven alone
     if whole and len(arms) != len(features):
         raise StateError(
@@ -321,13 +325,26 @@ def _check_belongs(model: Model, state: State, memory: Mapping[str, Any], label:
             else f"{label} was learned on another network with as many roads; give the network of "
             "its run"
         )
-    noise = (memory.get("scalars") or {}).get("noise_variance", np.nan)
+    noise = scalars.get("noise_variance")
     # A prior mean that is a function is not kept; its scale is that of the noise.
-    same_mean = not whole or np.allclose(state.array("mean"), model.mean)
-    if not (same_mean and np.isclose(noise, model.noise_variance)):
+    mean = state.array("mean") if whole else np.asarray(model.mean)
+    same_mean = (
+        mean.shape == np.shape(model.mean) and mean.dtype.kind == "f" and np.allclose(mean, model.mean)
+    )
+    same_noise = isinstance(noise, float) and bool(np.isclose(noise, model.noise_variance))
+    if not (same_mean and same_noise):
         raise StateError(
             f"{label} was learned with another energy model; use the settings of its run (its run.json "
             "says) and no others"
+        )
+
+
+def _check_model(model: Model, state: State, label: str) -> None:
+    """The kernel's settings and the turns, of which a run leaves a sign in its states."""
+    if state.scalars.get("model", model.fingerprint) != model.fingerprint:
+        raise StateError(
+            f"{label} was learned with other turns or other settings of the model (lengthscale, "
+            "normalisation, prior_scale, uturns); use those of its run, which its run.json says"
         )
 
 

@@ -60,5 +60,12 @@ def load_state(path: Path | str) -> State:
     try:
         data = Path(path).read_bytes()
     except OSError as error:
-        raise StateError(f"{path} cannot be read: {error.strerror}") from error
-    return state_from_bytes(data)
+        raise StateError(
+            f"{path} cannot be read: {error.strerror}; states of a run lie in its folder states/"
+        ) from error
+    try:
+        return state_from_bytes(data)
+    except StateError as error:
+        raise StateError(
+            f"{path}: {error}; states of a run lie in its folder states/, one for each cell"
+        ) from error

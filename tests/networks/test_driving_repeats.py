@@ -251,5 +251,5 @@ def test_what_goes_wrong_in_a_copy_is_raised_here():
         in_a_copy(lambda: 1 // 0)
     with pytest.raises(SuperarmError, match="ended before its work was done"):
         in_a_copy(lambda: os._exit(3))
-    with pytest.raises(SuperarmError, match=r"PicklingError|AttributeError|TypeError"):
+    with pytest.raises(SuperarmError, match="TypeError"):
         in_a_copy(lambda: lambda: 0)

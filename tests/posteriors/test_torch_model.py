@@ -1,8 +1,7 @@
-"""GPyTorch and BoTorch models as posteriors, and GPyTorch's SVGP against ours."""
+"""Exact GPyTorch and BoTorch models as posteriors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from superarm.errors import InputError, NotFiniteError, ShapeError, StateError
 from superarm.kernels import Matern, SquaredExponential
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
-from superarm.posteriors import SparseVariational, StreamingGP, TorchPosterior
+from superarm.posteriors import StreamingGP, TorchPosterior
 from superarm.rules import UCB, Fixed, Thompson
 from superarm.states import state_from_bytes, state_to_bytes
 from superarm.testing import BeliefContract, PosteriorContract
@@ -284,6 +283,20 @@ def test_float32_models_are_used_in_float64() -> None:
     assert next(posterior.model.parameters()).dtype == torch.float64
 
 
+def test_smooth_kernels_with_repeated_arms() -> None:
+    """No conjugate gradients, no Lanczos: the answer is Cholesky's."""
+    model = exact()
+    model.covar_module = gpytorch.kernels.RBFKernel().double()
+    model.covar_module.lengthscale = 0.5
+    rng = np.random.default_rng(1)
+    rows, rewards = rng.random((120, 2)), rng.standard_normal(120)
+    rows[60:] = rows[:60]
+    theirs, ours = TorchPosterior(model), StreamingGP(SquaredExponential(lengthscale=0.5), NOISE, 0.3)
+    for each in (theirs, ours):
+        each.observe(rows, rewards)
+    assert_agree(theirs, ours)
+
+
 # --- BoTorch ---------------------------------------------------------------------------------
 
 
@@ -346,144 +359,3 @@ def test_a_botorch_model_that_is_not_gaussian_is_refused() -> None:
 
     with pytest.raises(InputError, match="one"):
         TorchPosterior(SingleTaskGP(torch.tensor(rows), two))
-
-
-# --- approximate models ----------------------------------------------------------------------
-
-
-def approximate(Z: Floats, mean: float = 0.0, learn: bool = False) -> Any:
-    class Approximate(gpytorch.models.ApproximateGP):  # type: ignore[misc]
-        def __init__(self) -> None:
-            q = gpytorch.variational.NaturalVariationalDistribution(len(Z), mean_init_std=0.0)
-            strategy = gpytorch.variational.VariationalStrategy(
-                self, torch.tensor(Z), q, learn_inducing_locations=learn, jitter_val=1e-12
-            )
-            super().__init__(strategy)
-            self.mean_module = gpytorch.means.ConstantMean()
-            self.mean_module.initialize(constant=mean)
-            self.covar_module = covariance()
-
-        def forward(self, x: Any) -> Any:
-            return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
-
-    return Approximate().double()
-
-
-def natural_gradients(likelihood: Any, steps: int, rate: float) -> Callable[[Any, Any, Any], None]:
-    def update(model: Any, X: Any, y: Any) -> None:
-        model.train()
-        likelihood.train()
-        optimiser = gpytorch.optim.NGD(model.variational_parameters(), num_data=len(y), lr=rate)
-        bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
-        for _ in range(steps):
-            optimiser.zero_grad()
-            loss = -bound(model(X), y)
-            loss.backward()
-            optimiser.step()
-        model.eval()
-        likelihood.eval()
-
-    return update
-
-
-def gaussian(noise: float = NOISE) -> Any:
-    likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
-    likelihood.noise = noise
-    return likelihood
-
-
-@pytest.mark.parametrize("steps", [1, 7])
-def test_our_svgp_takes_the_steps_of_gpytorchs(steps: int) -> None:
-    """The same data, inducing points and full batches: the same q after each round of steps."""
-    rows, rewards, _ = data(30)
-    likelihood = gaussian()
-    theirs = TorchPosterior(
-        approximate(np.unique(rows, axis=0)),
-        likelihood=likelihood,
-        update=natural_gradients(likelihood, steps, 0.1),
-    )
-    ours = SparseVariational(KERNEL, NOISE, steps=steps, natural_rate=0.1, adam_rate=0.0)
-    asked = np.random.default_rng(2).random((9, 2))
-    ours.observe(rows, rewards)
-    theirs.observe(rows, rewards)
-    for one, other in zip(
-        ours.predict(asked, return_cov=True), theirs.predict(asked, return_cov=True), strict=True
-    ):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-    ours.observe(rows[:1], rewards[:1])
-    theirs.observe(rows[:1], rewards[:1])
-    np.testing.assert_allclose(ours.predict(asked).mean, theirs.predict(asked).mean, atol=1e-6)
-    np.testing.assert_allclose(ours.predict(asked).std, theirs.predict(asked).std, atol=1e-6)
-
-
-def test_our_moving_points_go_where_gpytorchs_go() -> None:
-    """Algorithm 3 as the paper ran it: NGD and torch's Adam together, against ours."""
-    rows, rewards, _ = data(40)
-    rows = rows + 0.05 * np.random.default_rng(6).standard_normal(rows.shape)  # every row an arm
-    settings: dict[str, Any] = {"inducing": 5, "natural_rate": 0.1}
-    still = SparseVariational(KERNEL, NOISE, **settings, adam_rate=0.0)
-    still.observe(rows, rewards)
-    start = still.inducing_points
-    ours = SparseVariational(KERNEL, NOISE, **settings, steps=25, adam_rate=0.01)
-    ours.observe(rows, rewards)
-
-    model, likelihood = approximate(start, learn=True), gaussian()
-    X, y = torch.tensor(rows), torch.tensor(rewards)
-    points = model.variational_strategy.inducing_points
-    natural = gpytorch.optim.NGD(model.variational_parameters(), num_data=len(y), lr=0.1)
-    adam = torch.optim.Adam([points], lr=0.01)
-    bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
-    for _ in range(25):
-        natural.zero_grad()
-        adam.zero_grad()
-        (-bound(model(X), y)).backward()
-        natural.step()
-        adam.step()
-    assert np.abs(ours.inducing_points - start).max() > 0.1
-    np.testing.assert_allclose(ours.inducing_points, points.detach().numpy(), atol=1e-5)
-    theirs = TorchPosterior(model, likelihood=likelihood)
-    np.testing.assert_allclose(ours.predict(FEATURES).mean, theirs.predict(FEATURES).mean, atol=1e-4)
-    np.testing.assert_allclose(ours.predict(FEATURES).std, theirs.predict(FEATURES).std, atol=1e-4)
-
-
-def test_an_approximate_model_needs_to_be_told_how_to_learn() -> None:
-    rows, rewards, _ = data()
-    posterior = TorchPosterior(approximate(FEATURES, mean=0.3), likelihood=gaussian())
-    np.testing.assert_allclose(posterior.predict(FEATURES).mean, 0.3, atol=1e-6)
-    with pytest.raises(InputError, match="update"):
-        posterior.observe(rows, rewards)
-    with pytest.raises(InputError, match="noise_variance"):
-        TorchPosterior(approximate(FEATURES))
-    with pytest.raises(InputError, match="update"):
-        TorchPosterior(approximate(FEATURES), noise_variance=NOISE, refit=lambda *_: None)
-
-
-def test_an_approximate_model_at_rate_one_is_exact_and_survives_its_state() -> None:
-    rows, rewards, _ = data(20)
-    likelihood = gaussian()
-    options = {"likelihood": likelihood, "update": natural_gradients(likelihood, 1, 1.0)}
-    posterior = TorchPosterior(approximate(FEATURES, mean=0.3), **options)
-    assert not posterior.exchangeable
-    ours = StreamingGP(KERNEL, NOISE, 0.3)
-    for each in (posterior, ours):
-        each.observe(rows, rewards)
-    assert_agree(posterior, ours, tolerance=1e-5)
-    again = TorchPosterior(approximate(FEATURES, mean=0.3), **options).restored(posterior.state())
-    assert sum_up(again) == sum_up(posterior)
-    np.testing.assert_array_equal(again.predict(FEATURES).mean, posterior.predict(FEATURES).mean)
-    drawn = posterior.sample(FEATURES, np.random.default_rng(0), size=3)
-    assert np.isfinite(drawn).all()
-
-
-def test_smooth_kernels_with_repeated_arms() -> None:
-    """No conjugate gradients, no Lanczos: the answer is Cholesky's."""
-    model = exact()
-    model.covar_module = gpytorch.kernels.RBFKernel().double()
-    model.covar_module.lengthscale = 0.5
-    rng = np.random.default_rng(1)
-    rows, rewards = rng.random((120, 2)), rng.standard_normal(120)
-    rows[60:] = rows[:60]
-    theirs, ours = TorchPosterior(model), StreamingGP(SquaredExponential(lengthscale=0.5), NOISE, 0.3)
-    for each in (theirs, ours):
-        each.observe(rows, rewards)
-    assert_agree(theirs, ours)

@@ -98,7 +98,13 @@ def _audit_of(rng: np.random.Generator, choices: Any) -> dict[str, Any]:
             away = np.abs(rng.standard_normal(size))
             within[t] = [(away <= limit).mean() for limit in QUANTILES]
             score[t] = rng.standard_normal()
-    return {"within": within, "score": score, "std": rng.uniform(1, 2, EDGES).astype(np.float32)}
+    others = ("variance", "largest_eigenvalue", "information")
+    return {
+        "within": within,
+        "score": score,
+        "std": rng.uniform(1, 2, EDGES).astype(np.float32),
+        **{name: np.ones(rounds, dtype=np.float32) for name in others},
+    }
 
 
 @pytest.fixture

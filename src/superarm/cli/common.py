@@ -134,3 +134,13 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None]
             bar.update(task, completed=done, total=max(total, 1) if total else done or 1)
 
         yield update
+
+
+def shown(text: str) -> str:
+    r"""Text from a file for a terminal: what would steer the terminal is escaped.
+
+    >>> print(shown("a\tb"))
+    a\tb
+    """
+    escaped = (each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(escaped)

@@ -23,6 +23,7 @@ _EXTRAS = {
     "torch": "torch",
     "gpytorch": "torch",
     "botorch": "torch",
+    "libsumo": "sumo",
 }
 _CORE = ("numpy", "scipy", "click", "rich")
 

@@ -11,7 +11,7 @@ from superarm.experiments import parse_overrides
 from superarm.policies.navigation import Routing
 from superarm.routes import INTERVAL, NETWORKS, Leg, RouteAnswer, find_route
 
-from .common import check_elevation
+from .common import check_elevation, shown
 
 _MOST_ROWS = 24
 
@@ -50,12 +50,12 @@ def print_route(answer: RouteAnswer) -> None:
 
     console = Console()
     ids = answer.ids()
-    table = Table(title=Text(f"{answer.graph.network.name}: {ids[0]} → {ids[-1]}"))
+    table = Table(title=Text(shown(f"{answer.graph.network.name}: {ids[0]} → {ids[-1]}")))
     table.add_column("road", overflow="fold")
     for name in ("edges", "m", "km/h", "rise, m", "Wh"):
         table.add_column(name, justify="right")
     for row in _shortened(_roads(answer)):
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(shown(cell)) for cell in row))
     console.print(table)
     best = answer.best
     lines = [

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,10 +32,11 @@ from superarm.results.curves import (
     setting_text,
     significant,
 )
-from superarm.simulation import Run
+from superarm.simulation import Run, cell_name
 from superarm.simulation.executors import available_cores, process_pool
+from superarm.simulation.trace import read_spec
 
-from .common import print_json, progress_bar
+from .common import print_json, progress_bar, shown
 from .places import Place, check_networks
 
 
@@ -226,28 +228,62 @@ def print_summary(summary: dict[str, Any]) -> None:
 
     console = Console()
     rows = summary["rows"]
-    metrics = {row["metric"].replace("_", " ") for row in rows}
+    metrics = list(dict.fromkeys(row["metric"] for row in rows))
+    if "true_energy" in metrics:  # on roads what a trip took is what people ask for
+        metrics.sort(key=lambda metric: metric != "true_energy")
     table = Table(title=Text(f"{summary['experiment']}: {_size(summary)}"))
     table.add_column("policy")
     if swept := any(row["setting"] for row in rows):
         table.add_column("setting")
-    if len(metrics) > 1:
-        table.add_column("metric")
-    table.add_column("mean" if len(metrics) > 1 else Text(*metrics), justify="right")
+    for metric in metrics:
+        table.add_column(Text(_heading(metric)), justify="right")
     table.add_column("per round", justify="right")
-    for row in rows:
-        cells = [row["policy"]]
+    for _, group in groupby(rows, key=lambda row: (row["policy"], row["setting"])):
+        members = {row["metric"]: row for row in group}
+        first = next(iter(members.values()))
+        cells = [first["policy"]]
         if swept:
-            cells.append(setting_text(row["setting"]))
-        if len(metrics) > 1:
-            cells.append(row["metric"].replace("_", " "))
-        mean, stderr = row["mean"], row["stderr"]
-        cells.append(significant(mean) if stderr is None else plus_minus(mean, stderr))
+            cells.append(setting_text(first["setting"]))
+        cells += [_told(members.get(metric), summary["rounds"]) for metric in metrics]
         # Text, not str: names are the user's and may hold what rich takes for markup.
-        table.add_row(*map(Text, cells), readable_seconds(row["seconds_per_round"]))
+        table.add_row(
+            *(Text(shown(cell)) for cell in cells), readable_seconds(first["seconds_per_round"])
+        )
     console.print(table)
     _print_claims(console, summary["claims"])
+    _print_trip(console, Path(summary["out"]))
     console.print(f"Report: {Path(summary['out']) / 'report.html'}", markup=False, soft_wrap=True)
+
+
+_PER_TRIP = {"true_energy": "Wh per trip"}
+
+
+def _heading(metric: str) -> str:
+    return _PER_TRIP.get(metric, metric.replace("_", " "))
+
+
+def _told(row: dict[str, Any] | None, rounds: int) -> str:
+    """A total, or what it is for each round where that is what its name says."""
+    if row is None:
+        return ""
+    share = 1.0 / rounds if row["metric"] in _PER_TRIP else 1.0
+    mean, stderr = share * row["mean"], row["stderr"]
+    return significant(mean) if stderr is None else plus_minus(mean, share * stderr)
+
+
+def _print_trip(console: Any, out: Path) -> None:
+    """Which trip it was, and how to go on with what was learned."""
+    spec = read_spec(out)
+    trip = (spec.get("settled") or {}).get("route")
+    if trip is None or len(spec["settings"]) > 1:
+        return
+    console.print(f"Trip: {shown(trip)}. ", end="", markup=False, soft_wrap=True, highlight=False)
+    learners = spec.get("audited")
+    if learners:
+        state = out / "states" / f"{cell_name(learners[0], 0, spec['first_seed'])}.npz"
+        console.print(f"What was learned: superarm route --state {state}", markup=False, soft_wrap=True)
+    else:
+        console.print()
 
 
 def print_reproduction(summary: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ from superarm.simulation.trace import Run
 from superarm.theory import variance_sum_bound
 
 NOISE = ", within noise"
+TIE = ", a tie"
 
 
 class Verdict(NamedTuple):
@@ -217,6 +218,8 @@ def _lowest(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
     if rival is not None:
         difference = paired_difference(totals[first].per_seed, totals[rival].per_seed)
         evidence += _paired(f"{first} − {rival}", *difference)
+        if totals[first].mean == totals[rival].mean:
+            return False, evidence + TIE
         evidence += NOISE if within_noise(*difference) else ""
     return order[0] in winners, evidence
 
@@ -369,6 +372,8 @@ def _beyond(claim: Mapping[str, Any], left: Outcome, right: Outcome, ratio: floa
     difference = paired_difference(left.per_seed, ratio * right.per_seed)
     factor = "" if ratio == 1 else f"{ratio:g} × "
     text = _paired(f"{claim['policy']} − {factor}{claim['versus']}", *difference)
+    if difference[0] == 0.0:
+        return text + TIE
     return text + (NOISE if within_noise(*difference) else "")
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm import __version__
-from superarm.core import AdditiveProblem, Forecaster
+from superarm.core import AdditiveProblem, Forecaster, State
 from superarm.errors import (
     ConflictError,
     InputError,
@@ -22,7 +22,7 @@ from superarm.errors import (
     SpecError,
     SuperarmError,
 )
-from superarm.problems.base import Mapped
+from superarm.problems.base import Mapped, World
 from superarm.problems.sources import settle_source
 from superarm.simulation import Run, Trace, cell_name, simulate, spread
 from superarm.simulation.files import (
@@ -227,10 +227,17 @@ def play(task: Task) -> str:
             choices=trajectory.choices,
             seconds=trajectory.seconds,
             audit=trajectory.audit,
-            state=trajectory.state,
+            state=_marked(trajectory.state, world),
         )
         write_trace(task.out, trace)
     return ", ".join(task.policies)
+
+
+def _marked(state: State | None, world: World) -> State | None:
+    """The state with a sign of the model that it was learned with."""
+    if state is None:
+        return None
+    return replace(state, scalars={**state.scalars, "model": world.model.fingerprint})
 
 
 def execute(

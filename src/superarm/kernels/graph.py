@@ -66,6 +66,11 @@ class HasLaplacian(Protocol):
         ...
 
 
+_LARGEST_ENTRY = 1e30
+_RANGES = {"nu": (0.01, 32.0), "kappa": (1e-6, 1e6)}
+"""ν takes as many solves per column; beyond these the smallest variances underflow."""
+
+
 @dataclass(frozen=True, eq=False)
 class GraphMatern(Kernel):
     """k(i, j) = variance · c · [(2ν/κ² I + Δ)^{−ν}]_ij for the nodes i, j of a graph.
@@ -100,8 +105,13 @@ class GraphMatern(Kernel):
     _graph: _Spectrum | _Factor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("nu", "kappa"):
-            object.__setattr__(self, name, as_positive(getattr(self, name), f"GraphMatern.{name}"))
+        for name, (least, most) in _RANGES.items():
+            value = as_positive(getattr(self, name), f"GraphMatern.{name}")
+            if not least <= value <= most:
+                raise InputError(
+                    f"GraphMatern.{name} is {value:g}; it must lie between {least:g} and {most:g}"
+                )
+            object.__setattr__(self, name, value)
         set_positive(self, "variance")
         set_columns(self)
         if len(self.columns) != 1:
@@ -112,7 +122,8 @@ class GraphMatern(Kernel):
             raise InputError(
                 f"GraphMatern.normalisation is {self.normalisation!r}; choose 'mean', 'unit' or 'raw'"
             )
-        if not (np.isfinite(self.cache_megabytes) and self.cache_megabytes >= 0.0):
+        cache: Any = self.cache_megabytes
+        if not (isinstance(cache, int | float) and 0.0 <= cache < np.inf):
             raise InputError(
                 f"GraphMatern.cache_megabytes is {self.cache_megabytes!r}; it must be finite, 0 or more"
             )
@@ -227,11 +238,17 @@ def _laplacian_of(network: Any) -> Any:
         )
     if given.ndim != 2 or given.shape[0] != given.shape[1] or given.shape[0] == 0:
         raise ShapeError(f"the Laplacian has shape {given.shape}; it must be square, not empty")
+    if given.dtype.kind == "c":
+        raise InputError("the Laplacian holds complex numbers; it must be real")
     laplacian = csc_array(given, dtype=np.float64, copy=True)
     laplacian.sum_duplicates()
     if not np.isfinite(laplacian.data).all():
         raise NotFiniteError("the Laplacian holds NaN or infinity")
     largest = float(np.abs(laplacian.data).max(initial=0.0))
+    if largest > _LARGEST_ENTRY:
+        raise InputError(
+            f"the Laplacian holds {largest:.3g}; beyond {_LARGEST_ENTRY:g} numbers overflow"
+        )
     if (gap := abs(laplacian - laplacian.T)).nnz and gap.max() > 1e-8 * largest:
         raise InputError(
             "the Laplacian is not symmetric; for a directed graph use B Bᵀ, B its incidence matrix"

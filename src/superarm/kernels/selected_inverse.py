@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Ints
+from superarm.errors import NotPositiveDefiniteError
 
 _LEAF = 24
 """Subtrees of at most so many columns become one front: dense work is cheaper than small steps."""
@@ -77,9 +78,14 @@ def factorise(matrix: Any) -> Any:
     """SuperLU of a symmetric matrix, ordered as such and pivoted on its diagonal."""
     from scipy.sparse.linalg import splu
 
-    return splu(
-        matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
-    )
+    try:
+        return splu(
+            matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+        )
+    except RuntimeError as error:  # "Factor is exactly singular"
+        raise NotPositiveDefiniteError(
+            "the shifted Laplacian is singular to working precision; use a smaller kappa"
+        ) from error
 
 
 def _without_cancellation(matrix: Any) -> Any:

@@ -52,6 +52,8 @@ class Model:
     """Other known costs of the fixed arms by name, (n,) each, such as their ``length``."""
     seed: int = 0
     """For posteriors that draw by themselves, such as batches: another in each world."""
+    fingerprint: str = ""
+    """The same for equal models: by it a saved state is known to belong."""
     numbered: bool = False
     """Whether column 0 of the features is the arm's number, 0 … n − 1, in every offer."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -174,6 +175,7 @@ def road_arms(graph: LineGraph) -> Arms:
     return Arms(ids=graph.ids, features=arm_features(graph))
 
 
+@lru_cache(maxsize=2)
 def road_kernel(
     graph: LineGraph,
     variance: float,
@@ -245,7 +247,16 @@ def road_model(
         costs={"length": graph.length, "travel_time": graph.travel_time},
         numbered=True,
         seed=seed,
+        fingerprint=_fingerprint(graph, energies, prior_std, noise_std, lengthscale, normalisation),
     )
+
+
+def _fingerprint(graph: LineGraph, energies: Floats, *settings: object) -> str:
+    """A digest of the roads, their turns, their prior energies and what the kernel is made of."""
+    digest = sha256(repr(settings).encode())
+    for array in (graph.turns, graph.features, energies):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:32]
 
 
 def _scaled(scale: float, name: str, spread: float) -> float:

@@ -228,14 +228,13 @@ def calibration_verdict(rows: Sequence[Calibration]) -> str:
         for what, levels in (("edges", row.edges), ("trips", row.trips))
         for coverage in levels
     ]
-    near = sum(abs(coverage.away) <= 2.0 for _, _, coverage in every)
     far = [each for each in every if abs(each[2].away) > OFF]
     text = (
-        f"{near} of {len(every)} shares lie within two standard errors of their nominal level "
-        "(by chance about 19 of 20 do)"
+        f"{len(every) - len(far)} of {len(every)} shares lie within three standard errors of their "
+        "nominal level"
     )
     if not far:
-        return f"The intervals cover what they should: {text}, and none is off by more than three."
+        return f"The intervals cover what they should: {text}."
     groups: dict[tuple[str, str], list[Coverage]] = {}
     for policy, what, coverage in far:
         side = "too narrow" if coverage.away < 0.0 else "too wide"
@@ -246,7 +245,7 @@ def calibration_verdict(rows: Sequence[Calibration]) -> str:
         for (name, side), levels in groups.items()
     ]
     names = "; ".join(told)
-    return f"Not all intervals cover what they should: {text}. By more than three are off: {names}."
+    return f"Not all intervals cover what they should: {text}. The others: {names}."
 
 
 # --- widths ------------------------------------------------------------------------------

@@ -26,16 +26,21 @@ QUANTILES = np.array([0.6744897501960817, 1.6448536269514722, 1.959963984540054]
 """Half-widths of the central intervals of ``LEVELS``, in standard deviations."""
 
 
+_SERIES = ("score", "variance", "largest_eigenvalue", "information")
+
+
+def audit_shapes(rounds: int) -> dict[str, tuple[int, ...]]:
+    """What every audit holds of its rounds."""
+    return {"within": (rounds, len(LEVELS)), **dict.fromkeys(_SERIES, (rounds,))}
+
+
 class Audit:
     """Follows one policy through its rounds."""
 
     def __init__(self, policy: Forecaster, rounds: int) -> None:
         self._policy = policy
         self._within = np.full((rounds, len(LEVELS)), np.nan, dtype=np.float32)
-        self._series = {
-            name: np.full(rounds, np.nan)
-            for name in ("score", "variance", "largest_eigenvalue", "information")
-        }
+        self._series = {name: np.full(rounds, np.nan) for name in _SERIES}
         self._known = policy.information_gain
 
     def forecast(self, offer: Offer, positions: Ints) -> Forecast:

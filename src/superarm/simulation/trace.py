@@ -36,6 +36,7 @@ from superarm.inputs import as_vector
 from superarm.networks import RoadMap
 from superarm.states import state_to_bytes
 
+from .audit import audit_shapes
 from .files import atomic_write, json_bytes, npz_bytes, plain, read_arrays, read_json
 
 SCHEMA = 1
@@ -256,12 +257,26 @@ class Run:
     def audit(self, policy: str, setting_index: int, seed: int) -> dict[str, NDArray[Any]] | None:
         """What :mod:`superarm.simulation.audit` describes; ``None`` where it was not recorded."""
         path = self.directory / "audits" / f"{cell_name(policy, setting_index, seed)}.npz"
-        return read_arrays(path) if path.exists() else None
+        if not path.exists():
+            return None
+        arrays = read_arrays(path)
+        for name, shape in audit_shapes(self.rounds).items():
+            if name not in arrays or arrays[name].shape != shape or arrays[name].dtype.kind != "f":
+                raise StateError(
+                    f"{path} is damaged: {name!r} must be numbers of shape {shape}; delete it and run "
+                    "again with --resume"
+                )
+        return arrays
 
     def choices(self, policy: str, setting_index: int, seed: int) -> NDArray[np.int32]:
         """Chosen positions, (T, k), padded with −1."""
         path = self.directory / "cells" / f"{cell_name(policy, setting_index, seed)}.npz"
         chosen: NDArray[np.int32] = read_arrays(path, only="choices")["choices"]
+        if chosen.ndim != 2 or len(chosen) != self.rounds or chosen.dtype.kind != "i":
+            raise StateError(
+                f"{path} is damaged: choices has shape {chosen.shape} for {self.rounds} rounds; delete "
+                "it and run again with --resume"
+            )
         return chosen
 
     def road_map(self, setting_index: int = 0) -> RoadMap | None:
@@ -293,7 +308,7 @@ class Run:
 
 
 def _check_length(array: NDArray[Any], rounds: int, path: Path, name: str) -> None:
-    if array.ndim == 0 or len(array) != rounds:
+    if array.ndim == 0 or len(array) != rounds or array.dtype.kind not in "fiu":
         raise StateError(
             f"{path}: {name} has shape {array.shape} but the run has {rounds} rounds; "
             "delete the file and run again with --resume"

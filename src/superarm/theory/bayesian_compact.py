@@ -275,7 +275,8 @@ def _whole(s: Floats) -> Floats:
     """The next whole number from e^s on, up to rounding; e^s itself above 2⁵³."""
     real = np.exp(s)
     near = np.round(real)
-    whole = np.where(np.abs(real - near) <= 1e-9 * real, near, np.ceil(real))
+    # e^s has about 15 digits: a whole number that it misses by less is meant.
+    whole = np.where(np.abs(real - near) <= 1e-14 * np.maximum(s, 1.0) * real, near, np.ceil(real))
     return np.where(real < _LARGEST_EXACT, np.maximum(1.0, whole), real)
 
 

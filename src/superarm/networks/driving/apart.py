@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
 import signal
 import warnings
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
+from superarm import errors
 from superarm.errors import SuperarmError
-
-Result = TypeVar("Result")
 
 
 def can_copy() -> bool:
@@ -19,11 +18,12 @@ def can_copy() -> bool:
     return getattr(os, "fork", None) is not None
 
 
-def in_a_copy(work: Callable[[], Result]) -> Result:
+def in_a_copy(work: Callable[[], Any]) -> Any:
     """What ``work`` returns or raises; whatever else it changes, ends with the copy.
 
-    Of the result only what can be pickled comes back. A copy that is ended from outside, or by a
-    fault of the library it calls, is an error here and does not end this process.
+    The result is plain data, which comes back as JSON: numbers to the last digit. A copy that is
+    ended from outside, or by a fault of the library it calls, is an error here and does not end
+    this process.
     """
     receiver, sender = os.pipe()
     with warnings.catch_warnings():
@@ -48,24 +48,24 @@ def in_a_copy(work: Callable[[], Result]) -> Result:
             f"a copy of this process ended before its work was done (wait status {status}), perhaps "
             "for want of memory"
         )
-    good, result = pickle.loads(answer)  # noqa: S301 - written by ourselves, a moment ago
-    if not good:
-        raise result
-    returned: Result = result
-    return returned
+    told = json.loads(answer)
+    if "error" in told:
+        raise getattr(errors, told["error"])(told["text"])
+    return told["result"]
 
 
 def _answer(work: Callable[[], Any], sender: int) -> NoReturn:
     code = 1
     try:
         try:
-            answer = pickle.dumps((True, work()))
+            told = json.dumps({"result": work()})
         except SuperarmError as error:
-            answer = pickle.dumps((False, error))
+            told = json.dumps({"error": type(error).__name__, "text": str(error)})
         except Exception as error:
-            answer = pickle.dumps((False, SuperarmError(f"{type(error).__name__}: {error}")))
+            text = f"{type(error).__name__}: {error}"
+            told = json.dumps({"error": "SuperarmError", "text": text})
         with os.fdopen(sender, "wb") as pipe:
-            pipe.write(answer)
+            pipe.write(told.encode())
         code = 0
     finally:
         # Nothing that this process has registered for its own end may run here.

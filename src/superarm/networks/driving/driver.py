@@ -44,7 +44,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import ConflictError, InputError, MissingDataError, require_extra
@@ -65,7 +67,6 @@ _TELEPORT_AFTER = 300.0
 _ACTUATED = re.compile(rb'(<tlLogic\b[^>]*?\btype=")(?:actuated|delay_based|NEMA)(")')
 _VERSION = re.compile(rb"<net\b[^>]*\bversion=")
 _TRIP, _DRIVEN, _OTHER = "trip", "driven", "other"
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,6 +87,22 @@ class Drive:
     def total(self) -> float:
         """Wh of the whole trip."""
         return float(self.energy.sum())
+
+    def as_plain(self) -> dict[str, Any]:
+        """Plain data, of which :meth:`from_plain` makes the same."""
+        arrays = {"energy": self.energy.tolist(), "stored": self.stored.tolist()}
+        return {
+            **arrays,
+            "duration": self.duration,
+            "arrived": self.arrived,
+            "completed": self.completed,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Self:
+        """The drive that :meth:`as_plain` told of."""
+        arrays = {name: np.array(plain[name], dtype=np.float64) for name in ("energy", "stored")}
+        return cls(**{**plain, **arrays})
 
 
 class _Kept(NamedTuple):
@@ -176,7 +193,8 @@ class Driver:
         kept = self._kept[moment]
         if self._departures is not None:  # known here, they need not be found in every copy
             self._departures.until(kept.time + min(longest, 2.0 * free))
-        return self._untouched(lambda: self._drive(list(route), lengths, longest, kept))
+        found = self._untouched(lambda: self._drive(list(route), lengths, longest, kept).as_plain())
+        return Drive.from_plain(found)
 
     def _drive(self, route: list[str], lengths: Floats, longest: float, kept: _Kept) -> Drive:
         sumo, vehicle, simulation = self._sumo, self._sumo.vehicle, self._sumo.simulation
@@ -248,7 +266,7 @@ class Driver:
     def _holds(self) -> bool:
         return Driver._holder is not None and Driver._holder() is self
 
-    def _untouched(self, work: Callable[[], _Result]) -> _Result:
+    def _untouched(self, work: Callable[[], Any]) -> Any:
         """Do what moves the simulation such that the one loaded here has not moved afterwards."""
         if self._copies:
             return in_a_copy(work)
@@ -281,7 +299,7 @@ class Driver:
                 traffic = self.traffic
                 self._departures = self._other_cars(traffic, roads)
                 self._departures.until(traffic.time_of(traffic.moments))
-                self._kept = self._untouched(lambda: self._prepare(traffic))
+                self._kept = [_Kept(*kept) for kept in self._untouched(lambda: self._prepare(traffic))]
             self._roads = roads
         return self._roads
 

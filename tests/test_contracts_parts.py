@@ -1,10 +1,8 @@
-"""Every part that superarm ships, crossed with the contract of its protocol."""
+"""Kernels, posteriors, rules and oracles that superarm ships, crossed with their contracts."""
 
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,7 +11,7 @@ import pytest
 from sklearn.gaussian_process import kernels as sk
 
 from superarm import kernels, registry
-from superarm.core import Arms, Belief, Floats, Offer, Oracle, Policy, Posterior, Problem, State
+from superarm.core import Arms, Belief, Floats, Oracle, Posterior, State
 from superarm.errors import MissingExtraError, require_extra
 from superarm.kernels import (
     Columns,
@@ -31,16 +29,12 @@ from superarm.kernels import (
     Temporal,
 )
 from superarm.oracles import BruteForce, TopK
-from superarm.policies import IndexPolicy
 from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
-from superarm.rules import UCB, Fixed
 from superarm.testing import (
     BeliefContract,
     KernelContract,
     OracleContract,
-    PolicyContract,
     PosteriorContract,
-    ProblemContract,
     RuleContract,
     ScheduleContract,
 )
@@ -276,276 +270,3 @@ class TestOracles(OracleContract):
 
     def feasible(self, n: int, structure: object) -> Iterable[Iterable[int]]:
         return ORACLES[self.name][1](n, structure)
-
-
-# --- problems ------------------------------------------------------------------------------
-
-HORIZON = 2000
-PROBLEMS: list[dict[str, Any]] = [
-    {"name": "rkhs-function", "arms": 30},
-    {"name": "gp-function", "kernel": "matern", "arms": 30},
-    {"name": "benchmark-function", "function": "hartmann3", "arms": 40},
-    {"name": "temperature-sensors", "source": "made"},
-    {"name": "light-sensors", "source": "made"},
-    {"name": "crowdsourcing", "source": "made"},
-    {"name": "landscape", "side": 8},
-    {"name": "navigation", "edges": 300},
-    {"name": "navigation", "edges": 300, "closed_roads": 0.05, "closed_turns": 0.05},
-    {"name": "navigation", "edges": 300, "conditions": ["congestion", "load"]},
-]
-NEEDS_SUMO = {"sumo-navigation"}
-"""Tried by themselves, with a network file, where SUMO is installed."""
-
-
-def test_every_registered_problem_and_oracle_is_here() -> None:
-    assert {spec["name"] for spec in PROBLEMS} == set(registry.names("problem")) - NEEDS_SUMO
-    assert registry.names("oracle") == ["top-k"]
-
-
-class TestProblems(ProblemContract):
-    @pytest.fixture(autouse=True, params=PROBLEMS, ids=label)
-    def _part(self, request: pytest.FixtureRequest) -> None:
-        self.spec: dict[str, Any] = request.param
-
-    def make_problem(self, seed: int) -> Problem:
-        made: Problem = registry.build("problem", self.spec, seed=seed, horizon=HORIZON)
-        return made
-
-
-# --- policies ------------------------------------------------------------------------------
-
-CHANGING = {"name": "crowdsourcing", "source": "made", "k": 3, "workers": 20}
-FIXED_ARMS = {"name": "rkhs-function", "arms": 20}
-ROADS = {"name": "navigation", "edges": 300}
-NOT_LEARNING = {"random", "benchmark", "prior", "known-cost"}
-ROUTES = {"route-ucb", "route-bucb", "route-ts", "route-greedy", "prior"}
-GREEDY = {"name": "greedy"}
-POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    *(
-        ({"name": name}, FIXED_ARMS)
-        for name in sorted(
-            set(registry.names("policy"))
-            - {"composed", "benchmark", "random", "route-rule", "known-cost"}
-            - ROUTES
-        )
-    ),
-    *(
-        ({"name": name, "routing": routing}, ROADS)
-        for name in sorted(ROUTES)
-        for routing in ("rectified", "potential")
-    ),
-    ({"name": "route-ts", "mode": "joint"}, ROADS),
-    ({"name": "route-ts", "posterior": "independent"}, ROADS),
-    ({"name": "route-ts", "posterior": "variational"}, ROADS),
-    ({"name": "route-ts", "posterior": "streaming"}, ROADS),
-    ({"name": "route-rule", "rule": GREEDY, "spread": "posterior"}, ROADS),
-    ({"name": "known-cost", "cost": "length"}, ROADS),
-    *(
-        ({"name": name}, problem)
-        for name in ("random", "benchmark")
-        for problem in (CHANGING, FIXED_ARMS, ROADS)
-    ),
-    ({"name": "oclok-ucb"}, CHANGING),
-    ({"name": "oclok-ucb", "form": "finite-rank"}, CHANGING),
-    ({"name": "gp-greedy"}, CHANGING),
-    ({"name": "gp-ts", "scaled": False}, CHANGING),
-    ({"name": "gp-ei"}, CHANGING),
-    ({"name": "composed", "rule": {"name": "ucb", "schedule": FIXED}, "pending_aware": True}, CHANGING),
-    ({"name": "composed", "rule": {"name": "thompson"}, "posterior": "independent"}, FIXED_ARMS),
-]
-
-
-class TestPolicies(PolicyContract):
-    @pytest.fixture(
-        autouse=True, params=POLICIES, ids=lambda pair: f"{label(pair[0])}, {pair[1]['name']}"
-    )
-    def _part(self, request: pytest.FixtureRequest) -> None:
-        self.spec, problem = request.param
-        self.problem = registry.build("problem", problem, seed=3, horizon=100)
-        self.learns = self.spec["name"] not in NOT_LEARNING
-
-    def make_policy(self) -> Policy:
-        given = {"problem": self.problem} if self.spec["name"] == "benchmark" else {}
-        made: Policy = registry.build("policy", self.spec, model=self.problem.model, **given)
-        return made
-
-    def make_offer(self, step: int) -> Offer:
-        offer: Offer = self.problem.offer(step)
-        return offer
-
-
-class TestCostPolicy(PolicyContract):
-    """Costs are minimised."""
-
-    def make_policy(self) -> Policy:
-        return IndexPolicy(
-            posterior=StreamingGP(ROUGH, 0.1),
-            rule=UCB(schedule=Fixed(value=2.0)),
-            oracle=TopK(k=2),
-            direction="minimize",
-            pending_aware=True,
-        )
-
-    def make_offer(self, step: int) -> Offer:
-        return Offer(step=step, arms=Arms.numbered(np.random.default_rng(step).random((6, 2))))
-
-
-# --- a contract that cannot fail proves nothing ----------------------------------------------
-
-
-class Wrong(Matern):
-    """Not symmetric, and its diagonal is another's."""
-
-    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
-        return np.tril(super()._covariance(X, Y))
-
-    def _diagonal(self, X: Floats) -> Floats:
-        return 2.0 * super()._diagonal(X)
-
-
-class WrongKernel(KernelContract):
-    def make_kernel(self) -> Covariance:
-        return Wrong()
-
-
-class Forgetful(StreamingGP):
-    """Looking changes it, it lets NaN in, and its draws are too wide."""
-
-    def predict(self, *arguments: Any, **options: Any) -> Any:
-        self.information_gain += 1.0
-        return super().predict(*arguments, **options)
-
-    def observe(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
-        super().observe(arms, np.nan_to_num(np.asarray(rewards, dtype=np.float64)), noise_variance)
-
-    def _draw(self, keys: Any, rng: np.random.Generator, size: int) -> Floats:
-        return 1.5 * super()._draw(keys, rng, size)
-
-
-class WrongPosterior(PosteriorContract):
-    def make_posterior(self) -> Posterior:
-        return Forgetful(SMOOTH, 0.05)
-
-    def make_arms(self) -> Arms:
-        return Arms.numbered(FEATURES)
-
-    def restore(self, state: State) -> Posterior:
-        return StreamingGP.from_state(state)
-
-
-class WrongBelief(BeliefContract):
-    def make_belief(self) -> Belief:
-        return Forgetful(SMOOTH, 0.05).belief(Arms.numbered(FEATURES))
-
-
-class Hopeful:
-    """A rule that says it needs no chance, yet uses it, and a schedule that goes negative."""
-
-    deterministic = True
-
-    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
-        return belief.mean + rng.random(len(belief.mean))
-
-    def width(self, step: int, gamma: Any) -> float:
-        return 3.0 - np.log(step)
-
-
-class WrongRule(RuleContract):
-    def make_rule(self) -> Any:
-        return Hopeful()
-
-
-class WrongSchedule(ScheduleContract):
-    def make_schedule(self) -> Any:
-        return Hopeful()
-
-
-class Careless(TopK):
-    """Chooses what is not available, and the worst."""
-
-    def select(self, desirability: Floats, structure: object, rng: Any, rescore: Any = None) -> Any:
-        return super().select(-np.maximum(desirability, -9.0), structure, rng)
-
-
-class WrongOracle(OracleContract):
-    def make_oracle(self) -> Oracle:
-        return Careless(k=2)
-
-    def feasible(self, n: int, structure: object) -> Iterable[Iterable[int]]:
-        return pairs(n, structure)
-
-
-class Restless(IndexPolicy):
-    """Learns while it decides."""
-
-    def decide(self, offer: Offer, rng: np.random.Generator) -> Any:
-        self.posterior.observe(offer.arms.features[:1], [1.0])
-        return super().decide(offer, rng)
-
-
-class WrongPolicy(PolicyContract):
-    def make_policy(self) -> Policy:
-        return Restless(
-            posterior=StreamingGP(ROUGH, 0.1),
-            rule=UCB(schedule=Fixed(value=2.0)),
-            oracle=Careless(k=2),
-        )
-
-    def make_offer(self, step: int) -> Offer:
-        return Offer(step=step, arms=Arms.numbered(FEATURES))
-
-
-class Moody:
-    """A problem whose offers depend on how often it was asked, and whose best is beaten."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.inner = registry.build("problem", PROBLEMS[0], seed=3, horizon=HORIZON)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
-
-    def offer(self, step: int) -> Offer:
-        self.asked += 1
-        return Offer(step=step, arms=self.inner.arms, time=float(self.asked))
-
-    def best(self, offer: Offer) -> float:
-        return -9.0
-
-
-class WrongProblem(ProblemContract):
-    def make_problem(self, seed: int) -> Any:
-        return Moody()
-
-    def choose(self, problem: Any, offer: Offer, rng: np.random.Generator) -> Any:
-        return rng.integers(0, len(offer.arms), 1)
-
-
-@pytest.mark.parametrize(
-    ("suite", "test"),
-    [
-        (WrongKernel, "symmetric_and_positive_semi_definite"),
-        (WrongKernel, "diag_is_the_diagonal"),
-        (WrongKernel, "a_pair_is_a_block_of_the_whole"),
-        (WrongPosterior, "looking_changes_nothing"),
-        (WrongPosterior, "bad_input_is_refused_and_changes_nothing"),
-        (WrongPosterior, "draws_have_the_stated_moments"),
-        (WrongBelief, "draws_have_the_stated_moments"),
-        (WrongRule, "the_deterministic_flag_is_true"),
-        (WrongSchedule, "widths_are_finite_and_not_negative"),
-        (WrongOracle, "it_keeps_its_guarantee"),
-        (WrongOracle, "arms_at_minus_infinity_are_never_chosen"),
-        (WrongPolicy, "deciding_changes_nothing"),
-        (WrongPolicy, "arms_that_are_not_available_are_left_alone"),
-        (WrongProblem, "offers_depend_on_seed_and_step_alone"),
-        (WrongProblem, "nothing_beats_the_best"),
-    ],
-)
-def test_contracts_catch_what_is_wrong(suite: Callable[[], Any], test: str) -> None:
-    with pytest.raises(AssertionError):
-        getattr(suite(), f"test_{test}")()
-
-
-def test_the_contracts_need_no_pytest() -> None:
-    code = "import sys; sys.modules['pytest'] = None; import superarm.testing"
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,141 @@
+"""Problems and policies that superarm ships, crossed with their contracts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm import registry
+from superarm.core import Arms, Offer, Policy, Problem
+from superarm.kernels import (
+    Matern,
+)
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy
+from superarm.posteriors import StreamingGP
+from superarm.rules import UCB, Fixed
+from superarm.testing import (
+    PolicyContract,
+    ProblemContract,
+)
+
+ROUGH = Matern(nu=1.5, lengthscale=0.5)
+FIXED = {"family": "schedule", "name": "fixed", "value": 2.0}
+
+
+def label(spec: dict[str, Any]) -> str:
+    return " ".join(str(value) for value in spec.values() if not isinstance(value, dict))
+
+
+# --- problems ------------------------------------------------------------------------------
+
+HORIZON = 2000
+PROBLEMS: list[dict[str, Any]] = [
+    {"name": "rkhs-function", "arms": 30},
+    {"name": "gp-function", "kernel": "matern", "arms": 30},
+    {"name": "benchmark-function", "function": "hartmann3", "arms": 40},
+    {"name": "temperature-sensors", "source": "made"},
+    {"name": "light-sensors", "source": "made"},
+    {"name": "crowdsourcing", "source": "made"},
+    {"name": "landscape", "side": 8},
+    {"name": "navigation", "edges": 300},
+    {"name": "navigation", "edges": 300, "closed_roads": 0.05, "closed_turns": 0.05},
+    {"name": "navigation", "edges": 300, "conditions": ["congestion", "load"]},
+]
+NEEDS_SUMO = {"sumo-navigation"}
+"""Tried by themselves, with a network file, where SUMO is installed."""
+
+
+def test_every_registered_problem_and_oracle_is_here() -> None:
+    assert {spec["name"] for spec in PROBLEMS} == set(registry.names("problem")) - NEEDS_SUMO
+    assert registry.names("oracle") == ["top-k"]
+
+
+class TestProblems(ProblemContract):
+    @pytest.fixture(autouse=True, params=PROBLEMS, ids=label)
+    def _part(self, request: pytest.FixtureRequest) -> None:
+        self.spec: dict[str, Any] = request.param
+
+    def make_problem(self, seed: int) -> Problem:
+        made: Problem = registry.build("problem", self.spec, seed=seed, horizon=HORIZON)
+        return made
+
+
+# --- policies ------------------------------------------------------------------------------
+
+CHANGING = {"name": "crowdsourcing", "source": "made", "k": 3, "workers": 20}
+FIXED_ARMS = {"name": "rkhs-function", "arms": 20}
+ROADS = {"name": "navigation", "edges": 300}
+NOT_LEARNING = {"random", "benchmark", "prior", "known-cost"}
+ROUTES = {"route-ucb", "route-bucb", "route-ts", "route-greedy", "prior"}
+GREEDY = {"name": "greedy"}
+POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    *(
+        ({"name": name}, FIXED_ARMS)
+        for name in sorted(
+            set(registry.names("policy"))
+            - {"composed", "benchmark", "random", "route-rule", "known-cost"}
+            - ROUTES
+        )
+    ),
+    *(
+        ({"name": name, "routing": routing}, ROADS)
+        for name in sorted(ROUTES)
+        for routing in ("rectified", "potential")
+    ),
+    ({"name": "route-ts", "mode": "joint"}, ROADS),
+    ({"name": "route-ts", "posterior": "independent"}, ROADS),
+    ({"name": "route-ts", "posterior": "variational"}, ROADS),
+    ({"name": "route-ts", "posterior": "streaming"}, ROADS),
+    ({"name": "route-rule", "rule": GREEDY, "spread": "posterior"}, ROADS),
+    ({"name": "known-cost", "cost": "length"}, ROADS),
+    *(
+        ({"name": name}, problem)
+        for name in ("random", "benchmark")
+        for problem in (CHANGING, FIXED_ARMS, ROADS)
+    ),
+    ({"name": "oclok-ucb"}, CHANGING),
+    ({"name": "oclok-ucb", "form": "finite-rank"}, CHANGING),
+    ({"name": "gp-greedy"}, CHANGING),
+    ({"name": "gp-ts", "scaled": False}, CHANGING),
+    ({"name": "gp-ei"}, CHANGING),
+    ({"name": "composed", "rule": {"name": "ucb", "schedule": FIXED}, "pending_aware": True}, CHANGING),
+    ({"name": "composed", "rule": {"name": "thompson"}, "posterior": "independent"}, FIXED_ARMS),
+]
+
+
+class TestPolicies(PolicyContract):
+    @pytest.fixture(
+        autouse=True, params=POLICIES, ids=lambda pair: f"{label(pair[0])}, {pair[1]['name']}"
+    )
+    def _part(self, request: pytest.FixtureRequest) -> None:
+        self.spec, problem = request.param
+        self.problem = registry.build("problem", problem, seed=3, horizon=100)
+        self.learns = self.spec["name"] not in NOT_LEARNING
+
+    def make_policy(self) -> Policy:
+        given = {"problem": self.problem} if self.spec["name"] == "benchmark" else {}
+        made: Policy = registry.build("policy", self.spec, model=self.problem.model, **given)
+        return made
+
+    def make_offer(self, step: int) -> Offer:
+        offer: Offer = self.problem.offer(step)
+        return offer
+
+
+class TestCostPolicy(PolicyContract):
+    """Costs are minimised."""
+
+    def make_policy(self) -> Policy:
+        return IndexPolicy(
+            posterior=StreamingGP(ROUGH, 0.1),
+            rule=UCB(schedule=Fixed(value=2.0)),
+            oracle=TopK(k=2),
+            direction="minimize",
+            pending_aware=True,
+        )
+
+    def make_offer(self, step: int) -> Offer:
+        return Offer(step=step, arms=Arms.numbered(np.random.default_rng(step).random((6, 2))))
