@@ -76,7 +76,7 @@ def test_the_picture_is_whole_and_loads_nothing(
     assert [each.get("opacity") for each in groups] == ["1"] * frames + ["0"] * (frames - 1) + ["1"]
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "How the paper was read" not in page
-    assert "Reduced: 10 of 80 rounds." in page
+    assert "Smaller than the experiment: 10 of 80 rounds." in page
 
 
 def test_the_documented_picture_is_the_demos_own() -> None:

@@ -176,7 +176,7 @@ def test_made_data_and_reduced_runs_are_seen(tmp_path: Path) -> None:
     for path in (report.path, index):
         text = path.read_text("utf-8")
         assert '<p class="banner">Made data, not real ones: a made city.</p>' in text
-        assert "Reduced: 60 of 1,000 rounds, 3 of 25 seeds." in text
+        assert "Smaller than the experiment: 60 of 1,000 rounds, 3 of 25 seeds." in text
     full = reports.write_report(make_run(tmp_path / "b"), [], tmp_path / "b.html", full_size=(60, 3))
     text = full.path.read_text("utf-8")
     assert "Reduced" not in text

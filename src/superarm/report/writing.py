@@ -88,7 +88,7 @@ def write_report(
     """
     path = Path(path)
     tables = [_results(run, index) for index in range(len(run.settings))]
-    headline = _headline(run, tables) + _reduced(run, full_size)
+    headline = _least_energy(run) + _headline(run, tables) + _smaller(run, full_size)
     origin = made_data(run)
     warning = f"Made data, not real ones: {origin}." if origin else ""
     panels = sweeps(run)
@@ -102,9 +102,9 @@ def write_report(
             section(f"Sweep over {panels[0].key}", *sweep_figures(run)) if panels else "",
             section("Result", *(_result_table(run, i, rows) for i, rows in enumerate(tables))),
             section("Claims", claims_table(claims)) if claims else "",
+            *road_sections(run),  # first what trips took: rectified regret charges for hills
             section("Regret", *regret_figures(run)),
             section("How regret grows", *growth_figures(run, tables, bounds)),
-            *road_sections(run),
             section("Time per round", *seconds_figures(run)),
             settings_section(run),
             reproduce_section(run, command),
@@ -179,13 +179,25 @@ def _tied(run: Run, index: int, rows: Sequence[Result]) -> list[Result]:
     return [ranked[0], *takewhile(near, ranked[1:])]
 
 
-def _reduced(run: Run, full_size: tuple[int, int] | None) -> str:
+def _least_energy(run: Run) -> str:
+    """Whose trips took least, where trips take energy."""
+    if "true_energy" not in run.metrics or len(run.settings) > 1:
+        return ""
+    spent = {
+        policy: run.cumulative(policy, 0, "true_energy")[:, -1].mean() / run.rounds
+        for policy in run.policies
+    }
+    best = min(spent, key=lambda policy: float(spent[policy]))
+    return f"Least energy: {best}, {significant(float(spent[best]))} Wh per trip. "
+
+
+def _smaller(run: Run, full_size: tuple[int, int] | None) -> str:
     """How much smaller than the experiment a run is."""
     if full_size is None:
         return ""
     sizes = ((run.rounds, full_size[0], "round"), (len(run.seeds), full_size[1], "seed"))
     parts = [f"{now:,} of {counted(full, noun)}" for now, full, noun in sizes if now < full]
-    return f" Reduced: {', '.join(parts)}." if parts else ""
+    return f" Smaller than the experiment: {', '.join(parts)}." if parts else ""
 
 
 def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> str:
