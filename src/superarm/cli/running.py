@@ -280,8 +280,12 @@ def _print_trip(console: Any, out: Path) -> None:
     console.print(f"Trip: {shown(trip)}. ", end="", markup=False, soft_wrap=True, highlight=False)
     learners = spec.get("audited")
     if learners:
-        state = out / "states" / f"{cell_name(learners[0], 0, spec['first_seed'])}.npz"
-        console.print(f"What was learned: superarm route --state {state}", markup=False, soft_wrap=True)
+        learner = "gp-ts" if "gp-ts" in learners else learners[0]
+        state = out / "states" / f"{cell_name(learner, 0, spec['first_seed'])}.npz"
+        go_on = (
+            f"Go on with what {learner} learned: superarm route --net … --from … --to … --state {state}"
+        )
+        console.print(go_on, markup=False, soft_wrap=True, highlight=False)
     else:
         console.print()
 
