@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core import Arms, TablePlayer, TableProblem
+from superarm.capabilities import TablePlayer, TableProblem
+from superarm.core import Arms
 from superarm.errors import NotFiniteError, ShapeError
 from superarm.experiments import load_experiment
 from superarm.kernels import Matern, SquaredExponential

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm import __version__
-from superarm.core import AdditiveProblem, Forecaster, State
+from superarm.capabilities import AdditiveProblem, Forecaster
+from superarm.core import State
 from superarm.errors import (
     ConflictError,
     InputError,

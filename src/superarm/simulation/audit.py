@@ -19,7 +19,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Forecast, Forecaster, Ints, Offer
+from superarm.capabilities import Forecaster
+from superarm.core import Floats, Forecast, Ints, Offer
 
 LEVELS = (0.50, 0.90, 0.95)
 QUANTILES = np.array([0.6744897501960817, 1.6448536269514722, 1.959963984540054])

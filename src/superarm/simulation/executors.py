@@ -7,7 +7,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    InvalidStateError,
+    ProcessPoolExecutor,
+    as_completed,
+)
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -49,7 +55,10 @@ def spread(
             if finished is not None:
                 finished(task, result)
         return
-    with process_pool(min(jobs, len(tasks))) if executor is None else _borrowed(executor) as pool:
+    with (
+        _broken_pools_quiet(),
+        process_pool(min(jobs, len(tasks))) if executor is None else _borrowed(executor) as pool,
+    ):
         with _interrupts_held():  # Ctrl-C amid the start of workers would leave half a pool
             futures = {pool.submit(_pinned, work, task): task for task in tasks}
         try:
@@ -66,6 +75,25 @@ def spread(
             for future in futures:
                 future.cancel()
             raise
+
+
+@contextmanager
+def _broken_pools_quiet() -> Iterator[None]:
+    """A pool whose workers end by Ctrl-C may find futures cancelled by the same Ctrl-C.
+
+    Its thread then fails with :class:`InvalidStateError`, of which nothing follows: all is over.
+    """
+    before = threading.excepthook
+
+    def report(failure: threading.ExceptHookArgs) -> None:
+        if not issubclass(failure.exc_type, InvalidStateError):
+            before(failure)
+
+    threading.excepthook = report
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 @contextmanager

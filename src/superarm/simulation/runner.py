@@ -16,21 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import (
-    AdditiveProblem,
-    Decision,
-    Feedback,
-    Floats,
-    Forecast,
-    Forecaster,
-    Ints,
-    Offer,
-    Policy,
-    Problem,
-    State,
-    TablePlayer,
-    TableProblem,
-)
+from superarm.capabilities import AdditiveProblem, Forecaster, TablePlayer, TableProblem
+from superarm.core import Decision, Feedback, Floats, Forecast, Ints, Offer, Policy, Problem, State
 from superarm.errors import InputError
 from superarm.streams import Streams
 

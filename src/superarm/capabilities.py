@@ -1,0 +1,81 @@
+"""What a problem or a policy may offer besides, recognised by its methods.
+
+Nothing in the flow needs these; the simulator and the reports do more where they are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from .core import Floats, Forecast, Ints, Offer, Prediction
+
+# --- what a problem and a policy may offer besides ---------------------------------------
+
+
+@runtime_checkable
+class AdditiveProblem(Protocol):
+    """A problem with fixed arms, the same in every offer, whose rewards add up.
+
+    Of such a problem the simulator also records how many different arms were tried, whether
+    forecasts were true, and what was believed and learned at the end.
+    """
+
+    @property
+    def distinct(self) -> str:
+        """What the number of different arms tried is called, such as ``distinct_edges``."""
+        ...
+
+
+@runtime_checkable
+class Forecaster(Protocol):
+    """A policy that can say beforehand what a super arm will yield."""
+
+    def forecast(self, offer: Offer, positions: Ints) -> Forecast: ...
+    def beliefs(self, offer: Offer) -> Prediction:
+        """Mean and standard deviation of every arm on offer."""
+        ...
+
+    @property
+    def information_gain(self) -> float:
+        """Realised information gain of everything observed so far, in nats."""
+        ...
+
+
+# --- many rounds at once -----------------------------------------------------------------
+
+
+@runtime_checkable
+class TableProblem(Protocol):
+    """A problem whose rounds differ by noise alone, with one arm a round and no further metrics.
+
+    Many rounds then form a table, which the simulator may hand to a :class:`TablePlayer`.
+    """
+
+    def table(self, noise: Floats) -> Floats | None:
+        """Rewards of every arm in every round, (T, n), from the rounds' noise (T, n).
+
+        ``None``: the rounds must be played one by one.
+        """
+        ...
+
+    def values(self, positions: Ints) -> Floats:
+        """Noiseless values of single arms, (T,)."""
+        ...
+
+
+@runtime_checkable
+class TablePlayer(Protocol):
+    """A policy that can play many rounds in one call."""
+
+    def play_table(
+        self, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]
+    ) -> Ints | None:
+        """Play rounds ``offer.step`` … as ``decide`` and ``learn`` would, bit for bit.
+
+        Of ``rewards`` (T, n) it learns those of arms it plays, and no others. Returns the arms'
+        positions (T,), or ``None``, having changed nothing, if this policy can not.
+        """
+        ...
