@@ -141,6 +141,8 @@ def _load_roads(
                 "or give the path of a network file"
             )
     roads = read_network(path, elevation=elevation)
+    if network in REAL_NETWORKS:
+        roads = replace(roads, name=network.capitalize())
     return Roads(roads.line_graph(uturns=uturns), told)
 
 
