@@ -143,3 +143,29 @@ def test_elsewhere_lines_go_from_junction_to_junction(city: RoadNetwork) -> None
         np.testing.assert_allclose(line_of(answer), np.round(network.lon_lat[junctions], 7))
     with pytest.raises(InputError, match="no geographic reference"):
         find_route(city, *ENDS).as_geojson()
+
+
+def test_a_state_of_another_model_is_refused(city: RoadNetwork) -> None:
+    graph = city.line_graph()
+    state = learned(city, 40.0).state()
+    mark = road_model(graph, Vehicle(), horizon=1).fingerprint
+    marked = replace(state, scalars={**state.scalars, "model": mark})
+    assert find_route(city, *ENDS, state=marked).observations > 0
+    for settings in ({"lengthscale": 2.0}, {"normalisation": "raw"}, {"prior_scale": 1.0}):
+        with pytest.raises(StateError, match="other settings of the model"):
+            find_route(city, *ENDS, state=marked, settings=settings)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"arms": np.array(3.0)},
+        {"arms": np.array([["a", "b"]])},
+        {"mean": np.zeros(2)},
+        {"mean": np.array(["x"])},
+    ],
+)
+def test_a_damaged_state_is_refused_and_not_a_crash(city: RoadNetwork, arrays: dict[str, Any]) -> None:
+    state = learned(city, 40.0).state()
+    with pytest.raises(StateError):
+        find_route(city, *ENDS, state=replace(state, arrays={**state.arrays, **arrays}))

@@ -238,3 +238,30 @@ def test_an_indefinite_matrix_is_refused(nu: float) -> None:
         kernel.diag(nodes(3))
     with pytest.raises(NotPositiveDefiniteError, match="not positive semi-definite"):
         kernel(nodes(3))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"nu": 1e300}, "nu is 1e\\+300; it must lie between"),
+        ({"nu": 400}, "nu is 400"),
+        ({"kappa": 1e-200}, "kappa"),
+        ({"kappa": 1e200}, "kappa"),
+        ({"cache_megabytes": "x"}, "cache_megabytes"),
+        ({"cache_megabytes": None}, "cache_megabytes"),
+    ],
+)
+def test_parameters_beyond_what_numbers_hold_are_refused(options, words):
+    from scipy.sparse import csc_array
+
+    with pytest.raises(InputError, match=words):
+        GraphMatern(csc_array(np.eye(3)), **options)
+
+
+def test_complex_or_absurd_laplacians_are_refused():
+    from scipy.sparse import csc_array
+
+    with pytest.raises(InputError, match="complex"):
+        GraphMatern(csc_array(1j * np.eye(3)))
+    with pytest.raises(InputError, match="overflow"):
+        GraphMatern(csc_array(1e200 * np.eye(3)))

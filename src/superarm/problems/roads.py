@@ -109,6 +109,13 @@ def load_roads(
     return _load_roads(network, uturns, edges, city_seed, elevation, ages)
 
 
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that no file can have
+        return False
+
+
 def _age(path: str) -> tuple[tuple[str, int, int], ...]:
     """When the files of a network were last written, and how large they are."""
     place = Path(path)
@@ -135,7 +142,7 @@ def _load_roads(
         told = f"the road network of {network.capitalize()}"
     else:
         path, told = Path(network), f"the road network in {Path(network).name}"
-        if not path.exists():
+        if not _is_there(path):
             raise InputError(
                 f"there is no network {network!r}; choose {', '.join([*REAL_NETWORKS, 'city'])}, "
                 "or give the path of a network file"

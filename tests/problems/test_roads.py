@@ -1,0 +1,78 @@
+"""Which roads a problem is about: caches that notice changes, values that are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.errors import InputError
+from superarm.networks import Vehicle, generate_city, write_tables
+from superarm.problems.roads import load_roads, road_kernel, road_model
+
+GRAPH = generate_city(edges=250, seed=1).line_graph()
+
+
+def test_roads_are_read_again_when_their_file_changes(tmp_path: Path) -> None:
+    write_tables(generate_city(edges=250, seed=1), tmp_path)
+    first = load_roads(str(tmp_path))
+    assert load_roads(str(tmp_path)) is first
+    write_tables(generate_city(edges=400, seed=2), tmp_path)
+    assert len(load_roads(str(tmp_path)).graph) != len(first.graph)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"network": 3}, "network is 3"),
+        ({"network": ""}, "network is ''"),
+        ({"network": "city", "uturns": "no"}, "uturns is 'no'; it must be true or false"),
+        ({"network": "city", "edges": {"a": 1}}, "edges is"),
+        ({"network": "city", "elevation": 4}, "elevation is 4"),
+        ({"network": "no/such/place"}, "there is no network"),
+        ({"network": "a" * 5000}, "there is no network"),
+    ],
+)
+def test_what_is_no_network_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        load_roads(**options)
+
+
+@pytest.mark.parametrize("name", ["prior_scale", "noise_scale"])
+@pytest.mark.parametrize("value", [1e200, 1e-200, -1.0])
+def test_scales_that_can_not_be_squared_are_refused(name: str, value: float) -> None:
+    with pytest.raises(InputError, match=name):
+        road_model(GRAPH, Vehicle(), horizon=1, **{name: value})
+
+
+def test_a_fingerprint_tells_models_apart() -> None:
+    def fingerprint(vehicle: Vehicle | None = None, graph: Any = GRAPH, **options: Any) -> str:
+        return road_model(graph, vehicle or Vehicle(), horizon=5, **options).fingerprint
+
+    fewer = GRAPH.network.line_graph(uturns=False)
+    prints = [
+        fingerprint(),
+        fingerprint(Vehicle(mass=2000.0)),
+        fingerprint(lengthscale=2.0),
+        fingerprint(normalisation="raw"),
+        fingerprint(prior_scale=0.5),
+        fingerprint(noise_scale=0.2),
+        fingerprint(graph=fewer),
+    ]
+    assert len(set(prints)) == len(prints)
+    assert fingerprint() == prints[0]
+
+
+def test_the_kernel_is_half_graph_and_features_and_half_features_alone() -> None:
+    kernel = road_kernel(GRAPH, 4.0, lengthscale=1.0)
+    features = np.column_stack([np.arange(len(GRAPH)), GRAPH.features])[:40]
+    K = kernel(features)
+    A = 4.0 * np.eye(len(GRAPH)) + GRAPH.laplacian().toarray()
+    k_G = np.linalg.inv(A @ A)
+    k_G = k_G[:40, :40] / np.diagonal(k_G).mean()
+    distance = np.sqrt(((features[:, None, 1:] - features[None, :, 1:]) ** 2).sum(axis=2))
+    r = np.sqrt(5.0) * distance
+    k_f = (1.0 + r + r**2 / 3.0) * np.exp(-r)  # eq. 135 with ν = 5/2
+    np.testing.assert_allclose(K, 2.0 * k_G * k_f + 2.0 * k_f, atol=1e-9)
