@@ -228,10 +228,12 @@ def calibration_verdict(rows: Sequence[Calibration]) -> str:
         for what, levels in (("edges", row.edges), ("trips", row.trips))
         for coverage in levels
     ]
+    near = sum(abs(coverage.away) <= 2.0 for _, _, coverage in every)
     far = [each for each in every if abs(each[2].away) > OFF]
     text = (
-        f"{len(every) - len(far)} of {len(every)} shares lie within three standard errors of their "
-        "nominal level"
+        f"{near} of {len(every)} shares lie within two standard errors of their nominal level and "
+        f"{len(every) - len(far)} within three (of independent ones about 19 of 20 would lie within "
+        "two; policies meet the same noise, so that these are not independent)"
     )
     if not far:
         return f"The intervals cover what they should: {text}."
