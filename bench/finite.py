@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Floats
+from superarm.core import Arms, Floats, Offer
 from superarm.kernels import Kernel, Matern, SquaredExponential
 from superarm.posteriors import FiniteGP
 
@@ -82,7 +82,7 @@ class Player:
         self.name = name
         self.posterior = FiniteGP(case.kernel, case.arms, NOISE_VARIANCE, backend=backend)
         self.world = world
-        self.arms = Arms.numbered(case.arms)
+        self.offer = Offer(step=1, arms=Arms.numbered(case.arms))
         self.rows = np.arange(len(case.arms))
         self.rng = np.random.default_rng(1)
         self.choose: Callable[[], Any] = self.by_belief
@@ -92,8 +92,8 @@ class Player:
             self.posterior.observe(self.rows, world.truth)
 
     def by_belief(self) -> Any:
-        """UCB as policies ask: ``belief(arms)``."""
-        belief = self.posterior.belief(self.arms)
+        """UCB as policies ask: ``belief(offer)``."""
+        belief = self.posterior.belief(self.offer)
         return (belief.mean + WIDTH * belief.std).argmax()
 
     def by_predict(self) -> Any:
@@ -104,7 +104,7 @@ class Player:
 
     def by_sample(self) -> Any:
         """Thompson sampling from the joint posterior."""
-        return self.posterior.belief(self.arms).sample(self.rng).argmax()
+        return self.posterior.belief(self.offer).sample(self.rng).argmax()
 
     def play(self, start: int, stop: int) -> None:
         if self.table is not None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints
+from superarm.core import Arms, Floats, Ints, Offer
 from superarm.kernels import GraphMatern, Kernel, Matern
 from superarm.networks import LineGraph, Vehicle
 from superarm.posteriors import FiniteGP
@@ -56,7 +56,7 @@ class Ours:
         self.posterior = FiniteGP(
             scene.kernel, scene.arms, scene.noise_variance, scene.mean, form="visited"
         )
-        self.offer = Arms.numbered(scene.arms)
+        self.offer = Offer(step=1, arms=Arms.numbered(scene.arms))
         self.rng = np.random.default_rng(2)
 
     def rewards(self, path: Ints) -> Floats:

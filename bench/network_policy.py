@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Decision, Feedback, Floats
+from superarm.core import Decision, Floats
 from superarm.errors import MissingDataError
 from superarm.policies import IndexPolicy, route_ts
 from superarm.posteriors import FiniteGP
@@ -73,8 +73,7 @@ def _round(world: Navigation, policy: IndexPolicy, step: int) -> float:
     decided: list[Decision] = []
     taken = seconds(lambda: decided.append(policy.decide(offer, rng)))
     decision = decided[0]
-    rewards = world.pull(offer, decision.positions, noise)
-    feedback = Feedback(positions=decision.positions, rewards=rewards)
+    feedback = world.feedback(offer, decision, noise)
     return taken + seconds(lambda: policy.learn(offer, decision, feedback, rng))
 
 

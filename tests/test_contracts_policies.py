@@ -101,7 +101,7 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"name": "gp-greedy"}, CHANGING),
     ({"name": "gp-ts", "scaled": False}, CHANGING),
     ({"name": "gp-ei"}, CHANGING),
-    ({"name": "composed", "rule": {"name": "ucb", "schedule": FIXED}, "pending_aware": True}, CHANGING),
+    ({"name": "composed", "rule": {"name": "ucb", "schedule": FIXED}, "stepwise": True}, CHANGING),
     ({"name": "composed", "rule": {"name": "thompson"}, "posterior": "independent"}, FIXED_ARMS),
 ]
 
@@ -134,7 +134,7 @@ class TestCostPolicy(PolicyContract):
             rule=UCB(schedule=Fixed(value=2.0)),
             oracle=TopK(k=2),
             direction="minimize",
-            pending_aware=True,
+            stepwise=True,
         )
 
     def make_offer(self, step: int) -> Offer:

@@ -17,19 +17,22 @@ Notation, the same in every module
 
 Records are frozen. ``decide``, ``belief`` and ``predict`` never change state; ``commit``,
 ``learn`` and ``observe`` are the only methods that do.
+
+A step names a round: it is what late feedback is matched by, so that no two decisions of a policy
+share one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple, Protocol, Self, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError, ShapeError, StateError, UnknownArmError
-from .inputs import as_features
+from .inputs import as_features, as_positions, as_vector
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -108,28 +111,76 @@ class Offer:
     """The round, counted from 1."""
     arms: Arms
     time: float | None = None
-    """Physical time, for drifting rewards; ``None`` where only the order of rounds matters."""
+    """Physical time, for drifting rewards; ``None`` where rounds are evenly spaced."""
     available: Bools | None = None
     """Which arms may be chosen, (n,); ``None`` means all of them."""
     structure: object = None
     """The round's constraint record, declared and validated by the oracle."""
     previous_action: object = None
-    """What was done last, for switching costs."""
+    """What was done in the round before, for switching costs; ``None`` where nothing was."""
+    begins: bool = False
+    """Whether an episode begins: then ``previous_action`` is where it starts, whatever was done."""
 
     def __post_init__(self) -> None:
-        step: object = self.step
-        if not isinstance(step, int) or step < 1:
+        step: Any = self.step
+        if isinstance(step, np.integer):
+            step = int(step)
+            object.__setattr__(self, "step", step)
+        if type(step) is not int or step < 1:
             raise InputError(f"step is {self.step!r}; rounds are counted 1, 2, 3 …")
         arms: object = self.arms
         if not isinstance(arms, Arms):
             raise InputError(f"arms must be Arms, not {type(arms).__name__}: Arms.numbered(…)")
+        if self.time is not None:
+            object.__setattr__(self, "time", _as_time(self.time))
         available = self.available
         if available is not None and (
-            getattr(available, "dtype", None) != np.bool_ or available.shape != (len(self.arms),)
+            not isinstance(available, np.ndarray)
+            or isinstance(available, np.ma.MaskedArray)
+            or available.dtype != np.bool_
+            or available.shape != (len(self.arms),)
         ):
             raise ShapeError(
-                f"available must be a boolean array with one entry for each of {len(self.arms)} arms"
+                f"available must be a boolean array with one entry for each of {len(self.arms)} arms, "
+                "and no mask"
             )
+
+    @property
+    def moment(self) -> float:
+        """When the round is: ``time``, or the step where no time is given."""
+        return float(self.step) if self.time is None else self.time
+
+    def after(self, action: object) -> Offer:
+        """The same offer once ``action`` was done in the round before; an episode begins anew."""
+        if self.begins or action is None:
+            return self
+        offer = object.__new__(Offer)  # all else was checked when this one was made
+        for name in _OFFER_FIELDS:
+            object.__setattr__(offer, name, getattr(self, name))
+        object.__setattr__(offer, "previous_action", action)
+        return offer
+
+
+_OFFER_FIELDS = tuple(each.name for each in fields(Offer))
+
+
+def _as_time(value: object) -> float:
+    if not isinstance(value, float | int | np.floating | np.integer) or isinstance(value, bool):
+        raise InputError(f"time is {value!r}; it must be a number, such as seconds, or None")
+    if not np.isfinite(value):
+        raise InputError(f"time is {value!r}; it must be finite")
+    return float(value)
+
+
+class Guarantee(NamedTuple):
+    """An oracle's promise: at least ``alpha`` × the optimum with this ``probability``."""
+
+    alpha: float = 1.0
+    probability: float = 1.0
+
+
+EXACT = Guarantee()
+"""The guarantee of an oracle that finds the optimum."""
 
 
 class Selection(NamedTuple):
@@ -139,12 +190,20 @@ class Selection(NamedTuple):
     """The action itself (a route, a slate)."""
     positions: Ints
     """The arms that the action will observe, (k,), without repeats."""
+    guarantee: Guarantee = EXACT
+    """How good this selection is: it may differ from call to call."""
+
+    def decided(self, offer: Offer) -> Decision:
+        """This selection as the decision of a round, without reasons."""
+        return Decision(step=offer.step, action=self.action, positions=self.positions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Decision:
     """A chosen super arm, and why."""
 
+    step: int
+    """The step of the offer it answers: what late feedback is matched by."""
     action: object
     positions: Ints
     """The chosen arms' places in the offer, (k,)."""
@@ -156,7 +215,7 @@ class Decision:
     """Probability of this action under the policy, where it is known."""
     version: int = 0
     """How many times the policy had learned when it decided."""
-    carry: Any = None
+    carry: State | None = None
     """What :meth:`Policy.commit` adopts once the decision is taken."""
 
 
@@ -165,16 +224,43 @@ class Feedback:
     """Rewards of some or all chosen arms."""
 
     positions: Ints
-    """Places of the observed arms in the offer, (m,)."""
+    """Places of the observed arms in the offer, (m,), without repeats."""
     rewards: Floats
     """(m,), in the user's sign."""
     noise_variance: Floats | None = None
     """Variance of each reward where it is known; ``None`` is the model's own."""
+    delays: Ints | None = None
+    """What a world says of each reward, (m,): after how many more rounds it is known; ``None``: at
+    once. A reward that is never known is left out."""
 
     def __post_init__(self) -> None:
-        for name in ("positions", "rewards"):
-            if not isinstance(getattr(self, name), np.ndarray):
-                raise InputError(f"{name} must be a numpy array, as ``decision.positions`` is")
+        positions = as_positions(self.positions, "positions")
+        rewards = as_vector(self.rewards, "rewards", len(positions))
+        object.__setattr__(self, "positions", positions)
+        object.__setattr__(self, "rewards", rewards)
+        if len(positions) > 1 and len(set(positions.tolist())) < len(positions):
+            raise InputError(
+                f"positions {positions.tolist()[:9]} name an arm twice; give one reward per arm"
+            )
+        if self.noise_variance is not None:
+            noise = as_vector(self.noise_variance, "noise_variance", len(positions))
+            object.__setattr__(self, "noise_variance", noise)
+        if self.delays is not None:
+            delays = as_positions(self.delays, "delays")
+            if delays.shape != positions.shape or delays.min(initial=0) < 0:
+                raise InputError(
+                    f"delays is {delays.tolist()[:9]}; give one number of rounds, 0 or more, per reward"
+                )
+            object.__setattr__(self, "delays", delays)
+
+    def part(self, chosen: Bools) -> Feedback:
+        """Some of the rewards, (m,) booleans say which; they are known at once."""
+        noise = self.noise_variance
+        return Feedback(
+            positions=self.positions[chosen],
+            rewards=self.rewards[chosen],
+            noise_variance=None if noise is None else noise[chosen],
+        )
 
 
 class Prediction(NamedTuple):
@@ -214,6 +300,14 @@ class State:
     schema: int
     scalars: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    parts: Mapping[str, State] = field(default_factory=dict)
+    """States of what it is composed of, by name."""
+
+    def part(self, name: str) -> State:
+        """A part's state by name, or :class:`StateError` if it is missing."""
+        if name not in self.parts:
+            raise StateError(f"this {self.kind!r} state is damaged: it lacks its {name!r}")
+        return self.parts[name]
 
     def scalar(self, name: str) -> Any:
         """A scalar by name, or :class:`StateError` if it is missing."""
@@ -272,7 +366,12 @@ class Posterior(Protocol):
 
     @property
     def exchangeable(self) -> bool:
-        """Whether the order of observations does not matter."""
+        """Whether the order of observations does not matter, so that they may come late."""
+        ...
+
+    @property
+    def draws(self) -> bool:
+        """Whether ``observe`` draws from its generator, which it then needs."""
         ...
 
     @property
@@ -288,11 +387,21 @@ class Posterior(Protocol):
     @property
     def information_gain(self) -> float: ...
 
-    def keys(self, arms: Arms) -> NDArray[Any]:
-        """What this posterior calls these arms: what ``observe`` and ``predict`` take."""
+    def keys(self, offer: Offer) -> NDArray[Any]:
+        """What this posterior calls the arms on offer, one entry or row each.
+
+        It is what ``observe`` and ``predict`` take. Keys carry the offer's time where a posterior
+        wants it, so that feedback learned late is dated by its own offer.
+        """
         ...
 
-    def observe(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None: ...
+    def observe(
+        self,
+        arms: Any,
+        rewards: Any,
+        noise_variance: Any = None,
+        rng: np.random.Generator | None = None,
+    ) -> None: ...
     @overload
     def predict(
         self, arms: Any, return_std: bool = True, return_cov: Literal[False] = False
@@ -305,7 +414,14 @@ class Posterior(Protocol):
         """Joint draws of the latent reward, (size, n)."""
         ...
 
-    def belief(self, arms: Arms) -> Belief: ...
+    def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Belief:
+        """This posterior seen through the arms on offer.
+
+        ``pending`` are keys of arms that were chosen and not yet seen: the mean is as it was,
+        the uncertainty as if they had been observed.
+        """
+        ...
+
     def state(self) -> State: ...
     def restored(self, state: State) -> Posterior:
         """A posterior like this one with the memory of ``state``: the same up to rounding."""
@@ -330,13 +446,6 @@ class Rule(Protocol):
     def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats: ...
 
 
-class Guarantee(NamedTuple):
-    """An oracle's promise: at least ``alpha`` × the optimum with this ``probability``."""
-
-    alpha: float = 1.0
-    probability: float = 1.0
-
-
 Rescore = Callable[[Ints], Floats]
 """Desirabilities anew once some arms are chosen (for oracles that build a set step by step)."""
 
@@ -345,8 +454,6 @@ Rescore = Callable[[Ints], Floats]
 class Oracle(Protocol):
     """Finds the feasible super arm of largest total desirability."""
 
-    @property
-    def guarantee(self) -> Guarantee: ...
     @property
     def deterministic(self) -> bool: ...
     def select(
@@ -359,12 +466,26 @@ class Oracle(Protocol):
 
 
 @runtime_checkable
+class SwitchingCost(Protocol):
+    """What it costs to go on from the previous action: known, and added to every arm."""
+
+    def costs(self, offer: Offer) -> Floats:
+        """0 or more for every arm on offer, (n,); all 0 where nothing was done before."""
+        ...
+
+
+@runtime_checkable
 class Policy(Protocol):
     """Decides, commits, learns."""
 
     @property
     def deterministic(self) -> bool:
         """Whether ``decide`` and ``learn`` leave ``rng`` alone."""
+        ...
+
+    @property
+    def exchangeable(self) -> bool:
+        """Whether feedback may be learned in any order; if not, in the order of its decisions."""
         ...
 
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision: ...
@@ -378,6 +499,31 @@ class Policy(Protocol):
         ...
 
 
+@runtime_checkable
+class Reward(Protocol):
+    """What a super arm is worth, given what its arms yield: monotone in each of them."""
+
+    @property
+    def lipschitz(self) -> float:
+        """B: the worth changes by at most B · Σ|change of an outcome|."""
+        ...
+
+    def worth(self, outcomes: Floats, positions: Ints, structure: object) -> float:
+        """Of arms that yield ``outcomes`` (k,) at these positions (k,) of the offer."""
+        ...
+
+
+class Best(NamedTuple):
+    """What a round's regret is measured against."""
+
+    value: float
+    """Of the oracle's super arm under the truth: the benchmark."""
+    guarantee: Guarantee = EXACT
+    """Of the oracle in that call. Where it is not exact, a policy may beat the benchmark."""
+    optimum: float | None = None
+    """Of the best feasible super arm, where the problem can compute it."""
+
+
 class Problem(Protocol):
     """A world to learn in. ``offer(step)`` depends on the problem's seed and the step alone."""
 
@@ -388,18 +534,18 @@ class Problem(Protocol):
         """The round's randomness for *all* arms, (n,): every policy meets the same."""
         ...
 
-    def pull(self, offer: Offer, positions: Ints, noise: Floats) -> Floats:
-        """Noisy rewards of the chosen arms, (k,)."""
+    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
+        """Noisy rewards of the chosen arms: all, or some of them, at once or with ``delays``."""
         ...
 
-    def value(self, offer: Offer, positions: Ints) -> float:
-        """Noiseless value of the super arm."""
+    def value(self, offer: Offer, decision: Decision) -> float:
+        """Noiseless value of the super arm; ``offer.previous_action`` is the policy's own."""
         ...
 
-    def best(self, offer: Offer) -> float:
-        """Value of the benchmark: the best feasible super arm under the truth."""
+    def best(self, offer: Offer) -> Best:
+        """The benchmark: the oracle's super arm under the truth."""
         ...
 
-    def metrics(self, offer: Offer, positions: Ints, rewards: Floats) -> Mapping[str, float]:
+    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
         """Further numbers of the round, by name; each is summed over rounds."""
         ...

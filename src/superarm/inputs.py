@@ -36,6 +36,23 @@ def as_vector(values: Any, name: str, length: int | None = None) -> _Floats:
     return array
 
 
+def as_positions(values: Any, name: str) -> NDArray[np.intp]:
+    """``values`` as a vector of whole numbers, which may be empty."""
+    if type(values) is np.ndarray and values.dtype == np.intp and values.ndim == 1:
+        return values
+    if isinstance(values, np.ma.MaskedArray):
+        raise InputError(f"{name} is a masked array; leave the masked entries out")
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ShapeError(f"{name} must be a list of whole numbers, not of lists") from None
+    if array.ndim != 1:
+        raise ShapeError(f"{name} has shape {array.shape}; it must be one-dimensional")
+    if array.size and array.dtype.kind not in "iu":
+        raise InputError(f"{name} holds {array.dtype} values; they must be whole numbers")
+    return array.astype(np.intp)
+
+
 def _as_floats(values: Any, name: str, what: str) -> _Floats:
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError(f"{name} has masked entries; leave those rows out")

@@ -36,6 +36,7 @@ _FAMILIES: dict[str, str] = {
     "schedule": "superarm.rules",
     "rule": "superarm.rules",
     "oracle": "superarm.oracles",
+    "reward": "superarm.rewards",
     "policy": "superarm.policies",
     "problem": "superarm.problems",
 }
@@ -46,6 +47,7 @@ _FAMILY_OF = {
     "gamma": "gain",
     "rule": "rule",
     "oracle": "oracle",
+    "reward": "reward",
 }
 """Which family a nested spec belongs to, by the name of the parameter that holds it."""
 _parts: dict[str, dict[str, Callable[..., Any]]] = {family: {} for family in _FAMILIES}

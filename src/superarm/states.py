@@ -11,6 +11,7 @@ import json
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,9 +28,8 @@ _DAMAGE = (
 
 def state_to_bytes(state: State) -> bytes:
     """The whole state; equal states give equal bytes."""
-    head = {"kind": state.kind, "schema": state.schema, "scalars": dict(state.scalars)}
-    text = json.dumps(head, sort_keys=True, allow_nan=False).encode()
-    arrays = {f"array:{name}": np.asarray(state.arrays[name]) for name in sorted(state.arrays)}
+    arrays: dict[str, Any] = {}
+    text = json.dumps(_head(state, "array:", arrays), sort_keys=True, allow_nan=False).encode()
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=False, **{_HEAD: np.frombuffer(text, dtype=np.uint8)}, **arrays)
     return buffer.getvalue()
@@ -40,14 +40,41 @@ def state_from_bytes(data: bytes) -> State:
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             head = json.loads(archive[_HEAD].tobytes())
-            arrays = {
-                name.removeprefix("array:"): archive[name] for name in archive.files if name != _HEAD
-            }
-        if not isinstance(head["scalars"], dict) or not isinstance(head["kind"], str):
-            raise TypeError(head["kind"])
-        return State(kind=head["kind"], schema=head["schema"], scalars=head["scalars"], arrays=arrays)
+            arrays = {name: archive[name] for name in archive.files if name != _HEAD}
+        state = _state(head, "array:", arrays)
+        if arrays:  # all that are referred to were taken out
+            raise TypeError(f"nothing refers to {next(iter(arrays))}")
+        return state
     except _DAMAGE as error:
         raise StateError(f"this is no saved state, or a damaged one: {type(error).__name__}") from error
+
+
+def _head(state: State, prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    """All but the arrays, which are put into ``arrays`` under the path of their part."""
+    for name in sorted(state.arrays):
+        arrays[prefix + name] = np.asarray(state.arrays[name])
+    return {
+        "kind": state.kind,
+        "schema": state.schema,
+        "scalars": dict(state.scalars),
+        "arrays": sorted(state.arrays),
+        "parts": {
+            name: _head(part, f"{prefix}{name}/", arrays) for name, part in sorted(state.parts.items())
+        },
+    }
+
+
+def _state(head: Any, prefix: str, arrays: dict[str, Any]) -> State:
+    """The state that a head describes; its arrays are taken out of ``arrays``."""
+    if not isinstance(head["scalars"], dict) or not isinstance(head["kind"], str):
+        raise TypeError(head["kind"])
+    return State(
+        kind=head["kind"],
+        schema=head["schema"],
+        scalars=head["scalars"],
+        arrays={name: arrays.pop(prefix + name) for name in head["arrays"]},
+        parts={name: _state(part, f"{prefix}{name}/", arrays) for name, part in head["parts"].items()},
+    )
 
 
 def save_state(state: State, path: Path | str) -> None:

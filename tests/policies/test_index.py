@@ -58,7 +58,7 @@ def play(policy: IndexPolicy, sign: float, rounds: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("kind", ["streaming", "finite", "independent"])
-@pytest.mark.parametrize("pending_aware", [False, True])
+@pytest.mark.parametrize("stepwise", [False, True])
 @pytest.mark.parametrize(
     "rule",
     [
@@ -70,14 +70,14 @@ def play(policy: IndexPolicy, sign: float, rounds: int) -> list[list[int]]:
     ],
     ids=lambda rule: type(rule).__name__,
 )
-def test_minimising_costs_is_maximising_minus_costs(kind: str, pending_aware: bool, rule: Any) -> None:
+def test_minimising_costs_is_maximising_minus_costs(kind: str, stepwise: bool, rule: Any) -> None:
     def make(direction: Direction) -> IndexPolicy:
         return IndexPolicy(
             posterior=posterior(kind),
             rule=rule,
             oracle=TopK(k=2),
             direction=direction,
-            pending_aware=pending_aware,
+            stepwise=stepwise,
         )
 
     assert play(make("minimize"), -1.0, 25) == play(make("maximize"), 1.0, 25)
@@ -109,13 +109,13 @@ def test_a_direction_is_one_of_two() -> None:
 # --- what may be chosen --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pending_aware", [False, True])
-def test_only_available_arms_are_chosen(pending_aware: bool) -> None:
+@pytest.mark.parametrize("stepwise", [False, True])
+def test_only_available_arms_are_chosen(stepwise: bool) -> None:
     policy = IndexPolicy(
         posterior=posterior("finite"),
         rule=UCB(schedule=Fixed(value=1.0)),
         oracle=TopK(k=3),
-        pending_aware=pending_aware,
+        stepwise=stepwise,
     )
     arms = Arms.numbered(FEATURES)
     for step in range(1, 30):
@@ -171,7 +171,7 @@ def test_pending_arms_are_not_chosen_twice_over(kind: str) -> None:
     """Arms 0 and 1 are near-identical and best; with arm 0 pending, arm 2 has more to teach."""
     features = np.array([[0.0], [1e-3], [2.0], [0.5]])
     choices = {}
-    for pending_aware in (False, True):
+    for stepwise in (False, True):
         model: Any = (
             StreamingGP(KERNEL, 0.01) if kind == "streaming" else FiniteGP(KERNEL, features, 0.01)
         )
@@ -179,12 +179,12 @@ def test_pending_arms_are_not_chosen_twice_over(kind: str) -> None:
             posterior=model,
             rule=UCB(schedule=Fixed(value=3.0)),
             oracle=TopK(k=2),
-            pending_aware=pending_aware,
+            stepwise=stepwise,
         )
         arms = Arms.numbered(features)
         # A hint that the left side is good: not enough to know arms 0 and 1 well.
         model.observe(model.keys(arms)[[3]], [0.4], [0.5])
-        choices[pending_aware] = set(policy.decide(Offer(step=1, arms=arms), rng()).positions.tolist())
+        choices[stepwise] = set(policy.decide(Offer(step=1, arms=arms), rng()).positions.tolist())
     assert choices[False] == {0, 1}
     assert 2 in choices[True]
     assert len(choices[True] & {0, 1}) == 1

@@ -78,7 +78,7 @@ class _Watcher:
             energy=float(feedback.rewards.sum()),
             forecast=mean,
             spread=_HALF_WIDTH * std,
-            regret=self.problem.value(offer, decision.positions) - self.problem.best(offer),
+            regret=self.problem.value(offer, decision) - self.problem.best(offer).value,
         )
         self.frames.append(frame)
         self.show(frame)

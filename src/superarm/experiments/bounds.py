@@ -124,6 +124,7 @@ def _oclok_ucb(rounds: Floats, world: World, options: Options) -> Floats:
         budget=budget,
         noise_variance=model.noise_variance,
         largest_eigenvalue=budget * _largest_variance(world),  # of the prior: at most the trace
+        lipschitz=model.reward.lipschitz,
         delta=delta,
     )
 

@@ -154,8 +154,8 @@ class Plan:
             "policies": list(self.experiment.policies),
             "settings": [dict(setting) for setting in self.settings],
             "overrides": dict(self.fixed),
-            "parameters": {"problem": plain["problem"], "policies": plain["policies"]},
-            "settled": dict(world.settled),
+            "parameters": {key: plain[key] for key in ("problem", "policies", "feedback")},
+            "settled": {**world.settled, **self.experiment.feedback_told()},
             "audited": list(self.audited),
             "noise_variance": [float(each.model.noise_variance) for each in worlds],
             "version": __version__,
@@ -189,6 +189,8 @@ def _rehearse(experiment: Experiment, *, seed: int, horizon: int) -> tuple[str, 
     Returns the policies that the runner will audit.
     """
     audited = []
+    with _blaming("feedback"):
+        experiment.build_lateness()
     with _blaming(f"problem {experiment.problem['name']!r}"):
         world = experiment.build_problem(seed=seed, horizon=horizon)
         offer = world.offer(1)
@@ -217,7 +219,9 @@ def play(task: Task) -> str:
     experiment = Experiment.from_mapping(json.loads(task.experiment), "task")
     world = experiment.build_problem(seed=task.seed, horizon=task.rounds)
     policies = {name: experiment.build_policy(name, world) for name in task.policies}
-    trajectories = simulate(world, policies, rounds=task.rounds, seed=task.seed)
+    trajectories = simulate(
+        world, policies, rounds=task.rounds, seed=task.seed, lateness=experiment.build_lateness()
+    )
     for name, trajectory in trajectories.items():
         trace = Trace(
             policy=name,
@@ -226,6 +230,7 @@ def play(task: Task) -> str:
             seed=task.seed,
             series=trajectory.series,
             choices=trajectory.choices,
+            propensities=trajectory.propensities,
             seconds=trajectory.seconds,
             audit=trajectory.audit,
             state=_marked(trajectory.state, world),

@@ -22,6 +22,9 @@
     [on_request.slow]            # … or run only when --policies names it
     policy = "gp-ts"
 
+    [feedback]                   # optional: feedback that is late, partial or lost: see lateness.py
+    latest = 5
+
     [sweep]                      # optional: what --set with lists would say
     lengthscale = [0.1, 1.0]
 
@@ -37,7 +40,7 @@ import itertools
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -47,6 +50,7 @@ from superarm.core import Policy
 from superarm.errors import SpecError
 from superarm.problems.base import World
 from superarm.registry import build, names, parameters_of
+from superarm.simulation.lateness import Lateness
 
 from .claims import check_claim, policies_of
 
@@ -72,6 +76,8 @@ class Experiment:
     """Policies that run only when they are named."""
     sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Parameters and the values that each takes, as ``--set`` would name them."""
+    feedback: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters of :class:`~superarm.simulation.lateness.Lateness`; none: all comes at once."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain data, from which :meth:`from_mapping` makes the same experiment."""
@@ -87,6 +93,7 @@ class Experiment:
             "claims": [dict(claim) for claim in self.claims],
             "on_request": {name: dict(options) for name, options in self.on_request.items()},
             "sweep": {key: list(values) for key, values in self.sweep.items()},
+            "feedback": dict(self.feedback),
         }
 
     @classmethod
@@ -110,6 +117,10 @@ class Experiment:
                 if not isinstance(options, Mapping):
                     raise SpecError(f"{where}: {table}.{name} must be a table of options")
                 _check_parameters("policy", _policy_spec(name, options), f"{where}: {table}.{name}")
+        known = [each.name for each in fields(Lateness)]
+        for key in experiment.feedback:
+            if key not in known:
+                raise SpecError(f"{where}: feedback has no {key!r}; it has {known}" + _near(key, known))
         for key, values in experiment.sweep.items():
             if not isinstance(values, list | tuple) or not values:
                 raise SpecError(f"{where}: sweep.{key} is {values!r}; give a list of values")
@@ -139,11 +150,14 @@ class Experiment:
         """Parameters replaced: of the problem, of every policy that has them, or ``policy.option``."""
         problem = dict(self.problem)
         policies = {name: dict(options) for name, options in self.policies.items()}
+        feedback = dict(self.feedback)
         # The problem's name comes first: it decides which other keys there are.
         for key, value in sorted(setting.items(), key=lambda item: item[0] != "problem.name"):
             owner, dot, option = key.rpartition(".")
             if dot and owner == "problem":
                 problem[option] = value
+            elif dot and owner == "feedback":
+                feedback[option] = value
             elif dot and owner in policies:
                 policies[owner][option] = value
             elif not dot and key in _parameters("problem", problem["name"]):
@@ -158,7 +172,7 @@ class Experiment:
                     raise SpecError(f"--set {key}: no such parameter; " + self._parameter_help(key))
                 for name in takers:
                     policies[name][key] = value
-        changed = {**self.as_json(), "problem": problem, "policies": policies}
+        changed = {**self.as_json(), "problem": problem, "policies": policies, "feedback": feedback}
         return Experiment.from_mapping(changed, self.id)
 
     def _parameter_help(self, key: str) -> str:
@@ -179,6 +193,19 @@ class Experiment:
         """The world of one seed."""
         world: World = build("problem", self.problem, seed=seed, horizon=horizon)
         return world
+
+    def build_lateness(self) -> Lateness | None:
+        """How late feedback comes; ``None`` where all of it comes at once."""
+        return Lateness(**self.feedback) if self.feedback else None
+
+    def feedback_told(self) -> dict[str, str]:
+        """What a report says of late feedback."""
+        late = self.build_lateness()
+        if late is None:
+            return {}
+        told = f"known after {late.earliest} to {late.latest} more rounds, "
+        told += "all arms of a round together" if late.together else "each arm in its own time"
+        return {"feedback": told + (f"; {late.lost:.1%} of it is lost" if late.lost else "")}
 
     def build_policy(self, name: str, world: World) -> Policy:
         """A fresh policy for a world."""
@@ -320,7 +347,7 @@ _TEXTS, _COUNTS, _TABLES = (
     ("rounds", "seeds"),
     ("problem", "policies"),
 )
-_OPTIONAL_TABLES = ("on_request", "sweep")
+_OPTIONAL_TABLES = ("on_request", "sweep", "feedback")
 _KEYS = sorted((*_TEXTS, *_COUNTS, *_TABLES, *_OPTIONAL_TABLES, "claims", "figure"))
 
 

@@ -12,12 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from superarm.core import Floats, Guarantee, Ints, Rescore, Selection
+from superarm.core import Floats, Ints, Rescore, Selection
 from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
 
 from .base import check_desirability
 
-_EXACT = Guarantee()
 _MOST_COST = 1e290
 _EMPTY = np.empty(0, dtype=np.intp)
 
@@ -46,8 +45,9 @@ class ShortestPath:
     >>> from scipy.sparse import csr_array
     >>> ring = csr_array([[0, 1, 1], [0, 0, 1], [1, 0, 0]])
     >>> oracle = ShortestPath(successors=ring)
-    >>> oracle.select(np.array([0.0, -1.0, -5.0]), Trip(start=0, goal=2), np.random.default_rng(0))
-    Selection(action=(0, 2), positions=array([0, 2]))
+    >>> trip = Trip(start=0, goal=2)
+    >>> oracle.select(np.array([0.0, -1.0, -5.0]), trip, np.random.default_rng(0)).action
+    (0, 2)
     """
 
     successors: Any
@@ -69,10 +69,6 @@ class ShortestPath:
         object.__setattr__(self, "successors", turns)
         object.__setattr__(self, "_pointers", turns.indptr.astype(np.int32))
         object.__setattr__(self, "_indices", turns.indices.astype(np.int32))
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return _EXACT
 
     @property
     def deterministic(self) -> bool:
@@ -128,7 +124,7 @@ class ShortestPath:
             )
         if rescore is not None:
             raise InputError(
-                "a route is found whole, not arm by arm: pending_aware does not go with ShortestPath"
+                "a route is found whole, not arm by arm: stepwise does not go with ShortestPath"
             )
         ends: tuple[tuple[str, Any], ...] = (("start", structure.start), ("goal", structure.goal))
         for name, arm in ends:

@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Floats, Guarantee, Ints, Rescore, Selection
+from superarm.core import Floats, Ints, Rescore, Selection
 from superarm.errors import InfeasibleError, InputError
 from superarm.registry import register
 
 from .base import check_desirability
-
-_EXACT = Guarantee()
 
 
 @register("oracle", "top-k")
@@ -34,10 +32,6 @@ class TopK:
         k: Any = self.k
         if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
             raise InputError(f"k is {k!r}; it must be a whole number of at least 1")
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return _EXACT
 
     @property
     def deterministic(self) -> bool:
@@ -107,10 +101,6 @@ class BruteForce:
     objective: Callable[[Floats, Ints], float] = lambda desirability, positions: float(
         desirability[positions].sum()
     )
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return _EXACT
 
     @property
     def deterministic(self) -> bool:

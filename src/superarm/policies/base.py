@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +21,15 @@ from superarm.core import (
     Prediction,
     Rule,
     State,
+    SwitchingCost,
 )
-from superarm.errors import InputError, ShapeError, StateError, UnknownArmError
+from superarm.errors import ConflictError, InputError, ShapeError, StateError
+
+from .ledger import Ledger, check_feedback
 
 Score = Callable[[Offer, np.random.Generator], Floats]
+MOST_PENDING = 256
+"""Chosen and unseen arms that a belief is conditioned on: more would cost more than they tell."""
 
 
 class IndexPolicy:
@@ -31,8 +37,13 @@ class IndexPolicy:
 
     Every published algorithm here is one of these. ``direction`` flips the belief's sign for
     costs: rules and oracles only ever see "larger is better", beliefs and feedback keep the
-    user's sign. With ``pending_aware`` the oracle builds the super arm step by step and the
-    arms already chosen shrink the uncertainty of the rest.
+    user's sign.
+
+    Arms that were chosen and not yet seen shrink the uncertainty of all others, so that two
+    decisions without feedback between them spread out: the ``most_pending`` arms chosen last are
+    counted, with 0 none. With ``stepwise`` this holds inside a super arm, too: the oracle builds it
+    arm by arm. ``switching`` adds a known cost to every arm that depends on what was done before.
+    Every reward is learned once; ``repeats`` takes it again.
 
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.oracles import TopK
@@ -52,7 +63,10 @@ class IndexPolicy:
         rule: Rule,
         oracle: Oracle,
         direction: Direction = "maximize",
-        pending_aware: bool = False,
+        stepwise: bool = False,
+        switching: SwitchingCost | None = None,
+        most_pending: int = MOST_PENDING,
+        repeats: bool = False,
     ) -> None:
         for part, protocol in ((posterior, Posterior), (rule, Rule), (oracle, Oracle)):
             if isinstance(part, type) or not isinstance(part, protocol):
@@ -60,70 +74,99 @@ class IndexPolicy:
                     f"a {type(part).__name__} is no {protocol.__name__.lower()}; "
                     f"see superarm.core.{protocol.__name__}"
                 )
+        if switching is not None and not isinstance(switching, SwitchingCost):
+            raise InputError(
+                f"a {type(switching).__name__} is no switching cost; it needs costs(offer)"
+            )
         if direction not in ("maximize", "minimize"):
             raise InputError(f"direction is {direction!r}; choose 'maximize' or 'minimize'")
+        most: Any = most_pending
+        if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+            raise InputError(f"most_pending is {most_pending!r}; it must be a whole number, 0 or more")
         self.posterior = posterior
         self.rule = rule
         self.oracle = oracle
         self.direction: Direction = direction
-        self.pending_aware = pending_aware
+        self.stepwise = stepwise
+        self.switching = switching
+        self.most_pending = most_pending
+        self.repeats = repeats
         self.version = 0
+        self._ledger = Ledger(most_pending=most_pending)
 
     @property
     def deterministic(self) -> bool:
-        return self.rule.deterministic and self.oracle.deterministic
+        drawn = self.posterior.draws
+        return self.rule.deterministic and self.oracle.deterministic and not drawn
+
+    @property
+    def exchangeable(self) -> bool:
+        return self.posterior.exchangeable
 
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
-        belief = self.posterior.belief(offer.arms)
+        belief = self.posterior.belief(offer, self._ledger.pending())
         seen: Belief = belief if self.direction == "maximize" else belief.negated()
-        desirability = self.rule.desirability(seen, offer.step, rng)
-        if desirability.shape != (len(offer.arms),):
-            raise ShapeError(
-                f"{type(self.rule).__name__} returned {desirability.shape} desirabilities "
-                f"for {len(offer.arms)} arms; return one per arm"
-            )
-        if offer.available is not None:
-            desirability = np.where(offer.available, desirability, -np.inf)
+        costs = None if self.switching is None else self.switching.costs(offer)
+
+        def score(belief: Belief) -> Floats:
+            desirability = self.rule.desirability(belief, offer.step, rng)
+            if desirability.shape != (len(offer.arms),):
+                raise ShapeError(
+                    f"{type(self.rule).__name__} returned {desirability.shape} desirabilities "
+                    f"for {len(offer.arms)} arms; return one per arm"
+                )
+            return desirability if costs is None else desirability - costs
 
         def rescore(chosen: Ints) -> Floats:
-            return self.rule.desirability(seen.condition(chosen), offer.step, rng)
+            return score(seen.condition(chosen))
 
-        action, positions = self.oracle.select(
-            desirability, offer.structure, rng, rescore if self.pending_aware else None
+        desirability = score(seen)
+        if offer.available is not None:
+            desirability = np.where(offer.available, desirability, -np.inf)
+        action, positions, _ = self.oracle.select(
+            desirability, offer.structure, rng, rescore if self.stepwise else None
         )
         return Decision(
+            step=offer.step,
             action=action,
             positions=positions,
             mean=belief.mean[positions],
             std=belief.std[positions],
             desirability=desirability[positions],
+            propensity=1.0 if self.rule.deterministic and self.oracle.deterministic else None,
             version=self.version,
+            carry=self._ledger.carry(positions, self.posterior, offer),
         )
 
     def commit(self, decision: Decision) -> None:
-        """Nothing moves between decisions."""
+        """The decision is taken: until they are seen, its arms are pending."""
+        self._ledger.expect(decision)
 
     def learn(
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
     ) -> None:
-        named = feedback.positions.tolist()  # Python's min and max: ten times as fast on a few
-        if named and not 0 <= min(named) <= max(named) < len(offer.arms):
-            raise UnknownArmError(
-                f"feedback names positions {named}, but the offer has arms 0 to {len(offer.arms) - 1}"
+        check_feedback(offer, decision, feedback)
+        if not self.repeats:
+            self._ledger.check(decision, feedback)
+        if not self.posterior.exchangeable and decision.step < self._ledger.last:
+            raise ConflictError(
+                f"{type(self.posterior).__name__} learns in the order of decisions: feedback of step "
+                f"{decision.step} came after that of step {self._ledger.last}; hold it back until then"
             )
-        keys = self.posterior.keys(offer.arms)[feedback.positions]
-        self.posterior.observe(keys, feedback.rewards, feedback.noise_variance)
+        keys = self.posterior.keys(offer)[feedback.positions]
+        self.posterior.observe(keys, feedback.rewards, feedback.noise_variance, rng)
+        self._ledger.note(decision, feedback)
         self.version += 1
 
     def forecast(self, offer: Offer, positions: Ints) -> Forecast:
         """What these arms are expected to yield, in the user's sign."""
-        keys = self.posterior.keys(offer.arms)[positions]
+        keys = self.posterior.keys(offer)[positions]
         mean, cov = self.posterior.predict(keys, return_cov=True)
         return Forecast(mean, cov, self.posterior.noise_std)
 
     def beliefs(self, offer: Offer) -> Prediction:
         """Mean and standard deviation of every arm on offer, in the user's sign."""
-        belief = self.posterior.belief(offer.arms)
+        belief = self.posterior.belief(offer)
         return Prediction(belief.mean, belief.std)
 
     @property
@@ -139,50 +182,65 @@ class IndexPolicy:
         played = play_table(self, offer, rewards, rng_at)
         if played is not None:
             self.version += len(played)
+            self._ledger.note_rounds(offer.step, len(played))
         return played
 
+    @property
+    def awaits(self) -> bool:
+        """Whether something was chosen that was not seen yet."""
+        return self._ledger.pending() is not None
+
     def state(self) -> State:
-        """What was learned: rule and oracle are parameters, not memory."""
-        memory = self.posterior.state()
-        scalars = {"kind": memory.kind, "schema": memory.schema, "scalars": dict(memory.scalars)}
+        """What was learned and what is awaited: rule and oracle are parameters, not memory."""
         return State(
             kind="index-policy",
-            schema=1,
-            scalars={"version": self.version, "posterior": scalars},
-            arrays=memory.arrays,
+            schema=2,
+            scalars={"version": self.version},
+            parts={"posterior": self.posterior.state(), "ledger": self._ledger.state()},
         )
 
     def restored(self, state: State) -> IndexPolicy:
         """This policy with the memory that ``state`` holds."""
-        if state.kind != "index-policy" or state.schema != 1:
+        if state.kind != "index-policy" or state.schema != 2:
             raise StateError(
                 f"this is a {state.kind!r} state of schema {state.schema}; "
-                "an IndexPolicy reads 'index-policy' of schema 1"
+                "an IndexPolicy reads 'index-policy' of schema 2"
             )
-        inner = state.scalar("posterior")
-        if not isinstance(inner, dict) or set(inner) != {"kind", "schema", "scalars"}:
-            raise StateError("this state is damaged: it does not say which posterior it holds")
-        if not isinstance(inner["scalars"], dict):
-            raise StateError("this state is damaged: its posterior has no scalars")
-        memory = State(**inner, arrays=state.arrays)
+        version = state.scalar("version")
+        if not isinstance(version, int) or version < 0:
+            raise StateError("this state is damaged: it does not say how often the policy has learned")
         policy = IndexPolicy(
-            posterior=self.posterior.restored(memory),
+            posterior=self.posterior.restored(state.part("posterior")),
             rule=self.rule,
             oracle=self.oracle,
             direction=self.direction,
-            pending_aware=self.pending_aware,
+            stepwise=self.stepwise,
+            switching=self.switching,
+            most_pending=self.most_pending,
+            repeats=self.repeats,
         )
-        policy.version = state.scalar("version")
+        policy.version = version
+        policy._ledger = self._ledger.restored(state.part("ledger"))
         return policy
 
 
 class ScorePolicy:
     """Selects by a score that does not learn: a benchmark that knows the truth, or chance."""
 
-    def __init__(self, *, score: Score, oracle: Oracle, deterministic: bool) -> None:
+    exchangeable = True
+
+    def __init__(
+        self,
+        *,
+        score: Score,
+        oracle: Oracle,
+        deterministic: bool,
+        propensity: Callable[[Offer, Ints], float | None] | None = None,
+    ) -> None:
         self._score = score
         self.oracle = oracle
         self._deterministic = deterministic
+        self._propensity = propensity
 
     @property
     def deterministic(self) -> bool:
@@ -192,8 +250,17 @@ class ScorePolicy:
         desirability = self._score(offer, rng)
         if offer.available is not None:
             desirability = np.where(offer.available, desirability, -np.inf)
-        action, positions = self.oracle.select(desirability, offer.structure, rng)
-        return Decision(action=action, positions=positions, desirability=desirability[positions])
+        action, positions, _ = self.oracle.select(desirability, offer.structure, rng)
+        propensity = 1.0 if self.deterministic else None
+        if self._propensity is not None:
+            propensity = self._propensity(offer, positions)
+        return Decision(
+            step=offer.step,
+            action=action,
+            positions=positions,
+            desirability=desirability[positions],
+            propensity=propensity,
+        )
 
     def commit(self, decision: Decision) -> None:
         """Nothing moves between decisions."""
@@ -201,7 +268,8 @@ class ScorePolicy:
     def learn(
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
     ) -> None:
-        """Nothing is learned."""
+        """Nothing is learned, but what makes no sense is refused."""
+        check_feedback(offer, decision, feedback)
 
     def play_table(
         self, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]

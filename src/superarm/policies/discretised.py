@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,6 +37,10 @@ class DiscretisedPolicy:
     def deterministic(self) -> bool:
         return self._policy.deterministic
 
+    @property
+    def exchangeable(self) -> bool:
+        return self._policy.exchangeable
+
     def kept(self, arms: Arms, step: int, available: Bools | None = None) -> Bools:
         """Which arms, of those available, stand for D_t, (n,)."""
         from scipy.spatial import cKDTree
@@ -57,15 +62,7 @@ class DiscretisedPolicy:
         mask = self.kept(offer.arms, offer.step, offer.available)
         if mask.all():
             return self._policy.decide(offer, rng)
-        restricted = Offer(
-            step=offer.step,
-            arms=offer.arms,
-            time=offer.time,
-            available=mask,
-            structure=offer.structure,
-            previous_action=offer.previous_action,
-        )
-        return self._policy.decide(restricted, rng)
+        return self._policy.decide(replace(offer, available=mask), rng)
 
     def commit(self, decision: Decision) -> None:
         self._policy.commit(decision)

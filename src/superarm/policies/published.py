@@ -13,9 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from superarm.core import Floats, Gamma, Offer, Policy, Posterior, Rule
+from superarm.core import Floats, Gamma, Ints, Offer, Policy, Posterior, Rule
 from superarm.errors import InputError
 from superarm.inputs import as_positive
+from superarm.oracles import TopK
 from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
 from superarm.problems.base import Model, Scored, World
 from superarm.registry import build, register
@@ -58,7 +59,6 @@ def posterior_for(model: Model, posterior: PosteriorName = "auto", form: str = "
             model.noise_variance,
             model.mean_function(),
             discrete_columns=discrete,
-            seed=model.seed,
         )
     if model.arms is None:
         raise InputError(f"posterior {posterior!r} needs fixed arms, but these change every round")
@@ -263,7 +263,7 @@ def composed(
     *,
     rule: Rule | Mapping[str, Any],
     posterior: PosteriorName = "auto",
-    pending_aware: bool = False,
+    stepwise: bool = False,
 ) -> IndexPolicy:
     """Any registered rule on the model's posterior: your own composition from a TOML file."""
     built: Rule = build("rule", rule) if isinstance(rule, Mapping) else rule
@@ -273,18 +273,26 @@ def composed(
         rule=built,
         oracle=model.oracle,
         direction=model.direction,
-        pending_aware=pending_aware,
+        stepwise=stepwise,
     )
 
 
 @register("policy", "random")
 def random(model: Model) -> ScorePolicy:
     """Arms at random."""
+    oracle = model.oracle
 
     def score(offer: Offer, rng: np.random.Generator) -> Floats:
         return rng.random(len(offer.arms)) - 1.0  # no more than 0: some oracles take only costs
 
-    return ScorePolicy(score=score, oracle=model.oracle, deterministic=False)
+    def propensity(offer: Offer, positions: Ints) -> float | None:
+        """Every set of k arms is as likely as another; of routes nobody knows."""
+        if not isinstance(oracle, TopK):
+            return None
+        available = len(offer.arms) if offer.available is None else int(offer.available.sum())
+        return 1.0 / math.comb(available, len(positions))
+
+    return ScorePolicy(score=score, oracle=oracle, deterministic=False, propensity=propensity)
 
 
 @register("policy", "benchmark")

@@ -31,7 +31,9 @@ def play_table(policy: IndexPolicy, offer: Offer, rewards: Floats, rng_at: RngAt
         not isinstance(posterior, FiniteGP)
         or policy.oracle != _ONE
         or policy.direction != "maximize"
-        or policy.pending_aware
+        or policy.stepwise
+        or policy.switching is not None
+        or policy.awaits
         or offer.available is not None
         or not posterior.is_whole(offer.arms)
     ):
@@ -58,7 +60,7 @@ def _play_in_a_loop(
     for row, step in enumerate(steps):
         if chance:
             rng = rng_at(step)
-        index = rule.desirability(posterior.belief(offer.arms), step, rng)
+        index = rule.desirability(posterior.belief(offer), step, rng)
         arm = _ONE.select(index, None, rng).positions.item()
         posterior.observe([arm], [rewards.item(row, arm)])
         played[row] = arm

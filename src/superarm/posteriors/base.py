@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Arms, Floats, Ints, JointPrediction, Prediction, State
+from superarm.core import Arms, Floats, Ints, JointPrediction, Offer, Prediction, State
 from superarm.errors import (
     InputError,
     ShapeError,
@@ -33,6 +33,7 @@ class GaussianPosterior(ABC):
 
     schema = 1
     exchangeable = True
+    draws = False
     noise_variance: float
     information_gain: float
     """Realised information gain Σ ½ ln(1 + σ²_{s−1}(x_s)/λ) by the chain rule, nats."""
@@ -51,7 +52,7 @@ class GaussianPosterior(ABC):
     # --- hooks -----------------------------------------------------------------------------
 
     @abstractmethod
-    def keys(self, arms: Arms) -> NDArray[Any]: ...
+    def keys(self, offer: Offer) -> NDArray[Any]: ...
 
     @abstractmethod
     def _as_keys(self, arms: Any) -> NDArray[Any]:
@@ -65,8 +66,17 @@ class GaussianPosterior(ABC):
     def _covariance(self, keys: NDArray[Any]) -> Floats: ...
 
     @abstractmethod
-    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats) -> float:
-        """Take checked data in, all or nothing; returns the information gained."""
+    def _absorb(
+        self,
+        keys: NDArray[Any],
+        rewards: Floats,
+        noise: Floats,
+        rng: np.random.Generator | None,
+    ) -> float:
+        """Take checked data in, all or nothing; returns the information gained.
+
+        ``rng`` is there where the posterior ``draws``, and ``None`` or left alone elsewhere.
+        """
 
     def _after_observing(self) -> None:  # noqa: B027 (most have nothing to do)
         """Called when an observation is in and counted: a place to tidy up."""
@@ -94,12 +104,22 @@ class GaussianPosterior(ABC):
 
     # --- what users call -------------------------------------------------------------------
 
-    def observe(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
+    def observe(
+        self,
+        arms: Any,
+        rewards: Any,
+        noise_variance: Any = None,
+        rng: np.random.Generator | None = None,
+    ) -> None:
         """Learn from rewards (m,) of arms (m rows or row numbers).
 
-        ``noise_variance`` overrides the model's own, one number per observation. After an
-        error the posterior is what it was before.
+        ``noise_variance`` overrides the model's own, one number per observation. ``rng`` is for
+        posteriors that draw while they learn. After an error the posterior is what it was before.
         """
+        if self.draws and not isinstance(rng, np.random.Generator):
+            raise InputError(
+                f"{type(self).__name__} draws while it learns; pass rng=np.random.default_rng(0)"
+            )
         keys = self._as_keys(arms)
         values = as_vector(rewards, "rewards", len(keys))
         if len(keys) == 0:
@@ -114,7 +134,7 @@ class GaussianPosterior(ABC):
         with np.errstate(over="ignore"):
             require_finite(1.0 / noise, "1 / noise_variance")
             require_finite(values / noise, "rewards / noise_variance")
-        self.information_gain += self._absorb(keys, values, noise)
+        self.information_gain += self._absorb(keys, values, noise, rng)
         self.count += len(keys)
         self.version += 1
         self._after_observing()
@@ -145,11 +165,25 @@ class GaussianPosterior(ABC):
         mean, _ = self._moments(keys)
         return mean + self._draw(keys, rng, size)
 
-    def belief(self, arms: Arms) -> GaussianBelief:
-        """This posterior as seen through the arms on offer."""
-        keys = self.keys(arms)
+    def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief | DenseBelief:
+        """This posterior as seen through the arms on offer.
+
+        ``pending`` are keys of arms chosen and not yet seen: the mean is as it was, the
+        uncertainty as if they had been observed.
+        """
+        keys = self.keys(offer)
+        if pending is not None and len(pending):
+            return self._belief_given(keys, self._as_keys(pending))
+        return self._belief(keys)
+
+    def _belief(self, keys: NDArray[Any]) -> GaussianBelief:
         mean, variance = self._moments(keys)
         return GaussianBelief(self, keys, mean, standard_deviation(variance))
+
+    def _belief_given(self, keys: NDArray[Any], pending: NDArray[Any]) -> DenseBelief:
+        both = self._belief(np.concatenate([keys, pending]))
+        given = both.condition(np.arange(len(keys), len(both.mean)))
+        return given.restricted(len(keys))
 
     @property
     def incumbent(self) -> float:
@@ -398,6 +432,10 @@ class DenseBelief:
         observed = cross[:, positions] + self.noise_std**2 * np.eye(len(positions))
         solved = solve_lower(cholesky(observed, "the covariance of the chosen arms"), cross)
         return self._with(self.mean, self.cov - solved.T @ solved, self._sign)
+
+    def restricted(self, count: int) -> DenseBelief:
+        """The belief about the first ``count`` arms."""
+        return self._with(self.mean[:count], self.cov[:count, :count], self._sign)
 
     def negated(self) -> DenseBelief:
         return self._with(-self.mean, self.cov, -self._sign)

@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints, State
+from superarm.core import Arms, Floats, Ints, Offer, State
 from superarm.errors import InputError, ShapeError
 from superarm.inputs import as_features, as_vector, require_finite
 from superarm.kernels import Covariance
@@ -136,8 +136,8 @@ class FiniteGP(GaussianPosterior):
 
     # --- hooks -----------------------------------------------------------------------------
 
-    def keys(self, arms: Arms) -> Ints:
-        return self._fixed.locate(arms).keys
+    def keys(self, offer: Offer) -> Ints:
+        return self._fixed.locate(offer.arms).keys
 
     def _as_keys(self, arms: Any) -> Ints:
         return as_rows(arms, len(self.arms))
@@ -145,12 +145,11 @@ class FiniteGP(GaussianPosterior):
     def _moments(self, keys: Ints) -> tuple[Floats, Floats]:
         return self._engine.mean[keys], self._engine.variance[keys]
 
-    def belief(self, arms: Arms) -> GaussianBelief:
-        known = self._fixed.locate(arms)
-        if known.whole:  # nothing to gather
+    def _belief(self, keys: Ints) -> GaussianBelief:
+        if keys is self._everything:  # nothing to gather
             engine = self._engine
-            return GaussianBelief(self, known.keys, engine.mean.copy(), np.sqrt(engine.variance))
-        return super().belief(arms)
+            return GaussianBelief(self, keys, engine.mean.copy(), np.sqrt(engine.variance))
+        return super()._belief(keys)
 
     def _covariance(self, keys: Ints) -> Floats:
         return self._engine.covariance(keys)
@@ -171,7 +170,13 @@ class FiniteGP(GaussianPosterior):
     def _prior_scale(self, keys: Ints) -> float:
         return float(np.max(self.kernel.diag(self.arms)))
 
-    def observe(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
+    def observe(
+        self,
+        arms: Any,
+        rewards: Any,
+        noise_variance: Any = None,
+        rng: np.random.Generator | None = None,
+    ) -> None:
         if noise_variance is None and _is_single(arms) and _is_single(rewards):
             # One arm, as in most rounds: the checks of the general way without its arrays.
             row, reward = arms[0], rewards[0]
@@ -192,7 +197,7 @@ class FiniteGP(GaussianPosterior):
                 self.version += 1
                 self._engine.maintain(self._weight, self._weighted_rewards)
                 return
-        super().observe(arms, rewards, noise_variance)
+        super().observe(arms, rewards, noise_variance, rng)
 
     def play_table(self, rewards: Any, widths: Any, normals: Any = None) -> Ints:
         """Play many rounds at once against a table of rewards (T, n); returns the arms played (T,).
@@ -250,7 +255,9 @@ class FiniteGP(GaussianPosterior):
             self.observe([row], [rewards[row]])
         return choices
 
-    def _absorb(self, keys: Ints, rewards: Floats, noise: Floats) -> float:
+    def _absorb(
+        self, keys: Ints, rewards: Floats, noise: Floats, rng: np.random.Generator | None
+    ) -> float:
         # Observations of one arm merge into one of their weighted mean: exact, and it keeps
         # every block at most as large as the arm set.
         weight = np.bincount(keys, 1.0 / noise, len(self.arms))

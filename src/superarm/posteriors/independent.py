@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints, State
+from superarm.core import Floats, Ints, Offer, State
 from superarm.errors import InputError, ShapeError
 from superarm.inputs import as_features, as_vector
 from superarm.registry import register
@@ -50,10 +50,10 @@ class IndependentGaussian(GaussianPosterior):
                 raise ShapeError(f"arms has {len(features)} rows, but there are {n} prior variances")
             self._fixed = FixedArms(features.copy())
 
-    def keys(self, arms: Arms) -> Ints:
+    def keys(self, offer: Offer) -> Ints:
         if self._fixed is not None:
-            return self._fixed.locate(arms).keys
-        return self._as_keys(np.asarray(arms.ids))
+            return self._fixed.locate(offer.arms).keys
+        return self._as_keys(np.asarray(offer.arms.ids))
 
     def _as_keys(self, arms: Any) -> Ints:
         return as_rows(arms, len(self.prior_variance))
@@ -74,7 +74,9 @@ class IndependentGaussian(GaussianPosterior):
         drawn = rng.standard_normal((size, len(self.prior_variance))) * np.sqrt(self._variance())
         return drawn[:, keys]
 
-    def _absorb(self, keys: Ints, rewards: Floats, noise: Floats) -> float:
+    def _absorb(
+        self, keys: Ints, rewards: Floats, noise: Floats, rng: np.random.Generator | None
+    ) -> float:
         n = len(self.prior_variance)
         gained = np.bincount(keys, 1.0 / noise, n)
         before = self._variance()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Floats
+from superarm.core import Floats, Offer
 from superarm.errors import InputError, ShapeError
 from superarm.inputs import as_features
 from superarm.linalg import cholesky, psd_root
 
 from .base import GaussianPosterior
-from .streaming import MeanFunction
+
+MeanFunction = float | Callable[[Floats], Floats]
 
 
 class _Rooted(NamedTuple):
@@ -25,17 +27,25 @@ class _Rooted(NamedTuple):
 
 
 class RowPosterior(GaussianPosterior):
-    """A posterior whose keys are feature rows, all of one width."""
+    """A posterior whose keys are feature rows, all of one width.
+
+    With ``timed`` the last column of a key is the time of its offer (the step, where an offer has
+    no time), for kernels that let what was seen grow old.
+    """
 
     _rooted: _Rooted | None = None
+    timed: bool = False
 
     @property
     @abstractmethod
     def _columns(self) -> int | None:
         """Feature columns of what was observed; ``None`` before that."""
 
-    def keys(self, arms: Arms) -> Floats:
-        return self._check_columns(arms.features)
+    def keys(self, offer: Offer) -> Floats:
+        features = offer.arms.features
+        if self.timed:
+            features = np.column_stack([features, np.full(len(features), offer.moment)])
+        return self._check_columns(features)
 
     def _as_keys(self, arms: Any) -> Floats:
         return self._check_columns(as_features(arms, "arms"))

@@ -22,19 +22,18 @@ longer grows with N. It is used when it exists and r < N / 2.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Floats, State
-from superarm.errors import InputError, ShapeError, StateError
-from superarm.inputs import as_features
+from superarm.core import Floats, State
+from superarm.errors import InputError, StateError
 from superarm.kernels import Covariance, Kernel
 from superarm.registry import register
 
-from .base import GaussianPosterior, kernel_from, kernel_spec
+from .base import kernel_from, kernel_spec
+from .rows import MeanFunction, RowPosterior, as_mean_function, mean_at
 from .streaming_forms import (
     CholeskyForm,
     FiniteRankForm,
@@ -46,7 +45,6 @@ from .streaming_forms import (
 )
 
 Form = Literal["auto", "cholesky", "finite-rank"]
-MeanFunction = float | Callable[[Floats], Floats]
 
 FEATURE_TOLERANCE = 1e-13
 """Largest error of a kernel value, relative to the prior variance, in finite-rank form."""
@@ -66,7 +64,7 @@ class _Asked(NamedTuple):
 
 
 @register("posterior", "streaming")
-class StreamingGP(GaussianPosterior):
+class StreamingGP(RowPosterior):
     """Exact posterior for arms that change from round to round.
 
     >>> from superarm.kernels import SquaredExponential
@@ -86,12 +84,14 @@ class StreamingGP(GaussianPosterior):
         mean: MeanFunction = 0.0,
         *,
         form: Form = "auto",
+        timed: bool = False,
     ) -> None:
         super().__init__(noise_variance=noise_variance)
         if form not in ("auto", "cholesky", "finite-rank"):
             raise InputError(f"form is {form!r}; choose 'auto', 'cholesky' or 'finite-rank'")
         self.kernel = kernel
-        self.mean: MeanFunction = mean if callable(mean) else _as_mean(mean)
+        self.mean = as_mean_function(mean)
+        self.timed = bool(timed)
         self._wanted: Form = form
         self._data = ObservedData()
         self._form: StreamingForm = CholeskyForm(kernel, self._data)
@@ -122,27 +122,12 @@ class StreamingGP(GaussianPosterior):
 
     # --- hooks -----------------------------------------------------------------------------
 
-    def keys(self, arms: Arms) -> Floats:
-        return self._check_columns(arms.features)
-
-    def _as_keys(self, arms: Any) -> Floats:
-        return self._check_columns(as_features(arms, "arms"))
-
-    def _check_columns(self, features: Floats) -> Floats:
-        if self.count and features.shape[1] != self._data.columns:
-            raise ShapeError(
-                f"arms have {features.shape[1]} feature columns, but those observed before "
-                f"have {self._data.columns}"
-            )
-        return features
+    @property
+    def _columns(self) -> int | None:
+        return self._data.columns if self.count else None
 
     def _prior_mean(self, keys: Floats) -> Floats | float:
-        if not callable(self.mean):
-            return self.mean
-        values = np.asarray(self.mean(keys), dtype=np.float64)
-        if values.shape != (len(keys),) or not np.isfinite(values).all():
-            raise InputError("the mean function must return one finite number per arm")
-        return values
+        return mean_at(self.mean, keys) if callable(self.mean) else self.mean
 
     def _ask(self, keys: Floats) -> _Asked:
         """What is known of these arms, computed once for mean, covariance, draws and ``observe``.
@@ -184,7 +169,9 @@ class StreamingGP(GaussianPosterior):
     def _incumbent(self, sign: float) -> float:
         return float(np.max(sign * (self._form.fitted() + self._prior_mean(self.observed.arms))))
 
-    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats) -> float:
+    def _absorb(
+        self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
+    ) -> float:
         residual = rewards - self._prior_mean(keys)
         form, solved = self._known(keys)
         information = form.condition(keys, solved.rows, residual - solved.mean, noise)
@@ -268,6 +255,7 @@ class StreamingGP(GaussianPosterior):
                 "noise_variance": self.noise_variance,
                 "mean": None if callable(self.mean) else self.mean,
                 "form": self._wanted,
+                "timed": self.timed,
                 "count": self.count,
                 "information_gain": self.information_gain,
             },
@@ -290,6 +278,7 @@ class StreamingGP(GaussianPosterior):
             state.scalar("noise_variance"),
             prior_mean,
             form=state.scalar("form"),
+            timed=state.scalar("timed"),
         )
         if state.scalar("count") != len(state.array("rewards")):
             raise StateError("this state is damaged: it counts other observations than it holds")
@@ -308,16 +297,6 @@ def _no_features() -> InputError:
         "this kernel has no finite-rank form on these arms: it is not smooth enough, or its "
         "lengthscale is too short for their spread; use form='auto'"
     )
-
-
-def _as_mean(value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = np.nan
-    if not np.isfinite(number):
-        raise InputError(f"mean is {value!r}; it must be a finite number or a function of the arms")
-    return number
 
 
 def _box(arms: Floats) -> tuple[Floats, Floats]:

@@ -264,7 +264,9 @@ class TorchPosterior(RowPosterior):
     def _incumbent(self, sign: float) -> float:
         return float(np.max(sign * self._moments(np.unique(self._data.arms, axis=0))[0]))
 
-    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats) -> float:
+    def _absorb(
+        self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
+    ) -> float:
         if not self._fixed and not np.allclose(noise, self.noise_variance, rtol=1e-9, atol=0.0):
             raise InputError(
                 f"the model's noise variance is {self.noise_variance:g} for every observation; noise "

@@ -35,11 +35,9 @@ from superarm.inputs import as_features, as_positive, as_vector
 from superarm.kernels import Covariance
 from superarm.linalg import solve_lower
 from superarm.registry import register
-from superarm.streams import stream
 
 from .base import kernel_from, kernel_spec
-from .rows import RowPosterior, as_mean_function, information_in, mean_at
-from .streaming import MeanFunction
+from .rows import MeanFunction, RowPosterior, as_mean_function, information_in, mean_at
 from .streaming_forms import Observed
 from .variational_steps import (
     Adam,
@@ -89,13 +87,14 @@ class SparseVariational(RowPosterior):
     >>> from superarm.kernels import SquaredExponential
     >>> kernel = SquaredExponential(lengthscale=0.3)
     >>> gp = SparseVariational(kernel, noise_variance=0.01, natural_rate=1.0, adam_rate=0.0)
-    >>> gp.observe([[0.0], [0.5]], [1.0, -1.0])
+    >>> gp.observe([[0.0], [0.5]], [1.0, -1.0], rng=np.random.default_rng(0))
     >>> gp.predict([[0.0], [0.4]]).mean.round(2).tolist()
     [0.99, -0.7]
     """
 
     kind = "sparse-variational"
     exchangeable = False
+    draws = True
 
     def __init__(
         self,
@@ -109,7 +108,6 @@ class SparseVariational(RowPosterior):
         natural_rate: float = 0.1,
         adam_rate: float = 0.01,
         discrete_columns: Any = (),
-        seed: int = 0,
     ) -> None:
         super().__init__(noise_variance=noise_variance)
         self.kernel = kernel
@@ -117,7 +115,6 @@ class SparseVariational(RowPosterior):
         self.inducing = _as_count(inducing, "inducing", 1)
         self.batch = _as_count(batch, "batch", 1)
         self.steps = _as_count(steps, "steps", 1)
-        self.seed = _as_count(seed, "seed", 0)
         self.natural_rate = as_positive(natural_rate, "natural_rate")
         if self.natural_rate > 1.0:
             raise InputError(f"natural_rate is {natural_rate!r}; it must lie in (0, 1]")
@@ -128,7 +125,6 @@ class SparseVariational(RowPosterior):
         self.discrete_columns = tuple(_as_count(each, "discrete_columns", 0) for each in columns)
         self._history = History(self.discrete_columns)
         self._learned: _Learned | None = None
-        self._rounds = 0  # times observed: which random batches come next
         self._asked: _Asked | None = None
 
     # --- what it is now --------------------------------------------------------------------
@@ -203,16 +199,18 @@ class SparseVariational(RowPosterior):
         mean, _ = self._solve(np.unique(self.observed.arms, axis=0))
         return float(np.max(sign * mean))
 
-    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats) -> float:
+    def _absorb(
+        self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
+    ) -> float:
+        assert rng is not None  # ``draws`` says so
         information = information_in(self._covariance(keys), noise)
         before = len(self._history)
         self._history.append(keys, rewards, noise)  # Algorithm 3, line 1
         try:
-            self._learned = self._optimised(self._with_inducing_arms())
+            self._learned = self._optimised(self._with_inducing_arms(), rng)
         except BaseException:
             self._history.truncate(before)
             raise
-        self._rounds += 1
         self._asked = None
         return information
 
@@ -235,10 +233,9 @@ class SparseVariational(RowPosterior):
         q = carried(learned.q, self.kernel, points, where)
         return _Learned(q, learned.adam.selected(where), arms)
 
-    def _optimised(self, learned: _Learned) -> _Learned:
+    def _optimised(self, learned: _Learned, rng: np.random.Generator) -> _Learned:
         """Lines 3 to 6: natural gradient on q, Adam on the points, from the same batch."""
         q, adam, arms = learned
-        rng = stream(self.seed, "minibatch", self._rounds)
         moving = np.setdiff1d(np.arange(q.points.shape[1]), self.discrete_columns)
         for _ in range(self.steps):
             batch = self._batch(rng)
@@ -306,8 +303,6 @@ class SparseVariational(RowPosterior):
                 "natural_rate": self.natural_rate,
                 "adam_rate": self.adam_rate,
                 "discrete_columns": list(self.discrete_columns),
-                "seed": self.seed,
-                "rounds": self._rounds,
                 "count": self.count,
                 "information_gain": self.information_gain,
             },
@@ -332,7 +327,6 @@ class SparseVariational(RowPosterior):
             "natural_rate",
             "adam_rate",
             "discrete_columns",
-            "seed",
         )
         posterior = cls(
             kernel_from(state, kernel),
@@ -341,7 +335,6 @@ class SparseVariational(RowPosterior):
             **{name: state.scalar(name) for name in settings},
         )
         posterior._restore_counts(state)
-        posterior._rounds = _as_count(state.scalar("rounds"), "rounds", 0)
         if posterior.count != len(state.array("rewards")):
             raise StateError("this state is damaged: it counts other observations than it holds")
         if posterior.count:

@@ -14,10 +14,11 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from superarm.core import Direction, Floats, Offer, Oracle, Problem
+from superarm.core import Direction, Floats, Offer, Oracle, Problem, Reward
 from superarm.errors import InputError
 from superarm.kernels import Covariance
 from superarm.networks import RoadMap
+from superarm.rewards import Sum
 
 NO_METRICS: Mapping[str, float] = MappingProxyType({})
 """The metrics of a round that has none: one shared mapping, since rounds are many."""
@@ -40,6 +41,8 @@ class Model:
     arms: Floats | None = None
     """The fixed arm set's features (n, d); ``None`` where arms change from round to round."""
     direction: Direction = "maximize"
+    reward: Reward = field(default_factory=Sum)
+    """What a super arm is worth, given what its arms yield."""
     norm_bound: float | None = None
     noise_bound: float | None = None
     gain: Mapping[str, Any] | None = None
@@ -50,8 +53,6 @@ class Model:
     """Δh, (n,): what each fixed arm changes in a potential; adds up to the same for all routes."""
     costs: Mapping[str, Floats] = field(default_factory=dict)
     """Other known costs of the fixed arms by name, (n,) each, such as their ``length``."""
-    seed: int = 0
-    """For posteriors that draw by themselves, such as batches: another in each world."""
     fingerprint: str = ""
     """The same for equal models: by it a saved state is known to belong."""
     numbered: bool = False
@@ -121,12 +122,3 @@ def check_choice(value: object, name: str, choices: tuple[str, ...]) -> None:
     """Refuse a word that is not among the choices."""
     if value not in choices:
         raise InputError(f"{name} is {value!r}; choose one of {list(choices)}")
-
-
-def total(values: Floats) -> float:
-    """The sum, smallest first.
-
-    In one fixed order, rounding cannot lift a super arm above one whose arms are each at least
-    as good; so the regret against the best super arm is never below zero, not even by 1e-16.
-    """
-    return float(np.sort(values).sum())

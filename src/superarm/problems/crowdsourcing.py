@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from math import ceil, log1p, sqrt
+from math import ceil, sqrt
 
 import numpy as np
 
-from superarm.core import Arms, Direction, Floats, Ints, Offer
+from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
 from superarm.datasets import load_tokyo_checkins
 from superarm.errors import InputError, MissingDataError
 from superarm.inputs import as_positive
 from superarm.kernels import SquaredExponential
 from superarm.oracles import TopK
 from superarm.registry import register
+from superarm.rewards import LogSum
 from superarm.streams import Streams, stream
 
-from .base import Model, check_choice, check_whole, total
+from .base import Model, check_choice, check_whole
 
 REACH_SQUARED = 0.5
 """Square of how far a worker may be from the task, in a city of side 1."""
@@ -86,6 +87,7 @@ class Crowdsourcing:
             noise_variance=self.noise_std**2,
             oracle=TopK(k=self.k),
             horizon=self.horizon,
+            reward=LogSum(),
             noise_bound=self.noise_std,
             gain={"name": "squared-exponential", "dimension": 3},
             most_arms=most_arms,
@@ -147,19 +149,24 @@ class Crowdsourcing:
         draws *= self.noise_std
         return draws
 
-    def pull(self, offer: Offer, positions: Ints, noise: Floats) -> Floats:
-        return self.means(offer)[positions] + noise[positions]
+    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
+        positions = decision.positions
+        return Feedback(positions=positions, rewards=self.means(offer)[positions] + noise[positions])
 
-    def value(self, offer: Offer, positions: Ints) -> float:
-        return log1p(total(self.means(offer)[positions]))
+    def value(self, offer: Offer, decision: Decision) -> float:
+        return self._worth(self.means(offer)[decision.positions], decision.positions)
 
-    def best(self, offer: Offer) -> float:
+    def best(self, offer: Offer) -> Best:
         # The logarithm grows with the sum, so the k largest outcomes are the best group.
-        return log1p(total(np.partition(self.means(offer), -self.k)[-self.k :]))
+        means = self.means(offer)
+        chosen = np.argpartition(means, -self.k)[-self.k :]
+        return Best(self._worth(means[chosen], chosen))
 
-    def metrics(self, offer: Offer, positions: Ints, rewards: Floats) -> Mapping[str, float]:
-        outcomes = float(rewards.sum())
-        return {"reward": log1p(outcomes) if outcomes > -1.0 else 0.0}
+    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+        return {"reward": self._worth(feedback.rewards, feedback.positions)}
+
+    def _worth(self, outcomes: Floats, positions: Ints) -> float:
+        return self.model.reward.worth(outcomes, positions, None)
 
 
 def _places(source: str) -> tuple[Floats, str]:

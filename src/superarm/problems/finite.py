@@ -15,18 +15,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from superarm.core import Arms, Direction, Floats, Ints, Offer
+from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
 from superarm.errors import InputError
 from superarm.inputs import as_vector
+from superarm.rewards import Sum
 
-from .base import NO_METRICS, Model, check_choice, total
+from .base import NO_METRICS, Model, check_choice
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class FiniteProblem:
     """The same arms in every round, fixed expected rewards, Gaussian noise.
 
-    The value of a super arm is the sum of its arms' expected rewards. Rounds are kept to about
+    The value of a super arm is what its arms' expected rewards are worth. Rounds are kept to about
     a microsecond each, because runs have 30 000 of them per policy and seed.
     """
 
@@ -36,7 +37,7 @@ class FiniteProblem:
     noise_std: float
     model: Model
     settled: Mapping[str, str] = field(default_factory=dict)
-    _best: float = field(init=False, repr=False)
+    _best: Best = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         truth = as_vector(self.truth, "truth", length=len(self.arms)).copy()
@@ -47,8 +48,9 @@ class FiniteProblem:
         # The benchmark is the oracle's choice under the truth, the best feasible super arm for
         # an exact oracle. It is the same in every round, so it is worked out once.
         sign = 1.0 if self.model.direction == "maximize" else -1.0
-        chosen = self.model.oracle.select(sign * truth, None, np.random.default_rng(0)).positions
-        object.__setattr__(self, "_best", total(truth[chosen]))
+        chosen = self.model.oracle.select(sign * truth, None, np.random.default_rng(0))
+        worth = self.model.reward.worth(truth[chosen.positions], chosen.positions, None)
+        object.__setattr__(self, "_best", Best(worth, chosen.guarantee))
 
     @property
     def direction(self) -> Direction:
@@ -65,13 +67,15 @@ class FiniteProblem:
         draws *= self.noise_std
         return draws
 
-    def pull(self, offer: Offer, positions: Ints, noise: Floats) -> Floats:
-        return self.truth[positions] + noise[positions]
+    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
+        positions = decision.positions
+        return Feedback(positions=positions, rewards=self.truth[positions] + noise[positions])
 
-    def value(self, offer: Offer, positions: Ints) -> float:
-        if len(positions) == 1:  # the usual case, nine times as fast as a sum
+    def value(self, offer: Offer, decision: Decision) -> float:
+        positions, reward = decision.positions, self.model.reward
+        if len(positions) == 1 and type(reward) is Sum:  # the usual case, nine times as fast
             return self.truth.item(positions[0])
-        return total(self.truth[positions])
+        return reward.worth(self.truth[positions], positions, offer.structure)
 
     def table(self, noise: Floats) -> Floats | None:
         """Rewards of all arms in many rounds, (T, n).
@@ -79,16 +83,17 @@ class FiniteProblem:
         ``None`` for a subclass: what it changes (offers, rewards, metrics) a table may not show.
         One whose rounds still differ by noise alone declares it by overriding this method.
         """
-        return self.truth + noise if type(self) is FiniteProblem else None
+        plain = type(self) is FiniteProblem and type(self.model.reward) is Sum
+        return self.truth + noise if plain else None
 
     def values(self, positions: Ints) -> Floats:
         """Values of single arms, (T,)."""
         return self.truth[positions]
 
-    def best(self, offer: Offer) -> float:
+    def best(self, offer: Offer) -> Best:
         return self._best
 
-    def metrics(self, offer: Offer, positions: Ints, rewards: Floats) -> Mapping[str, float]:
+    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
         return NO_METRICS
 
 

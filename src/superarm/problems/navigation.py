@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Bools, Direction, Floats, Ints, Offer
+from superarm.core import Arms, Best, Bools, Decision, Direction, Feedback, Floats, Offer
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_positive
 from superarm.linalg import cholesky
@@ -32,9 +32,10 @@ from superarm.networks.energy import Recuperation
 from superarm.normal import rectified_mean
 from superarm.oracles import ShortestPath, Trip
 from superarm.registry import register
+from superarm.rewards import total
 from superarm.streams import Streams, stream
 
-from .base import Model, check_choice, check_whole, total
+from .base import Model, check_choice, check_whole
 from .conditions import Conditions
 from .roads import (
     TABLE_2,
@@ -154,7 +155,6 @@ class Navigation:
             normalisation=self.normalisation,
             prior_scale=self.prior_scale,
             noise_scale=self.noise_scale,
-            seed=self.seed,
             on_no_path=self.on_no_path,
         )
         conditions = None
@@ -275,16 +275,18 @@ class Navigation:
         draws *= np.sqrt(self.model.noise_variance)
         return draws
 
-    def pull(self, offer: Offer, positions: Ints, noise: Floats) -> Floats:
-        return self.means(offer)[positions] + noise[positions]
+    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
+        positions = decision.positions
+        return Feedback(positions=positions, rewards=self.means(offer)[positions] + noise[positions])
 
-    def value(self, offer: Offer, positions: Ints) -> float:
-        return total(self._rectified(offer.step).weights[positions])
+    def value(self, offer: Offer, decision: Decision) -> float:
+        return total(self._rectified(offer.step).weights[decision.positions])
 
-    def best(self, offer: Offer) -> float:
-        return self._best(self._rectified(offer.step), offer)
+    def best(self, offer: Offer) -> Best:
+        return Best(self._best(self._rectified(offer.step), offer))
 
-    def metrics(self, offer: Offer, positions: Ints, rewards: Floats) -> Mapping[str, float]:
+    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+        positions = decision.positions
         energy = float(self.means(offer)[positions].sum())
         reduced = self._reduced(offer.step)
         if reduced is None:

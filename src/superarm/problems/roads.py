@@ -228,7 +228,6 @@ def road_model(
     normalisation: Normalisation = "mean",
     prior_scale: float = 0.25,
     noise_scale: float = 0.1,
-    seed: int = 0,
     on_no_path: Literal["error", "empty"] = "error",
 ) -> Model:
     """What a traveller is told: the energies of eq. 8, how wrong they may be, and the turns."""
@@ -255,7 +254,6 @@ def road_model(
         reduction=vehicle.potential(graph.rise) if reducible else None,
         costs={"length": graph.length, "travel_time": graph.travel_time},
         numbered=True,
-        seed=seed,
         fingerprint=_fingerprint(graph, energies, prior_std, noise_std, lengthscale, normalisation),
     )
 

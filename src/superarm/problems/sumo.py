@@ -26,7 +26,7 @@ from typing import Literal, NoReturn
 
 import numpy as np
 
-from superarm.core import Arms, Direction, Floats, Ints, Offer
+from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
 from superarm.datasets import find
 from superarm.errors import InputError
 from superarm.networks import LineGraph, RoadMap, Vehicle
@@ -148,7 +148,6 @@ class SumoNavigation:
             normalisation=self.normalisation,
             prior_scale=self.prior_scale,
             noise_scale=self.noise_scale,
-            seed=self.seed,
         )
         vehicle = Vehicle(
             mass=self.mass,
@@ -237,22 +236,24 @@ class SumoNavigation:
         """None is added: chance is in the traffic, which is the same for every policy."""
         return np.zeros(len(offer.arms))
 
-    def pull(self, offer: Offer, positions: Ints, noise: Floats) -> Floats:
+    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
+        positions = decision.positions
         route = self._in_order(positions)
         energies, drive = self._energies(offer, route)
         if self.motion == "stored":
             energies -= drive.stored
         booked = dict(zip(route, energies, strict=True))
-        return np.array([booked[arm] for arm in positions.tolist()]) + noise[positions]
+        rewards = np.array([booked[arm] for arm in positions.tolist()]) + noise[positions]
+        return Feedback(positions=positions, rewards=rewards)
 
-    def value(self, offer: Offer, positions: Ints) -> float:
-        return float(self._energies(offer, self._in_order(positions))[0].sum())
+    def value(self, offer: Offer, decision: Decision) -> float:
+        return float(self._energies(offer, self._in_order(decision.positions))[0].sum())
 
-    def best(self, offer: Offer) -> float:
-        return float(self._energies(offer, self.reference)[0].sum())
+    def best(self, offer: Offer) -> Best:
+        return Best(float(self._energies(offer, self.reference)[0].sum()))
 
-    def metrics(self, offer: Offer, positions: Ints, rewards: Floats) -> Mapping[str, float]:
-        energies, drive = self._energies(offer, self._in_order(positions))
+    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+        energies, drive = self._energies(offer, self._in_order(decision.positions))
         return {
             "true_energy": float(energies.sum()),
             "duration": drive.duration,

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.capabilities import Forecaster
-from superarm.core import Floats, Forecast, Ints, Offer
+from superarm.core import Decision, Feedback, Floats, Forecast, Ints, Offer
 
 LEVELS = (0.50, 0.90, 0.95)
 QUANTILES = np.array([0.6744897501960817, 1.6448536269514722, 1.959963984540054])
@@ -48,13 +48,15 @@ class Audit:
         """What the policy expects of its choice before it sees the rewards."""
         return self._policy.forecast(offer, positions)
 
-    def record(self, step: int, forecast: Forecast, rewards: Floats) -> None:
-        """Take note of a round that has just been learned from."""
+    def record(self, step: int, forecast: Forecast, decision: Decision, feedback: Feedback) -> None:
+        """Take note of a round, what was learned in it, and how its forecast fared."""
         at = step - 1
         known = self._policy.information_gain
         self._series["information"][at] = known - self._known
         self._known = known
-        if len(rewards) == 0:
+        rewards = feedback.rewards
+        # A forecast is of all chosen arms, so that it is judged where all were seen.
+        if len(rewards) == 0 or not np.array_equal(feedback.positions, decision.positions):
             return
         latent = np.diagonal(forecast.cov)
         std = np.sqrt(np.maximum(latent, 0.0) + forecast.noise_std**2)

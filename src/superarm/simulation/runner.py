@@ -2,7 +2,8 @@
 
 Every policy meets the same offers and the same noise: both depend on (seed, step) alone, and
 noise is drawn for all arms before anyone chooses. So all policies of a seed run side by side,
-a block of rounds at a time, and share each block's offers and noise.
+a block of rounds at a time, and share each block's offers and noise. What differs from policy to
+policy is what it did before (``Offer.previous_action``) and which feedback it still waits for.
 """
 
 from __future__ import annotations
@@ -17,11 +18,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.capabilities import AdditiveProblem, Forecaster, TablePlayer, TableProblem
-from superarm.core import Decision, Feedback, Floats, Forecast, Ints, Offer, Policy, Problem, State
+from superarm.core import (
+    Best,
+    Decision,
+    Feedback,
+    Floats,
+    Forecast,
+    Ints,
+    Offer,
+    Policy,
+    Problem,
+    State,
+)
 from superarm.errors import InputError
 from superarm.streams import Streams
 
 from .audit import Audit
+from .lateness import Lateness, Mail
 
 _BLOCK_NUMBERS = 1 << 18
 """How many noise values a block may hold: a few megabytes, whatever the number of arms."""
@@ -34,6 +47,9 @@ class Trajectory(NamedTuple):
     """Metrics of each round, (T,); ``regret`` always."""
     choices: NDArray[np.int32]
     """Chosen positions, (T, k), padded with −1."""
+    propensities: Floats | None
+    """Probability of each round's action, (T,), NaN where it is not known; ``None``: all are 1, or
+    none is known."""
     seconds: NDArray[np.float32]
     """Time spent deciding and learning, (T,)."""
     audit: Mapping[str, NDArray[np.float32]] | None = None
@@ -43,15 +59,16 @@ class Trajectory(NamedTuple):
 
 
 Watch = Callable[[str, Offer, Decision, Feedback, Forecast | None], None]
-"""Hears of every round once it is learned from: policy, offer, decision, feedback, and what the
-policy had expected of its choice before, where its forecasts are audited."""
+"""Hears of every round: policy, offer, decision, the world's feedback (which may reach the policy
+later), and what the policy had expected of its choice before, where its forecasts are audited."""
 
 
 class _Round(NamedTuple):
     step: int
     offer: Offer
     noise: Floats
-    best: float
+    best: Best
+    delays: Ints | None
 
 
 class _Block:
@@ -71,7 +88,8 @@ class _Block:
             or offer.structure is not None
             or offer.time is not None
             or offer.previous_action is not None
-            for _, offer, _, _ in self.rounds
+            or delays is not None
+            for _, offer, _, _, delays in self.rounds
         ):
             return None
         return self.problem.table(np.stack([each.noise for each in self.rounds]))
@@ -97,10 +115,13 @@ class _Recorder:
         if self._distinct is not None and isinstance(policy, Forecaster):
             self._audit = Audit(policy, rounds)
         self._watch = watch
+        self._mail = Mail(in_order=not policy.exchangeable)
+        self._action: object = None
         self._decide_streams = Streams(seed, f"policy:{name}")
         self._learn_streams = Streams(seed, f"learn:{name}")
         self._series: dict[str, Floats] = {"regret": np.zeros(rounds)}
         self._choices: list[Ints] = []  # of a round (k,), or of a block of them (T, 1)
+        self._propensities = np.ones(rounds)
         self._seconds = np.zeros(rounds, dtype=np.float32)
 
     def play(self, block: _Block) -> None:
@@ -123,50 +144,71 @@ class _Recorder:
             return False
         steps = slice(first.step - 1, rounds[-1].step)
         sign = 1.0 if problem.direction == "maximize" else -1.0
-        best = np.array([each.best for each in rounds])
+        best = np.array([each.best.value for each in rounds])
         self._series["regret"][steps] = sign * (best - problem.values(played))
         self._seconds[steps] = elapsed / len(rounds)
+        if not policy.deterministic:
+            self._propensities[steps] = np.nan
         self._choices.append(played[:, None])
         return True
 
     def _play_one_by_one(self, problem: Problem, block: list[_Round]) -> None:
-        policy, series, rounds = self.policy, self._series, len(self._seconds)
+        policy = self.policy
         sign = 1.0 if problem.direction == "maximize" else -1.0
-        regret = series["regret"]
         # A deterministic policy leaves its generator alone, so there is no need to set it.
         chance = not policy.deterministic
         decide_rng = self._decide_streams.at(block[0].step)
         learn_rng = self._learn_streams.at(block[0].step)
-        for step, offer, noise, best in block:
+        for step, common, noise, best, delays in block:
             if chance:
                 decide_rng = self._decide_streams.at(step)
                 learn_rng = self._learn_streams.at(step)
+            offer = common.after(self._action)
             start = perf_counter()
             decision = policy.decide(offer, decide_rng)
             policy.commit(decision)
-            middle = perf_counter()
-            positions = decision.positions
-            forecast = self._audit.forecast(offer, positions) if self._audit is not None else None
-            rewards = problem.pull(offer, positions, noise)
-            feedback = Feedback(positions=positions, rewards=rewards)
-            again = perf_counter()
-            policy.learn(offer, decision, feedback, learn_rng)
-            self._seconds[step - 1] = perf_counter() - again + middle - start
-            regret[step - 1] = sign * (best - problem.value(offer, positions))
-            self._choices.append(positions)
+            seconds = perf_counter() - start
+            forecast = self._forecast(offer, decision)
+            feedback = problem.feedback(offer, decision, noise)
+            self._mail.send(offer, decision, feedback, delays)
+            for delivery in self._mail.arrived(step):
+                start = perf_counter()
+                policy.learn(*delivery, learn_rng)
+                seconds += perf_counter() - start
+            self._seconds[step - 1] = seconds
+            self._action = decision.action
+            self._record(offer, decision, problem.value(offer, decision), sign, best)
             if self._watch is not None:
                 self._watch(self.name, offer, decision, feedback, forecast)
-            measured = problem.metrics(offer, positions, rewards)
-            if self._distinct is not None:
-                before = len(self._tried)
-                self._tried.update(positions.tolist())
-                measured = {**measured, self._distinct: len(self._tried) - before}
+            self._measure(step, problem.metrics(offer, decision, feedback))
             if self._audit is not None and forecast is not None:
-                self._audit.record(step, forecast, rewards)
-            for metric, value in measured.items():
-                if metric not in series:
-                    series[metric] = np.zeros(rounds)
-                series[metric][step - 1] = value
+                self._audit.record(step, forecast, decision, feedback)
+
+    def _forecast(self, offer: Offer, decision: Decision) -> Forecast | None:
+        return None if self._audit is None else self._audit.forecast(offer, decision.positions)
+
+    def _record(self, offer: Offer, decision: Decision, value: float, sign: float, best: Best) -> None:
+        step, positions = offer.step, decision.positions
+        self._series["regret"][step - 1] = sign * (best.value - value)
+        self._choices.append(positions)
+        known = decision.propensity
+        if known != 1.0:
+            self._propensities[step - 1] = np.nan if known is None else known
+        if best.optimum is not None:
+            # Of a reward, α × the optimum is promised; of a cost, the optimum over α.
+            alpha = best.guarantee.alpha
+            promised = best.optimum * alpha if sign > 0.0 else best.optimum / alpha
+            self._measure(step, {"alpha_regret": sign * (promised - value)})
+        if self._distinct is not None:
+            before = len(self._tried)
+            self._tried.update(positions.tolist())
+            self._measure(step, {self._distinct: len(self._tried) - before})
+
+    def _measure(self, step: int, measured: Mapping[str, float]) -> None:
+        for metric, value in measured.items():
+            if metric not in self._series:
+                self._series[metric] = np.zeros(len(self._seconds))
+            self._series[metric][step - 1] = value
 
     def trajectory(self, last: Offer) -> Trajectory:
         """Everything recorded; ``last`` is the offer of the last round."""
@@ -177,10 +219,12 @@ class _Recorder:
             rows = chosen if chosen.ndim == 2 else chosen[None, :]
             choices[row : row + len(rows), : rows.shape[1]] = rows
             row += len(rows)
+        known = self._propensities[~np.isnan(self._propensities)]
+        propensities = self._propensities if (known < 1.0).any() else None
         if self._audit is None:
-            return Trajectory(self._series, choices, self._seconds)
-        learned = self._audit.arrays(last)
-        return Trajectory(self._series, choices, self._seconds, learned, self.policy.state())
+            return Trajectory(self._series, choices, propensities, self._seconds)
+        learned, state = self._audit.arrays(last), self.policy.state()
+        return Trajectory(self._series, choices, propensities, self._seconds, learned, state)
 
 
 def simulate(
@@ -189,15 +233,19 @@ def simulate(
     *,
     rounds: int,
     seed: int,
+    lateness: Lateness | None = None,
     watch: Watch | None = None,
 ) -> dict[str, Trajectory]:
-    """Run every policy for ``rounds`` rounds; ``watch`` hears of each one."""
+    """Run every policy for ``rounds`` rounds; ``watch`` hears of each one.
+
+    ``lateness`` delays feedback, beyond what the problem itself says of it.
+    """
     if rounds < 1:
         raise InputError(f"rounds is {rounds}; run at least one")
     recorders = [
         _Recorder(name, policy, problem, seed, rounds, watch) for name, policy in policies.items()
     ]
-    noise_streams = Streams(seed, "noise")
+    noise_streams, delay_streams = Streams(seed, "noise"), Streams(seed, "delay")
     step = 1
     while step <= rounds:
         met: list[_Round] = []
@@ -205,7 +253,8 @@ def simulate(
         while step <= rounds and (not met or numbers < _BLOCK_NUMBERS):
             offer = problem.offer(step)
             noise = problem.noise(offer, noise_streams.at(step))
-            met.append(_Round(step, offer, noise, problem.best(offer)))
+            late = None if lateness is None else lateness.delays(offer, delay_streams.at(step))
+            met.append(_Round(step, offer, noise, problem.best(offer), late))
             numbers += math.prod(offer.arms.features.shape) + len(noise)
             step += 1
         block = _Block(problem, met)

@@ -4,7 +4,8 @@
 
     OUT/run.json            what was run (schema 1): experiment, rounds, seeds, policies, settings, …
     OUT/cells/<cell>.npz    one per (policy, setting, seed): "regret" (T,) and further metrics by
-                            name, per round; "choices" (T, k), padded with -1
+                            name, per round; "choices" (T, k), padded with -1; "propensities" (T,)
+                            where some are known and not all are 1
     OUT/timings/<cell>.npz  "seconds" (T,): apart, so that traces are byte-identical between runs
     OUT/audits/<cell>.npz   whether forecasts were true, and what was believed at the end: see audit.py
     OUT/states/<cell>.npz   what was learned, as ``superarm.states`` writes it
@@ -40,7 +41,7 @@ from .audit import audit_shapes
 from .files import atomic_write, json_bytes, npz_bytes, plain, read_arrays, read_json
 
 SCHEMA = 1
-_RESERVED = frozenset({"choices", "seconds"})
+_RESERVED = frozenset({"choices", "propensities", "seconds"})
 _REQUIRED: dict[str, type] = {
     "experiment": str,
     "rounds": int,
@@ -66,6 +67,8 @@ class Trace:
     """Per-round (not cumulative) metrics by name, each (T,); always holds ``regret``."""
     choices: NDArray[np.int32] | None = None
     """Chosen positions, (T, k), padded with -1."""
+    propensities: Floats | None = None
+    """Probability of each round's action, (T,), NaN where it is not known."""
     seconds: NDArray[np.float32] | None = None
     """Time that the policy took in each round, (T,)."""
     audit: Mapping[str, NDArray[Any]] | None = None
@@ -85,6 +88,8 @@ class Trace:
             raise ShapeError(f"choices has shape {self.choices.shape}; it must be ({rounds}, k)")
         if self.seconds is not None:
             as_vector(self.seconds, "seconds", rounds)
+        if self.propensities is not None and self.propensities.shape != (rounds,):
+            raise ShapeError(f"propensities has shape {self.propensities.shape}, not ({rounds},)")
 
     @property
     def name(self) -> str:
@@ -134,6 +139,8 @@ def write_trace(directory: Path | str, trace: Trace) -> Path:
     }
     if trace.choices is not None:
         arrays["choices"] = np.asarray(trace.choices, dtype=np.int32)
+    if trace.propensities is not None:
+        arrays["propensities"] = np.asarray(trace.propensities, dtype=np.float64)
     path = directory / "cells" / name
     atomic_write(path, npz_bytes(arrays))
     return path
@@ -327,7 +334,7 @@ def _read_cell(directory: Path, spec: Mapping[str, Any], name: str) -> Trace:
     for key, array in arrays.items():
         _check_length(array, spec["rounds"], path, key)
     timing = directory / "timings" / f"{name}.npz"
-    choices = arrays.pop("choices", None)
+    choices, propensities = arrays.pop("choices", None), arrays.pop("propensities", None)
     try:
         return Trace(
             policy=policy,
@@ -336,6 +343,7 @@ def _read_cell(directory: Path, spec: Mapping[str, Any], name: str) -> Trace:
             seed=seed,
             series=arrays,
             choices=choices,
+            propensities=propensities,
             seconds=read_arrays(timing, only="seconds")["seconds"] if timing.exists() else None,
         )
     except InputError as error:

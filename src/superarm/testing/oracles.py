@@ -17,8 +17,8 @@ class OracleContract(ABC):
     """What every oracle promises.
 
     Checked against brute force over :meth:`feasible`: what is chosen is feasible, without
-    repeats, and at least ``guarantee.alpha`` × the best (mixed signs too for an exact oracle);
-    arms at −∞ are never chosen, and where that leaves nothing the oracle says so; NaN, +∞ and
+    repeats, and at least the ``guarantee.alpha`` of that call × the best (mixed signs too for an
+    exact oracle); arms at −∞ are never chosen, and where that leaves nothing the oracle says so; NaN, +∞ and
     empty offers are refused; the input is not written to; ``deterministic`` is true; with
     ``rescore`` the result is feasible too. ::
 
@@ -75,10 +75,7 @@ class OracleContract(ABC):
         assert chosen in family, f"{chosen} is not feasible"
 
     def test_it_keeps_its_guarantee(self) -> None:
-        oracle = self.make_oracle()
-        alpha, probability = oracle.guarantee
-        assert 0.0 < alpha <= 1.0
-        assert 0.0 < probability <= 1.0
+        alpha, probability = self._select(self.admissible(generator(2).random(self.n))).guarantee
         rng = generator(2)
         family = self._family()
         for each in range(self.rounds):
@@ -88,7 +85,9 @@ class OracleContract(ABC):
             if each % 5 == 0:
                 desirability = np.round(desirability, 1)  # ties
             desirability = self.admissible(desirability)
-            chosen = self._select(desirability, seed=each).positions
+            _, chosen, (alpha, probability) = self._select(desirability, seed=each)
+            assert 0.0 < alpha <= 1.0
+            assert 0.0 < probability <= 1.0
             self._check_feasible(chosen)
             best = max(self.objective(desirability, members) for members in family)
             if probability == 1.0:

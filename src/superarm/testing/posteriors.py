@@ -7,7 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Belief, Floats, Ints, JointPrediction, Posterior, Prediction, State
+from superarm.core import (
+    Arms,
+    Belief,
+    Floats,
+    Ints,
+    JointPrediction,
+    Offer,
+    Posterior,
+    Prediction,
+    State,
+)
 from superarm.errors import InputError, StaleBeliefError
 
 from .helpers import assert_close, assert_moments, frozen, generator, raises, restored, state_bytes
@@ -69,13 +79,16 @@ class PosteriorContract(ABC):
         )
 
     def _noise(self) -> float:
-        return self.make_posterior().belief(self.make_arms()).noise_std ** 2
+        return self.make_posterior().belief(self._offer()).noise_std ** 2
 
     def _scale(self) -> float:
         return float(np.max(np.diagonal(self._joint(self.make_posterior()).cov)))
 
+    def _offer(self) -> Offer:
+        return Offer(step=1, arms=self.make_arms())
+
     def _keys(self, posterior: Posterior) -> Any:
-        return posterior.keys(self.make_arms())
+        return posterior.keys(self._offer())
 
     def _joint(self, posterior: Posterior) -> JointPrediction:
         joint = posterior.predict(self._keys(posterior), return_cov=True)
@@ -95,7 +108,7 @@ class PosteriorContract(ABC):
     def _taught(self) -> Posterior:
         posterior, data = self.make_posterior(), self._data()
         keys = self._keys(posterior)[data.positions]
-        posterior.observe(keys, data.rewards, data.noise_variance)
+        posterior.observe(keys, data.rewards, data.noise_variance, rng=generator())
         return posterior
 
     def _expected(self, data: Observations) -> JointPrediction:
@@ -127,7 +140,7 @@ class PosteriorContract(ABC):
         assert isinstance(posterior, Posterior)
         assert posterior.count == 0
         assert posterior.information_gain == 0.0
-        belief = posterior.belief(self.make_arms())
+        belief = posterior.belief(self._offer())
         assert isinstance(belief, Belief)
         assert belief.incumbent == 0.0
 
@@ -164,12 +177,12 @@ class PosteriorContract(ABC):
         _, log_determinant = np.linalg.slogdet(np.eye(len(K)) + K * np.outer(weight, weight))
         tolerance = self.tolerance * (1.0 + log_determinant)
         assert_close(posterior.information_gain, 0.5 * log_determinant, tolerance, "the gain")
-        belief = posterior.belief(self.make_arms())
+        belief = posterior.belief(self._offer())
         assert belief.information_gain == posterior.information_gain
 
     def test_the_incumbent_is_the_best_mean_observed(self) -> None:
         data, posterior = self._data(), self._taught()
-        belief = posterior.belief(self.make_arms())
+        belief = posterior.belief(self._offer())
         observed = belief.mean[np.unique(data.positions)]
         tolerance = self.tolerance * (np.sqrt(self._scale()) + np.abs(belief.mean).max())
         for conditioned in (belief, belief.condition(np.array([0]))):
@@ -184,13 +197,13 @@ class PosteriorContract(ABC):
         data, posterior = self._data(), self.make_posterior()
         keys = self._keys(posterior)
         for at, reward, noise in zip(*data, strict=True):
-            posterior.observe(keys[[at]], [reward], [noise])
+            posterior.observe(keys[[at]], [reward], [noise], rng=generator())
         self._assert_same(posterior, self._taught(), "one at a time")
         plain, batch = self.make_posterior(), self.make_posterior()
         for at, reward in zip(data.positions, data.rewards, strict=True):
             plain.predict(keys)  # deciding first must make no difference
-            plain.observe(keys[[at]], data.rewards[:1] * 0.0 + reward)
-        batch.observe(keys[data.positions], data.rewards)
+            plain.observe(keys[[at]], data.rewards[:1] * 0.0 + reward, rng=generator())
+        batch.observe(keys[data.positions], data.rewards, rng=generator())
         self._assert_same(plain, batch, "one at a time, the model's own noise")
 
     def test_order_does_not_matter(self) -> None:
@@ -201,7 +214,12 @@ class PosteriorContract(ABC):
         order = generator(8).permutation(len(data.rewards))
         half = len(order) // 2
         for part in (order[:half], order[half:]):
-            posterior.observe(keys[data.positions[part]], data.rewards[part], data.noise_variance[part])
+            posterior.observe(
+                keys[data.positions[part]],
+                data.rewards[part],
+                data.noise_variance[part],
+                rng=generator(),
+            )
         self._assert_same(posterior, self._taught(), "another order")
 
     def test_variance_never_grows(self) -> None:
@@ -210,17 +228,17 @@ class PosteriorContract(ABC):
         before = self._std(posterior) ** 2
         gained = 0.0
         for at, reward in zip(data.positions, data.rewards, strict=True):
-            posterior.observe(keys[[at]], [reward])
+            posterior.observe(keys[[at]], [reward], rng=generator())
             after = self._std(posterior) ** 2
             assert (after <= before + self.tolerance * self._scale()).all()
             assert posterior.information_gain >= gained
             before, gained = after, posterior.information_gain
 
     def test_condition_is_what_observing_will_do(self) -> None:
-        posterior, arms = self._taught(), self.make_arms()
+        posterior, offer = self._taught(), self._offer()
         chosen = np.array([3, 0])
-        foreseen = posterior.belief(arms).condition(chosen)
-        posterior.observe(self._keys(posterior)[chosen], [0.3, -0.7])
+        foreseen = posterior.belief(offer).condition(chosen)
+        posterior.observe(self._keys(posterior)[chosen], [0.3, -0.7], rng=generator())
         assert_close(
             foreseen.std**2, self._std(posterior) ** 2, self.tolerance * self._scale(), "condition()"
         )
@@ -229,7 +247,7 @@ class PosteriorContract(ABC):
         posterior, arms = self._taught(), self.make_arms()
         turned = np.arange(len(arms))[::-2]
         fewer = Arms(ids=[arms.ids[at] for at in turned], features=arms.features[turned])
-        whole, part = posterior.belief(arms), posterior.belief(fewer)
+        whole, part = (posterior.belief(Offer(step=1, arms=each)) for each in (arms, fewer))
         tolerance = self.tolerance * (1.0 + self._scale() + np.abs(whole.mean).max())
         assert_close(part.mean, whole.mean[turned], tolerance, "mean of some arms")
         assert_close(part.std**2, whole.std[turned] ** 2, tolerance, "variance of some arms")
@@ -244,7 +262,7 @@ class PosteriorContract(ABC):
                 assert array is not None
                 array[...] = np.nan  # what was returned is the caller's own
             posterior.sample(keys, generator(), size=2)[...] = np.nan
-            belief = posterior.belief(self.make_arms())
+            belief = posterior.belief(self._offer())
             for seen in (belief, belief.negated(), belief.condition(np.array([0, 1]))):
                 seen.sample(generator())
                 assert np.isfinite(seen.cov).all()
@@ -261,7 +279,7 @@ class PosteriorContract(ABC):
         rewards, noise = np.array(data.rewards), np.array(data.noise_variance)
         copies = keys.copy(), rewards.copy(), noise.copy()
         posterior.predict(keys)
-        posterior.observe(keys, rewards, noise)
+        posterior.observe(keys, rewards, noise, rng=generator())
         for array, copy in zip((keys, rewards, noise), copies, strict=True):
             np.testing.assert_array_equal(array, copy)
             array[...] = 0
@@ -293,7 +311,7 @@ class PosteriorContract(ABC):
             }
             for what, arguments in cases.items():
                 with raises(InputError, what):
-                    posterior.observe(*arguments)
+                    posterior.observe(*arguments, **{"rng": generator()})
                 assert state_bytes(posterior.state()) == before, f"{what} changed the state"
             for what, arms in (
                 ("predicting for unknown arms", nowhere),
@@ -304,7 +322,7 @@ class PosteriorContract(ABC):
                     posterior.predict(arms)
             with raises(InputError, "no sample at all"):
                 posterior.sample(one, generator(), size=0)
-            posterior.observe(one[:0], [])
+            posterior.observe(one[:0], [], rng=generator())
             assert state_bytes(posterior.state()) == before, "observing nothing changed the state"
 
     def _unknown(self, keys: Any) -> Any:
@@ -314,10 +332,10 @@ class PosteriorContract(ABC):
         return bad
 
     def test_stale_beliefs_refuse(self) -> None:
-        posterior, arms = self._taught(), self.make_arms()
-        belief = posterior.belief(arms)
+        posterior, offer = self._taught(), self._offer()
+        belief = posterior.belief(offer)
         turned = belief.negated()
-        posterior.observe(self._keys(posterior)[:1], [0.5])
+        posterior.observe(self._keys(posterior)[:1], [0.5], rng=generator())
         for each in (belief, turned, belief.negated()):
             with raises(StaleBeliefError, "cov of a stale belief"):
                 _ = each.cov
@@ -329,7 +347,7 @@ class PosteriorContract(ABC):
                 _ = each.incumbent
             with raises(StaleBeliefError, "the information gain of a stale belief"):
                 _ = each.information_gain
-        posterior.belief(arms).sample(generator())
+        posterior.belief(offer).sample(generator())
 
     def test_the_state_survives_json_and_npz(self) -> None:
         for posterior in (self.make_posterior(), self._taught()):
@@ -340,5 +358,5 @@ class PosteriorContract(ABC):
             assert state_bytes(self.restore(again.state()).state()) == state_bytes(again.state())
             key = self._keys(posterior)[:1]
             for each in (posterior, again):
-                each.observe(key, [0.25])
+                each.observe(key, [0.25], rng=generator())
             self._assert_same(again, posterior, "after a round trip and one more observation")

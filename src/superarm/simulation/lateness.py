@@ -1,0 +1,96 @@
+"""Feedback that comes late, in part, out of order or never: the same for every policy.
+
+A delay of d rounds means: known after the decision of round t + d, before that of round t + d + 1. So
+0 is at once. Delays are drawn for *all* arms of an offer, from (seed, "delay", step) alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Decision, Feedback, Ints, Offer
+from superarm.errors import InputError
+
+_NEVER = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lateness:
+    """How long rewards take: ``earliest`` to ``latest`` rounds, evenly; a share of them is ``lost``.
+
+    With ``together`` all arms of a round take as long as each other, otherwise each its own time.
+    """
+
+    earliest: int = 0
+    latest: int = 0
+    lost: float = 0.0
+    together: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("earliest", "latest"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise InputError(f"{name} is {value!r}; it must be a number of rounds, 0 or more")
+        if self.latest < self.earliest:
+            raise InputError(f"latest is {self.latest}, which is before earliest, {self.earliest}")
+        lost: Any = self.lost
+        if isinstance(lost, bool) or not isinstance(lost, int | float) or not 0.0 <= lost <= 1.0:
+            raise InputError(f"lost is {lost!r}; it must be a share from 0 to 1")
+        if self.together not in (True, False):
+            raise InputError(f"together is {self.together!r}; it must be true or false")
+
+    def delays(self, offer: Offer, rng: np.random.Generator) -> Ints:
+        """Rounds until each arm's reward is known, (n,); −1 is never."""
+        shape = 1 if self.together else len(offer.arms)
+        delays = rng.integers(self.earliest, self.latest + 1, shape).astype(np.intp)
+        delays[rng.random(shape) < self.lost] = _NEVER
+        return np.broadcast_to(delays, len(offer.arms)).copy()
+
+
+class Delivery(NamedTuple):
+    """Feedback on its way to a policy."""
+
+    offer: Offer
+    decision: Decision
+    feedback: Feedback
+
+
+class Mail:
+    """What is on its way to one policy. ``in_order``: feedback waits for that of earlier decisions."""
+
+    def __init__(self, *, in_order: bool) -> None:
+        self._in_order = in_order
+        # By the round after whose decision it is known, then by its own round, then as sent.
+        self._queue: list[tuple[int, int, int, Delivery]] = []
+        self._sent = 0
+        self._last_due = 0
+
+    def send(self, offer: Offer, decision: Decision, feedback: Feedback, delays: Ints | None) -> None:
+        """Put feedback on its way; ``delays`` (n,) come on top of what the world says of it."""
+        if feedback.delays is None and delays is None:
+            self._put(offer.step, offer, decision, feedback)
+            return
+        late = (
+            np.zeros(len(feedback.positions), np.intp) if feedback.delays is None else feedback.delays
+        )
+        if delays is not None:
+            more = delays[feedback.positions]
+            late = np.where(more == _NEVER, _NEVER, late + more)
+        for delay in np.unique(late[late != _NEVER]).tolist():
+            self._put(offer.step + delay, offer, decision, feedback.part(late == delay))
+
+    def _put(self, due: int, offer: Offer, decision: Decision, feedback: Feedback) -> None:
+        if self._in_order:
+            due = self._last_due = max(due, self._last_due)
+        self._sent += 1
+        heappush(self._queue, (due, offer.step, self._sent, Delivery(offer, decision, feedback)))
+
+    def arrived(self, step: int) -> Iterator[Delivery]:
+        """What is known after the decision of this round, taken off the queue."""
+        while self._queue and self._queue[0][0] <= step:
+            yield heappop(self._queue)[-1]
