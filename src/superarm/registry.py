@@ -37,6 +37,7 @@ _FAMILIES: dict[str, str] = {
     "rule": "superarm.rules",
     "oracle": "superarm.oracles",
     "reward": "superarm.rewards",
+    "switching": "superarm.movement",
     "policy": "superarm.policies",
     "problem": "superarm.problems",
 }
@@ -48,6 +49,7 @@ _FAMILY_OF = {
     "rule": "rule",
     "oracle": "oracle",
     "reward": "reward",
+    "switching": "switching",
 }
 """Which family a nested spec belongs to, by the name of the parameter that holds it."""
 _parts: dict[str, dict[str, Callable[..., Any]]] = {family: {} for family in _FAMILIES}

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from superarm.core import Floats, Gamma, Ints, Offer, Policy, Posterior, Rule
+from superarm.core import Floats, Gamma, Ints, Offer, Policy, Posterior, Rule, SwitchingCost
 from superarm.errors import InputError
 from superarm.inputs import as_positive
 from superarm.oracles import TopK
@@ -38,7 +38,7 @@ from superarm.rules import (
 from superarm.rules.base import require_part
 from superarm.theory import GreedyGrowth, lipschitz_of_kernel
 
-from .base import IndexPolicy, ScorePolicy
+from .base import MOST_PENDING, IndexPolicy, ScorePolicy
 from .discretised import DiscretisedPolicy
 
 PosteriorName = Literal["auto", "finite", "streaming", "variational", "independent"]
@@ -264,6 +264,8 @@ def composed(
     rule: Rule | Mapping[str, Any],
     posterior: PosteriorName = "auto",
     stepwise: bool = False,
+    switching: SwitchingCost | None = None,
+    most_pending: int = MOST_PENDING,
 ) -> IndexPolicy:
     """Any registered rule on the model's posterior: your own composition from a TOML file."""
     built: Rule = build("rule", rule) if isinstance(rule, Mapping) else rule
@@ -274,6 +276,8 @@ def composed(
         oracle=model.oracle,
         direction=model.direction,
         stepwise=stepwise,
+        switching=switching,
+        most_pending=most_pending,
     )
 
 

@@ -36,6 +36,10 @@ class FiniteProblem:
     """Expected reward of every arm, (n,)."""
     noise_std: float
     model: Model
+    structure: object = None
+    """What the oracle is told in every round."""
+    optimum: float | None = None
+    """The value of the best feasible super arm, where it is known and the oracle is not exact."""
     settled: Mapping[str, str] = field(default_factory=dict)
     _best: Best = field(init=False, repr=False)
 
@@ -48,16 +52,17 @@ class FiniteProblem:
         # The benchmark is the oracle's choice under the truth, the best feasible super arm for
         # an exact oracle. It is the same in every round, so it is worked out once.
         sign = 1.0 if self.model.direction == "maximize" else -1.0
-        chosen = self.model.oracle.select(sign * truth, None, np.random.default_rng(0))
-        worth = self.model.reward.worth(truth[chosen.positions], chosen.positions, None)
-        object.__setattr__(self, "_best", Best(worth, chosen.guarantee))
+        rng, told = np.random.default_rng(0), self.structure
+        chosen = self.model.oracle.select(sign * truth, told, rng)
+        worth = self.model.reward.worth(truth[chosen.positions], chosen.positions, told)
+        object.__setattr__(self, "_best", Best(worth, chosen.guarantee, self.optimum))
 
     @property
     def direction(self) -> Direction:
         return self.model.direction
 
     def offer(self, step: int) -> Offer:
-        return Offer(step=step, arms=self.arms)
+        return Offer(step=step, arms=self.arms, structure=self.structure)
 
     def means(self, offer: Offer) -> Floats:
         return self.truth
@@ -84,7 +89,7 @@ class FiniteProblem:
         One whose rounds still differ by noise alone declares it by overriding this method.
         """
         plain = type(self) is FiniteProblem and type(self.model.reward) is Sum
-        return self.truth + noise if plain else None
+        return self.truth + noise if plain and self.optimum is None else None
 
     def values(self, positions: Ints) -> Floats:
         """Values of single arms, (T,)."""

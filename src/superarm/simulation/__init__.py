@@ -1,6 +1,7 @@
 """Simulation: policies against problems, traces on disk."""
 
 from .executors import spread as spread
+from .lateness import Lateness as Lateness
 from .runner import Trajectory as Trajectory
 from .runner import simulate as simulate
 from .trace import Run as Run

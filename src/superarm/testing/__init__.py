@@ -25,5 +25,7 @@ from .oracles import OracleContract as OracleContract
 from .policies import PolicyContract as PolicyContract
 from .posteriors import PosteriorContract as PosteriorContract
 from .problems import ProblemContract as ProblemContract
+from .rewards import RewardContract as RewardContract
+from .rewards import SwitchingCostContract as SwitchingCostContract
 from .rules import RuleContract as RuleContract
 from .rules import ScheduleContract as ScheduleContract

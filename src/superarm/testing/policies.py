@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Decision, Feedback, Offer, Policy
-from superarm.errors import InfeasibleError, InputError
+from superarm.core import Decision, Feedback, Offer, Policy, State
+from superarm.errors import ConflictError, InfeasibleError, InputError
 
 from .helpers import assert_close, generator, raises, restored, state_bytes, untouched
 
@@ -19,8 +19,10 @@ class PolicyContract(ABC):
 
     Checked: ``decide`` never changes state; the same generator gives the same decision and a
     policy that calls itself deterministic leaves it alone; chosen arms are on offer, available
-    and named once; feedback may be partial, empty, late, or of stated noise; feedback that
-    makes no sense is refused and changes nothing. ::
+    and named once; feedback may be partial, empty, late, or of stated noise; every reward is
+    learned once, and in the order of decisions where the policy is not ``exchangeable``; feedback
+    that makes no sense is refused and changes nothing; ``commit`` adopts what is carried, also
+    after a way through bytes. ::
 
         class TestMyPolicy(PolicyContract):
             def make_policy(self):
@@ -160,3 +162,84 @@ class PolicyContract(ABC):
     @staticmethod
     def _same_choice(ours: Decision, theirs: Decision) -> bool:
         return np.array_equal(ours.positions, theirs.positions)
+
+    # --- late, partial and repeated feedback, and what is carried --------------------------
+
+    def _feedback(self, decision: Decision, part: slice = slice(None)) -> Feedback:
+        positions = decision.positions[part]
+        return Feedback(positions=positions, rewards=self._rewards(len(positions), decision.step))
+
+    def test_every_reward_is_learned_once(self) -> None:
+        if not self.learns:
+            return
+        policy = self._trained()
+        offer, decision = self._play(policy, 5)
+        policy.learn(offer, decision, self._feedback(decision, slice(1)), generator(5))
+        before = state_bytes(policy.state())
+        for part in (slice(1), slice(None)):
+            with raises(ConflictError, "a reward learned twice"):
+                policy.learn(offer, decision, self._feedback(decision, part), generator(5))
+        assert state_bytes(policy.state()) == before, "a reward learned twice changed the state"
+        policy.learn(offer, decision, self._feedback(decision, slice(1, None)), generator(5))
+        with raises(ConflictError, "a reward learned twice after all were seen"):
+            policy.learn(offer, decision, self._feedback(decision), generator(5))
+
+    def test_feedback_belongs_to_its_decision(self) -> None:
+        policy: Any = self._trained()
+        offer, decision = self._play(policy, 5)
+        other_offer, other = self._play(policy, 6)
+        before = state_bytes(policy.state())
+        strange = np.setdiff1d(np.arange(len(offer.arms)), decision.positions)[:1]
+        senseless: dict[str, tuple[Any, Any, Any]] = {
+            "another offer's decision": (offer, other, self._feedback(other)),
+            "another decision's offer": (other_offer, decision, self._feedback(decision)),
+            "no decision": (offer, None, self._feedback(decision)),
+            "no feedback": (offer, decision, None),
+            "an arm that was never chosen": (
+                offer,
+                decision,
+                Feedback(positions=strange, rewards=np.zeros(1)),
+            ),
+        }
+        for what, arguments in senseless.items():
+            with raises(InputError, what):
+                policy.learn(*arguments, generator())
+            assert state_bytes(policy.state()) == before, f"{what} changed the state"
+
+    def test_feedback_may_come_in_any_order_if_it_says_so(self) -> None:
+        played = []
+        late, prompt = self._trained(), self._trained()
+        for step in range(5, 9):
+            offer = self.make_offer(step)
+            decision = prompt.decide(offer, generator(step))
+            played.append((offer, decision, self._feedback(decision)))
+        for offer, decision, feedback in played:
+            prompt.learn(offer, decision, feedback, generator())
+        if not late.exchangeable:
+            last = played.pop()
+            late.learn(*last, generator())
+            with raises(ConflictError, "feedback of an earlier decision"):
+                late.learn(*played[0], generator())
+            return
+        for at in generator(3).permutation(len(played)).tolist():
+            late.learn(*played[at], generator())
+        offer = self.make_offer(9)
+        ours, theirs = (each.decide(offer, generator()) for each in (prompt, late))
+        if ours.mean is not None and theirs.mean is not None and self._same_choice(ours, theirs):
+            assert_close(theirs.mean, ours.mean, 1e-7, "another order of feedback")
+
+    def test_what_is_carried_counts_once_it_is_committed(self) -> None:
+        policy = self._trained()
+        before = state_bytes(policy.state())
+        decision = policy.decide(self.make_offer(5), generator(5))
+        assert decision.step == 5
+        assert state_bytes(policy.state()) == before, "a decision that is not taken changed the state"
+        if decision.carry is None:
+            return
+        assert isinstance(decision.carry, State), "what is carried must be a State"
+        again = replace(decision, carry=restored(decision.carry))
+        other = self.make_policy().restored(restored(policy.state()))
+        policy.commit(decision)
+        other.commit(again)
+        assert state_bytes(policy.state()) != before, "commit() must adopt what is carried"
+        assert state_bytes(other.state()) == state_bytes(policy.state())

@@ -1,0 +1,43 @@
+"""Moving costs: what was done before makes some arms dearer, and the policy is told by how much.
+
+The runner sets ``offer.previous_action``; the world charges for the way, and the policy minds it.
+"""
+
+import numpy as np
+
+from superarm import Arms, Model, Offer, simulate
+from superarm.core import Decision
+from superarm.kernels import SquaredExponential
+from superarm.movement import Distance
+from superarm.oracles import TopK
+from superarm.policies import composed
+from superarm.problems.finite import FiniteProblem
+from superarm.rules import UCB, Fixed
+
+HEIGHTS = Arms.numbered(np.linspace(0.0, 1.0, 25)[:, None])
+POWER = np.sin(9.0 * HEIGHTS.features[:, 0]) + 0.2 * HEIGHTS.features[:, 0]
+WAY = Distance(scale=1.5)
+
+
+class Kite(FiniteProblem):
+    """One height a round; its value is the power there, less what the way to it takes."""
+
+    def value(self, offer: Offer, decision: Decision) -> float:
+        return float((POWER - WAY.costs(offer))[decision.positions].sum())
+
+
+def main(rounds: int = 100) -> dict[str, float]:
+    kernel, oracle = SquaredExponential(lengthscale=0.15), TopK(k=1)
+    model = Model(
+        kernel=kernel, noise_variance=0.25, oracle=oracle, horizon=rounds, arms=HEIGHTS.features
+    )
+    kite = Kite(arms=HEIGHTS, truth=POWER, noise_std=0.5, model=model)
+    costs = {"minds the way": WAY, "ignores it": None}
+    rule = UCB(schedule=Fixed(value=2.0))
+    policies = {name: composed(model, rule=rule, switching=cost) for name, cost in costs.items()}
+    runs = simulate(kite, policies, rounds=rounds, seed=0)
+    return {name: float(run.series["regret"].sum()) for name, run in runs.items()}
+
+
+if __name__ == "__main__":
+    print({name: round(regret, 1) for name, regret in main().items()})

@@ -1,0 +1,93 @@
+"""The contracts of rewards of super arms, and of what it costs to go on from the previous action."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from superarm.core import Offer, Reward, SwitchingCost
+
+from .helpers import frozen, generator
+
+
+class RewardContract(ABC):
+    """What every reward of super arms promises.
+
+    Checked: a finite float that does not depend on the order of arms; monotone in every outcome;
+    Lipschitz with the stated constant B; nothing handed in is written to. ::
+
+        class TestMyReward(RewardContract):
+            def make_reward(self):
+                return MyReward()
+
+    Override :meth:`structure` if offers carry one.
+    """
+
+    n = 6
+    """Arms on offer. Outcomes are drawn from [0, 1]."""
+    rounds = 200
+
+    @abstractmethod
+    def make_reward(self) -> Reward: ...
+
+    def structure(self) -> object:
+        return None
+
+    def test_it_is_a_reward(self) -> None:
+        reward = self.make_reward()
+        assert isinstance(reward, Reward)
+        assert 0.0 < reward.lipschitz < np.inf
+
+    def test_it_is_monotone_lipschitz_and_blind_to_order(self) -> None:
+        reward, structure, rng = self.make_reward(), self.structure(), generator(1)
+        for _ in range(self.rounds):
+            chosen = rng.permutation(self.n)[: rng.integers(1, self.n + 1)]
+            low = frozen(rng.random(len(chosen)))
+            high = frozen(low + rng.random(len(chosen)) * (1.0 - low))
+            worth = reward.worth(low, chosen, structure)
+            assert isinstance(worth, float)
+            more = reward.worth(high, chosen, structure)
+            rounding = 1e-12 * (1.0 + abs(worth))
+            assert more >= worth - rounding, "outcomes that are larger must not be worth less"
+            assert more - worth <= reward.lipschitz * (high - low).sum() + rounding, "B is too small"
+            turned = reward.worth(low[::-1], chosen[::-1], structure)
+            assert abs(turned - worth) <= rounding, "the order of arms must not matter"
+
+
+class SwitchingCostContract(ABC):
+    """What every switching cost promises.
+
+    Checked: one finite number of 0 or more for every arm; all 0 where nothing was done before; the
+    same whenever it is asked; the arms of the previous action cost no more than any other. ::
+
+        class TestMyCost(SwitchingCostContract):
+            def make_cost(self):
+                return MyCost(scale=2.0)
+            def make_offer(self):
+                return Offer(step=2, arms=arms, previous_action=[1, 3])
+
+    ``make_offer`` has a previous action that names arms by their positions.
+    """
+
+    @abstractmethod
+    def make_cost(self) -> SwitchingCost: ...
+
+    @abstractmethod
+    def make_offer(self) -> Offer: ...
+
+    def test_costs_are_known_and_not_negative(self) -> None:
+        cost, offer = self.make_cost(), self.make_offer()
+        assert isinstance(cost, SwitchingCost)
+        costs = cost.costs(offer)
+        assert costs.shape == (len(offer.arms),)
+        assert np.isfinite(costs).all()
+        assert (costs >= 0.0).all()
+        np.testing.assert_array_equal(cost.costs(offer), costs)
+        before = np.asarray(offer.previous_action)
+        assert costs[before].max() <= costs.min(), "staying must not cost more than going elsewhere"
+
+    def test_a_first_action_costs_nothing(self) -> None:
+        offer = self.make_offer()
+        first = Offer(step=offer.step, arms=offer.arms)
+        np.testing.assert_array_equal(self.make_cost().costs(first), np.zeros(len(offer.arms)))
