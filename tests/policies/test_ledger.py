@@ -1,0 +1,185 @@
+"""What a policy has heard of its decisions: steps as ranges, open arms, what is awaited."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from superarm.core import Arms, Decision, Feedback, Offer, State
+from superarm.errors import ConflictError, InputError, StateError
+from superarm.kernels import SquaredExponential
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy
+from superarm.policies.ledger import Ledger, Steps
+from superarm.posteriors import FiniteGP, StreamingGP
+from superarm.rules import UCB, Fixed
+from superarm.states import state_from_bytes, state_to_bytes
+
+ARMS = Arms.numbered(np.linspace(0.0, 1.0, 12)[:, None])
+
+
+def make_policy(k: int = 3, **options: Any) -> IndexPolicy:
+    return IndexPolicy(
+        posterior=StreamingGP(SquaredExponential(lengthscale=0.2), noise_variance=0.05),
+        rule=UCB(schedule=Fixed(value=2.0)),
+        oracle=TopK(k=k),
+        **options,
+    )
+
+
+def taken(policy: IndexPolicy, step: int) -> tuple[Offer, Decision]:
+    offer = Offer(step=step, arms=ARMS)
+    decision = policy.decide(offer, np.random.default_rng(step))
+    policy.commit(decision)
+    return offer, decision
+
+
+def feedback_of(decision: Decision, count: int | None = None) -> Feedback:
+    positions = decision.positions[:count]
+    return Feedback(positions=positions, rewards=np.sin(5.0 * ARMS.features[positions, 0]))
+
+
+@given(st.lists(st.integers(1, 60), unique=True))
+def test_steps_are_a_set(numbers: list[int]) -> None:
+    steps, known = Steps(), set()
+    for number in numbers:
+        assert number not in steps
+        steps.add(number)
+        known.add(number)
+    assert [number for number in range(70) if number in steps] == sorted(known)
+    assert steps.last == max(known, default=0)
+    starts, stops = steps.as_lists()
+    runs = sum(number - 1 not in known for number in known)
+    assert len(starts) == len(stops) == runs  # as few ranges as there are runs
+    again = Steps.from_lists([starts, stops])
+    assert [number for number in range(70) if number in again] == sorted(known)
+
+
+@pytest.mark.parametrize("value", [[[1], [1]], [[3, 2], [4, 3]], [[1, 2], [2, 3]], [[1.0], [2]]])
+def test_steps_that_do_not_rise_are_refused(value: Any) -> None:
+    with pytest.raises(StateError, match="do not rise"):
+        Steps.from_lists(value)
+
+
+def test_a_million_rounds_take_two_numbers() -> None:
+    steps = Steps()
+    for step in range(1, 1001):
+        steps.add(step)
+    steps.add(1001, 999_000)
+    assert steps.as_lists() == [[1], [1_000_001]]
+
+
+def test_what_is_chosen_and_not_seen_is_pending() -> None:
+    policy = make_policy()
+    first_offer, first = taken(policy, 1)
+    second_offer, second = taken(policy, 2)
+    assert set(first.positions.tolist()).isdisjoint(second.positions.tolist())  # they spread out
+    expected = ARMS.features[np.concatenate([first.positions, second.positions])]
+    np.testing.assert_array_equal(policy._ledger.pending(), expected)
+    policy.learn(first_offer, first, feedback_of(first, 2), np.random.default_rng(0))
+    expected = ARMS.features[np.concatenate([first.positions[2:], second.positions])]
+    np.testing.assert_array_equal(policy._ledger.pending(), expected)
+    assert policy.awaits
+    rest = Feedback(positions=first.positions[2:], rewards=np.zeros(1))
+    policy.learn(first_offer, first, rest, np.random.default_rng(0))
+    policy.learn(second_offer, second, feedback_of(second), np.random.default_rng(0))
+    assert not policy.awaits
+
+
+def test_only_the_arms_chosen_last_are_pending() -> None:
+    policy = make_policy(most_pending=4)
+    chosen = np.concatenate([taken(policy, step)[1].positions for step in (1, 2, 3)])
+    np.testing.assert_array_equal(policy._ledger.pending(), ARMS.features[chosen[-4:]])
+    blind = make_policy(most_pending=0)
+    one, two = taken(blind, 1)[1], taken(blind, 2)[1]
+    np.testing.assert_array_equal(one.positions, two.positions)
+    assert one.carry is None
+    assert not blind.awaits
+
+
+def test_a_decision_that_was_learned_from_is_not_awaited() -> None:
+    policy = make_policy()
+    offer = Offer(step=1, arms=ARMS)
+    decision = policy.decide(offer, np.random.default_rng(0))
+    policy.learn(offer, decision, feedback_of(decision, 1), np.random.default_rng(0))
+    policy.commit(decision)  # taken late
+    pending = policy._ledger.pending()
+    assert pending is not None
+    assert len(pending) == 2
+    rest = Feedback(positions=decision.positions[1:], rewards=np.zeros(2))
+    policy.learn(offer, decision, rest, np.random.default_rng(0))
+    policy.commit(decision)
+    assert not policy.awaits
+
+
+def test_repeats_are_learned_where_they_are_wanted() -> None:
+    policy = make_policy(repeats=True)
+    offer, decision = taken(policy, 1)
+    for _ in range(3):
+        policy.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
+    assert policy.posterior.count == 9
+    strict = make_policy()
+    offer, decision = taken(strict, 1)
+    strict.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
+    with pytest.raises(ConflictError, match="every decision has a step of its own"):
+        strict.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
+    assert strict.posterior.count == 3
+
+
+def test_what_is_awaited_survives_bytes() -> None:
+    policy = make_policy()
+    offer, decision = taken(policy, 4)
+    policy.learn(offer, decision, feedback_of(decision, 1), np.random.default_rng(0))
+    taken(policy, 5)
+    again = make_policy().restored(state_from_bytes(state_to_bytes(policy.state())))
+    np.testing.assert_array_equal(again._ledger.pending(), policy._ledger.pending())
+    with pytest.raises(ConflictError, match="learned from already"):
+        again.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
+    next_offer = Offer(step=6, arms=ARMS)
+    ours, theirs = (each.decide(next_offer, np.random.default_rng(0)) for each in (policy, again))
+    np.testing.assert_array_equal(ours.positions, theirs.positions)
+
+
+def test_a_carry_of_another_policy_is_refused() -> None:
+    policy = make_policy()
+    decision = Decision(
+        step=1, action=(), positions=np.array([0]), carry=State(kind="altitude", schema=1)
+    )
+    with pytest.raises(InputError, match="another policy"):
+        policy.commit(decision)
+
+
+@pytest.mark.parametrize(
+    "scalars",
+    [
+        {"closed": [[1], []], "heard": []},
+        {"closed": [[], []], "heard": [[1]]},
+        {"closed": 3, "heard": []},
+    ],
+)
+def test_damaged_ledgers_are_refused(scalars: Any) -> None:
+    state = State(kind="ledger", schema=1, scalars=scalars)
+    with pytest.raises(StateError):
+        Ledger(most_pending=4).restored(state)
+
+
+def test_a_table_is_noted_as_learned() -> None:
+    policy = IndexPolicy(
+        posterior=FiniteGP(SquaredExponential(), ARMS.features, 0.1),
+        rule=UCB(schedule=Fixed(value=1.0)),
+        oracle=TopK(k=1),
+    )
+    table = np.random.default_rng(0).standard_normal((20, 12))
+    played = policy.play_table(
+        Offer(step=5, arms=ARMS), table, lambda step: np.random.default_rng(step)
+    )
+    assert played is not None
+    offer = Offer(step=24, arms=ARMS)
+    decision = Decision(step=24, action=(), positions=np.array([0]))
+    with pytest.raises(ConflictError):
+        policy.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
+    assert policy._ledger.last == 24

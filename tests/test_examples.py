@@ -1,0 +1,47 @@
+"""The examples run as they stand, show what they say, and stay short."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+TOYS = ("moving", "drifting", "late", "covering", "json_policy")
+
+
+def load(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", TOYS)
+def test_toys_are_short(name: str) -> None:
+    lines = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()
+    assert sum(bool(line.strip()) for line in lines) < 40
+
+
+def test_minding_the_way_pays() -> None:
+    regrets = load("moving").main(rounds=60)
+    assert regrets["minds the way"] < regrets["ignores it"]
+
+
+def test_forgetting_pays_where_rewards_drift() -> None:
+    regrets = load("drifting").main(rounds=120)
+    assert regrets["forgets"] < 0.5 * regrets["remembers"]
+
+
+def test_counting_what_is_pending_pays() -> None:
+    regrets = load("late").main(rounds=40, seeds=2)
+    assert regrets["counts what is pending"] < regrets["does not"]
+
+
+def test_learning_reaches_more_than_is_promised() -> None:
+    regrets = load("covering").main(rounds=40)
+    assert regrets["oclok-ucb"] < 0.0 < regrets["random"]

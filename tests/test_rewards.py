@@ -1,0 +1,87 @@
+"""What super arms are worth."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from superarm import registry
+from superarm.core import Floats
+from superarm.errors import InputError
+from superarm.rewards import Coverage, LogSum, Sum, Targets, total
+from superarm.testing import RewardContract
+from superarm.theory import regret_bound_oclok_ucb
+
+ALL = np.arange(4)
+
+
+class TestSum(RewardContract):
+    def make_reward(self) -> Sum:
+        return Sum()
+
+
+class TestLogSum(RewardContract):
+    def make_reward(self) -> LogSum:
+        return LogSum()
+
+
+class TestCoverage(RewardContract):
+    def make_reward(self) -> Coverage:
+        return Coverage()
+
+    def structure(self) -> Targets:
+        return Targets(of_arm=np.array([0, 0, 1, 2, 2, 2]))
+
+
+def test_worths_by_hand() -> None:
+    outcomes = np.array([0.5, 1.0, 0.25, 0.25])
+    assert Sum().worth(outcomes, ALL, None) == 2.0
+    assert LogSum().worth(outcomes, ALL, None) == pytest.approx(math.log(3.0))
+    assert LogSum().worth(np.array([-0.5, -0.5]), ALL[:2], None) == 0.0  # −1 or less counts as 0
+    targets = Targets(of_arm=np.array([7, 8, 7, 9]))
+    expected = (1.0 - 0.5 * 0.75) + 1.0 + 0.25
+    assert Coverage().worth(outcomes, ALL, targets) == pytest.approx(expected)
+    # A chance above one is one, below zero none.
+    wild = np.array([1.5, -0.5])
+    assert Coverage().worth(wild, np.array([0, 2]), targets) == 1.0
+    assert Coverage().worth(np.empty(0), np.empty(0, dtype=np.intp), targets) == 0.0
+
+
+def test_coverage_needs_targets() -> None:
+    with pytest.raises(InputError, match="Targets"):
+        Coverage().worth(np.ones(1), ALL[:1], None)
+    with pytest.raises(InputError, match="no target"):
+        Coverage().worth(np.ones(4), ALL, Targets(of_arm=np.zeros(3, dtype=int)))
+    with pytest.raises(InputError):
+        Targets(of_arm=np.array([0.5]))
+
+
+def test_sums_do_not_depend_on_order() -> None:
+    values = np.array([1e16, 1.0, -1e16, 3.0])
+    assert total(values) == total(values[::-1])
+
+
+@pytest.mark.parametrize("name", registry.names("reward"))
+def test_rewards_have_specs(name: str) -> None:
+    reward = registry.build("reward", name)
+    assert registry.build("reward", registry.spec_of(reward)) == reward
+
+
+def test_bounds_use_the_lipschitz_constant() -> None:
+    """Theorem 1 has C(K) = 8B²(λ* + σ²): twice the constant, twice the bound."""
+
+    def bound(lipschitz: float) -> Floats:
+        return regret_bound_oclok_ucb(
+            np.array([10.0, 100.0]),
+            lambda t: 5.0,
+            most_arms=20,
+            budget=3,
+            noise_variance=0.1,
+            largest_eigenvalue=3.0,
+            lipschitz=lipschitz,
+            delta=0.1,
+        )
+
+    np.testing.assert_allclose(bound(2.0), 2.0 * bound(1.0))
