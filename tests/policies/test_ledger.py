@@ -174,9 +174,7 @@ def test_a_table_is_noted_as_learned() -> None:
         oracle=TopK(k=1),
     )
     table = np.random.default_rng(0).standard_normal((20, 12))
-    played = policy.play_table(
-        Offer(step=5, arms=ARMS), table, lambda step: np.random.default_rng(step)
-    )
+    played = policy.play_table(Offer(step=5, arms=ARMS), table, np.random.default_rng)
     assert played is not None
     offer = Offer(step=24, arms=ARMS)
     decision = Decision(step=24, action=(), positions=np.array([0]))

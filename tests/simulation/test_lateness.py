@@ -81,8 +81,17 @@ def test_rewards_arrive_when_the_world_says() -> None:
     policy = Notebook()
     simulate(Post(), {"mine": policy}, rounds=6, seed=0)
     assert sorted(policy.heard) == sorted(
-        [(1, 1, [1]), (4, 1, [2]), (2, 2, [2]), (3, 2, [3]), (3, 3, []), (4, 4, [4]), (5, 4, [0])]
-        + [(5, 5, [0]), (6, 6, [1])]
+        [
+            (1, 1, [1]),
+            (4, 1, [2]),
+            (2, 2, [2]),
+            (3, 2, [3]),
+            (3, 3, []),
+            (4, 4, [4]),
+            (5, 4, [0]),
+            (5, 5, [0]),
+            (6, 6, [1]),
+        ]
     )
 
 
