@@ -155,11 +155,24 @@ class Plan:
             "settings": [dict(setting) for setting in self.settings],
             "overrides": dict(self.fixed),
             "parameters": {key: plain[key] for key in ("problem", "policies", "feedback")},
-            "settled": {**world.settled, **self.experiment.feedback_told()},
+            "settled": {**_promised(world), **world.settled, **self.experiment.feedback_told()},
             "audited": list(self.audited),
             "noise_variance": [float(each.model.noise_variance) for each in worlds],
             "version": __version__,
         }
+
+
+def _promised(world: World) -> dict[str, str]:
+    """Why regret may be below zero, where the benchmark's oracle is not exact."""
+    if "regret" in world.settled:  # the problem says it itself
+        return {}
+    alpha = world.best(world.offer(1)).guarantee.alpha
+    if alpha == 1.0:
+        return {}
+    return {
+        "regret": f"against the oracle under the truth, which promises {alpha:.3g} of the optimum: below "
+        "zero where a policy found something better; alpha_regret is against that share of the optimum"
+    }
 
 
 def _settle_sources(
