@@ -207,7 +207,7 @@ class PolicyContract(ABC):
             assert state_bytes(policy.state()) == before, f"{what} changed the state"
 
     def test_feedback_may_come_in_any_order_if_it_says_so(self) -> None:
-        played = []
+        played: list[tuple[Offer, Decision, Feedback]] = []
         late, prompt = self._trained(), self._trained()
         for step in range(5, 9):
             offer = self.make_offer(step)
@@ -216,13 +216,14 @@ class PolicyContract(ABC):
         for offer, decision, feedback in played:
             prompt.learn(offer, decision, feedback, generator())
         if not late.exchangeable:
-            last = played.pop()
-            late.learn(*last, generator())
+            offer, decision, feedback = played[-1]
+            late.learn(offer, decision, feedback, generator())
             with raises(ConflictError, "feedback of an earlier decision"):
                 late.learn(*played[0], generator())
             return
         for at in generator(3).permutation(len(played)).tolist():
-            late.learn(*played[at], generator())
+            offer, decision, feedback = played[at]
+            late.learn(offer, decision, feedback, generator())
         offer = self.make_offer(9)
         ours, theirs = (each.decide(offer, generator()) for each in (prompt, late))
         if ours.mean is not None and theirs.mean is not None and self._same_choice(ours, theirs):
