@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -9,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from superarm import posteriors
 from superarm.core import Arms, Floats, Ints, JointPrediction
 from superarm.errors import (
     InputError,
@@ -325,6 +329,25 @@ def test_it_predicts_as_scikit_learn_does(form: Any, backend: Any, sk: Any, regr
 
 
 # --- input ---------------------------------------------------------------------------------
+
+
+def test_without_numba_every_thread_is_told_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "superarm.posteriors._compiled", raising=False)
+    monkeypatch.delattr(posteriors, "_compiled", raising=False)
+    together = Barrier(4)
+
+    def made(backend: Any) -> Any:
+        together.wait()
+        try:
+            return FiniteGP(ROUGH, [[0.0], [1.0]], 0.1, backend=backend).compiled
+        except MissingExtraError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(made, ["auto"] * 4)) == [False] * 4
+        told = set(pool.map(made, ["numba"] * 4))
+    assert told == {"numba is not installed; run: pip install 'superarm[fast]'"}
 
 
 def test_auto_chooses_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
