@@ -1,4 +1,7 @@
-"""Where everything is at hand, nothing may be skipped.
+"""What all tests share: the same everywhere, and skips that cannot hide.
+
+Hypothesis chooses the same examples on every machine, however slow, and writes nothing. Look for
+new ones with ``--hypothesis-profile=default``.
 
 ``SUPERARM_REQUIRE`` is a switch, on at any value but none or 0. It is on where all extras and data
 are installed (``.ci/run``): a skip there would hide that what it guards is no longer run, so any
@@ -8,8 +11,34 @@ skip fails the run.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "superarm",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("superarm")
+
+
+@pytest.fixture(scope="session")
+def sk() -> Any:
+    """scikit-learn's kernels."""
+    reason = "scikit-learn is not installed"
+    return pytest.importorskip("sklearn.gaussian_process.kernels", reason=reason)
+
+
+@pytest.fixture(scope="session")
+def regressor(sk: Any) -> Any:
+    """scikit-learn's Gaussian process."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+
+    return GaussianProcessRegressor
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.gaussian_process import kernels as sk
 
 from superarm import kernels, registry
 from superarm.core import Arms, Belief, Floats, Oracle, Posterior, State
-from superarm.errors import MissingExtraError, require_extra
 from superarm.kernels import (
     Columns,
     Constant,
@@ -39,12 +38,28 @@ from superarm.testing import (
     ScheduleContract,
 )
 
-try:
-    require_extra("numba", "fast")
-    HAS_NUMBA = True
-except MissingExtraError:
-    HAS_NUMBA = False
-needs_numba = pytest.mark.skipif(not HAS_NUMBA, reason="numba is not installed: superarm[fast]")
+NEEDED = {"numba": "numba", "scikit-learn": "sklearn"}
+"""Modules by a word in the names of the parts that need them."""
+
+
+def named(parts: Iterable[str]) -> list[Any]:
+    """The parts as parameters; those whose package is missing are skipped."""
+
+    def missing(name: str) -> list[pytest.MarkDecorator]:
+        return [
+            pytest.mark.skipif(find_spec(module) is None, reason=f"{word} is not installed")
+            for word, module in NEEDED.items()
+            if word in name
+        ]
+
+    return [pytest.param(name, marks=missing(name)) for name in parts]
+
+
+def foreign_kernel() -> Any:
+    from sklearn.gaussian_process import kernels as sk
+
+    return 2.0 * sk.RBF(0.5) + sk.Matern(0.7, nu=1.5)
+
 
 # --- kernels -------------------------------------------------------------------------------
 
@@ -67,7 +82,6 @@ KERNELS: dict[str, Covariance] = {
     "sum": Matern(columns=(1, 2)) + Linear(),
     "product": Temporal(column=1) * Empirical(covariance=COVARIANCE) * Matern(columns=(2,)),
     "scale": Scale(kernel=Matern(variance_bounds="fixed"), factor=3.0),
-    "scikit-learn": 2.0 * sk.RBF(0.5) + sk.Matern(0.7, nu=1.5),
 }
 
 
@@ -80,12 +94,12 @@ def test_every_registered_kernel_is_here() -> None:
 
 
 class TestKernels(KernelContract):
-    @pytest.fixture(autouse=True, params=KERNELS)
+    @pytest.fixture(autouse=True, params=named([*KERNELS, "scikit-learn"]))
     def _part(self, request: pytest.FixtureRequest) -> None:
         self.name: str = request.param
 
     def make_kernel(self) -> Covariance:
-        return KERNELS[self.name]
+        return KERNELS[self.name] if self.name in KERNELS else foreign_kernel()
 
     def points(self) -> Floats:
         rng = np.random.default_rng(1)
@@ -104,13 +118,13 @@ POSTERIORS: dict[str, Callable[[], Any]] = {
     "streaming auto": lambda: StreamingGP(SMOOTH, 0.05, 0.3),
     "streaming cholesky": lambda: StreamingGP(ROUGH, 0.05, form="cholesky"),
     "streaming finite-rank": lambda: StreamingGP(SMOOTH, 0.05, 0.3, form="finite-rank"),
-    "streaming scikit-learn": lambda: StreamingGP(sk.RBF(0.5), 0.05),
+    "streaming scikit-learn": lambda: StreamingGP(foreign_kernel(), 0.05),
     "streaming large": lambda: StreamingGP(1e12 * SMOOTH, 1e10),
     "streaming small": lambda: StreamingGP(1e-12 * SMOOTH, 1e-14, form="finite-rank"),
     "finite root numpy": lambda: FiniteGP(SMOOTH, FEATURES, 0.05, MEANS, form="root", backend="numpy"),
     "finite root numba": lambda: FiniteGP(SMOOTH, FEATURES, 0.05, MEANS, form="root", backend="numba"),
     "finite visited": lambda: FiniteGP(SMOOTH, FEATURES, 0.05, MEANS, form="visited"),
-    "finite scikit-learn": lambda: FiniteGP(sk.RBF(0.5), FEATURES, 0.05),
+    "finite scikit-learn": lambda: FiniteGP(foreign_kernel(), FEATURES, 0.05),
     "finite large": lambda: FiniteGP(1e12 * ROUGH, FEATURES, 1e10, form="visited"),
     "finite small": lambda: FiniteGP(1e-12 * ROUGH, FEATURES, 1e-14, form="root"),
     "independent": lambda: IndependentGaussian(np.linspace(0.5, 2.0, N), 0.05, MEANS),
@@ -119,18 +133,19 @@ POSTERIORS: dict[str, Callable[[], Any]] = {
     "variational smooth": lambda: SparseVariational(SMOOTH, 0.05, natural_rate=1.0, adam_rate=0.0),
     "independent features": lambda: IndependentGaussian(np.ones(N), 0.05, arms=FEATURES),
 }
-POSTERIOR_PARAMS = [
-    pytest.param(name, marks=needs_numba) if "numba" in name else name for name in POSTERIORS
-]
 
 
 def test_every_registered_posterior_is_here() -> None:
-    tried = {registry._names[type(make())] for name, make in POSTERIORS.items() if "numba" not in name}
+    tried = {
+        registry._names[type(make())]
+        for name, make in POSTERIORS.items()
+        if not any(word in name for word in NEEDED)
+    }
     assert tried == {("posterior", name) for name in registry.names("posterior")}
 
 
 class TestPosteriors(PosteriorContract):
-    @pytest.fixture(autouse=True, params=POSTERIOR_PARAMS)
+    @pytest.fixture(autouse=True, params=named(POSTERIORS))
     def _part(self, request: pytest.FixtureRequest) -> None:
         self.name: str = request.param
 
@@ -144,7 +159,7 @@ class TestPosteriors(PosteriorContract):
     def restore(self, state: State) -> Posterior:
         options: dict[str, Any] = {}
         if "scikit-learn" in self.name:
-            options["kernel"] = sk.RBF(0.5)
+            options["kernel"] = foreign_kernel()
         if "numba" in self.name or "numpy" in self.name:
             options["backend"] = self.name.split()[-1]
         again: Posterior = type(POSTERIORS[self.name]()).from_state(state, **options)
@@ -152,7 +167,7 @@ class TestPosteriors(PosteriorContract):
 
 
 class TestBeliefs(BeliefContract):
-    @pytest.fixture(autouse=True, params=POSTERIOR_PARAMS)
+    @pytest.fixture(autouse=True, params=named(POSTERIORS))
     def _part(self, request: pytest.FixtureRequest) -> None:
         self.name: str = request.param
 

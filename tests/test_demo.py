@@ -339,4 +339,4 @@ def in_terminal(
         while part := os.read(ours, 65536):
             parts.append(part)
     os.close(ours)
-    return process.wait(timeout=60), b"".join(parts).decode(errors="replace")
+    return process.wait(), b"".join(parts).decode(errors="replace")

@@ -170,7 +170,6 @@ def shell(tmp_path: Path) -> Command:
             cwd=tmp_path,
             env={**os.environ, **(env or {})},
             capture_output=True,
-            timeout=120,
             check=False,
         )
         return Result(done.returncode, done.stdout.decode(), done.stderr.decode())

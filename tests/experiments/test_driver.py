@@ -24,7 +24,7 @@ from superarm.errors import (
     StateError,
     SuperarmError,
 )
-from superarm.experiments import Experiment, Plan, execute
+from superarm.experiments import Experiment, Plan, driver, execute
 from superarm.experiments.driver import play
 from superarm.problems import Model
 from superarm.simulation import Run, spread
@@ -303,6 +303,24 @@ def test_one_process_or_two_the_same_bytes(tmp_path: Path) -> None:
 
 def _die(task: int) -> int:
     os._exit(task)
+
+
+def test_what_is_built_to_check_a_plan_is_built_as_workers_build_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Caches keep it, and threads of BLAS round by their number."""
+    calls = []
+    build = Experiment.build_problem
+
+    def building(self: Experiment, **options: Any) -> Any:
+        calls.append("build")
+        return build(self, **options)
+
+    monkeypatch.setattr(driver, "pin_blas_threads", lambda: calls.append("pin"))
+    monkeypatch.setattr(Experiment, "build_problem", building)
+    plan(tmp_path / "a")
+    assert calls[0] == "pin"
+    assert "build" in calls
 
 
 def test_a_worker_that_dies_is_reported_with_advice() -> None:

@@ -82,7 +82,7 @@ def test_it_is_equation_134(nu: float, normalisation: Any) -> None:
     seed=st.integers(0, 1000),
     signed=st.booleans(),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_selected_inversion_is_the_inverses_diagonal(
     n: int, density: float, seed: int, signed: bool
 ) -> None:
@@ -165,6 +165,7 @@ def test_a_cache_changes_nothing_and_stays_within_bounds() -> None:
     caching = GraphMatern(matrix, cache_megabytes=500 * 8 * 20 / 1e6)  # room for 20 columns
     rng = np.random.default_rng(3)
     everything = nodes(500)
+    # To the bit: every column is solved by itself, whatever is asked for beside it.
     for _ in range(30):
         chosen = rng.choice(60, rng.integers(1, 15), replace=False).astype(float)[:, None]
         assert np.array_equal(caching(chosen, everything), plain(chosen, everything))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.datasets import search_path
@@ -245,7 +245,7 @@ def reads_or_refuses(path):
     assert len(network.shapes) == len(network.edge_ids) > 0
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(data=st.data())
 def test_damage_is_refused_or_harmless(tmp_path, data):
     raw = bytearray(NET.encode())
@@ -257,7 +257,7 @@ def test_damage_is_refused_or_harmless(tmp_path, data):
     reads_or_refuses(path)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(data=st.data(), packed=st.sampled_from([(".gz", gzip.compress), (".xz", lzma.compress)]))
 def test_damage_to_packed_files_is_refused_or_harmless(tmp_path, data, packed):
     suffix, pack = packed

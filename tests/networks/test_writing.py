@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.errors import InputError
@@ -58,7 +58,7 @@ def assert_equal_as_tables(one, other):
     assert one.lon_lat is None or np.array_equal(one.lon_lat, other.lon_lat)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80)
 @given(network=networks())
 def test_tables_come_back_exactly(tmp_path, network):
     assert_equal_as_tables(read_tables(write_tables(network, tmp_path / "net")), network)

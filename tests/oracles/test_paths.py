@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -27,6 +26,7 @@ def graph_of(turns: Iterable[tuple[int, int]], n: int) -> csr_array:
 
 
 def simple_paths(turns: Iterable[tuple[int, int]], start: int, goal: int) -> list[list[int]]:
+    nx = pytest.importorskip("networkx", reason="networkx is not installed")
     graph = nx.DiGraph(list(turns))
     graph.add_nodes_from([start, goal])
     if start == goal:
@@ -58,7 +58,7 @@ def select(
     return oracle.select(scores, trip, RNG).positions
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.integers(2, 7), st.integers(0, 2**32 - 1), st.floats(0.1, 0.7))
 def test_no_route_is_cheaper(n: int, seed: int, density: float) -> None:
     rng = np.random.default_rng(seed)

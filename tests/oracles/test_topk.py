@@ -22,7 +22,7 @@ scores = st.lists(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(scores, st.integers(1, 4))
 def test_top_k_equals_brute_force_and_ties_go_to_the_first(values: list[float], k: int) -> None:
     desirability = np.array(values)

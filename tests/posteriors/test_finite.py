@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process import kernels as sk
 
+from superarm import posteriors
 from superarm.core import Arms, Floats, Ints, JointPrediction
 from superarm.errors import (
     InputError,
@@ -30,7 +32,7 @@ try:
 except MissingExtraError:
     FORMS = [("root", "numpy"), ("visited", "auto")]
 
-stable = settings(derandomize=True, deadline=None, max_examples=25)
+stable = settings(max_examples=25)
 seeds = st.integers(0, 100_000)
 forms = pytest.mark.parametrize(("form", "backend"), FORMS)
 SMOOTH = SquaredExponential(lengthscale=0.5, variance=1.5)
@@ -314,12 +316,12 @@ def test_an_indefinite_prior_met_on_the_way_changes_nothing() -> None:
 
 
 @forms
-def test_it_predicts_as_scikit_learn_does(form: Any, backend: Any) -> None:
+def test_it_predicts_as_scikit_learn_does(form: Any, backend: Any, sk: Any, regressor: Any) -> None:
     rng = np.random.default_rng(5)
     arms = rng.random((25, 2))
     kernel = 2.0 * sk.RBF(0.4) + sk.Matern(0.6, nu=2.5)
     rows, y = rng.integers(0, 25, 60), rng.standard_normal(60)
-    reference = GaussianProcessRegressor(kernel, alpha=0.1, optimizer=None).fit(arms[rows], y)
+    reference = regressor(kernel, alpha=0.1, optimizer=None).fit(arms[rows], y)
     gp = FiniteGP(kernel, arms, 0.1, form=form, backend=backend)
     for start in range(0, 60, 6):
         gp.observe(rows[start : start + 6], y[start : start + 6])
@@ -327,6 +329,25 @@ def test_it_predicts_as_scikit_learn_does(form: Any, backend: Any) -> None:
 
 
 # --- input ---------------------------------------------------------------------------------
+
+
+def test_without_numba_every_thread_is_told_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "superarm.posteriors._compiled", raising=False)
+    monkeypatch.delattr(posteriors, "_compiled", raising=False)
+    together = Barrier(4)
+
+    def made(backend: Any) -> Any:
+        together.wait()
+        try:
+            return FiniteGP(ROUGH, [[0.0], [1.0]], 0.1, backend=backend).compiled
+        except MissingExtraError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(made, ["auto"] * 4)) == [False] * 4
+        told = set(pool.map(made, ["numba"] * 4))
+    assert told == {"numba is not installed; run: pip install 'superarm[fast]'"}
 
 
 def test_auto_chooses_by_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from superarm.posteriors import FiniteGP, IndependentGaussian
 from superarm.testing import restored
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.integers(0, 10_000), st.lists(st.integers(1, 5), max_size=8))
 def test_it_equals_a_process_with_a_diagonal_kernel(seed: int, blocks: list[int]) -> None:
     rng = np.random.default_rng(seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import networkx as nx
 import numpy as np
 import pytest
 
@@ -45,6 +44,7 @@ def cheapest(graph, weights, trip) -> list[int]:
 
 def bellman_ford(graph, energies, start: int, goal: int) -> float:
     """The least energy of a route, by an algorithm that knows no potentials."""
+    nx = pytest.importorskip("networkx", reason="networkx is not installed")
     digraph = nx.DiGraph()
     digraph.add_weighted_edges_from((i, j, energies[j]) for i, j in graph.turns.tolist())
     return nx.bellman_ford_path_length(digraph, start, goal) + energies[start]

@@ -23,6 +23,7 @@ from superarm.errors import (
     SpecError,
     SuperarmError,
 )
+from superarm.linalg import pin_blas_threads
 from superarm.problems.base import Mapped, World
 from superarm.problems.sources import settle_source
 from superarm.simulation import Run, Trace, cell_name, simulate, spread
@@ -89,6 +90,7 @@ class Plan:
         overrides: Mapping[str, Any] | None = None,
     ) -> Plan:
         """Overrides applied and checked down to the parts they build; nothing is run or written."""
+        pin_blas_threads()  # caches keep what is made from here on, as workers would make it
         fixed, settings = expand_settings({**experiment.sweep, **(overrides or {})})
         base = experiment.with_setting(fixed)
         base, settings = _settle_sources(base, settings)

@@ -52,7 +52,7 @@ Normalisation = Literal["mean", "unit", "raw"]
 DENSE_LARGEST = 8000
 """Nodes up to which a ν that is no integer is accepted: its eigenvectors are n² numbers."""
 _BLOCK = 32
-"""Columns solved together: more would not stay in the cache."""
+"""Columns made together: more would not stay in the cache."""
 _STEP = 1e-20
 """The complex step, relative to 2ν/κ²."""
 
@@ -342,7 +342,13 @@ class _Factor:
             yield self._remembered(block) if self._room else self._made(block)
 
     def _made(self, nodes: Ints) -> Floats:
-        return self._solved(self._unit(nodes), self._nu).T  # C-ordered
+        # One by one: BLAS rounds a column by how many are solved beside it, and what is kept must
+        # not depend on who asked first. Solving 32 at once would save a tenth of the time.
+        made = np.zeros((len(nodes), self.size))
+        made[np.arange(len(nodes)), nodes] = 1.0
+        for row in made:
+            row[:] = self._solved(row, self._nu)
+        return made
 
     def _remembered(self, nodes: Ints) -> Floats:
         with self._lock:

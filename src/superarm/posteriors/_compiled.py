@@ -108,7 +108,7 @@ def draw(
     drawn = np.empty((len(normals), n))
     pull = np.empty(count)
     for m in range(len(normals)):
-        drawn[m] = np.dot(root, normals[m, :rank])
+        drawn[m] = np.dot(root, normals[m, :rank].copy())
         for j in range(count):
             pull[j] = drawn[m, pending[j]] * weight[j] + normals[m, rank + j] * sqrt(weight[j])
         for j in range(count):

@@ -10,12 +10,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.errors import InputError, MissingExtraError
+from superarm.errors import InputError, require_extra
 
 
 class Loops(NamedTuple):
@@ -32,15 +33,12 @@ def loops_of(backend: str) -> Loops:
     """Compiled where numba is installed, unless told otherwise."""
     if backend not in ("auto", "numpy", "numba"):
         raise InputError(f"backend is {backend!r}; choose 'auto', 'numpy' or 'numba'")
-    plain = Loops(add_numpy, observe_numpy, draw_numpy, None)
-    if backend == "numpy":
-        return plain
-    try:
-        from . import _compiled
-    except MissingExtraError:
-        if backend == "numba":
-            raise
-        return plain
+    # Settled before the import: of several threads that fail at one, only the first is told why.
+    if backend == "numpy" or (backend == "auto" and find_spec("numba") is None):
+        return Loops(add_numpy, observe_numpy, draw_numpy, None)
+    require_extra("numba", "fast")
+    from . import _compiled
+
     return Loops(_compiled.add, _compiled.observe, _compiled.draw, _compiled.play)
 
 
@@ -100,7 +98,8 @@ def draw_numpy(
     rank = root.shape[1]
     drawn = np.empty((len(normals), len(root)))
     for place, numbers in enumerate(normals):
-        path = root.dot(numbers[:rank])
+        # Copied, so that a row lies in memory as a single draw does: some BLAS round by alignment.
+        path = root.dot(numbers[:rank].copy())
         if count:
             held = weight[:count]
             pull = path[pending[:count]]
