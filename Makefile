@@ -5,7 +5,11 @@ BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test slow check core bench torch sumo clean
+# What another processor or other versions could change: numbers, and promises about bytes.
+SHORT = tests/kernels tests/posteriors tests/policies/test_tabled.py tests/simulation \
+	tests/test_linalg.py tests/experiments/test_driver.py tests/cli/test_resume.py
+
+.PHONY: demo test slow check core kernels oldest bench torch sumo clean
 
 demo: $(VENV)/.core
 	$(BIN)/superarm demo
@@ -15,6 +19,19 @@ test: $(VENV)/.dev
 
 slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n auto -m slow
+
+# A short form of the tests under the BLAS of other processors: two that this one can run.
+kernels: $(VENV)/.dev
+	set -e; for kernel in $$($(BIN)/python .ci/kernels.py); do echo "BLAS of $$kernel"; \
+		OPENBLAS_CORETYPE=$$kernel $(BIN)/python -m pytest -q -n auto -m "not slow" $(SHORT); done
+
+# The same short form with the least versions that pyproject.toml allows; Python 3.11 to 3.13.
+oldest:
+	$(PYTHON) -m venv --clear $(VENV)-oldest
+	$(PYTHON) .ci/oldest.py > $(VENV)-oldest/constraints.txt
+	$(VENV)-oldest/bin/python -m pip --disable-pip-version-check install --quiet \
+		--constraint $(VENV)-oldest/constraints.txt --editable '.[test,cluster]'
+	$(VENV)-oldest/bin/python -m pytest -q -n auto -m "not slow" $(SHORT)
 
 # The wheel by itself, without any extra: it must answer, run and draw.
 core:
@@ -45,7 +62,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m bench startup
 
 clean:
-	rm -rf $(VENV) $(VENV)-core demo runs
+	rm -rf $(VENV) $(VENV)-core $(VENV)-oldest demo runs
 
 $(VENV)/.venv:
 	$(PYTHON) -m venv $(VENV)

@@ -26,8 +26,8 @@ LOADERS: dict[str, Callable[[], object]] = {
 def require(name: str) -> None:
     try:
         datasets.find(name)
-    except MissingDataError as error:
-        pytest.skip(str(error))
+    except MissingDataError:
+        pytest.skip(f"{name} is not at hand")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from superarm.results.bounds import Bound
 from superarm.results.curves import PALETTE
 from superarm.simulation.trace import Run, Trace, write_spec, write_trace
 
-matplotlib = pytest.importorskip("matplotlib")
+matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
 def make_run(

@@ -30,7 +30,7 @@ def test_one_figure(cli: Command, tmp_path: Path) -> None:
     assert "not empty" in message
     again = cli("reproduce", "kernelized/1a", *SIZE, "--out", "a", "--resume", "--json").json()
     assert again["runs"] == summary["runs"]
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     figures = {path.name for path in (directory / "figures").iterdir()}
     assert {"regret.png", "regret.svg", "growth.svg", "seconds.svg"} <= figures
     assert all(path.stat().st_size > 1000 for path in (directory / "figures").iterdir())

@@ -12,8 +12,8 @@ import pytest
 from superarm.networks import generate_city, suggest_trip
 from superarm.networks.writing import write_sumo
 
-pytest.importorskip("libsumo", reason="libsumo is not installed: superarm[sumo]")
-pytest.importorskip("sumo", reason="sumo is not installed: superarm[sumo]")
+pytest.importorskip("libsumo", reason="libsumo is not installed")
+pytest.importorskip("sumo", reason="sumo is not installed")
 
 Command = Callable[..., Any]
 SHORT = ("--rounds", "2", "--seeds", "1", "--policies", "gp-ts,prior-potential,fastest", "-q")

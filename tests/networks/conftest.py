@@ -53,7 +53,7 @@ def write_hill(folder, signals=False):
 @pytest.fixture(scope="session")
 def build_network():
     """Writes the network into a folder; with ``signals`` there is a traffic-actuated one."""
-    pytest.importorskip("sumo", reason="sumo is not installed: superarm[sumo]")
+    pytest.importorskip("sumo", reason="sumo is not installed")
     return write_hill
 
 

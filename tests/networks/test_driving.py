@@ -15,8 +15,8 @@ from superarm.networks.driving import Driver
 from superarm.networks.driving.ledger import Ledger
 from superarm.networks.driving.traffic import Traffic
 
-libsumo = pytest.importorskip("libsumo", reason="libsumo is not installed: superarm[sumo]")
-sumo = pytest.importorskip("sumo", reason="sumo is not installed: superarm[sumo]")
+libsumo = pytest.importorskip("libsumo", reason="libsumo is not installed")
+sumo = pytest.importorskip("sumo", reason="sumo is not installed")
 
 HILL = ["ab", "bc", "cd", "ds", "s-t1", "t1-t2", "t2-e"]
 """Up and down again: see conftest.py."""

@@ -19,8 +19,8 @@ from superarm.networks.driving.traffic import Departures, Traffic
 from superarm.oracles import ShortestPath, Trip
 from superarm.problems.roads import ROUTES, load_roads
 
-libsumo = pytest.importorskip("libsumo", reason="libsumo is not installed: superarm[sumo]")
-pytest.importorskip("sumo", reason="sumo is not installed: superarm[sumo]")
+libsumo = pytest.importorskip("libsumo", reason="libsumo is not installed")
+pytest.importorskip("sumo", reason="sumo is not installed")
 
 HILL = ["ab", "bc", "cd", "ds", "s-t1", "t1-t2", "t2-e"]
 """Up and down again: see conftest.py."""

@@ -36,7 +36,7 @@ HEIGHTS = {1: "300", 2: "310.5", 3: "330 m", 4: "320", 5: "317"}
 
 @pytest.fixture
 def sumo():
-    return pytest.importorskip("sumo", reason="sumo is not installed: pip install 'superarm[sumo]'")
+    return pytest.importorskip("sumo", reason="sumo is not installed")
 
 
 def osm(heights=None, ways=WAYS, places=PLACES):

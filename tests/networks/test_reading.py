@@ -42,7 +42,7 @@ def test_a_sumo_network(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["town.osm", "town.osm.xml"])
 def test_a_map(tmp_path, name):
-    pytest.importorskip("sumo", reason="sumo is not installed: pip install 'superarm[sumo]'")
+    pytest.importorskip("sumo", reason="sumo is not installed")
     (tmp_path / name).write_text(OSM)
     assert set(read_network(tmp_path / name).edge_ids) == {"10", "-10", "11", "-11"}
 

@@ -323,7 +323,7 @@ def test_the_real_networks_agree_with_their_tables(name, file):
 
 
 def test_the_networks_that_come_with_sumo_agree_with_sumolib():
-    sumo = pytest.importorskip("sumo", reason="sumo is not installed: pip install 'superarm[sumo]'")
+    sumo = pytest.importorskip("sumo", reason="sumo is not installed")
     sumolib = pytest.importorskip("sumolib", reason="sumolib is not installed")
     paths = sorted(Path(sumo.SUMO_HOME, "tools", "game").rglob("*.net.xml*"))
     assert len(paths) > 5

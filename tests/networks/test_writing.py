@@ -152,20 +152,20 @@ def assert_equal_by_id(read, network):
 
 @pytest.mark.parametrize("suffix", [".net.xml", ".net.xml.gz"])
 def test_every_turn_comes_back_from_sumo(tmp_path, suffix):
-    pytest.importorskip("sumo")
+    pytest.importorskip("sumo", reason="sumo is not installed")
     network = crossroads()
     assert_equal_by_id(read_sumo(write_sumo(network, tmp_path / f"town{suffix}")), network)
 
 
 def test_a_city_comes_back_from_sumo(tmp_path):
-    pytest.importorskip("sumo")
+    pytest.importorskip("sumo", reason="sumo is not installed")
     city = generate_city(edges=900, seed=2)
     assert_equal_by_id(read_sumo(write_sumo(city, tmp_path / "city.net.xml")), city)
 
 
 def test_a_city_can_be_driven(tmp_path):
     """One car from a place to another, in the simulator itself."""
-    libsumo = pytest.importorskip("libsumo")
+    libsumo = pytest.importorskip("libsumo", reason="libsumo is not installed")
     from superarm.networks.trips import suggest_trip
 
     city = generate_city(edges=900, seed=2)
@@ -205,7 +205,7 @@ def test_plain_files_need_no_sumo(tmp_path):
 def test_a_wrong_name_or_an_id_sumo_refuses_is_said_so(tmp_path):
     with pytest.raises(InputError, match=r"is named \.net\.xml"):
         write_sumo(crossroads(), tmp_path / "town.xml")
-    pytest.importorskip("sumo")
+    pytest.importorskip("sumo", reason="sumo is not installed")
     odd = crossroads()
     object.__setattr__(odd, "edge_ids", ('a"b', *odd.edge_ids[1:]))
     with pytest.raises(InputError, match="netconvert can not make"):

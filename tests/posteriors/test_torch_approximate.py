@@ -14,8 +14,8 @@ from superarm.kernels import Matern
 from superarm.posteriors import SparseVariational, StreamingGP, TorchPosterior
 from superarm.states import state_to_bytes
 
-torch: Any = pytest.importorskip("torch", reason="torch is not installed: superarm[torch]")
-gpytorch: Any = pytest.importorskip("gpytorch", reason="gpytorch is not installed: superarm[torch]")
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+gpytorch: Any = pytest.importorskip("gpytorch", reason="gpytorch is not installed")
 
 KERNEL = Matern(nu=2.5, lengthscale=0.4, variance=1.5)
 FEATURES = np.random.default_rng(0).random((8, 2))

@@ -17,8 +17,8 @@ from superarm.rules import UCB, Fixed, Thompson
 from superarm.states import state_from_bytes, state_to_bytes
 from superarm.testing import BeliefContract, PosteriorContract
 
-torch: Any = pytest.importorskip("torch", reason="torch is not installed: superarm[torch]")
-gpytorch: Any = pytest.importorskip("gpytorch", reason="gpytorch is not installed: superarm[torch]")
+torch: Any = pytest.importorskip("torch", reason="torch is not installed")
+gpytorch: Any = pytest.importorskip("gpytorch", reason="gpytorch is not installed")
 
 KERNEL = Matern(nu=2.5, lengthscale=0.4, variance=1.5)
 FEATURES = np.random.default_rng(0).random((8, 2))
@@ -54,7 +54,7 @@ def exact(
 
 
 def botorch_model(X: Floats, y: Floats, **options: Any) -> Any:
-    models = pytest.importorskip("botorch.models", reason="botorch is not installed: superarm[torch]")
+    models = pytest.importorskip("botorch.models", reason="botorch is not installed")
     model = models.SingleTaskGP(
         torch.tensor(X), torch.tensor(y)[:, None], covar_module=covariance(), **options
     )
@@ -302,7 +302,7 @@ def test_smooth_kernels_with_repeated_arms() -> None:
 
 def test_a_botorch_model_in_the_users_units() -> None:
     """Standardize and Normalize stay as they were fitted; the posterior speaks the user's units."""
-    pytest.importorskip("botorch")
+    pytest.importorskip("botorch", reason="botorch is not installed")
     from botorch.models.transforms import Normalize, Standardize
 
     rows, rewards, _ = data(14)
@@ -347,7 +347,7 @@ def test_a_botorch_model_with_its_own_noise_for_each_observation() -> None:
 
 
 def test_a_botorch_model_that_is_not_gaussian_is_refused() -> None:
-    pytest.importorskip("botorch")
+    pytest.importorskip("botorch", reason="botorch is not installed")
     from botorch.models.transforms import Log
 
     rows, rewards, _ = data(5)

@@ -39,8 +39,8 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 def require(name: str) -> None:
     try:
         datasets.find(name)
-    except MissingDataError as error:
-        pytest.skip(str(error))
+    except MissingDataError:
+        pytest.skip(f"{name} is not at hand")
 
 
 def rows_of(build: Any, source: str) -> Any:

@@ -14,8 +14,8 @@ from superarm.problems.base import World
 from superarm.problems.sumo import SumoNavigation, _Garage
 from superarm.testing import ProblemContract
 
-libsumo = pytest.importorskip("libsumo", reason="libsumo is not installed: superarm[sumo]")
-sumo = pytest.importorskip("sumo", reason="sumo is not installed: superarm[sumo]")
+libsumo = pytest.importorskip("libsumo", reason="libsumo is not installed")
+sumo = pytest.importorskip("sumo", reason="sumo is not installed")
 
 SIDE = 5
 

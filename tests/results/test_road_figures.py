@@ -36,7 +36,7 @@ def gids(axes: Any) -> list[str]:
 
 
 def test_maps_show_visits_uncertainty_and_ends(make_run: MakeRun, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     run = make_run(tmp_path)
     figure = plotting.plot_exploration(run, 0, ["gp-ts", "bi-ts", "prior"])
     titles = [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")]
@@ -57,7 +57,7 @@ def test_maps_show_visits_uncertainty_and_ends(make_run: MakeRun, tmp_path: Path
 
 
 def test_networks_show_every_trip_once(make_run: MakeRun, chain: MakeMap, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     settings = tuple({"route": f"north-{letter}"} for letter in "ba")
     many = make_run(tmp_path / "a", ("gp-ts",), settings=settings, roads=(chain(goal=7), chain()))
     other = make_run(
@@ -80,7 +80,7 @@ def test_networks_show_every_trip_once(make_run: MakeRun, chain: MakeMap, tmp_pa
 
 
 def test_methods_in_two_scales(make_run: MakeRun, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     run = make_run(tmp_path, (*SIX, "prior", "fastest", "shortest", "gp-greedy", "odd $name"))
     linear, logarithmic = plotting.plot_methods(run).axes
     assert (linear.get_yscale(), logarithmic.get_yscale()) == ("linear", "log")
@@ -96,7 +96,7 @@ def test_methods_in_two_scales(make_run: MakeRun, tmp_path: Path) -> None:
 
 
 def test_schedules_and_sweeps(make_run: MakeRun, chain: MakeMap, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     settings = tuple({"route": f"x-{r}", "lengthscale": v} for r in "ab" for v in (0.5, 1.0))
     maps = (chain(), chain(), chain(goal=9), chain(goal=9))
     run = make_run(tmp_path, SCHEDULES, settings=settings, roads=maps)
@@ -121,7 +121,7 @@ def test_schedules_and_sweeps(make_run: MakeRun, chain: MakeMap, tmp_path: Path)
 
 
 def test_calibration_figure(make_run: MakeRun, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     run = make_run(tmp_path)
     edges, trips = plotting.plot_calibration(run).axes
     assert [label.get_text() for label in edges.get_yticklabels()] == list(SIX)
@@ -157,7 +157,7 @@ def test_every_figure_that_applies_is_saved(
     options: dict[str, Any],
     expected: set[str],
 ) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     run = make_run(tmp_path, policies, **options)
     made: dict[str, Any] = {}
 
@@ -174,7 +174,7 @@ def test_every_figure_that_applies_is_saved(
 
 
 def test_group_figures_are_part_of_the_index(make_run: MakeRun, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     run = make_run(tmp_path / "a", ("gp-ts", "bi-ts"), rounds=3)
     pictures = plotting.save_group_figures([run], tmp_path / "figures")
     assert [path.name for path in pictures.values()] == ["networks.png", "methods.png"]
