@@ -192,8 +192,11 @@ def test_records_say_what_they_take() -> None:
             Offer(step=step, arms=arms)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"Arms\.numbered"):
         Offer(step=1, arms=np.zeros((2, 1)))  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="numpy array"):
-        Feedback(positions=[0], rewards=np.zeros(1))  # type: ignore[arg-type]
+    wrong: Any
+    for wrong in ([0.0], [True], ["0"], np.ma.array([0], mask=[1]), [[0]], 0):
+        with pytest.raises(InputError, match="positions"):
+            Feedback(positions=wrong, rewards=np.zeros(1))
+    assert Feedback(positions=[0], rewards=[1]).positions.dtype == np.intp  # type: ignore[arg-type]
 
 
 def test_no_covariance_at_all_is_a_covariance() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from superarm import registry
-from superarm.core import Arms, Belief, Floats, Offer, Oracle, Policy, Posterior, State
+from superarm.core import Arms, Belief, Best, Decision, Floats, Offer, Oracle, Policy, Posterior, State
 from superarm.kernels import (
     Covariance,
     Matern,
@@ -59,8 +59,8 @@ class Forgetful(StreamingGP):
         self.information_gain += 1.0
         return super().predict(*arguments, **options)
 
-    def observe(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
-        super().observe(arms, np.nan_to_num(np.asarray(rewards, dtype=np.float64)), noise_variance)
+    def observe(self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Any = None) -> None:
+        super().observe(arms, np.nan_to_num(np.asarray(rewards, dtype=np.float64)), noise_variance, rng)
 
     def _draw(self, keys: Any, rng: np.random.Generator, size: int) -> Floats:
         return 1.5 * super()._draw(keys, rng, size)
@@ -79,7 +79,7 @@ class WrongPosterior(PosteriorContract):
 
 class WrongBelief(BeliefContract):
     def make_belief(self) -> Belief:
-        return Forgetful(SMOOTH, 0.05).belief(Arms.numbered(FEATURES))
+        return Forgetful(SMOOTH, 0.05).belief(Offer(step=1, arms=Arms.numbered(FEATURES)))
 
 
 class Hopeful:
@@ -155,8 +155,8 @@ class Moody:
         self.asked += 1
         return Offer(step=step, arms=self.inner.arms, time=float(self.asked))
 
-    def best(self, offer: Offer) -> float:
-        return -9.0
+    def best(self, offer: Offer) -> Best:
+        return Best(-9.0)
 
 
 class WrongProblem(ProblemContract):
@@ -164,7 +164,8 @@ class WrongProblem(ProblemContract):
         return Moody()
 
     def choose(self, problem: Any, offer: Offer, rng: np.random.Generator) -> Any:
-        return rng.integers(0, len(offer.arms), 1)
+        chosen = rng.integers(0, len(offer.arms), 1)
+        return Decision(step=offer.step, action=chosen, positions=chosen)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from superarm import kernels, registry
-from superarm.core import Arms, Belief, Floats, Oracle, Posterior, State
+from superarm.core import Arms, Belief, Floats, Offer, Oracle, Posterior, State
+from superarm.errors import MissingExtraError, require_extra
 from superarm.kernels import (
     Columns,
     Constant,
@@ -173,11 +174,13 @@ class TestBeliefs(BeliefContract):
 
     def make_belief(self) -> Belief:
         posterior = POSTERIORS[self.name]()
-        arms = Arms.numbered(FEATURES)
-        scale = float(posterior.belief(arms).std.max())
-        keys = posterior.keys(arms)[[0, 1, 2, 2, 5]]
-        posterior.observe(keys, scale * np.array([1.0, 0.5, -0.3, 0.4, 0.2]))
-        belief: Belief = posterior.belief(arms)
+        offer = Offer(step=1, arms=Arms.numbered(FEATURES))
+        scale = float(posterior.belief(offer).std.max())
+        keys = posterior.keys(offer)[[0, 1, 2, 2, 5]]
+        posterior.observe(
+            keys, scale * np.array([1.0, 0.5, -0.3, 0.4, 0.2]), rng=np.random.default_rng(0)
+        )
+        belief: Belief = posterior.belief(offer)
         return belief
 
 
@@ -185,7 +188,7 @@ class TestConditionedBelief(BeliefContract):
     def make_belief(self) -> Belief:
         posterior = StreamingGP(SMOOTH, 0.05)
         posterior.observe(FEATURES[:3], [0.1, 0.2, 0.7])
-        return posterior.belief(Arms.numbered(FEATURES)).condition(np.array([4, 5]))
+        return posterior.belief(Offer(step=1, arms=Arms.numbered(FEATURES))).condition(np.array([4, 5]))
 
 
 # --- rules and schedules -------------------------------------------------------------------

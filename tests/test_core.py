@@ -74,7 +74,7 @@ def test_records_are_frozen() -> None:
     offer = Offer(step=1, arms=Arms.numbered([[0.0]]))
     with pytest.raises(FrozenInstanceError):
         offer.step = 2  # type: ignore[misc]
-    decision = Decision(action=None, positions=np.array([0]))
+    decision = Decision(step=1, action=None, positions=np.array([0]))
     with pytest.raises(FrozenInstanceError):
         decision.version = 3  # type: ignore[misc]
     assert Guarantee() == (1.0, 1.0)

@@ -33,7 +33,7 @@ def learned(network: RoadNetwork, energy: float, posterior: Any = "finite") -> A
     features = road_model(graph, Vehicle(), horizon=1).arms
     seen = np.arange(0, len(graph), 9)
     keys = features[seen] if posterior == "variational" else seen
-    policy.posterior.observe(keys, np.full(len(seen), energy))
+    policy.posterior.observe(keys, np.full(len(seen), energy), rng=np.random.default_rng(0))
     return policy
 
 
@@ -167,5 +167,8 @@ def test_a_state_of_another_model_is_refused(city: RoadNetwork) -> None:
 )
 def test_a_damaged_state_is_refused_and_not_a_crash(city: RoadNetwork, arrays: dict[str, Any]) -> None:
     state = learned(city, 40.0).state()
+    memory = state.part("posterior")
+    assert set(arrays) <= set(memory.arrays)
+    damaged = replace(memory, arrays={**memory.arrays, **arrays})
     with pytest.raises(StateError):
-        find_route(city, *ENDS, state=replace(state, arrays={**state.arrays, **arrays}))
+        find_route(city, *ENDS, state=replace(state, parts={**state.parts, "posterior": damaged}))

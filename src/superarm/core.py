@@ -133,7 +133,7 @@ class Offer:
             raise InputError(f"arms must be Arms, not {type(arms).__name__}: Arms.numbered(…)")
         if self.time is not None:
             object.__setattr__(self, "time", _as_time(self.time))
-        available = self.available
+        available: Any = self.available
         if available is not None and (
             not isinstance(available, np.ndarray)
             or isinstance(available, np.ma.MaskedArray)

@@ -292,26 +292,25 @@ def _policy(model: Model, routing: Routing, state: State | None, label: str) -> 
     spread: Literal["noise", "none"] = "none" if routing == "potential" else "noise"
     if state is None:
         return route_greedy(model, routing=routing, spread=spread)
-    memory = state.scalars.get("posterior")
-    if not isinstance(memory, Mapping) or memory.get("kind") not in _POSTERIORS:
-        kind = memory.get("kind") if isinstance(memory, Mapping) else state.kind
+    memory = state.parts.get("posterior")
+    if memory is None or memory.kind not in _POSTERIORS:
+        kind = state.kind if memory is None else memory.kind
         raise StateError(
             f"{label} holds what a {kind!r} learned; a route can be read from {sorted(_POSTERIORS)}"
         )
-    _check_belongs(model, state, memory, label)
+    _check_belongs(model, memory, label)
     _check_model(model, state, label)
-    posterior = _POSTERIORS[memory["kind"]]
+    posterior = _POSTERIORS[memory.kind]
     policy = route_greedy(model, posterior=posterior, routing=routing, spread=spread)
     return policy.restored(state)
 
 
-def _check_belongs(model: Model, state: State, memory: Mapping[str, Any], label: str) -> None:
+def _check_belongs(model: Model, memory: State, label: str) -> None:
     """A memory fits the roads and the energy model that it was made with, and no others."""
-    features, arms = np.asarray(model.arms), state.array("arms")
-    scalars = memory.get("scalars")
-    if arms.ndim != 2 or arms.dtype.kind != "f" or not isinstance(scalars, Mapping):
+    features, arms = np.asarray(model.arms), memory.array("arms")
+    if arms.ndim != 2 or arms.dtype.kind != "f":
         raise StateError(f"{label} is damaged: it does not say which roads it is about")
-    whole = memory["kind"] != "sparse-variational"  # which keeps the roads that were driven alone
+    whole = memory.kind != "sparse-variational"  # which keeps the roads that were driven alone
     if whole and len(arms) != len(features):
         raise StateError(
             f"{label} was learned on a network of {len(arms)} usable roads, and this one has "
@@ -325,9 +324,9 @@ def _check_belongs(model: Model, state: State, memory: Mapping[str, Any], label:
             else f"{label} was learned on another network with as many roads; give the network of "
             "its run"
         )
-    noise = scalars.get("noise_variance")
+    noise = memory.scalars.get("noise_variance")
     # A prior mean that is a function is not kept; its scale is that of the noise.
-    mean = state.array("mean") if whole else np.asarray(model.mean)
+    mean = memory.array("mean") if whole else np.asarray(model.mean)
     same_mean = (
         mean.shape == np.shape(model.mean) and mean.dtype.kind == "f" and np.allclose(mean, model.mean)
     )

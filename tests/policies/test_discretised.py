@@ -19,6 +19,7 @@ class Listener:
     """Takes the first available arm and remembers what it was offered and taught."""
 
     deterministic = True
+    exchangeable = True
 
     def __init__(self) -> None:
         self.offers: list[Offer] = []
@@ -27,7 +28,7 @@ class Listener:
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
         self.offers.append(offer)
         first = 0 if offer.available is None else int(offer.available.argmax())
-        return Decision(action=first, positions=np.array([first]))
+        return Decision(step=offer.step, action=first, positions=np.array([first]))
 
     def commit(self, decision: Decision) -> None:
         self.told.append(decision)

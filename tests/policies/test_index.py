@@ -144,7 +144,7 @@ def test_an_empty_offer_is_refused(observed: int) -> None:
     for rule in rules:
         for kind in ("streaming", "finite"):
             policy = IndexPolicy(posterior=posterior(kind), rule=rule, oracle=TopK())
-            keys = policy.posterior.keys(Arms.numbered(FEATURES))[:observed]
+            keys = policy.posterior.keys(Offer(step=1, arms=Arms.numbered(FEATURES)))[:observed]
             policy.posterior.observe(keys, np.zeros(observed))
             with pytest.raises(InputError, match="no arms"):
                 policy.decide(empty, rng())
@@ -158,7 +158,7 @@ def test_arms_that_the_posterior_does_not_know_are_refused() -> None:
     decision = policy.decide(offer, rng())
     for positions in ([12], [-1], [0, 40]):
         feedback = Feedback(positions=np.array(positions), rewards=np.zeros(len(positions)))
-        with pytest.raises(UnknownArmError, match="the offer has arms 0 to 11"):
+        with pytest.raises(UnknownArmError, match="which was not chosen in step 1; chosen were"):
             policy.learn(offer, decision, feedback, rng())
     assert policy.version == 0
 
@@ -183,7 +183,7 @@ def test_pending_arms_are_not_chosen_twice_over(kind: str) -> None:
         )
         arms = Arms.numbered(features)
         # A hint that the left side is good: not enough to know arms 0 and 1 well.
-        model.observe(model.keys(arms)[[3]], [0.4], [0.5])
+        model.observe(model.keys(Offer(step=1, arms=arms))[[3]], [0.4], [0.5])
         choices[stepwise] = set(policy.decide(Offer(step=1, arms=arms), rng()).positions.tolist())
     assert choices[False] == {0, 1}
     assert 2 in choices[True]

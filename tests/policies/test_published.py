@@ -94,5 +94,5 @@ def test_the_benchmark_has_no_regret() -> None:
     policy = registry.build("policy", "benchmark", model=problem.model, problem=problem)
     for step in range(1, 6):
         offer: Offer = problem.offer(step)
-        chosen = policy.decide(offer, np.random.default_rng(0)).positions
-        assert problem.value(offer, chosen) == problem.best(offer)
+        decision = policy.decide(offer, np.random.default_rng(0))
+        assert problem.value(offer, decision) == problem.best(offer).value

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from superarm.capabilities import TablePlayer, TableProblem
-from superarm.core import Arms
+from superarm.core import Arms, Offer
 from superarm.errors import NotFiniteError, ShapeError
 from superarm.experiments import load_experiment
 from superarm.kernels import Matern, SquaredExponential
@@ -48,7 +48,7 @@ def test_optimism_by_table_is_optimism_round_by_round(backend: Any, kernel: Any,
     expected = []
     offered = Arms.numbered(arms)
     for row in rewards:
-        belief = one_by_one.belief(offered)
+        belief = one_by_one.belief(Offer(step=1, arms=offered))
         arm = int((belief.std * width + belief.mean).argmax())
         one_by_one.observe([arm], [row[arm]])
         expected.append(arm)
@@ -71,7 +71,7 @@ def test_thompson_by_table_draws_what_belief_draws(backend: Any) -> None:
     offered = Arms.numbered(arms)
     expected = []
     for row in rewards:
-        belief = one_by_one.belief(offered)
+        belief = one_by_one.belief(Offer(step=1, arms=offered))
         arm = int(((belief.sample(rng) - belief.mean) * 1.7 + belief.mean).argmax())
         one_by_one.observe([arm], [row[arm]])
         expected.append(arm)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from superarm.core import Feedback
 from superarm.datasets import search_path
 from superarm.policies import route_ts
 from superarm.posteriors import SparseVariational
@@ -28,9 +27,9 @@ def driven():
         offer = world.offer(step)
         decision = policy.decide(offer, choices.at(step))
         route = decision.positions
-        rewards = world.pull(offer, route, world.noise(offer, noises.at(step)))
-        policy.learn(offer, decision, Feedback(positions=route, rewards=rewards), choices.at(step))
-        seen.append((route, rewards))
+        feedback = world.feedback(offer, decision, world.noise(offer, noises.at(step)))
+        policy.learn(offer, decision, feedback, choices.at(step))
+        seen.append((route, feedback.rewards))
     return world, policy, seen
 
 
@@ -86,7 +85,8 @@ def test_svgp_with_all_visited_edges_comes_to_the_exact_posterior(driven) -> Non
     rewards = np.concatenate([values for _, values in seen])
     edges, which, counts = np.unique(routes, return_inverse=True, return_counts=True)
     means = np.bincount(which, rewards) / counts
-    sparse.observe(model.arms[edges], means, model.noise_variance / counts)
+    noise = model.noise_variance / counts
+    sparse.observe(model.arms[edges], means, noise, rng=np.random.default_rng(0))
     mean, std = policy.posterior.predict(np.arange(len(model.arms)))
     approximate = sparse.predict(model.arms)
     scale = np.sqrt(model.kernel.diag(model.arms).max())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core import Arms, State
+from superarm.core import Arms, Offer, State
 from superarm.errors import StateError
 from superarm.kernels import Matern
 from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
@@ -22,6 +22,12 @@ MAKERS: dict[str, Any] = {
     "variational": lambda: SparseVariational(KERNEL, 0.1, natural_rate=1.0, adam_rate=0.0),
     "independent": lambda: IndependentGaussian(np.ones(6), 0.1, arms=FEATURES),
 }
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
 everyone = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
 
@@ -37,12 +43,12 @@ def test_another_kind_or_schema_is_refused(make: Any) -> None:
 @everyone
 def test_a_state_does_not_follow_its_posterior(make: Any) -> None:
     posterior = make()
-    keys = posterior.keys(Arms.numbered(FEATURES))
-    posterior.observe(keys[:2], [1.0, 2.0])
+    keys = posterior.keys(Offer(step=1, arms=Arms.numbered(FEATURES)))
+    posterior.observe(keys[:2], [1.0, 2.0], rng=rng())
     state = posterior.state()
     mean = posterior.predict(keys).mean
     for step in range(400):  # past every refresh, fold and change of form
-        posterior.observe(keys[[step % 6]], [float(step)])
+        posterior.observe(keys[[step % 6]], [float(step)], rng=rng())
     again = type(posterior).from_state(state)
     np.testing.assert_allclose(again.predict(keys).mean, mean, atol=1e-10)
 
@@ -50,11 +56,11 @@ def test_a_state_does_not_follow_its_posterior(make: Any) -> None:
 @everyone
 def test_what_a_belief_has_computed_stays_readable(make: Any) -> None:
     """Mean and std are values; what would have to be computed from the posterior is refused."""
-    posterior, arms = make(), Arms.numbered(FEATURES)
-    posterior.observe(posterior.keys(arms)[:2], [1.0, 2.0])
-    belief = posterior.belief(arms)
+    posterior, offer = make(), Offer(step=1, arms=Arms.numbered(FEATURES))
+    posterior.observe(posterior.keys(offer)[:2], [1.0, 2.0], rng=rng())
+    belief = posterior.belief(offer)
     mean, std, cov = belief.mean.copy(), belief.std.copy(), belief.cov.copy()
-    posterior.observe(posterior.keys(arms)[2:3], [5.0])
+    posterior.observe(posterior.keys(offer)[2:3], [5.0], rng=rng())
     np.testing.assert_array_equal(belief.mean, mean)
     np.testing.assert_array_equal(belief.std, std)
     np.testing.assert_array_equal(belief.cov, cov)
@@ -62,16 +68,16 @@ def test_what_a_belief_has_computed_stays_readable(make: Any) -> None:
 
 @everyone
 def test_conditioning_on_nothing_is_the_belief_itself(make: Any) -> None:
-    belief = make().belief(Arms.numbered(FEATURES))
+    belief = make().belief(Offer(step=1, arms=Arms.numbered(FEATURES)))
     none = belief.condition(np.empty(0, dtype=np.intp))
     np.testing.assert_allclose(none.cov, belief.cov, atol=1e-15)
 
 
 @everyone
 def test_pending_arms_in_one_step_or_in_two(make: Any) -> None:
-    posterior, arms = make(), Arms.numbered(FEATURES)
-    posterior.observe(posterior.keys(arms)[:1], [0.5])
-    belief = posterior.belief(arms).negated()
+    posterior, offer = make(), Offer(step=1, arms=Arms.numbered(FEATURES))
+    posterior.observe(posterior.keys(offer)[:1], [0.5], rng=rng())
+    belief = posterior.belief(offer).negated()
     both = belief.condition(np.array([1, 4]))
     steps = belief.condition(np.array([1])).condition(np.array([4]))
     np.testing.assert_allclose(both.cov, steps.cov, atol=1e-12)

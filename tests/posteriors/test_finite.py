@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm import posteriors
-from superarm.core import Arms, Floats, Ints, JointPrediction
+from superarm.core import Arms, Floats, Ints, JointPrediction, Offer
 from superarm.errors import (
     InputError,
     JitterWarning,
@@ -176,7 +176,7 @@ def test_draws_have_the_posterior_covariance_while_observations_are_pending(
     some = np.array([5, 1, 5])  # an arm asked about twice is one latent reward
     drawn = gp.sample(some, rng, 500)
     np.testing.assert_array_equal(drawn[:, 0], drawn[:, 2])
-    belief = gp.belief(Arms.numbered(arms))
+    belief = gp.belief(Offer(step=1, arms=Arms.numbered(arms)))
     singles = np.array([belief.sample(rng) for _ in range(4000)])
     assert_moments(singles, joint.mean, joint.cov, "one at a time")
 
@@ -435,25 +435,25 @@ def test_offers_must_be_the_arms_it_was_made_for() -> None:
     mean = gp.predict([2, 0]).mean
     ids: Any
     for ids in ([2, 0], ["c", "a"], [(0, 1), (0,)], [2.0, 0.0]):  # ids are the user's own
-        belief = gp.belief(Arms(ids=ids, features=features[[2, 0]]))
+        belief = gp.belief(Offer(step=1, arms=Arms(ids=ids, features=features[[2, 0]])))
         np.testing.assert_array_equal(belief.mean, mean)
     zero = Arms(ids=["z"], features=[[-0.0]])
-    assert gp.keys(zero).tolist() == [0]  # minus zero is zero
+    assert gp.keys(Offer(step=1, arms=zero)).tolist() == [0]  # minus zero is zero
     for rows in (features + 0.1, np.zeros((3, 2)), [[0.0], [1.0], [3.0]]):
         with pytest.raises(UnknownArmError, match="not in the fixed arm set"):
-            gp.belief(Arms.numbered(rows))
+            gp.belief(Offer(step=1, arms=Arms.numbered(rows)))
         with pytest.raises(UnknownArmError):
-            gp.keys(Arms.numbered(rows))
+            gp.keys(Offer(step=1, arms=Arms.numbered(rows)))
 
 
 def test_what_keys_returns_cannot_corrupt_later_rounds() -> None:
     features = np.array([[0.0], [1.0], [2.0]])
     gp, arms = FiniteGP(ROUGH, features, 0.1), Arms.numbered(features)
     gp.observe([0], [1.0])
-    keys = gp.keys(arms)
+    keys = gp.keys(Offer(step=1, arms=arms))
     if keys.flags.writeable:
         keys[:] = 0
-    np.testing.assert_array_equal(gp.keys(arms), [0, 1, 2])
+    np.testing.assert_array_equal(gp.keys(Offer(step=1, arms=arms)), [0, 1, 2])
 
 
 def test_empirical_priors_from_data_work() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superarm.core import Arms, JointPrediction
+from superarm.core import Arms, JointPrediction, Offer
 from superarm.errors import InputError, StateError
 from superarm.kernels import Empirical
 from superarm.posteriors import FiniteGP, IndependentGaussian
@@ -60,7 +60,7 @@ def test_mistakes_are_named() -> None:
         IndependentGaussian([1.0, 1.0], 0.1, [0.0, 0.0, 0.0])
     arms = IndependentGaussian([1.0, 1.0], 0.1)
     with pytest.raises(InputError):
-        arms.belief(Arms(ids=["a", "b"], features=np.zeros((2, 1))))
+        arms.belief(Offer(step=1, arms=Arms(ids=["a", "b"], features=np.zeros((2, 1)))))
     with pytest.raises(InputError, match="there is no arm 2"):
         arms.observe([2], [0.0])
     with pytest.raises(StateError, match="schema"):

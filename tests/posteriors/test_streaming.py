@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superarm.core import Arms, Floats, JointPrediction
+from superarm.core import Arms, Floats, JointPrediction, Offer
 from superarm.errors import (
     InputError,
     JitterWarning,
@@ -83,7 +83,8 @@ def test_incremental_equals_a_fresh_solve(
         X = pool[rng.integers(0, len(pool), block)]
         y, noise = rng.standard_normal(block), rng.uniform(0.01, 1.0, block)
         if ask_first:
-            gp.belief(Arms.numbered(pool))  # so that the rows solved for it are used again
+            # So that the rows solved for it are used again.
+            gp.belief(Offer(step=1, arms=Arms.numbered(pool)))
         gp.observe(X, y, noise)
         seen.append((X, y, noise))
     X, y, noise = (np.concatenate(parts) for parts in zip(*seen, strict=True))
@@ -93,7 +94,9 @@ def test_incremental_equals_a_fresh_solve(
     assert_posterior(gp, asked, expected, scale=1.5)
     means = naive(SMOOTH, X, y, noise, X, known).mean
     assert gp.incumbent == pytest.approx(means.max(), abs=1e-9)
-    assert gp.belief(Arms.numbered(asked)).negated().incumbent == pytest.approx(-means.min(), abs=1e-9)
+    assert gp.belief(Offer(step=1, arms=Arms.numbered(asked))).negated().incumbent == pytest.approx(
+        -means.min(), abs=1e-9
+    )
     whitened = SMOOTH(X) / np.sqrt(np.outer(noise, noise))
     gain = 0.5 * np.linalg.slogdet(np.eye(len(X)) + whitened)[1]
     assert gp.information_gain == pytest.approx(gain, rel=1e-9)
@@ -160,7 +163,7 @@ def test_a_far_question_leaves_a_belief_as_it_was() -> None:
     rng = np.random.default_rng(3)
     gp = StreamingGP(SMOOTH, 0.1)
     gp.observe(rng.random((200, 2)), rng.standard_normal(200))
-    belief = gp.belief(Arms.numbered(rng.random((5, 2))))
+    belief = gp.belief(Offer(step=1, arms=Arms.numbered(rng.random((5, 2)))))
     before = belief.sample(np.random.default_rng(1))
     rank = gp.rank
     gp.predict([[3.0, 3.0]])
@@ -228,7 +231,7 @@ def test_what_was_observed_cannot_be_changed_from_outside() -> None:
     gp.observe([[0.0, 0.0]], [1.0])
     with pytest.raises(ValueError, match="read-only"):
         gp.observed.rewards[0] = 99.0
-    belief = gp.belief(Arms.numbered([[0.0, 0.0]]))
+    belief = gp.belief(Offer(step=1, arms=Arms.numbered([[0.0, 0.0]])))
     with pytest.raises(ValueError, match="read-only"):
         belief.cov[0, 0] = 99.0
 
@@ -329,7 +332,7 @@ def test_well_known_arms_can_still_be_sampled() -> None:
         gp.observe([[0.2], [0.2001]], [1.0, 1.0])
     drawn = gp.sample([[0.2], [0.20005], [0.2001], [0.2]], np.random.default_rng(0), 200)
     np.testing.assert_allclose(drawn, 1.0, atol=1e-3)
-    belief = gp.belief(Arms.numbered([[0.2], [0.20005], [0.2001]]))
+    belief = gp.belief(Offer(step=1, arms=Arms.numbered([[0.2], [0.20005], [0.2001]])))
     assert np.isfinite(belief.condition(np.array([0])).sample(np.random.default_rng(0))).all()
     assert gp.sample(np.empty((0, 1)), np.random.default_rng(0), 3).shape == (3, 0)
 
@@ -456,7 +459,11 @@ def test_columns_must_stay_the_same() -> None:
     gp = StreamingGP(ROUGH, 0.1)
     gp.predict(np.zeros((1, 5)))  # before any data, any number will do
     gp.observe(np.zeros((1, 2)), [0.0])
-    for ask in (gp.predict, lambda X: gp.observe(X, [0.0]), lambda X: gp.belief(Arms.numbered(X))):
+    for ask in (
+        gp.predict,
+        lambda X: gp.observe(X, [0.0]),
+        lambda X: gp.belief(Offer(step=1, arms=Arms.numbered(X))),
+    ):
         with pytest.raises(ShapeError, match="3 feature columns, but those observed before have 2"):
             ask(np.zeros((1, 3)))
 

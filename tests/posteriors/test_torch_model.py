@@ -105,7 +105,7 @@ class TestBelief(BeliefContract):
     def make_belief(self) -> Any:
         posterior = TorchPosterior(exact())
         posterior.observe(*data()[:2])
-        return posterior.belief(Arms.numbered(FEATURES))
+        return posterior.belief(Offer(step=1, arms=Arms.numbered(FEATURES)))
 
 
 # --- exact models ----------------------------------------------------------------------------

@@ -27,6 +27,11 @@ from superarm.posteriors.variational_steps import (
 EDGES = 12
 
 
+def chance() -> np.random.Generator:
+    """What batches are drawn with."""
+    return np.random.default_rng(0)
+
+
 def network_kernel() -> Kernel:
     """k_G·k_f + k′_f as in paper 000: a covariance over edge numbers in column 0 and two features."""
     root = np.random.default_rng(9).standard_normal((EDGES, EDGES))
@@ -71,7 +76,7 @@ def test_at_rate_one_with_everything_inducing_it_is_exact(discrete: tuple[int, .
     exact = StreamingGP(kernel, 0.1, prior)
     for part in np.split(np.arange(60), 12):
         for each in (gp, exact):
-            each.observe(rows[part], rewards[part], noise[part])
+            each.observe(rows[part], rewards[part], noise[part], rng=chance())
         assert_same_moments(gp, exact, network_arms(np.random.default_rng(0)), 1e-9)
     assert gp.information_gain == pytest.approx(exact.information_gain, abs=1e-9)
     assert gp.incumbent == pytest.approx(exact.incumbent, abs=1e-9)
@@ -85,7 +90,7 @@ def test_natural_steps_converge_to_the_exact_posterior() -> None:
     exact.observe(rows, rewards, noise)
     gp = SparseVariational(kernel, 0.1, steps=250, natural_rate=0.1, adam_rate=0.0)
     for part in np.split(np.arange(80), 4):
-        gp.observe(rows[part], rewards[part], noise[part])
+        gp.observe(rows[part], rewards[part], noise[part], rng=chance())
     assert_same_moments(gp, exact, network_arms(np.random.default_rng(3)), 1e-8)
 
 
@@ -94,7 +99,7 @@ def test_points_move_in_their_continuous_columns_alone(inducing: int) -> None:
     rows, rewards, noise = data(80, seed=4)
     kernel = network_kernel()
     gp = SparseVariational(kernel, 0.1, inducing=inducing, steps=150, discrete_columns=(0,))
-    gp.observe(rows, rewards, noise)
+    gp.observe(rows, rewards, noise, rng=chance())
     arms = network_arms(np.random.default_rng(4))
     edges = gp.inducing_points[:, 0].astype(int)
     np.testing.assert_array_equal(gp.inducing_points[:, 0], edges)
@@ -117,7 +122,7 @@ def test_fewer_points_are_titsias_closed_form() -> None:
     noise = rng.uniform(0.05, 0.2, 40)
     kernel = Matern(nu=1.5, lengthscale=0.4)
     gp = SparseVariational(kernel, 0.1, 0.2, inducing=6, natural_rate=1.0, adam_rate=0.0)
-    gp.observe(rows, rewards, noise)
+    gp.observe(rows, rewards, noise, rng=chance())
     Z = gp.inducing_points
     assert len(Z) == 6
     K, cross = kernel(Z), kernel(Z, rows)
@@ -154,15 +159,15 @@ def test_on_a_graph_matern_kernel_it_converges_to_the_exact_posterior() -> None:
     gp = SparseVariational(kernel, 0.1, steps=40, batch=90, discrete_columns=(0,))
     exact = FiniteGP(kernel, network_arms(np.random.default_rng(11)), 0.1)
     for part in np.split(np.arange(90), 6):
-        gp.observe(rows[part], rewards[part], noise[part])
+        gp.observe(rows[part], rewards[part], noise[part], rng=chance())
         exact.observe(rows[part, 0].astype(int), rewards[part], noise[part])
     # Adam's moves while arms still came are small here; at rest q is exact up to them.
     assert np.abs(gp.predict(exact.arms).mean - exact.predict(np.arange(EDGES)).mean).max() < 0.05
     still = SparseVariational(kernel, 0.1, steps=40, adam_rate=0.0, discrete_columns=(0,))
     for part in np.split(np.arange(90), 6):
-        still.observe(rows[part], rewards[part], noise[part])
+        still.observe(rows[part], rewards[part], noise[part], rng=chance())
     for _ in range(6):  # the last data again, with next to no weight: only steps
-        still.observe(rows[:1], rewards[:1], [1e12])
+        still.observe(rows[:1], rewards[:1], [1e12], rng=chance())
     joint, expected = (
         still.predict(exact.arms, return_cov=True),
         exact.predict(np.arange(EDGES), return_cov=True),
@@ -190,7 +195,7 @@ def test_the_bound_rises_and_stays_below_the_evidence() -> None:
     assert bounds[0] < bounds[-1] < evidence
     everywhere = SparseVariational(kernel, 0.2, natural_rate=1.0, adam_rate=0.0)
     assert everywhere.evidence_lower_bound() == 0.0
-    everywhere.observe(rows, rewards)
+    everywhere.observe(rows, rewards, rng=chance())
     assert everywhere.evidence_lower_bound() == pytest.approx(evidence, abs=1e-6)
 
 
@@ -203,7 +208,7 @@ def test_adam_raises_the_bound() -> None:
         gp = SparseVariational(
             SquaredExponential(lengthscale=0.4), 0.01, inducing=5, steps=120, adam_rate=rate
         )
-        gp.observe(rows, rewards)
+        gp.observe(rows, rewards, rng=chance())
         bounds[rate] = gp.evidence_lower_bound()
     assert bounds[0.01] > bounds[0.0] + 10.0
 
@@ -294,7 +299,7 @@ def test_the_most_visited_arms_are_inducing() -> None:
 
 def test_minus_zero_is_the_same_arm() -> None:
     gp = SparseVariational(Matern(), 0.1)
-    gp.observe([[0.0], [-0.0]], [1.0, 1.0])
+    gp.observe([[0.0], [-0.0]], [1.0, 1.0], rng=chance())
     assert len(gp.inducing_points) == 1
 
 
@@ -341,11 +346,11 @@ def test_learning_goes_on_when_arms_come_and_go() -> None:
     truth = np.sin(5.0 * arms[:, 0])
     kernel = Matern(nu=2.5, lengthscale=0.5)
     gp = SparseVariational(kernel, 0.01, inducing=12, batch=40, steps=2, adam_rate=0.002)
-    changed = 0
+    changed, batches = 0, chance()
     for _ in range(80):
         rows = rng.integers(0, 30, 5)
         before = gp.inducing_points
-        gp.observe(arms[rows], truth[rows] + 0.1 * rng.standard_normal(5))
+        gp.observe(arms[rows], truth[rows] + 0.1 * rng.standard_normal(5), rng=batches)
         changed += (
             before.shape == gp.inducing_points.shape
             and np.abs(before - gp.inducing_points).max() > 0.02

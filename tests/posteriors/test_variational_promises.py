@@ -1,4 +1,4 @@
-"""What the variational posterior promises besides its moments: states, seeds, errors, settings."""
+"""What the variational posterior promises besides its moments: states, chance, errors, settings."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ from superarm.rules import UCB, Fixed
 from superarm.states import state_from_bytes, state_to_bytes
 
 EDGES = 12
+
+
+def chance(seed: int = 0) -> np.random.Generator:
+    """What batches are drawn with."""
+    return np.random.default_rng(seed)
 
 
 def network_kernel() -> Kernel:
@@ -44,10 +49,10 @@ def sum_up(gp: SparseVariational) -> bytes:
 
 def taught(seed: int = 0, rounds: int = 6, **options: Any) -> SparseVariational:
     settings: dict[str, Any] = {"inducing": 7, "batch": 12, "steps": 2, "discrete_columns": (0,)}
-    gp = SparseVariational(network_kernel(), 0.1, 0.5, **(settings | options), seed=seed)
+    gp, batches = SparseVariational(network_kernel(), 0.1, 0.5, **(settings | options)), chance(seed)
     rows, rewards, noise = data(10 * rounds, seed=1)
     for part in np.split(np.arange(10 * rounds), rounds):
-        gp.observe(rows[part], rewards[part], noise[part])
+        gp.observe(rows[part], rewards[part], noise[part], rng=batches)
     return gp
 
 
@@ -57,15 +62,26 @@ def test_the_same_seed_is_the_same_posterior_and_another_is_not() -> None:
     assert sum_up(taught(batch=1000)) != sum_up(taught())
 
 
+def test_chance_must_be_handed_in() -> None:
+    gp = taught()
+    before = sum_up(gp)
+    assert gp.draws
+    for missing in (None, 0):
+        with pytest.raises(InputError, match="draws while it learns; pass rng="):
+            gp.observe(*data(3), rng=missing)  # type: ignore[arg-type]
+    assert sum_up(gp) == before
+
+
 def test_looking_between_observations_makes_no_difference() -> None:
     rows, rewards, noise = data(60, seed=1)
     gp = SparseVariational(
         network_kernel(), 0.1, 0.5, inducing=7, batch=12, steps=2, discrete_columns=(0,)
     )
+    batches = chance()
     for part in np.split(np.arange(60), 6):
         gp.sample(rows, np.random.default_rng(0))
         gp.predict(rows, return_cov=True)
-        gp.observe(rows[part], rewards[part], noise[part])
+        gp.observe(rows[part], rewards[part], noise[part], rng=batches)
     assert sum_up(gp) == sum_up(taught())
 
 
@@ -77,7 +93,7 @@ def test_a_restored_posterior_goes_on_to_the_bit() -> None:
         np.testing.assert_array_equal(again.predict(asked).mean, gp.predict(asked).mean)
         np.testing.assert_array_equal(again.predict(asked).std, gp.predict(asked).std)
         for each in (gp, again):
-            each.observe(asked, np.arange(5.0))
+            each.observe(asked, np.arange(5.0), rng=chance())
     assert sum_up(gp.restored(gp.state())) == sum_up(gp)
     empty = SparseVariational(Matern(), 0.1)
     assert sum_up(empty.restored(empty.state())) == sum_up(empty)
@@ -85,7 +101,7 @@ def test_a_restored_posterior_goes_on_to_the_bit() -> None:
 
 def test_a_mean_function_must_be_given_again() -> None:
     gp = SparseVariational(Matern(), 0.1, lambda rows: rows[:, 0])
-    gp.observe([[0.1]], [0.3])
+    gp.observe([[0.1]], [0.3], rng=chance())
     with pytest.raises(StateError, match="pass it"):
         SparseVariational.from_state(gp.state())
     assert sum_up(gp.restored(gp.state())) == sum_up(gp)
@@ -116,7 +132,7 @@ def test_damaged_states_are_refused() -> None:
 def test_noise_of_each_observation_counts() -> None:
     kernel = Matern()
     gp = SparseVariational(kernel, 0.1, natural_rate=1.0, adam_rate=0.0)
-    gp.observe([[0.0], [0.0]], [1.0, -1.0], [0.01, 1.0])
+    gp.observe([[0.0], [0.0]], [1.0, -1.0], [0.01, 1.0], rng=chance())
     assert gp.predict([[0.0]]).mean[0] == pytest.approx((100.0 - 1.0) / (100.0 + 1.0 + 1.0))
     assert gp.predict([[0.0]]).std[0] ** 2 == pytest.approx(1.0 / 102.0)  # type: ignore[index]
 
@@ -133,19 +149,19 @@ class Broken(Matern):
 
 def test_after_an_error_it_is_what_it_was() -> None:
     gp = SparseVariational(Broken(), 0.1)
-    gp.observe([[0.0], [1.0], [2.0]], [0.1, 0.2, 0.3])
+    gp.observe([[0.0], [1.0], [2.0]], [0.1, 0.2, 0.3], rng=chance())
     before = sum_up(gp)
     with pytest.raises(NotPositiveDefiniteError), pytest.warns(match="not numerically"):
-        gp.observe([[4.0], [9.0]], [0.1, 0.2])
+        gp.observe([[4.0], [9.0]], [0.1, 0.2], rng=chance())
     assert sum_up(gp) == before
     with pytest.raises(NotFiniteError):
-        gp.observe([[4.0]], [np.nan])
+        gp.observe([[4.0]], [np.nan], rng=chance())
     with pytest.raises(ShapeError):
-        gp.observe([[4.0, 1.0]], [0.0])
-    gp.observe([[4.0]], [0.1])
+        gp.observe([[4.0, 1.0]], [0.0], rng=chance())
+    gp.observe([[4.0]], [0.1], rng=chance())
     again = SparseVariational(Broken(), 0.1)
-    again.observe([[0.0], [1.0], [2.0]], [0.1, 0.2, 0.3])
-    again.observe([[4.0]], [0.1])
+    again.observe([[0.0], [1.0], [2.0]], [0.1, 0.2, 0.3], rng=chance())
+    again.observe([[4.0]], [0.1], rng=chance())
     assert sum_up(gp) == sum_up(again)
 
 
@@ -160,7 +176,6 @@ def test_after_an_error_it_is_what_it_was() -> None:
         {"natural_rate": 0.0},
         {"adam_rate": -0.1},
         {"discrete_columns": (-1,)},
-        {"seed": -1},
         {"mean": np.inf},
     ],
 )
@@ -172,9 +187,9 @@ def test_bad_settings_are_refused(options: dict[str, Any]) -> None:
 def test_ids_that_are_not_declared_are_explained() -> None:
     gp = SparseVariational(network_kernel(), 0.1)
     with pytest.raises(InputError, match="discrete_columns"):
-        gp.observe(*data(3)[:2])
+        gp.observe(*data(3)[:2], rng=chance())
     with pytest.raises(InputError, match="discrete_columns"):
-        SparseVariational(Matern(), 0.1, discrete_columns=(3,)).observe([[0.0]], [1.0])
+        SparseVariational(Matern(), 0.1, discrete_columns=(3,)).observe([[0.0]], [1.0], rng=chance())
 
 
 def test_it_is_built_from_json_and_serves_a_policy() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superarm.core import Arms, Floats, Ints
+from superarm.core import Arms, Floats, Ints, Offer
 from superarm.errors import InputError, NotPositiveDefiniteError
 from superarm.kernels import GraphMatern, Kernel, Matern
 from superarm.networks import LineGraph
@@ -307,7 +307,7 @@ def small(kernel: Any, count: int = 40) -> FiniteGP:
 def drawn(gp: FiniteGP) -> Floats:
     path = np.arange(5)
     gp.observe(path, np.ones(5))
-    return gp.belief(Arms.numbered(gp.arms)).sample(np.random.default_rng(3))
+    return gp.belief(Offer(step=1, arms=Arms.numbered(gp.arms))).sample(np.random.default_rng(3))
 
 
 def test_posteriors_on_the_same_prior_share_its_root(made: list[int]) -> None:

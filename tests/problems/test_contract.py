@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from superarm import registry
-from superarm.core import Problem
+from superarm.core import Best, Decision, Offer, Problem
 from superarm.errors import InputError, SpecError
 from superarm.problems import World
 from superarm.streams import stream
@@ -56,6 +56,10 @@ def super_arms(problem: Any, n: int) -> Iterator[np.ndarray[Any, Any]]:
         yield rng.permutation(n)[: problem.model.oracle.k]
 
 
+def decided(offer: Offer, positions: np.ndarray[Any, Any]) -> Decision:
+    return Decision(step=offer.step, action=positions, positions=positions)
+
+
 def test_every_registered_problem_is_here() -> None:
     apart = {"navigation", "sumo-navigation"}  # routes, not sets of k arms: tried by themselves
     assert {spec["name"] for spec in SPECS} == set(registry.names("problem")) - apart
@@ -94,9 +98,10 @@ def test_rewards_are_means_plus_noise_for_all_arms(problem: Any) -> None:
         means = problem.means(offer)
         assert noise.shape == means.shape == (len(offer.arms),)
         for positions in islice(super_arms(problem, len(offer.arms)), 5):
-            np.testing.assert_array_equal(
-                problem.pull(offer, positions, noise), means[positions] + noise[positions]
-            )
+            feedback = problem.feedback(offer, decided(offer, positions), noise)
+            np.testing.assert_array_equal(feedback.positions, positions)
+            np.testing.assert_array_equal(feedback.rewards, means[positions] + noise[positions])
+            assert feedback.noise_variance is feedback.delays is None
 
 
 def test_noise_is_gaussian_with_the_stated_deviation(problem: Any) -> None:
@@ -113,21 +118,25 @@ def test_nothing_beats_the_best(problem: Any) -> None:
     for step in (1, 2, 3):
         offer = problem.offer(step)
         best = problem.best(offer)
-        assert type(best) is float
+        assert type(best) is Best
+        assert type(best.value) is float
+        assert best.guarantee == (1.0, 1.0)
         for positions in islice(super_arms(problem, len(offer.arms)), 50):
-            value = problem.value(offer, positions)
+            value = problem.value(offer, decided(offer, positions))
             assert type(value) is float
-            assert value <= best
+            assert value <= best.value
         chosen = problem.model.oracle.select(problem.means(offer), None, rng).positions
-        assert problem.value(offer, chosen) == best
-        assert problem.value(offer, chosen[::-1]) == best  # not even rounding tells them apart
+        assert problem.value(offer, decided(offer, chosen)) == best.value
+        assert (
+            problem.value(offer, decided(offer, chosen[::-1])) == best.value
+        )  # not even rounding tells them apart
 
 
 def test_metrics_are_numbers(problem: Any) -> None:
     offer = problem.offer(1)
-    positions = np.arange(problem.model.oracle.k)
-    rewards = problem.pull(offer, positions, problem.noise(offer, np.random.default_rng(0)))
-    for name, number in problem.metrics(offer, positions, rewards).items():
+    decision = decided(offer, np.arange(problem.model.oracle.k))
+    feedback = problem.feedback(offer, decision, problem.noise(offer, np.random.default_rng(0)))
+    for name, number in problem.metrics(offer, decision, feedback).items():
         assert isinstance(name, str)
         assert np.isfinite(number)
 

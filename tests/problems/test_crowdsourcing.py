@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from superarm import datasets
+from superarm.core import Decision, Feedback
 from superarm.errors import InputError, MissingDataError
 from superarm.problems import Crowdsourcing
 from superarm.problems.crowdsourcing import expected_outcome
@@ -89,10 +90,9 @@ def test_value_and_best_by_hand() -> None:
     problem = build()
     offer = problem.offer(3)
     f = expected_outcome(offer.arms.features)
-    assert problem.value(offer, np.array([4, 0, 2, 9, 7])) == pytest.approx(
-        log(1.0 + f[4] + f[0] + f[2] + f[9] + f[7])
-    )
-    assert problem.best(offer) == pytest.approx(log(1.0 + sum(sorted(f.tolist())[-5:])))
+    decision = Decision(step=3, action=None, positions=np.array([4, 0, 2, 9, 7]))
+    assert problem.value(offer, decision) == pytest.approx(log(1.0 + f[4] + f[0] + f[2] + f[9] + f[7]))
+    assert problem.best(offer).value == pytest.approx(log(1.0 + sum(sorted(f.tolist())[-5:])))
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,9 @@ def test_value_and_best_by_hand() -> None:
 )
 def test_realised_reward(rewards: list[float], reward: float) -> None:
     problem = build()
-    metrics = problem.metrics(problem.offer(1), np.arange(5), np.array(rewards))
+    decision = Decision(step=1, action=None, positions=np.arange(5))
+    feedback = Feedback(positions=np.arange(5), rewards=np.array(rewards))
+    metrics = problem.metrics(problem.offer(1), decision, feedback)
     assert metrics == {"reward": pytest.approx(reward)}
 
 

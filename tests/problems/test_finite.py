@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core import Arms, Direction
+from superarm.core import Arms, Best, Decision, Direction
 from superarm.errors import InputError, ShapeError
 from superarm.kernels import SquaredExponential
 from superarm.oracles import TopK
@@ -33,15 +33,16 @@ def build(
 def test_values_add_up() -> None:
     problem = build([1.0, 4.0, 2.0, 3.0], k=2)
     offer = problem.offer(1)
-    assert problem.best(offer) == 7.0
-    assert problem.value(offer, np.array([0, 2])) == 3.0
-    assert problem.value(offer, np.array([3])) == 3.0
+    assert problem.best(offer) == Best(7.0)
+    for positions in ([0, 2], [3]):
+        decision = Decision(step=1, action=None, positions=np.array(positions))
+        assert problem.value(offer, decision) == 3.0
 
 
 def test_costs_are_minimised() -> None:
     problem = build([1.0, 4.0, -2.0, 3.0], k=2, direction="minimize")
     assert problem.direction == "minimize"
-    assert problem.best(problem.offer(1)) == -1.0
+    assert problem.best(problem.offer(1)) == Best(-1.0)
 
 
 def test_the_same_arms_object_in_every_round() -> None:
@@ -53,7 +54,7 @@ def test_the_truth_cannot_be_changed_from_outside() -> None:
     truth = np.arange(4.0)
     problem = build(truth)
     truth[0] = 99.0
-    assert problem.best(problem.offer(1)) == 3.0
+    assert problem.best(problem.offer(1)) == Best(3.0)
     with pytest.raises(ValueError, match="read-only"):
         problem.means(problem.offer(1))[0] = 1.0
 

@@ -79,7 +79,7 @@ def test_the_recipe(kind: Kind, source: str) -> None:
     assert largest == pytest.approx(np.max(norms), rel=1e-8)
     assert model.gain == {"name": "constant", "value": 1.0}
     np.testing.assert_array_equal(problem.truth, rows.test[row_of_seed(4, test)])
-    assert problem.best(problem.offer(1)) == rows.test[row_of_seed(4, test)].max()
+    assert problem.best(problem.offer(1)).value == rows.test[row_of_seed(4, test)].max()
     assert problem.settled["data"] == rows.origin
 
 

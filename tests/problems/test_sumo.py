@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from superarm.core import Decision
 from superarm.errors import InputError, MissingDataError, UnknownArmError
 from superarm.networks import Vehicle
 from superarm.networks.driving import Drive
@@ -53,6 +54,10 @@ def build(network, /, **given):
     return SumoNavigation(**({"seed": 3, "horizon": 50, "network": network} | ends | given))
 
 
+def along(offer, route):
+    return Decision(step=offer.step, action=tuple(route), positions=np.array(route))
+
+
 class TestContract(ProblemContract):
     steps = (1, 2, 3, 40, 50)
 
@@ -65,13 +70,13 @@ class TestContract(ProblemContract):
 
     def choose(self, problem, offer, rng):
         scores = -rng.random(len(offer.arms))
-        return problem.model.oracle.select(scores, offer.structure, rng).positions
+        return problem.model.oracle.select(scores, offer.structure, rng).decided(offer)
 
     def test_nothing_beats_the_best(self):
         """There is no known best: regret is against the prior's route, which may be beaten."""
         problem = self.make_problem(3)
         offer = problem.offer(1)
-        assert problem.best(offer) == problem.value(offer, np.array(problem.reference))
+        assert problem.best(offer).value == problem.value(offer, along(offer, problem.reference))
 
 
 def test_it_is_a_world(network):
@@ -88,9 +93,11 @@ def test_a_route_is_charged_what_it_cost(network):
     problem = build(network, motion="spent")
     offer = problem.offer(1)
     route = np.array(problem.reference)
-    rewards = problem.pull(offer, route, problem.noise(offer, np.random.default_rng(0)))
-    metrics = problem.metrics(offer, route, rewards)
-    assert metrics["true_energy"] == problem.value(offer, route) == pytest.approx(rewards.sum())
+    decision = along(offer, route)
+    feedback = problem.feedback(offer, decision, problem.noise(offer, np.random.default_rng(0)))
+    rewards = feedback.rewards
+    metrics = problem.metrics(offer, decision, feedback)
+    assert metrics["true_energy"] == problem.value(offer, decision) == pytest.approx(rewards.sum())
     assert metrics["stranded"] == 0.0
     assert metrics["duration"] > problem.graph.travel_time[route].sum() * 0.9
     # The prior knows hills and speed limits, not corners. On so short a trip these matter less than
@@ -106,11 +113,12 @@ def test_feedback_leaves_out_what_is_stored_in_motion(network):
     route = np.array(lost.reference)
     zeros = np.zeros(len(offer.arms))
     potential = lost.model.reduction[route]
-    net = lost.pull(offer, route, zeros) - potential
-    gross = spent.pull(offer, route, zeros) - potential
+    decision = along(offer, route)
+    net = lost.feedback(offer, decision, zeros).rewards - potential
+    gross = spent.feedback(offer, decision, zeros).rewards - potential
     assert gross.min() < -10.0
     assert net.min() > -5.0  # heights of lanes and junctions differ a little
-    assert lost.value(offer, route) == spent.value(offer, route)
+    assert lost.value(offer, decision) == spent.value(offer, decision)
     assert lost.settled["motion"] != spent.settled["motion"]
 
 
@@ -120,20 +128,22 @@ def test_the_order_of_arms_is_that_of_the_road(network):
     route = np.array(problem.reference)
     zeros = np.zeros(len(offer.arms))
     shuffled = np.random.default_rng(1).permutation(len(route))
-    np.testing.assert_array_equal(
-        problem.pull(offer, route[shuffled], zeros), problem.pull(offer, route, zeros)[shuffled]
+    turned, straight = (
+        problem.feedback(offer, along(offer, arms), zeros) for arms in (route[shuffled], route)
     )
+    np.testing.assert_array_equal(turned.positions, route[shuffled])
+    np.testing.assert_array_equal(turned.rewards, straight.rewards[shuffled])
     for wrong in (route[:-1], route[1:], np.append(route, [_elsewhere(problem)])):
         with pytest.raises(InputError, match="not a route"):
-            problem.pull(offer, wrong, zeros)
+            problem.feedback(offer, along(offer, wrong), zeros)
 
 
 def test_arms_that_are_joined_in_many_ways_are_given_up_in_time(network):
     """All edges of the grid at once: some order may be a route, but nobody waits for it."""
     problem = build(network)
-    everything = np.arange(len(problem.graph))
+    offer, everything = problem.offer(1), np.arange(len(problem.graph))
     with pytest.raises(InputError, match="give them in the order of the road"):
-        problem.value(problem.offer(1), everything)
+        problem.value(offer, along(offer, everything))
 
 
 def test_what_was_driven_is_kept_up_to_a_bound(network, monkeypatch):
@@ -153,11 +163,11 @@ def _elsewhere(problem):
 
 def test_a_heavier_vehicle_with_heating_costs_more(network):
     offer, empty = build(network).offer(1), build(network)
-    base = empty.best(offer)
+    base = empty.best(offer).value
     for other in ({"mass": 2500.0}, {"auxiliary_power": 2000.0}, {"rolling_resistance": 0.02}):
         problem = build(network, **other)
         assert problem.reference == empty.reference  # the prior does not know
-        assert problem.best(problem.offer(1)) > base
+        assert problem.best(problem.offer(1)).value > base
         assert next(iter(other)) in problem.settled["vehicle"]
 
 
@@ -170,7 +180,7 @@ def test_without_traffic_all_rounds_and_seeds_are_alike(network):
 def test_with_traffic_rounds_differ_and_repeat(network):
     def play(seed, order):
         problem = build(network, seed=seed, traffic=900.0, moments=3)
-        return {step: problem.best(problem.offer(step)) for step in order}
+        return {step: problem.best(problem.offer(step)).value for step in order}
 
     forward = play(1, range(1, 9))
     assert 1 < len(set(forward.values())) <= 3
@@ -195,8 +205,10 @@ def test_a_stranded_trip_is_charged_eq_8_for_the_rest(network):
         graph, rest = problem.graph, route[3:]
         model = Vehicle(mass=2000.0).energy(graph.length[rest], graph.speed[rest], graph.rise[rest])
         charged = known.energy[:3].sum() + model.sum()
-        assert problem.value(offer, route) == pytest.approx(charged)
-        assert problem.metrics(offer, route, known.energy)["stranded"] == 1.0
+        decision = along(offer, route)
+        assert problem.value(offer, decision) == pytest.approx(charged)
+        feedback = problem.feedback(offer, decision, np.zeros(len(offer.arms)))
+        assert problem.metrics(offer, decision, feedback)["stranded"] == 1.0
     finally:
         problem._garage.drives.clear()
 
@@ -241,8 +253,10 @@ def test_a_published_route_in_monaco():
     by_eq_8 = float(problem.model.mean[route].sum())
     without_drag = Vehicle(air_drag=0.0).energy(graph.length, graph.speed, graph.rise)[route].sum()
     stops = 0.5 * car.mass * (graph.speed[route] ** 2).sum() / car.propulsion_efficiency / 3600.0
-    assert float(without_drag) < problem.best(offer) < by_eq_8 + stops
+    assert float(without_drag) < problem.best(offer).value < by_eq_8 + stops
     # A regression value, seen with SUMO 1.28 and not derived.
-    assert problem.best(offer) == pytest.approx(1206.0, abs=10.0)
-    assert problem.value(problem.offer(2), route) == problem.best(offer)
-    assert problem.metrics(offer, route, route)["stranded"] == 0.0
+    assert problem.best(offer).value == pytest.approx(1206.0, abs=10.0)
+    later, decision = problem.offer(2), along(offer, route)
+    assert problem.value(later, along(later, route)) == problem.best(offer).value
+    feedback = problem.feedback(offer, decision, problem.noise(offer, np.random.default_rng(0)))
+    assert problem.metrics(offer, decision, feedback)["stranded"] == 0.0

@@ -40,7 +40,7 @@ def test_rkhs_function(name: str) -> None:
     assert problem.noise_std**2 == pytest.approx(0.01 * np.ptp(f))
     assert problem.model.noise_variance == pytest.approx(0.01 * np.ptp(f))
     assert problem.model.noise_bound == problem.noise_std
-    assert problem.best(problem.offer(1)) == problem.truth.max()
+    assert problem.best(problem.offer(1)).value == problem.truth.max()
 
 
 def test_the_norm_is_that_of_a_function_of_the_space() -> None:

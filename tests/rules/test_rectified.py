@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from superarm.core import Arms
+from superarm.core import Arms, Offer
 from superarm.errors import InputError, ShapeError
 from superarm.kernels import SquaredExponential
 from superarm.normal import rectified_mean
@@ -24,7 +24,7 @@ ARMS = Arms.numbered(np.linspace(0.0, 1.0, 6)[:, None])
 def belief():
     posterior = FiniteGP(SquaredExponential(), ARMS.features, 0.04, np.linspace(-1.0, 2.0, 6))
     posterior.observe([1, 4], [0.3, -0.2])
-    return posterior.belief(ARMS)
+    return posterior.belief(Offer(step=1, arms=ARMS))
 
 
 @given(st.floats(-8.0, 8.0), st.floats(0.05, 3.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from superarm.core import Feedback, Forecast
+from superarm.core import Decision, Forecast
 from superarm.policies import known_cost, route_bucb, route_greedy, route_ts, route_ucb
 from superarm.problems import Navigation
 from superarm.simulation import simulate
@@ -66,7 +66,9 @@ def test_an_audit_is_what_a_slow_replay_finds(world, played) -> None:
         offer = world.offer(step)
         row = trajectory.choices[step - 1]
         route = row[row >= 0].astype(np.intp)
-        rewards = world.pull(offer, route, world.noise(offer, noises.at(step)))
+        decision = Decision(step=step, action=None, positions=route)
+        feedback = world.feedback(offer, decision, world.noise(offer, noises.at(step)))
+        rewards = feedback.rewards
         mean, cov = policy.posterior.predict(route, return_cov=True)
         noise = world.model.noise_variance
         for level, width in enumerate(QUANTILES):
@@ -81,11 +83,10 @@ def test_an_audit_is_what_a_slow_replay_finds(world, played) -> None:
         largest = np.linalg.eigvalsh(cov)[-1]
         assert trajectory.audit["largest_eigenvalue"][step - 1] == pytest.approx(largest, rel=1e-5)
         before = policy.information_gain
-        feedback = Feedback(positions=route, rewards=rewards)
-        policy.learn(offer, policy.decide(offer, np.random.default_rng(0)), feedback, noises.at(1))
+        policy.learn(offer, decision, feedback, noises.at(1))
         gained = policy.information_gain - before
         assert trajectory.audit["information"][step - 1] == pytest.approx(gained, rel=1e-4, abs=1e-6)
-    belief = policy.posterior.belief(offer.arms)
+    belief = policy.posterior.belief(offer)
     np.testing.assert_allclose(trajectory.audit["std"], belief.std, rtol=1e-4)
     np.testing.assert_allclose(trajectory.audit["mean"], belief.mean, rtol=1e-4, atol=1e-3)
 

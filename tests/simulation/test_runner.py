@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from superarm import registry
-from superarm.core import Arms, Decision, Direction, Feedback, Floats, Ints, Offer, State
+from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Offer, State
 from superarm.errors import InputError
 from superarm.problems import FiniteProblem
 from superarm.simulation import Trajectory, runner, simulate
@@ -89,21 +89,25 @@ class Costs:
     def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
         return rng.standard_normal(3)
 
-    def pull(self, offer: Offer, positions: Ints, noise: Floats) -> Floats:
-        return np.array([1.0, 2.0, 3.0])[positions] + noise[positions]
+    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
+        positions = decision.positions
+        rewards = np.array([1.0, 2.0, 3.0])[positions] + noise[positions]
+        return Feedback(positions=positions, rewards=rewards)
 
-    def value(self, offer: Offer, positions: Ints) -> float:
-        return float(np.array([1.0, 2.0, 3.0])[positions].sum())
+    def value(self, offer: Offer, decision: Decision) -> float:
+        return float(np.array([1.0, 2.0, 3.0])[decision.positions].sum())
 
-    def best(self, offer: Offer) -> float:
-        return 1.0
+    def best(self, offer: Offer) -> Best:
+        return Best(1.0)
 
-    def metrics(self, offer: Offer, positions: Ints, rewards: Floats) -> Mapping[str, float]:
-        return {"paid": float(rewards.sum())} if offer.step % 2 else {}
+    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+        return {"paid": float(feedback.rewards.sum())} if offer.step % 2 else {}
 
 
 class Scripted:
     """Plays given positions, and writes down what it is told and which random numbers it gets."""
+
+    exchangeable = True
 
     def __init__(self, plan: list[list[int]], deterministic: bool) -> None:
         self.plan = plan
@@ -117,7 +121,7 @@ class Scripted:
         self.calls.append("decide")
         self._drawn = 0.0 if self.deterministic else rng.random()
         positions = np.array(self.plan[offer.step - 1], dtype=np.intp)
-        return Decision(action=None, positions=positions)
+        return Decision(step=offer.step, action=None, positions=positions)
 
     def commit(self, decision: Decision) -> None:
         self.calls.append("commit")
@@ -131,6 +135,9 @@ class Scripted:
 
     def state(self) -> State:
         return State(kind="scripted", schema=1)
+
+    def restored(self, state: State) -> Scripted:
+        return self
 
 
 PLAN = [[0], [1, 2], [2], [0, 1, 2]]
@@ -179,8 +186,8 @@ class Gated(FiniteProblem):
         available = np.arange(len(self.arms)) % 2 == step % 2
         return Offer(step=step, arms=self.arms, available=None if step < 3 else available)
 
-    def metrics(self, offer: Offer, positions: Ints, rewards: Floats) -> Mapping[str, float]:
-        return {"reward": float(rewards.sum())}
+    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+        return {"reward": float(feedback.rewards.sum())}
 
 
 class Measured(FiniteProblem):
@@ -188,8 +195,8 @@ class Measured(FiniteProblem):
 
     __slots__ = ()
 
-    def metrics(self, offer: Offer, positions: Ints, rewards: Floats) -> Mapping[str, float]:
-        return {"reward": float(rewards.sum())}
+    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+        return {"reward": float(feedback.rewards.sum())}
 
 
 def from_finite(kind: type[FiniteProblem]) -> FiniteProblem:

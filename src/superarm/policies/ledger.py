@@ -34,9 +34,10 @@ def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None
         )
     seen = feedback.positions.tolist()
     chosen = decision.positions.tolist()
-    if chosen and max(chosen) >= len(offer.arms):
+    if chosen and not 0 <= min(chosen) <= max(chosen) < len(offer.arms):
         raise UnknownArmError(
-            f"the decision names arm {max(chosen)}, but the offer has arms 0 to {len(offer.arms) - 1}"
+            f"the decision names arms {min(chosen)} to {max(chosen)}, but the offer has arms 0 to "
+            f"{len(offer.arms) - 1}"
         )
     if seen != chosen and not set(seen) <= set(chosen):
         strange = next(position for position in seen if position not in chosen)

@@ -2,7 +2,8 @@
 
 A problem is built by ``registry.build("problem", spec, seed=…, horizon=…)``. Its truth comes
 from the stream (seed, "truth", 0) and its offers from (seed, "offer", step); noise is drawn by
-whoever runs it, from (seed, "noise", step), and handed to :meth:`~superarm.core.Problem.pull`.
+whoever runs it, from (seed, "noise", step), and handed to
+:meth:`~superarm.core.Problem.feedback`.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ class OracleContract(ABC):
 
     Checked against brute force over :meth:`feasible`: what is chosen is feasible, without
     repeats, and at least the ``guarantee.alpha`` of that call × the best (mixed signs too for an
-    exact oracle); arms at −∞ are never chosen, and where that leaves nothing the oracle says so; NaN, +∞ and
-    empty offers are refused; the input is not written to; ``deterministic`` is true; with
-    ``rescore`` the result is feasible too. ::
+    exact oracle); arms at −∞ are never chosen, and where that leaves nothing the oracle says so;
+    NaN, +∞ and empty offers are refused; the input is not written to; ``deterministic`` is true;
+    with ``rescore`` the result is feasible too. ::
 
         class TestMyOracle(OracleContract):
             def make_oracle(self):

@@ -143,8 +143,8 @@ class PolicyContract(ABC):
             "NaN noise": (first, np.zeros(1), np.array([np.nan])),
         }
         for what, (positions, rewards, noise) in cases.items():
-            feedback = Feedback(positions=positions, rewards=rewards, noise_variance=noise)
-            with raises(InputError, what):
+            with raises(InputError, what):  # when it is made, or when it is learned from
+                feedback = Feedback(positions=positions, rewards=rewards, noise_variance=noise)
                 policy.learn(offer, decision, feedback, generator())
             assert state_bytes(policy.state()) == before, f"{what} changed the state"
         self._play(policy, 6)
