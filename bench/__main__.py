@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.repeats is not None and options.repeats < 1:
         parser.error("--repeats must be at least 1")
 
-    from superarm.linalg import pin_blas_threads
+    from superarm.threads import pin_blas_threads
 
     pin_blas_threads()
     suite = importlib.import_module(f".{options.suite}", __package__)
