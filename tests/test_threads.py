@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from superarm import threads
+from superarm import Arms, Feedback, IndexPolicy, Offer, threads
 from superarm.kernels import SquaredExponential
-from superarm.posteriors import FiniteGP
+from superarm.oracles import TopK
+from superarm.posteriors import FiniteGP, StreamingGP
+from superarm.rules import UCB, Fixed, Thompson
 from superarm.threads import LARGE, blas_threads_for, one_blas_thread, pin_blas_threads
 
 threadpoolctl = pytest.importorskip("threadpoolctl")
@@ -283,3 +285,83 @@ thread.join()
 assert counts() == {3} and _LIMIT.calls == 0
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+
+
+# --- what users call ---------------------------------------------------------------------
+
+
+class Watched(SquaredExponential):
+    """A kernel that notes whether it is asked within a call of ours."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        SEEN.append(held())
+        return super().__call__(*args, **kwargs)
+
+    def diag(self, X: Any) -> Any:
+        SEEN.append(held())
+        return super().diag(X)
+
+
+SEEN: list[bool] = []
+
+
+def test_posteriors_work_on_one_thread() -> None:
+    rng = np.random.default_rng(2)
+    gp = StreamingGP(Watched(lengthscale=0.3), noise_variance=0.01)
+    arms = rng.random((6, 2))
+    SEEN.clear()
+    gp.observe(arms[:3], [1.0, 2.0, 3.0])
+    gp.predict(arms, return_cov=True)
+    gp.sample(arms, rng)
+    belief = gp.belief(Arms.numbered(arms))
+    belief.sample(rng)
+    _ = belief.condition(np.array([0])).cov
+    assert len(SEEN) >= 6
+    assert all(SEEN)
+    assert given()
+    with pytest.raises(ValueError, match="rewards"):
+        gp.observe(arms[:2], [1.0])
+    assert given()
+
+
+@pytest.mark.parametrize("kind", ["streaming", "finite"])
+def test_decisions_are_those_of_one_thread(kind: str) -> None:
+    def play() -> list[list[int]]:
+        rng = np.random.default_rng(3)
+        arms = Arms.numbered(rng.random((40, 2)))
+        kernel = SquaredExponential(lengthscale=0.3)
+        policy = IndexPolicy(
+            posterior=StreamingGP(kernel, 0.01)
+            if kind == "streaming"
+            else FiniteGP(kernel, arms.features, 0.01),
+            rule=UCB(schedule=Fixed(value=2.0)) if kind == "streaming" else Thompson(),
+            oracle=TopK(k=3),
+        )
+        chosen = []
+        for step in range(1, 41):
+            offer = Offer(step=step, arms=arms)
+            decision = policy.decide(offer, rng)
+            rewards = np.sin(5.0 * arms.features[decision.positions]).sum(axis=1)
+            feedback = Feedback(positions=decision.positions, rewards=rewards)
+            policy.learn(offer, decision, feedback, rng)
+            chosen.append(decision.positions.tolist())
+        return chosen
+
+    free = play()
+    assert given()
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):
+        assert play() == free
+
+
+def test_a_table_is_played_on_one_thread() -> None:
+    rng = np.random.default_rng(4)
+    arms = rng.random((20, 1))
+
+    def play() -> list[int]:
+        gp = FiniteGP(SquaredExponential(lengthscale=0.3), arms, 0.1)
+        return gp.play_table(np.random.default_rng(5).random((50, 20)), np.full(50, 2.0)).tolist()
+
+    free = play()
+    assert given()
+    with threadpoolctl.threadpool_limits(1, user_api="blas"):
+        assert play() == free

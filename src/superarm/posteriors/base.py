@@ -26,6 +26,7 @@ from superarm.inputs import as_positive, as_vector, require_finite
 from superarm.kernels import Covariance, Kernel
 from superarm.linalg import cholesky, psd_root, solve_lower
 from superarm.registry import build, spec_of
+from superarm.threads import one_blas_thread
 
 
 class GaussianPosterior(ABC):
@@ -94,6 +95,7 @@ class GaussianPosterior(ABC):
 
     # --- what users call -------------------------------------------------------------------
 
+    @one_blas_thread
     def observe(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
         """Learn from rewards (m,) of arms (m rows or row numbers).
 
@@ -127,6 +129,7 @@ class GaussianPosterior(ABC):
     def predict(
         self, arms: Any, return_std: bool = True, *, return_cov: Literal[True]
     ) -> JointPrediction: ...
+    @one_blas_thread
     def predict(
         self, arms: Any, return_std: bool = True, return_cov: bool = False
     ) -> Prediction | JointPrediction:
@@ -137,6 +140,7 @@ class GaussianPosterior(ABC):
             return JointPrediction(mean, self._covariance(keys))
         return Prediction(mean, standard_deviation(variance) if return_std else None)
 
+    @one_blas_thread
     def sample(self, arms: Any, rng: np.random.Generator, size: int = 1) -> Floats:
         """Joint draws of the latent reward, (size, m)."""
         keys = self._as_keys(arms)
@@ -145,6 +149,7 @@ class GaussianPosterior(ABC):
         mean, _ = self._moments(keys)
         return mean + self._draw(keys, rng, size)
 
+    @one_blas_thread
     def belief(self, arms: Arms) -> GaussianBelief:
         """This posterior as seen through the arms on offer."""
         keys = self.keys(arms)
@@ -152,6 +157,7 @@ class GaussianPosterior(ABC):
         return GaussianBelief(self, keys, mean, standard_deviation(variance))
 
     @property
+    @one_blas_thread
     def incumbent(self) -> float:
         """Highest posterior mean among observed arms; 0 before any data."""
         return self._incumbent(1.0) if self.count else 0.0
@@ -324,21 +330,25 @@ class GaussianBelief:
     def incumbent(self) -> float:
         return self._best_mean(1.0)
 
+    @one_blas_thread
     def _best_mean(self, sign: float) -> float:
         posterior = self._fresh()
         return posterior._incumbent(sign * self._sign) if posterior.count else 0.0
 
     @property
+    @one_blas_thread
     def cov(self) -> Floats:
         if self._cov is None:
             self._cov = self._fresh()._covariance(self._keys)
             self._cov.flags.writeable = False  # kept, so that it must not change
         return self._cov
 
+    @one_blas_thread
     def sample(self, rng: np.random.Generator) -> Floats:
         drawn: Floats = self._fresh()._draw(self._keys, rng, 1)[0]
         return self.mean + drawn
 
+    @one_blas_thread
     def condition(self, positions: Ints) -> DenseBelief:
         return DenseBelief(
             self.mean,
@@ -388,10 +398,12 @@ class DenseBelief:
     def incumbent(self) -> float:
         return self._best_mean(self._sign)
 
+    @one_blas_thread
     def sample(self, rng: np.random.Generator) -> Floats:
         root = psd_root(self.cov, "the belief's covariance", scale=self._scale).root
         return self.mean + root @ rng.standard_normal(root.shape[1])
 
+    @one_blas_thread
     def condition(self, positions: Ints) -> DenseBelief:
         """Variance once these arms will have been observed; their rewards are not known yet."""
         cross = self.cov[positions]  # (k, n)

@@ -34,6 +34,7 @@ from superarm.errors import InputError, ShapeError
 from superarm.inputs import as_features, as_vector, require_finite
 from superarm.kernels import Covariance
 from superarm.registry import register
+from superarm.threads import one_blas_thread
 
 from .base import (
     FixedArms,
@@ -171,6 +172,7 @@ class FiniteGP(GaussianPosterior):
     def _prior_scale(self, keys: Ints) -> float:
         return float(np.max(self.kernel.diag(self.arms)))
 
+    @one_blas_thread
     def observe(self, arms: Any, rewards: Any, noise_variance: Any = None) -> None:
         if noise_variance is None and _is_single(arms) and _is_single(rewards):
             # One arm, as in most rounds: the checks of the general way without its arrays.
@@ -194,6 +196,7 @@ class FiniteGP(GaussianPosterior):
                 return
         super().observe(arms, rewards, noise_variance)
 
+    @one_blas_thread
     def play_table(self, rewards: Any, widths: Any, normals: Any = None) -> Ints:
         """Play many rounds at once against a table of rewards (T, n); returns the arms played (T,).
 
