@@ -23,11 +23,12 @@ R = TypeVar("R")
 LARGE = 5e8
 """Multiplications from which a product keeps the user's threads: about 20 ms of one core.
 
-A core that others use comes free after a few milliseconds, and threads wait that long for each other
-once or several times in a product. Measured on two cores that were busy: below 10⁸ multiplications two
-threads took 2 to 100 times as long as one, from 10⁹ on three quarters of the time in products and
-triangular solves. On idle cores they would pay from about 10⁶ on, but a round cannot know,
-and has less to win than to lose.
+A core that others use comes free after some milliseconds, and threads wait that long for each other
+once or several times in a product. Measured on two cores that other processes used, too: up to
+4·10⁷ multiplications two threads took 2 to 100 times as long as one in products and triangular solves;
+in between it depends; from 10⁹ on they took 0.7 to 0.8 of the time. Cholesky factors of up to 2000
+rows never gained. On idle cores threads may pay earlier (not measured), but a call cannot know whether
+they are idle, and has less to win than to lose.
 """
 
 _LINKED = ("numpy.linalg._umath_linalg", "scipy.linalg.cython_blas")
