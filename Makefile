@@ -59,6 +59,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m bench streaming
 	$(BIN)/python -m bench finite
 	$(BIN)/python -m bench network
+	$(BIN)/python -m bench threads
 	$(BIN)/python -m bench startup
 
 clean:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 for _name in ("OPENBLAS", "OMP", "MKL", "BLIS", "VECLIB_MAXIMUM", "NUMEXPR", "NUMBA"):
     os.environ[f"{_name}_NUM_THREADS" if _name != "VECLIB_MAXIMUM" else f"{_name}_THREADS"] = "1"
 
-SUITES = ("streaming", "finite", "network", "startup")
+SUITES = ("streaming", "finite", "network", "threads", "startup")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.repeats is not None and options.repeats < 1:
         parser.error("--repeats must be at least 1")
 
-    from superarm.linalg import pin_blas_threads
+    from superarm.threads import pin_blas_threads
 
     pin_blas_threads()
     suite = importlib.import_module(f".{options.suite}", __package__)

@@ -90,6 +90,18 @@ def test_network_agrees_with_full_covariances_and_fresh_solves() -> None:
         assert any("SVGP" in row["peer"] for row in found["rows"])
 
 
+def test_threads_change_no_decision() -> None:
+    found = results("threads")
+    assert {row["peer"] for row in found["rows"]} == {
+        "OPENBLAS_NUM_THREADS=1",
+        "BLAS threads left alone",
+    }
+    assert len(found["rows"]) == 4
+    for row in found["rows"]:
+        assert row["max_abs_diff"] <= 1e-9, row
+    assert {"call_s", "call_with_one_thread_anyway_s"} <= found["limits"].keys()
+
+
 def test_startup_reports_what_help_loads() -> None:
     found = results("startup")
     assert {row["case"] for row in found["rows"]} >= {"import superarm"}

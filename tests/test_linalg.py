@@ -14,7 +14,6 @@ from superarm.linalg import (
     JITTER_STEPS,
     GrowingCholesky,
     cholesky,
-    pin_blas_threads,
     psd_root,
     root_update,
     solve_lower,
@@ -206,8 +205,3 @@ def test_root_update_equals_the_dense_formula(seed: int, n: int, rank: int, k: i
     whitened = P[np.ix_(at, at)] / np.sqrt(np.outer(noise, noise))
     expected = 0.5 * np.linalg.slogdet(np.eye(k) + whitened)[1]
     assert update.information == pytest.approx(expected, abs=1e-8)
-
-
-def test_pinning_says_how_many_libraries_it_found() -> None:
-    assert pin_blas_threads() >= 0
-    assert pin_blas_threads() == pin_blas_threads()

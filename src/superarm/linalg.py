@@ -1,4 +1,4 @@
-"""Cholesky factors that grow, square roots that shrink, and the BLAS behind them.
+"""Cholesky factors that grow and square roots that shrink.
 
 Notation
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from .core import Floats
 from .errors import JitterWarning, NotPositiveDefiniteError
+from .threads import blas_threads_for
 
 JITTER_STEPS = (1e-12, 1e-10, 1e-8)
 """Jitter tried in turn, relative to the matrix's size; past the last one we refuse."""
@@ -37,7 +38,8 @@ def cholesky(matrix: Floats, what: str = "the covariance matrix", scale: float |
     Jitter is relative to ``scale``, the mean diagonal unless given.
     """
     try:
-        L = np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
+        with blas_threads_for(len(matrix) ** 3 / 6):
+            L = np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
     except np.linalg.LinAlgError:
         pass
     else:
@@ -76,7 +78,8 @@ def solve_lower(L: Floats, B: Floats, *, transposed: bool = False) -> Floats:
 
     if not B.size:
         return np.array(B, dtype=np.float64)
-    solved, singular = dtrtrs(L, B, lower=1, trans=int(transposed))
+    with blas_threads_for(len(L) * B.size / 2):
+        solved, singular = dtrtrs(L, B, lower=1, trans=int(transposed))
     if singular:
         raise NotPositiveDefiniteError(f"a triangular factor has 0 in row {singular - 1}")
     return np.asarray(solved, dtype=np.float64)
@@ -118,10 +121,11 @@ def psd_root(
         raise NotPositiveDefiniteError(
             f"{what} has largest diagonal entry {scale}; it must be positive"
         )
-    factor, pivots, rank, _ = dpstrf(matrix, tol=tolerance * scale, lower=1)
-    root = np.zeros((len(matrix), int(rank)))
-    root[pivots - 1] = np.tril(factor)[:, : int(rank)]
-    error = float(np.max(np.abs(matrix - root @ root.T))) / scale
+    with blas_threads_for(len(matrix) ** 3 / 6):
+        factor, pivots, rank, _ = dpstrf(matrix, tol=tolerance * scale, lower=1)
+        root = np.zeros((len(matrix), int(rank)))
+        root[pivots - 1] = np.tril(factor)[:, : int(rank)]
+        error = float(np.max(np.abs(matrix - root @ root.T))) / scale
     if not error <= PSD_ERROR_LIMIT:
         raise NotPositiveDefiniteError(
             f"{what} is not positive semi-definite: its nearest factorisation is off by {error:.2g} "
@@ -244,50 +248,14 @@ def solve_triangular_in_place(buffer: Floats, B: Floats) -> None:
     flags = [ctypes.c_char(letter) for letter in (b"L", b"U", b"T", b"N")]
     n, m, lda, ldb = integer(size), integer(rows), integer(buffer.shape[1]), integer(size)
     ref: Callable[[Any], Any] = ctypes.byref
-    _cython_blas("dtrsm", 11)(
-        *(ref(flag) for flag in flags),
-        ref(n),
-        ref(m),
-        ref(one),
-        ctypes.c_void_p(buffer.ctypes.data),
-        ref(lda),
-        ctypes.c_void_p(B.ctypes.data),
-        ref(ldb),
-    )
-
-
-def pin_blas_threads() -> int:
-    """Hold every OpenBLAS in this process to one thread; returns how many were found.
-
-    numpy and scipy each load their own. Results must not depend on how many cores a machine
-    has, and seeds fan out over processes anyway. ``OPENBLAS_NUM_THREADS=1`` in the environment
-    before Python starts does the same.
-    """
-    import scipy.linalg.lapack  # noqa: F401  (loads scipy's BLAS, so that it is found below)
-
-    pinned = 0
-    for path in _loaded_libraries("openblas"):
-        library = ctypes.CDLL(path)
-        for symbol in (
-            "scipy_openblas_set_num_threads64_",
-            "scipy_openblas_set_num_threads",
-            "openblas_set_num_threads64_",
-            "openblas_set_num_threads",
-        ):
-            setter = getattr(library, symbol, None)
-            if setter is not None:
-                setter(ctypes.c_int(1))
-                pinned += 1
-                break
-    return pinned
-
-
-def _loaded_libraries(part: str) -> list[str]:
-    """Paths of loaded shared libraries whose file name contains ``part`` (Linux; else empty)."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8") as maps:
-            lines = [line.split(maxsplit=5) for line in maps]
-    except OSError:
-        return []
-    paths = {fields[5].strip() for fields in lines if len(fields) == 6}
-    return sorted(path for path in paths if part in path.rpartition("/")[2] and ".so" in path)
+    with blas_threads_for(size * B.size / 2):
+        _cython_blas("dtrsm", 11)(
+            *(ref(flag) for flag in flags),
+            ref(n),
+            ref(m),
+            ref(one),
+            ctypes.c_void_p(buffer.ctypes.data),
+            ref(lda),
+            ctypes.c_void_p(B.ctypes.data),
+            ref(ldb),
+        )

@@ -26,6 +26,7 @@ from superarm.inputs import as_positive, as_vector, require_finite
 from superarm.kernels import Covariance, Kernel
 from superarm.linalg import cholesky, psd_root, solve_lower
 from superarm.registry import build, spec_of
+from superarm.threads import one_blas_thread
 
 
 class GaussianPosterior(ABC):
@@ -104,6 +105,7 @@ class GaussianPosterior(ABC):
 
     # --- what users call -------------------------------------------------------------------
 
+    @one_blas_thread
     def observe(
         self,
         arms: Any,
@@ -147,6 +149,7 @@ class GaussianPosterior(ABC):
     def predict(
         self, arms: Any, return_std: bool = True, *, return_cov: Literal[True]
     ) -> JointPrediction: ...
+    @one_blas_thread
     def predict(
         self, arms: Any, return_std: bool = True, return_cov: bool = False
     ) -> Prediction | JointPrediction:
@@ -157,6 +160,7 @@ class GaussianPosterior(ABC):
             return JointPrediction(mean, self._covariance(keys))
         return Prediction(mean, standard_deviation(variance) if return_std else None)
 
+    @one_blas_thread
     def sample(self, arms: Any, rng: np.random.Generator, size: int = 1) -> Floats:
         """Joint draws of the latent reward, (size, m)."""
         keys = self._as_keys(arms)
@@ -165,6 +169,7 @@ class GaussianPosterior(ABC):
         mean, _ = self._moments(keys)
         return mean + self._draw(keys, rng, size)
 
+    @one_blas_thread
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief | DenseBelief:
         """This posterior as seen through the arms on offer.
 
@@ -186,6 +191,7 @@ class GaussianPosterior(ABC):
         return given.restricted(len(keys))
 
     @property
+    @one_blas_thread
     def incumbent(self) -> float:
         """Highest posterior mean among observed arms; 0 before any data."""
         return self._incumbent(1.0) if self.count else 0.0
@@ -358,21 +364,25 @@ class GaussianBelief:
     def incumbent(self) -> float:
         return self._best_mean(1.0)
 
+    @one_blas_thread
     def _best_mean(self, sign: float) -> float:
         posterior = self._fresh()
         return posterior._incumbent(sign * self._sign) if posterior.count else 0.0
 
     @property
+    @one_blas_thread
     def cov(self) -> Floats:
         if self._cov is None:
             self._cov = self._fresh()._covariance(self._keys)
             self._cov.flags.writeable = False  # kept, so that it must not change
         return self._cov
 
+    @one_blas_thread
     def sample(self, rng: np.random.Generator) -> Floats:
         drawn: Floats = self._fresh()._draw(self._keys, rng, 1)[0]
         return self.mean + drawn
 
+    @one_blas_thread
     def condition(self, positions: Ints) -> DenseBelief:
         return DenseBelief(
             self.mean,
@@ -422,10 +432,12 @@ class DenseBelief:
     def incumbent(self) -> float:
         return self._best_mean(self._sign)
 
+    @one_blas_thread
     def sample(self, rng: np.random.Generator) -> Floats:
         root = psd_root(self.cov, "the belief's covariance", scale=self._scale).root
         return self.mean + root @ rng.standard_normal(root.shape[1])
 
+    @one_blas_thread
     def condition(self, positions: Ints) -> DenseBelief:
         """Variance once these arms will have been observed; their rewards are not known yet."""
         cross = self.cov[positions]  # (k, n)

@@ -34,6 +34,7 @@ from superarm.errors import InputError, ShapeError
 from superarm.inputs import as_features, as_vector, require_finite
 from superarm.kernels import Covariance
 from superarm.registry import register
+from superarm.threads import one_blas_thread
 
 from .base import (
     FixedArms,
@@ -170,6 +171,7 @@ class FiniteGP(GaussianPosterior):
     def _prior_scale(self, keys: Ints) -> float:
         return float(np.max(self.kernel.diag(self.arms)))
 
+    @one_blas_thread
     def observe(
         self,
         arms: Any,
@@ -199,6 +201,7 @@ class FiniteGP(GaussianPosterior):
                 return
         super().observe(arms, rewards, noise_variance, rng)
 
+    @one_blas_thread
     def play_table(self, rewards: Any, widths: Any, normals: Any = None) -> Ints:
         """Play many rounds at once against a table of rewards (T, n); returns the arms played (T,).
 

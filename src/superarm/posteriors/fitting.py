@@ -27,6 +27,7 @@ from superarm.core import Floats
 from superarm.errors import InputError, NotPositiveDefiniteError
 from superarm.inputs import as_features, as_positive, as_vector
 from superarm.kernels.base import Covariance, TunableCovariance
+from superarm.threads import blas_threads_for
 
 
 class Likelihood(NamedTuple):
@@ -241,7 +242,8 @@ def _factorise(K: Floats, noise: float, kernel: object) -> Floats:
     if not np.isfinite(C).all():
         raise NotPositiveDefiniteError(f"{kernel!r} gives entries that are not finite")
     try:
-        factor: Floats = cholesky(C, lower=True, overwrite_a=True, check_finite=False)
+        with blas_threads_for(len(C) ** 3 / 6):
+            factor: Floats = cholesky(C, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
         raise NotPositiveDefiniteError(
             f"K + noise_variance·I has no Cholesky factor for {kernel!r}; "
@@ -253,7 +255,8 @@ def _factorise(K: Floats, noise: float, kernel: object) -> Floats:
 def _solve(factor: Floats, right: Floats) -> Floats:
     from scipy.linalg import cho_solve
 
-    solution: Floats = cho_solve((factor, True), right, check_finite=False)
+    with blas_threads_for(len(factor) * right.size):
+        solution: Floats = cho_solve((factor, True), right, check_finite=False)
     return solution
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from superarm.core import Floats
 from superarm.kernels import Covariance, FeatureMap, Kernel
 from superarm.linalg import GrowingCholesky, cholesky, root_update, solve_lower
+from superarm.threads import blas_threads_for
 
 FormName = Literal["cholesky", "finite-rank"]
 
@@ -141,7 +142,8 @@ class CholeskyForm:
         return left
 
     def covariance(self, keys: Floats, rows: Floats) -> Floats:
-        return self._kernel(keys) - rows @ rows.T
+        with blas_threads_for(len(rows) * rows.size):
+            return self._kernel(keys) - rows @ rows.T
 
     def root(self, rows: Floats) -> Floats | None:
         return None
@@ -190,7 +192,8 @@ class FiniteRankForm:
         arms, _, noise = data.view()
         Phi = features(arms)
         weighted = Phi / noise[:, None]
-        precision = Phi.T @ weighted
+        with blas_threads_for(rank * Phi.size):
+            precision = Phi.T @ weighted
         precision[np.diag_indices_from(precision)] += 1.0
         L = cholesky(precision, "the precision of the features' weights")
         root = np.ascontiguousarray(solve_lower(L, np.eye(rank)).T)  # L⁻ᵀ: root rootᵀ = precision⁻¹

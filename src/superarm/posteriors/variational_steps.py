@@ -28,6 +28,7 @@ import numpy as np
 from superarm.core import Floats, Ints
 from superarm.kernels import Covariance
 from superarm.linalg import cholesky, psd_root, solve_lower
+from superarm.threads import blas_threads_for
 
 from .streaming_forms import ObservedData
 
@@ -186,7 +187,8 @@ def natural_step(q: Variational, A: Floats, batch: Batch, rate: float) -> Natura
     is Titsias' (2009) closed form in one step.
     """
     weighted = A / np.sqrt(batch.noise)
-    precision = weighted @ weighted.T
+    with blas_threads_for(len(weighted) * weighted.size):
+        precision = weighted @ weighted.T
     precision *= rate * batch.scale
     precision += (1.0 - rate) * q.precision
     shift = (1.0 - rate) * q.shift

@@ -27,6 +27,7 @@ from superarm.core import Floats, Ints
 from superarm.errors import InputError, NotPositiveDefiniteError, PrecisionWarning
 from superarm.kernels import Covariance, Kernel
 from superarm.linalg import cholesky, psd_root, solve_lower
+from superarm.threads import blas_threads_for
 
 _REFRESH_EVERY = 256
 _LEAST_NOISE = 1e-4
@@ -254,11 +255,13 @@ class VisitedEngine:
         matrix = np.empty((size, size))
         self._fill_covariance(matrix, noise)
         # Read by LAPACK it is the transpose: its upper triangle is our lower one.
-        factor, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=1)
+        with blas_threads_for(size**3 / 6):
+            factor, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=1)
         if failed or not np.isfinite(factor.trace()):  # NaN may pass: then this says so
             self._fill_covariance(matrix, noise)
             factor = np.asfortranarray(cholesky(matrix, "the covariance of the visited arms").T)
-        inverse, singular = dtrtri(factor, lower=0, overwrite_c=1)
+        with blas_threads_for(size**3 / 6):
+            inverse, singular = dtrtri(factor, lower=0, overwrite_c=1)
         if singular:
             raise NotPositiveDefiniteError("the covariance of the visited arms is singular")
         half: Floats = inverse.T
@@ -339,7 +342,8 @@ class _PriorRoot:
             matrix[part, : part.stop] = kernel(arms[part], arms[: part.stop])
         np.fill_diagonal(matrix, variance)
         # Read by LAPACK it is the transpose, and its upper triangle our lower one.
-        self._upper, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=0)
+        with blas_threads_for(n**3 / 6):
+            self._upper, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=0)
         self._singular: Floats | None = None
         if failed or not np.isfinite(self._upper.trace()):
             # Singular in floating point: its rank is cut, instead of adding jitter.

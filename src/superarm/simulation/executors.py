@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from superarm.errors import InputError, SuperarmError
-from superarm.linalg import pin_blas_threads
+from superarm.threads import pin_blas_threads
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

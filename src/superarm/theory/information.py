@@ -23,6 +23,7 @@ from superarm.errors import InputError, NotPositiveDefiniteError
 from superarm.inputs import as_features, as_positive
 from superarm.kernels.base import Covariance
 from superarm.registry import register
+from superarm.threads import one_blas_thread
 
 GREEDY_SHARE = 1.0 - math.exp(-1.0)
 """The share 1 − 1/e of the maximum that the greedy choice reaches at least."""
@@ -60,6 +61,7 @@ class GreedyGain(NamedTuple):
         return bounds
 
 
+@one_blas_thread
 def greedy_information_gain(
     kernel: Covariance,
     candidates: Any,
