@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Decision, Feedback, Offer, Policy
-from superarm.errors import InfeasibleError, InputError
+from superarm.errors import ConflictError, InfeasibleError, InputError
 
 from .helpers import assert_close, generator, raises, restored, state_bytes, untouched
 
@@ -19,8 +19,9 @@ class PolicyContract(ABC):
 
     Checked: ``decide`` never changes state; the same generator gives the same decision and a
     policy that calls itself deterministic leaves it alone; chosen arms are on offer, available
-    and named once; feedback may be partial, empty, late, or of stated noise; feedback that
-    makes no sense is refused and changes nothing. ::
+    and named once; feedback may be partial, empty, late, or of stated noise, and out of order
+    where the policy is ``exchangeable``; feedback that makes no sense is refused and changes
+    nothing. ::
 
         class TestMyPolicy(PolicyContract):
             def make_policy(self):
@@ -111,18 +112,41 @@ class PolicyContract(ABC):
         policy = self._trained()
         early_offer, early = self._play(policy, 5)
         offer, decision = self._play(policy, 6)
-        for part in (decision.positions[:1], decision.positions[:0]):
-            feedback = Feedback(positions=part, rewards=self._rewards(len(part), 6))
-            policy.learn(offer, decision, feedback, generator(6))
         late = Feedback(
             positions=early.positions,
             rewards=self._rewards(len(early.positions), 5),
             noise_variance=np.full(len(early.positions), 0.5),
         )
-        before = state_bytes(policy.state())
-        policy.learn(early_offer, early, late, generator(5))
-        assert (state_bytes(policy.state()) != before) == self.learns
+
+        def learn_late() -> None:
+            before = state_bytes(policy.state())
+            policy.learn(early_offer, early, late, generator(5))
+            assert (state_bytes(policy.state()) != before) == self.learns
+
+        if not policy.exchangeable:
+            learn_late()
+        for part in (decision.positions[:1], decision.positions[:0]):
+            feedback = Feedback(positions=part, rewards=self._rewards(len(part), 6))
+            policy.learn(offer, decision, feedback, generator(6))
+        if policy.exchangeable:
+            learn_late()
         self._play(policy, 7)
+
+    def test_feedback_out_of_order_is_refused_where_order_matters(self) -> None:
+        policy = self._trained()
+        if policy.exchangeable:
+            return
+        early_offer, early = self._play(policy, 5)
+        offer, decision = self._play(policy, 6)
+        rewards = self._rewards(len(decision.positions), 6)
+        feedback = Feedback(positions=decision.positions, rewards=rewards)
+        policy.learn(offer, decision, feedback, generator(6))
+        before = state_bytes(policy.state())
+        rewards = self._rewards(len(early.positions), 5)
+        late = Feedback(positions=early.positions, rewards=rewards)
+        with raises(ConflictError, "feedback of an earlier decision"):
+            policy.learn(early_offer, early, late, generator(5))
+        assert state_bytes(policy.state()) == before, "feedback out of order changed the state"
 
     def test_senseless_feedback_is_refused_and_changes_nothing(self) -> None:
         if not self.learns:
