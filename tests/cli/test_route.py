@@ -176,7 +176,7 @@ def test_what_a_run_learned_comes_back(policy: str, cli: Command, town: Any) -> 
     more = ("--set", "route-ts.posterior=variational") if policy == "route-ts" else ()
     state = learned(cli, town.net, "run", policy, *more)
     answer = cli("route", "--net", town.net, *ENDS, "--state", state, "--json").json()
-    assert answer["observations"] == load_state(state).scalar("posterior")["scalars"]["count"] > 0
+    assert answer["observations"] == load_state(state).part("posterior").scalar("count") > 0
     with np.load(Path("run") / "audits" / state.name) as audit:
         mean = audit["mean"].astype(np.float64)
     graph = read_network(town.net).line_graph()

@@ -257,6 +257,27 @@ def test_chance_chooses_every_super_arm_alike() -> None:
     assert not policy.deterministic
 
 
+def test_decisions_that_name_no_arm_of_the_offer_are_refused() -> None:
+    policy = IndexPolicy(posterior=posterior("streaming"), rule=Greedy(), oracle=TopK())
+    offer = Offer(step=1, arms=Arms.numbered(FEATURES))
+    for position in (-1, 12):
+        decision = Decision(step=1, action=None, positions=np.array([position]))
+        feedback = Feedback(positions=decision.positions, rewards=np.zeros(1))
+        with pytest.raises(UnknownArmError, match="the offer has arms 0 to 11"):
+            policy.learn(offer, decision, feedback, rng())
+    assert policy.posterior.count == 0
+
+
+def test_what_never_comes_is_not_awaited_for_ever() -> None:
+    policy = IndexPolicy(
+        posterior=posterior("streaming"), rule=Greedy(), oracle=TopK(k=2), most_pending=5
+    )
+    for step in range(1, 41):
+        policy.commit(policy.decide(Offer(step=step, arms=Arms.numbered(FEATURES)), rng()))
+    awaited = policy.state().part("ledger").array("awaited")
+    assert np.unique(awaited[:, 0]).tolist() == [36, 37, 38, 39, 40]
+
+
 def test_versions_count_what_was_learned() -> None:
     policy = IndexPolicy(posterior=posterior("streaming"), rule=Greedy(), oracle=TopK(k=2))
     offer = Offer(step=1, arms=Arms.numbered(FEATURES))

@@ -10,10 +10,11 @@ import pytest
 
 from superarm import registry
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Offer, State
-from superarm.errors import InputError
+from superarm.errors import ConflictError, InputError
 from superarm.problems import FiniteProblem
 from superarm.simulation import Trajectory, runner, simulate
 from superarm.streams import stream
+from superarm.testing import state_bytes
 
 CHANGING = {"name": "crowdsourcing", "source": "made", "k": 3, "workers": 15}
 FIXED = {"name": "gp-function", "arms": 20}
@@ -265,6 +266,18 @@ def test_the_table_is_made_once_for_all_policies() -> None:
     runs = simulate(problem, policies, rounds=30, seed=5)
     assert made == [(30, 20)]
     assert same(runs["a"], runs["c"])
+
+
+def test_a_table_is_not_played_twice_by_one_policy() -> None:
+    """Its rounds were learned from: to go on with them would count every reward twice."""
+    problem = from_finite(FiniteProblem)
+    policy = registry.build("policy", "igp-ucb", model=problem.model)
+    simulate(problem, {"a": policy}, rounds=30, seed=5)
+    before = state_bytes(policy.state())
+    with pytest.raises(ConflictError, match="learned from already"):
+        simulate(problem, {"a": policy}, rounds=30, seed=6)
+    assert state_bytes(policy.state()) == before
+    policy.restored(policy.state())
 
 
 def test_mistakes_and_failures_surface() -> None:

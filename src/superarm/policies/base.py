@@ -179,6 +179,8 @@ class IndexPolicy:
         """Many rounds at once where posterior, rule and oracle allow it; see ``tabled``."""
         from .tabled import play_table
 
+        if offer.step <= self._ledger.last:
+            return None  # some of these rounds may be known already: ``learn`` tells
         played = play_table(self, offer, rewards, rng_at)
         if played is not None:
             self.version += len(played)

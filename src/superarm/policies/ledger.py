@@ -130,6 +130,8 @@ class Ledger:
         left = {position: keys[row] for row, position in enumerate(positions) if position not in heard}
         if left:
             self._awaited[step] = left
+        if len(self._awaited) > self._most_pending:  # what is lost is not awaited for ever
+            del self._awaited[next(iter(self._awaited))]
 
     def pending(self) -> NDArray[Any] | None:
         """Keys of the arms that were chosen and not seen; of too many those chosen last."""

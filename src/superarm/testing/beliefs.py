@@ -20,7 +20,7 @@ class BeliefContract(ABC):
 
         class TestMyBelief(BeliefContract):
             def make_belief(self):
-                return my_posterior.belief(arms)
+                return my_posterior.belief(Offer(step=1, arms=arms))
     """
 
     tolerance = 1e-9

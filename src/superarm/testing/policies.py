@@ -113,18 +113,41 @@ class PolicyContract(ABC):
         policy = self._trained()
         early_offer, early = self._play(policy, 5)
         offer, decision = self._play(policy, 6)
-        for part in (decision.positions[:1], decision.positions[:0]):
-            feedback = Feedback(positions=part, rewards=self._rewards(len(part), 6))
-            policy.learn(offer, decision, feedback, generator(6))
         late = Feedback(
             positions=early.positions,
             rewards=self._rewards(len(early.positions), 5),
             noise_variance=np.full(len(early.positions), 0.5),
         )
-        before = state_bytes(policy.state())
-        policy.learn(early_offer, early, late, generator(5))
-        assert (state_bytes(policy.state()) != before) == self.learns
+
+        def learn_late() -> None:
+            before = state_bytes(policy.state())
+            policy.learn(early_offer, early, late, generator(5))
+            assert (state_bytes(policy.state()) != before) == self.learns
+
+        if not policy.exchangeable:
+            learn_late()
+        for part in (decision.positions[:1], decision.positions[:0]):
+            feedback = Feedback(positions=part, rewards=self._rewards(len(part), 6))
+            policy.learn(offer, decision, feedback, generator(6))
+        if policy.exchangeable:
+            learn_late()
         self._play(policy, 7)
+
+    def test_feedback_out_of_order_is_refused_where_order_matters(self) -> None:
+        policy = self._trained()
+        if policy.exchangeable:
+            return
+        early_offer, early = self._play(policy, 5)
+        offer, decision = self._play(policy, 6)
+        rewards = self._rewards(len(decision.positions), 6)
+        feedback = Feedback(positions=decision.positions, rewards=rewards)
+        policy.learn(offer, decision, feedback, generator(6))
+        before = state_bytes(policy.state())
+        rewards = self._rewards(len(early.positions), 5)
+        late = Feedback(positions=early.positions, rewards=rewards)
+        with raises(ConflictError, "feedback of an earlier decision"):
+            policy.learn(early_offer, early, late, generator(5))
+        assert state_bytes(policy.state()) == before, "feedback out of order changed the state"
 
     def test_senseless_feedback_is_refused_and_changes_nothing(self) -> None:
         if not self.learns:
