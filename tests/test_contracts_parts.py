@@ -12,7 +12,6 @@ import pytest
 
 from superarm import kernels, registry
 from superarm.core import Arms, Belief, Floats, Offer, Oracle, Posterior, State
-from superarm.errors import MissingExtraError, require_extra
 from superarm.kernels import (
     Columns,
     Constant,

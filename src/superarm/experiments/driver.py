@@ -23,7 +23,6 @@ from superarm.errors import (
     SpecError,
     SuperarmError,
 )
-from superarm.linalg import pin_blas_threads
 from superarm.problems.base import Mapped, World
 from superarm.problems.sources import settle_source
 from superarm.simulation import Run, Trace, cell_name, simulate, spread
@@ -38,6 +37,7 @@ from superarm.simulation.files import (
     run_lock,
 )
 from superarm.simulation.trace import read_spec, write_cells, write_map, write_spec, write_trace
+from superarm.threads import pin_blas_threads
 
 from .claims import judge, judge_variances, outcome_of
 from .spec import Experiment, expand_settings
@@ -172,8 +172,8 @@ def _promised(world: World) -> dict[str, str]:
     if alpha == 1.0:
         return {}
     return {
-        "regret": f"against the oracle under the truth, which promises {alpha:.3g} of the optimum: below "
-        "zero where a policy found something better; alpha_regret is against that share of the optimum"
+        "regret": f"against the oracle under the truth, which promises {alpha:.3g} of the optimum: "
+        "below zero where a policy found something better; alpha_regret is against that share of it"
     }
 
 
