@@ -105,6 +105,10 @@ def psd_root(
     largest error over all entries is measured and reported. Both are relative to ``scale``, the
     largest diagonal entry unless given: a posterior covariance carries rounding of its prior's
     size, however small it has become itself.
+
+    Arms that are alike tie for the next pivot, and rounding would choose among them. So rows and
+    columns are weighted, each differently, while pivots are chosen. Then a matrix that differs by
+    1e-15 has nearly the same root: draws differ by the square root of that, and not altogether.
     """
     from scipy.linalg.lapack import dpstrf
 
@@ -118,9 +122,14 @@ def psd_root(
         raise NotPositiveDefiniteError(
             f"{what} has largest diagonal entry {scale}; it must be positive"
         )
-    factor, pivots, rank, _ = dpstrf(matrix, tol=tolerance * scale, lower=1)
+    # Multiples of the golden ratio, modulo 1: no two are near each other.
+    weight = 0.75 + 0.25 * (np.arange(len(matrix)) * 0.6180339887498949 % 1.0)
+    factor, pivots, rank, _ = dpstrf(
+        matrix * weight * weight[:, None], tol=tolerance * scale, lower=1, overwrite_a=1
+    )
     root = np.zeros((len(matrix), int(rank)))
     root[pivots - 1] = np.tril(factor)[:, : int(rank)]
+    root /= weight[:, None]
     error = float(np.max(np.abs(matrix - root @ root.T))) / scale
     if not error <= PSD_ERROR_LIMIT:
         raise NotPositiveDefiniteError(
