@@ -184,6 +184,23 @@ def test_rounding_is_measured_against_the_scale_given() -> None:
     assert psd_root(np.empty((0, 0))).root.shape == (0, 0)
 
 
+@pytest.mark.parametrize("smooth", [True, False])
+def test_rounding_does_not_choose_among_arms_that_are_alike(smooth: bool) -> None:
+    """On a grid many arms tie for the next pivot: a root must not turn with the last digit."""
+    side = np.linspace(0.0, 1.0, 9)
+    points = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    distance = np.sqrt(((points[:, None] - points) ** 2).sum(axis=2)) / 0.4
+    matrix = np.exp(-0.5 * distance**2) if smooth else np.exp(-distance)
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        noise = 1e-15 * rng.standard_normal(matrix.shape)
+        root, other = psd_root(matrix).root, psd_root(matrix + noise + noise.T, scale=1.0).root
+        normals = rng.standard_normal(len(matrix))
+        draw = root @ normals[: root.shape[1]]
+        again = other @ normals[: other.shape[1]]
+        np.testing.assert_allclose(again, draw, atol=1e-4 if smooth else 1e-10)
+
+
 @stable
 @given(seeds, st.integers(1, 10), st.integers(1, 10), st.integers(1, 4))
 def test_root_update_equals_the_dense_formula(seed: int, n: int, rank: int, k: int) -> None:

@@ -8,6 +8,8 @@ from .composite import Columns as Columns
 from .composite import Product as Product
 from .composite import Scale as Scale
 from .composite import Sum as Sum
+from .drawing import PriorRoot as PriorRoot
+from .drawing import prior_root as prior_root
 from .features import FeatureMap as FeatureMap
 from .graph import GraphMatern as GraphMatern
 from .graph import HasLaplacian as HasLaplacian

@@ -1,8 +1,7 @@
 """Posteriors: what has been learned about every arm's reward."""
 
-from .base import DenseBelief as DenseBelief
-from .base import GaussianBelief as GaussianBelief
 from .base import GaussianPosterior as GaussianPosterior
+from .beliefs import GaussianBelief as GaussianBelief
 from .finite import FiniteGP as FiniteGP
 from .fitting import FitResult as FitResult
 from .fitting import fit_kernel as fit_kernel

@@ -7,7 +7,6 @@ that users and policies call is written here once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
@@ -18,15 +17,17 @@ from superarm.errors import (
     InputError,
     ShapeError,
     SpecError,
-    StaleBeliefError,
     StateError,
     UnknownArmError,
 )
 from superarm.inputs import as_positive, as_vector, require_finite
 from superarm.kernels import Covariance, Kernel
-from superarm.linalg import cholesky, psd_root, solve_lower
+from superarm.linalg import psd_root
 from superarm.registry import build, spec_of
 from superarm.threads import one_blas_thread
+
+from .beliefs import GaussianBelief, standard_deviation
+from .turns import Turns, whole
 
 
 class GaussianPosterior(ABC):
@@ -49,6 +50,7 @@ class GaussianPosterior(ABC):
         self.information_gain = 0.0
         self.count = 0
         self.version = 0  # rises with every change: beliefs use it to notice that they are stale
+        self._turns = Turns()
 
     # --- hooks -----------------------------------------------------------------------------
 
@@ -65,6 +67,13 @@ class GaussianPosterior(ABC):
 
     @abstractmethod
     def _covariance(self, keys: NDArray[Any]) -> Floats: ...
+
+    def _cross(self, keys: NDArray[Any], at: Ints) -> Floats:
+        """Covariance of the keys at these places with all of them, (k, m), a new array.
+
+        A posterior that can do it should make no (m, m) matrix for it.
+        """
+        return self._covariance(keys)[at]
 
     @abstractmethod
     def _absorb(
@@ -100,8 +109,10 @@ class GaussianPosterior(ABC):
     def _draw(self, keys: NDArray[Any], rng: np.random.Generator, size: int) -> Floats:
         """Joint draws about zero, (size, m)."""
         scale = self._prior_scale(keys)
-        root = psd_root(self._covariance(keys), "the posterior covariance", scale=scale).root
-        return rng.standard_normal((size, root.shape[1])) @ root.T
+        root = psd_root(
+            self._covariance(keys), "the posterior covariance", scale=scale, steady=True
+        ).root
+        return drawn_by(root, rng, size)
 
     # --- what users call -------------------------------------------------------------------
 
@@ -122,24 +133,25 @@ class GaussianPosterior(ABC):
             raise InputError(
                 f"{type(self).__name__} draws while it learns; pass rng=np.random.default_rng(0)"
             )
-        keys = self._as_keys(arms)
-        values = as_vector(rewards, "rewards", len(keys))
-        if len(keys) == 0:
-            return
-        if noise_variance is None:
-            noise = np.full(len(keys), self.noise_variance)
-        else:
-            noise = as_vector(noise_variance, "noise_variance", len(keys))
-            if not (noise > 0.0).all():
-                where = int(np.argmin(noise > 0.0))
-                raise InputError(f"noise_variance[{where}] is {noise[where]}; it must be above 0")
-        with np.errstate(over="ignore"):
-            require_finite(1.0 / noise, "1 / noise_variance")
-            require_finite(values / noise, "rewards / noise_variance")
-        self.information_gain += self._absorb(keys, values, noise, rng)
-        self.count += len(keys)
-        self.version += 1
-        self._after_observing()
+        with self._turns:
+            keys = self._as_keys(arms)
+            values = as_vector(rewards, "rewards", len(keys))
+            if len(keys) == 0:
+                return
+            if noise_variance is None:
+                noise = np.full(len(keys), self.noise_variance)
+            else:
+                noise = as_vector(noise_variance, "noise_variance", len(keys))
+                if not (noise > 0.0).all():
+                    where = int(np.argmin(noise > 0.0))
+                    raise InputError(f"noise_variance[{where}] is {noise[where]}; it must be above 0")
+            with np.errstate(over="ignore"):
+                require_finite(1.0 / noise, "1 / noise_variance")
+                require_finite(values / noise, "rewards / noise_variance")
+            self.information_gain += self._absorb(keys, values, noise, rng)
+            self.count += len(keys)
+            self.version += 1
+            self._after_observing()
 
     @overload
     def predict(
@@ -150,6 +162,7 @@ class GaussianPosterior(ABC):
         self, arms: Any, return_std: bool = True, *, return_cov: Literal[True]
     ) -> JointPrediction: ...
     @one_blas_thread
+    @whole
     def predict(
         self, arms: Any, return_std: bool = True, return_cov: bool = False
     ) -> Prediction | JointPrediction:
@@ -161,6 +174,7 @@ class GaussianPosterior(ABC):
         return Prediction(mean, standard_deviation(variance) if return_std else None)
 
     @one_blas_thread
+    @whole
     def sample(self, arms: Any, rng: np.random.Generator, size: int = 1) -> Floats:
         """Joint draws of the latent reward, (size, m)."""
         keys = self._as_keys(arms)
@@ -170,30 +184,39 @@ class GaussianPosterior(ABC):
         return mean + self._draw(keys, rng, size)
 
     @one_blas_thread
-    def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief | DenseBelief:
+    @whole
+    def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief:
         """This posterior as seen through the arms on offer.
 
         ``pending`` are keys of arms chosen and not yet seen: the mean is as it was, the
         uncertainty as if they had been observed.
         """
         keys = self.keys(offer)
-        if pending is not None and len(pending):
-            return self._belief_given(keys, self._as_keys(pending))
-        return self._belief(keys)
+        if pending is None or not len(pending):
+            return self._belief(keys)
+        awaited, n = self._as_keys(pending), len(keys)
+        if awaited.shape[1:] != keys.shape[1:]:
+            raise ShapeError(
+                f"pending has shape {awaited.shape}, but the arms on offer {keys.shape}; "
+                "they must be keys of this posterior"
+            )
+        both = np.concatenate([keys, awaited])
+        mean, variance = self._moments(both)
+        belief = GaussianBelief(self, both, mean[:n], standard_deviation(variance[:n]))
+        return belief.condition(np.arange(n, len(both)))
 
     def _belief(self, keys: NDArray[Any]) -> GaussianBelief:
         mean, variance = self._moments(keys)
         return GaussianBelief(self, keys, mean, standard_deviation(variance))
 
-    def _belief_given(self, keys: NDArray[Any], pending: NDArray[Any]) -> DenseBelief:
-        both = self._belief(np.concatenate([keys, pending]))
-        given = both.condition(np.arange(len(keys), len(both.mean)))
-        return given.restricted(len(keys))
-
     @property
     @one_blas_thread
     def incumbent(self) -> float:
         """Highest posterior mean among observed arms; 0 before any data."""
+        return self._best_mean()
+
+    @whole
+    def _best_mean(self) -> float:
         return self._incumbent(1.0) if self.count else 0.0
 
     # --- state -----------------------------------------------------------------------------
@@ -213,6 +236,15 @@ class GaussianPosterior(ABC):
             raise StateError("this state is damaged: its count or its information gain is none")
         self.count, self.information_gain = count, float(gain)
         return self
+
+
+def drawn_by(root: Floats, rng: np.random.Generator, size: int) -> Floats:
+    """Joint draws (size, m) by a root (m, r) of the covariance.
+
+    A normal is taken for every arm, also where the rank was cut: rounding may cut it elsewhere.
+    """
+    rank = root.shape[1]
+    return rng.standard_normal((size, len(root)))[:, :rank] @ root.T
 
 
 def as_rows(arms: Any, n: int) -> Ints:
@@ -271,9 +303,10 @@ class FixedArms:
             if np.array_equal(self.features[numbered], arms.features):
                 return numbered
         if self._rows is None:
-            self._rows = {}
+            rows: dict[bytes, int] = {}
             for row, features in enumerate(self.features + 0.0):  # −0.0 becomes 0.0
-                self._rows.setdefault(features.tobytes(), row)
+                rows.setdefault(features.tobytes(), row)
+            self._rows = rows  # whole: another thread may be looking
         found = [self._rows.get(features.tobytes(), -1) for features in arms.features + 0.0]
         if -1 in found:
             unknown = arms.ids[found.index(-1)]
@@ -314,151 +347,3 @@ def kernel_from(state: State, kernel: Covariance | None) -> Covariance:
         raise StateError("the kernel is not one of superarm's own; pass it: from_state(…, kernel=…)")
     built: Covariance = build("kernel", state.scalar("kernel"))
     return built
-
-
-def standard_deviation(variance: Floats) -> Floats:
-    """√variance in place, with rounding below zero cut off."""
-    np.maximum(variance, 0.0, out=variance)
-    return np.sqrt(variance, out=variance)
-
-
-class GaussianBelief:
-    """Mean and std of the arms on offer now; covariance and joint draws when asked for."""
-
-    __slots__ = ("_cov", "_keys", "_posterior", "_sign", "_version", "mean", "std")
-
-    def __init__(
-        self,
-        posterior: GaussianPosterior,
-        keys: NDArray[Any],
-        mean: Floats,
-        std: Floats,
-        sign: float = 1.0,
-        version: int | None = None,
-    ) -> None:
-        self._posterior = posterior
-        self._keys = keys
-        self._version = posterior.version if version is None else version
-        self._sign = sign
-        self._cov: Floats | None = None
-        self.mean = mean
-        self.std = std
-
-    def _fresh(self) -> GaussianPosterior:
-        if self._posterior.version != self._version:
-            raise StaleBeliefError(
-                "the posterior has observed more data since this belief was made; "
-                "ask it for a new belief"
-            )
-        return self._posterior
-
-    @property
-    def noise_std(self) -> float:
-        return self._posterior.noise_std
-
-    @property
-    def information_gain(self) -> float:
-        return self._fresh().information_gain
-
-    @property
-    def incumbent(self) -> float:
-        return self._best_mean(1.0)
-
-    @one_blas_thread
-    def _best_mean(self, sign: float) -> float:
-        posterior = self._fresh()
-        return posterior._incumbent(sign * self._sign) if posterior.count else 0.0
-
-    @property
-    @one_blas_thread
-    def cov(self) -> Floats:
-        if self._cov is None:
-            self._cov = self._fresh()._covariance(self._keys)
-            self._cov.flags.writeable = False  # kept, so that it must not change
-        return self._cov
-
-    @one_blas_thread
-    def sample(self, rng: np.random.Generator) -> Floats:
-        drawn: Floats = self._fresh()._draw(self._keys, rng, 1)[0]
-        return self.mean + drawn
-
-    @one_blas_thread
-    def condition(self, positions: Ints) -> DenseBelief:
-        return DenseBelief(
-            self.mean,
-            self.cov,
-            noise_std=self.noise_std,
-            information_gain=self.information_gain,
-            best_mean=self._best_mean,
-            scale=self._fresh()._prior_scale(self._keys),
-        ).condition(positions)
-
-    def negated(self) -> GaussianBelief:
-        return GaussianBelief(
-            self._posterior, self._keys, -self.mean, self.std, -self._sign, self._version
-        )
-
-
-class DenseBelief:
-    """A belief that holds its whole covariance: what ``condition`` returns.
-
-    ``best_mean(sign)`` is the highest mean of sign × reward among observed arms, asked for only
-    when it is needed; ``scale`` is the prior variance that rounding in ``cov`` is relative to.
-    """
-
-    __slots__ = ("_best_mean", "_scale", "_sign", "cov", "information_gain", "mean", "noise_std", "std")
-
-    def __init__(
-        self,
-        mean: Floats,
-        cov: Floats,
-        *,
-        noise_std: float,
-        information_gain: float,
-        best_mean: Callable[[float], float],
-        scale: float,
-        sign: float = 1.0,
-    ) -> None:
-        self.mean = mean
-        self.cov = cov
-        self.std = standard_deviation(np.diagonal(cov).copy())
-        self.noise_std = noise_std
-        self.information_gain = information_gain
-        self._best_mean = best_mean
-        self._scale = scale
-        self._sign = sign
-
-    @property
-    def incumbent(self) -> float:
-        return self._best_mean(self._sign)
-
-    @one_blas_thread
-    def sample(self, rng: np.random.Generator) -> Floats:
-        root = psd_root(self.cov, "the belief's covariance", scale=self._scale).root
-        return self.mean + root @ rng.standard_normal(root.shape[1])
-
-    @one_blas_thread
-    def condition(self, positions: Ints) -> DenseBelief:
-        """Variance once these arms will have been observed; their rewards are not known yet."""
-        cross = self.cov[positions]  # (k, n)
-        observed = cross[:, positions] + self.noise_std**2 * np.eye(len(positions))
-        solved = solve_lower(cholesky(observed, "the covariance of the chosen arms"), cross)
-        return self._with(self.mean, self.cov - solved.T @ solved, self._sign)
-
-    def restricted(self, count: int) -> DenseBelief:
-        """The belief about the first ``count`` arms."""
-        return self._with(self.mean[:count], self.cov[:count, :count], self._sign)
-
-    def negated(self) -> DenseBelief:
-        return self._with(-self.mean, self.cov, -self._sign)
-
-    def _with(self, mean: Floats, cov: Floats, sign: float) -> DenseBelief:
-        return DenseBelief(
-            mean,
-            cov,
-            noise_std=self.noise_std,
-            information_gain=self.information_gain,
-            best_mean=self._best_mean,
-            scale=self._scale,
-            sign=sign,
-        )

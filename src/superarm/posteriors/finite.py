@@ -38,7 +38,6 @@ from superarm.threads import one_blas_thread
 
 from .base import (
     FixedArms,
-    GaussianBelief,
     GaussianPosterior,
     as_rows,
     as_weights,
@@ -46,7 +45,9 @@ from .base import (
     kernel_spec,
     per_arm,
 )
+from .beliefs import GaussianBelief
 from .root_engine import Backend, RootEngine
+from .turns import whole
 from .visited_engine import FiniteEngine, VisitedEngine
 
 Form = Literal["auto", "root", "visited"]
@@ -67,6 +68,7 @@ class FiniteGP(GaussianPosterior):
     """
 
     kind = "finite-gp"
+    schema = 2
 
     def __init__(
         self,
@@ -153,7 +155,10 @@ class FiniteGP(GaussianPosterior):
         return super()._belief(keys)
 
     def _covariance(self, keys: Ints) -> Floats:
-        return self._engine.covariance(keys)
+        return self._engine.cross(keys, keys)
+
+    def _cross(self, keys: Ints, at: Ints) -> Floats:
+        return self._engine.cross(keys[at], keys)
 
     def _draw(self, keys: Ints, rng: np.random.Generator, size: int) -> Floats:
         count = self._engine.normals_per_draw
@@ -164,7 +169,8 @@ class FiniteGP(GaussianPosterior):
 
     def _incumbent(self, sign: float) -> float:
         if self._seen is None:
-            self._seen = self.visited
+            with self._turns.lock:  # kept, so that it must not be of an earlier moment
+                self._seen = self.visited
         means = self._engine.mean[self._seen]
         return float(means.max() if sign > 0.0 else -means.min())
 
@@ -187,19 +193,26 @@ class FiniteGP(GaussianPosterior):
                 and not isinstance(row, bool)
                 and 0 <= row < len(self.arms)
                 and isinstance(reward, float)
-                and isfinite(self._weighted_rewards.item(row) + float(reward) / self.noise_variance)
             ):
-                noise = self.noise_variance
-                if not self._weight[row]:
-                    self._seen = None
-                self.information_gain += self._engine.absorb_one(int(row), reward, noise, self._weight)
-                self._weight[row] += 1.0 / noise
-                self._weighted_rewards[row] += reward / noise
-                self.count += 1
-                self.version += 1
-                self._engine.maintain(self._weight, self._weighted_rewards)
-                return
+                with self._turns:
+                    if self._observe_one(int(row), float(reward)):
+                        return
         super().observe(arms, rewards, noise_variance, rng)
+
+    def _observe_one(self, row: int, reward: float) -> bool:
+        """Learn one reward; ``False``, and nothing is done, where it is too large or not finite."""
+        noise, engine = self.noise_variance, self._engine
+        if not isfinite(self._weighted_rewards.item(row) + reward / noise):
+            return False
+        if not self._weight[row]:
+            self._seen = None
+        self.information_gain += engine.absorb_one(row, reward, noise, self._weight)
+        self._weight[row] += 1.0 / noise
+        self._weighted_rewards[row] += reward / noise
+        self.count += 1
+        self.version += 1
+        engine.maintain(self._weight, self._weighted_rewards)
+        return True
 
     @one_blas_thread
     def play_table(self, rewards: Any, widths: Any, normals: Any = None) -> Ints:
@@ -218,17 +231,18 @@ class FiniteGP(GaussianPosterior):
             draws = np.require(draws, requirements=["C", "W"])
             if len(draws) != len(table):
                 raise ShapeError(f"normals has {len(draws)} rows, but rewards has {len(table)}")
-        if isinstance(self._engine, RootEngine):
-            totals = (self._weight, self._weighted_rewards)
-            played = self._engine.play(table, scales, draws, self.noise_variance, totals)
-            if played is not None:
-                choices, information = played
-                self._seen = None
-                self.information_gain += information
-                self.count += len(choices)
-                self.version += 1
-                return choices
-        return self._play_slowly(table, scales, draws)
+        with self._turns:
+            if isinstance(self._engine, RootEngine):
+                totals = (self._weight, self._weighted_rewards)
+                played = self._engine.play(table, scales, draws, self.noise_variance, totals)
+                if played is not None:
+                    choices, information = played
+                    self._seen = None
+                    self.information_gain += information
+                    self.count += len(choices)
+                    self.version += 1
+                    return choices
+            return self._play_slowly(table, scales, draws)
 
     def _as_table(self, rewards: Any) -> Floats:
         """Rewards (T, n) that can be summed however they are chosen."""
@@ -282,6 +296,7 @@ class FiniteGP(GaussianPosterior):
 
     # --- state -----------------------------------------------------------------------------
 
+    @whole
     def state(self) -> State:
         return State(
             kind=self.kind,
@@ -299,13 +314,18 @@ class FiniteGP(GaussianPosterior):
                 "weight": self._weight.copy(),
                 "weighted_rewards": self._weighted_rewards.copy(),
             },
+            parts={"engine": self._engine.state()} if isinstance(self._engine, RootEngine) else {},
         )
 
     @classmethod
     def from_state(
         cls, state: State, kernel: Covariance | None = None, backend: Backend = "auto"
     ) -> FiniteGP:
-        """The posterior that ``state`` was taken from, from its merged observations."""
+        """The posterior that ``state`` was taken from.
+
+        The root form goes on with the same numbers. The visited form, and the root form where the
+        kernel is another one, is computed anew from the merged observations.
+        """
         cls._check_state(state, cls.kind)
         posterior = cls(
             kernel_from(state, kernel),
@@ -318,19 +338,25 @@ class FiniteGP(GaussianPosterior):
         n = len(posterior.arms)
         weight = as_weights(state.array("weight"), n)
         weighted = as_vector(state.array("weighted_rewards"), "weighted_rewards", n)
-        visited = np.flatnonzero(weight)
-        if len(visited):
-            noise = 1.0 / weight[visited]
-            means = weighted[visited] * noise
-            # The visited form has large blocks in pieces, each as small as an observation.
-            most = _RESTORED_AT_ONCE if posterior.form == "visited" else len(visited)
-            for start in range(0, len(visited), most):
-                part = slice(start, start + most)
-                posterior._engine.absorb(visited[part], means[part], noise[part], posterior._weight)
-                posterior._weight[visited[part]] = weight[visited[part]]
-            posterior._weighted_rewards[:] = weighted
-            posterior.version += 1
+        engine = posterior._engine
+        if isinstance(engine, RootEngine) and engine.resume(state.part("engine"), weight):
+            posterior._weight[:] = weight
+        else:
+            posterior._absorb_merged(weight, weighted)
+        posterior._weighted_rewards[:] = weighted
         return posterior._restore_counts(state)
+
+    def _absorb_merged(self, weight: Floats, weighted: Floats) -> None:
+        """Learn Σ 1/noise and Σ reward/noise of every arm, nothing being known yet."""
+        visited = np.flatnonzero(weight)
+        noise = 1.0 / weight[visited]
+        means = weighted[visited] * noise
+        # The visited form has large blocks in pieces, each as small as an observation.
+        most = _RESTORED_AT_ONCE if self.form == "visited" else max(1, len(visited))
+        for start in range(0, len(visited), most):
+            part = slice(start, start + most)
+            self._engine.absorb(visited[part], means[part], noise[part], self._weight)
+            self._weight[visited[part]] = weight[visited[part]]
 
     def restored(self, state: State) -> FiniteGP:
         return type(self).from_state(state, kernel=self.kernel, backend=self._backend)

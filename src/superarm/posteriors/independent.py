@@ -12,6 +12,7 @@ from superarm.inputs import as_features, as_vector
 from superarm.registry import register
 
 from .base import FixedArms, GaussianPosterior, as_rows, as_weights, per_arm
+from .turns import whole
 
 
 @register("posterior", "independent")
@@ -67,8 +68,11 @@ class IndependentGaussian(GaussianPosterior):
         return mean[keys], variance[keys]
 
     def _covariance(self, keys: Ints) -> Floats:
+        return self._cross(keys, np.arange(len(keys)))
+
+    def _cross(self, keys: Ints, at: Ints) -> Floats:
         # The same arm asked twice is one latent reward, not two independent ones.
-        return np.where(keys[:, None] == keys[None, :], self._variance()[keys], 0.0)
+        return np.where(keys[at, None] == keys, self._variance()[keys], 0.0)
 
     def _draw(self, keys: Ints, rng: np.random.Generator, size: int) -> Floats:
         drawn = rng.standard_normal((size, len(self.prior_variance))) * np.sqrt(self._variance())
@@ -91,6 +95,7 @@ class IndependentGaussian(GaussianPosterior):
     def _prior_scale(self, keys: Ints) -> float:
         return float(np.max(self.prior_variance))
 
+    @whole
     def state(self) -> State:
         return State(
             kind=self.kind,

@@ -19,10 +19,13 @@ from typing import Literal
 
 import numpy as np
 
-from superarm.core import Floats, Ints
+from superarm.core import Floats, Ints, State
+from superarm.errors import InputError, StateError
+from superarm.inputs import as_features, as_vector
 from superarm.kernels import Covariance
 from superarm.linalg import psd_root, root_update
 
+from .base import as_rows
 from .loops import Loops, loops_of
 
 PENDING = 32
@@ -34,6 +37,9 @@ nearly noiseless arms would lose their digits to subtraction, which the root doe
 FOLD_EVERY = 2048
 """Observations after which what is pending is folded in, so that rounding cannot build up."""
 
+_DAMAGED = 1e-4
+"""Difference, relative to the largest prior variance, that rounding does not make."""
+
 Backend = Literal["auto", "numpy", "numba"]
 
 
@@ -41,7 +47,10 @@ class RootEngine:
     """A square root of the covariance, and what came since it was last brought up to date."""
 
     def __init__(self, kernel: Covariance, arms: Floats, mean: Floats, backend: Backend) -> None:
-        factor = psd_root(np.asarray(kernel(arms)), "the prior covariance of the arms")
+        prior = np.asarray(kernel(arms))
+        factor = psd_root(prior, "the prior covariance of the arms")
+        # By this a state knows whether it belongs to the same prior.
+        self._probe = prior @ np.cos(np.arange(len(arms)))
         self.root = factor.root
         self.tolerance = factor.error
         self.mean = mean.copy()
@@ -60,6 +69,71 @@ class RootEngine:
         self._until_fold = FOLD_EVERY
         largest = float(self.variance.max())
         self._least_noise = LEAST_NOISE * largest
+
+    # --- state -----------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """All that is kept: draws depend on the root, and the data have more than one."""
+        size = self._count
+        return State(
+            kind="root-engine",
+            schema=1,
+            scalars={"until_fold": self._until_fold},
+            arrays={
+                "probe": self._probe.copy(),
+                "root": self.root.copy(),
+                "mean": self.mean.copy(),
+                "variance": self.variance.copy(),
+                "pending": self._pending[:size].copy(),
+                "pending_weight": self._pending_weight[:size].copy(),
+                "base": self._base[:size].copy(),
+                "columns": self._columns[:size].copy(),
+            },
+        )
+
+    def resume(self, state: State, weight: Floats) -> bool:
+        """Go on from this state; ``False``, and nothing is done, if it is that of another prior.
+
+        ``weight`` is Σ 1/noise of every arm's observations, (n,).
+        """
+        n = len(self.mean)
+        scale = float(self.variance.max())
+        try:
+            probe = as_vector(state.array("probe"), "probe", n)
+            if not np.allclose(probe, self._probe, rtol=0.0, atol=1e-9 * n * scale):
+                return False
+            root = np.array(as_features(state.array("root"), "root"), order="C")
+            mean = as_vector(state.array("mean"), "mean", n).copy()
+            variance = as_vector(state.array("variance"), "variance", n).copy()
+            pending = as_rows(state.array("pending"), n)
+            size = len(pending)
+            held = as_vector(state.array("pending_weight"), "pending_weight", size)
+            base = as_features(state.array("base"), "base", n)
+            columns = as_features(state.array("columns"), "columns", n)
+        except InputError as error:
+            raise StateError(f"this state is damaged: {error}") from error
+        until_fold = state.scalar("until_fold")
+        if (
+            (len(root), len(base), len(columns)) != (n, size, size)
+            or root.shape[1] > n
+            or size > PENDING
+            or len(set(pending.tolist())) < size
+            or (held <= 0.0).any()
+            or (held > (1.0 + 1e-9) * weight[pending]).any()
+            or type(until_fold) is not int
+            or not 0 < until_fold <= FOLD_EVERY
+        ):
+            raise StateError("this state is damaged: what it keeps of the root form is not possible")
+        left = np.einsum("ij,ij->i", root, root) - held @ (base * columns)
+        if variance.min() < 0.0 or np.abs(left - variance).max() > _DAMAGED * scale:
+            raise StateError("this state is damaged: its root and its variances do not go together")
+        self.root, self.mean, self.variance = root, mean, variance
+        self.normals_per_draw = self.rank + PENDING
+        self._base[:size], self._columns[:size] = base, columns
+        self._pending[:size], self._pending_weight[:size] = pending, held
+        self._slot[pending] = np.arange(size)
+        self._count, self._until_fold = size, until_fold
+        return True
 
     def _row_squares(self) -> Floats:
         squares: Floats = np.einsum("ij,ij->i", self.root, self.root)
@@ -133,12 +207,18 @@ class RootEngine:
 
     # --- asking ----------------------------------------------------------------------------
 
-    def covariance(self, rows: Ints) -> Floats:
+    def cross(self, left: Ints, right: Ints) -> Floats:
         # R Rᵀ − base (…)⁻¹ baseᵀ, where base (…)⁻¹ is columns × weight (see ``loops``).
-        chosen, size = self.root[rows], self._count
-        scaled = self._columns[:size, rows] * self._pending_weight[:size, None]
-        gained = scaled.T @ self._base[:size, rows]
-        return chosen @ chosen.T - 0.5 * (gained + gained.T)
+        size = self._count
+        roots = [self.root[left]]
+        roots.append(roots[0] if right is left else self.root[right])
+        cross: Floats = roots[0] @ roots[1].T
+        if size:
+            half = 0.5 * self._pending_weight[:size, None]
+            base, columns = self._base[:size], self._columns[:size]
+            cross -= base[:, left].T @ (half * columns[:, right])
+            cross -= (half * columns[:, left]).T @ base[:, right]
+        return cross
 
     def draw(self, normals: Floats, weight: Floats) -> Floats:
         return self._loops.draw(

@@ -13,7 +13,7 @@ from superarm.errors import InputError, ShapeError
 from superarm.inputs import as_features
 from superarm.linalg import cholesky, psd_root
 
-from .base import GaussianPosterior
+from .base import GaussianPosterior, drawn_by
 
 MeanFunction = float | Callable[[Floats], Floats]
 
@@ -21,7 +21,7 @@ MeanFunction = float | Callable[[Floats], Floats]
 class _Rooted(NamedTuple):
     """The arms drawn last, with a root of their covariance."""
 
-    version: int
+    written: int
     keys: Floats  # (m, d), a copy: the caller's array may change
     root: Floats  # (m, r)
 
@@ -61,13 +61,14 @@ class RowPosterior(GaussianPosterior):
 
     def _draw(self, keys: Floats, rng: np.random.Generator, size: int) -> Floats:
         """As every posterior draws, but the root is kept: many draws of one belief are usual."""
-        known = self._rooted
-        if known is None or known.version != self.version or not np.array_equal(known.keys, keys):
+        known, written = self._rooted, self._turns.written
+        if known is None or known.written != written or not np.array_equal(known.keys, keys):
             scale = self._prior_scale(keys)
-            found = psd_root(self._covariance(keys), "the posterior covariance", scale=scale)
-            known = _Rooted(self.version, keys.copy(), found.root)
+            what = "the posterior covariance"
+            found = psd_root(self._covariance(keys), what, scale=scale, steady=True)
+            known = _Rooted(written, keys.copy(), found.root)
             self._rooted = known
-        return rng.standard_normal((size, known.root.shape[1])) @ known.root.T
+        return drawn_by(known.root, rng, size)
 
 
 def as_mean_function(mean: Any) -> MeanFunction:

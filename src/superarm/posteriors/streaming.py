@@ -27,14 +27,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, State
+from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, StateError
+from superarm.inputs import as_features, as_vector
 from superarm.kernels import Covariance, Kernel
 from superarm.registry import register
 
 from .base import kernel_from, kernel_spec
 from .rows import MeanFunction, RowPosterior, as_mean_function, mean_at
 from .streaming_forms import (
+    FEATURE_TOLERANCE,
     CholeskyForm,
     FiniteRankForm,
     FormName,
@@ -43,11 +45,10 @@ from .streaming_forms import (
     Solved,
     StreamingForm,
 )
+from .turns import whole
 
 Form = Literal["auto", "cholesky", "finite-rank"]
 
-FEATURE_TOLERANCE = 1e-13
-"""Largest error of a kernel value, relative to the prior variance, in finite-rank form."""
 _RANK_PER_OBSERVATION = 0.5
 _MOST_FEATURES = 4096
 _LARGEST_MATCH = 1 << 20
@@ -57,7 +58,7 @@ _LARGEST_MATCH = 1 << 20
 class _Asked(NamedTuple):
     """The arms asked about last: what a belief about them, or an observation of them, needs again."""
 
-    version: int
+    written: int
     keys: Floats  # (m, d), a copy: the caller's array may change
     form: StreamingForm
     solved: Solved
@@ -76,6 +77,7 @@ class StreamingGP(RowPosterior):
     """
 
     kind = "streaming-gp"
+    schema = 2
 
     def __init__(
         self,
@@ -135,12 +137,15 @@ class StreamingGP(RowPosterior):
         Arms outside the box on which the features hold are answered from a wider form, which
         becomes the posterior's own only when something is observed: a question changes nothing.
         """
-        asked = self._asked
-        if asked is not None and asked.version == self.version and np.array_equal(asked.keys, keys):
+        asked, written = self._asked, self._turns.written
+        if asked is not None and asked.written == written and np.array_equal(asked.keys, keys):
             return asked
-        form = self._form if self._form.covers(keys) else self._wider_form(keys)
-        self._asked = _Asked(self.version, keys.copy(), form, form.solve(keys))
-        return self._asked
+        form = self._form
+        if not form.covers(keys):
+            form = self._wider_form(keys)
+        asked = _Asked(written, keys.copy(), form, form.solve(keys))
+        self._asked = asked
+        return asked
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
         prior = self._prior_mean(keys)
@@ -154,6 +159,12 @@ class StreamingGP(RowPosterior):
             return np.array(self.kernel(keys), dtype=np.float64)
         _, _, form, solved = self._ask(keys)
         return form.covariance(keys, solved.rows)
+
+    def _cross(self, keys: Floats, at: Ints) -> Floats:
+        if not self.count:
+            return np.array(self.kernel(keys[at], keys), dtype=np.float64)
+        _, _, form, solved = self._ask(keys)
+        return form.cross(keys, solved.rows, at)
 
     def _draw(self, keys: Floats, rng: np.random.Generator, size: int) -> Floats:
         if self.count:
@@ -200,7 +211,7 @@ class StreamingGP(RowPosterior):
         asked = self._asked
         if (
             asked is not None
-            and asked.version == self.version
+            and asked.written == self._turns.written
             and len(keys) * len(asked.keys) <= _LARGEST_MATCH
         ):
             same = (keys[:, None, :] == asked.keys[None, :, :]).all(axis=2)  # (k, m)
@@ -227,8 +238,7 @@ class StreamingGP(RowPosterior):
         """The finite-rank form around everything observed and these arms, where it is cheaper."""
         if self._wanted == "cholesky" or not isinstance(self.kernel, Kernel):
             return None
-        count = len(self._data)
-        limit = int(_RANK_PER_OBSERVATION * count) if self._wanted == "auto" else _MOST_FEATURES
+        limit = self._most_features()
         known = [part for part in (self.observed.arms, also) if part is not None and len(part)]
         if not limit or not known:
             return None
@@ -237,7 +247,11 @@ class StreamingGP(RowPosterior):
         features = self.kernel.features(*_box(arms), tolerance, max_rank=limit)
         if features is None or not features.covers(arms):
             return None
-        return FiniteRankForm.fitted_to(features, self._data, self._residual())
+        return FiniteRankForm.fitted_to(features, tolerance, self._data, self._residual())
+
+    def _most_features(self) -> int:
+        count = len(self._data)
+        return int(_RANK_PER_OBSERVATION * count) if self._wanted == "auto" else _MOST_FEATURES
 
     def _residual(self) -> Floats:
         arms, rewards, _ = self.observed
@@ -245,6 +259,7 @@ class StreamingGP(RowPosterior):
 
     # --- state -----------------------------------------------------------------------------
 
+    @whole
     def state(self) -> State:
         arms, rewards, noise = self.observed
         return State(
@@ -255,18 +270,25 @@ class StreamingGP(RowPosterior):
                 "noise_variance": self.noise_variance,
                 "mean": None if callable(self.mean) else self.mean,
                 "form": self._wanted,
+                "in_use": self.form,
+                "reconsider_at": self._reconsider_at,
                 "timed": self.timed,
                 "count": self.count,
                 "information_gain": self.information_gain,
             },
             arrays={"arms": arms.copy(), "rewards": rewards.copy(), "noise": noise.copy()},
+            parts={"features": self._form.state()} if isinstance(self._form, FiniteRankForm) else {},
         )
 
     @classmethod
     def from_state(
         cls, state: State, kernel: Covariance | None = None, mean: MeanFunction | None = None
     ) -> StreamingGP:
-        """The posterior that ``state`` was taken from, factorised anew."""
+        """The posterior that ``state`` was taken from.
+
+        The finite-rank form goes on with the same numbers. The Cholesky form, and either form where
+        the kernel is another one, is computed anew from what was observed.
+        """
         cls._check_state(state, cls.kind)
         prior_mean = state.scalar("mean") if mean is None else mean
         if prior_mean is None:
@@ -280,11 +302,42 @@ class StreamingGP(RowPosterior):
             form=state.scalar("form"),
             timed=state.scalar("timed"),
         )
-        if state.scalar("count") != len(state.array("rewards")):
-            raise StateError("this state is damaged: it counts other observations than it holds")
         if state.scalar("count"):
-            posterior.observe(state.array("arms"), state.array("rewards"), state.array("noise"))
-        return posterior._restore_counts(state)
+            posterior._resume(state)
+        posterior._restore_counts(state)
+        if posterior.count != len(posterior._data):
+            raise StateError("this state is damaged: it counts other observations than it holds")
+        return posterior
+
+    def _resume(self, state: State) -> None:
+        """Take in what was observed, in the form that was in use."""
+        rewards = as_vector(state.array("rewards"), "rewards")
+        noise = as_vector(state.array("noise"), "noise", len(rewards))
+        arms = as_features(state.array("arms"), "arms")
+        in_use, reconsider_at = state.scalar("in_use"), state.scalar("reconsider_at")
+        if (
+            len(arms) != len(rewards)
+            or not (noise > 0.0).all()
+            or type(reconsider_at) is not int
+            or in_use not in ("cholesky", "finite-rank")
+            or self._wanted not in ("auto", in_use)
+        ):
+            raise StateError("this state is damaged: its observations or its form are not possible")
+        self._data.append(arms, rewards, noise)
+        self._reconsider_at = reconsider_at
+        form: StreamingForm | None = None
+        if in_use == "finite-rank":
+            known = kernel_spec(self.kernel)
+            if known is not None and known == state.scalar("kernel"):
+                assert isinstance(self.kernel, Kernel)
+                form = FiniteRankForm.from_state(
+                    state.part("features"), self.kernel, self._data, self._most_features()
+                )
+            else:
+                form = self._feature_form(None)
+        if form is None and self._wanted == "finite-rank":
+            raise _no_features()
+        self._form = form or CholeskyForm.fitted_to(self.kernel, self._data, self._residual())
 
     def restored(self, state: State) -> StreamingGP:
         return type(self).from_state(

@@ -6,12 +6,17 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from superarm.core import Floats
+from superarm.core import Floats, Ints, State
+from superarm.errors import InputError, StateError
+from superarm.inputs import as_features, as_vector
 from superarm.kernels import Covariance, FeatureMap, Kernel
 from superarm.linalg import GrowingCholesky, cholesky, root_update, solve_lower
 from superarm.threads import blas_threads_for
 
 FormName = Literal["cholesky", "finite-rank"]
+
+FEATURE_TOLERANCE = 1e-13
+"""Largest error of a kernel value, relative to the prior variance, in finite-rank form."""
 
 
 class Solved(NamedTuple):
@@ -37,6 +42,10 @@ class StreamingForm(Protocol):
     def solve(self, keys: Floats) -> Solved: ...
     def variance(self, keys: Floats, rows: Floats) -> Floats: ...
     def covariance(self, keys: Floats, rows: Floats) -> Floats: ...
+    def cross(self, keys: Floats, rows: Floats, at: Ints) -> Floats:
+        """Covariance of the arms at these places with all of them, (k, m)."""
+        ...
+
     def root(self, rows: Floats) -> Floats | None:
         """A root of the covariance where the rows are one; ``None`` where they are not."""
         ...
@@ -145,6 +154,9 @@ class CholeskyForm:
         with blas_threads_for(len(rows) * rows.size):
             return self._kernel(keys) - rows @ rows.T
 
+    def cross(self, keys: Floats, rows: Floats, at: Ints) -> Floats:
+        return self._kernel(keys[at], keys) - rows[at] @ rows.T
+
     def root(self, rows: Floats) -> Floats | None:
         return None
 
@@ -177,18 +189,28 @@ class FiniteRankForm:
 
     name: FormName = "finite-rank"
 
-    def __init__(self, features: FeatureMap, root: Floats, weights: Floats, data: ObservedData) -> None:
+    def __init__(
+        self,
+        features: FeatureMap,
+        wanted: float,
+        root: Floats,
+        weights: Floats,
+        data: ObservedData,
+    ) -> None:
         self._features = features
+        self._wanted = wanted  # the tolerance that the features were made for
         self._root = root
         self._weights = weights
         self._data = data
 
     @classmethod
-    def fitted_to(cls, features: FeatureMap, data: ObservedData, residual: Floats) -> FiniteRankForm:
+    def fitted_to(
+        cls, features: FeatureMap, wanted: float, data: ObservedData, residual: Floats
+    ) -> FiniteRankForm:
         """The weights' posterior given everything at once."""
         rank = features.rank
         if not len(data):
-            return cls(features, np.eye(rank), np.zeros(rank), data)
+            return cls(features, wanted, np.eye(rank), np.zeros(rank), data)
         arms, _, noise = data.view()
         Phi = features(arms)
         weighted = Phi / noise[:, None]
@@ -197,7 +219,47 @@ class FiniteRankForm:
         precision[np.diag_indices_from(precision)] += 1.0
         L = cholesky(precision, "the precision of the features' weights")
         root = np.ascontiguousarray(solve_lower(L, np.eye(rank)).T)  # L⁻ᵀ: root rootᵀ = precision⁻¹
-        return cls(features, root, root @ (root.T @ (weighted.T @ residual)), data)
+        return cls(features, wanted, root, root @ (root.T @ (weighted.T @ residual)), data)
+
+    def state(self) -> State:
+        """The box of the features and what is known of their weights: draws depend on both."""
+        return State(
+            kind="finite-rank",
+            schema=1,
+            scalars={"tolerance": self._wanted},
+            arrays={
+                "lower": self._features.lower.copy(),
+                "upper": self._features.upper.copy(),
+                "root": self._root.copy(),
+                "weights": self._weights.copy(),
+            },
+        )
+
+    @classmethod
+    def from_state(cls, state: State, kernel: Kernel, data: ObservedData, most: int) -> FiniteRankForm:
+        """The form that ``state`` was taken from, with the same kernel and data.
+
+        ``most`` features are tried: what a damaged state may cost.
+        """
+        wanted = state.scalar("tolerance")
+        try:
+            weights = as_vector(state.array("weights"), "weights").copy()
+            rank = len(weights)
+            root = np.array(as_features(state.array("root"), "root", rank), order="C")
+            lower = as_vector(state.array("lower"), "lower", data.columns)
+            upper = as_vector(state.array("upper"), "upper", data.columns)
+            features = kernel.features(lower, upper, wanted, most)
+        except InputError as error:
+            raise StateError(f"this state is damaged: {error}") from error
+        if (
+            features is None
+            or features.rank != rank
+            or len(root) != rank
+            or not features.covers(data.view().arms)
+            or not wanted <= 1.000001 * FEATURE_TOLERANCE * features.largest
+        ):
+            raise StateError("this state is damaged: its features are not those of the kernel")
+        return cls(features, wanted, root, weights, data)
 
     @property
     def rank(self) -> int:
@@ -220,6 +282,9 @@ class FiniteRankForm:
 
     def covariance(self, keys: Floats, rows: Floats) -> Floats:
         return rows @ rows.T
+
+    def cross(self, keys: Floats, rows: Floats, at: Ints) -> Floats:
+        return rows[at] @ rows.T
 
     def root(self, rows: Floats) -> Floats | None:
         return rows

@@ -24,11 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, State
+from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, StateError, require_extra
 from superarm.inputs import as_features, as_positive, as_vector
 
 from .rows import RowPosterior, information_in
+from .turns import Turns, whole
 
 Learner = Callable[[Any, Any, Any], object]
 """``f(model, X, y)`` changes the model in place; X (N, d) and y (N,) are float64 tensors."""
@@ -250,6 +251,13 @@ class TorchPosterior(RowPosterior):
         with self._settings():
             return _dense(self._distribution(keys))
 
+    def _cross(self, keys: Floats, at: Ints) -> Floats:
+        cross, k = np.empty((len(at), len(keys))), len(at)
+        for start in range(0, len(keys), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            cross[:, block] = self._covariance(np.vstack([keys[at], keys[block]]))[:k, k:]
+        return cross
+
     def _prior_scale(self, keys: Floats) -> float:
         if not self._exact:
             return float(np.max(self._moments(keys)[1], initial=0.0))
@@ -308,6 +316,7 @@ class TorchPosterior(RowPosterior):
 
     # --- state -----------------------------------------------------------------------------
 
+    @whole
     def state(self) -> State:
         arms, rewards, noise = self.observed
         parameters = {
@@ -352,6 +361,7 @@ class TorchPosterior(RowPosterior):
         if len(data.arms) != len(rewards) or state.scalar("count") != len(rewards):
             raise StateError("this state is damaged: it counts other observations than it holds")
         again = copy.copy(self)
+        again._turns = Turns()
         if self._exact:
             self._load(model, data)
         again._adopt(model)

@@ -39,6 +39,7 @@ from superarm.registry import register
 from .base import kernel_from, kernel_spec
 from .rows import MeanFunction, RowPosterior, as_mean_function, information_in, mean_at
 from .streaming_forms import Observed
+from .turns import whole
 from .variational_steps import (
     Adam,
     Batch,
@@ -67,7 +68,7 @@ class _Learned(NamedTuple):
 class _Asked(NamedTuple):
     """The question asked last, with its answer."""
 
-    version: int
+    written: int
     keys: Floats
     mean: Floats
     variance: Floats
@@ -162,9 +163,9 @@ class SparseVariational(RowPosterior):
         return super()._check_columns(features)
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
-        asked = self._asked
-        if asked is None or asked.version != self.version or not np.array_equal(asked.keys, keys):
-            asked = _Asked(self.version, keys.copy(), *self._solve(keys))
+        asked, written = self._asked, self._turns.written
+        if asked is None or asked.written != written or not np.array_equal(asked.keys, keys):
+            asked = _Asked(written, keys.copy(), *self._solve(keys))
             self._asked = asked
         return asked.mean.copy(), asked.variance.copy()
 
@@ -183,13 +184,18 @@ class SparseVariational(RowPosterior):
         return mean, variance
 
     def _covariance(self, keys: Floats) -> Floats:
-        covariance = np.array(self.kernel(keys), dtype=np.float64)
-        if self._learned is None:
-            return covariance
-        A = self._learned.q.whitened(self.kernel, keys)
-        covariance -= A.T @ A
-        A = solve_lower(self._learned.q.root, A)
-        covariance += A.T @ A
+        return self._learned_from(np.array(self.kernel(keys), dtype=np.float64), keys, slice(None))
+
+    def _cross(self, keys: Floats, at: Ints) -> Floats:
+        return self._learned_from(np.array(self.kernel(keys[at], keys), dtype=np.float64), keys, at)
+
+    def _learned_from(self, covariance: Floats, keys: Floats, at: Ints | slice) -> Floats:
+        """The posterior covariance of ``keys[at]`` with all keys, in place of the prior's."""
+        if self._learned is not None:
+            A = self._learned.q.whitened(self.kernel, keys)
+            covariance -= A[:, at].T @ A
+            A = solve_lower(self._learned.q.root, A)
+            covariance += A[:, at].T @ A
         return covariance
 
     def _prior_scale(self, keys: Floats) -> float:
@@ -272,6 +278,7 @@ class SparseVariational(RowPosterior):
 
     # --- state -----------------------------------------------------------------------------
 
+    @whole
     def state(self) -> State:
         arms, rewards, noise = self.observed
         arrays: dict[str, Any] = {

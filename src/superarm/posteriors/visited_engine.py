@@ -17,7 +17,6 @@ it grows without being copied, and everything else is made in pieces that stay i
 from __future__ import annotations
 
 import warnings
-import weakref
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
@@ -25,8 +24,8 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.errors import InputError, NotPositiveDefiniteError, PrecisionWarning
-from superarm.kernels import Covariance, Kernel
-from superarm.linalg import cholesky, psd_root, solve_lower
+from superarm.kernels import Covariance, PriorRoot, prior_root
+from superarm.linalg import cholesky, solve_lower
 from superarm.threads import blas_threads_for
 
 _REFRESH_EVERY = 256
@@ -39,8 +38,6 @@ _STRIP = 2048
 """Arms treated together, so that what is made of them stays in the cache."""
 _PIECE_BYTES = 2**20
 """Size of what a kernel is asked for at once: it takes several times that while it works."""
-DRAW_LARGEST = 16_000
-"""Arms up to which joint draws are made: they take a root of the whole prior, n² numbers."""
 
 
 class FiniteEngine(Protocol):
@@ -69,7 +66,10 @@ class FiniteEngine(Protocol):
         """Called after every observation with all merged data: clears rounding now and then."""
         ...
 
-    def covariance(self, rows: Ints) -> Floats: ...
+    def cross(self, left: Ints, right: Ints) -> Floats:
+        """Covariance of these rows with those, (a, b), a new array."""
+        ...
+
     @property
     def normals_per_draw(self) -> int:
         """Standard normals that a joint draw takes: the same however much was observed."""
@@ -147,7 +147,7 @@ class VisitedEngine:
         self._slot = np.full(len(arms), -1, dtype=np.intp)  # where an arm stands in V
         self._rows = _Rows(len(arms))  # K_VE
         self._precision = np.empty((0, 0))  # H in its corner, 0 beside it
-        self._prior_root: _PriorRoot | None = None
+        self._prior_root: PriorRoot | None = None
         self._updates = 0
         self._refresh_at = self._interval = 8
         self._warned = False
@@ -299,12 +299,30 @@ class VisitedEngine:
 
     # --- joint draws -----------------------------------------------------------------------
 
-    def covariance(self, rows: Ints) -> Floats:
-        size = len(self._visited)
-        K_VR = self._rows.take(np.arange(size), rows)
-        return (
-            np.asarray(self._kernel(self._arms[rows])) - K_VR.T @ self._precision[:size, :size] @ K_VR
-        )
+    def cross(self, left: Ints, right: Ints) -> Floats:
+        size, n = len(self._visited), len(self._arms)
+        if right is left or 2 * len(right) < n:
+            own = right is left
+            K = np.array(self._kernel(self._arms[left], None if own else self._arms[right]))
+            if size:
+                everyone = np.arange(size)
+                K_VR = self._rows.take(everyone, right)
+                K_VL = K_VR if own else self._rows.take(everyone, left)
+                K -= K_VL.T @ self._precision[:size, :size] @ K_VR
+            return K
+        # Many columns: whole rows of K, those of visited arms as they are kept.
+        K = np.empty((len(left), n))
+        slots = self._slot[left]
+        fresh = np.flatnonzero(slots < 0)
+        for part in _spans(len(fresh), max(1, _PIECE_BYTES // (8 * n))):
+            K[fresh[part]] = self._kernel(self._arms[left[fresh[part]]], self._arms)
+        if size:
+            seen = np.flatnonzero(slots >= 0)
+            K[seen] = self._rows.take(slots[seen], np.arange(n))
+            pull = K[:, self._visited] @ self._precision[:size, :size]
+            for start, stop, rows in self._rows.parts(size):
+                K -= pull[:, start:stop] @ rows
+        return K if len(right) == n and np.array_equal(right, np.arange(n)) else K[:, right]
 
     @property
     def normals_per_draw(self) -> int:
@@ -314,92 +332,17 @@ class VisitedEngine:
         """Pathwise: a prior draw u, corrected where arms were visited: u − K_EV H (u_V + ε)."""
         n, count = len(self._arms), len(self._visited)
         if self._prior_root is None:
-            self._prior_root = _LAST_ROOT.of(self._kernel, self._arms, self._prior_variance)
+            self._prior_root = prior_root(
+                self._kernel, self._arms, "draw every arm from its own mean and standard deviation"
+            )
         drawn = self._prior_root.times(normals[:, :n])
         if count:
-            noise = normals[:, n : n + count] / np.sqrt(weight[self._visited])
+            # Every arm has a normal of its own: draws must not depend on who was visited first.
+            noise = normals[:, n + self._visited] / np.sqrt(weight[self._visited])
             pull = (drawn[:, self._visited] + noise) @ self._precision[:count, :count]
             for start, stop, rows in self._rows.parts(count):
                 drawn -= pull[:, start:stop] @ rows
         return drawn
-
-
-class _PriorRoot:
-    """A root of the prior covariance over all arms, made when the first draw is asked for."""
-
-    def __init__(self, kernel: Covariance, arms: Floats, variance: Floats) -> None:
-        from scipy.linalg.lapack import dpotrf
-
-        n = len(arms)
-        if n > DRAW_LARGEST:
-            raise InputError(
-                f"a joint draw of {n} arms takes a root of their prior covariance, "
-                f"{8e-9 * n * n:.0f} GB; that is done up to {DRAW_LARGEST} arms. "
-                "Draw every arm independently, from its mean and standard deviation"
-            )
-        matrix = np.empty((n, n))
-        for part in _spans(n, 64):  # its lower triangle is all that is needed
-            matrix[part, : part.stop] = kernel(arms[part], arms[: part.stop])
-        np.fill_diagonal(matrix, variance)
-        # Read by LAPACK it is the transpose, and its upper triangle our lower one.
-        with blas_threads_for(n**3 / 6):
-            self._upper, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=0)
-        self._singular: Floats | None = None
-        if failed or not np.isfinite(self._upper.trace()):
-            # Singular in floating point: its rank is cut, instead of adding jitter.
-            del matrix, self._upper
-            prior = np.asarray(kernel(arms))
-            self._singular = psd_root(prior, "the prior covariance of the arms").root
-
-    def times(self, normals: Floats) -> Floats:
-        """Prior draws, (m, n), from standard normals (m, n); a singular prior takes fewer."""
-        from scipy.linalg.blas import dtrmm, dtrmv
-
-        if self._singular is not None:
-            return normals[:, : self._singular.shape[1]] @ self._singular.T
-        if len(normals) == 1:
-            drawn: Floats = dtrmv(self._upper, normals[0], lower=0, trans=1)
-            return drawn[None]
-        columns = np.ascontiguousarray(normals).T
-        drawn = dtrmm(1.0, self._upper, columns, lower=0, trans_a=1).T
-        return drawn
-
-
-class _LastRoot:
-    """The root that was made last, for all posteriors with the same kernel on equal arms.
-
-    Every seed of an experiment asks for the same n² numbers. They are kept no longer than the kernel
-    itself, and no more than one root is: another prior takes its place.
-    """
-
-    def __init__(self) -> None:
-        self._known: _KnownRoot | None = None
-
-    def of(self, kernel: Covariance, arms: Floats, variance: Floats) -> _PriorRoot:
-        if not isinstance(kernel, Kernel):  # others, such as scikit-learn's, may change
-            return _PriorRoot(kernel, arms, variance)
-        known = self._known
-        if known is not None and known.kernel() is kernel and np.array_equal(known.arms, arms):
-            return known.root
-        del known
-        self._known = None  # before another is made: one at a time is large enough
-        root = _PriorRoot(kernel, arms, variance)
-        self._known = _KnownRoot(weakref.ref(kernel, self._forget), arms, root)
-        return root
-
-    def _forget(self, kernel: weakref.ref[Kernel]) -> None:
-        known = self._known
-        if known is not None and known.kernel is kernel:
-            self._known = None
-
-
-class _KnownRoot(NamedTuple):
-    kernel: weakref.ref[Kernel]
-    arms: Floats
-    root: _PriorRoot
-
-
-_LAST_ROOT = _LastRoot()
 
 
 def _spans(size: int, width: int) -> Iterator[slice]:

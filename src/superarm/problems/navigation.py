@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -26,8 +26,8 @@ import numpy as np
 from superarm.core import Arms, Best, Bools, Decision, Direction, Feedback, Floats, Offer
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_positive
-from superarm.linalg import cholesky
-from superarm.networks import LineGraph, RoadMap, Vehicle
+from superarm.kernels import prior_root
+from superarm.networks import RoadMap, Vehicle
 from superarm.networks.energy import Recuperation
 from superarm.normal import rectified_mean
 from superarm.oracles import ShortestPath, Trip
@@ -51,8 +51,6 @@ from .roads import (
     with_conditions,
 )
 
-LARGEST_DRAW = 12_000
-"""Edges up to which a truth can be drawn: it takes the factor of an n × n matrix."""
 _TRIES = 100
 
 
@@ -182,10 +180,21 @@ class Navigation:
     @cached_property
     def energies(self) -> Floats:
         """f, (n,)"""
-        lengthscale, scale = float(self.lengthscale), float(self.prior_scale)
-        root = _prior_root(self.roads.graph, self.vehicle, lengthscale, self.normalisation, scale)
-        energies: Floats = root @ stream(self.seed, "truth", 0).standard_normal(len(root))
-        energies += self.model.mean
+        graph = self.roads.graph
+        spread = float(np.std(self.model.mean))
+        kernel = road_kernel(  # the model's own object, unless its lengthscale is another
+            graph,
+            (float(self.prior_scale) * spread) ** 2,
+            lengthscale=float(self.lengthscale),
+            normalisation=self.normalisation,
+        )
+        root = prior_root(
+            kernel,
+            road_arms(graph).features,
+            "use a smaller network, or drive in SUMO (navigation/sumo)",
+        )
+        normals = stream(self.seed, "truth", 0).standard_normal((1, len(graph)))
+        energies: Floats = root.times(normals)[0] + self.model.mean
         energies.flags.writeable = False
         return energies
 
@@ -319,24 +328,3 @@ class Navigation:
 
 
 _ANY = np.random.default_rng(0)  # the oracle leaves it alone
-
-
-@lru_cache(maxsize=1)
-def _prior_root(
-    graph: LineGraph,
-    vehicle: Vehicle,
-    lengthscale: float,
-    normalisation: Normalisation,
-    prior_scale: float,
-) -> Floats:
-    """The lower factor of the truth's covariance, (n, n): made once for all seeds."""
-    if len(graph) > LARGEST_DRAW:
-        raise InputError(
-            f"{graph.network.name} has {len(graph)} usable edges; a truth can be drawn for up to "
-            f"{LARGEST_DRAW}. Use a smaller network, or drive in SUMO: navigation/sumo"
-        )
-    energies = vehicle.energy(graph.length, graph.speed, graph.rise)
-    variance = (prior_scale * float(energies.std())) ** 2
-    kernel = road_kernel(graph, variance, lengthscale=lengthscale, normalisation=normalisation)
-    covariance = kernel(road_arms(graph).features)
-    return cholesky(covariance, "the covariance of the roads' energies")

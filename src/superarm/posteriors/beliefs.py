@@ -1,0 +1,163 @@
+"""What a Gaussian posterior means for the arms on offer now.
+
+Notation
+
+=========  =======================================================================
+``n``      arms on offer; ``p`` arms that are taken as seen
+``C``      the posterior covariance of both
+``L``      chol(C_pp + noise), (p, p)
+``W``      L⁻¹ C_pn, (p, n): what the belief's covariance loses is WᵀW
+=========  =======================================================================
+
+Arms that were chosen and not seen add a row to W each, for n·p and what the posterior needs for one
+row of C. No n × n matrix is made unless ``cov`` is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superarm.core import Floats, Ints
+from superarm.errors import StaleBeliefError
+from superarm.linalg import cholesky, solve_lower
+from superarm.threads import one_blas_thread
+
+from .turns import Turns, whole
+
+if TYPE_CHECKING:
+    from .base import GaussianPosterior
+
+
+class Given(NamedTuple):
+    """Arms taken as seen: their rewards are not known yet, but that they will be."""
+
+    at: Ints  # (p,) places among the belief's keys
+    factor: Floats  # L
+    rows: Floats  # W
+
+
+def standard_deviation(variance: Floats) -> Floats:
+    """√variance in place, with rounding below zero cut off."""
+    np.maximum(variance, 0.0, out=variance)
+    return np.sqrt(variance, out=variance)
+
+
+class GaussianBelief:
+    """Mean and std of the arms on offer now; covariance and joint draws when asked for.
+
+    ``keys`` are those of the arms on offer, and after them of others that may be taken as seen.
+    """
+
+    __slots__ = ("_cov", "_given", "_keys", "_posterior", "_sign", "_version", "mean", "std")
+
+    def __init__(
+        self,
+        posterior: GaussianPosterior,
+        keys: NDArray[Any],
+        mean: Floats,
+        std: Floats,
+        sign: float = 1.0,
+        version: int | None = None,
+        given: Given | None = None,
+    ) -> None:
+        self._posterior = posterior
+        self._keys = keys
+        self._version = posterior.version if version is None else version
+        self._sign = sign
+        self._given = given
+        self._cov: Floats | None = None
+        self.mean = mean
+        self.std = std
+
+    @property
+    def _turns(self) -> Turns:
+        return self._posterior._turns
+
+    def _fresh(self) -> GaussianPosterior:
+        if self._posterior.version != self._version:
+            raise StaleBeliefError(
+                "the posterior has observed more data since this belief was made; "
+                "ask it for a new belief"
+            )
+        return self._posterior
+
+    @property
+    def noise_std(self) -> float:
+        return self._posterior.noise_std
+
+    @property
+    def information_gain(self) -> float:
+        return self._gained()
+
+    @whole
+    def _gained(self) -> float:
+        return self._fresh().information_gain
+
+    @property
+    def incumbent(self) -> float:
+        return self._best_mean()
+
+    @one_blas_thread
+    @whole
+    def _best_mean(self) -> float:
+        posterior = self._fresh()
+        return posterior._incumbent(self._sign) if posterior.count else 0.0
+
+    @property
+    def cov(self) -> Floats:
+        if self._cov is None:
+            cov = self._covariance()
+            cov.flags.writeable = False  # kept, so that it must not change
+            self._cov = cov
+        return self._cov
+
+    @one_blas_thread
+    @whole
+    def _covariance(self) -> Floats:
+        cov = self._fresh()._covariance(self._keys)
+        if self._given is None:
+            return cov
+        rows, n = self._given.rows, len(self.mean)
+        return cov[:n, :n] - rows.T @ rows
+
+    @one_blas_thread
+    @whole
+    def sample(self, rng: np.random.Generator) -> Floats:
+        drawn: Floats = self._fresh()._draw(self._keys, rng, 1)[0]
+        given = self._given
+        if given is not None:
+            # Pathwise: f − C_np (C_pp + noise)⁻¹ (f_p + ε) has the covariance that is left.
+            seen = drawn[given.at] + self.noise_std * rng.standard_normal(len(given.at))
+            drawn = drawn[: len(self.mean)] - solve_lower(given.factor, seen) @ given.rows
+        return self.mean + drawn
+
+    @one_blas_thread
+    @whole
+    def condition(self, positions: Ints) -> GaussianBelief:
+        """Variance once these arms will have been observed; their rewards are not known yet."""
+        at = np.asarray(positions, dtype=np.intp)
+        posterior, given, n = self._fresh(), self._given, len(self.mean)
+        cross = posterior._cross(self._keys, at)  # (k, m), m ≥ n
+        corner, rows = cross[:, at], cross[:, :n]
+        if given is not None:
+            known = given.rows[:, at]  # (p, k); arms beyond those on offer come first
+            corner -= known.T @ known
+            rows = rows - known.T @ given.rows
+        corner[np.diag_indices_from(corner)] += self.noise_std**2
+        factor = cholesky(corner, "the covariance of the chosen arms")
+        rows = solve_lower(factor, rows)
+        std = standard_deviation(self.std**2 - np.einsum("ij,ij->j", rows, rows))
+        if given is not None:
+            above = np.zeros((len(given.at), len(at)))
+            factor = np.block([[given.factor, above], [known.T, factor]])
+            at, rows = np.concatenate([given.at, at]), np.vstack([given.rows, rows])
+        return self._turned(self.mean, std, self._sign, Given(at, factor, rows))
+
+    def negated(self) -> GaussianBelief:
+        return self._turned(-self.mean, self.std, -self._sign, self._given)
+
+    def _turned(self, mean: Floats, std: Floats, sign: float, given: Given | None) -> GaussianBelief:
+        return GaussianBelief(self._posterior, self._keys, mean, std, sign, self._version, given)

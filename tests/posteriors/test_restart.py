@@ -1,0 +1,238 @@
+"""A policy restored from its state decides as the one that never stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.core import Arms, Decision, Feedback, Floats, Offer, State
+from superarm.errors import StateError
+from superarm.kernels import Matern, SquaredExponential
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy
+from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
+from superarm.posteriors.root_engine import RootEngine
+from superarm.rules import Thompson
+from superarm.states import state_from_bytes, state_to_bytes
+from superarm.streams import stream
+
+NOISE = 0.05
+SIDE = np.linspace(0.0, 1.0, 6)
+GRID = np.stack(np.meshgrid(SIDE, SIDE), axis=-1).reshape(-1, 2)  # alike by symmetry: many ties
+SMOOTH = SquaredExponential(lengthscale=0.5)
+ROUGH = Matern(nu=1.5, lengthscale=0.5)
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "streaming, cholesky": lambda: StreamingGP(ROUGH, NOISE, form="cholesky"),
+    "streaming, cholesky, smooth": lambda: StreamingGP(SMOOTH, NOISE, form="cholesky"),
+    "streaming, finite-rank": lambda: StreamingGP(SMOOTH, NOISE, form="finite-rank"),
+    "streaming, auto": lambda: StreamingGP(SquaredExponential(lengthscale=3.0), NOISE),
+    "root, numpy": lambda: FiniteGP(ROUGH, GRID, NOISE, form="root", backend="numpy"),
+    "root, compiled": lambda: FiniteGP(SMOOTH, GRID, NOISE, form="root", backend="auto"),
+    "visited": lambda: FiniteGP(ROUGH, GRID, NOISE, form="visited"),
+    "independent": lambda: IndependentGaussian(np.ones(len(GRID)), NOISE, arms=GRID),
+    "variational": lambda: SparseVariational(ROUGH, NOISE, inducing=20, batch=40, natural_rate=0.5),
+}
+CHANGING = ("streaming", "variational")
+
+
+def policy_of(posterior: Any, k: int = 2) -> IndexPolicy:
+    return IndexPolicy(posterior=posterior, rule=Thompson(mode="joint"), oracle=TopK(k=k))
+
+
+def truth(features: Floats) -> Floats:
+    value: Floats = np.sin(5.0 * features[:, 0]) + np.cos(4.0 * features[:, 1])
+    return value
+
+
+def offer_at(step: int, changing: bool) -> Offer:
+    if not changing:
+        return Offer(step=step, arms=Arms.numbered(GRID))
+    rows = stream(3, "offer", step).permutation(len(GRID))[:20]
+    return Offer(step=step, arms=Arms(ids=rows.tolist(), features=GRID[rows]))
+
+
+class Player:
+    """A policy and the decisions of which it has not heard; every seventh is heard of late."""
+
+    def __init__(self, policy: IndexPolicy, changing: bool) -> None:
+        self.policy = policy
+        self.changing = changing
+        self.waiting: list[tuple[Offer, Decision]] = []
+
+    def round(self, step: int) -> list[int]:
+        offer = offer_at(step, self.changing)
+        decision = self.policy.decide(offer, stream(0, "decide", step))
+        self.policy.commit(decision)
+        self.waiting.append((offer, decision))
+        if step % 7:
+            for each in self.waiting:
+                self._hear(*each)
+            self.waiting.clear()
+        return [int(position) for position in decision.positions]
+
+    def _hear(self, offer: Offer, decision: Decision) -> None:
+        at, step = decision.positions, offer.step
+        noise = stream(0, "noise", step).standard_normal(len(at)) * np.sqrt(NOISE)
+        feedback = Feedback(positions=at, rewards=truth(offer.arms.features[at]) + noise)
+        self.policy.learn(offer, decision, feedback, stream(0, "learn", step))
+
+    def saved_and_loaded(self) -> Player:
+        state = state_from_bytes(state_to_bytes(self.policy.state()))
+        again = Player(self.policy.restored(state), self.changing)
+        again.waiting = self.waiting.copy()
+        return again
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_restored_policy_decides_as_the_one_that_never_stopped(name: str) -> None:
+    """At ten moments it is restored, goes on for ten rounds, and decides the same in all of them."""
+    player = Player(policy_of(MAKERS[name]()), name.startswith(CHANGING))
+    copies: list[tuple[int, Player]] = []
+    pending = 0
+    same = total = 0
+    for step in range(1, 91):
+        decided = player.round(step)
+        for last, copy in copies:
+            if step <= last:
+                total += 1
+                same += copy.round(step) == decided
+        if step % 8 == 0 and len(copies) < 10:
+            copies.append((step + 10, player.saved_and_loaded()))
+            engine = getattr(player.policy.posterior, "_engine", None)
+            pending += isinstance(engine, RootEngine) and engine._count > 0
+    assert (same, total) == (100, 100)
+    if name.startswith("root"):
+        assert pending > 3  # also while there is something to be folded in
+
+
+def test_the_form_in_use_is_kept() -> None:
+    gp = MAKERS["streaming, auto"]()
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        gp.observe(rng.random((2, 2)), rng.random(2))
+        again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+        assert (again.form, again.rank) == (gp.form, gp.rank)
+        assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
+    assert gp.form == "finite-rank"
+
+
+def test_the_root_form_goes_on_with_the_same_bits() -> None:
+    gp = MAKERS["root, numpy"]()
+    rng = np.random.default_rng(0)
+    for count in (1, 3, 40, 1, 2):
+        gp.observe(rng.integers(0, len(GRID), count), rng.random(count))
+        again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+        assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
+        for each in (gp, again):
+            each.observe([7], [0.25])
+        assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
+
+
+@pytest.mark.parametrize("name", ["root, numpy", "streaming, finite-rank"])
+def test_another_kernel_makes_its_own_of_the_data(name: str) -> None:
+    """The numbers of one kernel are not taken for those of another."""
+    arms = np.arange(5) if name.startswith("root") else GRID[:5]
+    gp = MAKERS[name]()
+    gp.observe(arms, np.arange(5.0))
+    other = SquaredExponential(lengthscale=0.8)
+    again = type(gp).from_state(gp.state(), kernel=other)
+    expected = (
+        FiniteGP(other, GRID, NOISE, form="root")
+        if name.startswith("root")
+        else StreamingGP(other, NOISE, form="finite-rank")
+    )
+    expected.observe(arms, np.arange(5.0))
+    everything = np.arange(len(GRID)) if name.startswith("root") else GRID
+    np.testing.assert_allclose(
+        again.predict(everything).mean, expected.predict(everything).mean, atol=1e-9
+    )
+
+
+def damaged(part: State, **arrays: Any) -> State:
+    return replace(part, arrays={**part.arrays, **arrays})
+
+
+def _root_damage(part: State) -> dict[str, State]:
+    arrays = part.arrays
+    return {
+        "NaN": damaged(part, root=arrays["root"] * np.nan),
+        "too few rows": damaged(part, root=arrays["root"][:-1]),
+        "too many columns": damaged(part, root=np.zeros((len(GRID), len(GRID) + 1))),
+        "another root": damaged(part, root=2.0 * arrays["root"]),
+        "negative variance": damaged(part, variance=-arrays["variance"]),
+        "short mean": damaged(part, mean=arrays["mean"][1:]),
+        "text": damaged(part, mean=np.array(["a"] * len(GRID))),
+        "arm 99": damaged(part, pending=arrays["pending"] + 99),
+        "one arm twice": damaged(part, pending=arrays["pending"] * 0),
+        "no integers": damaged(part, pending=arrays["pending"] + 0.5),
+        "weights below 0": damaged(part, pending_weight=-arrays["pending_weight"]),
+        "more weight than seen": damaged(part, pending_weight=9.0 * arrays["pending_weight"]),
+        "columns of others": damaged(part, columns=arrays["columns"][:1]),
+        "nothing left until a fold": replace(part, scalars={"until_fold": 0}),
+        "a fold in words": replace(part, scalars={"until_fold": "soon"}),
+        "no root": replace(part, arrays={k: v for k, v in arrays.items() if k != "root"}),
+        "nothing": replace(part, arrays={}),
+    }
+
+
+def _feature_damage(part: State) -> dict[str, State]:
+    arrays = part.arrays
+    return {
+        "NaN": damaged(part, root=arrays["root"] * np.nan),
+        "a smaller root": damaged(part, root=arrays["root"][:-1]),
+        "fewer weights": damaged(part, weights=arrays["weights"][:-1]),
+        "a box elsewhere": damaged(part, lower=arrays["lower"] + 9.0, upper=arrays["upper"] + 9.0),
+        "a box inside out": damaged(part, lower=arrays["upper"], upper=arrays["lower"]),
+        "a huge box": damaged(part, lower=arrays["lower"] - 1e9, upper=arrays["upper"] + 1e9),
+        "more columns": damaged(part, lower=np.zeros(3), upper=np.ones(3)),
+        "a coarse tolerance": replace(part, scalars={"tolerance": 0.5}),
+        "a negative tolerance": replace(part, scalars={"tolerance": -1.0}),
+        "a tolerance in words": replace(part, scalars={"tolerance": "fine"}),
+        "nothing": replace(part, arrays={}),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "damage"),
+    [
+        ("root, numpy", "engine", _root_damage),
+        ("root, compiled", "engine", _root_damage),
+        ("streaming, finite-rank", "features", _feature_damage),
+    ],
+)
+def test_a_damaged_state_is_refused(name: str, part: str, damage: Any) -> None:
+    gp = MAKERS[name]()
+    arms = [3, 1, 4, 1] if part == "engine" else GRID[[3, 1, 4, 1]]
+    gp.observe(arms, [1.0, 2.0, 3.0, 4.0])
+    state = gp.state()
+    assert gp.restored(state).count == 4
+    for what, harmed in damage(state.parts[part]).items():
+        with pytest.raises(StateError):
+            gp.restored(replace(state, parts={part: harmed}))
+            pytest.fail(what)
+    with pytest.raises(StateError, match=f"lacks its '{part}'"):
+        gp.restored(replace(state, parts={}))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"in_use": "dense"},
+        {"in_use": "cholesky"},
+        {"reconsider_at": None},
+        {"count": 3},
+        {"count": -1},
+    ],
+    ids=str,
+)
+def test_an_impossible_streaming_state_is_refused(change: dict[str, Any]) -> None:
+    gp = MAKERS["streaming, finite-rank"]()
+    gp.observe(GRID[:4], [1.0, 2.0, 3.0, 4.0])
+    state = gp.state()
+    with pytest.raises(StateError):
+        gp.restored(replace(state, scalars={**state.scalars, **change}))
