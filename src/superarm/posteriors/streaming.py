@@ -22,17 +22,19 @@ longer grows with N. It is used when it exists and r < N / 2.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from superarm.core import Floats, State
 from superarm.errors import InputError, StateError
 from superarm.kernels import Covariance, Kernel
-from superarm.registry import register
+from superarm.registry import Described, describe, register
+from superarm.states import check_spec
 
-from .base import kernel_from, kernel_spec
+from .base import as_kernel
 from .rows import MeanFunction, RowPosterior, as_mean_function, mean_at
 from .streaming_forms import (
     CholeskyForm,
@@ -64,7 +66,7 @@ class _Asked(NamedTuple):
 
 
 @register("posterior", "streaming")
-class StreamingGP(RowPosterior):
+class StreamingGP(RowPosterior, Described):
     """Exact posterior for arms that change from round to round.
 
     >>> from superarm.kernels import SquaredExponential
@@ -89,7 +91,7 @@ class StreamingGP(RowPosterior):
         super().__init__(noise_variance=noise_variance)
         if form not in ("auto", "cholesky", "finite-rank"):
             raise InputError(f"form is {form!r}; choose 'auto', 'cholesky' or 'finite-rank'")
-        self.kernel = kernel
+        self.kernel = as_kernel(kernel)
         self.mean = as_mean_function(mean)
         self.timed = bool(timed)
         self._wanted: Form = form
@@ -245,21 +247,18 @@ class StreamingGP(RowPosterior):
 
     # --- state -----------------------------------------------------------------------------
 
+    def parameters(self) -> Mapping[str, Any]:
+        names = ("kernel", "noise_variance", "mean", "timed")
+        return {"form": self._wanted, **{name: getattr(self, name) for name in names}}
+
     def state(self) -> State:
         arms, rewards, noise = self.observed
         return State(
             kind=self.kind,
             schema=self.schema,
-            scalars={
-                "kernel": kernel_spec(self.kernel),
-                "noise_variance": self.noise_variance,
-                "mean": None if callable(self.mean) else self.mean,
-                "form": self._wanted,
-                "timed": self.timed,
-                "count": self.count,
-                "information_gain": self.information_gain,
-            },
+            scalars={"count": self.count, "information_gain": self.information_gain},
             arrays={"arms": arms.copy(), "rewards": rewards.copy(), "noise": noise.copy()},
+            spec=describe(self),
         )
 
     @classmethod
@@ -268,18 +267,7 @@ class StreamingGP(RowPosterior):
     ) -> StreamingGP:
         """The posterior that ``state`` was taken from, factorised anew."""
         cls._check_state(state, cls.kind)
-        prior_mean = state.scalar("mean") if mean is None else mean
-        if prior_mean is None:
-            raise StateError(
-                "the prior mean is a function, which no state holds; pass it: from_state(…, mean=…)"
-            )
-        posterior = cls(
-            kernel_from(state, kernel),
-            state.scalar("noise_variance"),
-            prior_mean,
-            form=state.scalar("form"),
-            timed=state.scalar("timed"),
-        )
+        posterior = cls._made(state, kernel=kernel, mean=mean)
         if state.scalar("count") != len(state.array("rewards")):
             raise StateError("this state is damaged: it counts other observations than it holds")
         if state.scalar("count"):
@@ -287,9 +275,9 @@ class StreamingGP(RowPosterior):
         return posterior._restore_counts(state)
 
     def restored(self, state: State) -> StreamingGP:
-        return type(self).from_state(
-            state, kernel=self.kernel, mean=self.mean if callable(self.mean) else None
-        )
+        self._check_state(state, self.kind)
+        check_spec(state, self)
+        return type(self).from_state(state, kernel=self.kernel, mean=self.mean)
 
 
 def _no_features() -> InputError:

@@ -27,6 +27,7 @@ from superarm.core import Arms, Best, Bools, Decision, Direction, Feedback, Floa
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_positive
 from superarm.linalg import cholesky
+from superarm.models import RoadModel
 from superarm.networks import LineGraph, RoadMap, Vehicle
 from superarm.networks.energy import Recuperation
 from superarm.normal import rectified_mean
@@ -35,7 +36,7 @@ from superarm.registry import register
 from superarm.rewards import total
 from superarm.streams import Streams, stream
 
-from .base import Model, check_choice, check_whole
+from .base import check_choice, check_whole
 from .conditions import Conditions
 from .roads import (
     TABLE_2,
@@ -109,7 +110,7 @@ class Navigation:
     conditions: Sequence[str] = ()
     """What changes from trip to trip: "congestion", "temperature", "load". Arms are then no
     fixed set: choose a posterior that takes features, "variational" or "streaming"."""
-    model: Model = field(init=False, repr=False)
+    model: RoadModel = field(init=False, repr=False)
     settled: Mapping[str, str] = field(init=False, repr=False)
     vehicle: Vehicle = field(init=False, repr=False)
     roads: Roads = field(init=False, repr=False)
@@ -185,7 +186,7 @@ class Navigation:
         lengthscale, scale = float(self.lengthscale), float(self.prior_scale)
         root = _prior_root(self.roads.graph, self.vehicle, lengthscale, self.normalisation, scale)
         energies: Floats = root @ stream(self.seed, "truth", 0).standard_normal(len(root))
-        energies += self.model.mean
+        energies += self.model.energies
         energies.flags.writeable = False
         return energies
 
