@@ -29,9 +29,11 @@ from superarm.simulation import simulate
 from superarm.states import load_state, save_state, state_from_bytes, state_to_bytes
 
 PROBLEMS: dict[str, dict[str, Any]] = {
-    "navigation": {"network": "city", "edges": 300},
-    "crowdsourcing": {"source": "synthetic"},
-    "rkhs": {"arms": 40},
+    "navigation": {"edges": 300},
+    "crowdsourcing": {"source": "made"},
+    "rkhs-function": {"arms": 40},
+    "landscape": {"side": 6},
+    "temperature-sensors": {"source": "made"},
 }
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "known-cost": [{"cost": "length"}],
@@ -84,8 +86,17 @@ def test_every_published_policy_decides_the_same_when_it_is_made_from_json(probl
     assert made >= 5, refused
 
 
+def test_policies_on_roads_whose_conditions_change() -> None:
+    problem = {"name": "navigation", "edges": 300, "conditions": ["load"]}
+    world = build("problem", problem, seed=1, horizon=10)
+    for spec in ({"name": "route-ts"}, {"name": "route-ucb", "posterior": "variational"}):
+        policy = build("policy", spec, model=world.model)
+        again = build("policy", through_json(spec_of(policy)))
+        assert played(world, again) == played(world, policy)
+
+
 def test_the_benchmark_knows_the_truth_and_has_no_spec() -> None:
-    world = build("problem", {"name": "rkhs", "arms": 20}, seed=1, horizon=10)
+    world = build("problem", {"name": "rkhs-function", "arms": 20}, seed=1, horizon=10)
     policy = build("policy", "benchmark", model=world.model, problem=world)
     with pytest.raises(SpecError, match="Truth cannot be written"):
         spec_of(policy)
@@ -94,7 +105,7 @@ def test_the_benchmark_knows_the_truth_and_has_no_spec() -> None:
 
 
 def test_policies_for_roads_say_that_they_need_them() -> None:
-    world = build("problem", {"name": "rkhs", "arms": 20}, seed=1, horizon=10)
+    world = build("problem", {"name": "rkhs-function", "arms": 20}, seed=1, horizon=10)
     for name, options in (("route-ucb", {}), ("prior", {}), ("known-cost", {"cost": "length"})):
         with pytest.raises(InputError, match="needs a RoadModel, not a Model"):
             build("policy", {"name": name, **options}, model=world.model)
@@ -256,7 +267,10 @@ def test_a_posterior_refuses_the_state_of_another() -> None:
     moved = ARMS.copy()
     moved[2] += 0.25
     cases: list[tuple[Any, str]] = [
-        (FiniteGP(SquaredExponential(lengthscale=0.5), ARMS, 0.1), "kernel.lengthscale is 0.5 here and 0.2"),
+        (
+            FiniteGP(SquaredExponential(lengthscale=0.5), ARMS, 0.1),
+            "kernel.lengthscale is 0.5 here and 0.2",
+        ),
         (FiniteGP(SE, moved, 0.1), r"arms\[2, 0\] is 0.58\d* here and 0.33\d* in the state"),
         (FiniteGP(SE, ARMS[:5], 0.1), r"arms has shape \(5, 1\) here and \(7, 1\) in the state"),
         (FiniteGP(SE, ARMS, 0.1, form="visited"), "form is 'visited' here and 'root'"),
@@ -286,7 +300,7 @@ def test_a_policy_comes_back_from_its_file_alone(tmp_path: Path) -> None:
 
 
 def test_a_discretised_policy_comes_back_too(tmp_path: Path) -> None:
-    world = build("problem", {"name": "rkhs", "arms": 30}, seed=1, horizon=10)
+    world = build("problem", {"name": "rkhs-function", "arms": 30}, seed=1, horizon=10)
     spec = {"name": "gp-ts", "decision_set": "discretised"}
     policy = build("policy", spec, model=world.model)
     played(world, policy)
