@@ -27,7 +27,7 @@ def through(value: Any) -> Any:
     return from_json(json.loads(json.dumps(to_json(value), allow_nan=False)))
 
 
-def same(first: Any, second: Any) -> bool:
+def same(first: Any, second: Any) -> bool:  # noqa: PLR0911 (one for each kind)
     """Equal and of equal types, down to the sign of zero."""
     if type(first) is not type(second):
         return False
@@ -39,10 +39,8 @@ def same(first: Any, second: Any) -> bool:
         )
     if isinstance(first, np.generic):
         return same(np.asarray(first), np.asarray(second))
-    if isinstance(first, float):
-        return (first == second or (first != first and second != second)) and (
-            math.copysign(1.0, first) == math.copysign(1.0, second) or first != first
-        )
+    if isinstance(first, float):  # which tells −0.0 from 0.0, and knows NaN
+        return repr(first) == repr(second)
     if isinstance(first, list | tuple):
         return len(first) == len(second) and all(map(same, first, second))
     if isinstance(first, dict):

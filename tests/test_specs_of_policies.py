@@ -23,7 +23,7 @@ from superarm.policies import DiscretisedPolicy, KnownCosts, ScorePolicy, Unifor
 from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
 from superarm.problems import World
 from superarm.records import from_json, to_json
-from superarm.registry import build, describe, names, parameters_of, spec_of
+from superarm.registry import build, names, parameters_of, spec_of
 from superarm.rules import UCB, Fixed, Greedy, Rectified, Thompson
 from superarm.simulation import simulate
 from superarm.states import load_state, save_state, state_from_bytes, state_to_bytes
@@ -201,7 +201,7 @@ def test_a_posterior_needs_a_kernel_where_it_is_made(kernel: Any) -> None:
 
 
 def test_specs_that_nothing_can_be_built_from() -> None:
-    with pytest.raises(SpecError, match="the rule is a mine.Rule, which has no spec"):
+    with pytest.raises(SpecError, match=r"the rule is a mine\.Rule, which has no spec"):
         build("rule", {"foreign": "mine.Rule"})
     deep: Any = {"name": "scale", "factor": 1.0}
     for _ in range(5000):
@@ -308,7 +308,7 @@ def test_a_discretised_policy_comes_back_too(tmp_path: Path) -> None:
     again = superarm.load(tmp_path / "a.npz")
     assert state_to_bytes(again.state()) == state_to_bytes(policy.state())
     other = build("policy", {**spec, "delta": 0.2}, model=world.model)
-    with pytest.raises(StateError, match="policy.rule.schedule.delta is 0.2 here and 0.1"):
+    with pytest.raises(StateError, match=r"policy\.rule\.schedule\.delta is 0\.2 here and 0\.1"):
         other.restored(policy.state())
 
 

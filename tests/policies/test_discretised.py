@@ -19,6 +19,7 @@ class Listener:
     """Takes the first available arm and remembers what it was offered and taught."""
 
     deterministic = True
+    exchangeable = True
 
     def __init__(self) -> None:
         self.offers: list[Offer] = []
@@ -39,6 +40,9 @@ class Listener:
 
     def state(self) -> State:
         return State(kind="listener", schema=1)
+
+    def restored(self, state: State) -> Listener:
+        return self
 
 
 def on(points: Any, policy: Any = None, norm_bound: float = 1.0) -> DiscretisedPolicy:

@@ -56,7 +56,7 @@ def posterior_for(model: Model, posterior: PosteriorName = "auto", form: str = "
     if posterior in ("streaming", "variational"):
         if not callable(mean) and np.ndim(mean) > 0:
             raise InputError(
-                "a prior mean for each arm needs fixed arms: use posterior 'finite', or a function of "
+                "a prior mean per arm needs fixed arms: use posterior 'finite', or a function of "
                 "the features such as ByNumber(values=…)"
             )
         if posterior == "streaming":
