@@ -75,7 +75,11 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     *(
         ({"name": name}, FIXED_ARMS)
         for name in sorted(
-            set(registry.names("policy"))
+            {
+                each
+                for each in registry.names("policy")
+                if "model" in registry.parameters_of("policy", each)
+            }
             - {"composed", "benchmark", "random", "route-rule", "known-cost"}
             - ROUTES
         )

@@ -11,12 +11,16 @@ import pytest
 
 from superarm.core import Floats
 from superarm.errors import InputError, SpecError, StateError, UnknownArmError
+from superarm.kernels import SquaredExponential
 from superarm.networks import RoadNetwork, Vehicle, generate_city
 from superarm.networks.geography import from_utm
 from superarm.normal import rectified_mean
-from superarm.policies import route_greedy
-from superarm.problems.roads import road_model
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy, known_cost, route_greedy
+from superarm.posteriors import FiniteGP
+from superarm.problems.roads import road_model, with_conditions
 from superarm.routes import RouteAnswer, find_route
+from superarm.rules import Greedy
 
 ENDS = ("r1", "r20")
 
@@ -83,10 +87,43 @@ def test_states_in_memory(city: RoadNetwork, posterior: Any) -> None:
     policy = learned(city, 40.0, posterior)
     answer = find_route(city, *ENDS, state=policy.state())
     assert answer.observations == policy.posterior.count > 0
-    with pytest.raises(StateError, match="this state was learned"):
+    with pytest.raises(StateError, match=r"learned on other roads than these: length"):
         find_route(generate_city(edges=300, seed=2), *ENDS, state=policy.state())
-    with pytest.raises(StateError, match="another energy model"):
-        find_route(city, *ENDS, state=policy.state(), settings={"mass": 3000.0})
+    level = replace(city, junctions=city.junctions * [1.0, 1.0, 0.0])
+    with pytest.raises(StateError, match=r"other roads than these: rise\[.* is 0.0 here"):
+        find_route(level, *ENDS, state=policy.state())
+    for settings in ({"mass": 3000.0}, {"lengthscale": 2.0}, {"prior_scale": 1.0}):
+        with pytest.raises(StateError, match="brings its own vehicle and model"):
+            find_route(city, *ENDS, state=policy.state(), settings=settings)
+
+
+def test_a_state_knows_its_vehicle_and_its_turns(city: RoadNetwork) -> None:
+    graph, heavy = city.line_graph(uturns=False), Vehicle(mass=3000.0)
+    model = road_model(graph, heavy, horizon=1, lengthscale=2.0, noise_scale=0.3)
+    state = route_greedy(model).state()
+    answer = find_route(city, *ENDS, state=state)
+    settings = {"uturns": False, "mass": 3000.0, "lengthscale": 2.0, "noise_scale": 0.3}
+    assert answer.as_json() == find_route(city, *ENDS, settings=settings).as_json()
+    with pytest.raises(StateError, match="turns has shape"):
+        find_route(city, *ENDS, state=state, settings={"uturns": True})
+
+
+def test_states_that_know_no_roads(city: RoadNetwork) -> None:
+    model = road_model(city.line_graph(), Vehicle(), horizon=1)
+    for state in (known_cost(model, cost="length").state(), of_other_arms()):
+        with pytest.raises(StateError, match="not learned by a policy that finds routes"):
+            find_route(city, *ENDS, state=state)
+    changing = with_conditions(model, 1)
+    policy = route_greedy(changing)
+    policy.posterior.observe(np.zeros((1, 5)), [1.0])
+    with pytest.raises(StateError, match="conditions change from trip to trip"):
+        find_route(city, *ENDS, state=policy.state())
+
+
+def of_other_arms() -> Any:
+    """The state of a policy on other arms."""
+    posterior = FiniteGP(SquaredExponential(), [[0.0], [1.0]], 0.1)
+    return IndexPolicy(posterior=posterior, rule=Greedy(), oracle=TopK()).state()
 
 
 def test_a_flat_network_says_so(city: RoadNetwork) -> None:
@@ -145,30 +182,27 @@ def test_elsewhere_lines_go_from_junction_to_junction(city: RoadNetwork) -> None
         find_route(city, *ENDS).as_geojson()
 
 
-def test_a_state_of_another_model_is_refused(city: RoadNetwork) -> None:
-    graph = city.line_graph()
-    state = learned(city, 40.0).state()
-    mark = road_model(graph, Vehicle(), horizon=1).fingerprint
-    marked = replace(state, scalars={**state.scalars, "model": mark})
-    assert find_route(city, *ENDS, state=marked).observations > 0
-    for settings in ({"lengthscale": 2.0}, {"normalisation": "raw"}, {"prior_scale": 1.0}):
-        with pytest.raises(StateError, match="other settings of the model"):
-            find_route(city, *ENDS, state=marked, settings=settings)
-
-
 @pytest.mark.parametrize(
-    "arrays",
+    ("part", "name", "value"),
     [
-        {"arms": np.array(3.0)},
-        {"arms": np.array([["a", "b"]])},
-        {"mean": np.zeros(2)},
-        {"mean": np.array(["x"])},
+        ("arms", "", np.array(3.0)),
+        ("arms", "", np.array([["a", "b"]])),
+        ("mean", "", np.zeros(2)),
+        ("mean", "rise", np.array(["x"])),
+        ("kernel", "", 3.0),
+        ("kernel", "kernels", []),
     ],
 )
-def test_a_damaged_state_is_refused_and_not_a_crash(city: RoadNetwork, arrays: dict[str, Any]) -> None:
+def test_a_damaged_state_is_refused_and_not_a_crash(
+    city: RoadNetwork, part: str, name: str, value: Any
+) -> None:
     state = learned(city, 40.0).state()
-    memory = state.part("posterior")
-    assert set(arrays) <= set(memory.arrays)
-    damaged = replace(memory, arrays={**memory.arrays, **arrays})
+    posterior = state.spec["posterior"]
+    broken = {**posterior[part], name: value} if name else value
+    spec = {**state.spec, "posterior": {**posterior, part: broken}}
     with pytest.raises(StateError):
-        find_route(city, *ENDS, state=replace(state, parts={**state.parts, "posterior": damaged}))
+        find_route(city, *ENDS, state=replace(state, spec=spec))
+    weight = {"weight": np.array([["x"]])}
+    inner = replace(state.part("posterior"), arrays=weight)
+    with pytest.raises((StateError, InputError)):
+        find_route(city, *ENDS, state=replace(state, parts={**state.parts, "posterior": inner}))

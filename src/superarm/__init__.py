@@ -17,9 +17,14 @@ if TYPE_CHECKING:
     from .core import Offer as Offer
     from .core import State as State
     from .errors import SuperarmError as SuperarmError
+    from .models import Model as Model
     from .policies import IndexPolicy as IndexPolicy
-    from .problems import Model as Model
+    from .records import from_json as from_json
+    from .records import to_json as to_json
+    from .registry import build as build
+    from .registry import spec_of as spec_of
     from .simulation import simulate as simulate
+    from .states import load as load
 
 _HOMES = {
     "Arms": "core",
@@ -29,8 +34,13 @@ _HOMES = {
     "State": "core",
     "SuperarmError": "errors",
     "IndexPolicy": "policies",
-    "Model": "problems",
+    "Model": "models",
+    "build": "registry",
+    "from_json": "records",
+    "load": "states",
     "simulate": "simulation",
+    "spec_of": "registry",
+    "to_json": "records",
 }
 __all__ = [
     "__version__",
@@ -42,7 +52,12 @@ __all__ = [
     "Offer",
     "State",
     "SuperarmError",
+    "build",
+    "from_json",
+    "load",
     "simulate",
+    "spec_of",
+    "to_json",
 ]
 
 

@@ -302,6 +302,8 @@ class State:
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     parts: Mapping[str, State] = field(default_factory=dict)
     """States of what it is composed of, by name."""
+    spec: Mapping[str, Any] | None = None
+    """What made it, as ``registry.describe`` has it: plain JSON, and arrays."""
 
     def part(self, name: str) -> State:
         """A part's state by name, or :class:`StateError` if it is missing."""

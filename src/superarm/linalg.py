@@ -130,7 +130,7 @@ def psd_root(
     n = len(matrix)
     weight: Floats = np.ones(n)
     if steady:  # multiples of the golden ratio, modulo 1: no two are near each other
-        weight = 0.75 + 0.25 * (np.arange(n) * 0.6180339887498949 % 1.0)
+        weight += 0.25 * (np.arange(n) * 0.6180339887498949 % 1.0 - 1.0)
     with blas_threads_for(n**3 / 6):
         factor, pivots, rank, _ = dpstrf(
             matrix * weight * weight[:, None], tol=tolerance * scale, lower=1, overwrite_a=1

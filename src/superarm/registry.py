@@ -12,6 +12,11 @@ A part joins with a decorator on a frozen dataclass or on a factory function::
     @dataclass(frozen=True, kw_only=True)
     class Greedy: ...
 
+What is no such dataclass, or is made of other things than its fields, is :class:`Described` and says
+its parameters itself. Specs hold plain JSON and numpy arrays; ``superarm.records`` turns arrays into
+JSON and back. A part that is nobody's own here (a callable, a kernel of scikit-learn) has no spec:
+:func:`describe` names its type in place of one.
+
 Nothing is ever imported by a name that comes from outside: the families and the packages
 that fill them are listed here.
 """
@@ -22,6 +27,7 @@ import dataclasses
 import difflib
 import importlib
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -29,33 +35,42 @@ import numpy as np
 
 from .errors import SpecError
 
-_FAMILIES: dict[str, str] = {
-    "kernel": "superarm.kernels",
-    "gain": "superarm.theory",
-    "posterior": "superarm.posteriors",
-    "schedule": "superarm.rules",
-    "rule": "superarm.rules",
-    "oracle": "superarm.oracles",
-    "reward": "superarm.rewards",
-    "switching": "superarm.movement",
-    "policy": "superarm.policies",
-    "problem": "superarm.problems",
+_FAMILIES: dict[str, tuple[str, ...]] = {
+    "kernel": ("superarm.kernels",),
+    "network": ("superarm.graphs",),
+    "mean": ("superarm.models", "superarm.networks"),
+    "gain": ("superarm.theory",),
+    "posterior": ("superarm.posteriors",),
+    "schedule": ("superarm.rules",),
+    "rule": ("superarm.rules",),
+    "oracle": ("superarm.oracles",),
+    "reward": ("superarm.rewards",),
+    "switching": ("superarm.movement",),
+    "score": ("superarm.policies",),
+    "policy": ("superarm.policies",),
+    "problem": ("superarm.problems",),
+    "structure": ("superarm.oracles", "superarm.rewards"),
+    "vehicle": ("superarm.networks",),
 }
 _FAMILY_OF = {
-    "kernel": "kernel",
+    **{family: family for family in _FAMILIES},
     "kernels": "kernel",
-    "schedule": "schedule",
     "gamma": "gain",
-    "rule": "rule",
-    "oracle": "oracle",
-    "reward": "reward",
-    "switching": "switching",
+    "successors": "network",
 }
 """Which family a nested spec belongs to, by the name of the parameter that holds it."""
 _parts: dict[str, dict[str, Callable[..., Any]]] = {family: {} for family in _FAMILIES}
 _names: dict[object, tuple[str, str]] = {}
 
 Part = TypeVar("Part", bound=Callable[..., Any])
+
+
+class Described(ABC):
+    """A part that says itself what it is made of."""
+
+    @abstractmethod
+    def parameters(self) -> Mapping[str, Any]:
+        """Values, arrays and parts by the names of its parameters: made of these, it is the same."""
 
 
 def register(family: str, name: str) -> Callable[[Part], Part]:
@@ -95,21 +110,23 @@ def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
         spec = {"name": spec}
     if not isinstance(spec, Mapping):
         raise SpecError(f"a {family} spec is a name or a table with a name, not {spec!r}")
+    if "foreign" in spec:
+        raise SpecError(
+            f"the {family} is a {spec['foreign']}, which has no spec to be built from; "
+            "pass the object itself"
+        )
     if "name" not in spec:
         raise SpecError(f"a {family} spec needs a name; choose one of {names(family)}")
     name = spec["name"]
     part = _find(family, name)
     accepted = parameters_of(family, name)
-    parameters: dict[str, Any] = dict(given)
-    for key, value in spec.items():
-        if key == "name":
-            continue
-        if key not in accepted:
+    for key in spec:
+        if key not in (*accepted, "name", "family"):
             raise SpecError(
                 f"{family} {name!r} has no parameter {key!r}; it takes {sorted(accepted)}"
                 + _suggestion(key, accepted)
             )
-        parameters[key] = _build_nested(value, _FAMILY_OF.get(key))
+    parameters = {**given, **built_parameters(spec)}
     missing = [
         key
         for key, default in accepted.items()
@@ -120,25 +137,122 @@ def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
     return part(**parameters)
 
 
+def built_parameters(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters in a spec, with the parts among them built; objects in it stay as they are."""
+    try:
+        return {
+            key: _build_nested(value, _FAMILY_OF.get(key))
+            for key, value in spec.items()
+            if key not in _ABOUT
+        }
+    except RecursionError:
+        raise SpecError("the spec is nested too deeply") from None
+
+
 def spec_of(part: Any) -> dict[str, Any]:
-    """The JSON spec of a part that was built from registered dataclasses."""
+    """The spec of a part that is made of registered parts, plain values and arrays alone."""
+    return _spec(part, strict=True)
+
+
+def describe(part: Any) -> dict[str, Any]:
+    """The part's spec, where whatever has none is ``{"foreign": its type}``: what states hold."""
+    return _spec(part, strict=False)
+
+
+def has_spec(part: object) -> bool:
+    """Whether this is a registered part, so that it has a spec where its own parts do."""
+    return type(part) in _names
+
+
+def family_of(part: object) -> tuple[str, str] | None:
+    """The family and the name under which the part's class is registered."""
+    return _names.get(type(part))
+
+
+def difference(here: Any, there: Any, where: str = "") -> str | None:
+    """In words, the first thing in which a spec and that of a state differ; ``None``: in nothing."""
+    if isinstance(here, Mapping) and isinstance(there, Mapping):
+        for key in (*_ABOUT, *here, *there):
+            path = where if key in _ABOUT else f"{where}.{key}" if where else str(key)
+            if key in here or key in there:
+                found = difference(here.get(key, _NOTHING), there.get(key, _NOTHING), path)
+                if found is not None:
+                    return found
+        return None
+    if isinstance(here, list) and isinstance(there, list) and len(here) == len(there):
+        pairs = enumerate(zip(here, there, strict=True))
+        found_in = (difference(ours, theirs, f"{where}[{at}]") for at, (ours, theirs) in pairs)
+        return next((found for found in found_in if found is not None), None)
+    if isinstance(here, np.ndarray) and isinstance(there, np.ndarray):
+        return _array_difference(here, there, where)
+    alike = type(here) is type(there) or {type(here), type(there)} == {int, float}
+    if alike and (here == there or repr(here) == repr(there)):  # NaN is like NaN
+        return None
+    return f"{where or 'it'} is {_shown(here)} here and {_shown(there)} in the state"
+
+
+def _array_difference(here: Any, there: Any, where: str) -> str | None:
+    if here.shape != there.shape:
+        return f"{where} has shape {here.shape} here and {there.shape} in the state"
+    if here.dtype.kind != there.dtype.kind:
+        return f"{where} holds {here.dtype} values here and {there.dtype} values in the state"
+    unlike = np.argwhere(here != there)
+    if not len(unlike):
+        return None
+    at = tuple(unlike[0].tolist())
+    place = ", ".join(map(str, at))
+    return f"{where}[{place}] is {here[at].item()!r} here and {there[at].item()!r} in the state"
+
+
+_ABOUT = ("family", "name", "foreign")
+"""What a spec says besides its parameters."""
+
+
+class _Nothing:
+    """Stands for a parameter that one of two specs does not have."""
+
+    def __repr__(self) -> str:
+        return "missing"
+
+
+_NOTHING = _Nothing()
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return repr(value.get("name", value.get("foreign", "a table")))
+    text = "an array" if isinstance(value, np.ndarray) else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def _spec(part: Any, *, strict: bool) -> dict[str, Any]:
     entry = _names.get(type(part))
-    if entry is None or not dataclasses.is_dataclass(part):
+    known = isinstance(part, Described) or (entry is not None and dataclasses.is_dataclass(part))
+    if strict and (entry is None or not known):
         raise SpecError(
             f"{type(part).__name__} has no JSON spec: only registered parts do; "
             "pass the object itself where it is needed"
         )
-    spec: dict[str, Any] = {"name": entry[1]}
-    for item in dataclasses.fields(part):
-        if item.init:
-            spec[item.name] = _plain(getattr(part, item.name))
-    return spec
+    spec: dict[str, Any] = {"name": entry[1]} if entry else {"foreign": _qualified(type(part))}
+    if isinstance(part, Described):
+        parameters: Mapping[str, Any] = part.parameters()
+    elif entry is not None and known:
+        items = (item for item in dataclasses.fields(part) if item.init)
+        parameters = {item.name: getattr(part, item.name) for item in items}
+    else:
+        parameters = {}
+    return spec | {key: _plain(value, strict) for key, value in parameters.items()}
+
+
+def _qualified(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _members(family: Any) -> dict[str, Callable[..., Any]]:
     if not isinstance(family, str) or family not in _FAMILIES:
         raise SpecError(f"unknown family {family!r}; choose one of {sorted(_FAMILIES)}")
-    importlib.import_module(_FAMILIES[family])
+    for package in _FAMILIES[family]:
+        importlib.import_module(package)
     return _parts[family]
 
 
@@ -161,25 +275,31 @@ def _build_nested(value: Any, family: str | None = None) -> Any:
     """Specs inside specs: of the family they name, or of the one their parameter implies."""
     if isinstance(value, Mapping):
         family = value.get("family", family)
-        if family is not None and "name" in value:
-            return build(family, {key: item for key, item in value.items() if key != "family"})
+        if family is not None and ("name" in value or "foreign" in value):
+            return build(family, value)
+        if "foreign" in value:
+            return build("part", value)
         return {key: _build_nested(item, _FAMILY_OF.get(key)) for key, item in value.items()}
     if isinstance(value, list):
         return [_build_nested(item, family) for item in value]
     return value
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, strict: bool) -> Any:  # noqa: PLR0911 (one for each kind)
     if type(value) in _names:
-        return {"family": _names[type(value)][0], **spec_of(value)}
-    if isinstance(value, np.ndarray):
-        return value.tolist()
+        return {"family": _names[type(value)][0], **_spec(value, strict=strict)}
+    if type(value) is np.ndarray and value.dtype.kind in "biufU":
+        kept = value.view()
+        kept.flags.writeable = False
+        return kept
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_plain(item, strict) for item in value]
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain(item, strict) for key, item in value.items()}
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if not strict:
+        return _spec(value, strict=False)
     raise SpecError(f"a {type(value).__name__} cannot be written as JSON")

@@ -58,6 +58,7 @@ class LogSum:
         return log1p(summed) if summed > -1.0 else 0.0
 
 
+@register("structure", "targets")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Targets:
     """An offer's structure where arms reach targets: arm i reaches ``of_arm[i]``."""

@@ -17,28 +17,28 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints, Offer, State
+from superarm.core import Floats, Ints, Offer, Oracle, Posterior, State
 from superarm.errors import InputError, SpecError, StateError
-from superarm.networks import LineGraph, RoadNetwork, Vehicle, with_heights
+from superarm.networks import LineGraph, RoadEnergy, RoadNetwork, Vehicle, with_heights
 from superarm.networks.geography import from_utm, to_utm
-from superarm.oracles import Trip
+from superarm.oracles import ShortestPath, Trip
 from superarm.policies.base import IndexPolicy
-from superarm.policies.navigation import Routing, route_greedy
-from superarm.problems.base import Model
-from superarm.problems.roads import Roads, load_roads, road_model
-from superarm.registry import parameters_of
+from superarm.policies.navigation import Routing
+from superarm.policies.published import posterior_for
+from superarm.problems.roads import Roads, load_roads, road_arms, road_model
+from superarm.registry import Described, describe, difference
+from superarm.rules import Greedy, Rectified
+from superarm.rules.rectified import Spread
 from superarm.simulation.audit import QUANTILES
-from superarm.simulation.trace import read_spec
-from superarm.states import load_state
+from superarm.states import load_state, loaded
 
 __all__ = ["NETWORKS", "Leg", "RouteAnswer", "find_route"]
 
@@ -51,12 +51,6 @@ _HALF_WIDTH = float(QUANTILES[-1])
 _VEHICLE = tuple(field.name for field in dataclasses.fields(Vehicle))
 _ROADS = ("uturns", "edges", "city_seed")
 _MODEL = ("lengthscale", "normalisation", "prior_scale", "noise_scale")
-_POSTERIORS: Mapping[str, Literal["finite", "independent", "variational"]] = {
-    "finite-gp": "finite",
-    "independent-gaussian": "independent",
-    "sparse-variational": "variational",
-}
-_CELL = re.compile(r"\.s(?P<setting>\d+)\.seed\d+\.npz\Z")
 _NONE: Mapping[str, Any] = {}
 _SAME_PLACE = 0.5
 """Metres by which rounded longitudes and latitudes may miss their junctions."""
@@ -170,10 +164,10 @@ def find_route(
     """The route of least cost c (above) from edge ``start`` to edge ``goal``.
 
     ``network``: one that was read or made, the path of a file, or one of ``NETWORKS``.
-    ``state``: what a run on this network has learned, ``RUN/states/CELL.npz``. How that run saw its
-    roads (lengthscale, U-turns, heights and the like) is read from its ``run.json``, if that
-    is there. ``elevation``: an SRTM tile or a folder of them, whose heights replace the network's.
-    ``settings``: of the vehicle (``mass`` …), the model (``noise_scale`` …) and the roads (``uturns``).
+    ``state``: what a policy has learned on this network, such as ``RUN/states/CELL.npz``. It brings its
+    vehicle and its model with it. ``elevation``: an SRTM tile or a folder of them, whose heights
+    replace the network's. ``settings``: of the roads (``uturns``) and, without a state, of the vehicle
+    (``mass`` …) and the model (``noise_scale`` …).
 
     >>> from superarm.networks import generate_city
     >>> answer = find_route(generate_city(edges=300, seed=1), "r1", "r20", settings={"mass": 2100.0})
@@ -185,32 +179,35 @@ def find_route(
     0
     """
     _check_settings(settings)
-    label = "this state" if isinstance(state, State) else str(state)
-    told: Mapping[str, Any] = _NONE
-    if state is not None and not isinstance(state, State):
-        told = _settings_of(Path(state))
-        state = load_state(state)
-    if elevation is None:
-        elevation = told.get("elevation")
-    given = {**told, **settings}
-    roads = _load(network, elevation, {key: given[key] for key in _ROADS if key in given})
+    if routing not in ("rectified", "potential"):
+        raise InputError(f"routing is {routing!r}; choose 'rectified' or 'potential'")
+    if state is None:
+        roads = _load(network, elevation, settings)
+        vehicle = Vehicle(**{key: settings[key] for key in _VEHICLE if key in settings})
+        told = {key: settings[key] for key in _MODEL if key in settings}
+        model = road_model(roads.graph, vehicle, horizon=1, **told)
+        posterior = posterior_for(model, form="visited")
+    else:
+        roads, posterior, vehicle = _learned(network, elevation, settings, state)
     graph = roads.graph
-    trip = Trip(start=graph.number(start), goal=graph.number(goal))
-    model = road_model(
-        graph,
-        Vehicle(**{key: given[key] for key in _VEHICLE if key in given}),
-        horizon=1,
-        **{key: given[key] for key in _MODEL if key in given},
+    lifted = vehicle.potential(graph.rise) if routing == "potential" else None
+    # Greedy, with no more spread than the routing asks for: what an explorer adds for the noise
+    # (E[max(0, X)] rather than the mean) would only make routes of few long edges look good.
+    spread: Spread = "none" if routing == "potential" else "noise"
+    policy = IndexPolicy(
+        posterior=posterior,
+        rule=Rectified(rule=Greedy(), spread=spread, reduction=lifted),
+        oracle=ShortestPath(successors=graph.turn_graph),
+        direction="minimize",
     )
-    policy = _policy(model, routing, state, label)
-    offer = Offer(step=1, arms=Arms(ids=graph.ids, features=model.arms), structure=trip)
+    trip = Trip(start=graph.number(start), goal=graph.number(goal))
+    offer = Offer(step=1, arms=road_arms(graph), structure=trip)
     rng = np.random.default_rng(0)  # nothing here draws
     chosen = policy.decide(offer, rng).positions
     believed = policy.beliefs(offer).mean
-    lifted = model.reduction if routing == "potential" else None
     others = {
-        name: model.oracle.select(np.negative(model.costs[cost]), trip, rng).positions
-        for name, cost in (("fastest", "travel_time"), ("shortest", "length"))
+        name: policy.oracle.select(np.negative(cost), trip, rng).positions
+        for name, cost in (("fastest", graph.travel_time), ("shortest", graph.length))
     }
     return RouteAnswer(
         roads=roads,
@@ -219,7 +216,7 @@ def find_route(
         means=believed[chosen],
         best=_leg(graph, policy, offer, chosen),
         others={name: _leg(graph, policy, offer, edges) for name, edges in others.items()},
-        observations=policy.posterior.count,
+        observations=posterior.count,
         cut_edges=int(np.count_nonzero(believed < (0.0 if lifted is None else lifted))),
     )
 
@@ -240,8 +237,9 @@ def _leg(graph: LineGraph, policy: IndexPolicy, offer: Offer, edges: Ints) -> Le
 
 
 def _load(
-    network: str | Path | RoadNetwork, elevation: str | Path | None, options: Mapping[str, Any]
+    network: str | Path | RoadNetwork, elevation: str | Path | None, settings: Mapping[str, Any]
 ) -> Roads:
+    options = {key: settings[key] for key in _ROADS if key in settings}
     if not isinstance(network, RoadNetwork):
         name = network if isinstance(network, str) else str(network.absolute())  # a path is no name
         heights = None if elevation is None else str(elevation)
@@ -262,101 +260,54 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
             raise SpecError(f"{key} is {value!r}: a route takes one value, not a list")
 
 
-def _settings_of(state: Path) -> dict[str, Any]:
-    """How the run that wrote the state saw its roads; by default where no run is around it."""
-    cell = _CELL.search(state.name)
-    if state.parent.name != "states" or cell is None or not (state.parent.parent / "run.json").exists():
-        return {}
-    spec = read_spec(state.parent.parent)
-    problem = dict((spec.get("parameters") or {}).get("problem") or {})
-    if "name" in problem:  # what a run does not say is the default of its problem
-        problem = {**parameters_of("problem", problem["name"]), **problem}
-    index = int(cell["setting"])
-    if index < len(spec["settings"]):
-        swept = spec["settings"][index]
-        problem |= {key.removeprefix("problem."): value for key, value in swept.items()}
-    if problem.get("model_lengthscale") is not None:
-        problem["lengthscale"] = problem["model_lengthscale"]
-    # Of a run in SUMO, mass and the like are the driver's: its traveller believes in Table 2.
-    vehicle = () if problem.get("name") == "sumo-navigation" else _VEHICLE
-    wanted = (*_ROADS, *_MODEL, *vehicle, "elevation")
-    return {key: problem[key] for key in wanted if key in problem}
-
-
-def _policy(model: Model, routing: Routing, state: State | None, label: str) -> IndexPolicy:
-    """Greedy, with no more spread than the routing asks for.
-
-    What an explorer adds for the noise (E[max(0, X)] rather than the mean) would only make routes
-    of few long edges look good.
-    """
-    spread: Literal["noise", "none"] = "none" if routing == "potential" else "noise"
-    if state is None:
-        return route_greedy(model, routing=routing, spread=spread)
-    memory = state.parts.get("posterior")
-    if memory is None or memory.kind not in _POSTERIORS:
-        kind = state.kind if memory is None else memory.kind
+def _learned(
+    network: str | Path | RoadNetwork,
+    elevation: str | Path | None,
+    settings: Mapping[str, Any],
+    state: str | Path | State,
+) -> tuple[Roads, Posterior, Vehicle]:
+    """What was learned, on which roads and with which vehicle: the state says all of it."""
+    label = "this state" if isinstance(state, State) else str(state)
+    own = [key for key in settings if key not in _ROADS]
+    if own:
         raise StateError(
-            f"{label} holds what a {kind!r} learned; a route can be read from {sorted(_POSTERIORS)}"
+            f"{label} brings its own vehicle and model, which {own[0]} would make others; leave it out"
         )
-    _check_belongs(model, memory, label)
-    _check_model(model, state, label)
-    posterior = _POSTERIORS[memory.kind]
-    policy = route_greedy(model, posterior=posterior, routing=routing, spread=spread)
-    return policy.restored(state)
-
-
-def _check_belongs(model: Model, memory: State, label: str) -> None:
-    """A memory fits the roads and the energy model that it was made with, and no others."""
-    features, arms = np.asarray(model.arms), memory.array("arms")
-    if arms.ndim != 2 or arms.dtype.kind != "f":
-        raise StateError(f"{label} is damaged: it does not say which roads it is about")
-    whole = memory.kind != "sparse-variational"  # which keeps the roads that were driven alone
-    if whole and len(arms) != len(features):
+    policy = loaded(state if isinstance(state, State) else load_state(state), label)
+    posterior: object = policy.posterior if isinstance(policy, IndexPolicy) else None
+    energy = posterior.parameters().get("mean") if isinstance(posterior, Described) else None
+    if not isinstance(policy, IndexPolicy) or not isinstance(energy, RoadEnergy):
+        raise StateError(f"{label} was not learned by a policy that finds routes on a road network")
+    there = _arrays(energy, policy.oracle)
+    found: list[str] = []
+    for uturns in [settings["uturns"]] if "uturns" in settings else [True, False]:
+        roads = _load(network, elevation, {**settings, "uturns": uturns})
+        graph = roads.graph
+        unlike = difference(_arrays(graph, ShortestPath(successors=graph.turn_graph)), there)
+        if unlike is None:
+            break
+        found.append(unlike)
+    else:
         raise StateError(
-            f"{label} was learned on a network of {len(arms)} usable roads, and this one has "
-            f"{len(features)}; give the network of its run"
+            f"{label} was learned on other roads than these: {found[0]}; give the network of its run, "
+            "and its elevation"
         )
-    if len(arms) and not _are_rows(arms, features, whole):
+    try:
+        policy.posterior.keys(Offer(step=1, arms=road_arms(graph)))
+    except InputError as error:
         raise StateError(
-            f"{label} was learned on another network, or one whose conditions change from trip to "
-            "trip; give the network of its run"
-            if not whole
-            else f"{label} was learned on another network with as many roads; give the network of "
-            "its run"
-        )
-    noise = memory.scalars.get("noise_variance")
-    # A prior mean that is a function is not kept; its scale is that of the noise.
-    mean = memory.array("mean") if whole else np.asarray(model.mean)
-    same_mean = (
-        mean.shape == np.shape(model.mean) and mean.dtype.kind == "f" and np.allclose(mean, model.mean)
-    )
-    same_noise = isinstance(noise, float) and bool(np.isclose(noise, model.noise_variance))
-    if not (same_mean and same_noise):
-        raise StateError(
-            f"{label} was learned with another energy model; use the settings of its run (its run.json "
-            "says) and no others"
-        )
+            f"{label} was learned where conditions change from trip to trip, and a route has none "
+            f"({error})"
+        ) from error
+    return roads, policy.posterior, energy.vehicle
 
 
-def _check_model(model: Model, state: State, label: str) -> None:
-    """The kernel's settings and the turns, of which a run leaves a sign in its states."""
-    if state.scalars.get("model", model.fingerprint) != model.fingerprint:
-        raise StateError(
-            f"{label} was learned with other turns or other settings of the model (lengthscale, "
-            "normalisation, prior_scale, uturns); use those of its run, which its run.json says"
-        )
-
-
-def _are_rows(arms: Floats, features: Floats, whole: bool) -> bool:
-    """Whether the arms are those of the model: all in order, or each at its number."""
-    if arms.ndim != 2 or arms.shape[1] != features.shape[1]:
-        return False
-    if whole:
-        return np.allclose(arms, features)
-    numbers = arms[:, 0]
-    if not ((numbers >= 0) & (numbers < len(features))).all():
-        return False
-    return np.allclose(arms, features[numbers.astype(np.intp)])
+def _arrays(roads: LineGraph | RoadEnergy, oracle: Oracle) -> dict[str, Any]:
+    """What makes two networks the same: the roads, and the turns between them."""
+    spec = describe(oracle).get("successors", {})
+    return {name: getattr(roads, name) for name in ("length", "speed", "rise")} | {
+        "turns": spec.get("turns")
+    }
 
 
 # --- on the map ----------------------------------------------------------------------------

@@ -1,22 +1,32 @@
 """States as bytes and files: strict JSON and ``.npz`` without pickles, in one file.
 
-A restored part is the part it was taken from up to rounding: it is computed anew from what was
-observed, so that its numbers agree to about 1e-12, not to the bit.
+A state says what made it: :func:`load` gives a policy back from its file alone, and nothing takes
+the state of another kernel, rule or oracle (:func:`check_spec`). A restored part is the part it was
+taken from up to rounding: it is computed anew from what was observed, so that its numbers agree to
+about 1e-12, not to the bit.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import os
+import secrets
 import zipfile
 import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .core import State
-from .errors import StateError
+from .core import Policy, State
+from .errors import SpecError, StateError
+from .records import from_json, to_json
+from .registry import build, describe, difference
 
 _HEAD = "state.json"
 # What numpy, zipfile and json raise for bytes that are cut off, changed or of another kind.
@@ -28,10 +38,11 @@ _DAMAGE = (
 
 def state_to_bytes(state: State) -> bytes:
     """The whole state; equal states give equal bytes."""
-    arrays: dict[str, Any] = {}
-    text = json.dumps(_head(state, "array:", arrays), sort_keys=True, allow_nan=False).encode()
+    kept = _Kept()
+    text = json.dumps(_head(state, kept, "array:"), sort_keys=True, allow_nan=False).encode()
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **{_HEAD: np.frombuffer(text, dtype=np.uint8)}, **arrays)
+    head = {_HEAD: np.frombuffer(text, dtype=np.uint8)}
+    np.savez(buffer, allow_pickle=False, **head, **kept.arrays)
     return buffer.getvalue()
 
 
@@ -41,45 +52,130 @@ def state_from_bytes(data: bytes) -> State:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             head = json.loads(archive[_HEAD].tobytes())
             arrays = {name: archive[name] for name in archive.files if name != _HEAD}
-        state = _state(head, "array:", arrays)
-        if arrays:  # all that are referred to were taken out
-            raise TypeError(f"nothing refers to {next(iter(arrays))}")
+        asked: set[str] = set()
+        state = _state(head, arrays, asked)
+        if asked != set(arrays):
+            raise TypeError("nothing refers to an array")
         return state
     except _DAMAGE as error:
         raise StateError(f"this is no saved state, or a damaged one: {type(error).__name__}") from error
 
 
-def _head(state: State, prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    """All but the arrays, which are put into ``arrays`` under the path of their part."""
-    for name in sorted(state.arrays):
-        arrays[prefix + name] = np.asarray(state.arrays[name])
-    return {
+class _Kept:
+    """The arrays of a file, each once: a part's spec often repeats what its parts are made of."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, NDArray[Any]] = {}
+        self._names: dict[object, str] = {}
+
+    def add(self, array: Any, name: str) -> str:
+        """The name under which the array is kept: this one, unless there is an equal array."""
+        plain = np.ascontiguousarray(array).reshape(np.shape(array))
+        content = (plain.dtype.str, plain.shape, sha256(plain.data).digest())
+        if content not in self._names:
+            self._names[content] = name
+            self.arrays[name] = plain
+        return self._names[content]
+
+
+def _head(state: State, kept: _Kept, prefix: str) -> dict[str, Any]:
+    """All but the arrays, which are kept under the path of their part."""
+    head = {
         "kind": state.kind,
         "schema": state.schema,
         "scalars": dict(state.scalars),
-        "arrays": sorted(state.arrays),
+        "arrays": {
+            name: kept.add(array, prefix + name) for name, array in sorted(state.arrays.items())
+        },
         "parts": {
-            name: _head(part, f"{prefix}{name}/", arrays) for name, part in sorted(state.parts.items())
+            name: _head(part, kept, f"{prefix}{name}/") for name, part in sorted(state.parts.items())
         },
     }
+    if state.spec is not None:  # after the parts, whose arrays have better names
+        head["spec"] = to_json(
+            state.spec, lambda array: kept.add(array, f"{prefix}spec:{len(kept.arrays)}")
+        )
+    return head
 
 
-def _state(head: Any, prefix: str, arrays: dict[str, Any]) -> State:
-    """The state that a head describes; its arrays are taken out of ``arrays``."""
+def _state(head: Any, arrays: Mapping[str, NDArray[Any]], asked: set[str]) -> State:
+    """The state that a head describes."""
     if not isinstance(head["scalars"], dict) or not isinstance(head["kind"], str):
         raise TypeError(head["kind"])
+
+    def find(name: str) -> NDArray[Any]:
+        asked.add(name)
+        return arrays[name]
+
+    spec = from_json(head.get("spec"), find)
+    if not isinstance(spec, dict | None):
+        raise TypeError("spec")
     return State(
         kind=head["kind"],
         schema=head["schema"],
         scalars=head["scalars"],
-        arrays={name: arrays.pop(prefix + name) for name in head["arrays"]},
-        parts={name: _state(part, f"{prefix}{name}/", arrays) for name, part in head["parts"].items()},
+        arrays={name: find(key) for name, key in head["arrays"].items()},
+        parts={name: _state(part, arrays, asked) for name, part in head["parts"].items()},
+        spec=spec,
     )
 
 
+# --- what made a state ---------------------------------------------------------------------
+
+
+def check_spec(state: State, part: object) -> None:
+    """Refuse a state that a part with other parameters has left; the error names the first."""
+    if state.spec is None:
+        raise StateError(f"this {state.kind!r} state is damaged: it does not say what made it")
+    found = difference(describe(part), state.spec)
+    if found is not None:
+        raise StateError(
+            f"this {state.kind!r} state was left by another {type(part).__name__}: {found}; "
+            "restore it into one with the same parameters"
+        )
+
+
+def load(path: Path | str) -> Policy:
+    """The policy that ``policy.save(path)`` wrote, ready to decide and to learn on."""
+    return loaded(load_state(path), str(path))
+
+
+def loaded(state: State, label: str = "this state") -> Policy:
+    """The policy that left this state, built from the spec in it."""
+    if state.spec is None:
+        raise StateError(f"{label} does not say which policy left it")
+    foreign = next(_foreign(state.spec), None)
+    if foreign is not None:
+        where, kind = foreign
+        raise StateError(
+            f"{label} was left by a policy whose {where} is a {kind}, which no file holds; make the "
+            "policy with it again and use policy.restored(load_state(path))"
+        )
+    try:
+        policy: Policy = build("policy", state.spec)
+    except (SpecError, ValueError, TypeError, ArithmeticError) as error:
+        raise StateError(f"{label} does not describe a policy: {error}") from error
+    return policy.restored(state)
+
+
+def _foreign(spec: Any, where: str = "") -> Iterator[tuple[str, str]]:
+    """Every part in a spec that has none, by its place, and its type."""
+    if isinstance(spec, Mapping):
+        if "foreign" in spec:
+            yield where or "class", str(spec["foreign"])
+        for key, value in spec.items():
+            yield from _foreign(value, f"{where}.{key}" if where else str(key))
+    elif isinstance(spec, list):
+        for at, value in enumerate(spec):
+            yield from _foreign(value, f"{where}[{at}]")
+
+
+# --- files ---------------------------------------------------------------------------------
+
+
 def save_state(state: State, path: Path | str) -> None:
-    """Write the state to a file."""
-    Path(path).write_bytes(state_to_bytes(state))
+    """Write the state to a file, whole or not at all."""
+    atomic_write(path, state_to_bytes(state))
 
 
 def load_state(path: Path | str) -> State:
@@ -96,3 +192,31 @@ def load_state(path: Path | str) -> State:
         raise StateError(
             f"{path}: {error}; states of a run lie in its folder states/, one for each cell"
         ) from error
+
+
+def atomic_write(path: Path | str, data: bytes) -> None:
+    """Write the file whole or not at all: a temporary neighbour takes its place once it is on disk."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_directory(path.parent)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _sync_directory(directory: Path) -> None:
+    """The renaming itself must be on disk before it is reported; not every system can."""
+    with suppress(OSError):
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

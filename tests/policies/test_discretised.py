@@ -41,6 +41,9 @@ class Listener:
     def state(self) -> State:
         return State(kind="listener", schema=1)
 
+    def restored(self, state: State) -> Listener:
+        return self
+
 
 def on(points: Any, policy: Any = None, norm_bound: float = 1.0) -> DiscretisedPolicy:
     lower = points.min(axis=0)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core import Arms, Decision, Direction, Feedback, Floats, Offer
+from superarm.core import Arms, Decision, Direction, Feedback, Offer
 from superarm.errors import InfeasibleError, InputError, NotFiniteError, UnknownArmError
 from superarm.kernels import Matern, SquaredExponential
 from superarm.oracles import TopK
-from superarm.policies import IndexPolicy, ScorePolicy, oclok_ucb, random
+from superarm.policies import IndexPolicy, KnownCosts, ScorePolicy, oclok_ucb, random
 from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
 from superarm.problems import Model
 from superarm.rules import (
@@ -226,20 +226,14 @@ def test_oclok_ucb_is_its_formula() -> None:
 
 
 def test_score_policies_mask_and_check_too() -> None:
-    def score(offer: Offer, generator: np.random.Generator) -> Floats:
-        return np.arange(float(len(offer.arms)))
-
-    policy = ScorePolicy(score=score, oracle=TopK(), deterministic=True)
+    policy = ScorePolicy(score=KnownCosts(costs=-np.arange(12.0)), oracle=TopK())
     arms = Arms.numbered(FEATURES)
     assert policy.decide(Offer(step=1, arms=arms), rng()).positions.tolist() == [11]
     available = np.arange(12) < 5
     masked = policy.decide(Offer(step=1, arms=arms, available=available), rng())
     assert masked.positions.tolist() == [4]
-    broken = ScorePolicy(
-        score=lambda offer, generator: np.full(12, np.nan), oracle=TopK(), deterministic=True
-    )
     with pytest.raises(NotFiniteError):
-        broken.decide(Offer(step=1, arms=arms), rng())
+        KnownCosts(costs=np.full(12, np.nan))
 
 
 def test_chance_chooses_every_super_arm_alike() -> None:

@@ -41,7 +41,7 @@ def test_visited_full_and_fresh_posteriors_agree(driven) -> None:
     scale = np.sqrt(model.kernel.diag(model.arms).max())
 
     # The whole covariance, taken down route by route.
-    P, m = model.kernel(model.arms), np.array(model.mean)
+    P, m = model.kernel(model.arms), np.array(model.energies)
     prior = P.copy()
     for route, rewards in seen:
         S = P[np.ix_(route, route)] + model.noise_variance * np.eye(len(route))
@@ -60,7 +60,7 @@ def test_visited_full_and_fresh_posteriors_agree(driven) -> None:
     V = np.flatnonzero(count)
     K_VV = prior[np.ix_(V, V)] + np.diag(model.noise_variance / count[V])
     solved = np.linalg.solve(K_VV, prior[V])
-    fresh = model.mean + solved.T @ (total[V] / count[V] - model.mean[V])
+    fresh = model.energies + solved.T @ (total[V] / count[V] - model.energies[V])
     variance = np.diagonal(prior) - np.einsum("ij,ij->j", prior[V], solved)
     assert np.abs(fresh - mean).max() < 1e-9 * scale
     assert np.abs(variance - std**2).max() < 1e-9 * scale**2
@@ -73,7 +73,7 @@ def test_svgp_with_all_visited_edges_comes_to_the_exact_posterior(driven) -> Non
     sparse = SparseVariational(
         model.kernel,
         model.noise_variance,
-        model.mean_function(),
+        model.mean,
         inducing=2000,  # more than were visited
         batch=10**6,  # all of the history
         natural_rate=1.0,

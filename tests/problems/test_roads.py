@@ -11,6 +11,8 @@ import pytest
 from superarm.errors import InputError
 from superarm.networks import Vehicle, generate_city, write_tables
 from superarm.problems.roads import load_roads, road_kernel, road_model
+from superarm.records import to_json
+from superarm.registry import spec_of
 
 GRAPH = generate_city(edges=250, seed=1).line_graph()
 
@@ -47,9 +49,11 @@ def test_scales_that_can_not_be_squared_are_refused(name: str, value: float) -> 
         road_model(GRAPH, Vehicle(), horizon=1, **{name: value})
 
 
-def test_a_fingerprint_tells_models_apart() -> None:
+def test_a_spec_tells_models_apart() -> None:
     def fingerprint(vehicle: Vehicle | None = None, graph: Any = GRAPH, **options: Any) -> str:
-        return road_model(graph, vehicle or Vehicle(), horizon=5, **options).fingerprint
+        model = road_model(graph, vehicle or Vehicle(), horizon=5, **options)
+        parts = (model.kernel, model.mean, model.oracle)
+        return repr([model.noise_variance, *(to_json(spec_of(part)) for part in parts)])
 
     fewer = GRAPH.network.line_graph(uturns=False)
     prints = [

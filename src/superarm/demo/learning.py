@@ -98,7 +98,7 @@ def describe_city(problem: Navigation) -> City:
     costs = {
         "fastest": model.costs["travel_time"],
         "shortest": model.costs["length"],
-        "prior": rectified_mean(np.asarray(model.mean), noise_std),
+        "prior": rectified_mean(model.energies, noise_std),
         "best": rectified_mean(problem.energies, noise_std),
     }
     return City(

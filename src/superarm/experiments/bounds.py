@@ -11,7 +11,8 @@ import numpy as np
 
 from superarm.core import Floats, Gamma
 from superarm.errors import InputError, StateError
-from superarm.problems.base import Model, World
+from superarm.models import Model
+from superarm.problems.base import World
 from superarm.registry import build, parameters_of
 from superarm.results.bounds import Bound, RegretBounds
 from superarm.rules import BayesianGPUCB, BayesUCBQuantile

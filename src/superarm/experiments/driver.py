@@ -14,7 +14,6 @@ import numpy as np
 
 from superarm import __version__
 from superarm.capabilities import AdditiveProblem, Forecaster
-from superarm.core import State
 from superarm.errors import (
     ConflictError,
     InputError,
@@ -248,17 +247,10 @@ def play(task: Task) -> str:
             propensities=trajectory.propensities,
             seconds=trajectory.seconds,
             audit=trajectory.audit,
-            state=_marked(trajectory.state, world),
+            state=trajectory.state,
         )
         write_trace(task.out, trace)
     return ", ".join(task.policies)
-
-
-def _marked(state: State | None, world: World) -> State | None:
-    """The state with a sign of the model that it was learned with."""
-    if state is None:
-        return None
-    return replace(state, scalars={**state.scalars, "model": world.model.fingerprint})
 
 
 def execute(

@@ -210,9 +210,9 @@ class Experiment:
     def build_policy(self, name: str, world: World) -> Policy:
         """A fresh policy for a world."""
         spec = _policy_spec(name, self.policies[name])
-        given = {"model": world.model}
-        if "problem" in parameters_of("policy", spec["name"]):
-            given["problem"] = world  # type: ignore[assignment]
+        known: dict[str, Any] = {"model": world.model, "problem": world}
+        accepted = parameters_of("policy", spec["name"])
+        given = {key: part for key, part in known.items() if key in accepted}
         policy: Policy = build("policy", spec, **given)
         return policy
 

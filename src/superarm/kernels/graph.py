@@ -43,7 +43,9 @@ from superarm.errors import (
     ShapeError,
     UnknownArmError,
 )
+from superarm.graphs import SparseGraph
 from superarm.inputs import as_positive, as_vector
+from superarm.registry import Described, has_spec, register
 
 from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
 
@@ -71,8 +73,9 @@ _RANGES = {"nu": (0.01, 32.0), "kappa": (1e-6, 1e6)}
 """ν takes as many solves per column; beyond these the smallest variances underflow."""
 
 
+@register("kernel", "graph-matern")
 @dataclass(frozen=True, eq=False)
-class GraphMatern(Kernel):
+class GraphMatern(Kernel, Described):
     """k(i, j) = variance · c · [(2ν/κ² I + Δ)^{−ν}]_ij for the nodes i, j of a graph.
 
     ``network`` is a graph with a method ``laplacian()``, or the sparse Laplacian itself. The
@@ -135,6 +138,12 @@ class GraphMatern(Kernel):
         else:
             graph = _Spectrum(laplacian, self.nu, self._shift)
         object.__setattr__(self, "_graph", graph)
+
+    def parameters(self) -> Mapping[str, Any]:
+        """All but the cache, which is the machine's business."""
+        graph = self.network if has_spec(self.network) else SparseGraph.of(self._graph.laplacian)
+        names = ("nu", "kappa", "variance", "normalisation", "columns", "variance_bounds")
+        return {"network": graph, **{name: getattr(self, name) for name in names}}
 
     @property
     def _shift(self) -> float:
@@ -268,7 +277,7 @@ class _Factor:
 
     def __init__(self, laplacian: Any, nu: int, shift: float, cache_bytes: float) -> None:
         self.size: int = laplacian.shape[0]
-        self._laplacian, self._nu, self._shift = laplacian, nu, shift
+        self.laplacian, self._nu, self._shift = laplacian, nu, shift
         self._kept: OrderedDict[int, Floats] = OrderedDict()
         self._room = int(cache_bytes // (8 * self.size))
         self._cache_bytes = cache_bytes
@@ -276,12 +285,12 @@ class _Factor:
 
     def __reduce__(self) -> Any:
         # A factor cannot be pickled, and need not be.
-        return _Factor, (self._laplacian, self._nu, self._shift, self._cache_bytes)
+        return _Factor, (self.laplacian, self._nu, self._shift, self._cache_bytes)
 
     def _shifted(self, shift: complex) -> Any:
         from scipy.sparse import diags_array
 
-        return (self._laplacian + diags_array(np.full(self.size, shift))).tocsc()
+        return (self.laplacian + diags_array(np.full(self.size, shift))).tocsc()
 
     @cached_property
     def _factor(self) -> Any:
@@ -307,7 +316,7 @@ class _Factor:
         if self._nu > 2:
             return self._diagonal_by_solving()
         self._check_definite()
-        plan = plan_elimination(self._laplacian)
+        plan = plan_elimination(self.laplacian)
         if self._nu == 1:
             first: Floats = inverse_diagonal(self._shifted(self._shift), plan)
             return first
@@ -382,11 +391,11 @@ class _Spectrum:
                 f"GraphMatern with nu = {nu:g} needs all eigenvectors of a graph of {self.size} nodes; "
                 f"that is done up to {DENSE_LARGEST}. An integer nu works at any size"
             )
-        self._laplacian, self._nu, self._shift = laplacian, nu, shift
+        self.laplacian, self._nu, self._shift = laplacian, nu, shift
 
     @cached_property
     def _root(self) -> Floats:
-        values, vectors = np.linalg.eigh(self._laplacian.toarray())
+        values, vectors = np.linalg.eigh(self.laplacian.toarray())
         shifted = self._shift + values
         if not shifted[0] > 0.0:
             raise _not_positive(float(shifted[0]))

@@ -3,7 +3,7 @@
 from .city import CityPlan, generate_city, plan_city
 from .drawing import RoadMap
 from .elevation import Tile, with_heights
-from .energy import Vehicle
+from .energy import RoadEnergy, Vehicle
 from .openstreetmap import read_osm
 from .reading import read_network
 from .road import LineGraph, RoadNetwork
@@ -15,6 +15,7 @@ from .writing import write_sumo, write_sumo_plain, write_tables
 __all__ = [
     "CityPlan",
     "LineGraph",
+    "RoadEnergy",
     "RoadMap",
     "RoadNetwork",
     "Tile",

@@ -18,20 +18,22 @@ costs is a cheapest route: no negative cycles, and Dijkstra's algorithm is exact
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import InputError
-from superarm.inputs import as_positive
+from superarm.inputs import as_positive, as_vector
+from superarm.registry import register
 
 _JOULES_PER_WH = 3600.0
 _LARGEST = 1e9  # of any parameter: beyond it a vehicle is none, and numbers overflow
 Recuperation = Literal["multiply", "divide"]
 
 
+@register("vehicle", "electric")
 @dataclass(frozen=True, kw_only=True)
 class Vehicle:
     """An electric vehicle and its surroundings; the defaults are Table 2 of paper 000.
@@ -93,8 +95,42 @@ class Vehicle:
         if self.recuperation != "multiply":
             raise InputError(
                 "recuperation 'divide' returns more energy than was spent, so no potential makes "
-                "all costs positive; use recuperation 'multiply', or rectified routing"
+                "all costs positive; use recuperation 'multiply', or use routing 'rectified'"
             )
         per_metre = self.mass * self.gravity * self.recuperation_efficiency / _JOULES_PER_WH
         potential: Floats = per_metre * np.asarray(height, dtype=np.float64)
         return potential
+
+
+@register("mean", "road-energy")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoadEnergy:
+    """The energy of every road as a prior mean: column 0 of the features is the road's number."""
+
+    vehicle: Vehicle
+    length: Floats
+    """Metres, (n,)."""
+    speed: Floats
+    """m/s, (n,)."""
+    rise: Floats
+    """Metres, (n,)."""
+    values: Floats = field(init=False, repr=False)
+    """Wh, (n,)."""
+
+    def __post_init__(self) -> None:
+        vehicle: object = self.vehicle
+        if not isinstance(vehicle, Vehicle):
+            raise InputError(f"vehicle is {vehicle!r}; it must be a Vehicle")
+        for name in ("length", "speed", "rise"):
+            array = as_vector(getattr(self, name), name, len(self.length)).copy()
+            if name != "rise" and not (array > 0.0).all():
+                raise InputError(f"{name} must be above 0 for every road")
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+        values = self.vehicle.energy(self.length, self.speed, self.rise)
+        values.flags.writeable = False
+        object.__setattr__(self, "values", values)
+
+    def __call__(self, rows: Floats) -> Floats:
+        found: Floats = self.values[rows[:, 0].astype(np.intp)]
+        return found

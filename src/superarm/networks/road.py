@@ -25,6 +25,7 @@ import numpy as np
 
 from superarm.core import Bools, Floats, Ints
 from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
+from superarm.graphs import TurnGraph
 
 VEHICLE_CLASSES = (
     "passenger",
@@ -245,14 +246,14 @@ class LineGraph:
         )
 
     @cached_property
+    def turn_graph(self) -> TurnGraph:
+        """What kernels and oracles need of it, as data."""
+        return TurnGraph(length=self.length, turns=self.turns.astype(np.int32))
+
+    @property
     def successors(self) -> Any:
         """The turns as a sparse (n, n) matrix, in the order of ``turns``."""
-        from scipy.sparse import csr_array
-
-        n = len(self)
-        first, second = self.turns.T
-        pointers = np.searchsorted(first, np.arange(n + 1))
-        return csr_array((np.ones(len(second)), second, pointers), shape=(n, n))
+        return self.turn_graph.successors
 
     # --- what the edges are like, (n,) -----------------------------------------------------
 
@@ -285,23 +286,12 @@ class LineGraph:
         return _read_only((columns - columns.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
 
     def incidence(self) -> Any:
-        """B of eq. 133 of paper 000, sparse (n, c).
-
-        A turn e₁ → e₂ weighs mean length / length of e₁: −weight in row e₁, +weight in row e₂.
-        """
-        from scipy.sparse import csc_array
-
-        first, second = self.turns.T
-        weight = self.length.mean() / self.length[first]
-        both = np.arange(len(first))
-        rows = np.concatenate([first, second])
-        values = np.concatenate([-weight, weight])
-        return csc_array((values, (rows, np.concatenate([both, both]))), shape=(len(self), len(first)))
+        """B of eq. 133 of paper 000, sparse (n, c); see :class:`~superarm.graphs.TurnGraph`."""
+        return self.turn_graph.incidence()
 
     def laplacian(self) -> Any:
         """The incidence Laplacian Δ = B Bᵀ of eq. 132 of paper 000, sparse (n, n)."""
-        incidence = self.incidence()
-        return (incidence @ incidence.T).tocsc()
+        return self.turn_graph.laplacian()
 
 
 def _largest_component(edges: Ints, turns: Ints, count: int) -> Ints:

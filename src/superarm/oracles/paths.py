@@ -7,13 +7,16 @@ that is what lets Dijkstra's algorithm stop early, and what ``Rectified`` is the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from superarm.core import Floats, Ints, Rescore, Selection
 from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
+from superarm.graphs import SparseGraph
+from superarm.registry import Described, has_spec, register
 
 from .base import check_desirability
 
@@ -21,6 +24,17 @@ _MOST_COST = 1e290
 _EMPTY = np.empty(0, dtype=np.intp)
 
 
+@runtime_checkable
+class HasSuccessors(Protocol):
+    """A graph that knows its links, such as :class:`superarm.networks.LineGraph`."""
+
+    @property
+    def successors(self) -> Any:
+        """Sparse, (n, n)."""
+        ...
+
+
+@register("structure", "trip")
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trip:
     """What one round asks for: a route from one arm to another.
@@ -34,13 +48,14 @@ class Trip:
     """Turns that can not be taken, as places in ``ShortestPath.successors.indices``."""
 
 
+@register("oracle", "shortest-path")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ShortestPath:
+class ShortestPath(Described):
     """The route of least total cost, by Dijkstra's algorithm on the graph of turns.
 
-    ``successors`` is a sparse (n, n) matrix whose entries are the legal turns; its values are not
-    looked at. ``on_no_path`` says what happens where every route is closed: an "error", or an
-    "empty" decision, of which nothing is learned.
+    ``successors`` is a sparse (n, n) matrix whose entries are the legal turns, or a graph that has
+    one; its values are not looked at. ``on_no_path`` says what happens where every route is closed:
+    an "error", or an "empty" decision, of which nothing is learned.
 
     >>> from scipy.sparse import csr_array
     >>> ring = csr_array([[0, 1, 1], [0, 0, 1], [1, 0, 0]])
@@ -54,11 +69,13 @@ class ShortestPath:
     on_no_path: Literal["error", "empty"] = "error"
     _pointers: Ints = field(init=False, repr=False)
     _indices: Ints = field(init=False, repr=False)
+    _graph: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         from scipy.sparse import csr_array, issparse
 
-        given: Any = self.successors
+        graph: Any = self.successors
+        given: Any = graph.successors if isinstance(graph, HasSuccessors) else graph
         sparse: bool = issparse(given)
         if not sparse or given.ndim != 2 or given.shape[0] != given.shape[1]:
             raise InputError("successors must be a square sparse matrix: one row and column per arm")
@@ -66,9 +83,14 @@ class ShortestPath:
             raise InputError(f"on_no_path is {self.on_no_path!r}; choose 'error' or 'empty'")
         turns = csr_array(given, copy=True)  # sorted below, which must not reach the caller's own
         turns.sort_indices()
+        known = graph if has_spec(graph) else SparseGraph.of(turns, links_only=True)
+        object.__setattr__(self, "_graph", known)
         object.__setattr__(self, "successors", turns)
         object.__setattr__(self, "_pointers", turns.indptr.astype(np.int32))
         object.__setattr__(self, "_indices", turns.indices.astype(np.int32))
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {"successors": self._graph, "on_no_path": self.on_no_path}
 
     @property
     def deterministic(self) -> bool:

@@ -27,3 +27,6 @@ from .published import kernel_ucb as kernel_ucb
 from .published import oclok_ucb as oclok_ucb
 from .published import posterior_for as posterior_for
 from .published import random as random
+from .scores import KnownCosts as KnownCosts
+from .scores import Score as Score
+from .scores import Uniform as Uniform

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,15 +26,41 @@ from superarm.core import (
     SwitchingCost,
 )
 from superarm.errors import ConflictError, InputError, ShapeError, StateError
+from superarm.registry import Described, describe, register
+from superarm.states import check_spec, save_state
 
 from .ledger import Ledger, check_feedback
+from .scores import Score
 
-Score = Callable[[Offer, np.random.Generator], Floats]
 MOST_PENDING = 256
 """Chosen and unseen arms that a belief is conditioned on: more would cost more than they tell."""
 
 
-class IndexPolicy:
+class Saved(Described):
+    """A policy whose state says what made it."""
+
+    kind: str
+    schema: int
+
+    @abstractmethod
+    def state(self) -> State: ...
+
+    def save(self, path: Path | str) -> None:
+        """Write what it is and what it has learned to a file; :func:`superarm.load` reads it."""
+        save_state(self.state(), path)
+
+    def _check(self, state: State) -> None:
+        """Refuse a state of another kind, or one that a policy with other parameters has left."""
+        if state.kind != self.kind or state.schema != self.schema:
+            raise StateError(
+                f"this is a {state.kind!r} state of schema {state.schema}; "
+                f"{type(self).__name__} reads {self.kind!r} of schema {self.schema}"
+            )
+        check_spec(state, self)
+
+
+@register("policy", "index")
+class IndexPolicy(Saved):
     """Believe, score, select; then learn from what was seen.
 
     Every published algorithm here is one of these. ``direction`` flips the belief's sign for
@@ -55,6 +83,9 @@ class IndexPolicy:
     ...     oracle=TopK(k=2),
     ... )
     """
+
+    kind = "index-policy"
+    schema = 3
 
     def __init__(
         self,
@@ -192,76 +223,66 @@ class IndexPolicy:
         """Whether something was chosen that was not seen yet."""
         return self._ledger.pending() is not None
 
+    def parameters(self) -> Mapping[str, Any]:
+        names = ("posterior", "rule", "oracle", "direction", "stepwise")
+        more = ("switching", "most_pending", "repeats")
+        return {name: getattr(self, name) for name in (*names, *more)}
+
     def state(self) -> State:
-        """What was learned and what is awaited: rule and oracle are parameters, not memory."""
+        """What was learned, what is awaited, and what the policy is made of."""
         return State(
-            kind="index-policy",
-            schema=2,
+            kind=self.kind,
+            schema=self.schema,
             scalars={"version": self.version},
             parts={"posterior": self.posterior.state(), "ledger": self._ledger.state()},
+            spec=describe(self),
         )
 
     def restored(self, state: State) -> IndexPolicy:
         """This policy with the memory that ``state`` holds."""
-        if state.kind != "index-policy" or state.schema != 2:
-            raise StateError(
-                f"this is a {state.kind!r} state of schema {state.schema}; "
-                "an IndexPolicy reads 'index-policy' of schema 2"
-            )
+        self._check(state)
         version = state.scalar("version")
         if not isinstance(version, int) or version < 0:
             raise StateError("this state is damaged: it does not say how often the policy has learned")
-        policy = IndexPolicy(
-            posterior=self.posterior.restored(state.part("posterior")),
-            rule=self.rule,
-            oracle=self.oracle,
-            direction=self.direction,
-            stepwise=self.stepwise,
-            switching=self.switching,
-            most_pending=self.most_pending,
-            repeats=self.repeats,
-        )
+        posterior = self.posterior.restored(state.part("posterior"))
+        policy = type(self)(**{**self.parameters(), "posterior": posterior})
         policy.version = version
         policy._ledger = self._ledger.restored(state.part("ledger"))
         return policy
 
 
-class ScorePolicy:
+@register("policy", "score")
+class ScorePolicy(Saved):
     """Selects by a score that does not learn: a benchmark that knows the truth, or chance."""
 
     exchangeable = True
+    kind = "score-policy"
+    schema = 2
 
-    def __init__(
-        self,
-        *,
-        score: Score,
-        oracle: Oracle,
-        deterministic: bool,
-        propensity: Callable[[Offer, Ints], float | None] | None = None,
-    ) -> None:
-        self._score = score
+    def __init__(self, *, score: Score, oracle: Oracle) -> None:
+        if isinstance(score, type) or not isinstance(score, Score):
+            raise InputError(
+                f"score is {score!r:.60}; it must be a score, such as KnownCosts(costs=…): "
+                "see superarm.policies.Score"
+            )
+        self.score = score
         self.oracle = oracle
-        self._deterministic = deterministic
-        self._propensity = propensity
 
     @property
     def deterministic(self) -> bool:
-        return self._deterministic and self.oracle.deterministic
+        return self.score.deterministic and self.oracle.deterministic
 
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
-        desirability = self._score(offer, rng)
+        desirability = self.score.desirability(offer, rng)
         if offer.available is not None:
             desirability = np.where(offer.available, desirability, -np.inf)
         action, positions, _ = self.oracle.select(desirability, offer.structure, rng)
-        propensity = 1.0 if self.deterministic else None
-        if self._propensity is not None:
-            propensity = self._propensity(offer, positions)
         return Decision(
             step=offer.step,
             action=action,
             positions=positions,
             desirability=desirability[positions],
-            propensity=propensity,
+            propensity=self.score.propensity(offer, positions, self.oracle),
         )
 
     def commit(self, decision: Decision) -> None:
@@ -282,15 +303,21 @@ class ScorePolicy:
         played = np.empty(len(rewards), dtype=np.intp)
         for row in range(len(rewards)):
             rng = rng_at(offer.step + row)
-            chosen = self.oracle.select(self._score(offer, rng), offer.structure, rng).positions
+            chosen = self.oracle.select(
+                self.score.desirability(offer, rng), offer.structure, rng
+            ).positions
             if len(chosen) != 1:
                 return None
             played[row] = chosen[0]
         return played
 
+    def parameters(self) -> Mapping[str, Any]:
+        return {"score": self.score, "oracle": self.oracle}
+
     def state(self) -> State:
-        return State(kind="score-policy", schema=1)
+        return State(kind=self.kind, schema=self.schema, spec=describe(self))
 
     def restored(self, state: State) -> ScorePolicy:
         """This policy: it has no memory."""
+        self._check(state)
         return self

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from superarm.core import Arms, Bools, Decision, Feedback, Floats, Offer, Policy, State
+from superarm.errors import InputError
 from superarm.inputs import as_vector
+from superarm.registry import describe, register
+
+from .base import Saved
 
 _MOST_POINTS = 20_000
 
 
-class DiscretisedPolicy:
+@register("policy", "discretised")
+class DiscretisedPolicy(Saved):
     """Another policy, offered in round t only the arms that represent a grid D_t.
 
     D_t is the uniform grid with ⌈B L r d t²⌉ points a side on the cube of side r from ``lower``,
@@ -24,14 +31,21 @@ class DiscretisedPolicy:
     all of them are offered; a grid of more than 20 000 points is taken to be.
     """
 
+    kind = "discretised-policy"
+    schema = 1
+
     def __init__(
         self, policy: Policy, *, norm_bound: float, lipschitz: float, lower: Floats, side: float
     ) -> None:
+        if isinstance(policy, type) or not isinstance(policy, Policy):
+            raise InputError(f"policy is {policy!r:.60}, which is no policy; see superarm.core.Policy")
         self._policy = policy
         self._lower = as_vector(lower, "lower")
-        self._side = side
+        self._side = float(side)
+        self._norm_bound = float(norm_bound)
+        self._lipschitz = float(lipschitz)
         self._dimension = len(self._lower)
-        self._points_at_first = norm_bound * lipschitz * side * self._dimension
+        self._points_at_first = self._norm_bound * self._lipschitz * self._side * self._dimension
 
     @property
     def deterministic(self) -> bool:
@@ -72,11 +86,21 @@ class DiscretisedPolicy:
     ) -> None:
         self._policy.learn(offer, decision, feedback, rng)
 
+    def parameters(self) -> Mapping[str, Any]:
+        return {
+            "policy": self._policy,
+            "norm_bound": self._norm_bound,
+            "lipschitz": self._lipschitz,
+            "lower": self._lower,
+            "side": self._side,
+        }
+
     def state(self) -> State:
-        return self._policy.state()
+        parts = {"policy": self._policy.state()}
+        return State(kind=self.kind, schema=self.schema, parts=parts, spec=describe(self))
 
     def restored(self, state: State) -> DiscretisedPolicy:
         """This policy with the memory that ``state`` holds."""
-        copy = object.__new__(DiscretisedPolicy)
-        copy.__dict__.update(self.__dict__, _policy=self._policy.restored(state))
-        return copy
+        self._check(state)
+        inner = self._policy.restored(state.part("policy"))
+        return type(self)(**{**self.parameters(), "policy": inner})

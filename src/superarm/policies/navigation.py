@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from superarm.core import Floats, Offer, Rule
+from superarm.core import Floats, Rule
 from superarm.errors import InputError
+from superarm.models import Model, RoadModel
 from superarm.normal import rectified_mean
-from superarm.problems.base import Model
 from superarm.registry import build, register
 from superarm.rules import UCB, BayesianGPUCB, BayesUCB, BayesUCBQuantile, Greedy, Rectified, Thompson
 from superarm.rules.base import require_part
@@ -23,11 +23,22 @@ from superarm.rules.rectified import Spread
 
 from .base import IndexPolicy, ScorePolicy
 from .published import PosteriorName, arm_count, posterior_for
+from .scores import KnownCosts
 
 Routing = Literal["rectified", "potential"]
 
 
-def _reduction(model: Model, routing: Routing) -> Floats | None:
+def _roads(model: Model) -> RoadModel:
+    if not isinstance(model, RoadModel):
+        raise InputError(
+            f"this policy finds routes and needs a RoadModel, not a {type(model).__name__}: use it on "
+            "the problem 'navigation' or 'sumo-navigation', or take a policy for any arms, such as "
+            "'gp-ucb-bayesian'"
+        )
+    return model
+
+
+def _reduction(model: RoadModel, routing: Routing) -> Floats | None:
     if routing == "rectified":
         return None
     if routing != "potential":
@@ -48,6 +59,7 @@ def route_policy(
     spread: Spread = "noise",
 ) -> IndexPolicy:
     """A rule, rectified, on a posterior of choice."""
+    model = _roads(model)
     exact = model.arms is not None and posterior in ("auto", "finite")
     return IndexPolicy(
         # A route is many arms at once, few of all: the form that knows only visited ones is faster.
@@ -130,25 +142,20 @@ def route_rule(
 @register("policy", "prior")
 def prior(model: Model, *, routing: Routing = "rectified", spread: Spread = "noise") -> ScorePolicy:
     """The route that the prior mean makes cheapest, whatever is seen: nothing is learned."""
+    model = _roads(model)
     reduction = _reduction(model, routing)
-    costs = model.mean if reduction is None else model.mean - reduction
+    costs = model.energies if reduction is None else model.energies - reduction
     noise_std = float(np.sqrt(model.noise_variance))
     if spread not in ("noise", "none"):
         raise InputError(f"spread is {spread!r}; the prior's route takes 'noise' or 'none'")
-    weights = rectified_mean(np.asarray(costs), noise_std if spread == "noise" else 0.0)
-    return _by_cost(model, weights)
+    weights = rectified_mean(costs, noise_std if spread == "noise" else 0.0)
+    return ScorePolicy(score=KnownCosts(costs=weights), oracle=model.oracle)
 
 
 @register("policy", "known-cost")
 def known_cost(model: Model, *, cost: str) -> ScorePolicy:
     """The route of least known cost, such as ``length`` or ``travel_time``."""
+    model = _roads(model)
     if cost not in list(model.costs):  # a list: what comes from a file may not be hashable
         raise InputError(f"cost is {cost!r}; this problem knows {sorted(model.costs)}")
-    return _by_cost(model, model.costs[cost])
-
-
-def _by_cost(model: Model, costs: Floats) -> ScorePolicy:
-    def score(offer: Offer, rng: np.random.Generator) -> Floats:
-        return np.negative(costs)
-
-    return ScorePolicy(score=score, oracle=model.oracle, deterministic=True)
+    return ScorePolicy(score=KnownCosts(costs=model.costs[cost]), oracle=model.oracle)

@@ -1,6 +1,6 @@
 """Algorithms under their published names: each a small composition of parts.
 
-Every factory takes the :class:`~superarm.problems.Model` that says what the learner is told,
+Every factory takes the :class:`~superarm.models.Model` that says what the learner is told,
 and its own options. Symbols: B ``norm_bound``, R ``noise_bound``, λ ``noise_variance``,
 γ ``gain``, T ``horizon``, M ``most_arms``, δ ``delta``.
 """
@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from superarm.core import Floats, Gamma, Ints, Offer, Policy, Posterior, Rule, SwitchingCost
+from superarm.core import Gamma, Policy, Posterior, Rule, SwitchingCost
 from superarm.errors import InputError
 from superarm.inputs import as_positive
-from superarm.oracles import TopK
+from superarm.models import Model
 from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
-from superarm.problems.base import Model, Scored, World
+from superarm.problems.base import World
 from superarm.registry import build, register
 from superarm.rules import (
     UCB,
@@ -40,6 +40,7 @@ from superarm.theory import GreedyGrowth, lipschitz_of_kernel
 
 from .base import MOST_PENDING, IndexPolicy, ScorePolicy
 from .discretised import DiscretisedPolicy
+from .scores import Truth, Uniform
 
 PosteriorName = Literal["auto", "finite", "streaming", "variational", "independent"]
 GainChoice = Literal["growth", "realised", "greedy"]
@@ -50,23 +51,24 @@ def posterior_for(model: Model, posterior: PosteriorName = "auto", form: str = "
     if posterior == "auto":
         posterior = "streaming" if model.arms is None else "finite"
     options: dict[str, Any] = {"form": form}
-    if posterior == "streaming":
-        return StreamingGP(model.kernel, model.noise_variance, model.mean_function(), **options)
-    if posterior == "variational":
-        discrete = (0,) if model.numbered else ()
-        return SparseVariational(
-            model.kernel,
-            model.noise_variance,
-            model.mean_function(),
-            discrete_columns=discrete,
-        )
+    kernel, noise = model.kernel, model.noise_variance
+    mean: Any = model.mean
+    if posterior in ("streaming", "variational"):
+        if not callable(mean) and np.ndim(mean) > 0:
+            raise InputError(
+                "a prior mean per arm needs fixed arms: use posterior 'finite', or a function of "
+                "the features such as ByNumber(values=…)"
+            )
+        if posterior == "streaming":
+            return StreamingGP(kernel, noise, mean, **options)
+        columns = model.discrete_columns
+        return SparseVariational(kernel, noise, mean, discrete_columns=columns)
     if model.arms is None:
         raise InputError(f"posterior {posterior!r} needs fixed arms, but these change every round")
     if posterior == "finite":
-        return FiniteGP(model.kernel, model.arms, model.noise_variance, model.mean, **options)
+        return FiniteGP(kernel, model.arms, noise, mean, **options)
     if posterior == "independent":
-        variance = model.kernel.diag(model.arms)
-        return IndependentGaussian(variance, model.noise_variance, model.mean, arms=model.arms)
+        return IndependentGaussian(kernel.diag(model.arms), noise, mean, arms=model.arms)
     raise InputError(
         f"posterior is {posterior!r}; choose 'auto', 'finite', 'streaming', 'variational' or "
         "'independent'"
@@ -284,30 +286,13 @@ def composed(
 @register("policy", "random")
 def random(model: Model) -> ScorePolicy:
     """Arms at random."""
-    oracle = model.oracle
-
-    def score(offer: Offer, rng: np.random.Generator) -> Floats:
-        return rng.random(len(offer.arms)) - 1.0  # no more than 0: some oracles take only costs
-
-    def propensity(offer: Offer, positions: Ints) -> float | None:
-        """Every set of k arms is as likely as another; of routes nobody knows."""
-        if not isinstance(oracle, TopK):
-            return None
-        available = len(offer.arms) if offer.available is None else int(offer.available.sum())
-        return 1.0 / math.comb(available, len(positions))
-
-    return ScorePolicy(score=score, oracle=oracle, deterministic=False, propensity=propensity)
+    return ScorePolicy(score=Uniform(), oracle=model.oracle)
 
 
 @register("policy", "benchmark")
 def benchmark(model: Model, *, problem: World) -> ScorePolicy:
     """The oracle on the true means: what regret is measured against."""
-    sign = 1.0 if model.direction == "maximize" else -1.0
-
-    def score(offer: Offer, rng: np.random.Generator) -> Floats:
-        return problem.scores(offer) if isinstance(problem, Scored) else sign * problem.means(offer)
-
-    return ScorePolicy(score=score, oracle=model.oracle, deterministic=True)
+    return ScorePolicy(score=Truth(problem=problem), oracle=model.oracle)
 
 
 def _known(value: float | None, name: str) -> float:

@@ -7,6 +7,7 @@ that users and policies call is written here once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
@@ -21,9 +22,9 @@ from superarm.errors import (
     UnknownArmError,
 )
 from superarm.inputs import as_positive, as_vector, require_finite
-from superarm.kernels import Covariance, Kernel
+from superarm.kernels import Covariance
 from superarm.linalg import psd_root
-from superarm.registry import build, spec_of
+from superarm.registry import built_parameters, has_spec
 from superarm.threads import one_blas_thread
 
 from .beliefs import GaussianBelief, standard_deviation
@@ -33,7 +34,7 @@ from .turns import Turns, whole
 class GaussianPosterior(ABC):
     """A Gaussian belief about every arm's latent reward, updated by noisy observations."""
 
-    schema = 1
+    schema = 2
     exchangeable = True
     draws = False
     noise_variance: float
@@ -229,6 +230,22 @@ class GaussianPosterior(ABC):
                 f"{cls.__name__} reads {kind!r} of schema {cls.schema}"
             )
 
+    @classmethod
+    def _made(cls, state: State, **given: Any) -> Self:
+        """As the posterior was that left the state, before it learned; ``given`` parts come first."""
+        passed = {key: part for key, part in given.items() if part is not None}
+        spec = {**({} if state.spec is None else state.spec), **passed}
+        for key in given:
+            if not _is_whole(spec.get(key)):
+                raise StateError(
+                    f"the {key} is not all superarm's own, so that no state holds it; "
+                    f"pass it: from_state(…, {key}=…)"
+                )
+        try:
+            return cls(**built_parameters(spec))
+        except (SpecError, TypeError) as error:
+            raise StateError(f"this {state.kind!r} state is damaged: {error}") from error
+
     def _restore_counts(self, state: State) -> Self:
         count, gain = state.scalar("count"), state.scalar("information_gain")
         number = isinstance(gain, float | int) and abs(gain) < 1e300  # False for NaN, too
@@ -325,25 +342,39 @@ def as_weights(values: Any, n: int) -> Floats:
     return weight
 
 
+def prior_mean_at(mean: Any, features: Floats | None, n: int) -> Floats:
+    """One number for all fixed arms, one for each, or a function of their features, as a vector."""
+    if callable(mean):
+        if features is None:
+            raise InputError("a mean that is a function needs the features of the arms: arms=…")
+        mean = mean(features)
+    return per_arm(mean, "mean", n)
+
+
+def mean_parameter(given: Any, values: Floats) -> Any:
+    """The prior mean as a parameter: a part that has a spec, one number, or one for each arm."""
+    if has_spec(given):
+        return given
+    return float(values[0]) if (values == values[0]).all() else values
+
+
 def per_arm(values: Any, name: str, n: int) -> Floats:
     """One number for all arms, or one for each, as a new vector."""
     spread = np.broadcast_to(values, n) if np.ndim(values) == 0 else values
     return as_vector(spread, name, n).copy()
 
 
-def kernel_spec(kernel: Covariance) -> dict[str, Any] | None:
-    """The kernel as JSON; ``None`` where it is not all superarm's own."""
-    try:
-        return spec_of(kernel) if isinstance(kernel, Kernel) else None
-    except SpecError:  # a kernel of another library somewhere inside
-        return None
+def as_kernel(kernel: Any) -> Covariance:
+    """``kernel`` if it is one; a name or a spec is not."""
+    if isinstance(kernel, type) or not isinstance(kernel, Covariance):
+        raise InputError(
+            f"kernel is {kernel!r:.60}, which is no kernel: it needs k(X, Y) and k.diag(X), as "
+            'SquaredExponential(lengthscale=0.2) has; build("kernel", spec) makes one from a spec'
+        )
+    return kernel
 
 
-def kernel_from(state: State, kernel: Covariance | None) -> Covariance:
-    """The kernel given, or else the one the state describes."""
-    if kernel is not None:
-        return kernel
-    if state.scalar("kernel") is None:
-        raise StateError("the kernel is not one of superarm's own; pass it: from_state(…, kernel=…)")
-    built: Covariance = build("kernel", state.scalar("kernel"))
-    return built
+def _is_whole(spec: Any) -> bool:
+    if isinstance(spec, Mapping):
+        return "foreign" not in spec and all(map(_is_whole, spec.values()))
+    return not isinstance(spec, list) or all(map(_is_whole, spec))

@@ -24,6 +24,7 @@ Neither grows with the number of rounds: an arm seen before adds no row.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
 from typing import Any, Literal
 
@@ -33,17 +34,18 @@ from superarm.core import Arms, Floats, Ints, Offer, State
 from superarm.errors import InputError, ShapeError
 from superarm.inputs import as_features, as_vector, require_finite
 from superarm.kernels import Covariance
-from superarm.registry import register
+from superarm.registry import Described, describe, register
+from superarm.states import check_spec
 from superarm.threads import one_blas_thread
 
 from .base import (
     FixedArms,
     GaussianPosterior,
+    as_kernel,
     as_rows,
     as_weights,
-    kernel_from,
-    kernel_spec,
-    per_arm,
+    mean_parameter,
+    prior_mean_at,
 )
 from .beliefs import GaussianBelief
 from .root_engine import Backend, RootEngine
@@ -57,7 +59,7 @@ _RESTORED_AT_ONCE = 128
 
 
 @register("posterior", "finite")
-class FiniteGP(GaussianPosterior):
+class FiniteGP(GaussianPosterior, Described):
     """Exact posterior over fixed arms, which are named by their row numbers.
 
     >>> from superarm.kernels import SquaredExponential
@@ -83,13 +85,14 @@ class FiniteGP(GaussianPosterior):
         super().__init__(noise_variance=noise_variance)
         if form not in ("auto", "root", "visited"):
             raise InputError(f"form is {form!r}; choose 'auto', 'root' or 'visited'")
-        self.kernel = kernel
+        self.kernel = kernel = as_kernel(kernel)
         self.arms = as_features(arms, "arms").copy()
         self.arms.flags.writeable = False
         n = len(self.arms)
         if n == 0:
             raise InputError("the arm set is empty; give at least one arm")
-        self.prior_mean = per_arm(mean, "mean", n)
+        self.prior_mean = prior_mean_at(mean, self.arms, n)
+        self._mean = mean_parameter(mean, self.prior_mean)
         self._backend: Backend = backend
         self.form: Literal["root", "visited"] = (
             form if form != "auto" else "root" if n <= ROOT_LARGEST else "visited"
@@ -296,25 +299,23 @@ class FiniteGP(GaussianPosterior):
 
     # --- state -----------------------------------------------------------------------------
 
+    def parameters(self) -> Mapping[str, Any]:
+        """All but the backend, which is the machine's business."""
+        names = ("kernel", "arms", "noise_variance", "form")
+        return {"mean": self._mean, **{name: getattr(self, name) for name in names}}
+
     @whole
     def state(self) -> State:
         return State(
             kind=self.kind,
             schema=self.schema,
-            scalars={
-                "kernel": kernel_spec(self.kernel),
-                "noise_variance": self.noise_variance,
-                "form": self.form,
-                "count": self.count,
-                "information_gain": self.information_gain,
-            },
+            scalars={"count": self.count, "information_gain": self.information_gain},
             arrays={
-                "arms": self.arms.copy(),
-                "mean": self.prior_mean.copy(),
                 "weight": self._weight.copy(),
                 "weighted_rewards": self._weighted_rewards.copy(),
             },
             parts={"engine": self._engine.state()} if isinstance(self._engine, RootEngine) else {},
+            spec=describe(self),
         )
 
     @classmethod
@@ -327,14 +328,7 @@ class FiniteGP(GaussianPosterior):
         kernel is another one, is computed anew from the merged observations.
         """
         cls._check_state(state, cls.kind)
-        posterior = cls(
-            kernel_from(state, kernel),
-            state.array("arms"),
-            state.scalar("noise_variance"),
-            state.array("mean"),
-            form=state.scalar("form"),
-            backend=backend,
-        )
+        posterior = cls._made(state, kernel=kernel, backend=backend)
         n = len(posterior.arms)
         weight = as_weights(state.array("weight"), n)
         weighted = as_vector(state.array("weighted_rewards"), "weighted_rewards", n)
@@ -359,6 +353,8 @@ class FiniteGP(GaussianPosterior):
             self._weight[visited[part]] = weight[visited[part]]
 
     def restored(self, state: State) -> FiniteGP:
+        self._check_state(state, self.kind)
+        check_spec(state, self)
         return type(self).from_state(state, kernel=self.kernel, backend=self._backend)
 
 

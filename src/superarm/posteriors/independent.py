@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,22 @@ import numpy as np
 from superarm.core import Floats, Ints, Offer, State
 from superarm.errors import InputError, ShapeError
 from superarm.inputs import as_features, as_vector
-from superarm.registry import register
+from superarm.registry import Described, describe, register
+from superarm.states import check_spec
 
-from .base import FixedArms, GaussianPosterior, as_rows, as_weights, per_arm
+from .base import (
+    FixedArms,
+    GaussianPosterior,
+    as_rows,
+    as_weights,
+    mean_parameter,
+    prior_mean_at,
+)
 from .turns import whole
 
 
 @register("posterior", "independent")
-class IndependentGaussian(GaussianPosterior):
+class IndependentGaussian(GaussianPosterior, Described):
     """One conjugate Gaussian per arm, known noise; arms are named by row numbers 0 … n−1.
 
     Offers name their arms by row number too, or by their features where ``arms`` are given.
@@ -41,7 +50,6 @@ class IndependentGaussian(GaussianPosterior):
             raise InputError("prior_variance must hold one number above 0 for each arm")
         self.prior_variance = variance.copy()
         n = len(variance)
-        self.prior_mean = per_arm(mean, "mean", n)
         self._weight = np.zeros(n)
         self._weighted_rewards = np.zeros(n)
         self._fixed: FixedArms | None = None
@@ -50,6 +58,9 @@ class IndependentGaussian(GaussianPosterior):
             if len(features) != n:
                 raise ShapeError(f"arms has {len(features)} rows, but there are {n} prior variances")
             self._fixed = FixedArms(features.copy())
+        features_of = None if self._fixed is None else self._fixed.features
+        self.prior_mean = prior_mean_at(mean, features_of, n)
+        self._mean = mean_parameter(mean, self.prior_mean)
 
     def keys(self, offer: Offer) -> Ints:
         if self._fixed is not None:
@@ -95,35 +106,32 @@ class IndependentGaussian(GaussianPosterior):
     def _prior_scale(self, keys: Ints) -> float:
         return float(np.max(self.prior_variance))
 
+    def parameters(self) -> Mapping[str, Any]:
+        return {
+            "prior_variance": self.prior_variance,
+            "noise_variance": self.noise_variance,
+            "mean": self._mean,
+            "arms": None if self._fixed is None else self._fixed.features,
+        }
+
     @whole
     def state(self) -> State:
         return State(
             kind=self.kind,
             schema=self.schema,
-            scalars={
-                "noise_variance": self.noise_variance,
-                "count": self.count,
-                "information_gain": self.information_gain,
-            },
+            scalars={"count": self.count, "information_gain": self.information_gain},
             arrays={
-                **({} if self._fixed is None else {"arms": self._fixed.features.copy()}),
-                "prior_variance": self.prior_variance.copy(),
-                "mean": self.prior_mean.copy(),
                 "weight": self._weight.copy(),
                 "weighted_rewards": self._weighted_rewards.copy(),
             },
+            spec=describe(self),
         )
 
     @classmethod
     def from_state(cls, state: State) -> IndependentGaussian:
         """The posterior that ``state`` was taken from."""
         cls._check_state(state, cls.kind)
-        posterior = cls(
-            state.array("prior_variance"),
-            state.scalar("noise_variance"),
-            state.array("mean"),
-            arms=state.arrays.get("arms"),
-        )
+        posterior = cls._made(state)
         n = len(posterior.prior_variance)
         posterior._weight[:] = as_weights(state.array("weight"), n)
         weighted = as_vector(state.array("weighted_rewards"), "weighted_rewards", n)
@@ -131,4 +139,6 @@ class IndependentGaussian(GaussianPosterior):
         return posterior._restore_counts(state)
 
     def restored(self, state: State) -> IndependentGaussian:
+        self._check_state(state, self.kind)
+        check_spec(state, self)
         return type(self).from_state(state)

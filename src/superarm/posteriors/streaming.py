@@ -22,8 +22,9 @@ longer grows with N. It is used when it exists and r < N / 2.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -31,9 +32,10 @@ from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, StateError
 from superarm.inputs import as_features, as_vector
 from superarm.kernels import Covariance, Kernel
-from superarm.registry import register
+from superarm.registry import Described, describe, difference, has_spec, register
+from superarm.states import check_spec
 
-from .base import kernel_from, kernel_spec
+from .base import as_kernel
 from .rows import MeanFunction, RowPosterior, as_mean_function, mean_at
 from .streaming_forms import (
     FEATURE_TOLERANCE,
@@ -65,7 +67,7 @@ class _Asked(NamedTuple):
 
 
 @register("posterior", "streaming")
-class StreamingGP(RowPosterior):
+class StreamingGP(RowPosterior, Described):
     """Exact posterior for arms that change from round to round.
 
     >>> from superarm.kernels import SquaredExponential
@@ -91,7 +93,7 @@ class StreamingGP(RowPosterior):
         super().__init__(noise_variance=noise_variance)
         if form not in ("auto", "cholesky", "finite-rank"):
             raise InputError(f"form is {form!r}; choose 'auto', 'cholesky' or 'finite-rank'")
-        self.kernel = kernel
+        self.kernel = as_kernel(kernel)
         self.mean = as_mean_function(mean)
         self.timed = bool(timed)
         self._wanted: Form = form
@@ -259,6 +261,10 @@ class StreamingGP(RowPosterior):
 
     # --- state -----------------------------------------------------------------------------
 
+    def parameters(self) -> Mapping[str, Any]:
+        names = ("kernel", "noise_variance", "mean", "timed")
+        return {"form": self._wanted, **{name: getattr(self, name) for name in names}}
+
     @whole
     def state(self) -> State:
         arms, rewards, noise = self.observed
@@ -266,18 +272,14 @@ class StreamingGP(RowPosterior):
             kind=self.kind,
             schema=self.schema,
             scalars={
-                "kernel": kernel_spec(self.kernel),
-                "noise_variance": self.noise_variance,
-                "mean": None if callable(self.mean) else self.mean,
-                "form": self._wanted,
                 "in_use": self.form,
                 "reconsider_at": self._reconsider_at,
-                "timed": self.timed,
                 "count": self.count,
                 "information_gain": self.information_gain,
             },
             arrays={"arms": arms.copy(), "rewards": rewards.copy(), "noise": noise.copy()},
             parts={"features": self._form.state()} if isinstance(self._form, FiniteRankForm) else {},
+            spec=describe(self),
         )
 
     @classmethod
@@ -290,18 +292,7 @@ class StreamingGP(RowPosterior):
         the kernel is another one, is computed anew from what was observed.
         """
         cls._check_state(state, cls.kind)
-        prior_mean = state.scalar("mean") if mean is None else mean
-        if prior_mean is None:
-            raise StateError(
-                "the prior mean is a function, which no state holds; pass it: from_state(…, mean=…)"
-            )
-        posterior = cls(
-            kernel_from(state, kernel),
-            state.scalar("noise_variance"),
-            prior_mean,
-            form=state.scalar("form"),
-            timed=state.scalar("timed"),
-        )
+        posterior = cls._made(state, kernel=kernel, mean=mean)
         if state.scalar("count"):
             posterior._resume(state)
         posterior._restore_counts(state)
@@ -327,8 +318,8 @@ class StreamingGP(RowPosterior):
         self._reconsider_at = reconsider_at
         form: StreamingForm | None = None
         if in_use == "finite-rank":
-            known = kernel_spec(self.kernel)
-            if known is not None and known == state.scalar("kernel"):
+            known = state.spec.get("kernel") if isinstance(state.spec, Mapping) else None
+            if has_spec(self.kernel) and difference(describe(self.kernel), known) is None:
                 assert isinstance(self.kernel, Kernel)
                 form = FiniteRankForm.from_state(
                     state.part("features"), self.kernel, self._data, self._most_features()
@@ -340,9 +331,9 @@ class StreamingGP(RowPosterior):
         self._form = form or CholeskyForm.fitted_to(self.kernel, self._data, self._residual())
 
     def restored(self, state: State) -> StreamingGP:
-        return type(self).from_state(
-            state, kernel=self.kernel, mean=self.mean if callable(self.mean) else None
-        )
+        self._check_state(state, self.kind)
+        check_spec(state, self)
+        return type(self).from_state(state, kernel=self.kernel, mean=self.mean)
 
 
 def _no_features() -> InputError:

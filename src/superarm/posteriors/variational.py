@@ -25,6 +25,7 @@ What the paper leaves open, and what is done here:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,9 +35,10 @@ from superarm.errors import InputError, StateError, UnknownArmError
 from superarm.inputs import as_features, as_positive, as_vector
 from superarm.kernels import Covariance
 from superarm.linalg import solve_lower
-from superarm.registry import register
+from superarm.registry import Described, describe, register
+from superarm.states import check_spec
 
-from .base import kernel_from, kernel_spec
+from .base import as_kernel
 from .rows import MeanFunction, RowPosterior, as_mean_function, information_in, mean_at
 from .streaming_forms import Observed
 from .turns import whole
@@ -75,7 +77,7 @@ class _Asked(NamedTuple):
 
 
 @register("posterior", "variational")
-class SparseVariational(RowPosterior):
+class SparseVariational(RowPosterior, Described):
     """Sparse variational posterior with natural gradients, inducing points at the most visited arms.
 
     ``discrete_columns`` say which arm a row belongs to (an edge number, say) and never move; without
@@ -111,7 +113,7 @@ class SparseVariational(RowPosterior):
         discrete_columns: Any = (),
     ) -> None:
         super().__init__(noise_variance=noise_variance)
-        self.kernel = kernel
+        self.kernel = as_kernel(kernel)
         self.mean = as_mean_function(mean)
         self.inducing = _as_count(inducing, "inducing", 1)
         self.batch = _as_count(batch, "batch", 1)
@@ -278,6 +280,11 @@ class SparseVariational(RowPosterior):
 
     # --- state -----------------------------------------------------------------------------
 
+    def parameters(self) -> Mapping[str, Any]:
+        names = ("kernel", "noise_variance", "mean", "inducing", "batch", "steps")
+        more = ("natural_rate", "adam_rate", "discrete_columns")
+        return {name: getattr(self, name) for name in (*names, *more)}
+
     @whole
     def state(self) -> State:
         arms, rewards, noise = self.observed
@@ -300,20 +307,9 @@ class SparseVariational(RowPosterior):
         return State(
             kind=self.kind,
             schema=self.schema,
-            scalars={
-                "kernel": kernel_spec(self.kernel),
-                "noise_variance": self.noise_variance,
-                "mean": None if callable(self.mean) else self.mean,
-                "inducing": self.inducing,
-                "batch": self.batch,
-                "steps": self.steps,
-                "natural_rate": self.natural_rate,
-                "adam_rate": self.adam_rate,
-                "discrete_columns": list(self.discrete_columns),
-                "count": self.count,
-                "information_gain": self.information_gain,
-            },
+            scalars={"count": self.count, "information_gain": self.information_gain},
             arrays=arrays,
+            spec=describe(self),
         )
 
     @classmethod
@@ -322,25 +318,7 @@ class SparseVariational(RowPosterior):
     ) -> SparseVariational:
         """The posterior that ``state`` was taken from, to the bit: the steps are not made again."""
         cls._check_state(state, cls.kind)
-        prior_mean = state.scalar("mean") if mean is None else mean
-        if prior_mean is None:
-            raise StateError(
-                "the prior mean is a function, which no state holds; pass it: from_state(…, mean=…)"
-            )
-        settings = (
-            "inducing",
-            "batch",
-            "steps",
-            "natural_rate",
-            "adam_rate",
-            "discrete_columns",
-        )
-        posterior = cls(
-            kernel_from(state, kernel),
-            state.scalar("noise_variance"),
-            prior_mean,
-            **{name: state.scalar(name) for name in settings},
-        )
+        posterior = cls._made(state, kernel=kernel, mean=mean)
         posterior._restore_counts(state)
         if posterior.count != len(state.array("rewards")):
             raise StateError("this state is damaged: it counts other observations than it holds")
@@ -372,9 +350,9 @@ class SparseVariational(RowPosterior):
         self._learned = _Learned(q, adam, inducing.astype(np.intp))
 
     def restored(self, state: State) -> SparseVariational:
-        return type(self).from_state(
-            state, kernel=self.kernel, mean=self.mean if callable(self.mean) else None
-        )
+        self._check_state(state, self.kind)
+        check_spec(state, self)
+        return type(self).from_state(state, kernel=self.kernel, mean=self.mean)
 
 
 def _as_count(value: Any, name: str, least: int) -> int:

@@ -18,12 +18,13 @@ from superarm.datasets import load_tokyo_checkins
 from superarm.errors import InputError, MissingDataError
 from superarm.inputs import as_positive
 from superarm.kernels import SquaredExponential
+from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.rewards import LogSum
 from superarm.streams import Streams, stream
 
-from .base import Model, check_choice, check_whole
+from .base import check_choice, check_whole
 
 REACH_SQUARED = 0.5
 """Square of how far a worker may be from the task, in a city of side 1."""

@@ -18,9 +18,10 @@ import numpy as np
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
 from superarm.errors import InputError
 from superarm.inputs import as_vector
+from superarm.models import Model
 from superarm.rewards import Sum
 
-from .base import NO_METRICS, Model, check_choice
+from .base import NO_METRICS, check_choice
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)

@@ -8,11 +8,12 @@ from superarm.core import Arms, Floats
 from superarm.errors import InputError
 from superarm.inputs import as_positive
 from superarm.kernels import SquaredExponential
+from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import stream
 
-from .base import Model, check_whole
+from .base import check_whole
 from .finite import FiniteProblem
 
 

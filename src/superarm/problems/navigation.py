@@ -27,6 +27,7 @@ from superarm.core import Arms, Best, Bools, Decision, Direction, Feedback, Floa
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_positive
 from superarm.kernels import prior_root
+from superarm.models import RoadModel
 from superarm.networks import RoadMap, Vehicle
 from superarm.networks.energy import Recuperation
 from superarm.normal import rectified_mean
@@ -35,7 +36,7 @@ from superarm.registry import register
 from superarm.rewards import total
 from superarm.streams import Streams, stream
 
-from .base import Model, check_choice, check_whole
+from .base import check_choice, check_whole
 from .conditions import Conditions
 from .roads import (
     TABLE_2,
@@ -107,7 +108,7 @@ class Navigation:
     conditions: Sequence[str] = ()
     """What changes from trip to trip: "congestion", "temperature", "load". Arms are then no
     fixed set: choose a posterior that takes features, "variational" or "streaming"."""
-    model: Model = field(init=False, repr=False)
+    model: RoadModel = field(init=False, repr=False)
     settled: Mapping[str, str] = field(init=False, repr=False)
     vehicle: Vehicle = field(init=False, repr=False)
     roads: Roads = field(init=False, repr=False)
@@ -181,7 +182,7 @@ class Navigation:
     def energies(self) -> Floats:
         """f, (n,)"""
         graph = self.roads.graph
-        spread = float(np.std(self.model.mean))
+        spread = float(np.std(self.model.energies))
         kernel = road_kernel(  # the model's own object, unless its lengthscale is another
             graph,
             (float(self.prior_scale) * spread) ** 2,
@@ -194,7 +195,7 @@ class Navigation:
             "use a smaller network, or drive in SUMO (navigation/sumo)",
         )
         normals = stream(self.seed, "truth", 0).standard_normal((1, len(graph)))
-        energies: Floats = root.times(normals)[0] + self.model.mean
+        energies: Floats = root.times(normals)[0] + self.model.energies
         energies.flags.writeable = False
         return energies
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -24,8 +23,10 @@ from superarm.datasets import find
 from superarm.errors import InputError
 from superarm.inputs import as_positive
 from superarm.kernels import GraphMatern, Kernel, Matern, Sum
+from superarm.models import RoadModel
 from superarm.networks import (
     LineGraph,
+    RoadEnergy,
     Vehicle,
     generate_city,
     read_network,
@@ -33,7 +34,7 @@ from superarm.networks import (
 )
 from superarm.oracles import ShortestPath, Trip
 
-from .base import Model, check_choice, check_whole
+from .base import check_choice, check_whole
 
 REAL_NETWORKS = {"luxembourg": "luxembourg-roads", "monaco": "monaco-roads"}
 """Networks by name, and the data sets that hold them."""
@@ -204,7 +205,7 @@ def road_kernel(
 def _graph_kernel(graph: LineGraph, normalisation: Normalisation) -> GraphMatern:
     """Factorised once for all seeds, policies, vehicles and lengthscales on a network."""
     return GraphMatern(
-        graph,
+        graph.turn_graph,
         nu=2,
         kappa=1.0,
         normalisation=normalisation,
@@ -229,11 +230,12 @@ def road_model(
     prior_scale: float = 0.25,
     noise_scale: float = 0.1,
     on_no_path: Literal["error", "empty"] = "error",
-) -> Model:
+) -> RoadModel:
     """What a traveller is told: the energies of eq. 8, how wrong they may be, and the turns."""
     check_choice(normalisation, "normalisation", ("mean", "unit", "raw"))
-    energies = vehicle.energy(graph.length, graph.speed, graph.rise)
-    spread = float(energies.std())
+    roads = {"length": graph.length, "speed": graph.speed, "rise": graph.rise}
+    energies = RoadEnergy(vehicle=vehicle, **roads)
+    spread = float(energies.values.std())
     if spread == 0.0:
         raise InputError(
             f"all edges of {graph.network.name} cost the same, so that the model has no scale"
@@ -241,29 +243,21 @@ def road_model(
     prior_std = _scaled(prior_scale, "prior_scale", spread)
     noise_std = _scaled(noise_scale, "noise_scale", spread)
     reducible = vehicle.recuperation == "multiply"
-    return Model(
+    return RoadModel(
         kernel=road_kernel(graph, prior_std**2, lengthscale=lengthscale, normalisation=normalisation),
         noise_variance=noise_std**2,
         noise_bound=noise_std,
-        oracle=ShortestPath(successors=graph.successors, on_no_path=on_no_path),
+        oracle=ShortestPath(successors=graph.turn_graph, on_no_path=on_no_path),
         horizon=horizon,
         mean=energies,
+        energies=energies.values,
         arms=road_arms(graph).features,
         direction="minimize",
         most_arms=len(graph),
         reduction=vehicle.potential(graph.rise) if reducible else None,
         costs={"length": graph.length, "travel_time": graph.travel_time},
-        numbered=True,
-        fingerprint=_fingerprint(graph, energies, prior_std, noise_std, lengthscale, normalisation),
+        discrete_columns=(0,),
     )
-
-
-def _fingerprint(graph: LineGraph, energies: Floats, *settings: object) -> str:
-    """A digest of the roads, their turns, their prior energies and what the kernel is made of."""
-    digest = sha256(repr(settings).encode())
-    for array in (graph.turns, graph.features, energies):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:32]
 
 
 def _scaled(scale: float, name: str, spread: float) -> float:
@@ -273,7 +267,7 @@ def _scaled(scale: float, name: str, spread: float) -> float:
     return scale * spread
 
 
-def with_conditions(model: Model, count: int) -> Model:
+def with_conditions(model: RoadModel, count: int) -> RoadModel:
     """The model where ``count`` further columns change from trip to trip.
 
     They enter through k″ over length, speed, incline and conditions, as wide as the prior itself.

@@ -18,11 +18,12 @@ from superarm.datasets import load_cmu_light, load_intel_temperature
 from superarm.errors import InputError, MissingDataError
 from superarm.inputs import as_positive
 from superarm.kernels import Empirical, SquaredExponential
+from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import stream
 
-from .base import Model, check_choice, check_whole
+from .base import check_choice, check_whole
 from .finite import FiniteProblem, gaussian_draw, hilbert_norm, regularisation_of, representer
 
 SOURCES = ("auto", "real", "made")

@@ -29,13 +29,14 @@ import numpy as np
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
 from superarm.datasets import find
 from superarm.errors import InputError
+from superarm.models import RoadModel
 from superarm.networks import LineGraph, RoadMap, Vehicle
 from superarm.networks.driving import LONGEST_STEP, Drive, Driver, Traffic
 from superarm.oracles import ShortestPath, Trip
 from superarm.registry import register
 from superarm.streams import Streams
 
-from .base import Model, check_choice, check_whole
+from .base import check_choice, check_whole
 from .roads import (
     REAL_NETWORKS,
     TABLE_2,
@@ -114,7 +115,7 @@ class SumoNavigation:
     """On Monaco, drives over one edge differ by 0.3 to 1 Wh, in traffic by 1.5 to 1.9: 0.02·σ_det is
     1.6. With ``motion="spent"`` it is 6 to 8 Wh, the paper's 0.1."""
     uturns: bool = True
-    model: Model = field(init=False, repr=False)
+    model: RoadModel = field(init=False, repr=False)
     settled: Mapping[str, str] = field(init=False, repr=False)
     vehicle: Vehicle = field(init=False, repr=False)
     """The vehicle that drives."""
@@ -156,7 +157,7 @@ class SumoNavigation:
             air_drag=self.air_drag,
             air_density=self.air_density,
         )
-        reference = _route(graph, trip, model.mean - TABLE_2.potential(graph.rise))
+        reference = _route(graph, trip, model.energies - TABLE_2.potential(graph.rise))
         traffic = self._traffic(graph, (reference, _route(graph, trip, graph.travel_time)))
         streams = Streams(self.seed, "offer")
         for name, value in {

@@ -15,11 +15,12 @@ import numpy as np
 from superarm.core import Arms, Floats
 from superarm.inputs import as_positive
 from superarm.kernels import Covariance, Matern, SquaredExponential
+from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import stream
 
-from .base import Model, check_choice, check_whole
+from .base import check_choice, check_whole
 from .finite import (
     FiniteProblem,
     gaussian_draw,

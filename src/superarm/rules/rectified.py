@@ -15,6 +15,7 @@ costs to where rectifying hardly changes them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ from superarm.core import Belief, Floats, Rule
 from superarm.errors import InputError, ShapeError
 from superarm.inputs import as_vector
 from superarm.normal import rectified_mean
-from superarm.registry import register
+from superarm.registry import Described, register
 
 from .base import require_part
 
@@ -33,7 +34,7 @@ Spread = Literal["noise", "posterior", "none"]
 
 @register("rule", "rectified")
 @dataclass(frozen=True, kw_only=True)
-class Rectified:
+class Rectified(Described):
     """Minus the rectified cost of another rule: desirabilities of 0 or less.
 
     sandberg2025bayesian, Algorithm 2, with s = ς; its prose takes the posterior's standard
@@ -55,6 +56,9 @@ class Rectified:
             offsets = as_vector(self.reduction, "reduction").copy()
             object.__setattr__(self, "reduction", tuple(offsets.tolist()))  # which can be compared
         object.__setattr__(self, "_offsets", offsets)
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {"rule": self.rule, "spread": self.spread, "reduction": self._offsets}
 
     @property
     def deterministic(self) -> bool:

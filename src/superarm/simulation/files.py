@@ -5,13 +5,11 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import re
-import secrets
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.errors import ConflictError, InputError, StateError
+from superarm.states import atomic_write as atomic_write  # noqa: PLC0414 (a run is written by it)
 
 LOCK = ".lock"
 FOLDERS_OF_ANY = ("cells", "timings")
@@ -31,34 +30,6 @@ _DAMAGE = (
     *(OSError, TypeError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error),
     *(NotImplementedError, RuntimeError, MemoryError),
 )
-
-
-def atomic_write(path: Path | str, data: bytes) -> None:
-    """Write the file whole or not at all: a temporary neighbour takes its place once it is on disk."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_directory(path.parent)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
-
-
-def _sync_directory(directory: Path) -> None:
-    """The renaming itself must be on disk before it is reported; not every system can."""
-    with suppress(OSError):
-        handle = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 @contextmanager

@@ -1,0 +1,130 @@
+"""Graphs as data: all that a kernel and an oracle need of a network, in a few arrays.
+
+``c`` links between ``n`` nodes. A graph has what it can have of a ``laplacian()`` for kernels and of
+``successors``, a sparse (n, n) matrix, for oracles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .core import Floats
+from .errors import InputError
+from .inputs import as_vector
+from .registry import register
+
+_MOST_NODES = 2**31 - 1
+
+
+@register("network", "turns")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TurnGraph:
+    """Roads as nodes and legal turns as arcs: a line graph without its map."""
+
+    length: Floats
+    """Metres of each road, (n,)."""
+    turns: NDArray[np.int32]
+    """(c, 2): from, to; sorted, without repeats."""
+
+    def __post_init__(self) -> None:
+        length = as_vector(self.length, "length").copy()
+        turns = _numbers(self.turns, "turns").reshape(-1, 2)
+        if turns.size and not (turns.min() >= 0 and turns.max() < len(length)):
+            raise InputError(f"turns names a road outside 0 … {len(length) - 1}")
+        if len(length) == 0 or not (length > 0.0).all():
+            raise InputError("length must hold one number above 0 for each road")
+        for name, array in (("length", length), ("turns", np.unique(turns, axis=0))):
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    def __len__(self) -> int:
+        return len(self.length)
+
+    @cached_property
+    def successors(self) -> Any:
+        """The turns as a sparse (n, n) matrix, in the order of ``turns``."""
+        from scipy.sparse import csr_array
+
+        n = len(self)
+        first, second = self.turns.T
+        pointers = np.searchsorted(first, np.arange(n + 1))
+        return csr_array((np.ones(len(second)), second, pointers), shape=(n, n))
+
+    def incidence(self) -> Any:
+        """B of eq. 133 of paper 000, sparse (n, c).
+
+        A turn e₁ → e₂ weighs mean length / length of e₁: −weight in row e₁, +weight in row e₂.
+        """
+        from scipy.sparse import csc_array
+
+        first, second = self.turns.T
+        weight = self.length.mean() / self.length[first]
+        both = np.arange(len(first))
+        rows = np.concatenate([first, second])
+        values = np.concatenate([-weight, weight])
+        return csc_array((values, (rows, np.concatenate([both, both]))), shape=(len(self), len(first)))
+
+    def laplacian(self) -> Any:
+        """The incidence Laplacian Δ = B Bᵀ of eq. 132 of paper 000, sparse (n, n)."""
+        incidence = self.incidence()
+        return (incidence @ incidence.T).tocsc()
+
+
+@register("network", "sparse")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SparseGraph:
+    """Any sparse (n, n) matrix by its compressed rows: a Laplacian, or links where all data are 1."""
+
+    indptr: NDArray[np.int32]
+    """(n + 1,): where the links of each node begin."""
+    indices: NDArray[np.int32]
+    """(c,)"""
+    data: Floats | None = None
+    """(c,); ``None`` where only the links count."""
+
+    def __post_init__(self) -> None:
+        indptr, indices = _numbers(self.indptr, "indptr"), _numbers(self.indices, "indices")
+        n = len(indptr) - 1
+        rises = n >= 1 and indptr[0] == 0 and (np.diff(indptr) >= 0).all()
+        if not rises or indptr[-1] != len(indices):
+            raise InputError(f"indptr must rise from 0 to the {len(indices)} links, node by node")
+        if indices.size and not (indices.min() >= 0 and indices.max() < n):
+            raise InputError(f"indices names a node outside 0 … {n - 1}")
+        data = None if self.data is None else as_vector(self.data, "data", len(indices)).copy()
+        for name, array in (("indptr", indptr), ("indices", indices), ("data", data)):
+            if array is not None:
+                array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    @classmethod
+    def of(cls, matrix: Any, *, links_only: bool = False) -> Self:
+        """This matrix; with ``links_only`` without its values."""
+        rows = matrix.tocsr()
+        data = None if links_only else rows.data
+        return cls(indptr=rows.indptr, indices=rows.indices, data=data)
+
+    @cached_property
+    def successors(self) -> Any:
+        from scipy.sparse import csr_array
+
+        n = len(self.indptr) - 1
+        data = np.ones(len(self.indices)) if self.data is None else self.data.copy()
+        return csr_array((data, self.indices.copy(), self.indptr.copy()), shape=(n, n))
+
+    def laplacian(self) -> Any:
+        if self.data is None:
+            raise InputError("this graph has links without values: it has no Laplacian")
+        return self.successors
+
+
+def _numbers(values: Any, name: str) -> NDArray[np.int32]:
+    array = np.asarray(values)
+    whole = array.dtype.kind in "iu" or array.size == 0
+    if not whole or (array.size and np.abs(array).max() > _MOST_NODES):
+        raise InputError(f"{name} must hold whole numbers below 2³¹, not {array.dtype} values")
+    return array.astype(np.int32)

@@ -1,0 +1,90 @@
+"""What a learner is told about a problem before the first round: it stands between the two.
+
+A problem states a :class:`Model`; a published algorithm is a function of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .core import Direction, Floats, Oracle, Reward
+from .errors import InputError, UnknownArmError
+from .inputs import as_vector
+from .kernels import Covariance
+from .registry import register
+from .rewards import Sum
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Model:
+    """What a learner is told about a problem before the first round.
+
+    Symbols of the papers: ``norm_bound`` B, ``noise_bound`` R, ``noise_variance`` λ or σ²,
+    ``gain`` γ, ``horizon`` T, ``most_arms`` M.
+    """
+
+    kernel: Covariance
+    noise_variance: float
+    oracle: Oracle
+    horizon: int
+    mean: float | Floats | Callable[[Floats], Floats] = 0.0
+    """One number, one for each fixed arm, (n,), or a function of feature rows, such as ``ByNumber``."""
+    arms: Floats | None = None
+    """The fixed arm set's features (n, d); ``None`` where arms change from round to round."""
+    direction: Direction = "maximize"
+    reward: Reward = field(default_factory=Sum)
+    """What a super arm is worth, given what its arms yield."""
+    norm_bound: float | None = None
+    noise_bound: float | None = None
+    gain: Mapping[str, Any] | None = None
+    """A spec of the family "gain", such as ``{"name": "constant", "value": 1.0}``."""
+    most_arms: int | None = None
+    """The largest number of arms on offer in a round."""
+    discrete_columns: tuple[int, ...] = ()
+    """Columns of the features that say which arm it is, such as its number."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoadModel(Model):
+    """A model whose fixed arms are roads."""
+
+    energies: Floats
+    """What each road is expected to cost, (n,): the prior mean."""
+    reduction: Floats | None = None
+    """Δh, (n,): what each road changes in a potential; adds up to the same for all routes."""
+    costs: Mapping[str, Floats] = field(default_factory=dict)
+    """Other known costs of the roads by name, (n,) each, such as their ``length``."""
+
+
+@register("mean", "by-number")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ByNumber:
+    """A prior mean for numbered arms: ``values[i]`` where ``column`` of the features holds i.
+
+    >>> ByNumber(values=[0.5, 2.0])(np.array([[1.0, 7.0]]))
+    array([2.])
+    """
+
+    values: Floats
+    column: int = 0
+
+    def __post_init__(self) -> None:
+        values = as_vector(self.values, "values").copy()
+        values.flags.writeable = False
+        object.__setattr__(self, "values", values)
+        column: object = self.column
+        if not isinstance(column, int) or isinstance(column, bool) or column < 0:
+            raise InputError(f"column is {column!r}; columns are integers counted from 0")
+
+    def __call__(self, rows: Floats) -> Floats:
+        numbers = rows[:, self.column]
+        if not ((numbers >= 0) & (numbers < len(self.values))).all():
+            raise UnknownArmError(
+                f"arms are numbered 0 to {len(self.values) - 1} in column {self.column}"
+            )
+        found: Floats = self.values[numbers.astype(np.intp)]
+        return found

@@ -1,0 +1,87 @@
+"""Scores that do not learn: one number for every arm, larger is better."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from superarm.core import Floats, Ints, Offer, Oracle
+from superarm.inputs import as_vector
+from superarm.oracles import TopK
+from superarm.problems.base import Scored, World
+from superarm.registry import register
+
+
+@runtime_checkable
+class Score(Protocol):
+    """Desirabilities that no feedback changes."""
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether ``desirability`` leaves ``rng`` alone."""
+        ...
+
+    def desirability(self, offer: Offer, rng: np.random.Generator) -> Floats: ...
+    def propensity(self, offer: Offer, positions: Ints, oracle: Oracle) -> float | None:
+        """Probability that the oracle selects these arms, where it is known."""
+        ...
+
+
+@register("score", "uniform")
+@dataclass(frozen=True, kw_only=True)
+class Uniform:
+    """Chance: every arm is as good as another."""
+
+    deterministic = False
+
+    def desirability(self, offer: Offer, rng: np.random.Generator) -> Floats:
+        return rng.random(len(offer.arms)) - 1.0  # no more than 0: some oracles take only costs
+
+    def propensity(self, offer: Offer, positions: Ints, oracle: Oracle) -> float | None:
+        """Every set of k arms is as likely as another; of routes nobody knows."""
+        if not isinstance(oracle, TopK):
+            return None
+        available = len(offer.arms) if offer.available is None else int(offer.available.sum())
+        return 1.0 / math.comb(available, len(positions))
+
+
+class _Certain:
+    """What is not left to chance."""
+
+    deterministic = True
+
+    def propensity(self, offer: Offer, positions: Ints, oracle: Oracle) -> float | None:
+        return 1.0 if oracle.deterministic else None
+
+
+@register("score", "known-costs")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KnownCosts(_Certain):
+    """Minus what each arm on offer is known to cost."""
+
+    costs: Floats
+    """(n,)"""
+
+    def __post_init__(self) -> None:
+        costs = as_vector(self.costs, "costs").copy()
+        costs.flags.writeable = False
+        object.__setattr__(self, "costs", costs)
+
+    def desirability(self, offer: Offer, rng: np.random.Generator) -> Floats:
+        return np.negative(self.costs)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Truth(_Certain):
+    """The true means, or what the world's own benchmark goes by: no file holds it."""
+
+    problem: World
+
+    def desirability(self, offer: Offer, rng: np.random.Generator) -> Floats:
+        if isinstance(self.problem, Scored):
+            return self.problem.scores(offer)
+        means = self.problem.means(offer)
+        return means if self.problem.direction == "maximize" else -means

@@ -1,0 +1,290 @@
+"""Records as JSON and back, exactly: no pickle, and no class is looked up by a name from outside.
+
+=====================  ================================================================
+JSON itself            ``None``, bool, int, finite floats, text, lists, dicts with text keys
+``{"$float": "nan"}``  a float that is not finite
+``{"$tuple": […]}``    a tuple
+``{"$dict": [[k, v]]}``  a dict whose keys are not all text
+``{"$array": […]}``    a numpy array: dtype, shape, entries in a row
+``{"$scalar": […]}``   a numpy number: dtype, value
+``{"$record": name}``  a record of the flow, or a registered structure such as ``Trip``
+=====================  ================================================================
+
+Specs with arrays go the same way.
+
+>>> import json
+>>> text = json.dumps(to_json((1, -0.0, np.array([[2]], dtype=np.int8))))
+>>> from_json(json.loads(text))
+(1, -0.0, array([[2]], dtype=int8))
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .core import Arms, Decision, Feedback, Offer, State
+from .errors import SpecError, StateError, SuperarmError
+from .registry import build, family_of, names, parameters_of
+
+MOST_DEPTH = 64
+_MOST_BITS = 8192
+_MOST_TEXT_BYTES = 1 << 26
+_DTYPE = re.compile(r"[<>|](b1|[iu][1248]|f[248]|U[0-9]{1,5})")
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+Record = TypeVar("Record")
+Keep = Callable[[NDArray[Any]], str]
+"""Takes an array elsewhere and says under which name it can be found."""
+Find = Callable[[str], NDArray[Any]]
+
+
+def to_json(value: object, keep: Keep | None = None) -> Any:
+    """``value`` as what ``json.dumps`` takes; with ``keep``, arrays go elsewhere."""
+    return _encoded(value, 0, keep)
+
+
+def from_json(data: object, find: Find | None = None) -> Any:
+    """What :func:`to_json` was given, or :class:`StateError` for data that are no such thing."""
+    try:
+        return _decoded(data, 0, find)
+    except (TypeError, ValueError, KeyError, ArithmeticError, SuperarmError) as error:
+        if isinstance(error, StateError):
+            raise
+        raise StateError(f"these data cannot be read: {error}") from error
+
+
+def read(kind: type[Record], data: object) -> Record:
+    """A record of this kind, or :class:`StateError`."""
+    found = from_json(data)
+    if not isinstance(found, kind):
+        raise StateError(f"these data hold a {type(found).__name__}, not a {kind.__name__}")
+    return found
+
+
+# --- writing -------------------------------------------------------------------------------
+
+
+def _encoded(value: Any, depth: int, keep: Keep | None) -> Any:  # noqa: PLR0911 (one for each kind)
+    if depth > MOST_DEPTH:
+        raise SpecError(f"the value is nested deeper than {MOST_DEPTH} times; make it flatter")
+    kind, below = type(value), depth + 1
+    if value is None or kind in (bool, str):
+        return value
+    if kind is int:
+        if value.bit_length() > _MOST_BITS:
+            raise SpecError(f"a number has {value.bit_length()} bits; {_MOST_BITS} are the most")
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else {"$float": repr(value)}
+    if kind is list:
+        return [_encoded(item, below, keep) for item in value]
+    if kind is tuple:
+        return {"$tuple": [_encoded(item, below, keep) for item in value]}
+    if isinstance(value, Mapping):
+        if all(type(key) is str and not key.startswith("$") for key in value):
+            return {key: _encoded(item, below, keep) for key, item in value.items()}
+        pairs = [[_encoded(key, below, keep), _encoded(value[key], below, keep)] for key in value]
+        return {"$dict": pairs}
+    if kind is np.ndarray:
+        if keep is not None and _DTYPE.fullmatch(value.dtype.str):
+            return {"$array": keep(value)}
+        return {"$array": [value.dtype.str, list(value.shape), _entries(value)]}
+    if isinstance(value, np.generic):
+        return {"$scalar": [value.dtype.str, _entries(np.asarray(value))[0]]}
+    return _encoded_record(value, below, keep)
+
+
+def _encoded_record(value: Any, depth: int, keep: Keep | None) -> dict[str, Any]:
+    name = _NAMES.get(type(value))
+    if name is None:
+        family, name = family_of(value) or ("", "")
+        if family != "structure" or not is_dataclass(value):
+            raise SpecError(
+                f"a {type(value).__name__} cannot be written as JSON: use numbers, text, tuples, "
+                'lists, dicts and arrays, or a frozen dataclass with @register("structure", …)'
+            )
+    held = {"ids": list(value.ids), "features": value.features} if name == "arms" else _fields_of(value)
+    return {"$record": name, **{key: _encoded(item, depth, keep) for key, item in held.items()}}
+
+
+def _fields_of(record: Any) -> dict[str, Any]:
+    return {item.name: getattr(record, item.name) for item in fields(record) if item.init}
+
+
+def _entries(array: NDArray[Any]) -> list[Any]:
+    if not _DTYPE.fullmatch(array.dtype.str):
+        raise SpecError(f"an array of {array.dtype} cannot be written as JSON; use numbers or text")
+    entries: list[Any] = array.ravel().tolist()
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        return [entry if math.isfinite(entry) else repr(entry) for entry in entries]
+    return entries
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
+def _decoded(data: Any, depth: int, find: Find | None) -> Any:
+    if depth > MOST_DEPTH:
+        raise StateError(f"these data are nested deeper than {MOST_DEPTH} times")
+    kind, below = type(data), depth + 1
+    if data is None or kind in (bool, int, float, str):
+        return data
+    if kind is list:
+        return [_decoded(item, below, find) for item in data]
+    if kind is not dict:
+        raise StateError(f"these data hold a {kind.__name__}; JSON has none")
+    tag = next((key for key in data if type(key) is not str or key.startswith("$")), None)
+    if tag is None:
+        return {key: _decoded(item, below, find) for key, item in data.items()}
+    if tag == "$record":
+        held = {key: _decoded(item, below, find) for key, item in data.items() if key != tag}
+        return _decoded_record(data[tag], held)
+    if len(data) > 1 or tag not in _TAGS:
+        raise StateError(f"these data hold {str(tag)[:60]!r}, which means nothing here")
+    return _TAGS[tag](data[tag], below, find)
+
+
+def _decoded_dict(data: Any, depth: int, find: Find | None) -> dict[Any, Any]:
+    pairs = [(_decoded(key, depth, find), _decoded(item, depth, find)) for key, item in data]
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise StateError("a dict in these data has a key twice")
+    return made
+
+
+def _decoded_array(data: Any, depth: int, find: Find | None) -> NDArray[Any]:
+    if find is not None and isinstance(data, str):
+        return find(data)
+    dtype, shape, entries = data
+    if type(dtype) is not str or not _DTYPE.fullmatch(dtype):
+        raise StateError(f"an array has the dtype {str(dtype)[:60]!r}; it must hold numbers or text")
+    if type(shape) is not list or type(entries) is not list:
+        raise StateError("an array in these data has no shape, or no list of entries")
+    kind = np.dtype(dtype)
+    if not all(type(size) is int and size >= 0 for size in shape) or math.prod(shape) != len(entries):
+        raise StateError(f"an array of {len(entries)} entries cannot have the shape {str(shape)[:60]}")
+    if kind.kind == "f":
+        entries = [_NOT_FINITE.get(each, each) if type(each) is str else each for each in entries]
+    if not all(type(each) in _ENTRIES[kind.kind] for each in entries):
+        raise StateError(f"an array of {dtype} holds something else")
+    if kind.kind in "iu" and entries:
+        limits = np.iinfo(kind)
+        if min(entries) < limits.min or max(entries) > limits.max:
+            raise StateError(f"an array of {dtype} holds a number that does not fit")
+    if kind.kind == "U" and (
+        len(entries) * kind.itemsize > _MOST_TEXT_BYTES
+        or max(map(len, entries), default=0) * 4 > kind.itemsize
+    ):
+        raise StateError(f"an array of {dtype} holds longer text, or too much of it")
+    with np.errstate(over="ignore"):
+        return np.array(entries, dtype=kind).reshape(shape)
+
+
+def _decoded_scalar(data: Any, depth: int, find: Find | None) -> np.generic:
+    dtype, value = data
+    array: Any = _decoded_array([dtype, [], [value]], depth, None)
+    scalar: np.generic = array[()]
+    return scalar
+
+
+_ENTRIES: dict[str, tuple[type, ...]] = {
+    "b": (bool,),
+    "i": (int,),
+    "u": (int,),
+    "f": (float, int),
+    "U": (str,),
+}
+_TAGS: dict[str, Callable[[Any, int, Find | None], Any]] = {
+    "$float": lambda data, depth, find: _NOT_FINITE[data],
+    "$tuple": lambda data, depth, find: tuple(_decoded(item, depth, find) for item in data),
+    "$dict": _decoded_dict,
+    "$array": _decoded_array,
+    "$scalar": _decoded_scalar,
+}
+
+
+# --- records -------------------------------------------------------------------------------
+
+
+def _decision(**held: Any) -> Decision:
+    decision = Decision(**held)
+    chosen: Any = decision.positions
+    numbers = (decision.mean, decision.std, decision.desirability)
+    whole = isinstance(chosen, np.ndarray) and chosen.dtype.kind in "iu" and chosen.ndim == 1
+    if not whole or chosen.min(initial=0) < 0:
+        raise StateError("a decision's positions must be an array of whole numbers, 0 or more")
+    for values in numbers:
+        if values is not None and np.shape(values) != chosen.shape:
+            raise StateError("a decision has other numbers of means or desirabilities than of arms")
+    for name, least in (("step", 1), ("version", 0)):
+        if type(held.get(name, least)) is not int or held.get(name, least) < least:
+            raise StateError(f"a decision's {name} must be a whole number of at least {least}")
+    if type(decision.propensity) not in (float, int, type(None)):
+        raise StateError("a decision's propensity must be a number")
+    if not isinstance(decision.carry, State | None):
+        raise StateError("what a decision carries must be a state")
+    return decision
+
+
+def _state(**held: Any) -> State:
+    state = State(**held)
+    kind: object = state.kind
+    if not isinstance(kind, str) or type(state.schema) is not int:
+        raise StateError("a state needs a kind and the number of its schema")
+    tables: tuple[Any, ...] = (state.scalars, state.arrays, state.parts, state.spec or {})
+    for table in tables:
+        if type(table) is not dict or not all(type(key) is str for key in table):
+            raise StateError(f"this {state.kind[:60]!r} state is damaged: a table in it is none")
+    if not all(isinstance(each, np.ndarray) for each in state.arrays.values()):
+        raise StateError(f"this {state.kind[:60]!r} state is damaged: an array in it is none")
+    if not all(isinstance(each, State) for each in state.parts.values()):
+        raise StateError(f"this {state.kind[:60]!r} state is damaged: a part in it is no state")
+    return state
+
+
+def _arms(*, ids: Any, features: Any) -> Arms:
+    if type(ids) is not list:
+        raise StateError("the ids of arms must be a list")
+    return Arms(ids=ids, features=features)
+
+
+_RECORDS: dict[str, Callable[..., Any]] = {
+    "arms": _arms,
+    "offer": Offer,
+    "decision": _decision,
+    "feedback": Feedback,
+    "state": _state,
+}
+_NAMES: dict[type, str] = {
+    Arms: "arms",
+    Offer: "offer",
+    Decision: "decision",
+    Feedback: "feedback",
+    State: "state",
+}
+
+
+def _decoded_record(name: Any, held: dict[str, Any]) -> Any:
+    if type(name) is not str:
+        raise StateError("a record in these data has no name")
+    if name in _RECORDS:
+        try:
+            return _RECORDS[name](**held)
+        except StateError:
+            raise
+        except (TypeError, ValueError, KeyError) as error:
+            raise StateError(f"the {name} in these data cannot be read: {error}") from error
+    if name not in names("structure"):
+        raise StateError(f"there is no record {name[:60]!r} here; register it as a structure first")
+    accepted = parameters_of("structure", name)
+    unknown = [key for key in held if key not in accepted]
+    if unknown:
+        raise StateError(f"a {name} has no {unknown[0][:60]!r}; it has {sorted(accepted)}")
+    return build("structure", name, **held)
