@@ -22,7 +22,7 @@ slow: $(VENV)/.dev
 
 # A short form of the tests under the BLAS of other processors: two that this one can run.
 kernels: $(VENV)/.dev
-	set -e; for kernel in $$($(BIN)/python .ci/kernels.py); do echo "BLAS of $$kernel"; \
+	set -e; kernels=$$($(BIN)/python .ci/kernels.py); for kernel in $$kernels; do echo "BLAS of $$kernel"; \
 		OPENBLAS_CORETYPE=$$kernel $(BIN)/python -m pytest -q -n auto -m "not slow" $(SHORT); done
 
 # The same short form with the least versions that pyproject.toml allows; Python 3.11 to 3.13.
