@@ -32,5 +32,7 @@ for candidate in CANDIDATES:
     if (name := core(candidate)) not in seen:
         seen.add(name)
         chosen.append(candidate)
+if not chosen:
+    print("no other BLAS can be chosen here", file=sys.stderr)
 # The first and the last: the two that differ most.
 print(*dict.fromkeys(chosen[:1] + chosen[-1:]))

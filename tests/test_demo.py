@@ -189,7 +189,10 @@ def plain(text: str) -> str:
 @pytest.mark.parametrize(
     ("width", "height"), [(20, 10), (40, 24), (58, 24), (60, 24), (80, 24), (120, 40), (300, 80)]
 )
-def test_the_live_display_fits(width: int, height: int, learned: tuple[City, list[Frame]]) -> None:
+def test_the_live_display_fits(
+    width: int, height: int, learned: tuple[City, list[Frame]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
     city, frames = learned
     stream = StringIO()
     console = Console(
@@ -327,6 +330,7 @@ def in_terminal(
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
     env: dict[str, Any] = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    env["PYTHONIOENCODING"] = "utf-8"  # a terminal that has the signs, whatever the locale here
     for variable in ("COLUMNS", "LINES", "NO_COLOR", "CI"):
         env.pop(variable, None)
     env |= variables or {}

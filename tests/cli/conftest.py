@@ -166,7 +166,7 @@ def shell(tmp_path: Path) -> Command:
 
     def call(*args: object, env: Mapping[str, str] | None = None) -> Result:
         done = subprocess.run(
-            [*program(), *map(str, args)],
+            [*program(), *(str(arg).encode() for arg in args)],  # also where the locale is ASCII
             cwd=tmp_path,
             env={**os.environ, **(env or {})},
             capture_output=True,

@@ -27,7 +27,8 @@ def graph_of(turns: Iterable[tuple[int, int]], n: int) -> csr_array:
 
 def simple_paths(turns: Iterable[tuple[int, int]], start: int, goal: int) -> list[list[int]]:
     nx = pytest.importorskip("networkx", reason="networkx is not installed")
-    graph = nx.DiGraph(list(turns))
+    graph = nx.DiGraph()
+    graph.add_edges_from(turns)
     graph.add_nodes_from([start, goal])
     if start == goal:
         return [[start]]
