@@ -186,6 +186,20 @@ def test_pickled_arrays_are_refused(finished: Path) -> None:
         read_trace(finished, trace().name)
 
 
+def test_cells_that_would_unpack_to_far_more_are_refused(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("superarm.simulation.files._MOST", 1 << 16)
+    path = finished / "cells" / f"{trace().name}.npz"
+    with path.open("wb") as file:
+        np.savez_compressed(file, regret=np.zeros(1 << 20))
+    assert path.stat().st_size < 10_000
+    with pytest.raises(StateError, match=r"would take 8388736 bytes, far more .*delete it.*--resume"):
+        read_trace(finished, trace().name)
+    with pytest.raises(StateError, match="would take"):
+        Run.load(finished).cumulative("igp-ucb")
+
+
 def test_cells_of_another_length_are_refused(finished: Path) -> None:
     write_trace(finished, trace(series={"regret": np.ones(5)}, choices=None, seconds=None))
     with pytest.raises(StateError, match="the run has 12 rounds"):

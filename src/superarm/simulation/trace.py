@@ -37,7 +37,7 @@ from superarm.networks import RoadMap
 from superarm.states import state_to_bytes
 
 from .audit import audit_shapes
-from .files import atomic_write, json_bytes, npz_bytes, plain, read_arrays, read_json
+from .files import array_names, atomic_write, json_bytes, npz_bytes, plain, read_arrays, read_json
 
 SCHEMA = 1
 _RESERVED = frozenset({"choices", "seconds"})
@@ -228,8 +228,8 @@ class Run:
     @property
     def metrics(self) -> tuple[str, ...]:
         """What every round was measured by: ``regret``, then the others by name."""
-        arrays = read_arrays(self.directory / "cells" / f"{self.cells[0]}.npz", names_only=True)
-        return ("regret", *sorted(set(arrays) - _RESERVED - {"regret"}))
+        names = array_names(self.directory / "cells" / f"{self.cells[0]}.npz")
+        return ("regret", *sorted(set(names) - _RESERVED - {"regret"}))
 
     @property
     def traces(self) -> tuple[Trace, ...]:
@@ -259,7 +259,7 @@ class Run:
         path = self.directory / "audits" / f"{cell_name(policy, setting_index, seed)}.npz"
         if not path.exists():
             return None
-        arrays = read_arrays(path)
+        arrays = read_arrays(path, rounds=self.rounds)
         for name, shape in audit_shapes(self.rounds).items():
             if name not in arrays or arrays[name].shape != shape or arrays[name].dtype.kind != "f":
                 raise StateError(
@@ -271,7 +271,7 @@ class Run:
     def choices(self, policy: str, setting_index: int, seed: int) -> NDArray[np.int32]:
         """Chosen positions, (T, k), padded with −1."""
         path = self.directory / "cells" / f"{cell_name(policy, setting_index, seed)}.npz"
-        chosen: NDArray[np.int32] = read_arrays(path, only="choices")["choices"]
+        chosen: NDArray[np.int32] = read_arrays(path, only="choices", rounds=self.rounds)["choices"]
         if chosen.ndim != 2 or len(chosen) != self.rounds or chosen.dtype.kind != "i":
             raise StateError(
                 f"{path} is damaged: choices has shape {chosen.shape} for {self.rounds} rounds; delete "
@@ -296,7 +296,7 @@ class Run:
             rows = []
             for seed in self.seeds:
                 path = self.directory / folder / f"{cell_name(policy, setting_index, seed)}.npz"
-                arrays = read_arrays(path, only=metric)
+                arrays = read_arrays(path, only=metric, rounds=self.rounds)
                 _check_length(arrays[metric], self.rounds, path, metric)
                 rows.append(arrays[metric])
             stacked = np.stack(rows)
@@ -322,10 +322,10 @@ def _read_cell(directory: Path, spec: Mapping[str, Any], name: str) -> Trace:
     seeds = range(spec["first_seed"], spec["first_seed"] + spec["seeds"])
     if policy is None or index >= len(spec["settings"]) or seed not in seeds:
         raise InputError(f"cell {name!r} is not part of the run in {directory}")
-    path = directory / "cells" / f"{name}.npz"
-    arrays = read_arrays(path)
+    path, rounds = directory / "cells" / f"{name}.npz", spec["rounds"]
+    arrays = read_arrays(path, rounds=rounds)
     for key, array in arrays.items():
-        _check_length(array, spec["rounds"], path, key)
+        _check_length(array, rounds, path, key)
     timing = directory / "timings" / f"{name}.npz"
     choices = arrays.pop("choices", None)
     try:
@@ -336,7 +336,9 @@ def _read_cell(directory: Path, spec: Mapping[str, Any], name: str) -> Trace:
             seed=seed,
             series=arrays,
             choices=choices,
-            seconds=read_arrays(timing, only="seconds")["seconds"] if timing.exists() else None,
+            seconds=read_arrays(timing, only="seconds", rounds=rounds)["seconds"]
+            if timing.exists()
+            else None,
         )
     except InputError as error:
         raise StateError(f"{path}: {error}; delete it and run again with --resume") from error
