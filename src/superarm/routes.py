@@ -35,7 +35,7 @@ from superarm.policies.base import IndexPolicy
 from superarm.policies.navigation import Routing, route_greedy
 from superarm.problems.base import Model
 from superarm.problems.roads import Roads, load_roads, road_model
-from superarm.registry import parameters_of
+from superarm.registry import kinds_of, parameters_of, require_kind
 from superarm.simulation.audit import QUANTILES
 from superarm.simulation.trace import read_spec
 from superarm.states import load_state
@@ -51,6 +51,7 @@ _HALF_WIDTH = float(QUANTILES[-1])
 _VEHICLE = tuple(field.name for field in dataclasses.fields(Vehicle))
 _ROADS = ("uturns", "edges", "city_seed")
 _MODEL = ("lengthscale", "normalisation", "prior_scale", "noise_scale")
+_KINDS = {**kinds_of(road_model), **kinds_of(load_roads), **kinds_of(Vehicle)}
 _POSTERIORS: Mapping[str, Literal["finite", "independent", "variational"]] = {
     "finite-gp": "finite",
     "independent-gaussian": "independent",
@@ -260,6 +261,7 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
             raise SpecError(f"a route has no setting {key!r}; it has {', '.join(known)}" + advice)
         if isinstance(value, list):
             raise SpecError(f"{key} is {value!r}: a route takes one value, not a list")
+        require_kind(value, _KINDS[key], key)
 
 
 def _settings_of(state: Path) -> dict[str, Any]:
@@ -279,8 +281,14 @@ def _settings_of(state: Path) -> dict[str, Any]:
         problem["lengthscale"] = problem["model_lengthscale"]
     # Of a run in SUMO, mass and the like are the driver's: its traveller believes in Table 2.
     vehicle = () if problem.get("name") == "sumo-navigation" else _VEHICLE
-    wanted = (*_ROADS, *_MODEL, *vehicle, "elevation")
-    return {key: problem[key] for key in wanted if key in problem}
+    found = {key: problem[key] for key in (*_ROADS, *_MODEL, *vehicle) if key in problem}
+    heights = problem.get("elevation")
+    try:
+        _check_settings(found)
+        require_kind(heights, str | None, "elevation")
+    except SpecError as error:
+        raise StateError(f"{state.parent.parent / 'run.json'}: {error}") from None
+    return {**found, "elevation": heights}
 
 
 def _policy(model: Model, routing: Routing, state: State | None, label: str) -> IndexPolicy:

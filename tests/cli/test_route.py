@@ -223,6 +223,33 @@ def test_a_runs_own_settings_are_used(cli: Command, town: Any) -> None:
     assert "another energy model" in words
 
 
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("lengthscale={a = 1}", "lengthscale is {'a': 1}; it must be a number or a list"),
+        ('noise_scale="0.1"', "noise_scale is '0.1'; it must be a number"),
+        ("mass=true", "mass is True; it must be a number"),
+        ("uturns=1", "uturns is 1; it must be true or false"),
+        ("normalisation=2", "normalisation is 2; it must be one of 'mean'"),
+    ],
+)
+def test_settings_of_another_kind_are_slips(cli: Command, town: Any, setting: str, words: str) -> None:
+    assert words in cli("route", "--net", town.net, *ENDS, "--set", setting).fails(2)
+
+
+def test_an_edited_run_around_a_state_is_refused(cli: Command, town: Any) -> None:
+    state = learned(cli, town.net, "run", "gp-ts")
+    path = state.parent.parent / "run.json"
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    for key, value in (("lengthscale", [0.5]), ("noise_scale", "x"), ("elevation", 3)):
+        spec["parameters"]["problem"][key] = value
+        path.write_text(json.dumps(spec), encoding="utf-8")
+        words = cli("route", "--net", town.net, *ENDS, "--state", state).fails(1)
+        assert "run.json: " in words
+        assert f"{key} is {value!r}" in words
+        del spec["parameters"]["problem"][key]
+
+
 def test_what_a_run_does_not_say_is_its_problems_default(cli: Command, town: Any) -> None:
     """Problems on roads differ in their noise: the state of one is read with its own."""
     import superarm.problems.sumo  # noqa: F401 - registers it

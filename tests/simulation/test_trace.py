@@ -227,6 +227,14 @@ def test_unfinished_runs_and_missing_timings(finished: Path) -> None:
         ({"policies": []}, "at least one"),
         ({"settings": []}, "one empty"),
         ({"settings": [3]}, "one empty"),
+        ({"seeds": 10**30}, "more than 10000000 cells"),
+        ({"title": 3}, "'title' is 3; it must be text"),
+        ({"overrides": None}, "'overrides' is None; it must be a table"),
+        ({"parameters": {"problem": 3}}, "'problem' is 3; it must be a table"),
+        ({"parameters": {"policies": {"a": 3}}}, "'policies' is .* each entry a table"),
+        ({"settled": {"route": 3}}, "'settled' is .* each entry text"),
+        ({"audited": "gp-ts"}, "'audited' is 'gp-ts'; it must be a list"),
+        ({"noise_variance": ["x"]}, "'noise_variance' is .* a list"),
     ],
 )
 def test_specs_are_checked_on_both_ways(tmp_path: Path, change: dict[str, Any], message: str) -> None:

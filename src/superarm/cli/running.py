@@ -180,8 +180,15 @@ def write_outputs(
     """The report, and the figures where matplotlib is installed."""
     run = Run.load(directory)
     claims = run.summary.get("claims")
-    if not isinstance(claims, list):
-        raise StateError(f"{directory / 'summary.json'} has no claims; run again with --resume")
+    kinds = {"text": str, "holds": bool, "evidence": str}
+    if not isinstance(claims, list) or not all(
+        isinstance(claim, dict) and all(isinstance(claim.get(key), kinds[key]) for key in kinds)
+        for claim in claims
+    ):
+        raise StateError(
+            f"{directory / 'summary.json'} lacks claims, each with text, holds and evidence; "
+            "run again with --resume"
+        )
     bounds = regret_bounds(run) if bound else None
     if bounds is not None and not bounds.drawn and not quiet:
         click.echo(f"superarm: no theorem bounds the regret of {run.experiment} as it is", err=True)

@@ -46,7 +46,7 @@ from typing import Any
 from superarm.core import Policy
 from superarm.errors import SpecError
 from superarm.problems.base import World
-from superarm.registry import build, names, parameters_of
+from superarm.registry import build, check_parameter, names, parameters_of
 
 from .claims import check_claim, policies_of
 
@@ -374,6 +374,10 @@ def _check_parameters(family: str, spec: Mapping[str, Any], where: str) -> None:
                 f"{where}: {family} {spec['name']!r} has no parameter {key!r}; it takes {accepted}"
                 + _near(key, accepted)
             )
+        try:
+            check_parameter(family, spec["name"], key, spec[key])
+        except SpecError as error:
+            raise SpecError(f"{where}: {error}") from None
 
 
 def _check_plain(value: Any, where: str) -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -31,9 +31,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats, State
-from superarm.errors import InputError, ShapeError, StateError
+from superarm.errors import InputError, ShapeError, SpecError, StateError
 from superarm.inputs import as_vector
 from superarm.networks import RoadMap
+from superarm.registry import require_kind
 from superarm.states import state_to_bytes
 
 from .audit import audit_shapes
@@ -49,6 +50,15 @@ _REQUIRED: dict[str, type] = {
     "policies": list,
     "settings": list,
 }
+_OPTIONAL: dict[str, Any] = {
+    **dict.fromkeys(("title", "paper", "figure", "description", "version"), str),
+    "overrides": Mapping[str, Any],
+    "parameters": Mapping[str, Any],
+    "settled": Mapping[str, str],
+    "audited": Sequence[str],
+    "noise_variance": Sequence[float | None],
+}
+_MOST_CELLS = 10**7
 _MANGLED = re.compile(r"-[0-9a-f]{8}\Z")
 _NAME = re.compile(r"(?P<policy>.+)\.s(?P<setting>\d+)\.seed(?P<seed>\d{5,})")
 
@@ -365,4 +375,15 @@ def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
         )
     if min(spec["rounds"], spec["seeds"], spec["first_seed"] + 1) < 1:
         raise StateError(f"{path}: 'rounds' and 'seeds' must be at least 1, 'first_seed' at least 0")
+    if spec["seeds"] * len(spec["policies"]) * len(spec["settings"]) > _MOST_CELLS:
+        raise StateError(f"{path}: it speaks of more than {_MOST_CELLS} cells, as no run has")
+    try:
+        for key, kind in _OPTIONAL.items():
+            if key in spec:
+                require_kind(spec[key], kind, repr(key))
+        parameters = spec.get("parameters", {})
+        require_kind(parameters.get("problem", {}), Mapping[str, Any], "'problem'")
+        require_kind(parameters.get("policies", {}), Mapping[str, Mapping[str, Any]], "'policies'")
+    except SpecError as error:
+        raise StateError(f"{path}: {error}; undo the change, or run again") from None
     return spec
