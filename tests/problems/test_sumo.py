@@ -1,5 +1,7 @@
 """Navigation by driving in SUMO: the world's contract, what it charges, and what it refuses."""
 
+import copy
+import pickle
 import subprocess
 from pathlib import Path
 
@@ -51,6 +53,17 @@ def network(tmp_path_factory):
 def build(network, /, **given):
     ends = {"start": "0.0to1.0", "goal": "4.3to4.4"}
     return SumoNavigation(**({"seed": 3, "horizon": 50, "network": network} | ends | given))
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda part: pickle.loads(pickle.dumps(part))])
+def test_it_can_be_copied_and_pickled(network, again):
+    world = build(network)
+    other = again(world)
+    route, quiet = np.array(world.reference), np.zeros(len(world.graph))
+    np.testing.assert_array_equal(
+        other.pull(other.offer(2), route, quiet), world.pull(world.offer(2), route, quiet)
+    )
+    assert other.settled == world.settled
 
 
 class TestContract(ProblemContract):

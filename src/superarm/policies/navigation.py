@@ -8,6 +8,7 @@ reduced by the model's potential (ours), which does not avoid hills that pay.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -148,7 +149,8 @@ def known_cost(model: Model, *, cost: str) -> ScorePolicy:
 
 
 def _by_cost(model: Model, costs: Floats) -> ScorePolicy:
-    def score(offer: Offer, rng: np.random.Generator) -> Floats:
-        return np.negative(costs)
+    return ScorePolicy(score=partial(_negated, costs), oracle=model.oracle, deterministic=True)
 
-    return ScorePolicy(score=score, oracle=model.oracle, deterministic=True)
+
+def _negated(costs: Floats, offer: Offer, rng: np.random.Generator) -> Floats:
+    return np.negative(costs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -280,22 +281,23 @@ def composed(
 @register("policy", "random")
 def random(model: Model) -> ScorePolicy:
     """Arms at random."""
+    return ScorePolicy(score=_random_scores, oracle=model.oracle, deterministic=False)
 
-    def score(offer: Offer, rng: np.random.Generator) -> Floats:
-        return rng.random(len(offer.arms)) - 1.0  # no more than 0: some oracles take only costs
 
-    return ScorePolicy(score=score, oracle=model.oracle, deterministic=False)
+def _random_scores(offer: Offer, rng: np.random.Generator) -> Floats:
+    return rng.random(len(offer.arms)) - 1.0  # no more than 0: some oracles take only costs
 
 
 @register("policy", "benchmark")
 def benchmark(model: Model, *, problem: World) -> ScorePolicy:
     """The oracle on the true means: what regret is measured against."""
     sign = 1.0 if model.direction == "maximize" else -1.0
-
-    def score(offer: Offer, rng: np.random.Generator) -> Floats:
-        return problem.scores(offer) if isinstance(problem, Scored) else sign * problem.means(offer)
-
+    score = partial(_true_scores, problem, sign)
     return ScorePolicy(score=score, oracle=model.oracle, deterministic=True)
+
+
+def _true_scores(problem: World, sign: float, offer: Offer, rng: np.random.Generator) -> Floats:
+    return problem.scores(offer) if isinstance(problem, Scored) else sign * problem.means(offer)
 
 
 def _known(value: float | None, name: str) -> float:
