@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from superarm.errors import InputError, SpecError
 from superarm.kernels import Matern, SquaredExponential
 from superarm.oracles import TopK
 from superarm.posteriors import FiniteGP, StreamingGP
-from superarm.registry import build, names, parameters_of, register, spec_of
+from superarm.registry import build, names, parameters_of, register, require_kind, spec_of
 
 FAMILIES = ["gain", "kernel", "oracle", "policy", "posterior", "problem", "rule", "schedule"]
 
@@ -87,6 +88,65 @@ def test_mistakes_are_explained(family: str, spec: Any, words: str) -> None:
 def test_bad_values_are_input_errors(k: Any) -> None:
     with pytest.raises(InputError, match="k is"):
         build("oracle", {"name": "top-k", "k": k})
+
+
+WRONG: dict[Any, tuple[Any, ...]] = {
+    float: ("0.5", True, None, {}, {"a": 1}, [0.5], 10**400),
+    int: ("3", 2.5, True, {"name": "x"}, [3], 10**400),
+    bool: (1, "true", None, {}),
+    str: (1, True, {}, ["a"]),
+}
+
+
+def _plain_parameters() -> list[tuple[str, str, str, Any]]:
+    """Every parameter of every part that is declared as a number, a switch or a text."""
+    return [
+        (family, name, key, kind)
+        for family in FAMILIES
+        for name in names(family)
+        for key, kind in registry.kinds_of(registry._find(family, name)).items()
+        if kind in WRONG and key in parameters_of(family, name)
+    ]
+
+
+@pytest.mark.parametrize(("family", "name", "key", "kind"), _plain_parameters(), ids=str)
+def test_a_value_of_another_kind_is_named(family: str, name: str, key: str, kind: Any) -> None:
+    for value in WRONG[kind]:
+        with pytest.raises(SpecError, match=rf"^{family} '{name}': {key} is .*; it must be "):
+            build(family, {"name": name, key: value})
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "words"),
+    [
+        ("0.5", float, "x is '0.5'; it must be a number"),
+        (10**400, float, "it must be smaller"),
+        (10**20, int, "it must be smaller"),
+        (1, Literal["a", "b"], "it must be one of 'a', 'b'"),
+        ({}, float | tuple[float, ...], "it must be a number or a list, each a number"),
+        ([1.0, "x"], tuple[float, ...] | None, "it must be a list, each a number or left out"),
+        ("abc", Sequence[str], "it must be a list, each text"),
+        ({"a": 1}, Mapping[str, str], "it must be a table, each entry text"),
+        (3, Mapping[str, Any], "it must be a table"),
+    ],
+)
+def test_kinds_are_told_in_words(value: Any, kind: Any, words: str) -> None:
+    with pytest.raises(SpecError, match=f"{words}$"):
+        require_kind(value, kind, "x")
+
+
+def test_what_fits_a_kind() -> None:
+    for value in (1, 1.5, np.float32(1.5), np.int64(3), sys.float_info.max):
+        require_kind(value, float, "x")
+    require_kind([1, 2.0], float | tuple[float, ...], "x")
+    require_kind("neither", Literal["a", "b"], "x")  # the part itself says which texts it knows
+    require_kind({"a": {}}, Mapping[str, Mapping[str, Any]], "x")
+
+
+def test_types_for_checkers_alone_are_not_checked() -> None:
+    def part(x: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    assert registry.kinds_of(part) == {}
 
 
 def test_no_module_is_imported_by_a_name_from_outside() -> None:

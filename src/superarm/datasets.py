@@ -23,6 +23,7 @@ import numpy as np
 
 from .core import Floats, Ints
 from .errors import InputError, MissingDataError
+from .packed import open_packed
 
 # --- the catalogue -----------------------------------------------------------------------
 
@@ -293,8 +294,7 @@ def _read_checkins(path: Path) -> CheckIns:
 @contextmanager
 def _open_text(path: Path) -> Iterator[TextIOWrapper]:
     """A text file, plain or ``.xz``; what cannot be unpacked or decoded is an input error."""
-    binary = lzma.open if path.suffix == ".xz" else open
-    with binary(path, "rb") as raw, TextIOWrapper(raw, encoding="utf-8") as lines:
+    with open_packed(path) as raw, TextIOWrapper(raw, encoding="utf-8") as lines:
         try:
             yield lines
         except (lzma.LZMAError, EOFError, UnicodeDecodeError, csv.Error) as error:

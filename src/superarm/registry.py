@@ -27,9 +27,11 @@ import dataclasses
 import difflib
 import importlib
 import inspect
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -127,6 +129,9 @@ def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
                 + _suggestion(key, accepted)
             )
     parameters = {**given, **built_parameters(spec)}
+    for key, value in parameters.items():
+        if key not in given:
+            check_parameter(family, name, key, value)
     missing = [
         key
         for key, default in accepted.items()
@@ -147,6 +152,72 @@ def built_parameters(spec: Mapping[str, Any]) -> dict[str, Any]:
         }
     except RecursionError:
         raise SpecError("the spec is nested too deeply") from None
+
+
+def check_parameter(family: str, name: str, key: str, value: Any) -> None:
+    """An error that names the parameter unless ``value`` is of the kind that the part declares."""
+    require_kind(value, kinds_of(_find(family, name)).get(key, Any), f"{family} {name!r}: {key}")
+
+
+def kinds_of(part: Callable[..., Any]) -> dict[str, Any]:
+    """What a class or function declares its parameters to be."""
+    plain = inspect.isclass(part) and not dataclasses.is_dataclass(part)
+    try:
+        return get_type_hints(part.__init__ if plain else part)
+    except NameError:  # a part that someone added imports its types for type checkers alone
+        return {}
+
+
+def require_kind(value: Any, kind: Any, name: str) -> None:
+    """An error that calls ``value`` by ``name`` unless it is of the declared ``kind``.
+
+    >>> require_kind("0.5", float, "noise_scale")
+    Traceback (most recent call last):
+    superarm.errors.SpecError: noise_scale is '0.5'; it must be a number
+    """
+    if not _is_of(value, kind):
+        large = type(value) is int and _is_of(0, kind)
+        raise SpecError(f"{name} is {value!r:.80}; it must be {'smaller' if large else _words(kind)}")
+
+
+_WORDS = {
+    float: "a number",
+    int: "a whole number",
+    bool: "true or false",
+    str: "text",
+    type(None): "left out",
+}
+
+
+def _is_of(value: Any, kind: Any) -> bool:
+    """Whether a value can be what is declared; *which* number, text or part it is, its user says."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return any(_is_of(value, each) for each in inner)
+    if origin in (tuple, Sequence):
+        return isinstance(value, list | tuple) and all(_is_of(item, inner[0]) for item in value)
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(_is_of(item, inner[1]) for item in value.values())
+    if kind is int or kind is float:
+        numbers = int | np.integer if kind is int else int | np.integer | float | np.floating
+        most = 2**63 - 1 if kind is int else sys.float_info.max
+        large = isinstance(value, int) and abs(value) > most
+        return isinstance(value, numbers) and not isinstance(value, bool) and not large
+    plain = str if origin is Literal else kind
+    return plain not in _WORDS or isinstance(value, plain)
+
+
+def _words(kind: Any) -> str:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(_words(each) for each in inner))
+    if origin is Literal:
+        return f"one of {', '.join(map(repr, inner))}"
+    if origin in (tuple, Sequence):
+        return f"a list, each {_words(inner[0])}"
+    if origin is Mapping:
+        return "a table" if inner[1] is Any else f"a table, each entry {_words(inner[1])}"
+    return _WORDS.get(kind, "a table with a name")
 
 
 def spec_of(part: Any) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from superarm.policies.base import IndexPolicy
 from superarm.policies.navigation import Routing
 from superarm.policies.published import posterior_for
 from superarm.problems.roads import Roads, load_roads, road_arms, road_model
-from superarm.registry import Described, describe, difference
+from superarm.registry import Described, describe, difference, kinds_of, require_kind
 from superarm.rules import Greedy, Rectified
 from superarm.rules.rectified import Spread
 from superarm.simulation.audit import QUANTILES
@@ -51,6 +51,7 @@ _HALF_WIDTH = float(QUANTILES[-1])
 _VEHICLE = tuple(field.name for field in dataclasses.fields(Vehicle))
 _ROADS = ("uturns", "edges", "city_seed")
 _MODEL = ("lengthscale", "normalisation", "prior_scale", "noise_scale")
+_KINDS = {**kinds_of(road_model), **kinds_of(load_roads), **kinds_of(Vehicle)}
 _NONE: Mapping[str, Any] = {}
 _SAME_PLACE = 0.5
 """Metres by which rounded longitudes and latitudes may miss their junctions."""
@@ -258,6 +259,7 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
             raise SpecError(f"a route has no setting {key!r}; it has {', '.join(known)}" + advice)
         if isinstance(value, list):
             raise SpecError(f"{key} is {value!r}: a route takes one value, not a list")
+        require_kind(value, _KINDS[key], key)
 
 
 def _learned(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from superarm.cli.running import write_outputs
+from superarm.errors import SuperarmError
 
 Command = Callable[..., Any]
 SIZE = ("--rounds", 20, "--seeds", 2, "--jobs", 1, "-q")
@@ -146,6 +149,8 @@ def _wrong_rounds(run: Path) -> None:
         (_remove("summary.json"), "summary.json"),
         (_write("summary.json", "{}"), "--resume"),
         (_write("summary.json", "[]"), "run again"),
+        (_write("summary.json", '{"claims": [1]}'), "each with text, holds and evidence"),
+        (_write("summary.json", '{"claims": [{"text": "x", "holds": 1}]}'), "run again"),
         (_remove("cells/random.s0.seed00001.npz"), "--resume"),
         (_write("cells/random.s0.seed00001.npz", "junk"), "delete it and run again with --resume"),
         (_wrong_rounds, "99 rounds"),
@@ -156,6 +161,39 @@ def test_a_broken_run_is_reported_with_advice(
 ) -> None:
     damage(run)
     assert words in cli("report", "run").fails(1)
+
+
+def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where anything stands in a JSON value."""
+    if place:
+        yield place
+    inside = dict(enumerate(value)) if isinstance(value, list) else value
+    for key, item in inside.items() if isinstance(inside, dict) else ():
+        yield from _places(item, (*place, key))
+
+
+@pytest.mark.parametrize("name", ["run.json", "summary.json"])
+def test_no_edit_of_a_run_ends_in_a_traceback(run: Path, name: str) -> None:
+    """Every key is left out, and given values of every kind: a report, or an error that advises."""
+    whole = json.loads((run / name).read_text(encoding="utf-8"))
+    refused = []
+    for place in _places(whole):
+        for value in (KeyError, None, "x", -3, 10**30, [1], {"a": [{}]}):
+            edited = json.loads(json.dumps(whole))
+            at = edited
+            for key in place[:-1]:
+                at = at[key]
+            if value is KeyError:
+                del at[place[-1]]
+            else:
+                at[place[-1]] = value
+            (run / name).write_text(json.dumps(edited), encoding="utf-8")
+            try:
+                write_outputs(run, None, quiet=True, figures=False, bound=False)
+            except SuperarmError as error:
+                refused.append(str(error))
+    assert len(refused) > 20
+    assert all(str(run) in message for message in refused)
 
 
 def test_a_directory_of_runs_points_to_them(cli: Command, run: Path) -> None:

@@ -129,6 +129,12 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
         (("TINY", "--set", "sid=3"), "['hills', 'k', 'lengthscale', 'noise_std', 'side']"),
         (("TINY", "--set", "side"), "write key=value"),
         (("TINY", "--set", "side=x"), "side is 'x'"),
+        (
+            ("TINY", "--set", 'noise_std="0.5"'),
+            "noise_std is '0.5'; it must be a number",
+        ),
+        (("TINY", "--set", "noise_std={a = 1}"), "noise_std is {'a': 1}; it must be a number"),
+        (("TINY", "--set", "gp-greedy.posterior=3"), "posterior is 3; it must be one of 'auto'"),
         (("TINY", "--set", "k=[]"), "at least one value"),
         (("TINY", "--set", "k=[1, 1]"), "repeated"),
         (("TINY", "--set", "k=1", "--set", "k=2"), "given twice"),

@@ -196,7 +196,7 @@ def test_two_runs_that_start_at_once_do_not_share_a_directory(
     ("overrides", "words"),
     [
         ({"side": "x"}, "problem 'landscape': side is 'x'"),
-        ({"noise_std": "x"}, "problem 'landscape': noise_std must be a number"),
+        ({"noise_std": "x"}, "problem 'landscape': noise_std is 'x'; it must be a number"),
         ({"k": "x"}, "problem 'landscape': k is 'x'"),
         ({"k": [1, 0]}, "k is 0"),
         ({"k": [1, 99]}, "k is 99"),

@@ -228,6 +228,23 @@ def test_files_that_are_not_there(tmp_path):
         read_sumo(tmp_path)
 
 
+def test_an_element_without_end_is_refused_before_it_ends(tmp_path):
+    long = NET.replace('id="ab_0"', f'id="{"x" * 5_000_000}"')
+    with pytest.raises(InputError, match=r"line 15: an element begins here that has more than 1048576"):
+        read_sumo(write(tmp_path, long))
+    legal = NET.replace('id="ab_0"', f'id="{"x" * 1_000_000}"')
+    assert read_sumo(write(tmp_path, legal)).edge_ids == ("ab", "bc", "cb", "bus")
+
+
+def test_an_error_quotes_no_more_than_a_few_words(tmp_path):
+    path = write(
+        tmp_path, NET.replace('index="0" allow="pedestrian" speed="13', f'index="{"9" * 9000}" s="')
+    )
+    with pytest.raises(InputError, match=r"9999 … 9999.* is out of order; it must be 0") as caught:
+        read_sumo(path)
+    assert len(str(caught.value)) < 500 + len(str(path))
+
+
 def test_connections_may_come_before_the_edges_they_name(tmp_path):
     turns = [line for line in LINES if "<connection" in line]
     others = [line for line in LINES if "<connection" not in line]

@@ -1,5 +1,7 @@
 """Navigation by driving in SUMO: the world's contract, what it charges, and what it refuses."""
 
+import copy
+import pickle
 import subprocess
 from pathlib import Path
 
@@ -56,6 +58,19 @@ def build(network, /, **given):
 
 def along(offer, route):
     return Decision(step=offer.step, action=tuple(route), positions=np.array(route))
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda part: pickle.loads(pickle.dumps(part))])
+def test_it_can_be_copied_and_pickled(network, again):
+    world = build(network)
+    other = again(world)
+    offer, quiet = world.offer(2), np.zeros(len(world.graph))
+    decision = along(offer, world.reference)
+    np.testing.assert_array_equal(
+        other.feedback(other.offer(2), decision, quiet).rewards,
+        world.feedback(offer, decision, quiet).rewards,
+    )
+    assert other.settled == world.settled
 
 
 class TestContract(ProblemContract):

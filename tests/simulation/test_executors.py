@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import operator
+import signal
+import socket
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 
 from superarm.errors import InputError
 from superarm.simulation import spread
+from superarm.simulation.executors import _interrupts_held
 
 WORK = """
 from superarm import registry
@@ -81,3 +85,44 @@ def test_no_tasks_and_no_callback_are_fine() -> None:
     spread(operator.neg, [1, 2])
     with pytest.raises(InputError, match="jobs is 0"):
         spread(operator.neg, [1], jobs=0)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="this system has no such signals")
+def test_an_interrupt_waits_until_workers_have_begun() -> None:
+    """Also one that reaches another thread: half-started workers would end in an EOFError."""
+    done = threading.Event()
+    other = threading.Thread(target=done.wait)
+    other.start()
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    handler, wakeup = signal.getsignal(signal.SIGINT), signal.set_wakeup_fd(theirs.fileno())
+    steps = []
+
+    def interrupted() -> None:
+        with _interrupts_held():
+            assert other.ident is not None
+            signal.pthread_kill(other.ident, signal.SIGINT)
+            assert ours.recv(1) == bytes([signal.SIGINT])  # it has been delivered
+            steps.append("workers begin")
+        steps.append("not reached")
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        done.set()
+        other.join()
+        ours.close()
+        theirs.close()
+    assert steps == ["workers begin"]
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_without_an_interrupt_nothing_changes() -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    with _interrupts_held():
+        pass
+    assert signal.getsignal(signal.SIGINT) is handler
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(spread, operator.neg, [1, 2]).result() is None

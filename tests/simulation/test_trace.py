@@ -186,6 +186,20 @@ def test_pickled_arrays_are_refused(finished: Path) -> None:
         read_trace(finished, trace().name)
 
 
+def test_cells_that_would_unpack_to_far_more_are_refused(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("superarm.simulation.files._MOST", 1 << 16)
+    path = finished / "cells" / f"{trace().name}.npz"
+    with path.open("wb") as file:
+        np.savez_compressed(file, regret=np.zeros(1 << 20))
+    assert path.stat().st_size < 10_000
+    with pytest.raises(StateError, match=r"would take 8388736 bytes, far more .*delete it.*--resume"):
+        read_trace(finished, trace().name)
+    with pytest.raises(StateError, match="would take"):
+        Run.load(finished).cumulative("igp-ucb")
+
+
 def test_cells_of_another_length_are_refused(finished: Path) -> None:
     write_trace(finished, trace(series={"regret": np.ones(5)}, choices=None, seconds=None))
     with pytest.raises(StateError, match="the run has 12 rounds"):
@@ -213,6 +227,14 @@ def test_unfinished_runs_and_missing_timings(finished: Path) -> None:
         ({"policies": []}, "at least one"),
         ({"settings": []}, "one empty"),
         ({"settings": [3]}, "one empty"),
+        ({"seeds": 10**30}, "more than 10000000 cells"),
+        ({"title": 3}, "'title' is 3; it must be text"),
+        ({"overrides": None}, "'overrides' is None; it must be a table"),
+        ({"parameters": {"problem": 3}}, "'problem' is 3; it must be a table"),
+        ({"parameters": {"policies": {"a": 3}}}, "'policies' is .* each entry a table"),
+        ({"settled": {"route": 3}}, "'settled' is .* each entry text"),
+        ({"audited": "gp-ts"}, "'audited' is 'gp-ts'; it must be a list"),
+        ({"noise_variance": ["x"]}, "'noise_variance' is .* a list"),
     ],
 )
 def test_specs_are_checked_on_both_ways(tmp_path: Path, change: dict[str, Any], message: str) -> None:

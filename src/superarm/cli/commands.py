@@ -9,7 +9,7 @@ import click
 
 from superarm import __version__
 
-from .common import Commands, common_options, print_json
+from .common import Commands, common_options, print_json, say
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -143,7 +143,7 @@ def report(directory: Path, bound: bool, as_json: bool, seed: int, quiet: bool) 
         print_json({"report": str(written.report.path), "figures": figures})
     else:
         for path in (written.report.path, *written.figures):
-            click.echo(path)
+            say(path)
 
 
 @superarm.command()
@@ -256,7 +256,7 @@ def data_path(name: str, as_json: bool, seed: int, quiet: bool) -> None:
     if as_json:
         print_json({"name": name, "path": str(path)})
     else:
-        click.echo(path)
+        say(path)
 
 
 @superarm.command()

@@ -40,10 +40,10 @@ class Commands(click.Group):
             message = " ".join(error.format_message().split())
             context = getattr(error, "ctx", None)
             advice = f" (`{context.command_path} --help` says more)" if context is not None else ""
-            click.echo(f"superarm: {message}{advice}", err=True)
+            say(f"superarm: {message}{advice}", err=True)
             sys.exit(error.exit_code)
         except click.Abort:
-            click.echo("superarm: interrupted", err=True)
+            say("superarm: interrupted", err=True)
             sys.exit(1)
         sys.exit(code if isinstance(code, int) else 0)
 
@@ -56,18 +56,18 @@ def common_options(command: Command) -> Command:
         try:
             return command(*args, **kwargs)
         except SuperarmError as error:
-            click.echo(f"superarm: {error}", err=True)
+            say(f"superarm: {error}", err=True)
             sys.exit(exit_code(error))
         except BrokenPipeError:  # whoever reads our output has left; click ends quietly
             raise
         except MemoryError as error:
-            click.echo(f"superarm: not enough memory: {error}", err=True)
+            say(f"superarm: not enough memory: {error}", err=True)
             sys.exit(1)
         except OSError as error:
-            click.echo(f"superarm: {error}", err=True)
+            say(f"superarm: {error}", err=True)
             sys.exit(1)
         except KeyboardInterrupt:
-            click.echo("superarm: interrupted", err=True)
+            say("superarm: interrupted", err=True)
             sys.exit(1)
 
     decorated = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")(guarded)
@@ -128,12 +128,22 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None]
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=False) as bar:
-        task = bar.add_task(label, total=None)
+        task = bar.add_task(shown(label), total=None)
 
         def update(done: int, total: int) -> None:
             bar.update(task, completed=done, total=max(total, 1) if total else done or 1)
 
         yield update
+
+
+def say(text: object, *, err: bool = False) -> None:
+    """Print for people: whatever is said, on stdout or stderr, goes through here or a console."""
+    click.echo(shown_lines(str(text)), err=err)
+
+
+def shown_lines(text: str) -> str:
+    """:func:`shown`, line by line."""
+    return "\n".join(map(shown, text.split("\n")))
 
 
 def shown(text: str) -> str:

@@ -7,14 +7,13 @@ import sys
 from importlib import metadata
 from importlib.util import find_spec
 
-import click
 import numpy as np
 
 from superarm import __version__
 from superarm.datasets import describe, find
 from superarm.errors import MissingDataError, SuperarmError
 
-from .common import print_json
+from .common import print_json, say
 
 _EXTRAS = {
     "matplotlib": "plot",
@@ -43,9 +42,9 @@ def list_data(as_json: bool) -> None:
         print_json({"data": rows})
         return
     for row in rows:
-        click.echo(f"{row['name']}: {row['path'] or 'not here'}")
-        click.echo(f"    from {row['origin']}")
-        click.echo(f"    terms: {row['terms']}")
+        say(f"{row['name']}: {row['path'] or 'not here'}")
+        say(f"    from {row['origin']}")
+        say(f"    terms: {row['terms']}")
 
 
 def check_installation(as_json: bool) -> None:
@@ -66,14 +65,14 @@ def check_installation(as_json: bool) -> None:
             }
         )
     else:
-        click.echo(f"superarm {__version__} on Python {platform.python_version()}")
+        say(f"superarm {__version__} on Python {platform.python_version()}")
         for name, version in versions.items():
-            click.echo(f"  {name} {version}")
+            say(f"  {name} {version}")
         for name, found in extras.items():
             advice = f"not installed; pip install 'superarm[{_EXTRAS[name]}]'"
-            click.echo(f"  {name} {found or advice}")
+            say(f"  {name} {found or advice}")
         word = "agree" if sound else "DISAGREE"
-        click.echo(f"The engines {word} with a plain solve; largest difference {worst:.1e}.")
+        say(f"The engines {word} with a plain solve; largest difference {worst:.1e}.")
     if not sound:
         sys.exit(1)
 

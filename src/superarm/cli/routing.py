@@ -44,11 +44,12 @@ def ask(
 
 def print_route(answer: RouteAnswer) -> None:
     """The roads in order, and the sums."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
+    from .visible import make_console
+
+    console = make_console()
     ids = answer.ids()
     table = Table(title=Text(shown(f"{answer.graph.network.name}: {ids[0]} → {ids[-1]}")))
     table.add_column("road", overflow="fold")

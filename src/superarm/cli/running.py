@@ -36,7 +36,7 @@ from superarm.simulation import Run, cell_name
 from superarm.simulation.executors import available_cores, process_pool
 from superarm.simulation.trace import read_spec
 
-from .common import print_json, progress_bar, shown
+from .common import print_json, progress_bar, say, shown
 from .places import Place, check_networks
 
 
@@ -47,7 +47,7 @@ def list_experiments(as_json: bool) -> None:
         print_json({"experiments": [{"id": each.id, "title": each.title} for each in experiments]})
         return
     for each in experiments:
-        click.echo(f"{each.id:32}{each.title}")
+        say(f"{each.id:32}{each.title}")
 
 
 def run_one(
@@ -180,14 +180,21 @@ def write_outputs(
     """The report, and the figures where matplotlib is installed."""
     run = Run.load(directory)
     claims = run.summary.get("claims")
-    if not isinstance(claims, list):
-        raise StateError(f"{directory / 'summary.json'} has no claims; run again with --resume")
+    kinds = {"text": str, "holds": bool, "evidence": str}
+    if not isinstance(claims, list) or not all(
+        isinstance(claim, dict) and all(isinstance(claim.get(key), kinds[key]) for key in kinds)
+        for claim in claims
+    ):
+        raise StateError(
+            f"{directory / 'summary.json'} lacks claims, each with text, holds and evidence; "
+            "run again with --resume"
+        )
     bounds = regret_bounds(run) if bound else None
     if bounds is not None and not bounds.drawn and not quiet:
-        click.echo(f"superarm: no theorem bounds the regret of {run.experiment} as it is", err=True)
+        say(f"superarm: no theorem bounds the regret of {run.experiment} as it is", err=True)
     if made := made_data(run):  # said to those who want no progress, too
         advice = "`superarm data list` says where real ones come from"
-        click.echo(f"superarm: made data, not real ones: {made}; {advice}", err=True)
+        say(f"superarm: made data, not real ones: {made}; {advice}", err=True)
     page = write_report(
         run,
         claims,
@@ -202,7 +209,7 @@ def write_outputs(
         require_extra("matplotlib", "plot")
     except MissingExtraError as error:
         if not quiet:
-            click.echo(f"superarm: no figure files: {error}", err=True)
+            say(f"superarm: no figure files: {error}", err=True)
         return Outputs(page, [])
     from superarm.plotting import save_run_figures
 
@@ -222,16 +229,17 @@ def _group_figures(runs: list[Run], directory: Path) -> dict[str, Path]:
 
 def print_summary(summary: dict[str, Any]) -> None:
     """A table of totals and the claims; columns that would say nothing are left out."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
+    from .visible import make_console
+
+    console = make_console()
     rows = summary["rows"]
     metrics = list(dict.fromkeys(row["metric"] for row in rows))
     if "true_energy" in metrics:  # on roads what a trip took is what people ask for
         metrics.sort(key=lambda metric: metric != "true_energy")
-    table = Table(title=Text(f"{summary['experiment']}: {_size(summary)}"))
+    table = Table(title=Text(shown(f"{summary['experiment']}: {_size(summary)}")))
     table.add_column("policy")
     if swept := any(row["setting"] for row in rows):
         table.add_column("setting")
@@ -292,9 +300,9 @@ def _print_trip(console: Any, out: Path) -> None:
 
 def print_reproduction(summary: dict[str, Any]) -> None:
     """Claims of every experiment, and where the page is."""
-    from rich.console import Console
+    from .visible import make_console
 
-    console = Console()
+    console = make_console()
     for each in summary["runs"]:
         console.print(f"[bold]{each['experiment']}[/bold]  {_size(each)}")
         _print_claims(console, each["claims"])
@@ -307,7 +315,8 @@ def _print_claims(console: Any, claims: list[dict[str, Any]]) -> None:
         word = "[green]holds[/green]" if claim["holds"] else "[red]does not hold[/red]"
         noise = ", within noise" if "within noise" in claim["evidence"] else ""
         console.print(f"  {word}{noise}: ", end="")
-        console.print(f"{claim['text']}. {claim['evidence']}", markup=False, soft_wrap=True)
+        told = shown(f"{claim['text']}. {claim['evidence']}")
+        console.print(told, markup=False, soft_wrap=True)
 
 
 def _size(summary: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ are less than two standard errors from the limit.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -333,12 +333,15 @@ class _Kind(NamedTuple):
     fits: Callable[[Any], bool]
 
 
+_LARGEST = sys.float_info.max
+
+
 def _is_name(value: Any) -> bool:
     return isinstance(value, str) and bool(value)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
 
 
 def _are_names(value: Any) -> bool:

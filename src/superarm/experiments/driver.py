@@ -225,7 +225,8 @@ def _blaming(part: str) -> Iterator[None]:
     except (MissingDataError, MissingExtraError):
         raise
     except (SuperarmError, ValueError, ArithmeticError) as error:
-        raise SpecError(f"{part}: {error}") from error
+        told = str(error).removeprefix(f"{part}: ")
+        raise SpecError(f"{part}: {told}") from error
 
 
 def play(task: Task) -> str:

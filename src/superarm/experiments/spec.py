@@ -49,7 +49,7 @@ from typing import Any
 from superarm.core import Policy
 from superarm.errors import SpecError
 from superarm.problems.base import World
-from superarm.registry import build, names, parameters_of
+from superarm.registry import build, check_parameter, names, parameters_of
 from superarm.simulation.lateness import Lateness
 
 from .claims import check_claim, policies_of
@@ -401,6 +401,10 @@ def _check_parameters(family: str, spec: Mapping[str, Any], where: str) -> None:
                 f"{where}: {family} {spec['name']!r} has no parameter {key!r}; it takes {accepted}"
                 + _near(key, accepted)
             )
+        try:
+            check_parameter(family, spec["name"], key, spec[key])
+        except SpecError as error:
+            raise SpecError(f"{where}: {error}") from None
 
 
 def _check_plain(value: Any, where: str) -> None:

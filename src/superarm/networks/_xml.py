@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import gzip
 import lzma
 import zlib
 from collections.abc import Callable
-from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 from xml.parsers import expat
 
 from superarm.errors import InputError, MissingDataError
+from superarm.packed import open_packed
 
 Attributes = dict[str, str]
 _CHUNK = 1 << 20
+_LONGEST = 1 << 20
+"""Bytes of one element with its attributes; the longest of large cities have 10,000."""
+_MESSAGE = 400
 
 
 class XmlFile:
@@ -36,6 +38,8 @@ class XmlFile:
 
     def fault(self, message: str, line: int | None = None) -> InputError:
         """An error at a line of this file; without one, at the element now being handled."""
+        if len(message) > _MESSAGE:  # it quotes what is in the file
+            message = f"{message[: _MESSAGE // 2]} … {message[-_MESSAGE // 2 :]}"
         return InputError(f"{self.path}: line {line or self.line}: {message}")
 
     def read(
@@ -58,8 +62,15 @@ class XmlFile:
         parser.StartDoctypeDeclHandler = self._refuse
         try:
             with open_packed(self.path) as file:
+                fed = 0
                 while chunk := file.read(_CHUNK):
                     parser.Parse(chunk, False)
+                    fed += len(chunk)
+                    # An element that goes on is read again with every chunk: a long one takes ages.
+                    if fed - max(parser.CurrentByteIndex, 0) > _LONGEST:
+                        raise self.fault(
+                            f"an element begins here that has more than {_LONGEST} bytes; no road has"
+                        )
                     if copy_to is not None:
                         copy_to.write(chunk)
                 parser.Parse(b"", True)
@@ -74,16 +85,6 @@ class XmlFile:
 
     def _refuse(self, name: str, *_: object) -> None:
         raise self.fault(f"a document type ({name}) is declared; remove the DOCTYPE to read the file")
-
-
-def open_packed(path: Path) -> gzip.GzipFile | lzma.LZMAFile | BufferedReader:
-    """The bytes of a file, unpacked where its name ends in ``.gz`` or ``.xz``."""
-    suffix = path.suffix.lower()
-    if suffix == ".gz":
-        return gzip.GzipFile(path, "rb")
-    if suffix == ".xz":
-        return lzma.LZMAFile(path, "rb")
-    return path.open("rb")
 
 
 def require_file(path: Path) -> None:

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from superarm.core import Bools, Floats
 from superarm.errors import InputError
+from superarm.packed import open_packed
 
-from ._xml import open_packed, require_file, unreadable
+from ._xml import require_file, unreadable
 from .road import RoadNetwork
 
 _SIDES = (1201, 3601)

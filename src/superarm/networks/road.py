@@ -15,8 +15,8 @@ ends. ``incline`` does not; it is bounded, where a metre-long edge has an absurd
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -157,6 +157,9 @@ class RoadNetwork:
                 f"{self.edge_ids[second]!r} joins edges that do not meet"
             )
 
+    def __reduce__(self) -> Any:
+        return made_again(self)
+
     @property
     def rise(self) -> Floats:
         """Height gained along each edge, metres, (m,)."""
@@ -224,6 +227,9 @@ class LineGraph:
 
     def __repr__(self) -> str:
         return f"LineGraph({self.network.name!r}, edges={len(self)}, turns={len(self.turns)})"
+
+    def __reduce__(self) -> Any:
+        return made_again(self)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -307,6 +313,17 @@ def _largest_component(edges: Ints, turns: Ints, count: int) -> Ints:
     largest = np.flatnonzero(sizes[labels] == sizes.max())[0]
     kept: Ints = edges[labels == labels[largest]]
     return kept
+
+
+def made_again(record: Any) -> tuple[Any, tuple[Any, ...]]:
+    """How to pickle or copy a record: made of the same values, checked and frozen as before."""
+    values = {each.name: getattr(record, each.name) for each in fields(record) if each.init}
+    plain = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+    return _made, (type(record), plain)
+
+
+def _made(kind: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+    return kind(**values)
 
 
 def _keep(record: object, name: str, value: Any) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import zlib
 from collections.abc import Callable, Iterator
+from io import TextIOWrapper
 from math import isfinite
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from superarm.errors import InputError, MissingDataError
+from superarm.packed import open_packed
 
 from .road import LIMITS, RoadNetwork
 
@@ -120,9 +121,11 @@ def _file(folder: Path, table: str) -> Path:
 
 
 def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[_Row]:
-    opener: Any = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8-sig", newline="") as lines:
+        with (
+            open_packed(path) as unpacked,
+            TextIOWrapper(unpacked, encoding="utf-8-sig", newline="") as lines,
+        ):
             reader = csv.reader(lines, strict=True)
             header = next(reader, [])
             if len(set(header)) != len(header):

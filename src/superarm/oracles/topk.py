@@ -89,6 +89,10 @@ class TopK:
         )
 
 
+def _total(desirability: Floats, positions: Ints) -> float:
+    return float(desirability[positions].sum())
+
+
 @dataclass(frozen=True, kw_only=True)
 class BruteForce:
     """Tries every member of a feasible family: the reference that fast oracles are tested against.
@@ -98,9 +102,7 @@ class BruteForce:
     """
 
     family: Callable[[int, object], Iterable[Iterable[int]]]
-    objective: Callable[[Floats, Ints], float] = lambda desirability, positions: float(
-        desirability[positions].sum()
-    )
+    objective: Callable[[Floats, Ints], float] = _total
 
     @property
     def deterministic(self) -> bool:

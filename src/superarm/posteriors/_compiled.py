@@ -32,7 +32,7 @@ def _compile(signature: str) -> Callable[[Loop], Loop]:
         compiled: Loop
         try:
             compiled = _numba.njit(signature, cache=True, **_OPTIONS)(loop)
-        except RuntimeError:  # nowhere to write the cache: compile anew in every process
+        except (RuntimeError, OSError):  # nowhere to write the cache, or a full disk: compile anew
             compiled = _numba.njit(signature, **_OPTIONS)(loop)
         return compiled
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from superarm.errors import InputError
 from superarm.models import RoadModel
 from superarm.networks import LineGraph, RoadMap, Vehicle
 from superarm.networks.driving import LONGEST_STEP, Drive, Driver, Traffic
+from superarm.networks.road import made_again
 from superarm.oracles import ShortestPath, Trip
 from superarm.registry import register
 from superarm.streams import Streams
@@ -174,6 +175,9 @@ class SumoNavigation:
             "settled": self._settled(told_of(roads, trip, uturns=self.uturns), vehicle),
         }.items():
             object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> Any:  # a driver in SUMO is no data: copies drive with one of their own
+        return made_again(self)
 
     def _traffic(self, graph: LineGraph, routes: tuple[tuple[int, ...], ...]) -> Traffic | None:
         if self.traffic == 0.0:

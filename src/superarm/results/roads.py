@@ -25,6 +25,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.networks import RoadMap
+from superarm.registry import require_kind
 from superarm.rules import BayesianGPUCB, BayesUCBQuantile
 from superarm.simulation.audit import LEVELS, QUANTILES
 from superarm.simulation.trace import Run
@@ -295,7 +296,9 @@ def schedule_of(run: Run, policy: str, setting_index: int) -> Schedule | None:
     setting = run.settings[setting_index]
 
     def option(name: str) -> float:
-        return float(setting.get(f"{policy}.{name}", setting.get(name, options.get(name, 1.0))))
+        value = setting.get(f"{policy}.{name}", setting.get(name, options.get(name, 1.0)))
+        require_kind(value, float, f"{run.directory / 'run.json'}: {policy}.{name}")
+        return float(value)
 
     return Schedule(kind, option("scale"), option("omega"), option("xi"))
 

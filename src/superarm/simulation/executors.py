@@ -99,15 +99,25 @@ def _broken_pools_quiet() -> Iterator[None]:
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
     """Ctrl-C waits until the block is over; processes started in it begin with it held, too."""
-    try:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    except AttributeError:  # not on this system
+    if not hasattr(signal, "pthread_sigmask"):  # not on this system
         yield
         return
+    # The mask is this thread's and its processes'. Another thread, as that of a progress bar, may
+    # still be told of Ctrl-C and pass it on to the main one: so the handler waits as well.
+    before = signal.getsignal(signal.SIGINT)
+    replaced = callable(before) and threading.current_thread() is threading.main_thread()
+    noted: list[int] = []
+    if replaced:
+        signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if replaced:
+            signal.signal(signal.SIGINT, before)
+    if noted:
+        signal.raise_signal(signal.SIGINT)
 
 
 def _pinned(work: Callable[[Task], Result], task: Task) -> Result:

@@ -6,8 +6,6 @@ import io
 import json
 import math
 import re
-import zipfile
-import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.errors import ConflictError, InputError, StateError
+from superarm.packed import DAMAGE, npz_names, read_npz
 from superarm.states import atomic_write as atomic_write  # noqa: PLC0414 (a run is written by it)
 
 LOCK = ".lock"
@@ -25,11 +24,8 @@ FOLDERS_OF_AUDITED = (*FOLDERS_OF_ANY, "audits", "states")
 """Where a finished cell has a file: of a policy whose forecasts are audited, of any other."""
 FOLDERS = (*FOLDERS_OF_AUDITED, "maps")
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.tmp")
-# What numpy and zipfile raise for files that are cut off, overwritten or of another kind.
-_DAMAGE = (
-    *(OSError, TypeError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error),
-    *(NotImplementedError, RuntimeError, MemoryError),
-)
+_MOST, _MOST_PER_ROUND = 1 << 28, 1 << 14
+"""Bytes that the arrays of a file may have: 256 MiB, and for every round as much as 4,096 arms take."""
 
 
 @contextmanager
@@ -90,25 +86,32 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def read_arrays(
-    path: Path, *, only: str | None = None, names_only: bool = False
-) -> dict[str, NDArray[Any]]:
-    """The arrays of one file; just one of them, or just their names with empty arrays."""
+def read_arrays(path: Path, *, only: str | None = None, rounds: int = 0) -> dict[str, NDArray[Any]]:
+    """The arrays of one file of a run of so many rounds, or just one of them."""
+    names = array_names(path)
+    if only is not None and only not in names:
+        raise InputError(f"{path} has no {only!r}; it has {sorted(names)}")
+    most = _MOST + _MOST_PER_ROUND * rounds
+    with _damage_named(path), path.open("rb") as file:
+        return read_npz(file, most=most, wanted=lambda name: only in (None, name))
+
+
+def array_names(path: Path) -> list[str]:
+    """The names of the arrays of one file of a run."""
     if not path.is_file():
         raise StateError(f"{path} is missing; run again with --resume to make it")
+    with _damage_named(path), path.open("rb") as file:
+        return npz_names(file)
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
     try:
-        # numpy leaves a damaged file open when it is given the path
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            if names_only:
-                return {name: np.empty(0) for name in archive.files}
-            if only is not None and only not in archive.files:
-                raise InputError(f"{path} has no {only!r}; it has {sorted(archive.files)}")
-            return {name: archive[name] for name in ([only] if only else archive.files)}
-    except InputError:
-        raise
-    except _DAMAGE as error:
+        yield
+    except DAMAGE as error:
+        told = str(error) if isinstance(error, InputError) else type(error).__name__
         raise StateError(
-            f"{path} is damaged ({type(error).__name__}); delete it and run again with --resume"
+            f"{path} is damaged ({told}); delete it and run again with --resume"
         ) from error
 
 

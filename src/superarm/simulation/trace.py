@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -32,13 +32,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats, State
-from superarm.errors import InputError, ShapeError, StateError
+from superarm.errors import InputError, ShapeError, SpecError, StateError
 from superarm.inputs import as_vector
 from superarm.networks import RoadMap
+from superarm.registry import require_kind
 from superarm.states import state_to_bytes
 
 from .audit import audit_shapes
-from .files import atomic_write, json_bytes, npz_bytes, plain, read_arrays, read_json
+from .files import array_names, atomic_write, json_bytes, npz_bytes, plain, read_arrays, read_json
 
 SCHEMA = 1
 _RESERVED = frozenset({"choices", "propensities", "seconds"})
@@ -50,6 +51,15 @@ _REQUIRED: dict[str, type] = {
     "policies": list,
     "settings": list,
 }
+_OPTIONAL: dict[str, Any] = {
+    **dict.fromkeys(("title", "paper", "figure", "description", "version"), str),
+    "overrides": Mapping[str, Any],
+    "parameters": Mapping[str, Any],
+    "settled": Mapping[str, str],
+    "audited": Sequence[str],
+    "noise_variance": Sequence[float | None],
+}
+_MOST_CELLS = 10**7
 _MANGLED = re.compile(r"-[0-9a-f]{8}\Z")
 _NAME = re.compile(r"(?P<policy>.+)\.s(?P<setting>\d+)\.seed(?P<seed>\d{5,})")
 
@@ -235,8 +245,8 @@ class Run:
     @property
     def metrics(self) -> tuple[str, ...]:
         """What every round was measured by: ``regret``, then the others by name."""
-        arrays = read_arrays(self.directory / "cells" / f"{self.cells[0]}.npz", names_only=True)
-        return ("regret", *sorted(set(arrays) - _RESERVED - {"regret"}))
+        names = array_names(self.directory / "cells" / f"{self.cells[0]}.npz")
+        return ("regret", *sorted(set(names) - _RESERVED - {"regret"}))
 
     @property
     def traces(self) -> tuple[Trace, ...]:
@@ -266,7 +276,7 @@ class Run:
         path = self.directory / "audits" / f"{cell_name(policy, setting_index, seed)}.npz"
         if not path.exists():
             return None
-        arrays = read_arrays(path)
+        arrays = read_arrays(path, rounds=self.rounds)
         for name, shape in audit_shapes(self.rounds).items():
             if name not in arrays or arrays[name].shape != shape or arrays[name].dtype.kind != "f":
                 raise StateError(
@@ -278,7 +288,7 @@ class Run:
     def choices(self, policy: str, setting_index: int, seed: int) -> NDArray[np.int32]:
         """Chosen positions, (T, k), padded with −1."""
         path = self.directory / "cells" / f"{cell_name(policy, setting_index, seed)}.npz"
-        chosen: NDArray[np.int32] = read_arrays(path, only="choices")["choices"]
+        chosen: NDArray[np.int32] = read_arrays(path, only="choices", rounds=self.rounds)["choices"]
         if chosen.ndim != 2 or len(chosen) != self.rounds or chosen.dtype.kind != "i":
             raise StateError(
                 f"{path} is damaged: choices has shape {chosen.shape} for {self.rounds} rounds; delete "
@@ -303,7 +313,7 @@ class Run:
             rows = []
             for seed in self.seeds:
                 path = self.directory / folder / f"{cell_name(policy, setting_index, seed)}.npz"
-                arrays = read_arrays(path, only=metric)
+                arrays = read_arrays(path, only=metric, rounds=self.rounds)
                 _check_length(arrays[metric], self.rounds, path, metric)
                 rows.append(arrays[metric])
             stacked = np.stack(rows)
@@ -329,10 +339,10 @@ def _read_cell(directory: Path, spec: Mapping[str, Any], name: str) -> Trace:
     seeds = range(spec["first_seed"], spec["first_seed"] + spec["seeds"])
     if policy is None or index >= len(spec["settings"]) or seed not in seeds:
         raise InputError(f"cell {name!r} is not part of the run in {directory}")
-    path = directory / "cells" / f"{name}.npz"
-    arrays = read_arrays(path)
+    path, rounds = directory / "cells" / f"{name}.npz", spec["rounds"]
+    arrays = read_arrays(path, rounds=rounds)
     for key, array in arrays.items():
-        _check_length(array, spec["rounds"], path, key)
+        _check_length(array, rounds, path, key)
     timing = directory / "timings" / f"{name}.npz"
     choices, propensities = arrays.pop("choices", None), arrays.pop("propensities", None)
     try:
@@ -344,7 +354,9 @@ def _read_cell(directory: Path, spec: Mapping[str, Any], name: str) -> Trace:
             series=arrays,
             choices=choices,
             propensities=propensities,
-            seconds=read_arrays(timing, only="seconds")["seconds"] if timing.exists() else None,
+            seconds=read_arrays(timing, only="seconds", rounds=rounds)["seconds"]
+            if timing.exists()
+            else None,
         )
     except InputError as error:
         raise StateError(f"{path}: {error}; delete it and run again with --resume") from error
@@ -371,4 +383,15 @@ def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
         )
     if min(spec["rounds"], spec["seeds"], spec["first_seed"] + 1) < 1:
         raise StateError(f"{path}: 'rounds' and 'seeds' must be at least 1, 'first_seed' at least 0")
+    if spec["seeds"] * len(spec["policies"]) * len(spec["settings"]) > _MOST_CELLS:
+        raise StateError(f"{path}: it speaks of more than {_MOST_CELLS} cells, as no run has")
+    try:
+        for key, kind in _OPTIONAL.items():
+            if key in spec:
+                require_kind(spec[key], kind, repr(key))
+        parameters = spec.get("parameters", {})
+        require_kind(parameters.get("problem", {}), Mapping[str, Any], "'problem'")
+        require_kind(parameters.get("policies", {}), Mapping[str, Mapping[str, Any]], "'policies'")
+    except SpecError as error:
+        raise StateError(f"{path}: {error}; undo the change, or run again") from None
     return spec

@@ -76,6 +76,8 @@ def greedy_information_gain(
     ``replace=False`` no candidate is taken twice. O(count · m²) at most, for m candidates,
     and O(count² · m) without the m × m matrix when count < m.
     """
+    if not isinstance(kernel, Covariance):
+        raise InputError(f"kernel is {kernel!r:.80}; it must be a kernel")
     rows = as_features(candidates, "candidates")
     noise = as_positive(noise_variance, "noise_variance")
     if count < 0:

@@ -1,0 +1,152 @@
+"""Packed files from outside: how large they would become is known before they are unpacked.
+
+A file of a few kilobytes can unpack to gigabytes. Text (``.gz``, ``.xz``) is unpacked as it is read
+and refused once it outgrows its packed size; arrays (``.npz``) say beforehand how large they are.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InputError
+
+_GROWTH = 100
+"""How many times its packed size a text may have: road networks have 5 to 15 times."""
+_SMALL = 1 << 24
+"""16 MiB: below this a text may have grown by any factor."""
+DAMAGE = (
+    *(OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error),
+    *(
+        NotImplementedError,
+        RuntimeError,
+        RecursionError,
+        MemoryError,
+        AttributeError,
+        tokenize.TokenError,
+    ),
+)
+"""What numpy, zipfile and json raise for bytes that are cut off, changed or of another kind."""
+
+
+def open_packed(path: Path) -> io.BufferedReader:
+    """The bytes of a file, unpacked where its name ends in ``.gz`` or ``.xz``."""
+    suffix = path.suffix.lower()
+    if suffix == ".gz":
+        return io.BufferedReader(_Bounded(path, gzip.GzipFile(path, "rb")))
+    if suffix == ".xz":
+        return io.BufferedReader(_Bounded(path, lzma.LZMAFile(path, "rb")))
+    return path.open("rb")
+
+
+class _Bounded(io.RawIOBase):
+    """What is unpacked, as long as it stays in proportion to the file."""
+
+    def __init__(self, path: Path, unpacked: gzip.GzipFile | lzma.LZMAFile) -> None:
+        self._path, self._unpacked = path, unpacked
+        self._left = max(_SMALL, _GROWTH * path.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._unpacked.readinto(buffer)
+        self._left -= count
+        if self._left < 0:
+            raise InputError(
+                f"{self._path}: it unpacks to more than {_GROWTH} times its size, as no road network "
+                "or table does; if you trust it, unpack it yourself and give the plain file"
+            )
+        return count
+
+    def close(self) -> None:
+        self._unpacked.close()
+        super().close()
+
+
+class _Header(NamedTuple):
+    """What stands before an array's numbers."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    length: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole member."""
+        count = 1
+        for each in self.shape:
+            count *= each
+        return self.length + count * self.dtype.itemsize
+
+
+def read_npz(
+    file: BinaryIO, *, most: int | None = None, wanted: Callable[[str], bool] = lambda _: True
+) -> dict[str, NDArray[Any]]:
+    """The arrays of an ``.npz`` file whose names are ``wanted``; what is none raises one of ``DAMAGE``.
+
+    ``most``: how many bytes they may have once unpacked. Without it nothing may be packed, so that
+    they have no more than the file itself. Every size is known and checked before any is unpacked.
+    """
+    methods = (zipfile.ZIP_STORED,) if most is None else (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+    end = file.seek(0, os.SEEK_END)
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        names = [_array_name(member) for member in members]
+        if len(set(names)) != len(names):
+            raise InputError("it names an array twice")
+        if any(member.compress_type not in methods for member in members):
+            raise InputError("its arrays are compressed as superarm never writes them")
+        if sum(member.compress_size for member in members) > end:
+            raise InputError("its arrays overlap")
+        chosen = [pair for pair in zip(names, members, strict=True) if wanted(pair[0])]
+        total = sum(member.file_size for _, member in chosen)
+        if total > (end if most is None else most):
+            raise InputError(f"its arrays would take {total} bytes, far more than such a file holds")
+        for name, member in chosen:
+            if _header(archive, member).size != member.file_size:
+                raise InputError(f"the array {name!r} has another size than it says")
+        arrays = {}
+        for name, member in chosen:
+            with archive.open(member) as packed:
+                arrays[name] = np.lib.format.read_array(packed, allow_pickle=False)
+    return arrays
+
+
+def npz_names(file: BinaryIO) -> list[str]:
+    """The names of the arrays of an ``.npz`` file; nothing is unpacked."""
+    with zipfile.ZipFile(file) as archive:
+        return [_array_name(member) for member in archive.infolist()]
+
+
+def _array_name(member: zipfile.ZipInfo) -> str:
+    if not member.filename.endswith(".npy"):
+        raise InputError(f"it holds {member.filename!r:.80}, which is no array")
+    return member.filename.removesuffix(".npy")
+
+
+def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _Header:
+    with archive.open(member) as packed:
+        version = np.lib.format.read_magic(packed)
+        if version == (1, 0):
+            shape, _, dtype = np.lib.format.read_array_header_1_0(packed)
+        elif version == (2, 0):
+            shape, _, dtype = np.lib.format.read_array_header_2_0(packed)
+        else:
+            raise InputError(
+                f"it has an array in version {version} of numpy's format; versions are 1, 2"
+            )
+        if dtype.hasobject or dtype.itemsize == 0 or min(shape, default=0) < 0:
+            raise InputError(f"it has an array of {dtype} of shape {shape}, which no array has")
+        return _Header(shape, dtype, packed.tell())

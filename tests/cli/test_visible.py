@@ -1,0 +1,96 @@
+"""What comes from outside cannot steer the terminal."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import superarm.cli
+from superarm.cli.common import say, shown, shown_lines
+from superarm.cli.visible import make_console
+
+Command = Callable[..., Any]
+ESCAPE = "\x1b]0;owned\x07\x1b[2J\u202e\x9b"
+"""Sets the title of a window, clears it, and turns the direction of writing."""
+STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
+
+OWN = """
+id = "tiny ESC"
+title = "A ESC landscape"
+rounds = 3
+seeds = 1
+[problem]
+name = "landscape"
+side = 4
+[policies."greedy ESC"]
+policy = "gp-greedy"
+[policies.random]
+[[claims]]
+text = "greedy ESC beats chance"
+check = "ratio-at-most"
+policy = "greedy ESC"
+versus = "random"
+ratio = 1.0
+"""
+
+
+def test_text_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    assert shown("a\tb\n\x1b[1mc\u202eé → 東") == r"a\tb\n\x1b[1mc\u202eé → 東"
+    assert shown_lines("a\x1b\nb") == "a\\x1b\nb"
+    say(Path("a\x1b"))
+    say("b\x07", err=True)
+    assert capfd.readouterr() == ("a\\x1b\n", "b\\x07\n")
+
+
+def test_a_console_shows_texts_and_keeps_its_own_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(
+        "superarm.cli.visible.Console",
+        lambda: Console(file=out, force_terminal=True, color_system="standard", width=80),
+    )
+    make_console().print(f"[red]a{ESCAPE}b[/red]\n[bold]c", highlight=False)
+    told = shown(ESCAPE.replace("\x07", ""))  # rich itself leaves out bells
+    assert out.getvalue() == f"\x1b[31ma{told}b\x1b[0m\n\x1b[1mc\x1b[0m\n"
+
+
+def test_everything_is_said_in_one_place() -> None:
+    for path in Path(superarm.cli.__file__).parent.glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert text.count("click.echo(") == (2 if path.name == "common.py" else 0), path.name
+        assert ("Console(" in text) == (path.name in ("common.py", "visible.py")), path.name
+
+
+def test_names_of_an_experiment(cli: Command, tmp_path: Path) -> None:
+    told = "".join(f"\\u{ord(each):04x}" for each in ESCAPE)
+    (tmp_path / "own.toml").write_text(OWN.replace("ESC", told), encoding="utf-8")
+    result = cli("run", "own.toml", "--jobs", "1", "--out", "a")
+    assert result.code == 0, result.err
+    assert not STEERING.search(result.out + result.err)
+    assert shown(ESCAPE) in result.out.replace("\n", "")
+    result = cli("run", "own.toml", "--policies", f"x{ESCAPE}")
+    assert result.code == 2
+    assert not STEERING.search(result.out + result.err)
+
+
+def test_ids_of_a_network(cli: Command, town: Any) -> None:
+    for path in town.tables.iterdir():
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace("-00_10", f"-00{ESCAPE}_10"), encoding="utf-8")
+    folder = town.tables.rename(town.tables.with_name(f"town{ESCAPE}"))
+    result = cli("route", "--net", folder, "--from", f"-00{ESCAPE}_10", "--to", "-34_44")
+    assert result.code == 0, result.err
+    assert shown(ESCAPE) in result.out
+    assert not STEERING.search(result.out + result.err)
+    for end in (f"-00{ESCAPE}_1", "-00"):
+        result = cli("route", "--net", folder, "--from", end, "--to", "-34_44")
+        assert result.code == 2
+        assert not STEERING.search(result.err)
+    result = cli("run", "navigation/network", "--net", folder, "--rounds", 3, "--seeds", 1, "--jobs", 1)
+    assert result.code == 0, result.err
+    assert not STEERING.search(result.out + result.err)
