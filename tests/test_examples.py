@@ -45,3 +45,9 @@ def test_counting_what_is_pending_pays() -> None:
 def test_learning_reaches_more_than_is_promised() -> None:
     regrets = load("covering").main(rounds=40)
     assert regrets["oclok-ucb"] < 0.0 < regrets["random"]
+
+
+def test_a_policy_from_json_goes_on_after_it_was_loaded() -> None:
+    ours, theirs = load("json_policy").main(rounds=10)
+    assert ours == theirs
+    assert len(ours) == 3
