@@ -103,13 +103,13 @@ def test_our_svgp_takes_the_steps_of_gpytorchs(steps: int) -> None:
     )
     ours = SparseVariational(KERNEL, NOISE, steps=steps, natural_rate=0.1, adam_rate=0.0)
     asked = np.random.default_rng(2).random((9, 2))
-    ours.observe(rows, rewards)
+    ours.observe(rows, rewards, rng=np.random.default_rng(0))
     theirs.observe(rows, rewards)
     for one, other in zip(
         ours.predict(asked, return_cov=True), theirs.predict(asked, return_cov=True), strict=True
     ):
         np.testing.assert_allclose(one, other, atol=1e-6)
-    ours.observe(rows[:1], rewards[:1])
+    ours.observe(rows[:1], rewards[:1], rng=np.random.default_rng(0))
     theirs.observe(rows[:1], rewards[:1])
     np.testing.assert_allclose(ours.predict(asked).mean, theirs.predict(asked).mean, atol=1e-6)
     np.testing.assert_allclose(ours.predict(asked).std, theirs.predict(asked).std, atol=1e-6)
@@ -121,10 +121,10 @@ def test_our_moving_points_go_where_gpytorchs_go() -> None:
     rows = rows + 0.05 * np.random.default_rng(6).standard_normal(rows.shape)  # every row an arm
     settings: dict[str, Any] = {"inducing": 5, "natural_rate": 0.1}
     still = SparseVariational(KERNEL, NOISE, **settings, adam_rate=0.0)
-    still.observe(rows, rewards)
+    still.observe(rows, rewards, rng=np.random.default_rng(0))
     start = still.inducing_points
     ours = SparseVariational(KERNEL, NOISE, **settings, steps=25, adam_rate=0.01)
-    ours.observe(rows, rewards)
+    ours.observe(rows, rewards, rng=np.random.default_rng(0))
 
     model, likelihood = approximate(start, learn=True), gaussian()
     X, y = torch.tensor(rows), torch.tensor(rewards)
