@@ -57,7 +57,7 @@ def test_streaming_agrees_with_every_peer() -> None:
 
 def test_a_peer_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "sklearn.py").write_text("raise ImportError('not here')\n")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     found = results("streaming")
     assert any("scikit-learn" in line and "not here" in line for line in found["skipped"])
     assert not any("scikit-learn" in row["peer"] for row in found["rows"])
