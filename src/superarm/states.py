@@ -1,7 +1,7 @@
 """States as bytes and files: strict JSON and ``.npz`` without pickles, in one file.
 
-A restored part is the part it was taken from up to rounding: it is computed anew from what was
-observed, so that its numbers agree to about 1e-12, not to the bit.
+A restored part is the part it was taken from up to rounding, and it goes on as that would: what
+draws depend on is kept where it cannot be computed anew from what was observed.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from superarm.posteriors.root_engine import RootEngine
 from superarm.rules import Thompson
 from superarm.states import state_from_bytes, state_to_bytes
 from superarm.streams import stream
+from superarm.testing.helpers import raises
 
 NOISE = 0.05
 SIDE = np.linspace(0.0, 1.0, 6)
@@ -212,9 +213,8 @@ def test_a_damaged_state_is_refused(name: str, part: str, damage: Any) -> None:
     state = gp.state()
     assert gp.restored(state).count == 4
     for what, harmed in damage(state.parts[part]).items():
-        with pytest.raises(StateError):
+        with raises(StateError, what):
             gp.restored(replace(state, parts={part: harmed}))
-            pytest.fail(what)
     with pytest.raises(StateError, match=f"lacks its '{part}'"):
         gp.restored(replace(state, parts={}))
 
