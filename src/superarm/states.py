@@ -2,8 +2,8 @@
 
 A state says what made it: :func:`load` gives a policy back from its file alone, and nothing takes
 the state of another kernel, rule or oracle (:func:`check_spec`). A restored part is the part it was
-taken from up to rounding: it is computed anew from what was observed, so that its numbers agree to
-about 1e-12, not to the bit.
+taken from up to rounding, and it goes on as that would: what draws depend on is kept where it cannot
+be computed anew from what was observed.
 """
 
 from __future__ import annotations

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import tracemalloc
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superarm.core import Arms, Floats, Ints, Offer
-from superarm.errors import InputError, NotPositiveDefiniteError
+from superarm.core import Floats, Ints
+from superarm.errors import NotPositiveDefiniteError
 from superarm.kernels import GraphMatern, Kernel, Matern
 from superarm.networks import LineGraph
 from superarm.networks.city import generate_city
@@ -273,75 +272,3 @@ def test_a_singular_prior_is_drawn_from_with_its_rank_cut() -> None:
     assert gp.normals_per_draw == 120
     draws = gp.sample(np.arange(60), np.random.default_rng(0), 3)
     np.testing.assert_allclose(draws[:, 0::3], draws[:, 1::3], atol=1e-6)
-
-
-def test_draws_of_too_many_arms_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visited_engine, "DRAW_LARGEST", 100)
-    gp = posterior()
-    with pytest.raises(InputError, match=r"up to 100 arms. Draw every arm independently"):
-        gp.sample(np.arange(3), np.random.default_rng(0))
-
-
-# --- one root of the prior for all ---------------------------------------------------------------
-
-
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Sizes of the priors that were factorised, one for each."""
-    sizes: list[int] = []
-    make = visited_engine._PriorRoot.__init__
-
-    def counted(self: Any, kernel: Any, arms: Floats, variance: Floats) -> None:
-        sizes.append(len(arms))
-        make(self, kernel, arms, variance)
-
-    monkeypatch.setattr(visited_engine._PriorRoot, "__init__", counted)
-    monkeypatch.setattr(visited_engine, "_LAST_ROOT", visited_engine._LastRoot())
-    return sizes
-
-
-def small(kernel: Any, count: int = 40) -> FiniteGP:
-    return FiniteGP(kernel, roads().arms[:count], NOISE, form="visited")
-
-
-def drawn(gp: FiniteGP) -> Floats:
-    path = np.arange(5)
-    gp.observe(path, np.ones(5))
-    return gp.belief(Offer(step=1, arms=Arms.numbered(gp.arms))).sample(np.random.default_rng(3))
-
-
-def test_posteriors_on_the_same_prior_share_its_root(made: list[int]) -> None:
-    kernel = Matern(nu=2.5, columns=(1, 2, 3))
-    first = drawn(small(kernel))  # that posterior is gone now
-    second = drawn(small(kernel))
-    assert made == [40]
-    np.testing.assert_array_equal(first, second)
-    alone = drawn(small(Matern(nu=2.5, columns=(1, 2, 3))))  # an equal kernel, another object
-    assert made == [40, 40]
-    np.testing.assert_array_equal(first, alone)
-
-
-def test_another_prior_has_a_root_of_its_own(made: list[int]) -> None:
-    kernel = Matern(nu=2.5, columns=(1, 2, 3))
-    drawn(small(kernel))
-    drawn(small(kernel, 41))
-    drawn(small(kernel))  # only the last one is kept
-    assert made == [40, 41, 40]
-
-
-def test_a_foreign_kernel_may_change_between_two_draws(made: list[int], sk: Any) -> None:
-    own = sk.RBF(0.5)
-    one = drawn(small(own))
-    own.length_scale = 5.0
-    assert not np.array_equal(one, drawn(small(own)))
-    assert made == [40, 40]
-
-
-def test_a_root_goes_with_its_kernel(made: list[int]) -> None:
-    kernel = Matern(nu=2.5, columns=(1, 2, 3))
-    drawn(small(kernel))
-    shared = visited_engine._LAST_ROOT
-    assert shared._known is not None
-    del kernel
-    gc.collect()
-    assert shared._known is None

@@ -1,0 +1,165 @@
+"""Beliefs given arms that were chosen but not seen, against the dense formula."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from superarm.core import Arms, Floats, Ints, Offer
+from superarm.errors import InputError, ShapeError, StaleBeliefError
+from superarm.kernels import Matern, SquaredExponential
+from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
+from superarm.testing.helpers import assert_moments
+
+NOISE = 0.05
+ARMS = np.random.default_rng(1).random((14, 2))
+ARMS[13] = ARMS[2]  # two arms that are one in all but name
+ROUGH = Matern(nu=1.5, lengthscale=0.6)
+SMOOTH = SquaredExponential(lengthscale=0.8)
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "streaming, cholesky": lambda: StreamingGP(ROUGH, NOISE, form="cholesky"),
+    "streaming, finite-rank": lambda: StreamingGP(SMOOTH, NOISE, form="finite-rank"),
+    "root, numpy": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="root", backend="numpy"),
+    "root, compiled": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="root", backend="auto"),
+    "visited": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="visited"),
+    "independent": lambda: IndependentGaussian(np.linspace(0.5, 2.0, len(ARMS)), NOISE, arms=ARMS),
+    "variational": lambda: SparseVariational(ROUGH, NOISE, natural_rate=0.7, adam_rate=0.0),
+}
+
+places = st.lists(st.integers(0, len(ARMS) - 1), max_size=6)
+within = st.lists(st.integers(0, 6), max_size=4)
+some = st.lists(st.integers(0, len(ARMS) - 1), min_size=7, max_size=7, unique=True)
+
+
+def offer_of(rows: list[int] | None = None) -> Offer:
+    at = np.arange(len(ARMS)) if rows is None else np.array(rows)
+    return Offer(step=1, arms=Arms(ids=at.tolist(), features=ARMS[at]))
+
+
+def taught(name: str, rows: list[int]) -> Any:
+    gp, rng = MAKERS[name](), np.random.default_rng(0)
+    keys = gp.keys(offer_of())
+    for row in rows:  # one at a time, so that the root form has something pending itself
+        gp.observe(keys[[row]], rng.standard_normal(1), rng=rng)
+    return gp
+
+
+def less(cov: Floats, at: Any) -> Floats:
+    """The dense formula."""
+    positions = np.array(at, dtype=np.intp)
+    cross = cov[positions]
+    observed = cross[:, positions] + NOISE * np.eye(len(positions))
+    return cov - cross.T @ np.linalg.solve(observed, cross)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(seen=places, offered=some, pending=places, first=within, second=within)
+def test_it_equals_the_dense_formula(
+    name: str,
+    seen: list[int],
+    offered: list[int],
+    pending: list[int],
+    first: list[int],
+    second: list[int],
+) -> None:
+    gp = taught(name, seen)
+    offer = offer_of(offered)
+    awaited = gp.keys(offer_of())[pending]
+    keys = gp.keys(offer)
+    mean, joint = gp.predict(np.concatenate([keys, awaited]), return_cov=True)
+    n = len(keys)
+    expected = less(joint, range(n, len(joint)))[:n, :n]
+    belief = gp.belief(offer, awaited)
+    for at in (None, first, second):
+        if at is not None:
+            belief = belief.condition(np.array(at, dtype=np.intp))
+            expected = less(expected, at)
+        np.testing.assert_allclose(belief.mean, mean[:n], atol=1e-12)
+        np.testing.assert_allclose(belief.std**2, np.diagonal(expected), atol=1e-10)
+        np.testing.assert_allclose(belief.cov, expected, atol=1e-10)
+        np.testing.assert_allclose(belief.negated().cov, expected, atol=1e-10)
+        np.testing.assert_array_equal(belief.negated().mean, -belief.mean)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_draws_have_the_covariance_that_is_left(name: str) -> None:
+    gp = taught(name, [0, 1, 1, 5])
+    offer = offer_of([0, 2, 4, 6, 8, 13])
+    awaited = gp.keys(offer_of())[[2, 9, 9, 11]]
+    rng = np.random.default_rng(4)
+    plain, given_some = gp.belief(offer), gp.belief(offer, awaited)
+    for belief in (
+        given_some,
+        given_some.condition(np.array([1])).negated(),
+        plain.condition(np.array([0, 3, 0])),
+    ):
+        draws = np.array([belief.sample(rng) for _ in range(4000)])
+        assert_moments(draws, belief.mean, belief.cov, name)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_no_square_covariance_is_made(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gp = taught(name, [0, 1, 5])
+    awaited = gp.keys(offer_of())[[2, 9]]
+
+    def refuse(self: Any, keys: Any) -> Floats:
+        raise AssertionError("the whole covariance was asked for")
+
+    monkeypatch.setattr(type(gp), "_covariance", refuse)
+    belief = gp.belief(offer_of(), awaited).condition(np.array([3]))
+    for position in (4, 5, 6):
+        belief = belief.condition(np.array([position]))
+    assert (belief.std < gp.belief(offer_of(), awaited).std + 1e-12).all()
+
+
+def test_memory_grows_with_the_pending_arms_alone() -> None:
+    """4,000 arms: their covariance alone would take 128 MB."""
+    rng = np.random.default_rng(0)
+    arms = rng.random((4000, 2))
+    offer = Offer(step=1, arms=Arms.numbered(arms))
+    streaming = StreamingGP(ROUGH, NOISE, form="cholesky")
+    visited = FiniteGP(ROUGH, arms, NOISE, form="visited")
+    for gp, awaited in ((streaming, arms[:30]), (visited, np.arange(30))):
+        chosen: Any = arms[40:60] if gp is streaming else np.arange(40, 60)
+        gp.observe(chosen, rng.standard_normal(20))
+        tracemalloc.start()
+        try:
+            belief = gp.belief(offer, awaited).condition(np.arange(5))
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert belief.std.shape == (4000,)
+        assert peak < 20e6
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_it_goes_stale_as_every_belief(name: str) -> None:
+    gp = taught(name, [0, 1])
+    keys = gp.keys(offer_of())
+    belief = gp.belief(offer_of(), keys[[3]])
+    gp.observe(keys[[3]], [0.5], rng=np.random.default_rng(0))
+    for ask in (
+        lambda: belief.cov,
+        lambda: belief.sample(np.random.default_rng(0)),
+        lambda: belief.condition(np.array([0])),
+        lambda: belief.incumbent,
+        lambda: belief.information_gain,
+    ):
+        with pytest.raises(StaleBeliefError):
+            ask()
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_pending_arms_must_be_keys(name: str) -> None:
+    gp = MAKERS[name]()
+    wrong: Floats | Ints = np.ones((1, 3)) if gp.keys(offer_of()).ndim == 2 else np.array([99])
+    with pytest.raises(ShapeError if wrong.ndim == 2 else InputError):
+        gp.belief(offer_of(), wrong)

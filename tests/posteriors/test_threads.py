@@ -1,0 +1,256 @@
+"""Several threads on one posterior: nothing is lost, nothing is torn."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.core import Arms, Floats, Offer
+from superarm.kernels import Matern, SquaredExponential
+from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
+from superarm.posteriors.turns import Turns, whole
+
+NOISE = 0.05
+ARMS = np.random.default_rng(1).random((30, 2))
+OFFER = Offer(step=1, arms=Arms.numbered(ARMS))
+ROUGH = Matern(nu=1.5, lengthscale=0.6)
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "streaming, cholesky": lambda: StreamingGP(ROUGH, NOISE, form="cholesky"),
+    "streaming, finite-rank": lambda: StreamingGP(
+        SquaredExponential(lengthscale=0.8), NOISE, form="finite-rank"
+    ),
+    "root, numpy": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="root", backend="numpy"),
+    "root, compiled": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="root", backend="auto"),
+    "visited": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="visited"),
+    "independent": lambda: IndependentGaussian(np.ones(len(ARMS)), NOISE, arms=ARMS),
+}
+
+
+@pytest.fixture
+def _many_switches() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def run(*works: Callable[[], None]) -> None:
+    """All at once; the first error of any is raised here."""
+    errors: list[BaseException] = []
+
+    def guarded(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120.0)
+        assert not thread.is_alive(), "a thread waits for ever"
+    if errors:
+        raise errors[0]
+
+
+def lessons(seed: int, count: int = 40) -> list[tuple[int, float]]:
+    rng = np.random.default_rng(seed)
+    return list(zip(rng.integers(0, len(ARMS), count).tolist(), rng.random(count), strict=True))
+
+
+@pytest.mark.usefixtures("_many_switches")
+@pytest.mark.parametrize("name", MAKERS)
+def test_writers_lose_nothing(name: str) -> None:
+    gp, serial = MAKERS[name](), MAKERS[name]()
+    keys = gp.keys(OFFER)
+
+    def learn(posterior: Any, seed: int) -> None:
+        for row, reward in lessons(seed):
+            posterior.observe(keys[[row]], [reward])
+
+    run(*(lambda seed=seed: learn(gp, seed) for seed in range(4)))  # type: ignore[misc]
+    for seed in range(4):
+        learn(serial, seed)
+    assert gp.count == serial.count == 160
+    np.testing.assert_allclose(gp.predict(keys).mean, serial.predict(keys).mean, atol=1e-8)
+    np.testing.assert_allclose(gp.predict(keys).std, serial.predict(keys).std, atol=1e-8)
+    assert gp.information_gain == pytest.approx(serial.information_gain, abs=1e-8)
+    assert gp.incumbent == pytest.approx(serial.incumbent, abs=1e-8)
+
+
+@pytest.mark.usefixtures("_many_switches")
+@pytest.mark.parametrize("name", MAKERS)
+def test_readers_see_a_state_between_two_changes(name: str) -> None:
+    """Mean and deviation of every moment are known: what is read is that of one of them."""
+    gp, twin = MAKERS[name](), MAKERS[name]()
+    keys = gp.keys(OFFER)
+    moments: list[Floats] = []
+
+    def note() -> None:
+        mean, std = twin.predict(keys)
+        assert std is not None
+        moments.append(np.concatenate([mean, std]))
+
+    note()
+    for row, reward in lessons(0, 60):
+        twin.observe(keys[[row]], [reward])
+        note()
+    read: list[Floats] = []
+    done = threading.Event()
+
+    def learn() -> None:
+        try:
+            for row, reward in lessons(0, 60):
+                gp.observe(keys[[row]], [reward])
+        finally:
+            done.set()
+
+    def look() -> None:
+        while not done.is_set() and len(read) < 5000:
+            belief = gp.belief(OFFER)
+            read.append(np.concatenate([belief.mean, belief.std]))
+            read.append(np.concatenate(gp.predict(keys)))
+            gp.sample(keys[:3], np.random.default_rng(0))
+            restored = gp.restored(gp.state())
+            read.append(np.concatenate(restored.predict(keys)))
+
+    run(learn, look, look)
+    read.append(np.concatenate(gp.predict(keys)))
+    known = np.array(moments)
+    for found in read:
+        assert np.abs(known - found).max(axis=1).min() < 1e-7
+    np.testing.assert_allclose(read[-1], known[-1], atol=1e-7)
+
+
+class _Gate:
+    """A kernel of the user's own that waits, once, in the middle of an observation."""
+
+    def __init__(self) -> None:
+        self.armed = False
+        self.entered, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self, X: Any, Y: Any = None) -> Floats:
+        if self.armed:
+            self.armed = False
+            self.entered.set()
+            assert self.go_on.wait(60.0)
+        return ROUGH(X, Y)
+
+    def diag(self, X: Any) -> Floats:
+        return ROUGH.diag(X)
+
+
+def test_a_reader_waits_for_the_one_who_writes() -> None:
+    gate = _Gate()
+    gp = StreamingGP(gate, NOISE, form="cholesky")
+    gp.observe(ARMS[:2], [1.0, -1.0])
+    found: list[Floats] = []
+    gate.armed = True
+    writer = threading.Thread(target=lambda: gp.observe(ARMS[5:7], [0.5, 0.25]))
+    writer.start()
+    assert gate.entered.wait(60.0)  # the writer is in the middle
+    reader = threading.Thread(target=lambda: found.append(gp.predict(ARMS).mean))
+    reader.start()
+    reader.join(timeout=0.2)
+    assert not found
+    gate.go_on.set()
+    for thread in (writer, reader):
+        thread.join(timeout=60.0)
+    plain = StreamingGP(ROUGH, NOISE, form="cholesky")
+    plain.observe(ARMS[[0, 1, 5, 6]], [1.0, -1.0, 0.5, 0.25])
+    np.testing.assert_allclose(found[0], plain.predict(ARMS).mean, atol=1e-9)
+
+
+def test_an_answer_that_was_overtaken_is_asked_for_again() -> None:
+    gate = _Gate()
+    gp = StreamingGP(gate, NOISE, form="cholesky")
+    gp.observe(ARMS[:2], [1.0, -1.0])
+    found: list[Floats] = []
+    gate.armed = True
+    reader = threading.Thread(target=lambda: found.append(gp.predict(ARMS).mean))
+    reader.start()
+    assert gate.entered.wait(60.0)  # the reader is in the middle, and holds no lock
+    gp.observe(ARMS[5:7], [0.5, 0.25])
+    gate.go_on.set()
+    reader.join(timeout=60.0)
+    np.testing.assert_array_equal(found[0], gp.predict(ARMS).mean)
+
+
+class _Torn:
+    """Something to ask that is written to while it answers."""
+
+    def __init__(self) -> None:
+        self._turns = Turns()
+        self.asked = 0
+
+    @whole
+    def fail(self, overtaken: bool) -> int:
+        self.asked += 1
+        if overtaken and self.asked == 1:
+            with self._turns:
+                pass
+        if self.asked == 1:
+            raise IndexError("torn")
+        return self.asked
+
+
+def test_errors_of_torn_reads_are_not_shown_and_others_are() -> None:
+    assert _Torn().fail(True) == 2
+    with pytest.raises(IndexError, match="torn"):
+        _Torn().fail(False)
+
+
+@pytest.mark.usefixtures("_many_switches")
+@pytest.mark.parametrize("backend", ["numpy", "auto"])
+def test_tables_are_played_one_at_a_time(backend: Any) -> None:
+    gp = FiniteGP(ROUGH, ARMS, NOISE, form="root", backend=backend)
+    table = np.random.default_rng(0).random((50, len(ARMS)))
+    played: list[Any] = []
+    run(*[lambda: played.append(gp.play_table(table, np.full(50, 2.0)))] * 3)
+    assert gp.count == 150
+    again = FiniteGP(ROUGH, ARMS, NOISE, form="root", backend=backend)
+    for choices in played:  # each in one piece, so that in some order they are these
+        assert len(choices) == 50
+    serial = [again.play_table(table, np.full(50, 2.0)).tolist() for _ in range(3)]
+    assert sorted(each.tolist() for each in played) == sorted(serial)
+    np.testing.assert_allclose(gp._engine.mean, again._engine.mean, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_copies_have_a_lock_of_their_own(name: str) -> None:
+    gp = MAKERS[name]()
+    keys = gp.keys(OFFER)
+    gp.observe(keys[:2], [1.0, 2.0])
+    gp.predict(keys)
+    for again in (copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
+        assert again._turns is not gp._turns
+        with gp._turns:
+            thread = threading.Thread(target=lambda one=again: one.observe(keys[:1], [0.5]))
+            thread.start()
+            thread.join(timeout=60.0)
+            assert not thread.is_alive()
+        expected = MAKERS[name]()
+        expected.observe(keys[[0, 1, 0]], [1.0, 2.0, 0.5])
+        np.testing.assert_allclose(again.predict(keys).mean, expected.predict(keys).mean, atol=1e-9)
+
+
+def test_a_posterior_that_draws_learns_in_turns() -> None:
+    gp = SparseVariational(ROUGH, NOISE, inducing=10)
+
+    def learn(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        for row, reward in lessons(seed, 5):
+            gp.observe(ARMS[[row]], [reward], rng=rng)
+
+    run(lambda: learn(0), lambda: learn(1))
+    assert gp.count == len(gp.observed.rewards) == 10
