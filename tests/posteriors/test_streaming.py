@@ -483,7 +483,7 @@ def test_states_of_another_kind_or_of_foreign_kernels_are_refused() -> None:
     assert StreamingGP.from_state(state, kernel=sk.RBF(0.5)).mean == 0.5
     from superarm.posteriors import FiniteGP
 
-    with pytest.raises(StateError, match="'streaming-gp' state of schema 1"):
+    with pytest.raises(StateError, match="'streaming-gp' state of schema 2"):
         FiniteGP.from_state(state)
 
 

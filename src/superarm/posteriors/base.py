@@ -31,7 +31,7 @@ from superarm.registry import built_parameters, has_spec
 class GaussianPosterior(ABC):
     """A Gaussian belief about every arm's latent reward, updated by noisy observations."""
 
-    schema = 2
+    schema = 1
     exchangeable = True
     draws = False
     noise_variance: float
@@ -208,7 +208,7 @@ class GaussianPosterior(ABC):
         for key in given:
             if not _is_whole(spec.get(key)):
                 raise StateError(
-                    f"the {key} is not all superarm's own, so that no state holds it; "
+                    f"the {key} is not one of superarm's own, so that no state holds it; "
                     f"pass it: from_state(…, {key}=…)"
                 )
         try:

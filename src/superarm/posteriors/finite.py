@@ -68,6 +68,7 @@ class FiniteGP(GaussianPosterior, Described):
     """
 
     kind = "finite-gp"
+    schema = 2
 
     def __init__(
         self,

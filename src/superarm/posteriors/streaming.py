@@ -78,6 +78,7 @@ class StreamingGP(RowPosterior, Described):
     """
 
     kind = "streaming-gp"
+    schema = 2
 
     def __init__(
         self,
