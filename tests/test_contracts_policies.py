@@ -50,7 +50,7 @@ NEEDS_SUMO = {"sumo-navigation"}
 
 def test_every_registered_problem_and_oracle_is_here() -> None:
     assert {spec["name"] for spec in PROBLEMS} == set(registry.names("problem")) - NEEDS_SUMO
-    assert registry.names("oracle") == ["top-k"]
+    assert registry.names("oracle") == ["shortest-path", "top-k"]
 
 
 class TestProblems(ProblemContract):

@@ -104,7 +104,7 @@ def test_a_state_knows_its_vehicle_and_its_turns(city: RoadNetwork) -> None:
     answer = find_route(city, *ENDS, state=state)
     settings = {"uturns": False, "mass": 3000.0, "lengthscale": 2.0, "noise_scale": 0.3}
     assert answer.as_json() == find_route(city, *ENDS, settings=settings).as_json()
-    with pytest.raises(StateError, match="turns has shape"):
+    with pytest.raises(StateError, match="length has shape"):
         find_route(city, *ENDS, state=state, settings={"uturns": True})
 
 

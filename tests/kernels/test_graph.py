@@ -17,12 +17,11 @@ from superarm.errors import (
     NotFiniteError,
     NotPositiveDefiniteError,
     ShapeError,
-    SpecError,
     UnknownArmError,
 )
 from superarm.kernels import GraphMatern, HasLaplacian, Matern
 from superarm.kernels.selected_inverse import inverse_diagonal, plan_elimination
-from superarm.registry import spec_of
+from superarm.registry import build, spec_of
 
 NORMALISATIONS = ("mean", "unit", "raw")
 
@@ -192,12 +191,11 @@ def test_only_the_variance_is_fitted() -> None:
     assert np.array_equal(fixed.clone_with_theta([])(nodes(20)), fixed(nodes(20)))
 
 
-def test_it_can_be_pickled_but_has_no_spec() -> None:
+def test_it_can_be_pickled_and_has_a_spec() -> None:
     kernel = GraphMatern(laplacian(20, 40), cache_megabytes=1.0)
     K = kernel(nodes(20))
     assert np.array_equal(pickle.loads(pickle.dumps(kernel))(nodes(20)), K)
-    with pytest.raises(SpecError, match="no JSON spec"):
-        spec_of(kernel)
+    assert np.array_equal(build("kernel", spec_of(kernel))(nodes(20)), K)
 
 
 @pytest.mark.parametrize("value", [-1.0, 20.0, 2.5, np.nan, np.inf])

@@ -86,7 +86,7 @@ def test_potentials_equal_bellman_ford_on_real_roads(route: str) -> None:
 def test_potentials_equal_bellman_ford_in_a_city() -> None:
     world = city()
     graph, trip = world.roads.graph, world.trip
-    energies = np.asarray(world.model.mean)
+    energies = np.asarray(world.model.energies)
     ours = energies[cheapest(graph, energies - world.model.reduction, trip)].sum()
     assert ours == pytest.approx(bellman_ford(graph, energies, trip.start, trip.goal), abs=1e-9)
 
@@ -121,7 +121,7 @@ def test_the_truth_is_a_draw_from_the_prior() -> None:
     for seed in range(3):
         world = city(seed=seed)
         factor = np.linalg.cholesky(world.model.kernel(world.model.arms))
-        white = np.linalg.solve(factor, world.energies - world.model.mean)
+        white = np.linalg.solve(factor, world.energies - world.model.energies)
         squares.append(white @ white)
         assert abs(squares[-1] - len(white)) < 5.0 * np.sqrt(2.0 * len(white))
     assert len(set(squares)) == 3
@@ -189,7 +189,7 @@ def test_conditions_change_what_trips_cost() -> None:
     laden = city(conditions=["load"])
     offer = laden.offer(5)
     heavy = Vehicle(mass=1830.0 + 400.0 * offer.arms.features[0, 4])
-    more = heavy.energy(graph.length, graph.speed, graph.rise) - laden.model.mean
+    more = heavy.energy(graph.length, graph.speed, graph.rise) - laden.model.energies
     np.testing.assert_allclose(laden.means(offer) - laden.energies, more, atol=1e-9)
 
 
@@ -238,7 +238,7 @@ def test_other_vehicles_have_other_energies() -> None:
     expected = Vehicle(mass=2500.0, auxiliary_power=1500.0).energy(
         graph.length, graph.speed, graph.rise
     )
-    np.testing.assert_allclose(heavy.model.mean, expected)
+    np.testing.assert_allclose(heavy.model.energies, expected)
     assert not np.allclose(plain.energies, heavy.energies)
 
 

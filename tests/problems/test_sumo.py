@@ -118,7 +118,7 @@ def test_a_route_is_charged_what_it_cost(network):
     # The prior knows hills and speed limits, not corners. On so short a trip these matter less than
     # the speed that the car comes with and may leave without: ½mv² at most.
     kinetic = 0.5 * 1830.0 * 13.9**2 / 3600.0
-    assert rewards.sum() == pytest.approx(problem.model.mean[route].sum(), abs=kinetic)
+    assert rewards.sum() == pytest.approx(problem.model.energies[route].sum(), abs=kinetic)
 
 
 def test_feedback_leaves_out_what_is_stored_in_motion(network):
@@ -265,7 +265,7 @@ def test_a_published_route_in_monaco():
     assert problem.graph.ids[problem.trip.start] == "152903"
     route = np.array(problem.reference)
     graph, car = problem.graph, Vehicle()
-    by_eq_8 = float(problem.model.mean[route].sum())
+    by_eq_8 = float(problem.model.energies[route].sum())
     without_drag = Vehicle(air_drag=0.0).energy(graph.length, graph.speed, graph.rise)[route].sum()
     stops = 0.5 * car.mass * (graph.speed[route] ** 2).sum() / car.propulsion_efficiency / 3600.0
     assert float(without_drag) < problem.best(offer).value < by_eq_8 + stops

@@ -34,7 +34,7 @@ from .turns import Turns, whole
 class GaussianPosterior(ABC):
     """A Gaussian belief about every arm's latent reward, updated by noisy observations."""
 
-    schema = 2
+    schema = 1
     exchangeable = True
     draws = False
     noise_variance: float
@@ -238,7 +238,7 @@ class GaussianPosterior(ABC):
         for key in given:
             if not _is_whole(spec.get(key)):
                 raise StateError(
-                    f"the {key} is not all superarm's own, so that no state holds it; "
+                    f"the {key} is not one of superarm's own, so that no state holds it; "
                     f"pass it: from_state(…, {key}=…)"
                 )
         try:

@@ -40,6 +40,7 @@ class IndependentGaussian(GaussianPosterior, Described):
     """
 
     kind = "independent-gaussian"
+    schema = 2
 
     def __init__(
         self, prior_variance: Any, noise_variance: float, mean: Any = 0.0, *, arms: Any = None

@@ -96,6 +96,7 @@ class SparseVariational(RowPosterior, Described):
     """
 
     kind = "sparse-variational"
+    schema = 2
     exchangeable = False
     draws = True
 
