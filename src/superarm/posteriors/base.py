@@ -22,10 +22,21 @@ from superarm.errors import (
     StateError,
     UnknownArmError,
 )
-from superarm.inputs import as_positive, as_vector, require_finite
+from superarm.inputs import (
+    SMALLEST,
+    as_count,
+    as_generator,
+    as_scale,
+    as_vector,
+    refuse_masked,
+    require_scale,
+    require_size,
+)
 from superarm.kernels import Covariance, Kernel
 from superarm.linalg import cholesky, psd_root, solve_lower
 from superarm.registry import build, spec_of
+
+from .variances import check_left
 
 
 class GaussianPosterior(ABC):
@@ -40,9 +51,7 @@ class GaussianPosterior(ABC):
     """Observations so far."""
 
     def __init__(self, *, noise_variance: float) -> None:
-        self.noise_variance = as_positive(noise_variance, "noise_variance")
-        if not np.isfinite(1.0 / self.noise_variance):
-            raise InputError(f"noise_variance is {noise_variance}; it is too small to be divided by")
+        self.noise_variance = as_scale(noise_variance, "noise_variance")
         self.noise_std = float(np.sqrt(self.noise_variance))
         self.information_gain = 0.0
         self.count = 0
@@ -102,6 +111,7 @@ class GaussianPosterior(ABC):
         """
         keys = self._as_keys(arms)
         values = as_vector(rewards, "rewards", len(keys))
+        require_size(values, "rewards")
         if len(keys) == 0:
             return
         if noise_variance is None:
@@ -111,9 +121,7 @@ class GaussianPosterior(ABC):
             if not (noise > 0.0).all():
                 where = int(np.argmin(noise > 0.0))
                 raise InputError(f"noise_variance[{where}] is {noise[where]}; it must be above 0")
-        with np.errstate(over="ignore"):
-            require_finite(1.0 / noise, "1 / noise_variance")
-            require_finite(values / noise, "rewards / noise_variance")
+            require_scale(noise, "noise_variance")
         self.information_gain += self._absorb(keys, values, noise)
         self.count += len(keys)
         self.version += 1
@@ -135,21 +143,23 @@ class GaussianPosterior(ABC):
         mean, variance = self._moments(keys)
         if return_cov:
             return JointPrediction(mean, self._covariance(keys))
-        return Prediction(mean, standard_deviation(variance) if return_std else None)
+        if not return_std:
+            return Prediction(mean, None)
+        return Prediction(mean, standard_deviation(variance, lambda: self._prior_scale(keys)))
 
     def sample(self, arms: Any, rng: np.random.Generator, size: int = 1) -> Floats:
         """Joint draws of the latent reward, (size, m)."""
         keys = self._as_keys(arms)
-        if size < 1:
-            raise InputError(f"size is {size}; draw at least one sample")
+        count, generator = as_count(size, "size"), as_generator(rng)
         mean, _ = self._moments(keys)
-        return mean + self._draw(keys, rng, size)
+        return mean + self._draw(keys, generator, count)
 
     def belief(self, arms: Arms) -> GaussianBelief:
         """This posterior as seen through the arms on offer."""
         keys = self.keys(arms)
         mean, variance = self._moments(keys)
-        return GaussianBelief(self, keys, mean, standard_deviation(variance))
+        std = standard_deviation(variance, lambda: self._prior_scale(keys))
+        return GaussianBelief(self, keys, mean, std)
 
     @property
     def incumbent(self) -> float:
@@ -177,6 +187,7 @@ class GaussianPosterior(ABC):
 
 def as_rows(arms: Any, n: int) -> Ints:
     """``arms`` as row numbers below ``n``, or an error that says what is wrong."""
+    refuse_masked(arms, "arms")
     try:
         rows = np.asarray(arms)
     except ValueError:
@@ -245,17 +256,22 @@ class FixedArms:
 
 
 def as_weights(values: Any, n: int) -> Floats:
-    """Σ 1/noise of every arm from a state: finite and not negative."""
+    """Σ 1/noise of every arm from a state: 0, or as large as noise lets it be."""
     weight = as_vector(values, "weight", n)
-    if (weight < 0.0).any():
-        raise StateError("this state is damaged: it holds a negative weight")
+    bad = (weight != 0.0) & (weight < SMALLEST)
+    if bad.any():
+        raise StateError(
+            f"this state is damaged: it holds the weight {weight[bad][0]:g}, which no noise gives"
+        )
     return weight
 
 
 def per_arm(values: Any, name: str, n: int) -> Floats:
     """One number for all arms, or one for each, as a new vector."""
-    spread = np.broadcast_to(values, n) if np.ndim(values) == 0 else values
-    return as_vector(spread, name, n).copy()
+    spread = np.broadcast_to(values, n, subok=True) if np.ndim(values) == 0 else values
+    vector = as_vector(spread, name, n).copy()
+    require_size(vector, name)
+    return vector
 
 
 def kernel_spec(kernel: Covariance) -> dict[str, Any] | None:
@@ -276,8 +292,10 @@ def kernel_from(state: State, kernel: Covariance | None) -> Covariance:
     return built
 
 
-def standard_deviation(variance: Floats) -> Floats:
-    """√variance in place, with rounding below zero cut off."""
+def standard_deviation(variance: Floats, scale: Callable[[], float]) -> Floats:
+    """√variance in place, with rounding below zero cut off; ``scale``: the largest prior variance."""
+    if len(variance) and not variance.min() >= 0.0:
+        check_left(variance, scale())
     np.maximum(variance, 0.0, out=variance)
     return np.sqrt(variance, out=variance)
 
@@ -336,7 +354,7 @@ class GaussianBelief:
         return self._cov
 
     def sample(self, rng: np.random.Generator) -> Floats:
-        drawn: Floats = self._fresh()._draw(self._keys, rng, 1)[0]
+        drawn: Floats = self._fresh()._draw(self._keys, as_generator(rng), 1)[0]
         return self.mean + drawn
 
     def condition(self, positions: Ints) -> DenseBelief:
@@ -377,7 +395,7 @@ class DenseBelief:
     ) -> None:
         self.mean = mean
         self.cov = cov
-        self.std = standard_deviation(np.diagonal(cov).copy())
+        self.std = standard_deviation(np.diagonal(cov).copy(), lambda: scale)
         self.noise_std = noise_std
         self.information_gain = information_gain
         self._best_mean = best_mean
@@ -390,7 +408,7 @@ class DenseBelief:
 
     def sample(self, rng: np.random.Generator) -> Floats:
         root = psd_root(self.cov, "the belief's covariance", scale=self._scale).root
-        return self.mean + root @ rng.standard_normal(root.shape[1])
+        return self.mean + root @ as_generator(rng).standard_normal(root.shape[1])
 
     def condition(self, positions: Ints) -> DenseBelief:
         """Variance once these arms will have been observed; their rewards are not known yet."""

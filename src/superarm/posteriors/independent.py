@@ -8,7 +8,7 @@ import numpy as np
 
 from superarm.core import Arms, Floats, Ints, State
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_features, as_vector
+from superarm.inputs import as_features, as_vector, require_scale
 from superarm.registry import register
 
 from .base import FixedArms, GaussianPosterior, as_rows, as_weights, per_arm
@@ -38,6 +38,7 @@ class IndependentGaussian(GaussianPosterior):
         variance = as_vector(prior_variance, "prior_variance")
         if len(variance) == 0 or not (variance > 0.0).all():
             raise InputError("prior_variance must hold one number above 0 for each arm")
+        require_scale(variance, "prior_variance")
         self.prior_variance = variance.copy()
         n = len(variance)
         self.prior_mean = per_arm(mean, "mean", n)

@@ -20,10 +20,13 @@ from typing import Literal
 import numpy as np
 
 from superarm.core import Floats, Ints
+from superarm.errors import InputError, NotPositiveDefiniteError
+from superarm.inputs import SMALLEST
 from superarm.kernels import Covariance
-from superarm.linalg import psd_root, root_update
+from superarm.linalg import PSD_ERROR_LIMIT, psd_root, root_update
 
 from .loops import Loops, loops_of
+from .variances import prior_variance
 
 PENDING = 32
 """Different arms that may be pending: enough for a policy that has settled, and for BLAS to work
@@ -41,13 +44,27 @@ class RootEngine:
     """A square root of the covariance, and what came since it was last brought up to date."""
 
     def __init__(self, kernel: Covariance, arms: Floats, mean: Floats, backend: Backend) -> None:
-        factor = psd_root(np.asarray(kernel(arms)), "the prior covariance of the arms")
+        # The kernel's own variances, not the root's: a flat prior must tie exactly, or rounding
+        # would choose the first arm.
+        self.variance = prior_variance(kernel, arms)
+        largest = float(self.variance.max())
+        if 0.0 < largest < SMALLEST:
+            raise InputError(
+                f"the largest prior variance of the arms is {largest:g}; squares of it must fit a "
+                f"float: choose units in which it is at least {SMALLEST:g}"
+            )
+        prior = np.asarray(kernel(arms))
+        factor = psd_root(prior, "the prior covariance of the arms")
+        apart = np.abs(np.diagonal(prior) - self.variance)
+        if apart.max() > PSD_ERROR_LIMIT * largest:
+            where = int(apart.argmax())
+            raise NotPositiveDefiniteError(
+                f"the kernel's diag gives arm {where} the variance {self.variance[where]:g}, but its "
+                f"matrix has {prior[where, where]:g} there; they must be the same"
+            )
         self.root = factor.root
         self.tolerance = factor.error
         self.mean = mean.copy()
-        # The kernel's own variances, not the root's: a flat prior must tie exactly, or rounding
-        # would choose the first arm.
-        self.variance = np.array(kernel.diag(arms), dtype=np.float64)
         self.normals_per_draw = self.rank + PENDING
         self._loops: Loops = loops_of(backend)
         n = len(arms)
@@ -58,7 +75,6 @@ class RootEngine:
         self._slot = np.full(n, -1, dtype=np.int64)  # where an arm stands in V
         self._count = 0
         self._until_fold = FOLD_EVERY
-        largest = float(self.variance.max())
         self._least_noise = LEAST_NOISE * largest
 
     def _row_squares(self) -> Floats:

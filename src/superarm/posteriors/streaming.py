@@ -17,7 +17,7 @@ Cholesky form: mean = W z, variance = k(x, x) − Σ W². The rows W of arms tha
 
 Finite-rank form: k(x, x′) = Φ(x)·Φ(x′) up to a proven error, reported as ``tolerance``; the
 posterior is Bayesian linear regression on r features, mean = Φ w, root = Φ S, and its cost no
-longer grows with N. It is used when it exists and r < N / 2.
+longer grows with N. It is used when it exists, r < N / 2 and the noise is large beside that error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import numpy as np
 
 from superarm.core import Arms, Floats, State
 from superarm.errors import InputError, ShapeError, StateError
-from superarm.inputs import as_features
+from superarm.inputs import LARGEST, as_features
 from superarm.kernels import Covariance, Kernel
 from superarm.registry import register
 
@@ -44,6 +44,7 @@ from .streaming_forms import (
     Solved,
     StreamingForm,
 )
+from .variances import prior_variance
 
 Form = Literal["auto", "cholesky", "finite-rank"]
 MeanFunction = float | Callable[[Floats], Floats]
@@ -160,7 +161,7 @@ class StreamingGP(GaussianPosterior):
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
         prior = self._prior_mean(keys)
         if not self.count:
-            return np.zeros(len(keys)) + prior, np.array(self.kernel.diag(keys), dtype=np.float64)
+            return np.zeros(len(keys)) + prior, prior_variance(self.kernel, keys)
         _, _, form, solved = self._ask(keys)
         return solved.mean + prior, form.variance(keys, solved.rows)
 
@@ -179,7 +180,7 @@ class StreamingGP(GaussianPosterior):
         return super()._draw(keys, rng, size)
 
     def _prior_scale(self, keys: Floats) -> float:
-        return float(np.max(self.kernel.diag(keys), initial=0.0))
+        return float(np.max(prior_variance(self.kernel, keys), initial=0.0))
 
     def _incumbent(self, sign: float) -> float:
         return float(np.max(sign * (self._form.fitted() + self._prior_mean(self.observed.arms))))
@@ -187,6 +188,15 @@ class StreamingGP(GaussianPosterior):
     def _absorb(self, keys: Floats, rewards: Floats, noise: Floats) -> float:
         residual = rewards - self._prior_mean(keys)
         form, solved = self._known(keys)
+        if noise.min() < form.least_noise:
+            if self._wanted == "finite-rank":
+                raise InputError(
+                    f"noise_variance {noise.min():.3g} is too small for the finite-rank form, whose "
+                    f"kernel values are off by up to {form.tolerance:.0e}: it needs at least "
+                    f"{form.least_noise:.3g} here; use form='auto'"
+                )
+            form = CholeskyForm.fitted_to(self.kernel, self._data, self._residual())
+            solved = form.solve(keys)
         information = form.condition(keys, solved.rows, residual - solved.mean, noise)
         self._form = form
         self._data.append(keys, rewards, noise)
@@ -250,7 +260,8 @@ class StreamingGP(GaussianPosterior):
         features = self.kernel.features(*_box(arms), tolerance, max_rank=limit)
         if features is None or not features.covers(arms):
             return None
-        return FiniteRankForm.fitted_to(features, self._data, self._residual())
+        form = FiniteRankForm.fitted_to(features, self._data, self._residual())
+        return form if self.observed.noise.min(initial=np.inf) >= form.least_noise else None
 
     def _residual(self) -> Floats:
         arms, rewards, _ = self.observed
@@ -315,8 +326,10 @@ def _as_mean(value: Any) -> float:
         number = float(value)
     except (TypeError, ValueError):
         number = np.nan
-    if not np.isfinite(number):
-        raise InputError(f"mean is {value!r}; it must be a finite number or a function of the arms")
+    if not abs(number) <= LARGEST:
+        raise InputError(
+            f"mean is {value!r}; it must be a number below {LARGEST:g} or a function of the arms"
+        )
     return number
 
 

@@ -31,7 +31,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, StateError, UnknownArmError
-from superarm.inputs import as_features, as_positive, as_vector
+from superarm.inputs import as_count, as_features, as_positive, as_vector
 from superarm.kernels import Covariance
 from superarm.linalg import solve_lower
 from superarm.registry import register
@@ -41,6 +41,7 @@ from .base import kernel_from, kernel_spec
 from .rows import RowPosterior, as_mean_function, information_in, mean_at
 from .streaming import MeanFunction
 from .streaming_forms import Observed
+from .variances import prior_variance
 from .variational_steps import (
     Adam,
     Batch,
@@ -114,10 +115,10 @@ class SparseVariational(RowPosterior):
         super().__init__(noise_variance=noise_variance)
         self.kernel = kernel
         self.mean = as_mean_function(mean)
-        self.inducing = _as_count(inducing, "inducing", 1)
-        self.batch = _as_count(batch, "batch", 1)
-        self.steps = _as_count(steps, "steps", 1)
-        self.seed = _as_count(seed, "seed", 0)
+        self.inducing = as_count(inducing, "inducing")
+        self.batch = as_count(batch, "batch")
+        self.steps = as_count(steps, "steps")
+        self.seed = as_count(seed, "seed", 0)
         self.natural_rate = as_positive(natural_rate, "natural_rate")
         if self.natural_rate > 1.0:
             raise InputError(f"natural_rate is {natural_rate!r}; it must lie in (0, 1]")
@@ -125,7 +126,7 @@ class SparseVariational(RowPosterior):
         columns = (
             discrete_columns if isinstance(discrete_columns, list | tuple) else (discrete_columns,)
         )
-        self.discrete_columns = tuple(_as_count(each, "discrete_columns", 0) for each in columns)
+        self.discrete_columns = tuple(as_count(each, "discrete_columns", 0) for each in columns)
         self._history = History(self.discrete_columns)
         self._learned: _Learned | None = None
         self._rounds = 0  # times observed: which random batches come next
@@ -174,7 +175,7 @@ class SparseVariational(RowPosterior):
 
     def _solve(self, keys: Floats) -> tuple[Floats, Floats]:
         mean = mean_at(self.mean, keys)
-        variance = np.array(self.kernel.diag(keys), dtype=np.float64)
+        variance = prior_variance(self.kernel, keys)
         if self._learned is None:
             return mean, variance
         q = self._learned.q
@@ -197,7 +198,7 @@ class SparseVariational(RowPosterior):
         return covariance
 
     def _prior_scale(self, keys: Floats) -> float:
-        return float(np.max(self.kernel.diag(keys), initial=0.0))
+        return float(np.max(prior_variance(self.kernel, keys), initial=0.0))
 
     def _incumbent(self, sign: float) -> float:
         mean, _ = self._solve(np.unique(self.observed.arms, axis=0))
@@ -341,7 +342,7 @@ class SparseVariational(RowPosterior):
             **{name: state.scalar(name) for name in settings},
         )
         posterior._restore_counts(state)
-        posterior._rounds = _as_count(state.scalar("rounds"), "rounds", 0)
+        posterior._rounds = as_count(state.scalar("rounds"), "rounds", 0)
         if posterior.count != len(state.array("rewards")):
             raise StateError("this state is damaged: it counts other observations than it holds")
         if posterior.count:
@@ -375,10 +376,3 @@ class SparseVariational(RowPosterior):
         return type(self).from_state(
             state, kernel=self.kernel, mean=self.mean if callable(self.mean) else None
         )
-
-
-def _as_count(value: Any, name: str, least: int) -> int:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least:
-        raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}")
-    return int(value)
