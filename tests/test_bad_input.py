@@ -46,6 +46,50 @@ def test_what_is_not_plain_numbers_is_refused(rewards: Any) -> None:
     assert gp.count == 0
 
 
+def test_masks_are_not_dropped() -> None:
+    one, two = np.ma.array([1.0], mask=[True]), np.ma.array([1.0, 9.0], mask=[False, True])
+    row = np.ma.array([0], mask=[True])
+    fixed = FiniteGP(SMOOTH, [[0.0], [1.0]], 0.1)
+    stream = StreamingGP(SMOOTH, 0.1)
+    for refused in (
+        lambda: fixed.observe([0], one),
+        lambda: fixed.observe(row, [1.0]),
+        lambda: fixed.observe([0, 1], two),
+        lambda: fixed.predict(row),
+        lambda: fixed.observe([0], [1.0], one),
+        lambda: fixed.play_table(np.ma.array(np.ones((2, 2)), mask=np.eye(2)), np.ones(2)),
+        lambda: fixed.play_table(np.ones((2, 2)), two),
+        lambda: fixed.play_table([two, two], np.ones(2)),
+        lambda: stream.observe([one], [1.0]),
+        lambda: FiniteGP(SMOOTH, [[0.0]], 0.1, mean=np.ma.masked),
+        lambda: FiniteGP(SMOOTH, [[0.0]], np.ma.masked),
+    ):
+        with pytest.raises(InputError):
+            refused()
+    assert fixed.count == stream.count == 0
+    fixed.observe(np.ma.array([0]), np.ma.array([1.0]))  # nothing is masked
+    assert fixed.count == 1
+
+
+@pytest.mark.parametrize("size", [None, 1.5, True, 0, "2"])
+def test_draws_say_how_many_they_may_be(size: Any) -> None:
+    with pytest.raises(InputError, match=r"size is .* whole number of at least 1"):
+        StreamingGP(SMOOTH, 0.1).sample([[0.0]], RNG, size)
+
+
+@pytest.mark.parametrize("rng", [None, 42, np.random.RandomState(0)], ids=str)
+def test_draws_say_what_generator_they_need(rng: Any) -> None:
+    gp = FiniteGP(SMOOTH, [[0.0], [1.0]], 0.1)
+    belief = gp.belief(Arms.numbered([[0.0], [1.0]]))
+    for draw in (
+        lambda: gp.sample([0], rng),
+        lambda: belief.sample(rng),
+        lambda: belief.condition(np.array([0])).sample(rng),
+    ):
+        with pytest.raises(InputError, match="default_rng"):
+            draw()
+
+
 class Remembering:
     """A kernel of someone else's that hands out the same array again."""
 
@@ -78,22 +122,32 @@ def test_a_foreign_kernels_arrays_are_not_overwritten(wrapped: bool) -> None:
 @pytest.mark.parametrize("form", ["root", "visited"])
 def test_sums_that_would_overflow_are_refused(form: Any) -> None:
     gp = FiniteGP(SMOOTH, [[0.0], [1.0]], 1.0, form=form)
-    gp.observe([0], [1.5e308])
+    gp.observe([0], [1e100])
+    gp.observe([0], [1e100])
     before = state_to_bytes(gp.state())
-    with pytest.raises(NotFiniteError):
-        gp.observe([0], [1.5e308])
-    with pytest.raises(NotFiniteError):
-        gp.play_table(np.full((3, 2), 1e308), np.ones(3))
+    for reward in (1.1e100, -1.5e308):
+        with pytest.raises(InputError, match="rewards holds"):
+            gp.observe([0], [reward])
+        with pytest.raises(InputError, match="rewards holds"):
+            gp.play_table(np.full((3, 2), reward), np.ones(3))
     assert state_to_bytes(gp.state()) == before
+    assert np.isfinite(gp.predict([0, 1]).mean).all()
+    with pytest.raises(InputError, match="mean holds"):
+        FiniteGP(SMOOTH, [[0.0], [1.0]], 1.0, mean=[0.0, -1e200], form=form)
+    with pytest.raises(InputError, match="mean is"):
+        StreamingGP(SMOOTH, 1.0, mean=1e200)
 
 
-def test_noise_too_small_to_divide_by_is_refused() -> None:
-    with pytest.raises(InputError, match="too small"):
-        FiniteGP(SMOOTH, [[0.0]], 1e-320)
-    arms = IndependentGaussian([1.0], 1.0)
-    with pytest.raises(NotFiniteError):
-        arms.observe([0], [0.0], [1e-320])
-    assert arms.information_gain == 0.0
+@pytest.mark.parametrize("noise", [1e-320, 1e-101, 1e101, 1.7e308])
+def test_noise_too_small_or_large_to_divide_by_is_refused(noise: float) -> None:
+    with pytest.raises(InputError, match="choose units"):
+        FiniteGP(SMOOTH, [[0.0]], noise)
+    for posterior in (IndependentGaussian([1.0], 1.0), FiniteGP(SMOOTH, [[0.0]], 1.0)):
+        with pytest.raises(InputError, match="choose units"):
+            posterior.observe([0], [0.0], [noise])
+        assert (posterior.count, posterior.information_gain) == (0, 0.0)
+    with pytest.raises(InputError, match="choose units"):
+        IndependentGaussian([1.0, noise], 1.0)
 
 
 def changed(state: State, **entries: Any) -> State:
@@ -120,6 +174,8 @@ def test_damaged_states_of_streams_are_refused(damage: dict[str, Any]) -> None:
         {"weight": np.ones(1)},
         {"weight": np.array([-1.0, 1.0])},
         {"weight": np.array([np.nan, 1.0])},
+        {"weight": np.array([1e-310, 0.0])},
+        {"weight": np.array([1e-200, 0.0])},
         {"weighted_rewards": np.ones(7)},
         {"count": None},
     ],

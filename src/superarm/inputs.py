@@ -11,6 +11,10 @@ from .errors import InputError, NotFiniteError, ShapeError
 
 _Floats = NDArray[np.float64]
 
+SMALLEST, LARGEST = 1e-100, 1e100
+"""Range of variances and lengthscales, and of the size of rewards: products and quotients of three of
+them fit a float."""
+
 
 def as_features(values: Any, name: str, columns: int | None = None) -> _Floats:
     """``values`` as a finite float64 array (n, d), or an error that says what is wrong."""
@@ -54,8 +58,7 @@ def as_positions(values: Any, name: str) -> NDArray[np.intp]:
 
 
 def _as_floats(values: Any, name: str, what: str) -> _Floats:
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise InputError(f"{name} has masked entries; leave those rows out")
+    refuse_masked(values, name)
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "biufO":
@@ -67,15 +70,65 @@ def _as_floats(values: Any, name: str, what: str) -> _Floats:
         raise InputError(f"{name} must be {what}: {error}") from None
 
 
+def refuse_masked(values: Any, name: str) -> None:
+    """numpy drops a mask without a word, also that of arrays in a list."""
+    for part in values if isinstance(values, list | tuple) else (values,):
+        if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
+            raise InputError(f"{name} has masked entries; leave those rows out")
+
+
 def as_positive(value: Any, name: str) -> float:
-    """``value`` as a finite number above zero."""
+    """``value`` as one finite number above zero."""
     try:
+        if np.ndim(value) or np.ma.is_masked(value):
+            raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} must be a number that fits a float, not {value!r:.60}") from None
+        raise InputError(f"{name} must be one number that fits a float, not {value!r:.60}") from None
     if not np.isfinite(number) or number <= 0.0:
         raise InputError(f"{name} is {number!r}; it must be finite and above 0")
     return number
+
+
+def as_scale(value: Any, name: str) -> float:
+    """``value`` as one number above zero that can be squared and divided by."""
+    number = as_positive(value, name)
+    require_scale(np.array([number]), name)
+    return number
+
+
+def require_scale(array: _Floats, name: str) -> None:
+    """Refuse positive numbers that are too small or too large to work with."""
+    bad = (array < SMALLEST) | (array > LARGEST)
+    if bad.any():
+        raise InputError(
+            f"{name} is {array[bad][0]:g}; squares of it must fit a float: choose units in which it "
+            f"lies between {SMALLEST:g} and {LARGEST:g}"
+        )
+
+
+def require_size(array: _Floats, name: str) -> None:
+    """Refuse numbers that are too large to work with."""
+    if array.size and max(array.max(), -array.min()) > LARGEST:
+        where = int(np.abs(array).argmax())
+        raise InputError(
+            f"{name} holds {array.flat[where]:g}; choose units in which it stays below {LARGEST:g}"
+        )
+
+
+def as_count(value: Any, name: str, least: int = 1) -> int:
+    """``value`` as a whole number of at least ``least``."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}")
+    return int(value)
+
+
+def as_generator(rng: Any) -> np.random.Generator:
+    """``rng`` if it is numpy's generator."""
+    if not isinstance(rng, np.random.Generator):
+        raise InputError(f"rng is {rng!r:.60}; pass a generator: numpy.random.default_rng(seed)")
+    return rng
 
 
 def require_finite(array: _Floats, name: str) -> None:

@@ -393,6 +393,37 @@ def test_errors_advise(make: object, error: type[Exception], words: str) -> None
         make()  # type: ignore[operator]
 
 
+ONE_NUMBER = [
+    (SquaredExponential, "variance"), (Matern, "nu"), (Matern, "variance"), (Periodic, "variance"),
+    (RationalQuadratic, "alpha"), (RationalQuadratic, "variance"), (Linear, "variance"),
+    (Linear, "bias"), (Polynomial, "degree"), (Polynomial, "variance"), (Polynomial, "bias"),
+    (Constant, "variance"), (Temporal, "epsilon"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("values", [[1.0, 4.0], (0.5,), np.array([1.0, 4.0]), np.array([2.0])], ids=str)
+def test_what_must_be_one_number_is_no_list(values: object) -> None:
+    for kind, name in ONE_NUMBER:
+        with pytest.raises(errors.InputError, match=rf"{kind.__name__}\.{name} must be one number"):
+            kind(**{name: values})  # type: ignore[arg-type]
+    with pytest.raises(errors.InputError, match=r"Scale\.factor must be one number"):
+        Scale(kernel=Matern(), factor=values)  # type: ignore[arg-type]
+    assert SquaredExponential(variance=np.array(2.0)).variance == 2.0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [1e-200, 1e200])
+def test_sizes_whose_squares_fit_no_float_are_refused(value: float) -> None:
+    """c²/s in a posterior would be 0 or infinite, and a standard deviation wrong."""
+    for kind, name in ONE_NUMBER:
+        if name not in ("nu", "degree", "epsilon"):
+            with pytest.raises(errors.InputError, match="choose units"):
+                kind(**{name: value})  # type: ignore[arg-type]
+    with pytest.raises(errors.InputError, match="choose units"):
+        value * Matern()
+    with pytest.raises(errors.InputError, match="choose units"):
+        Matern(variance_bounds=(min(1.0, value), max(1.0, value)))
+
+
 def test_unknown_parameter_in_a_spec() -> None:
     with pytest.raises(errors.SpecError, match="did you mean 'lengthscale'"):
         registry.build("kernel", {"name": "matern", "lenghtscale": 1.0})

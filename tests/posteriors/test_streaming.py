@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -325,6 +326,94 @@ def test_little_noise(noise: float) -> None:
     assert_posterior(other, asked, joint, tolerance=max(1e-10, 1e-15 * 300 / noise))
 
 
+def in_fifty_digits(length: float, X: Floats, y: Floats, noise: float, x: float) -> tuple[float, float]:
+    """Mean and variance at ``x`` of a squared exponential in one column, by decimal arithmetic."""
+    with localcontext() as context:
+        context.prec = 50
+        points, scale = [Decimal(float(each)) for each in X[:, 0]], 2 * Decimal(length) ** 2
+        L: list[list[Decimal]] = []
+
+        def solved(right: list[Decimal]) -> list[Decimal]:
+            z: list[Decimal] = []
+            for row, value in zip(L, right, strict=True):
+                total = sum((a * b for a, b in zip(row, z, strict=False)), Decimal(0))
+                z.append((value - total) / row[len(z)])
+            return z
+
+        def covariances(at: Decimal) -> list[Decimal]:
+            return [(-((at - each) ** 2) / scale).exp() for each in points[: len(L)]]
+
+        for at in points:
+            row = solved(covariances(at))
+            L.append([*row, (1 + Decimal(noise) - sum(w * w for w in row)).sqrt()])
+        row = solved(covariances(Decimal(x)))
+        z = solved([Decimal(float(each)) for each in y])
+        return (
+            float(sum(a * b for a, b in zip(row, z, strict=True))),
+            float(1 - sum(w * w for w in row)),
+        )
+
+
+def test_the_finite_rank_form_has_the_digits_for_the_noise_it_takes() -> None:
+    rng = np.random.default_rng(7)
+    X = rng.random((40, 1))
+    y = np.sin(6.0 * X[:, 0])
+    kernel = SquaredExponential(lengthscale=0.3)
+    probe = StreamingGP(kernel, 0.1, form="finite-rank")
+    probe.observe(X, y)
+    least = probe._form.least_noise
+    assert 1e4 * probe.tolerance == least < 1e-8
+    gp = StreamingGP(kernel, 1.01 * least, form="finite-rank")
+    gp.observe(X, y)
+    for x in (0.0, 0.47):
+        mean, variance = in_fifty_digits(0.3, X, y, 1.01 * least, x)
+        found = gp.predict([[x]])
+        assert found.std is not None
+        assert found.mean[0] == pytest.approx(mean, abs=1e-7)
+        assert found.std[0] == pytest.approx(np.sqrt(variance), rel=1e-4)
+
+
+@pytest.mark.parametrize("noise", [1e-11, 1e-12])
+def test_with_hardly_any_noise_the_finite_rank_form_is_not_taken(noise: float) -> None:
+    rng = np.random.default_rng(8)
+    X = rng.random((100, 1))
+    y = np.sin(6.0 * X[:, 0])
+    kernel = SquaredExponential(lengthscale=0.3)
+    auto, plain = StreamingGP(kernel, noise), StreamingGP(kernel, noise, form="cholesky")
+    for gp in (auto, plain):
+        gp.observe(X, y)
+    assert auto.form == "cholesky"
+    asked = rng.random((5, 1))
+    np.testing.assert_array_equal(auto.predict(asked).mean, plain.predict(asked).mean)
+    forced = StreamingGP(kernel, noise, form="finite-rank")
+    with pytest.raises(InputError, match="too small for the finite-rank form"):
+        forced.observe(X, y)
+    assert forced.count == 0
+
+
+def test_one_observation_with_hardly_any_noise_ends_the_finite_rank_form() -> None:
+    rng = np.random.default_rng(9)
+    X = rng.random((100, 1))
+    y = np.sin(6.0 * X[:, 0])
+    gp, forced = (
+        StreamingGP(SquaredExponential(), 0.1),
+        StreamingGP(SquaredExponential(), 0.1, form="finite-rank"),
+    )
+    for each in (gp, forced):
+        each.observe(X, y)
+        assert each.form == "finite-rank"
+    gp.predict([[0.5]])
+    gp.observe([[0.5]], [0.3], [1e-13])
+    assert gp.form == "cholesky"
+    noise = np.append(np.full(100, 0.1), 1e-13)
+    expected = naive(SquaredExponential(), np.vstack([X, [[0.5]]]), np.append(y, 0.3), noise, X[:5])
+    assert_posterior(gp, X[:5], expected)
+    before = state_bytes(forced.state())
+    with pytest.raises(InputError, match="use form='auto'"):
+        forced.observe([[0.5]], [0.3], [1e-13])
+    assert state_bytes(forced.state()) == before
+
+
 def test_well_known_arms_can_still_be_sampled() -> None:
     """A covariance far below the prior's rounding is no reason to refuse or to warn."""
     gp = StreamingGP(SquaredExponential(lengthscale=0.5), 1e-8, form="cholesky")
@@ -375,11 +464,11 @@ def test_past_the_limit_it_refuses_and_nothing_changes(start: int) -> None:
     if start:
         gp.observe([[5.0]], [0.3])
     before, asked = state_bytes(gp.state()), [[5.0], [6.0]]
-    mean = gp.predict(asked).mean
+    mean = gp.predict(asked, return_std=False).mean
     with pytest.raises(NotPositiveDefiniteError):
         gp.observe([[0.0], [1.0]], [0.0, 0.0])
     assert state_bytes(gp.state()) == before
-    np.testing.assert_array_equal(gp.predict(asked).mean, mean)
+    np.testing.assert_array_equal(gp.predict(asked, return_std=False).mean, mean)
 
 
 class NotANumber(Indefinite):

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Feedback, Floats, Offer, Posterior, State
-from superarm.errors import InputError, NotFiniteError, ShapeError, StateError
+from superarm.errors import (
+    InputError,
+    NotFiniteError,
+    NotPositiveDefiniteError,
+    ShapeError,
+    StateError,
+    SuperarmError,
+)
 from superarm.kernels import Matern, SquaredExponential
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
@@ -269,6 +276,64 @@ def test_bad_input_is_refused() -> None:
         posterior.observe([[0.1, 0.2]], [np.nan])
     with pytest.raises(ShapeError, match="feature columns"):
         posterior.predict([[0.1]])
+
+
+@pytest.mark.parametrize("refitted", [False, True])
+def test_what_the_model_cannot_answer_after_is_refused_and_nothing_changes(refitted: bool) -> None:
+    def stretch(model: Any, X: Any, y: Any) -> None:
+        model.covar_module.base_kernel.lengthscale = float(y.abs().max())
+
+    posterior = TorchPosterior(
+        exact(fixed=True), noise_variance=0.1, refit=stretch if refitted else None
+    )
+    rows, rewards, noise = data(4)
+    posterior.observe(rows, rewards, noise)
+    before, answers = sum_up(posterior), posterior.predict(FEATURES)
+    singular = np.repeat(FEATURES[:1], 3, axis=0)
+    refused: list[Any] = [
+        lambda: posterior.observe(1e160 * FEATURES[:1], [1.0]),
+        lambda: posterior.observe(FEATURES[:1], [1e300]),
+        lambda: posterior.observe(FEATURES[:1], [1.0], [1e300]),
+    ]
+    for observe in refused:
+        with pytest.raises(InputError):
+            observe()
+        assert sum_up(posterior) == before
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(posterior, "_moments", lambda keys: (_ for _ in ()).throw(RuntimeError("NaN")))
+        with pytest.raises(NotPositiveDefiniteError, match="cannot predict after this"):
+            posterior.observe(singular, [1.0, 2.0, 3.0])
+    assert sum_up(posterior) == before
+    for one, other in zip(posterior.predict(FEATURES), answers, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+    posterior.observe(singular, [1.0, 2.0, 3.0])
+    assert posterior.count == 7
+
+
+@pytest.mark.filterwarnings("ignore")  # GPyTorch's, of jitter
+def test_after_every_observation_it_predicts_or_nothing_has_changed() -> None:
+    rng = np.random.default_rng(3)
+    learned = refused = 0
+    for _ in range(12):
+        posterior = TorchPosterior(exact(fixed=True), noise_variance=0.1)
+        for _ in range(4):
+            rows = FEATURES[rng.integers(0, 3, 3)] * rng.choice([1.0, 1e-90])
+            rewards = rng.uniform(-1.0, 1.0, 3) * rng.choice([1.0, 1e-90, 1e99])
+            noise = np.full(3, rng.choice([0.1, 1e-14, 1e-90, 1e90]))
+            before = sum_up(posterior)
+            try:
+                posterior.observe(rows, rewards, noise)
+            except SuperarmError:
+                refused += 1
+                assert sum_up(posterior) == before
+            else:
+                learned += 1
+            mean, std = posterior.predict(FEATURES)
+            assert std is not None
+            assert np.isfinite(mean).all()
+            assert np.isfinite(std).all()
+    assert learned > 20
+    assert refused > 0
 
 
 def test_float32_models_are_used_in_float64() -> None:

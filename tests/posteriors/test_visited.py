@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.core import Floats, Ints
-from superarm.errors import NotPositiveDefiniteError
+from superarm.errors import NotPositiveDefiniteError, PrecisionWarning
 from superarm.kernels import GraphMatern, Kernel, Matern
 from superarm.networks import LineGraph
 from superarm.networks.city import generate_city
 from superarm.posteriors import FiniteGP, visited_engine
+from superarm.states import state_to_bytes
 
 NOISE = 0.05
 
@@ -207,6 +208,51 @@ def test_a_refused_observation_changes_nothing() -> None:
     gp.observe(np.arange(100), np.zeros(100))
     slow.observe(np.arange(100), np.zeros(100), np.full(100, NOISE))
     assert_equal(gp, slow.m, slow.P)
+
+
+def test_a_drift_is_told_before_the_next_observation_and_nothing_is_counted_twice() -> None:
+    gp = FiniteGP(Matern(lengthscale=0.4), np.linspace(0.0, 1.0, 12)[:, None], 0.1, form="visited")
+    engine = engine_of(gp)
+    for row in range(7):
+        gp.observe([row], [float(row)])
+    engine.mean += 1e-3  # as if rounding had done it
+    gp.observe([7], [7.0])  # clears it, and has learned: too late for a warning that is an error
+    assert gp.count == 8
+    before = state_to_bytes(gp.state())
+    for observe in (lambda: gp.observe([8], [1.0]), lambda: gp.observe([8, 9], [1.0, 2.0])):
+        with pytest.raises(PrecisionWarning, match="drifted"):
+            observe()
+        assert state_to_bytes(gp.state()) == before
+        engine._unsaid = "the visited form had drifted"
+    engine._unsaid = None
+    gp.observe([8], [1.0])
+    assert gp.count == 9
+
+
+def test_rounding_that_cannot_be_cleared_is_told_before_the_next_observation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gp = FiniteGP(Matern(lengthscale=0.4), np.linspace(0.0, 1.0, 12)[:, None], 0.1, form="visited")
+    engine = engine_of(gp)
+
+    def refuse(noise: Floats) -> Floats:
+        raise NotPositiveDefiniteError("the covariance of the visited arms is singular")
+
+    for row in range(7):
+        gp.observe([row], [float(row)])
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "_inverse_factor", refuse)
+        gp.observe([7], [7.0])
+    assert gp.count == 8
+    before = state_to_bytes(gp.state())
+    with pytest.raises(PrecisionWarning, match="singular"):
+        gp.observe([8], [1.0])
+    assert state_to_bytes(gp.state()) == before
+    gp.observe([8], [1.0])
+    rows, y = np.arange(9), np.append(np.arange(8.0), 1.0)
+    K = np.asarray(gp.kernel(gp.arms))
+    solved = np.linalg.solve(K[np.ix_(rows, rows)] + 0.1 * np.eye(9), y)
+    np.testing.assert_allclose(gp.predict(np.arange(12)).mean, K[:, rows] @ solved, atol=1e-10)
 
 
 def test_states_are_restored_with_ones_own_kernel() -> None:

@@ -37,7 +37,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import InputError, MissingExtraError, ShapeError
-from superarm.inputs import as_positive, as_vector
+from superarm.inputs import as_positive, as_scale, as_vector
 
 from .features import FeatureMap
 
@@ -297,17 +297,17 @@ def _parts(kernel: Covariance, kind: type[Any]) -> tuple[Covariance, ...]:
 # --- checks of fields, shared by the kernels ---------------------------------------------
 
 
-def set_positive(kernel: Kernel, *names: str) -> None:
-    """Check hyper-parameters (a number, or a list of one per column) and their bounds."""
+def set_positive(kernel: Kernel, *names: str, per_column: Sequence[str] = ()) -> None:
+    """Check hyper-parameters and their bounds: one number each, or a list where ``per_column``."""
     for name in names:
         value = getattr(kernel, name)
         label = f"{type(kernel).__name__}.{name}"
-        if isinstance(value, list | tuple | np.ndarray):
+        if name in per_column and isinstance(value, list | tuple | np.ndarray) and np.ndim(value):
             if len(value) == 0:
                 raise ShapeError(f"{label} is empty; give a number, or one per column")
-            checked: Any = tuple(as_positive(item, f"{label}[{i}]") for i, item in enumerate(value))
+            checked: Any = tuple(as_scale(item, f"{label}[{i}]") for i, item in enumerate(value))
         else:
-            checked = as_positive(value, label)
+            checked = as_scale(value, label)
         object.__setattr__(kernel, name, checked)
         set_bounds(kernel, f"{name}_bounds")
 
@@ -322,7 +322,7 @@ def set_bounds(kernel: Kernel, name: str, below: float = np.inf) -> None:
         return
     if not isinstance(value, list | tuple | np.ndarray) or len(value) != 2:
         raise InputError(f"{label} is {value!r}; give (lower, upper) or 'fixed'")
-    low, high = as_positive(value[0], f"{label}[0]"), as_positive(value[1], f"{label}[1]")
+    low, high = as_scale(value[0], f"{label}[0]"), as_scale(value[1], f"{label}[1]")
     if not low <= high < below:
         limit = "" if np.isinf(below) else f" < {below:g}"
         raise InputError(f"{label} is ({low:g}, {high:g}); it must be lower ≤ upper{limit}")

@@ -159,6 +159,7 @@ class GraphMatern(Kernel, Described):
         clone = copy.copy(self)
         if len(values):
             object.__setattr__(clone, "variance", float(np.exp(values[0])))
+            set_positive(clone, "variance")
         return clone
 
     # --- evaluation ----------------------------------------------------------------------

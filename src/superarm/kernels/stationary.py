@@ -34,9 +34,9 @@ from .features import FeatureMap
 Lengthscale = float | tuple[float, ...]
 
 _NEAR = 256.0
-_SMALLEST, _LARGEST, _FAR = 1e-100, 1e100, 1e200
 """Largest q for which the product form of :func:`_near_exponent` is used: its absolute error,
 about ε·q, then stays below 1e-13."""
+_FAR = 1e200
 
 _LARGEST_NU = 300.0
 _BLOCK = 16384
@@ -58,15 +58,7 @@ class _Stationary(Kernel):
     """The columns of ``X`` to look at; ``None`` is all of them."""
 
     def __post_init__(self) -> None:
-        set_positive(self, *self.hyperparameters)
-        for name in ("lengthscale", "period"):
-            scale = getattr(self, name, 1.0)
-            scales = scale if isinstance(scale, tuple) else (scale,)
-            if not all(_SMALLEST <= each <= _LARGEST for each in scales):
-                raise InputError(
-                    f"{type(self).__name__}.{name} is {scale}; squares of it must fit a float: "
-                    f"choose units in which it lies between {_SMALLEST:g} and {_LARGEST:g}"
-                )
+        set_positive(self, *self.hyperparameters, per_column=("lengthscale", "period"))
         set_columns(self)
         if self.columns is not None:
             self._check_width(len(self.columns), "columns")
@@ -180,7 +172,7 @@ class Matern(_Radial):
     nu: float = 2.5
 
     def __post_init__(self) -> None:
-        nu = math.inf if self.nu in (math.inf, "inf") else as_positive(self.nu, "Matern.nu")
+        nu = math.inf if str(self.nu) == "inf" else as_positive(self.nu, "Matern.nu")
         if _LARGEST_NU < nu < math.inf:
             raise InputError(
                 f"Matern.nu is {nu:g}; above {_LARGEST_NU:g} the Bessel function overflows and the "

@@ -10,7 +10,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.errors import InputError, NotPositiveDefiniteError, ShapeError, UnknownArmError
-from superarm.inputs import as_features
+from superarm.inputs import as_features, as_positive
 from superarm.registry import register
 
 from .base import (
@@ -88,9 +88,10 @@ class Polynomial(Kernel):
     columns: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.degree != int(self.degree) or self.degree < 1:
+        degree = as_positive(self.degree, "Polynomial.degree")
+        if degree != int(degree):
             raise InputError(f"Polynomial.degree is {self.degree!r}; it must be an integer ≥ 1")
-        object.__setattr__(self, "degree", int(self.degree))
+        object.__setattr__(self, "degree", int(degree))
         _check_inner(self)
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
@@ -125,7 +126,7 @@ class Polynomial(Kernel):
 
 def _check_inner(kernel: Linear | Polynomial) -> None:
     set_positive(kernel, "variance")
-    if kernel.bias == 0.0:
+    if np.ndim(kernel.bias) == 0 and kernel.bias == 0.0:
         object.__setattr__(kernel, "bias", 0.0)
         set_bounds(kernel, "bias_bounds")
     else:
@@ -268,7 +269,7 @@ class Temporal(Kernel):
     epsilon_bounds: Bounds = (1e-5, 0.99)
 
     def __post_init__(self) -> None:
-        if self.epsilon == 0.0:
+        if np.ndim(self.epsilon) == 0 and self.epsilon == 0.0:
             object.__setattr__(self, "epsilon", 0.0)
         else:
             set_positive(self, "epsilon")

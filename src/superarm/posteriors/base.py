@@ -21,14 +21,24 @@ from superarm.errors import (
     StateError,
     UnknownArmError,
 )
-from superarm.inputs import as_positive, as_vector, require_finite
+from superarm.inputs import (
+    SMALLEST,
+    as_count,
+    as_generator,
+    as_scale,
+    as_vector,
+    refuse_masked,
+    require_scale,
+    require_size,
+)
 from superarm.kernels import Covariance
 from superarm.linalg import psd_root
 from superarm.registry import built_parameters, has_spec
 from superarm.threads import one_blas_thread
 
-from .beliefs import GaussianBelief, standard_deviation
+from .beliefs import GaussianBelief
 from .turns import Turns, whole
+from .variances import standard_deviation
 
 
 class GaussianPosterior(ABC):
@@ -44,9 +54,7 @@ class GaussianPosterior(ABC):
     """Observations so far."""
 
     def __init__(self, *, noise_variance: float) -> None:
-        self.noise_variance = as_positive(noise_variance, "noise_variance")
-        if not np.isfinite(1.0 / self.noise_variance):
-            raise InputError(f"noise_variance is {noise_variance}; it is too small to be divided by")
+        self.noise_variance = as_scale(noise_variance, "noise_variance")
         self.noise_std = float(np.sqrt(self.noise_variance))
         self.information_gain = 0.0
         self.count = 0
@@ -137,6 +145,7 @@ class GaussianPosterior(ABC):
         with self._turns:
             keys = self._as_keys(arms)
             values = as_vector(rewards, "rewards", len(keys))
+            require_size(values, "rewards")
             if len(keys) == 0:
                 return
             if noise_variance is None:
@@ -146,9 +155,7 @@ class GaussianPosterior(ABC):
                 if not (noise > 0.0).all():
                     where = int(np.argmin(noise > 0.0))
                     raise InputError(f"noise_variance[{where}] is {noise[where]}; it must be above 0")
-            with np.errstate(over="ignore"):
-                require_finite(1.0 / noise, "1 / noise_variance")
-                require_finite(values / noise, "rewards / noise_variance")
+                require_scale(noise, "noise_variance")
             self.information_gain += self._absorb(keys, values, noise, rng)
             self.count += len(keys)
             self.version += 1
@@ -172,17 +179,18 @@ class GaussianPosterior(ABC):
         mean, variance = self._moments(keys)
         if return_cov:
             return JointPrediction(mean, self._covariance(keys))
-        return Prediction(mean, standard_deviation(variance) if return_std else None)
+        if not return_std:
+            return Prediction(mean, None)
+        return Prediction(mean, standard_deviation(variance, lambda: self._prior_scale(keys)))
 
     @one_blas_thread
     @whole
     def sample(self, arms: Any, rng: np.random.Generator, size: int = 1) -> Floats:
         """Joint draws of the latent reward, (size, m)."""
         keys = self._as_keys(arms)
-        if size < 1:
-            raise InputError(f"size is {size}; draw at least one sample")
+        count, generator = as_count(size, "size"), as_generator(rng)
         mean, _ = self._moments(keys)
-        return mean + self._draw(keys, rng, size)
+        return mean + self._draw(keys, generator, count)
 
     @one_blas_thread
     @whole
@@ -203,12 +211,14 @@ class GaussianPosterior(ABC):
             )
         both = np.concatenate([keys, awaited])
         mean, variance = self._moments(both)
-        belief = GaussianBelief(self, both, mean[:n], standard_deviation(variance[:n]))
+        std = standard_deviation(variance[:n], lambda: self._prior_scale(keys))
+        belief = GaussianBelief(self, both, mean[:n], std)
         return belief.condition(np.arange(n, len(both)))
 
     def _belief(self, keys: NDArray[Any]) -> GaussianBelief:
         mean, variance = self._moments(keys)
-        return GaussianBelief(self, keys, mean, standard_deviation(variance))
+        std = standard_deviation(variance, lambda: self._prior_scale(keys))
+        return GaussianBelief(self, keys, mean, std)
 
     @property
     @one_blas_thread
@@ -266,6 +276,7 @@ def drawn_by(root: Floats, rng: np.random.Generator, size: int) -> Floats:
 
 def as_rows(arms: Any, n: int) -> Ints:
     """``arms`` as row numbers below ``n``, or an error that says what is wrong."""
+    refuse_masked(arms, "arms")
     try:
         rows = np.asarray(arms)
     except ValueError:
@@ -335,10 +346,13 @@ class FixedArms:
 
 
 def as_weights(values: Any, n: int) -> Floats:
-    """Σ 1/noise of every arm from a state: finite and not negative."""
+    """Σ 1/noise of every arm from a state: 0, or as large as noise lets it be."""
     weight = as_vector(values, "weight", n)
-    if (weight < 0.0).any():
-        raise StateError("this state is damaged: it holds a negative weight")
+    bad = (weight != 0.0) & (weight < SMALLEST)
+    if bad.any():
+        raise StateError(
+            f"this state is damaged: it holds the weight {weight[bad][0]:g}, which no noise gives"
+        )
     return weight
 
 
@@ -360,8 +374,10 @@ def mean_parameter(given: Any, values: Floats) -> Any:
 
 def per_arm(values: Any, name: str, n: int) -> Floats:
     """One number for all arms, or one for each, as a new vector."""
-    spread = np.broadcast_to(values, n) if np.ndim(values) == 0 else values
-    return as_vector(spread, name, n).copy()
+    spread = np.broadcast_to(values, n, subok=True) if np.ndim(values) == 0 else values
+    vector = as_vector(spread, name, n).copy()
+    require_size(vector, name)
+    return vector
 
 
 def as_kernel(kernel: Any) -> Covariance:

@@ -22,10 +22,12 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints
 from superarm.errors import StaleBeliefError
+from superarm.inputs import as_generator
 from superarm.linalg import cholesky, solve_lower
 from superarm.threads import one_blas_thread
 
 from .turns import Turns, whole
+from .variances import standard_deviation
 
 if TYPE_CHECKING:
     from .base import GaussianPosterior
@@ -37,12 +39,6 @@ class Given(NamedTuple):
     at: Ints  # (p,) places among the belief's keys
     factor: Floats  # L
     rows: Floats  # W
-
-
-def standard_deviation(variance: Floats) -> Floats:
-    """√variance in place, with rounding below zero cut off."""
-    np.maximum(variance, 0.0, out=variance)
-    return np.sqrt(variance, out=variance)
 
 
 class GaussianBelief:
@@ -126,7 +122,7 @@ class GaussianBelief:
     @one_blas_thread
     @whole
     def sample(self, rng: np.random.Generator) -> Floats:
-        drawn: Floats = self._fresh()._draw(self._keys, rng, 1)[0]
+        drawn: Floats = self._fresh()._draw(self._keys, as_generator(rng), 1)[0]
         given = self._given
         if given is not None:
             # Pathwise: f − C_np (C_pp + noise)⁻¹ (f_p + ε) has the covariance that is left.
@@ -149,7 +145,8 @@ class GaussianBelief:
         corner[np.diag_indices_from(corner)] += self.noise_std**2
         factor = cholesky(corner, "the covariance of the chosen arms")
         rows = solve_lower(factor, rows)
-        std = standard_deviation(self.std**2 - np.einsum("ij,ij->j", rows, rows))
+        left = self.std**2 - np.einsum("ij,ij->j", rows, rows)
+        std = standard_deviation(left, lambda: posterior._prior_scale(self._keys))
         if given is not None:
             above = np.zeros((len(given.at), len(at)))
             factor = np.block([[given.factor, above], [known.T, factor]])

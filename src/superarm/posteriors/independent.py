@@ -9,7 +9,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints, Offer, State
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_features, as_vector
+from superarm.inputs import as_features, as_vector, require_scale
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec
 
@@ -49,6 +49,7 @@ class IndependentGaussian(GaussianPosterior, Described):
         variance = as_vector(prior_variance, "prior_variance")
         if len(variance) == 0 or not (variance > 0.0).all():
             raise InputError("prior_variance must hold one number above 0 for each arm")
+        require_scale(variance, "prior_variance")
         self.prior_variance = variance.copy()
         n = len(variance)
         self._weight = np.zeros(n)

@@ -20,13 +20,14 @@ from typing import Literal
 import numpy as np
 
 from superarm.core import Floats, Ints, State
-from superarm.errors import InputError, StateError
-from superarm.inputs import as_features, as_vector
+from superarm.errors import InputError, NotPositiveDefiniteError, StateError
+from superarm.inputs import SMALLEST, as_features, as_vector
 from superarm.kernels import Covariance
-from superarm.linalg import psd_root, root_update
+from superarm.linalg import PSD_ERROR_LIMIT, psd_root, root_update
 
 from .base import as_rows
 from .loops import Loops, loops_of
+from .variances import prior_variance
 
 PENDING = 32
 """Different arms that may be pending: enough for a policy that has settled, and for BLAS to work
@@ -47,16 +48,29 @@ class RootEngine:
     """A square root of the covariance, and what came since it was last brought up to date."""
 
     def __init__(self, kernel: Covariance, arms: Floats, mean: Floats, backend: Backend) -> None:
+        # The kernel's own variances, not the root's: a flat prior must tie exactly, or rounding
+        # would choose the first arm.
+        self.variance = prior_variance(kernel, arms)
+        largest = float(self.variance.max())
+        if 0.0 < largest < SMALLEST:
+            raise InputError(
+                f"the largest prior variance of the arms is {largest:g}; squares of it must fit a "
+                f"float: choose units in which it is at least {SMALLEST:g}"
+            )
         prior = np.asarray(kernel(arms))
         factor = psd_root(prior, "the prior covariance of the arms")
+        apart = np.abs(np.diagonal(prior) - self.variance)
+        if apart.max() > PSD_ERROR_LIMIT * largest:
+            where = int(apart.argmax())
+            raise NotPositiveDefiniteError(
+                f"the kernel's diag gives arm {where} the variance {self.variance[where]:g}, but its "
+                f"matrix has {prior[where, where]:g} there; they must be the same"
+            )
         # By this a state knows whether it belongs to the same prior.
         self._probe = prior @ np.cos(np.arange(len(arms)))
         self.root = factor.root
         self.tolerance = factor.error
         self.mean = mean.copy()
-        # The kernel's own variances, not the root's: a flat prior must tie exactly, or rounding
-        # would choose the first arm.
-        self.variance = np.array(kernel.diag(arms), dtype=np.float64)
         self.normals_per_draw = self.rank + PENDING
         self._loops: Loops = loops_of(backend)
         n = len(arms)
@@ -67,7 +81,6 @@ class RootEngine:
         self._slot = np.full(n, -1, dtype=np.int64)  # where an arm stands in V
         self._count = 0
         self._until_fold = FOLD_EVERY
-        largest = float(self.variance.max())
         self._least_noise = LEAST_NOISE * largest
 
     # --- state -----------------------------------------------------------------------------

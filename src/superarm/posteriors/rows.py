@@ -10,7 +10,7 @@ import numpy as np
 
 from superarm.core import Floats, Offer
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_features
+from superarm.inputs import LARGEST, as_features
 from superarm.linalg import cholesky, psd_root
 
 from .base import GaussianPosterior, drawn_by
@@ -80,8 +80,10 @@ def as_mean_function(mean: Any) -> MeanFunction:
         number = float(mean)
     except (TypeError, ValueError):
         number = np.nan
-    if not np.isfinite(number):
-        raise InputError(f"mean is {mean!r}; it must be a finite number or a function of the arms")
+    if not abs(number) <= LARGEST:
+        raise InputError(
+            f"mean is {mean!r}; it must be a number below {LARGEST:g} or a function of the arms"
+        )
     return number
 
 

@@ -17,7 +17,7 @@ Cholesky form: mean = W z, variance = k(x, x) − Σ W². The rows W of arms tha
 
 Finite-rank form: k(x, x′) = Φ(x)·Φ(x′) up to a proven error, reported as ``tolerance``; the
 posterior is Bayesian linear regression on r features, mean = Φ w, root = Φ S, and its cost no
-longer grows with N. It is used when it exists and r < N / 2.
+longer grows with N. It is used when it exists, r < N / 2 and the noise is large beside that error.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from .streaming_forms import (
     StreamingForm,
 )
 from .turns import whole
+from .variances import prior_variance
 
 Form = Literal["auto", "cholesky", "finite-rank"]
 
@@ -152,7 +153,7 @@ class StreamingGP(RowPosterior, Described):
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
         prior = self._prior_mean(keys)
         if not self.count:
-            return np.zeros(len(keys)) + prior, np.array(self.kernel.diag(keys), dtype=np.float64)
+            return np.zeros(len(keys)) + prior, prior_variance(self.kernel, keys)
         _, _, form, solved = self._ask(keys)
         return solved.mean + prior, form.variance(keys, solved.rows)
 
@@ -177,7 +178,7 @@ class StreamingGP(RowPosterior, Described):
         return super()._draw(keys, rng, size)
 
     def _prior_scale(self, keys: Floats) -> float:
-        return float(np.max(self.kernel.diag(keys), initial=0.0))
+        return float(np.max(prior_variance(self.kernel, keys), initial=0.0))
 
     def _incumbent(self, sign: float) -> float:
         return float(np.max(sign * (self._form.fitted() + self._prior_mean(self.observed.arms))))
@@ -187,6 +188,15 @@ class StreamingGP(RowPosterior, Described):
     ) -> float:
         residual = rewards - self._prior_mean(keys)
         form, solved = self._known(keys)
+        if noise.min() < form.least_noise:
+            if self._wanted == "finite-rank":
+                raise InputError(
+                    f"noise_variance {noise.min():.3g} is too small for the finite-rank form, whose "
+                    f"kernel values are off by up to {form.tolerance:.0e}: it needs at least "
+                    f"{form.least_noise:.3g} here; use form='auto'"
+                )
+            form = CholeskyForm.fitted_to(self.kernel, self._data, self._residual())
+            solved = form.solve(keys)
         information = form.condition(keys, solved.rows, residual - solved.mean, noise)
         self._form = form
         self._data.append(keys, rewards, noise)
@@ -249,7 +259,8 @@ class StreamingGP(RowPosterior, Described):
         features = self.kernel.features(*_box(arms), tolerance, max_rank=limit)
         if features is None or not features.covers(arms):
             return None
-        return FiniteRankForm.fitted_to(features, tolerance, self._data, self._residual())
+        form = FiniteRankForm.fitted_to(features, tolerance, self._data, self._residual())
+        return form if self.observed.noise.min(initial=np.inf) >= form.least_noise else None
 
     def _most_features(self) -> int:
         count = len(self._data)

@@ -13,10 +13,17 @@ from superarm.kernels import Covariance, FeatureMap, Kernel
 from superarm.linalg import GrowingCholesky, cholesky, root_update, solve_lower
 from superarm.threads import blas_threads_for
 
+from .variances import prior_variance
+
 FormName = Literal["cholesky", "finite-rank"]
 
 FEATURE_TOLERANCE = 1e-13
 """Largest error of a kernel value, relative to the prior variance, in finite-rank form."""
+_NOISE_PER_ERROR = 1e4
+"""Noise that the finite-rank form needs, in errors δ of a kernel value. They move K + D by δ per
+entry, which moves the mean by up to δ N/λ and a variance by up to δ N s/λ of what they are, for
+noise λ and prior variances s. Rounding of the weights' precision, of condition N s/λ, is within
+that, because δ is at least ε s. Against 50 digits a std is then right to 5e-5 and better."""
 
 
 class Solved(NamedTuple):
@@ -35,6 +42,11 @@ class StreamingForm(Protocol):
     def rank(self) -> int: ...
     @property
     def tolerance(self) -> float: ...
+    @property
+    def least_noise(self) -> float:
+        """The smallest noise variance for which it has the digits."""
+        ...
+
     def covers(self, keys: Floats) -> bool:
         """Whether it holds for these arms."""
         ...
@@ -109,7 +121,7 @@ class CholeskyForm:
     """L = chol(k(X, X) + D) and z = L⁻¹(y − prior mean); holds for every arm."""
 
     name: FormName = "cholesky"
-    tolerance = 0.0
+    tolerance = least_noise = 0.0
 
     def __init__(self, kernel: Covariance, data: ObservedData, capacity: int = 256) -> None:
         self._kernel = kernel
@@ -147,7 +159,7 @@ class CholeskyForm:
         return Solved(rows, rows @ self._z[:size])
 
     def variance(self, keys: Floats, rows: Floats) -> Floats:
-        left: Floats = self._kernel.diag(keys) - np.einsum("ij,ij->i", rows, rows)
+        left: Floats = prior_variance(self._kernel, keys) - np.einsum("ij,ij->i", rows, rows)
         return left
 
     def covariance(self, keys: Floats, rows: Floats) -> Floats:
@@ -164,7 +176,7 @@ class CholeskyForm:
         schur = self.covariance(keys, rows)
         schur[np.diag_indices_from(schur)] += noise
         # What is left of a variance may be all rounding: jitter is measured by the prior's size.
-        scale = float(np.max(self._kernel.diag(keys) + noise))
+        scale = float(np.max(prior_variance(self._kernel, keys) + noise))
         corner = cholesky(schur, "the covariance of the observed arms", scale)
         fresh = solve_lower(corner, innovation)
         size, grown = len(self._factor), len(self._factor) + len(fresh)
@@ -268,6 +280,10 @@ class FiniteRankForm:
     @property
     def tolerance(self) -> float:
         return self._features.error
+
+    @property
+    def least_noise(self) -> float:
+        return _NOISE_PER_ERROR * self._features.error
 
     def covers(self, keys: Floats) -> bool:
         return self._features.covers(keys)

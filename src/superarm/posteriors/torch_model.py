@@ -25,11 +25,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints, State
-from superarm.errors import InputError, StateError, require_extra
-from superarm.inputs import as_features, as_positive, as_vector
+from superarm.errors import InputError, NotPositiveDefiniteError, StateError, require_extra
+from superarm.inputs import LARGEST, as_features, as_scale, as_vector, require_finite
 
 from .rows import RowPosterior, information_in
 from .turns import Turns, whole
+from .variances import standard_deviation
 
 Learner = Callable[[Any, Any, Any], object]
 """``f(model, X, y)`` changes the model in place; X (N, d) and y (N,) are float64 tensors."""
@@ -93,7 +94,7 @@ class TorchPosterior(RowPosterior):
         self.likelihood: Any = own if likelihood is None else likelihood
         self._fixed = isinstance(self.likelihood, gpytorch.likelihoods.FixedNoiseGaussianLikelihood)
         self._given_noise = (
-            None if noise_variance is None else as_positive(noise_variance, "noise_variance")
+            None if noise_variance is None else as_scale(noise_variance, "noise_variance")
         )
         super().__init__(noise_variance=self._own_noise())
         self.exchangeable = self._exact and refit is None
@@ -285,6 +286,8 @@ class TorchPosterior(RowPosterior):
                 f"a {type(self.model).__name__} does not learn by itself; pass update=…, a function "
                 "update(model, X, y) that trains it on all data so far"
             )
+        if np.abs(keys).max(initial=0.0) > LARGEST:
+            raise InputError(f"arms hold {np.abs(keys).max():g}; squares of features must fit a float")
         information = information_in(self._covariance(keys), noise)
         old = self._data
         data = _Data(
@@ -293,25 +296,45 @@ class TorchPosterior(RowPosterior):
             np.concatenate([old.noise, noise]),
         )
         learner = self._refit if self._exact else self._update
-        if learner is not None:
-            trial = _copied(self.model)
-            if self._exact:
-                self._load(trial, data)
-            learner(trial, _tensor(data.arms), _tensor(data.rewards))
-            if self._exact:
-                self._load(trial, data)
-            self._adopt(trial.eval())
-        else:
-            self._load(self.model, data)
+        before = self.model, self.likelihood, self.noise_variance, self.noise_std
+        try:
+            if learner is not None:
+                trial = _copied(self.model)
+                if self._exact:
+                    self._load(trial, data)
+                learner(trial, _tensor(data.arms), _tensor(data.rewards))
+                if self._exact:
+                    self._load(trial, data)
+                self._adopt(trial.eval())
+            else:
+                self._load(self.model, data)
+            self._check_answers(data.arms[-len(keys) - 1 :])
+        except BaseException:
+            self.model, self.likelihood, self.noise_variance, self.noise_std = before
+            if learner is None:
+                self._load(self.model, old)
+            raise
         self._data = data
         return information
+
+    def _check_answers(self, keys: Floats) -> None:
+        """Refuse what the model has no answers after: it would have none ever after."""
+        try:
+            mean, variance = self._moments(keys)
+        except RuntimeError as error:  # what torch raises where a matrix cannot be factorised
+            raise NotPositiveDefiniteError(
+                f"the model cannot predict after this observation ({error}); its noise may be too "
+                "small for repeated arms, or arms and rewards too large. Nothing was learned"
+            ) from error
+        standard_deviation(variance, lambda: self._prior_scale(keys))
+        require_finite(mean, "after this observation the model's mean")
 
     def _adopt(self, model: Any) -> None:
         """Take a trained model in the place of the old one, with the noise that it has learned."""
         if self.likelihood is getattr(self.model, "likelihood", None):
             self.likelihood = getattr(model, "likelihood", None)
         self.model = model.eval()
-        self.noise_variance = self._own_noise()
+        self.noise_variance = as_scale(self._own_noise(), "noise_variance")
         self.noise_std = float(np.sqrt(self.noise_variance))
 
     # --- state -----------------------------------------------------------------------------

@@ -32,7 +32,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, StateError, UnknownArmError
-from superarm.inputs import as_features, as_positive, as_vector
+from superarm.inputs import as_count, as_features, as_positive, as_vector
 from superarm.kernels import Covariance
 from superarm.linalg import solve_lower
 from superarm.registry import Described, describe, register
@@ -42,6 +42,7 @@ from .base import as_kernel
 from .rows import MeanFunction, RowPosterior, as_mean_function, information_in, mean_at
 from .streaming_forms import Observed
 from .turns import whole
+from .variances import prior_variance
 from .variational_steps import (
     Adam,
     Batch,
@@ -116,9 +117,9 @@ class SparseVariational(RowPosterior, Described):
         super().__init__(noise_variance=noise_variance)
         self.kernel = as_kernel(kernel)
         self.mean = as_mean_function(mean)
-        self.inducing = _as_count(inducing, "inducing", 1)
-        self.batch = _as_count(batch, "batch", 1)
-        self.steps = _as_count(steps, "steps", 1)
+        self.inducing = as_count(inducing, "inducing")
+        self.batch = as_count(batch, "batch")
+        self.steps = as_count(steps, "steps")
         self.natural_rate = as_positive(natural_rate, "natural_rate")
         if self.natural_rate > 1.0:
             raise InputError(f"natural_rate is {natural_rate!r}; it must lie in (0, 1]")
@@ -126,7 +127,7 @@ class SparseVariational(RowPosterior, Described):
         columns = (
             discrete_columns if isinstance(discrete_columns, list | tuple) else (discrete_columns,)
         )
-        self.discrete_columns = tuple(_as_count(each, "discrete_columns", 0) for each in columns)
+        self.discrete_columns = tuple(as_count(each, "discrete_columns", 0) for each in columns)
         self._history = History(self.discrete_columns)
         self._learned: _Learned | None = None
         self._asked: _Asked | None = None
@@ -174,7 +175,7 @@ class SparseVariational(RowPosterior, Described):
 
     def _solve(self, keys: Floats) -> tuple[Floats, Floats]:
         mean = mean_at(self.mean, keys)
-        variance = np.array(self.kernel.diag(keys), dtype=np.float64)
+        variance = prior_variance(self.kernel, keys)
         if self._learned is None:
             return mean, variance
         q = self._learned.q
@@ -202,7 +203,7 @@ class SparseVariational(RowPosterior, Described):
         return covariance
 
     def _prior_scale(self, keys: Floats) -> float:
-        return float(np.max(self.kernel.diag(keys), initial=0.0))
+        return float(np.max(prior_variance(self.kernel, keys), initial=0.0))
 
     def _incumbent(self, sign: float) -> float:
         mean, _ = self._solve(np.unique(self.observed.arms, axis=0))
@@ -354,10 +355,3 @@ class SparseVariational(RowPosterior, Described):
         self._check_state(state, self.kind)
         check_spec(state, self)
         return type(self).from_state(state, kernel=self.kernel, mean=self.mean)
-
-
-def _as_count(value: Any, name: str, least: int) -> int:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least:
-        raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}")
-    return int(value)

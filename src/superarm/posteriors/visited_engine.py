@@ -23,10 +23,12 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.errors import InputError, NotPositiveDefiniteError, PrecisionWarning
+from superarm.errors import InputError, JitterWarning, NotPositiveDefiniteError, PrecisionWarning
 from superarm.kernels import Covariance, PriorRoot, prior_root
 from superarm.linalg import cholesky, solve_lower
 from superarm.threads import blas_threads_for
+
+from .variances import check_left, prior_variance
 
 _REFRESH_EVERY = 256
 _LEAST_NOISE = 1e-4
@@ -136,12 +138,7 @@ class VisitedEngine:
         self._kernel = kernel
         self._arms = arms
         self.mean = mean.copy()
-        self.variance = np.array(kernel.diag(arms), dtype=np.float64)
-        if not (self.variance >= 0.0).all():
-            where = int(np.argmin(self.variance))
-            raise NotPositiveDefiniteError(
-                f"arm {where} has prior variance {self.variance[where]}; it must not be negative"
-            )
+        self.variance = prior_variance(kernel, arms)
         self._prior_mean, self._prior_variance = mean.copy(), self.variance.copy()
         self._visited = np.empty(0, dtype=np.intp)
         self._slot = np.full(len(arms), -1, dtype=np.intp)  # where an arm stands in V
@@ -151,6 +148,7 @@ class VisitedEngine:
         self._updates = 0
         self._refresh_at = self._interval = 8
         self._warned = False
+        self._unsaid: str | None = None  # said before the next observation is taken in
 
     @property
     def rank(self) -> int:
@@ -160,6 +158,7 @@ class VisitedEngine:
         # Q = I_S − K_SV H, C = chol(Q K_VS + D), B = C⁻¹Q, W = B K_VE, z = C⁻¹(y − m_S);
         # H gains BᵀB. For an arm seen before, Q is H's own row over its weight, because
         # (K_VV + diag(1/weight)) H = I: the same number without its cancellation.
+        self._say_what_is_unsaid()
         fresh = rows[self._slot[rows] < 0]
         used, size = len(self._visited), len(self._visited) + len(fresh)
         visited = np.concatenate([self._visited, fresh])
@@ -182,7 +181,9 @@ class VisitedEngine:
             W = self._product(B, strip)
             mean[strip] += z @ W
             variance[strip] -= np.einsum("ij,ij->j", W, W)
-        np.maximum(variance, 0.0, out=variance)
+        if not variance.min() >= 0.0:
+            check_left(variance, float(self._prior_variance.max()))
+            np.maximum(variance, 0.0, out=variance)
         # From here on nothing can fail.
         self._slot[fresh] = np.arange(used, size)
         self._visited, self.mean, self.variance = visited, mean, variance
@@ -233,7 +234,13 @@ class VisitedEngine:
             return
         visited, size = self._visited, len(self._visited)
         noise = 1.0 / weight[visited]
-        half = self._inverse_factor(noise)  # L⁻¹ of K_VV + noise = L Lᵀ, so that H = L⁻ᵀL⁻¹
+        try:
+            half = self._inverse_factor(noise)  # L⁻¹ of K_VV + noise = L Lᵀ, so that H = L⁻ᵀL⁻¹
+        except (NotPositiveDefiniteError, JitterWarning) as problem:
+            # The observation is in and counted, and nothing is wrong but what rounding has done.
+            self._refresh_at = self._updates + self._interval
+            self._unsaid = f"the visited form cannot clear its rounding: {problem}"
+            return
         residual = weighted_rewards[visited] * noise - self._prior_mean[visited]
         pull = half.T @ (half @ residual)
         for part in _spans(size, 128):  # H's rows; below them L⁻¹ alone counts
@@ -290,12 +297,20 @@ class VisitedEngine:
         self._refresh_at = self._updates + self._interval
         if drift > _DRIFT_ALLOWED and not self._warned:
             self._warned = True
-            warnings.warn(
+            self._unsaid = (
                 f"the visited form had drifted by {drift:.0e} of the largest mean: with so "
-                "little noise the visited arms' covariance is nearly singular; use form='root'",
-                PrecisionWarning,
-                stacklevel=5,
+                "little noise the visited arms' covariance is nearly singular; use form='root'"
             )
+
+    def _say_what_is_unsaid(self) -> None:
+        """Warn of what was found after the last observation.
+
+        Then it would have been too late: a user who turns warnings into errors may observe the same
+        once more, because after an error a posterior is what it was.
+        """
+        message, self._unsaid = self._unsaid, None
+        if message is not None:
+            warnings.warn(message, PrecisionWarning, stacklevel=5)
 
     # --- joint draws -----------------------------------------------------------------------
 
