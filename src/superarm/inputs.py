@@ -84,7 +84,7 @@ def as_positive(value: Any, name: str) -> float:
             raise TypeError
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} must be one number that fits a float, not {value!r:.60}") from None
+        raise InputError(f"{name} must be a number that fits a float, not {value!r:.60}") from None
     if not np.isfinite(number) or number <= 0.0:
         raise InputError(f"{name} is {number!r}; it must be finite and above 0")
     return number

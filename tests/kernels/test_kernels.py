@@ -404,9 +404,9 @@ ONE_NUMBER = [
 @pytest.mark.parametrize("values", [[1.0, 4.0], (0.5,), np.array([1.0, 4.0]), np.array([2.0])], ids=str)
 def test_what_must_be_one_number_is_no_list(values: object) -> None:
     for kind, name in ONE_NUMBER:
-        with pytest.raises(errors.InputError, match=rf"{kind.__name__}\.{name} must be one number"):
+        with pytest.raises(errors.InputError, match=rf"{kind.__name__}\.{name} must be a number"):
             kind(**{name: values})  # type: ignore[arg-type]
-    with pytest.raises(errors.InputError, match=r"Scale\.factor must be one number"):
+    with pytest.raises(errors.InputError, match=r"Scale\.factor must be a number"):
         Scale(kernel=Matern(), factor=values)  # type: ignore[arg-type]
     assert SquaredExponential(variance=np.array(2.0)).variance == 2.0  # type: ignore[arg-type]
 
