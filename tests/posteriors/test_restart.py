@@ -226,6 +226,7 @@ def test_a_damaged_state_is_refused(name: str, part: str, damage: Any) -> None:
         {"in_use": "cholesky"},
         {"reconsider_at": None},
         {"count": 3},
+        {"count": 0},
         {"count": -1},
     ],
     ids=str,

@@ -304,12 +304,11 @@ class StreamingGP(RowPosterior, Described):
         """
         cls._check_state(state, cls.kind)
         posterior = cls._made(state, kernel=kernel, mean=mean)
+        if state.scalar("count") != len(state.array("rewards")):
+            raise StateError("this state is damaged: it counts other observations than it holds")
         if state.scalar("count"):
             posterior._resume(state)
-        posterior._restore_counts(state)
-        if posterior.count != len(posterior._data):
-            raise StateError("this state is damaged: it counts other observations than it holds")
-        return posterior
+        return posterior._restore_counts(state)
 
     def _resume(self, state: State) -> None:
         """Take in what was observed, in the form that was in use."""
