@@ -43,6 +43,10 @@ RELIED_ON = [
     ("superarm.posteriors", "FiniteGP.predict", "arms return_std return_cov"),
     ("superarm.posteriors", "StreamingGP.sample", "arms rng size"),
     ("superarm.posteriors", "FiniteGP.sample", "arms rng size"),
+    ("superarm", "load", "path"),
+    ("superarm", "build", "family spec"),
+    ("superarm", "spec_of", "part"),
+    ("superarm", "IndexPolicy.save", "path"),
 ]
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .core import Policy, State
-from .errors import InputError, SpecError, StateError
+from .errors import InputError, StateError
 from .packed import DAMAGE, read_npz
 from .records import from_json, to_json
 from .registry import build, describe, difference
@@ -153,9 +153,12 @@ def loaded(state: State, label: str = "this state") -> Policy:
         )
     try:
         policy: Policy = build("policy", state.spec)
-    except (SpecError, ValueError, TypeError, ArithmeticError) as error:
+    except (ValueError, TypeError, ArithmeticError) as error:
         raise StateError(f"{label} does not describe a policy: {error}") from error
-    return policy.restored(state)
+    try:
+        return policy.restored(state)
+    except InputError as error:
+        raise StateError(f"{label} is damaged: {error}") from error
 
 
 def _foreign(spec: Any, where: str = "") -> Iterator[tuple[str, str]]:

@@ -167,8 +167,11 @@ def test_elevation(cli: Command, town: Any, tile: Path) -> None:
     assert cli("run", "navigation/network", *net, *words).code == 0
     assert spec_of("run")["parameters"]["problem"]["elevation"] == str(tile)
     state = Path("run/states/gp-ts.s0.seed00000.npz")
-    learned = cli("route", *net, "--state", state, "--json").json()
+    learned = cli("route", *net, "--elevation", tile, "--state", state, "--json").json()
     assert learned["observations"] > 0
+    words = cli("route", *net, "--state", state).fails(1)
+    assert "learned on other roads than these: rise[" in words
+    assert "its elevation" in words
 
 
 def test_elevation_that_is_refused(cli: Command, town: Any, tile: Path, tiny: str) -> None:
