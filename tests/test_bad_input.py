@@ -80,7 +80,7 @@ def test_draws_say_how_many_they_may_be(size: Any) -> None:
 @pytest.mark.parametrize("rng", [None, 42, np.random.RandomState(0)], ids=str)
 def test_draws_say_what_generator_they_need(rng: Any) -> None:
     gp = FiniteGP(SMOOTH, [[0.0], [1.0]], 0.1)
-    belief = gp.belief(Arms.numbered([[0.0], [1.0]]))
+    belief = gp.belief(Offer(step=1, arms=Arms.numbered([[0.0], [1.0]])))
     for draw in (
         lambda: gp.sample([0], rng),
         lambda: belief.sample(rng),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csc_array
 
 from superarm import kernels, registry
 from superarm.core import Arms, Belief, Floats, Offer, Oracle, Posterior, State
@@ -17,6 +18,7 @@ from superarm.kernels import (
     Constant,
     Covariance,
     Empirical,
+    GraphMatern,
     Kernel,
     Linear,
     Matern,
@@ -78,6 +80,7 @@ KERNELS: dict[str, Covariance] = {
     "constant": Constant(variance=2.0),
     "empirical": Empirical(covariance=COVARIANCE),
     "temporal": Temporal(epsilon=0.1, column=1),
+    "graph-matern": GraphMatern(csc_array([[1.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 1.0]])),
     "columns": Columns(kernel=Matern() + Linear(), columns=(2, 1)),
     "sum": Matern(columns=(1, 2)) + Linear(),
     "product": Temporal(column=1) * Empirical(covariance=COVARIANCE) * Matern(columns=(2,)),

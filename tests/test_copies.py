@@ -68,7 +68,7 @@ def test_vehicles_oracles_and_kernels(city: RoadNetwork, again: Again) -> None:
     assert again(force).select(values, None, rng).positions.tolist() == [1, 2]
     world = road_world()
     model, trip = world.model, world.offer(1).structure
-    weights = -np.abs(np.asarray(model.mean))
+    weights = -np.abs(model.energies)
     np.testing.assert_array_equal(
         again(model.oracle).select(weights, trip, rng).positions,
         model.oracle.select(weights, trip, rng).positions,

@@ -155,7 +155,7 @@ def test_a_state_is_never_compressed(tmp_path):
     with pytest.raises(StateError, match=r"bomb\.npz: .* compressed as superarm never writes"):
         load_state(tmp_path / "bomb.npz")
     for stranger in ("other.npy", "array.npy"):
-        with pytest.raises(StateError, match="which no state has"):
+        with pytest.raises(StateError, match="which nothing in it refers to"):
             state_from_bytes(npz([*members, (stranger, WHOLE)]).getvalue())
 
 

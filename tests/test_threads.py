@@ -313,7 +313,7 @@ def test_posteriors_work_on_one_thread() -> None:
     gp.observe(arms[:3], [1.0, 2.0, 3.0])
     gp.predict(arms, return_cov=True)
     gp.sample(arms, rng)
-    belief = gp.belief(Arms.numbered(arms))
+    belief = gp.belief(Offer(step=1, arms=Arms.numbered(arms)))
     belief.sample(rng)
     _ = belief.condition(np.array([0])).cov
     assert len(SEEN) >= 6

@@ -113,7 +113,7 @@ def test_truth_and_learner_share_one_root(made: list[int]) -> None:
         n = len(energies)
         assert made == [n]
         lower = np.linalg.cholesky(model.kernel(model.arms))
-        expected = lower @ stream(seed, "truth", 0).standard_normal(n) + model.mean
+        expected = lower @ stream(seed, "truth", 0).standard_normal(n) + model.energies
         np.testing.assert_allclose(energies, expected, rtol=1e-10)
 
 

@@ -35,6 +35,7 @@ from superarm.kernels import (
     TunableCovariance,
 )
 from superarm.kernels.base import _sklearn_wrapper
+from superarm.records import from_json, to_json
 
 COVARIANCE = ((2.0, 0.5, 0.0, 0.1), (0.5, 1.0, 0.2, 0.0), (0.0, 0.2, 1.5, 0.3), (0.1, 0.0, 0.3, 1.0))
 
@@ -122,8 +123,8 @@ def test_gradient_matches_central_differences(kernel: Kernel) -> None:
 
 
 def test_spec_survives_json(kernel: Kernel) -> None:
-    spec = json.loads(json.dumps(registry.spec_of(kernel)))
-    again = registry.build("kernel", spec)
+    spec = json.loads(json.dumps(to_json(registry.spec_of(kernel))))
+    again = registry.build("kernel", from_json(spec))
     assert again == kernel
     assert hash(again) == hash(kernel)
     np.testing.assert_array_equal(again(points()), kernel(points()))

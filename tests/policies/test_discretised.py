@@ -133,7 +133,7 @@ def test_commitments_and_lessons_pass_through() -> None:
     policy.learn(offer, decision, feedback, rng)
     assert inner.told[0] is decision
     assert inner.told[1] == (offer, decision, feedback)
-    assert policy.state().kind == "listener"
+    assert policy.state().part("policy").kind == "listener"
     assert policy.deterministic
 
 

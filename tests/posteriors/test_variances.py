@@ -58,7 +58,7 @@ def test_impossible_prior_variances_are_refused_by_the_name_of_their_arm(
         posterior = make(kernel, 0.1)
         with pytest.raises(error, match="arm 4"):
             posterior.predict(ARMS)
-        posterior.observe(ARMS[:2], [1.0, 2.0])
+        posterior.observe(ARMS[:2], [1.0, 2.0], rng=np.random.default_rng(0))
         with pytest.raises(error, match="arm 4"):
             posterior.predict(ARMS)
     stream = StreamingGP(kernel, 0.1)
@@ -107,7 +107,7 @@ def test_a_kernel_that_is_no_covariance_is_found_out() -> None:
     assert state_to_bytes(visited.state()) == before
     np.testing.assert_array_equal(visited.predict([0, 1]).mean, 0.0)
     variational = SparseVariational(Table(2.0), 0.1, natural_rate=1.0, adam_rate=0.0)
-    variational.observe(two[:1], [1.0])
+    variational.observe(two[:1], [1.0], rng=np.random.default_rng(0))
     with pytest.raises(NotPositiveDefiniteError, match=r"arm 1 is -2\.64"):
         variational.predict(two)
     nowhere = StreamingGP(Table(np.nan), 0.1)
@@ -146,7 +146,7 @@ def test_units_do_not_matter_up_to_the_limit(kind: str, variance: float) -> None
         arms: Any = np.arange(5) if isinstance(posterior, FiniteGP) else ARMS
         unit = np.sqrt(variance)
         for rewards in ([1.0, 2.0, 3.0], [0.5, 1.5, 2.5]):
-            posterior.observe(arms[:3], unit * np.array(rewards))
+            posterior.observe(arms[:3], unit * np.array(rewards), rng=np.random.default_rng(0))
         mean, std = posterior.predict(arms)
         return mean / unit, std / unit
 

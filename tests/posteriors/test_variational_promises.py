@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -111,20 +112,10 @@ def test_damaged_states_are_refused() -> None:
     state = taught().state()
     arrays = dict(state.arrays)
     for name in ("points", "inducing_arms", "precision", "adam_first"):
-        fewer = type(state)(
-            kind=state.kind,
-            schema=state.schema,
-            scalars=state.scalars,
-            arrays=arrays | {name: arrays[name][:-1]},
-        )
+        fewer = replace(state, arrays=arrays | {name: arrays[name][:-1]})
         with pytest.raises((StateError, ShapeError)):
             SparseVariational.from_state(fewer)
-    other = type(state)(
-        kind=state.kind,
-        schema=state.schema,
-        scalars={**state.scalars, "count": 3},
-        arrays=arrays,
-    )
+    other = replace(state, scalars={**state.scalars, "count": 3})
     with pytest.raises(StateError, match="counts other observations"):
         SparseVariational.from_state(other)
 

@@ -328,8 +328,8 @@ class StreamingGP(RowPosterior, Described):
         self._reconsider_at = reconsider_at
         form: StreamingForm | None = None
         if in_use == "finite-rank":
-            known = state.spec.get("kernel") if isinstance(state.spec, Mapping) else None
-            if has_spec(self.kernel) and difference(describe(self.kernel), known) is None:
+            known, own = (state.spec or {}).get("kernel"), describe(self)["kernel"]
+            if has_spec(self.kernel) and difference(own, known) is None:
                 assert isinstance(self.kernel, Kernel)
                 form = FiniteRankForm.from_state(
                     state.part("features"), self.kernel, self._data, self._most_features()
