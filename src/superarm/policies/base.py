@@ -26,6 +26,7 @@ from superarm.core import (
     SwitchingCost,
 )
 from superarm.errors import ConflictError, InputError, ShapeError, StateError
+from superarm.posteriors.turns import Turns, whole
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec, save_state
 
@@ -124,6 +125,7 @@ class IndexPolicy(Saved):
         self.repeats = repeats
         self.version = 0
         self._ledger = Ledger(most_pending=most_pending)
+        self._turns = Turns()
 
     @property
     def deterministic(self) -> bool:
@@ -134,6 +136,7 @@ class IndexPolicy(Saved):
     def exchangeable(self) -> bool:
         return self.posterior.exchangeable
 
+    @whole
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
         belief = self.posterior.belief(offer, self._ledger.pending())
         seen: Belief = belief if self.direction == "maximize" else belief.negated()
@@ -148,8 +151,13 @@ class IndexPolicy(Saved):
                 )
             return desirability if costs is None else desirability - costs
 
+        given, count = seen, 0
+
         def rescore(chosen: Ints) -> Floats:
-            return score(seen.condition(chosen))
+            """``chosen`` grows from call to call: only what is new is added to the condition."""
+            nonlocal given, count
+            given, count = given.condition(chosen[count:]), len(chosen)
+            return score(given)
 
         desirability = score(seen)
         if offer.available is not None:
@@ -171,23 +179,26 @@ class IndexPolicy(Saved):
 
     def commit(self, decision: Decision) -> None:
         """The decision is taken: until they are seen, its arms are pending."""
-        self._ledger.expect(decision)
+        with self._turns:
+            self._ledger.expect(decision)
 
     def learn(
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
     ) -> None:
         check_feedback(offer, decision, feedback)
-        if not self.repeats:
-            self._ledger.check(decision, feedback)
-        if not self.posterior.exchangeable and decision.step < self._ledger.last:
-            raise ConflictError(
-                f"{type(self.posterior).__name__} learns in the order of decisions: feedback of step "
-                f"{decision.step} came after that of step {self._ledger.last}; hold it back until then"
-            )
-        keys = self.posterior.keys(offer)[feedback.positions]
-        self.posterior.observe(keys, feedback.rewards, feedback.noise_variance, rng)
-        self._ledger.note(decision, feedback)
-        self.version += 1
+        with self._turns:
+            if not self.repeats:
+                self._ledger.check(decision, feedback)
+            if not self.posterior.exchangeable and decision.step < self._ledger.last:
+                raise ConflictError(
+                    f"{type(self.posterior).__name__} learns in the order of decisions: feedback of "
+                    f"step {decision.step} came after that of step {self._ledger.last}; hold it back "
+                    "until then"
+                )
+            keys = self.posterior.keys(offer)[feedback.positions]
+            self.posterior.observe(keys, feedback.rewards, feedback.noise_variance, rng)
+            self._ledger.note(decision, feedback)
+            self.version += 1
 
     def forecast(self, offer: Offer, positions: Ints) -> Forecast:
         """What these arms are expected to yield, in the user's sign."""
@@ -210,13 +221,14 @@ class IndexPolicy(Saved):
         """Many rounds at once where posterior, rule and oracle allow it; see ``tabled``."""
         from .tabled import play_table
 
-        if offer.step <= self._ledger.last:
-            return None  # some of these rounds may be known already: ``learn`` tells
-        played = play_table(self, offer, rewards, rng_at)
-        if played is not None:
-            self.version += len(played)
-            self._ledger.note_rounds(offer.step, len(played))
-        return played
+        with self._turns:
+            if offer.step <= self._ledger.last:
+                return None  # some of these rounds may be known already: ``learn`` tells
+            played = play_table(self, offer, rewards, rng_at)
+            if played is not None:
+                self.version += len(played)
+                self._ledger.note_rounds(offer.step, len(played))
+            return played
 
     @property
     def awaits(self) -> bool:
@@ -228,6 +240,7 @@ class IndexPolicy(Saved):
         more = ("switching", "most_pending", "repeats")
         return {name: getattr(self, name) for name in (*names, *more)}
 
+    @whole
     def state(self) -> State:
         """What was learned, what is awaited, and what the policy is made of."""
         return State(
@@ -297,12 +310,12 @@ class ScorePolicy(Saved):
     def play_table(
         self, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]
     ) -> Ints | None:
-        """Many rounds at once: nothing is learned between them."""
-        if offer.available is not None:
+        """Many rounds at once: nothing is learned between them, and nothing is left to chance."""
+        if offer.available is not None or not self.deterministic:
             return None
         played = np.empty(len(rewards), dtype=np.intp)
         for row in range(len(rewards)):
-            rng = rng_at(offer.step + row)
+            rng = rng_at(offer.step + row)  # the oracle asks for one and leaves it alone
             chosen = self.oracle.select(
                 self.score.desirability(offer, rng), offer.structure, rng
             ).positions
