@@ -25,11 +25,16 @@ USERS = 3
 
 
 def counts() -> list[int]:
-    """Threads of every OpenBLAS that is loaded, as another library sees them."""
+    """Threads of numpy's and scipy's OpenBLAS, as another library sees them.
+
+    Others may be loaded, too, such as SUMO's: that one is not ours.
+    """
     return [
         library["num_threads"]
         for library in threadpoolctl.threadpool_info()
-        if library["internal_api"] == "openblas" and library["threading_layer"] == "pthreads"
+        if library["internal_api"] == "openblas"
+        and library["threading_layer"] == "pthreads"
+        and any(f"{name}.libs" in library["filepath"] for name in ("numpy", "scipy"))
     ]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from superarm.errors import InputError, NotPositiveDefiniteError
 from superarm.kernels import Linear, Matern, SquaredExponential
+from superarm.records import from_json, to_json
 from superarm.registry import build, names, spec_of
 from superarm.theory import (
     ConstantGain,
@@ -158,7 +159,8 @@ def test_greedy_growth_is_exact_on_integers() -> None:
 
 def test_greedy_growth_survives_json() -> None:
     growth = GreedyGrowth(kernel=KERNEL, candidates=points(5), noise_variance=NOISE, horizon=8)
-    again = build("gain", json.loads(json.dumps(spec_of(growth))))
+    spec = json.loads(json.dumps(to_json(spec_of(growth))))
+    again = build("gain", from_json(spec))
     assert [again(t) for t in range(9)] == [growth(t) for t in range(9)]
     assert names("gain") == ["constant", "greedy", "linear", "matern", "squared-exponential"]
 
