@@ -236,8 +236,10 @@ class Feedback:
     def __post_init__(self) -> None:
         positions = as_positions(self.positions, "positions")
         rewards = as_vector(self.rewards, "rewards", len(positions))
-        object.__setattr__(self, "positions", positions)
-        object.__setattr__(self, "rewards", rewards)
+        if positions is not self.positions:
+            object.__setattr__(self, "positions", positions)
+        if rewards is not self.rewards:
+            object.__setattr__(self, "rewards", rewards)
         if len(positions) > 1 and len(set(positions.tolist())) < len(positions):
             raise InputError(
                 f"positions {positions.tolist()[:9]} name an arm twice; give one reward per arm"

@@ -14,7 +14,7 @@ from superarm.policies import composed, oclok_ucb, random
 from superarm.problems import landscape
 from superarm.rules import UCB, Fixed, Greedy
 from superarm.simulation import Lateness, simulate
-from superarm.simulation.lateness import Mail
+from superarm.simulation.lateness import Delivery, Mail
 from superarm.streams import stream
 
 ARMS = Arms.numbered(np.arange(5.0)[:, None])
@@ -205,15 +205,22 @@ def test_mail_keeps_parts_of_a_feedback_apart() -> None:
     whole = Feedback(
         positions=np.arange(4), rewards=np.arange(4.0), noise_variance=0.1 + np.arange(4.0)
     )
-    mail.send(offer, decision, whole, np.array([2, 0, -1, 2, 7]))
-    assert [each.feedback.positions.tolist() for each in mail.arrived(1)] == [[1]]
-    assert list(mail.arrived(2)) == []
-    (late,) = mail.arrived(3)
+    known = mail.exchange(offer, decision, whole, np.array([2, 0, -1, 2, 7]))
+    assert [each.feedback.positions.tolist() for each in known] == [[1]]
+    nothing = Feedback(positions=np.empty(0, dtype=np.intp), rewards=np.empty(0))
+
+    def after(step: int) -> list[Delivery]:
+        own = Decision(step=step, action=(), positions=np.empty(0, dtype=np.intp))
+        heard = mail.exchange(Offer(step=step, arms=ARMS), own, nothing, None)
+        return [each for each in heard if each.offer.step == 1]
+
+    assert after(2) == []
+    (late,) = after(3)
     assert late.feedback.positions.tolist() == [0, 3]
     assert late.feedback.rewards.tolist() == [0.0, 3.0]
     assert late.feedback.noise_variance is not None
     np.testing.assert_allclose(late.feedback.noise_variance, [0.1, 3.1])
-    assert list(mail.arrived(1000)) == []
+    assert after(1000) == []
 
 
 # --- propensities ----------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from superarm.core import (
     SwitchingCost,
 )
 from superarm.errors import ConflictError, InputError, ShapeError, StateError
-from superarm.posteriors.turns import Turns, whole
+from superarm.posteriors.turns import Turns
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec, save_state
 
@@ -136,7 +136,6 @@ class IndexPolicy(Saved):
     def exchangeable(self) -> bool:
         return self.posterior.exchangeable
 
-    @whole
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
         belief = self.posterior.belief(offer, self._ledger.pending())
         seen: Belief = belief if self.direction == "maximize" else belief.negated()
@@ -179,14 +178,14 @@ class IndexPolicy(Saved):
 
     def commit(self, decision: Decision) -> None:
         """The decision is taken: until they are seen, its arms are pending."""
-        with self._turns:
+        with self._turns.lock:
             self._ledger.expect(decision)
 
     def learn(
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
     ) -> None:
         check_feedback(offer, decision, feedback)
-        with self._turns:
+        with self._turns.lock:
             if not self.repeats:
                 self._ledger.check(decision, feedback)
             if not self.posterior.exchangeable and decision.step < self._ledger.last:
@@ -221,7 +220,7 @@ class IndexPolicy(Saved):
         """Many rounds at once where posterior, rule and oracle allow it; see ``tabled``."""
         from .tabled import play_table
 
-        with self._turns:
+        with self._turns.lock:
             if offer.step <= self._ledger.last:
                 return None  # some of these rounds may be known already: ``learn`` tells
             played = play_table(self, offer, rewards, rng_at)
@@ -240,16 +239,16 @@ class IndexPolicy(Saved):
         more = ("switching", "most_pending", "repeats")
         return {name: getattr(self, name) for name in (*names, *more)}
 
-    @whole
     def state(self) -> State:
         """What was learned, what is awaited, and what the policy is made of."""
-        return State(
-            kind=self.kind,
-            schema=self.schema,
-            scalars={"version": self.version},
-            parts={"posterior": self.posterior.state(), "ledger": self._ledger.state()},
-            spec=describe(self),
-        )
+        with self._turns.lock:
+            return State(
+                kind=self.kind,
+                schema=self.schema,
+                scalars={"version": self.version},
+                parts={"posterior": self.posterior.state(), "ledger": self._ledger.state()},
+                spec=describe(self),
+            )
 
     def restored(self, state: State) -> IndexPolicy:
         """This policy with the memory that ``state`` holds."""

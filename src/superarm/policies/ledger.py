@@ -22,7 +22,7 @@ CARRY = "chosen-arms"
 def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None:
     """Refuse feedback that belongs to another decision, or to another offer."""
     for value, kind in ((offer, Offer), (decision, Decision), (feedback, Feedback)):
-        if type(value) is not kind and not isinstance(value, kind):
+        if not isinstance(value, kind):
             raise InputError(
                 f"learn(offer, decision, feedback, rng) takes a {kind.__name__}, not a "
                 f"{type(value).__name__}"
@@ -107,7 +107,7 @@ class Ledger:
         self._most_pending = most_pending
         self._closed = Steps()
         self._heard: dict[int, set[int]] = {}  # positions seen of decisions not yet seen whole
-        self._awaited: dict[int, _Awaited] = {}
+        self._awaited: dict[int, State] = {}  # what decisions carry that were not seen whole
 
     # --- deciding --------------------------------------------------------------------------
 
@@ -123,22 +123,29 @@ class Ledger:
         carry, step = decision.carry, decision.step
         if carry is None or not self._most_pending or step in self._closed:
             return
-        if carry.kind != CARRY:
-            raise InputError(f"the decision carries {carry.kind!r}; it was made by another policy")
-        positions, keys = carry.array("positions").tolist(), carry.array("keys")
-        heard = self._heard.get(step, ())
-        left = {position: keys[row] for row, position in enumerate(positions) if position not in heard}
-        if left:
-            self._awaited[step] = left
+        if len(_checked(carry).arrays["positions"]):
+            self._awaited[step] = carry
         if len(self._awaited) > self._most_pending:  # what is lost is not awaited for ever
-            del self._awaited[next(iter(self._awaited))]
+            del self._awaited[min(self._awaited)]
 
     def pending(self) -> NDArray[Any] | None:
         """Keys of the arms that were chosen and not seen; of too many those chosen last."""
         if not self._awaited:
             return None
-        keys = [key for awaited in self._awaited.values() for key in awaited.values()]
-        return np.array(keys[-self._most_pending :])
+        keys = [
+            carry.arrays["keys"][self._unheard(step, carry)]
+            for step, carry in sorted(self._awaited.copy().items())  # another thread may add to it
+        ]
+        pending = np.concatenate(keys)[-self._most_pending :]
+        return pending if len(pending) else None
+
+    def _unheard(self, step: int, carry: State) -> slice | list[int]:
+        """Rows of a decision's arms that were not seen yet."""
+        heard = self._heard.get(step)
+        if heard is None:
+            return slice(None)
+        positions = carry.arrays["positions"].tolist()
+        return [row for row, position in enumerate(positions) if position not in heard]
 
     # --- learning --------------------------------------------------------------------------
 
@@ -175,10 +182,6 @@ class Ledger:
             return
         if heard is None and seen:
             self._heard[step] = set(seen)
-        awaited = self._awaited.get(step)
-        if awaited is not None:
-            for position in seen:
-                awaited.pop(position, None)
 
     def note_rounds(self, step: int, count: int) -> None:
         """Rounds ``step`` … were played and learned from at once."""
@@ -192,8 +195,6 @@ class Ledger:
     # --- state -----------------------------------------------------------------------------
 
     def state(self) -> State:
-        awaited = [(step, at) for step, left in self._awaited.items() for at in left]
-        keys = [key for left in self._awaited.values() for key in left.values()]
         return State(
             kind="ledger",
             schema=1,
@@ -201,9 +202,7 @@ class Ledger:
                 "closed": self._closed.as_lists(),
                 "heard": [[step, sorted(seen)] for step, seen in sorted(self._heard.items())],
             },
-            arrays={"awaited": np.array(awaited, dtype=np.int64).reshape(-1, 2), "keys": np.array(keys)}
-            if keys
-            else {},
+            parts={str(step): carry for step, carry in self._awaited.items()},
         )
 
     def restored(self, state: State) -> Ledger:
@@ -211,14 +210,19 @@ class Ledger:
         try:
             ledger._closed = Steps.from_lists(state.scalar("closed"))
             ledger._heard = {int(step): set(seen) for step, seen in state.scalar("heard")}
-            keys = state.arrays.get("keys", np.empty(0))
-            awaited = state.arrays.get("awaited", np.empty((0, 2), dtype=np.int64)).tolist()
-            for (step, position), key in zip(awaited, keys, strict=True):
-                ledger._awaited.setdefault(step, {})[position] = key
+            for step, carry in sorted((int(name), part) for name, part in state.parts.items()):
+                ledger._awaited[step] = _checked(carry)
         except (TypeError, ValueError) as error:
             raise StateError("this state is damaged: what it has heard of cannot be read") from error
         return ledger
 
 
-_Awaited = dict[int, NDArray[Any]]
-"""Keys of the arms of a decision that were not seen yet, by position."""
+def _checked(carry: Any) -> State:
+    """What a decision of this kind of policy carries, or an error that says what it is."""
+    if type(carry) is not State or carry.kind != CARRY:
+        kind = carry.kind if type(carry) is State else type(carry).__name__
+        raise InputError(f"the decision carries {kind!r}; it was made by another policy")
+    positions, keys = carry.array("positions"), carry.array("keys")
+    if positions.ndim != 1 or positions.dtype.kind not in "iu" or keys.shape[:1] != positions.shape:
+        raise StateError("what the decision carries is damaged: every arm must have a key")
+    return carry

@@ -169,7 +169,6 @@ class GaussianPosterior(ABC):
     def predict(
         self, arms: Any, return_std: bool = True, *, return_cov: Literal[True]
     ) -> JointPrediction: ...
-    @one_blas_thread
     @whole
     def predict(
         self, arms: Any, return_std: bool = True, return_cov: bool = False
@@ -183,7 +182,6 @@ class GaussianPosterior(ABC):
             return Prediction(mean, None)
         return Prediction(mean, standard_deviation(variance, lambda: self._prior_scale(keys)))
 
-    @one_blas_thread
     @whole
     def sample(self, arms: Any, rng: np.random.Generator, size: int = 1) -> Floats:
         """Joint draws of the latent reward, (size, m)."""
@@ -192,7 +190,6 @@ class GaussianPosterior(ABC):
         mean, _ = self._moments(keys)
         return mean + self._draw(keys, generator, count)
 
-    @one_blas_thread
     @whole
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief:
         """This posterior as seen through the arms on offer.
@@ -221,7 +218,6 @@ class GaussianPosterior(ABC):
         return GaussianBelief(self, keys, mean, std)
 
     @property
-    @one_blas_thread
     def incumbent(self) -> float:
         """Highest posterior mean among observed arms; 0 before any data."""
         return self._best_mean()

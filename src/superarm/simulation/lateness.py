@@ -6,7 +6,7 @@ A delay of d rounds means: known after the decision of round t + d, before that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
@@ -70,11 +70,23 @@ class Mail:
         self._sent = 0
         self._last_due = 0
 
-    def send(self, offer: Offer, decision: Decision, feedback: Feedback, delays: Ints | None) -> None:
-        """Put feedback on its way; ``delays`` (n,) come on top of what the world says of it."""
-        if feedback.delays is None and delays is None:
+    def exchange(
+        self, offer: Offer, decision: Decision, feedback: Feedback, delays: Ints | None
+    ) -> Iterable[Delivery]:
+        """Put a round's feedback on its way; returns what is known after the round's decision.
+
+        ``delays`` (n,) come on top of what the world says of it.
+        """
+        prompt = feedback.delays is None and delays is None
+        if prompt and not self._queue:
+            return (Delivery(offer, decision, feedback),)
+        if prompt:
             self._put(offer.step, offer, decision, feedback)
-            return
+        else:
+            self._send(offer, decision, feedback, delays)
+        return self._arrived(offer.step)
+
+    def _send(self, offer: Offer, decision: Decision, feedback: Feedback, delays: Ints | None) -> None:
         late = (
             np.zeros(len(feedback.positions), np.intp) if feedback.delays is None else feedback.delays
         )
@@ -90,7 +102,7 @@ class Mail:
         self._sent += 1
         heappush(self._queue, (due, offer.step, self._sent, Delivery(offer, decision, feedback)))
 
-    def arrived(self, step: int) -> Iterator[Delivery]:
+    def _arrived(self, step: int) -> Iterator[Delivery]:
         """What is known after the decision of this round, taken off the queue."""
         while self._queue and self._queue[0][0] <= step:
             yield heappop(self._queue)[-1]

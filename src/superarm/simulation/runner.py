@@ -170,8 +170,7 @@ class _Recorder:
             seconds = perf_counter() - start
             forecast = self._forecast(offer, decision)
             feedback = problem.feedback(offer, decision, noise)
-            self._mail.send(offer, decision, feedback, delays)
-            for delivery in self._mail.arrived(step):
+            for delivery in self._mail.exchange(offer, decision, feedback, delays):
                 start = perf_counter()
                 policy.learn(*delivery, learn_rng)
                 seconds += perf_counter() - start
