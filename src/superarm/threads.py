@@ -172,10 +172,6 @@ if sys.platform != "win32":  # which has no forks
     )
 
 
-begin_one_thread, end_one_thread = _LIMIT.begin, _LIMIT.end
-"""For decorators that do more than :func:`one_blas_thread`: ``end`` only if ``begin`` says so."""
-
-
 def one_blas_thread(function: Callable[P, R]) -> Callable[P, R]:
     """The function with BLAS held to one thread while it runs; afterwards all is as it was."""
 

@@ -169,6 +169,7 @@ class GaussianPosterior(ABC):
     def predict(
         self, arms: Any, return_std: bool = True, *, return_cov: Literal[True]
     ) -> JointPrediction: ...
+    @one_blas_thread
     @whole
     def predict(
         self, arms: Any, return_std: bool = True, return_cov: bool = False
@@ -182,6 +183,7 @@ class GaussianPosterior(ABC):
             return Prediction(mean, None)
         return Prediction(mean, standard_deviation(variance, lambda: self._prior_scale(keys)))
 
+    @one_blas_thread
     @whole
     def sample(self, arms: Any, rng: np.random.Generator, size: int = 1) -> Floats:
         """Joint draws of the latent reward, (size, m)."""
@@ -206,12 +208,11 @@ class GaussianPosterior(ABC):
                 f"pending has shape {awaited.shape}, but the arms on offer {keys.shape}; "
                 "they must be keys of this posterior"
             )
-        both = np.concatenate([keys, awaited])
-        mean, variance = self._moments(both)
-        std = standard_deviation(variance[:n], lambda: self._prior_scale(keys))
-        belief = GaussianBelief(self, both, mean[:n], std)
-        return belief.condition(np.arange(n, len(both)))
+        both = self._belief(np.concatenate([keys, awaited]))
+        belief = GaussianBelief(self, both._keys, both.mean[:n], both.std[:n])
+        return belief.condition(np.arange(n, len(both.mean)))
 
+    @one_blas_thread
     def _belief(self, keys: NDArray[Any]) -> GaussianBelief:
         mean, variance = self._moments(keys)
         std = standard_deviation(variance, lambda: self._prior_scale(keys))
@@ -222,6 +223,7 @@ class GaussianPosterior(ABC):
         """Highest posterior mean among observed arms; 0 before any data."""
         return self._best_mean()
 
+    @one_blas_thread
     @whole
     def _best_mean(self) -> float:
         return self._incumbent(1.0) if self.count else 0.0

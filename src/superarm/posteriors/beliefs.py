@@ -24,6 +24,7 @@ from superarm.core import Floats, Ints
 from superarm.errors import StaleBeliefError
 from superarm.inputs import as_generator
 from superarm.linalg import cholesky, solve_lower
+from superarm.threads import one_blas_thread
 
 from .turns import Turns, whole
 from .variances import standard_deviation
@@ -95,6 +96,7 @@ class GaussianBelief:
     def incumbent(self) -> float:
         return self._best_mean()
 
+    @one_blas_thread
     @whole
     def _best_mean(self) -> float:
         posterior = self._fresh()
@@ -108,6 +110,7 @@ class GaussianBelief:
             self._cov = cov
         return self._cov
 
+    @one_blas_thread
     @whole
     def _covariance(self) -> Floats:
         cov = self._fresh()._covariance(self._keys)
@@ -116,6 +119,7 @@ class GaussianBelief:
         rows, n = self._given.rows, len(self.mean)
         return cov[:n, :n] - rows.T @ rows
 
+    @one_blas_thread
     @whole
     def sample(self, rng: np.random.Generator) -> Floats:
         drawn: Floats = self._fresh()._draw(self._keys, as_generator(rng), 1)[0]
@@ -126,6 +130,7 @@ class GaussianBelief:
             drawn = drawn[: len(self.mean)] - solve_lower(given.factor, seen) @ given.rows
         return self.mean + drawn
 
+    @one_blas_thread
     @whole
     def condition(self, positions: Ints) -> GaussianBelief:
         """Variance once these arms will have been observed; their rewards are not known yet."""

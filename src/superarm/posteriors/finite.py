@@ -35,7 +35,7 @@ from superarm.inputs import LARGEST, as_features, as_vector, require_size
 from superarm.kernels import Covariance
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec
-from superarm.threads import one_blas_thread
+from superarm.threads import blas_threads_for, one_blas_thread
 
 from .base import (
     FixedArms,
@@ -55,6 +55,9 @@ Form = Literal["auto", "root", "visited"]
 ROOT_LARGEST = 2048
 """Arms up to which ``auto`` keeps the square root of the whole covariance."""
 _RESTORED_AT_ONCE = 128
+_NO_THREADS = 1000
+"""Arms up to which BLAS takes no threads for one observation by itself: rank-1 updates of 32 columns
+below 2¹⁵ numbers."""
 
 
 @register("posterior", "finite")
@@ -179,7 +182,6 @@ class FiniteGP(GaussianPosterior, Described):
     def _prior_scale(self, keys: Ints) -> float:
         return float(np.max(self.kernel.diag(self.arms)))
 
-    @one_blas_thread
     def observe(
         self,
         arms: Any,
@@ -198,7 +200,11 @@ class FiniteGP(GaussianPosterior, Described):
                 and abs(reward) <= LARGEST
             ):
                 with self._turns:
-                    self._observe_one(int(row), float(reward))
+                    if len(self.arms) <= _NO_THREADS:
+                        self._observe_one(int(row), float(reward))
+                    else:
+                        with blas_threads_for(1):
+                            self._observe_one(int(row), float(reward))
                 return
         super().observe(arms, rewards, noise_variance, rng)
 

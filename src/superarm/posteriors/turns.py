@@ -12,8 +12,6 @@ from functools import wraps
 from threading import RLock
 from typing import Any, TypeVar, cast
 
-from superarm.threads import begin_one_thread, end_one_thread
-
 
 class Turns:
     """Whose turn it is to write, and how often something was written."""
@@ -43,31 +41,22 @@ Question = TypeVar("Question", bound=Callable[..., Any])
 
 
 def whole(question: Question) -> Question:
-    """Decorator of a method that reads: its answer is that of one moment between two changes.
-
-    BLAS has one thread meanwhile: see :mod:`superarm.threads`. One decorator does both, because
-    questions are asked a hundred thousand times a second.
-    """
+    """Decorator of a method that reads: its answer is that of one moment between two changes."""
 
     @wraps(question)
     def asked(self: Any, *args: Any, **kwargs: Any) -> Any:
         turns: Turns = self._turns
         written = turns.written
-        limited = begin_one_thread()
-        try:
-            if not turns.writing:
-                try:
-                    answer = question(self, *args, **kwargs)
-                except Exception:  # perhaps because arrays of two moments did not go together
-                    if turns.written == written and not turns.writing:
-                        raise
-                else:
-                    if turns.written == written and not turns.writing:
-                        return answer
-            with turns.lock:
-                return question(self, *args, **kwargs)
-        finally:
-            if limited:
-                end_one_thread()
+        if not turns.writing:
+            try:
+                answer = question(self, *args, **kwargs)
+            except Exception:  # perhaps because arrays of two moments did not go together
+                if turns.written == written and not turns.writing:
+                    raise
+            else:
+                if turns.written == written and not turns.writing:
+                    return answer
+        with turns.lock:
+            return question(self, *args, **kwargs)
 
     return cast(Question, asked)
