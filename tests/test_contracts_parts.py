@@ -120,6 +120,7 @@ MEANS = np.linspace(-1.0, 1.0, N)
 POSTERIORS: dict[str, Callable[[], Any]] = {
     "streaming auto": lambda: StreamingGP(SMOOTH, 0.05, 0.3),
     "streaming cholesky": lambda: StreamingGP(ROUGH, 0.05, form="cholesky"),
+    "streaming timed": lambda: StreamingGP(ROUGH, 0.05, timed=True),
     "streaming finite-rank": lambda: StreamingGP(SMOOTH, 0.05, 0.3, form="finite-rank"),
     "streaming scikit-learn": lambda: StreamingGP(foreign_kernel(), 0.05),
     "streaming large": lambda: StreamingGP(1e12 * SMOOTH, 1e10),

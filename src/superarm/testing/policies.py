@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Decision, Feedback, Offer, Policy, State
-from superarm.errors import ConflictError, InfeasibleError, InputError
+from superarm.errors import ConflictError, InfeasibleError, InputError, SpecError
+from superarm.records import from_json, to_json
+from superarm.registry import build, spec_of
 
 from .helpers import assert_close, generator, raises, restored, state_bytes, untouched
 
@@ -22,7 +25,7 @@ class PolicyContract(ABC):
     and named once; feedback may be partial, empty, late, or of stated noise; every reward is
     learned once, and in the order of decisions where the policy is not ``exchangeable``; feedback
     that makes no sense is refused and changes nothing; ``commit`` adopts what is carried, also
-    after a way through bytes. ::
+    after a way through bytes; a policy that has a spec is the same when it is built from JSON. ::
 
         class TestMyPolicy(PolicyContract):
             def make_policy(self):
@@ -265,3 +268,18 @@ class PolicyContract(ABC):
         other.commit(again)
         assert state_bytes(policy.state()) != before, "commit() must adopt what is carried"
         assert state_bytes(other.state()) == state_bytes(policy.state())
+
+    def test_a_policy_that_has_a_spec_is_data(self) -> None:
+        policy = self.make_policy()
+        try:
+            spec = json.loads(json.dumps(to_json(spec_of(policy)), allow_nan=False))
+        except SpecError:
+            return  # some part of it has none
+        again: Policy = build("policy", from_json(spec))
+        for step in range(1, 4):
+            chosen = []
+            for each in (policy, again):
+                offer, decision = self._play(each, step)
+                each.learn(offer, decision, self._feedback(decision), generator(step))
+                chosen.append(decision.positions)
+            np.testing.assert_array_equal(chosen[1], chosen[0])

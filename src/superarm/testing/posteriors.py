@@ -243,6 +243,37 @@ class PosteriorContract(ABC):
             foreseen.std**2, self._std(posterior) ** 2, self.tolerance * self._scale(), "condition()"
         )
 
+    def test_pending_arms_are_taken_as_seen(self) -> None:
+        posterior, offer = self._taught(), self._offer()
+        chosen = np.array([3, 0, 3])
+        keys = self._keys(posterior)[chosen]
+        plain, given = posterior.belief(offer), posterior.belief(offer, pending=keys)
+        tolerance = self.tolerance * (np.sqrt(self._scale()) + np.abs(plain.mean).max())
+        assert_close(given.mean, plain.mean, tolerance, "pending arms must not move the mean")
+        posterior.observe(keys, np.zeros(3), rng=generator())
+        tolerance = self.tolerance * self._scale()
+        assert_close(given.std**2, self._std(posterior) ** 2, tolerance, "belief(offer, pending)")
+
+    def test_feedback_is_dated_by_its_own_offer(self) -> None:
+        """Learned late or at once: keys carry the time of their offer, where it matters at all."""
+        arms = self.make_arms()
+        early, late, now = (
+            Offer(step=step, arms=arms, time=time) for step, time in ((1, 0.5), (4, 2.0), (9, 7.5))
+        )
+        seen = []
+        for order in ((early, late), (late, early)):
+            posterior = self.make_posterior()
+            if not posterior.exchangeable:
+                return
+            for offer in order:
+                rewards = [0.4, -0.2] if offer is early else [-0.3, 0.6]
+                posterior.observe(posterior.keys(offer)[:2], rewards, rng=generator())
+            seen.append(posterior.belief(now))
+        scale = self._scale()
+        tolerance = self.tolerance * (np.sqrt(scale) + np.abs(seen[0].mean).max())
+        assert_close(seen[0].mean, seen[1].mean, tolerance, "late feedback: mean")
+        assert_close(seen[0].std ** 2, seen[1].std ** 2, self.tolerance * scale, "late feedback: std")
+
     def test_a_belief_follows_the_order_of_the_offer(self) -> None:
         posterior, arms = self._taught(), self.make_arms()
         turned = np.arange(len(arms))[::-2]
