@@ -25,7 +25,7 @@ kernels: $(VENV)/.dev
 	set -e; kernels=$$($(BIN)/python .ci/kernels.py); for kernel in $$kernels; do echo "BLAS of $$kernel"; \
 		OPENBLAS_CORETYPE=$$kernel $(BIN)/python -m pytest -q -n auto -m "not slow" $(SHORT); done
 
-# The same, and figures, with the least versions that pyproject.toml allows; Python 3.11 to 3.13.
+# The same, and figures, with the oldest versions that pyproject.toml allows; Python 3.11 to 3.13.
 # What old packages use of others may be deprecated by now.
 oldest:
 	$(PYTHON) -m venv --clear $(VENV)-oldest

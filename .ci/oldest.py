@@ -1,4 +1,4 @@
-"""The least versions that pyproject.toml allows, as pip constraints: what ``make oldest`` installs.
+"""The oldest versions that pyproject.toml allows, as pip constraints: what ``make oldest`` installs.
 
 torch, SUMO and the tools of ``dev`` are left out: they are tested in the versions of constraints.txt.
 """

@@ -1,6 +1,7 @@
-"""A reward that is no sum: a target that two sensors reach counts once, and a greedy oracle finds them.
+"""A reward that is not a sum: a target counts once, even if two sensors reach it.
 
-It promises 1 − 1/e of the optimum in every call; ``alpha_regret`` is measured against that share.
+A greedy oracle chooses the sensors. It promises 1 − 1/e of the optimum in every call, and
+``alpha_regret`` is measured against that share: below zero is better than promised.
 """
 
 from itertools import combinations

@@ -1,7 +1,7 @@
 """Rewards that drift: keys carry the time of their offer, and the kernel lets what was seen grow old.
 
 ``timed=True`` makes the time of an offer the last column of a key, so that feedback is dated by its own
-offer, however late it comes. Everything else is as it was.
+offer, however late it comes. Everything else stays the same.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def main(rounds: int = 150, drift: float = 0.05) -> dict[str, float]:
         policy = IndexPolicy(posterior=posterior, rule=UCB(schedule=Fixed(value=2.0)), oracle=TopK(k=1))
         rng, regret = np.random.default_rng(0), 0.0
         for step in range(1, rounds + 1):
-            truth = np.cos(6.0 * PLACES[:, 0] - drift * step)  # the best place wanders off
+            truth = np.cos(6.0 * PLACES[:, 0] - drift * step)  # the best place moves
             offer = Offer(step=step, arms=arms, time=0.5 * step)
             decision = policy.decide(offer, rng)
             rewards = truth[decision.positions] + 0.1 * rng.standard_normal(1)

@@ -1,6 +1,7 @@
-"""Moving costs: what was done before makes some arms dearer, and the policy is told by how much.
+"""Switching costs: an arm far from the previous one costs more, and a policy is told how much.
 
-The runner sets ``offer.previous_action``; the world charges for the way, and the policy minds it.
+The runner sets ``offer.previous_action``; the world charges for the way, and one policy takes it into
+account.
 """
 
 import numpy as np
@@ -20,7 +21,7 @@ WAY = Distance(scale=1.5)
 
 
 class Kite(FiniteProblem):
-    """One height a round; its value is the power there, less what the way to it takes."""
+    """One height a round; its value is the power there, less the cost of the way to it."""
 
     def value(self, offer: Offer, decision: Decision) -> float:
         return float((POWER - WAY.costs(offer))[decision.positions].sum())

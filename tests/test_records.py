@@ -318,5 +318,5 @@ def test_any_data_are_read_or_refused(data: Any) -> None:
 
 
 def test_a_record_of_another_kind_is_refused() -> None:
-    with pytest.raises(StateError, match="hold a Arms, not a Offer"):
+    with pytest.raises(StateError, match="of type Arms, not Offer"):
         read(Offer, to_json(Arms.numbered([[1.0]])))

@@ -18,8 +18,8 @@ Notation, the same in every module
 Records are frozen. ``decide``, ``belief`` and ``predict`` never change state; ``commit``,
 ``learn`` and ``observe`` are the only methods that do.
 
-A step names a round: it is what late feedback is matched by, so that no two decisions of a policy
-share one.
+A step names a round. Late feedback is matched with its decision by the step, so no two decisions of a
+policy may share one.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Offer:
     previous_action: object = None
     """What was done in the round before, for switching costs; ``None`` where nothing was."""
     begins: bool = False
-    """Whether an episode begins: then ``previous_action`` is where it starts, whatever was done."""
+    """Whether an episode begins, with ``previous_action`` as its start, whatever was done before."""
 
     def __post_init__(self) -> None:
         step: Any = self.step
@@ -141,8 +141,8 @@ class Offer:
             or available.shape != (len(self.arms),)
         ):
             raise ShapeError(
-                f"available must be a boolean array with one entry for each of {len(self.arms)} arms, "
-                "and no mask"
+                f"available must be a plain boolean array with one entry for each of {len(self.arms)} "
+                "arms, not a masked one"
             )
 
     @property
@@ -151,7 +151,7 @@ class Offer:
         return float(self.step) if self.time is None else self.time
 
     def after(self, action: object) -> Offer:
-        """The same offer once ``action`` was done in the round before; an episode begins anew."""
+        """This offer with ``action`` as the previous one, unless it ``begins`` an episode."""
         if self.begins or action is None:
             return self
         offer = object.__new__(Offer)  # all else was checked when this one was made
@@ -203,7 +203,7 @@ class Decision:
     """A chosen super arm, and why."""
 
     step: int
-    """The step of the offer it answers: what late feedback is matched by."""
+    """The step of the offer that it answers; late feedback is matched by it."""
     action: object
     positions: Ints
     """The chosen arms' places in the offer, (k,)."""
@@ -230,8 +230,8 @@ class Feedback:
     noise_variance: Floats | None = None
     """Variance of each reward where it is known; ``None`` is the model's own."""
     delays: Ints | None = None
-    """What a world says of each reward, (m,): after how many more rounds it is known; ``None``: at
-    once. A reward that is never known is left out."""
+    """Set by a problem: after how many more rounds each reward is known, (m,); ``None``: all at once. A
+    reward that is never known is left out."""
 
     def __post_init__(self) -> None:
         positions = as_positions(self.positions, "positions")
@@ -256,7 +256,7 @@ class Feedback:
             object.__setattr__(self, "delays", delays)
 
     def part(self, chosen: Bools) -> Feedback:
-        """Some of the rewards, (m,) booleans say which; they are known at once."""
+        """The rewards that ``chosen`` (m,) marks, as feedback that is known at once."""
         noise = self.noise_variance
         return Feedback(
             positions=self.positions[chosen],
@@ -305,7 +305,7 @@ class State:
     parts: Mapping[str, State] = field(default_factory=dict)
     """States of what it is composed of, by name."""
     spec: Mapping[str, Any] | None = None
-    """What made it, as ``registry.describe`` has it: plain JSON, and arrays."""
+    """The spec of what made it, from ``registry.describe``: plain JSON and arrays."""
 
     def part(self, name: str) -> State:
         """A part's state by name, or :class:`StateError` if it is missing."""
@@ -370,7 +370,7 @@ class Posterior(Protocol):
 
     @property
     def exchangeable(self) -> bool:
-        """Whether the order of observations does not matter, so that they may come late."""
+        """Whether the order of observations does not matter, so that they may come in any order."""
         ...
 
     @property
@@ -394,7 +394,7 @@ class Posterior(Protocol):
     def keys(self, offer: Offer) -> NDArray[Any]:
         """What this posterior calls the arms on offer, one entry or row each.
 
-        It is what ``observe`` and ``predict`` take. Keys carry the offer's time where a posterior
+        These are what ``observe`` and ``predict`` take. Keys carry the offer's time where a posterior
         wants it, so that feedback learned late is dated by its own offer.
         """
         ...
@@ -421,8 +421,8 @@ class Posterior(Protocol):
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Belief:
         """This posterior seen through the arms on offer.
 
-        ``pending`` are keys of arms that were chosen and not yet seen: the mean is as it was,
-        the uncertainty as if they had been observed.
+        ``pending`` are keys of arms that were chosen and not yet seen: the mean stays as it is,
+        the uncertainty is what it will be once they are observed.
         """
         ...
 
@@ -471,7 +471,7 @@ class Oracle(Protocol):
 
 @runtime_checkable
 class SwitchingCost(Protocol):
-    """What it costs to go on from the previous action: known, and added to every arm."""
+    """What each arm costs after the previous action, known before it is chosen."""
 
     def costs(self, offer: Offer) -> Floats:
         """0 or more for every arm on offer, (n,); all 0 where nothing was done before."""
@@ -489,7 +489,7 @@ class Policy(Protocol):
 
     @property
     def exchangeable(self) -> bool:
-        """Whether feedback may be learned in any order; if not, in the order of its decisions."""
+        """Whether feedback may be learned in any order; if not, only in the order of the decisions."""
         ...
 
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision: ...
@@ -513,7 +513,7 @@ class Reward(Protocol):
         ...
 
     def worth(self, outcomes: Floats, positions: Ints, structure: object) -> float:
-        """Of arms that yield ``outcomes`` (k,) at these positions (k,) of the offer."""
+        """The worth of arms at these positions (k,) of the offer that yield ``outcomes`` (k,)."""
         ...
 
 
@@ -521,11 +521,11 @@ class Best(NamedTuple):
     """What a round's regret is measured against."""
 
     value: float
-    """Of the oracle's super arm under the truth: the benchmark."""
+    """The benchmark: the value of the oracle's super arm under the truth."""
     guarantee: Guarantee = EXACT
-    """Of the oracle in that call. Where it is not exact, a policy may beat the benchmark."""
+    """The oracle's promise in that call. Where it is not exact, a policy may beat the benchmark."""
     optimum: float | None = None
-    """Of the best feasible super arm, where the problem can compute it."""
+    """The value of the best feasible super arm, where the problem can compute it."""
 
 
 class Problem(Protocol):

@@ -11,8 +11,9 @@
     ├── InfeasibleError (ValueError)       the oracle has no feasible super arm
     ├── NotPositiveDefiniteError (ArithmeticError)
     ├── StaleBeliefError (RuntimeError)    a belief was used after its posterior had moved on
-    ├── StateError (ValueError)            a saved state cannot be read
-    ├── ConflictError (RuntimeError)       something is already there (the command line exits with 3)
+    ├── StateError (ValueError)            a saved state is damaged, or another part's
+    ├── ConflictError (RuntimeError)       something is already there, learned already or out of order
+    │                                      (the command line exits with 3)
     ├── MissingDataError (FileNotFoundError)
     └── MissingExtraError (ImportError)    an optional dependency is absent; names the pip line
 

@@ -1,7 +1,7 @@
 """Graphs as data: all that a kernel and an oracle need of a network, in a few arrays.
 
-``c`` links between ``n`` nodes. A graph has what it can have of a ``laplacian()`` for kernels and of
-``successors``, a sparse (n, n) matrix, for oracles.
+``c`` links between ``n`` nodes. A graph has ``successors``, a sparse (n, n) matrix, for oracles, and
+where its links have values a ``laplacian()`` for kernels.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class TurnGraph:
 @register("network", "sparse")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SparseGraph:
-    """Any sparse (n, n) matrix by its compressed rows: a Laplacian, or links where all data are 1."""
+    """Any sparse (n, n) matrix by its compressed rows: a Laplacian, or mere links."""
 
     indptr: NDArray[np.int32]
     """(n + 1,): where the links of each node begin."""
@@ -118,7 +118,7 @@ class SparseGraph:
 
     def laplacian(self) -> Any:
         if self.data is None:
-            raise InputError("this graph has links without values: it has no Laplacian")
+            raise InputError("this graph has links without values, so it has no Laplacian")
         return self.successors
 
 

@@ -14,7 +14,7 @@ _Floats = NDArray[np.float64]
 _FLOAT, _INTEGER = np.dtype(np.float64), np.dtype(np.intp)  # each one object in a process
 
 SMALLEST, LARGEST = 1e-100, 1e100
-"""Range of variances and lengthscales, and of the size of rewards: products and quotients of three of
+"""Range of variances and lengthscales, and largest size of rewards: products and quotients of three of
 them fit a float."""
 
 
@@ -56,7 +56,7 @@ def as_positions(values: Any, name: str) -> NDArray[np.intp]:
     try:
         array = np.asarray(values)
     except ValueError:
-        raise ShapeError(f"{name} must be a list of whole numbers, not of lists") from None
+        raise ShapeError(f"{name} must be a plain list of whole numbers") from None
     if array.ndim != 1:
         raise ShapeError(f"{name} has shape {array.shape}; it must be one-dimensional")
     if array.size and array.dtype.kind not in "iu":
@@ -78,7 +78,7 @@ def _as_floats(values: Any, name: str, what: str) -> _Floats:
 
 
 def refuse_masked(values: Any, name: str) -> None:
-    """numpy drops a mask without a word, also that of arrays in a list."""
+    """Refuse masked entries, also of arrays in a list: numpy would drop the mask without a word."""
     for part in values if isinstance(values, list | tuple) else (values,):
         if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
             raise InputError(f"{name} has masked entries; leave those rows out")

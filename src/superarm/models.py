@@ -1,6 +1,7 @@
-"""What a learner is told about a problem before the first round: it stands between the two.
+"""What a learner is told about a problem before the first round.
 
-A problem states a :class:`Model`; a published algorithm is a function of one.
+It stands between the two: a problem states a :class:`Model`, and a published algorithm is a function of
+one.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class RoadModel(Model):
     energies: Floats
     """What each road is expected to cost, (n,): the prior mean."""
     reduction: Floats | None = None
-    """Δh, (n,): what each road changes in a potential; adds up to the same for all routes."""
+    """Δh, (n,): by how much each road changes a potential. It adds up to the same for all routes
+    between two places."""
     costs: Mapping[str, Floats] = field(default_factory=dict)
     """Other known costs of the roads by name, (n,) each, such as their ``length``."""
 
@@ -84,7 +86,7 @@ class ByNumber:
         numbers = rows[:, self.column]
         if not ((numbers >= 0) & (numbers < len(self.values))).all():
             raise UnknownArmError(
-                f"arms are numbered 0 to {len(self.values) - 1} in column {self.column}"
+                f"column {self.column} must hold arm numbers from 0 to {len(self.values) - 1}"
             )
         found: Floats = self.values[numbers.astype(np.intp)]
         return found

@@ -1,4 +1,4 @@
-"""Packed files from outside: how large they would become is known before they are unpacked.
+"""Packed files from outside, which must not unpack to more than is safe.
 
 A file of a few kilobytes can unpack to gigabytes. Text (``.gz``, ``.xz``) is unpacked as it is read
 and refused once it outgrows its packed size; arrays (``.npz``) say beforehand how large they are.
@@ -94,7 +94,7 @@ class _Header(NamedTuple):
 def read_npz(
     file: BinaryIO, *, most: int | None = None, wanted: Callable[[str], bool] = lambda _: True
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of an ``.npz`` file whose names are ``wanted``; what is none raises one of ``DAMAGE``.
+    """The arrays of an ``.npz`` file whose names are ``wanted``; other files raise one of ``DAMAGE``.
 
     ``most``: how many bytes they may have once unpacked. Without it nothing may be packed, so that
     they have no more than the file itself. Every size is known and checked before any is unpacked.
@@ -107,7 +107,7 @@ def read_npz(
         if len(set(names)) != len(names):
             raise InputError("it names an array twice")
         if any(member.compress_type not in methods for member in members):
-            raise InputError("its arrays are compressed as superarm never writes them")
+            raise InputError("its arrays are compressed in a way that superarm never writes")
         if sum(member.compress_size for member in members) > end:
             raise InputError("its arrays overlap")
         chosen = [pair for pair in zip(names, members, strict=True) if wanted(pair[0])]
@@ -116,7 +116,7 @@ def read_npz(
             raise InputError(f"its arrays would take {total} bytes, far more than such a file holds")
         for name, member in chosen:
             if _header(archive, member).size != member.file_size:
-                raise InputError(f"the array {name!r} has another size than it says")
+                raise InputError(f"the array {name!r} is not of the size that it states")
         arrays = {}
         for name, member in chosen:
             with archive.open(member) as packed:
@@ -145,8 +145,8 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _Header:
             shape, _, dtype = np.lib.format.read_array_header_2_0(packed)
         else:
             raise InputError(
-                f"it has an array in version {version} of numpy's format; versions are 1, 2"
+                f"it has an array in version {version} of numpy's format; versions 1.0 and 2.0 are read"
             )
         if dtype.hasobject or dtype.itemsize == 0 or min(shape, default=0) < 0:
-            raise InputError(f"it has an array of {dtype} of shape {shape}, which no array has")
+            raise InputError(f"it has an array of {dtype} and shape {shape}, which is impossible")
         return _Header(shape, dtype, packed.tell())

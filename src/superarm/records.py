@@ -41,17 +41,17 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 Record = TypeVar("Record")
 Keep = Callable[[NDArray[Any]], str]
-"""Takes an array elsewhere and says under which name it can be found."""
+"""Puts an array elsewhere and returns the name under which it can be found."""
 Find = Callable[[str], NDArray[Any]]
 
 
 def to_json(value: object, keep: Keep | None = None) -> Any:
-    """``value`` as what ``json.dumps`` takes; with ``keep``, arrays go elsewhere."""
+    """``value`` as something that ``json.dumps`` takes; ``keep`` may put arrays elsewhere."""
     return _encoded(value, 0, keep)
 
 
 def from_json(data: object, find: Find | None = None) -> Any:
-    """What :func:`to_json` was given, or :class:`StateError` for data that are no such thing."""
+    """What :func:`to_json` was given, or :class:`StateError` for data that it cannot have made."""
     try:
         return _decoded(data, 0, find)
     except (TypeError, ValueError, KeyError, ArithmeticError, SuperarmError) as error:
@@ -64,7 +64,7 @@ def read(kind: type[Record], data: object) -> Record:
     """A record of this kind, or :class:`StateError`."""
     found = from_json(data)
     if not isinstance(found, kind):
-        raise StateError(f"these data hold a {type(found).__name__}, not a {kind.__name__}")
+        raise StateError(f"these data are of type {type(found).__name__}, not {kind.__name__}")
     return found
 
 
@@ -73,13 +73,13 @@ def read(kind: type[Record], data: object) -> Record:
 
 def _encoded(value: Any, depth: int, keep: Keep | None) -> Any:  # noqa: PLR0911 (one for each kind)
     if depth > MOST_DEPTH:
-        raise SpecError(f"the value is nested deeper than {MOST_DEPTH} times; make it flatter")
+        raise SpecError(f"the value is nested more than {MOST_DEPTH} levels deep; make it flatter")
     kind, below = type(value), depth + 1
     if value is None or kind in (bool, str):
         return value
     if kind is int:
         if value.bit_length() > _MOST_BITS:
-            raise SpecError(f"a number has {value.bit_length()} bits; {_MOST_BITS} are the most")
+            raise SpecError(f"a number has {value.bit_length()} bits; {_MOST_BITS} is the most")
         return value
     if kind is float:
         return value if math.isfinite(value) else {"$float": repr(value)}
@@ -107,8 +107,8 @@ def _encoded_record(value: Any, depth: int, keep: Keep | None) -> dict[str, Any]
         family, name = family_of(value) or ("", "")
         if family != "structure" or not is_dataclass(value):
             raise SpecError(
-                f"a {type(value).__name__} cannot be written as JSON: use numbers, text, tuples, "
-                'lists, dicts and arrays, or a frozen dataclass with @register("structure", …)'
+                f"a value of type {type(value).__name__} cannot be written as JSON: use numbers, text, "
+                'tuples, lists, dicts and arrays, or a frozen dataclass with @register("structure", …)'
             )
     held = {"ids": list(value.ids), "features": value.features} if name == "arms" else _fields_of(value)
     return {"$record": name, **{key: _encoded(item, depth, keep) for key, item in held.items()}}
@@ -132,14 +132,14 @@ def _entries(array: NDArray[Any]) -> list[Any]:
 
 def _decoded(data: Any, depth: int, find: Find | None) -> Any:
     if depth > MOST_DEPTH:
-        raise StateError(f"these data are nested deeper than {MOST_DEPTH} times")
+        raise StateError(f"these data are nested more than {MOST_DEPTH} levels deep")
     kind, below = type(data), depth + 1
     if data is None or kind in (bool, int, float, str):
         return data
     if kind is list:
         return [_decoded(item, below, find) for item in data]
     if kind is not dict:
-        raise StateError(f"these data hold a {kind.__name__}; JSON has none")
+        raise StateError(f"these data hold a value of type {kind.__name__}, which JSON does not have")
     tag = next((key for key in data if type(key) is not str or key.startswith("$")), None)
     if tag is None:
         return {key: _decoded(item, below, find) for key, item in data.items()}
@@ -173,7 +173,7 @@ def _decoded_array(data: Any, depth: int, find: Find | None) -> NDArray[Any]:
     if kind.kind == "f":
         entries = [_NOT_FINITE.get(each, each) if type(each) is str else each for each in entries]
     if not all(type(each) in _ENTRIES[kind.kind] for each in entries):
-        raise StateError(f"an array of {dtype} holds something else")
+        raise StateError(f"an array of {dtype} holds values of another type")
     if kind.kind in "iu" and entries:
         limits = np.iinfo(kind)
         if min(entries) < limits.min or max(entries) > limits.max:
@@ -182,7 +182,7 @@ def _decoded_array(data: Any, depth: int, find: Find | None) -> NDArray[Any]:
         len(entries) * kind.itemsize > _MOST_TEXT_BYTES
         or max(map(len, entries), default=0) * 4 > kind.itemsize
     ):
-        raise StateError(f"an array of {dtype} holds longer text, or too much of it")
+        raise StateError(f"an array of {dtype} holds text that is too long, or too much of it")
     with np.errstate(over="ignore"):
         return np.array(entries, dtype=kind).reshape(shape)
 
@@ -222,7 +222,7 @@ def _decision(**held: Any) -> Decision:
         raise StateError("a decision's positions must be an array of whole numbers, 0 or more")
     for values in numbers:
         if values is not None and np.shape(values) != chosen.shape:
-            raise StateError("a decision has other numbers of means or desirabilities than of arms")
+            raise StateError("a decision must have one mean, std and desirability per arm, or none")
     for name, least in (("step", 1), ("version", 0)):
         if type(held.get(name, least)) is not int or held.get(name, least) < least:
             raise StateError(f"a decision's {name} must be a whole number of at least {least}")
@@ -241,11 +241,11 @@ def _state(**held: Any) -> State:
     tables: tuple[Any, ...] = (state.scalars, state.arrays, state.parts, state.spec or {})
     for table in tables:
         if type(table) is not dict or not all(type(key) is str for key in table):
-            raise StateError(f"this {state.kind[:60]!r} state is damaged: a table in it is none")
+            raise StateError(f"this {state.kind[:60]!r} state is damaged: one of its tables is not one")
     if not all(isinstance(each, np.ndarray) for each in state.arrays.values()):
-        raise StateError(f"this {state.kind[:60]!r} state is damaged: an array in it is none")
+        raise StateError(f"this {state.kind[:60]!r} state is damaged: one of its arrays is not one")
     if not all(isinstance(each, State) for each in state.parts.values()):
-        raise StateError(f"this {state.kind[:60]!r} state is damaged: a part in it is no state")
+        raise StateError(f"this {state.kind[:60]!r} state is damaged: one of its parts is not a state")
     return state
 
 

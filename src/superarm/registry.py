@@ -12,10 +12,10 @@ A part joins with a decorator on a frozen dataclass or on a factory function::
     @dataclass(frozen=True, kw_only=True)
     class Greedy: ...
 
-What is no such dataclass, or is made of other things than its fields, is :class:`Described` and says
-its parameters itself. Specs hold plain JSON and numpy arrays; ``superarm.records`` turns arrays into
-JSON and back. A part that is nobody's own here (a callable, a kernel of scikit-learn) has no spec:
-:func:`describe` names its type in place of one.
+A part that is no such dataclass, or is made of other things than its fields, is :class:`Described` and
+states its parameters itself. Specs hold plain JSON and numpy arrays; ``superarm.records`` turns arrays
+into JSON and back. A part that is not registered (a function, a kernel of scikit-learn) has no spec:
+:func:`describe` names its type instead.
 
 Nothing is ever imported by a name that comes from outside: the families and the packages
 that fill them are listed here.
@@ -68,11 +68,11 @@ Part = TypeVar("Part", bound=Callable[..., Any])
 
 
 class Described(ABC):
-    """A part that says itself what it is made of."""
+    """A part that states what it is made of."""
 
     @abstractmethod
     def parameters(self) -> Mapping[str, Any]:
-        """Values, arrays and parts by the names of its parameters: made of these, it is the same."""
+        """Values, arrays and parts by parameter name: made of these, an equal part comes out."""
 
 
 def register(family: str, name: str) -> Callable[[Part], Part]:
@@ -114,7 +114,7 @@ def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
         raise SpecError(f"a {family} spec is a name or a table with a name, not {spec!r}")
     if "foreign" in spec:
         raise SpecError(
-            f"the {family} is a {spec['foreign']}, which has no spec to be built from; "
+            f"the {family} is of type {spec['foreign']}, which has no spec to build it from; "
             "pass the object itself"
         )
     if "name" not in spec:
@@ -155,7 +155,7 @@ def built_parameters(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_parameter(family: str, name: str, key: str, value: Any) -> None:
-    """An error that names the parameter unless ``value`` is of the kind that the part declares."""
+    """Raise an error that names the parameter unless ``value`` is of the declared kind."""
     require_kind(value, kinds_of(_find(family, name)).get(key, Any), f"{family} {name!r}: {key}")
 
 
@@ -169,7 +169,7 @@ def kinds_of(part: Callable[..., Any]) -> dict[str, Any]:
 
 
 def require_kind(value: Any, kind: Any, name: str) -> None:
-    """An error that calls ``value`` by ``name`` unless it is of the declared ``kind``.
+    """Raise an error that calls ``value`` by ``name`` unless it is of the declared ``kind``.
 
     >>> require_kind("0.5", float, "noise_scale")
     Traceback (most recent call last):
@@ -190,7 +190,7 @@ _WORDS = {
 
 
 def _is_of(value: Any, kind: Any) -> bool:
-    """Whether a value can be what is declared; *which* number, text or part it is, its user says."""
+    """Whether a value is of the declared kind; whether it is a good one, the part itself judges."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         return any(_is_of(value, each) for each in inner)
@@ -221,17 +221,17 @@ def _words(kind: Any) -> str:
 
 
 def spec_of(part: Any) -> dict[str, Any]:
-    """The spec of a part that is made of registered parts, plain values and arrays alone."""
+    """The spec of a part that is made only of registered parts, plain values and arrays."""
     return _spec(part, strict=True)
 
 
 def describe(part: Any) -> dict[str, Any]:
-    """The part's spec, where whatever has none is ``{"foreign": its type}``: what states hold."""
+    """The part's spec for a state: a part inside it that has none becomes ``{"foreign": its type}``."""
     return _spec(part, strict=False)
 
 
 def has_spec(part: object) -> bool:
-    """Whether this is a registered part, so that it has a spec where its own parts do."""
+    """Whether this is a registered part: it has a spec if its own parts have."""
     return type(part) in _names
 
 
@@ -241,7 +241,7 @@ def family_of(part: object) -> tuple[str, str] | None:
 
 
 def difference(here: Any, there: Any, where: str = "") -> str | None:
-    """In words, the first thing in which a spec and that of a state differ; ``None``: in nothing."""
+    """The first difference between a spec and that of a state, in words; ``None`` if there is none."""
     if isinstance(here, Mapping) and isinstance(there, Mapping):
         for key in (*_ABOUT, *here, *there):
             path = where if key in _ABOUT else f"{where}.{key}" if where else str(key)
@@ -373,4 +373,4 @@ def _plain(value: Any, strict: bool) -> Any:  # noqa: PLR0911 (one for each kind
         return value
     if not strict:
         return _spec(value, strict=False)
-    raise SpecError(f"a {type(value).__name__} cannot be written as JSON")
+    raise SpecError(f"a value of type {type(value).__name__} cannot be part of a spec")

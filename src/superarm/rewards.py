@@ -45,10 +45,10 @@ class Sum:
 @register("reward", "log-sum")
 @dataclass(frozen=True, kw_only=True)
 class LogSum:
-    """ln(1 + Σ outcomes): each further arm is worth less [nika2022oclok, section 6.1].
+    """ln(1 + Σ outcomes): each further arm is worth less [nika2022oclok, section 5.1].
 
-    Outcomes are meant to be 0 or more, where B = 1; noise may lower their sum, and one of −1 or less
-    counts as 0.
+    Outcomes should be 0 or more: there B = 1. Noise may bring their sum below that; a sum of −1 or
+    less is worth 0.
     """
 
     lipschitz = 1.0
@@ -61,7 +61,7 @@ class LogSum:
 @register("structure", "targets")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Targets:
-    """An offer's structure where arms reach targets: arm i reaches ``of_arm[i]``."""
+    """An offer's structure where arms reach targets: arm i can reach ``of_arm[i]``."""
 
     of_arm: Ints
     """The target of every arm on offer, (n,)."""
@@ -73,10 +73,10 @@ class Targets:
 @register("reward", "coverage")
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """How many targets are reached: Σ over targets of 1 − Π(1 − p), p clipped to [0, 1].
+    """How many targets are reached on average: Σ over targets of 1 − Π(1 − p), p clipped to [0, 1].
 
-    An arm reaches its target with probability p, independently of the others. B = 1, because a
-    derivative is the probability that no other arm reaches the target.
+    An arm reaches its target with probability p, independently of the others. B = 1, because the
+    derivative by p is the probability that no other arm reaches the target.
 
     >>> both = Targets(of_arm=np.array([0, 0, 1]))
     >>> Coverage().worth(np.array([0.5, 0.5]), np.array([0, 1]), both)

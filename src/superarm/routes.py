@@ -273,7 +273,7 @@ def _learned(
     own = [key for key in settings if key not in _ROADS]
     if own:
         raise StateError(
-            f"{label} brings its own vehicle and model, which {own[0]} would make others; leave it out"
+            f"{label} brings its own vehicle and model, so {own[0]} cannot be set; leave it out"
         )
     policy = loaded(state if isinstance(state, State) else load_state(state), label)
     posterior: object = policy.posterior if isinstance(policy, IndexPolicy) else None
@@ -298,8 +298,8 @@ def _learned(
         policy.posterior.keys(Offer(step=1, arms=road_arms(graph)))
     except InputError as error:
         raise StateError(
-            f"{label} was learned where conditions change from trip to trip, and a route has none "
-            f"({error})"
+            f"{label} was learned where conditions change from trip to trip; a route cannot be found "
+            f"without them ({error})"
         ) from error
     return roads, policy.posterior, energy.vehicle
 

@@ -1,9 +1,9 @@
 """States as bytes and files: strict JSON and ``.npz`` without pickles, in one file.
 
-A state says what made it: :func:`load` gives a policy back from its file alone, and nothing takes
-the state of another kernel, rule or oracle (:func:`check_spec`). A restored part is the part it was
-taken from up to rounding, and it goes on as that would: what draws depend on is kept where it cannot
-be computed anew from what was observed.
+A state says what made it: :func:`load` gives a policy back from its file alone, and the state of
+another kernel, rule or oracle is refused (:func:`check_spec`). A restored part equals the part that its
+state was taken from, up to rounding, and goes on as that would: what draws depend on is kept where it
+cannot be computed anew from what was observed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def state_to_bytes(state: State) -> bytes:
 def state_from_bytes(data: bytes) -> State:
     """The state that these bytes hold, or :class:`StateError` if they hold none.
 
-    Nothing in it is compressed, so that it takes no more memory than ``data`` themselves.
+    Nothing in them is compressed, so that the state takes no more memory than ``data``.
     """
     try:
         arrays = read_npz(io.BytesIO(data))
@@ -124,13 +124,13 @@ def _state(head: Any, arrays: Mapping[str, NDArray[Any]], asked: set[str]) -> St
 
 
 def check_spec(state: State, part: object) -> None:
-    """Refuse a state that a part with other parameters has left; the error names the first."""
+    """Refuse the state of a part with other parameters; the error names the first that differs."""
     if state.spec is None:
         raise StateError(f"this {state.kind!r} state is damaged: it does not say what made it")
     found = difference(describe(part), state.spec)
     if found is not None:
         raise StateError(
-            f"this {state.kind!r} state was left by another {type(part).__name__}: {found}; "
+            f"this {state.kind!r} state was made by another {type(part).__name__}: {found}; "
             "restore it into one with the same parameters"
         )
 
@@ -141,15 +141,15 @@ def load(path: Path | str) -> Policy:
 
 
 def loaded(state: State, label: str = "this state") -> Policy:
-    """The policy that left this state, built from the spec in it."""
+    """The policy that this state was taken from, built from the spec in it."""
     if state.spec is None:
-        raise StateError(f"{label} does not say which policy left it")
+        raise StateError(f"{label} does not say which policy made it")
     foreign = next(_foreign(state.spec), None)
     if foreign is not None:
         where, kind = foreign
         raise StateError(
-            f"{label} was left by a policy whose {where} is a {kind}, which no file holds; make the "
-            "policy with it again and use policy.restored(load_state(path))"
+            f"{label} was made by a policy whose {where} is of type {kind}, which no file can hold; "
+            "make the same policy again and use policy.restored(superarm.states.load_state(path))"
         )
     try:
         policy: Policy = build("policy", state.spec)
@@ -162,7 +162,7 @@ def loaded(state: State, label: str = "this state") -> Policy:
 
 
 def _foreign(spec: Any, where: str = "") -> Iterator[tuple[str, str]]:
-    """Every part in a spec that has none, by its place, and its type."""
+    """Every part in a spec that has no spec itself: its place and its type."""
     if isinstance(spec, Mapping):
         if "foreign" in spec:
             yield where or "class", str(spec["foreign"])
@@ -194,7 +194,7 @@ def load_state(path: Path | str) -> State:
             f"{path} cannot be read: {error.strerror}; states of a run lie in its folder states/"
         ) from error
     if len(data) > _MOST:
-        raise StateError(f"{path} has more than {_MOST} bytes; no state is that large")
+        raise StateError(f"{path} has more than {_MOST} bytes; larger states are not read")
     try:
         return state_from_bytes(data)
     except StateError as error:

@@ -217,7 +217,7 @@ def test_a_runs_own_settings_are_used(cli: Command, town: Any) -> None:
     alone = cli("route", "--net", town.net, *ENDS, *given, "--json").json()
     assert alone["observations"] == 0 < answers[0]["observations"]
     words = cli("route", "--net", town.net, *ENDS, "--state", state, "--set", "mass=1").fails(1)
-    assert "brings its own vehicle and model, which mass would make others" in words
+    assert "brings its own vehicle and model, so mass cannot be set" in words
 
 
 def test_a_state_of_other_roads_is_refused(
@@ -258,7 +258,7 @@ def test_files_that_hold_no_such_state(cli: Command, town: Any, tmp_path: Path) 
     assert "cannot be read" in cli("route", "--net", town.net, *ENDS, "--state", "none.npz").fails(1)
     save_state(State(kind="streaming-gp", schema=1), junk)
     words = cli("route", "--net", town.net, *ENDS, "--state", junk).fails(1)
-    assert "does not say which policy left it" in words
+    assert "does not say which policy made it" in words
 
 
 # --- errors --------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ def test_unknown_roads_names_and_keys(cli: Command, town: Any) -> None:
 
 def test_recuperation_that_makes_energy_has_no_potential(cli: Command, town: Any) -> None:
     divide = ("route", "--net", town.net, *ENDS, "--set", "recuperation=divide")
-    assert "use routing 'rectified'" in cli(*divide).fails(1)
+    assert "or routing 'rectified'" in cli(*divide).fails(1)
     assert cli(*divide, "--routing", "rectified", "--json").json()["edges"]
 
 

@@ -230,7 +230,7 @@ def test_files_that_are_not_there(tmp_path):
 
 def test_an_element_without_end_is_refused_before_it_ends(tmp_path):
     long = NET.replace('id="ab_0"', f'id="{"x" * 5_000_000}"')
-    with pytest.raises(InputError, match=r"line 15: an element begins here that has more than 1048576"):
+    with pytest.raises(InputError, match=r"line 15: an element of more than 1048576 bytes"):
         read_sumo(write(tmp_path, long))
     legal = NET.replace('id="ab_0"', f'id="{"x" * 1_000_000}"')
     assert read_sumo(write(tmp_path, legal)).edge_ids == ("ab", "bc", "cb", "bus")

@@ -158,7 +158,7 @@ def test_arms_that_the_posterior_does_not_know_are_refused() -> None:
     decision = policy.decide(offer, rng())
     for positions in ([12], [-1], [0, 40]):
         feedback = Feedback(positions=np.array(positions), rewards=np.zeros(len(positions)))
-        with pytest.raises(UnknownArmError, match="which was not chosen in step 1; chosen were"):
+        with pytest.raises(UnknownArmError, match="which was not chosen in step 1: positions"):
             policy.learn(offer, decision, feedback, rng())
     assert policy.version == 0
 

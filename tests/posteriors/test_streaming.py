@@ -577,7 +577,7 @@ def test_mean_functions_are_checked_and_kept_apart_from_the_state() -> None:
 def test_states_of_another_kind_or_of_foreign_kernels_are_refused(sk: Any) -> None:
     gp = StreamingGP(sk.RBF(0.5), 0.1, np.float32(0.5))  # type: ignore[arg-type]
     state = restored(gp.state())
-    with pytest.raises(StateError, match="not one of superarm's own"):
+    with pytest.raises(StateError, match="not a registered part"):
         StreamingGP.from_state(state)
     assert StreamingGP.from_state(state, kernel=sk.RBF(0.5)).mean == 0.5
     from superarm.posteriors import FiniteGP

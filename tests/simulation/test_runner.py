@@ -274,7 +274,7 @@ def test_a_table_is_not_played_twice_by_one_policy() -> None:
     policy = registry.build("policy", "igp-ucb", model=problem.model)
     simulate(problem, {"a": policy}, rounds=30, seed=5)
     before = state_bytes(policy.state())
-    with pytest.raises(ConflictError, match="learned from already"):
+    with pytest.raises(ConflictError, match="learned already"):
         simulate(problem, {"a": policy}, rounds=30, seed=6)
     assert state_bytes(policy.state()) == before
     policy.restored(policy.state())

@@ -12,7 +12,7 @@ from .common import shown_lines
 
 
 def make_console() -> Console:
-    """Every text is shown as it leaves; colours and cursor movements of our own are no texts."""
+    """A console that shows control characters in texts; its own colours and cursor movements work."""
     console = Console()
     console.push_render_hook(_Shown())
     return console

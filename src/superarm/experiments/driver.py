@@ -172,7 +172,8 @@ def _promised(world: World) -> dict[str, str]:
         return {}
     return {
         "regret": f"against the oracle under the truth, which promises {alpha:.3g} of the optimum: "
-        "below zero where a policy found something better; alpha_regret is against that share of it"
+        "below zero where a policy found something better; alpha_regret, where the optimum is known, "
+        "is against that share of it"
     }
 
 

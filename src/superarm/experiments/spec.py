@@ -22,7 +22,7 @@
     [on_request.slow]            # … or run only when --policies names it
     policy = "gp-ts"
 
-    [feedback]                   # optional: feedback that is late, partial or lost: see lateness.py
+    [feedback]                   # optional: late, partial or lost feedback, see simulation/lateness.py
     latest = 5
 
     [sweep]                      # optional: what --set with lists would say
@@ -77,7 +77,7 @@ class Experiment:
     sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Parameters and the values that each takes, as ``--set`` would name them."""
     feedback: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters of :class:`~superarm.simulation.lateness.Lateness`; none: all comes at once."""
+    """Parameters of :class:`~superarm.simulation.lateness.Lateness`; empty: all comes at once."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain data, from which :meth:`from_mapping` makes the same experiment."""
@@ -203,8 +203,8 @@ class Experiment:
         late = self.build_lateness()
         if late is None:
             return {}
-        told = f"known after {late.earliest} to {late.latest} more rounds, "
-        told += "all arms of a round together" if late.together else "each arm in its own time"
+        told = f"known {late.earliest} to {late.latest} rounds later, "
+        told += "one delay for all arms of a round" if late.together else "one delay for each arm"
         return {"feedback": told + (f"; {late.lost:.1%} of it is lost" if late.lost else "")}
 
     def build_policy(self, name: str, world: World) -> Policy:

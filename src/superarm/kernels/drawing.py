@@ -15,7 +15,7 @@ from superarm.threads import blas_threads_for
 from .base import Covariance, Kernel
 
 LARGEST_DRAW = 16_000
-"""Arms up to which joint draws are made: they take a root of the whole prior, n² numbers."""
+"""Most arms of a joint draw: it needs a root of the whole prior, n² numbers."""
 _MOST_KEPT = 2
 """Roots that are kept: that of the truth and that of the model, where they differ."""
 
@@ -74,8 +74,8 @@ def prior_root(kernel: Covariance, arms: Floats, otherwise: str) -> PriorRoot:
     n = len(arms)
     if n > LARGEST_DRAW:
         raise InputError(
-            f"a joint draw of {n} arms takes a root of their prior covariance, {8e-9 * n * n:.0f} GB; "
-            f"that is done up to {LARGEST_DRAW} arms: {otherwise}"
+            f"a joint draw of {n} arms needs a root of their prior covariance, {8e-9 * n * n:.0f} GB; "
+            f"it is made for up to {LARGEST_DRAW} arms: {otherwise}"
         )
     if not isinstance(kernel, Kernel):  # others, such as scikit-learn's, may change
         return PriorRoot(kernel, arms)

@@ -1,4 +1,4 @@
-"""What it costs to go on from what was done before."""
+"""Switching costs: what each arm costs after the previous action."""
 
 from .switching import Distance as Distance
 from .switching import Switch as Switch

@@ -23,7 +23,7 @@ from superarm.registry import register
 class Distance:
     """``scale`` × the Euclidean distance to the nearest arm of the previous action.
 
-    Over all feature columns, or over ``columns`` alone.
+    It is measured over all feature columns, or over ``columns`` alone.
     """
 
     scale: float = 1.0
@@ -80,6 +80,6 @@ def _positions(offer: Offer) -> Ints:
     if len(positions) and not (positions.min() >= 0 and positions.max() < len(offer.arms)):
         raise UnknownArmError(
             f"the previous action names arms {positions.tolist()[:9]}, but the offer has arms 0 to "
-            f"{len(offer.arms) - 1}; where arms change, a switching cost must know them otherwise"
+            f"{len(offer.arms) - 1}; where arms change from round to round, write a cost of your own"
         )
     return positions

@@ -69,7 +69,7 @@ class XmlFile:
                     # An element that goes on is read again with every chunk: a long one takes ages.
                     if fed - max(parser.CurrentByteIndex, 0) > _LONGEST:
                         raise self.fault(
-                            f"an element begins here that has more than {_LONGEST} bytes; no road has"
+                            f"an element of more than {_LONGEST} bytes begins here, which no road has"
                         )
                     if copy_to is not None:
                         copy_to.write(chunk)

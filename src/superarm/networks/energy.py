@@ -95,7 +95,7 @@ class Vehicle:
         if self.recuperation != "multiply":
             raise InputError(
                 "recuperation 'divide' returns more energy than was spent, so no potential makes "
-                "all costs positive; use recuperation 'multiply', or use routing 'rectified'"
+                "all costs positive; use recuperation 'multiply' or routing 'rectified'"
             )
         per_metre = self.mass * self.gravity * self.recuperation_efficiency / _JOULES_PER_WH
         potential: Floats = per_metre * np.asarray(height, dtype=np.float64)

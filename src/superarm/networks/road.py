@@ -253,7 +253,7 @@ class LineGraph:
 
     @cached_property
     def turn_graph(self) -> TurnGraph:
-        """What kernels and oracles need of it, as data."""
+        """What kernels and oracles need of these roads, as data."""
         return TurnGraph(length=self.length, turns=self.turns.astype(np.int32))
 
     @property
@@ -316,7 +316,7 @@ def _largest_component(edges: Ints, turns: Ints, count: int) -> Ints:
 
 
 def made_again(record: Any) -> tuple[Any, tuple[Any, ...]]:
-    """How to pickle or copy a record: made of the same values, checked and frozen as before."""
+    """How to pickle or copy a record: it is made anew of the same values, checked and frozen."""
     values = {each.name: getattr(record, each.name) for each in fields(record) if each.init}
     plain = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
     return _made, (type(record), plain)

@@ -146,7 +146,7 @@ class ShortestPath(Described):
             )
         if rescore is not None:
             raise InputError(
-                "a route is found whole, not arm by arm: stepwise does not go with ShortestPath"
+                "ShortestPath finds a route as a whole, not arm by arm: leave stepwise out"
             )
         ends: tuple[tuple[str, Any], ...] = (("start", structure.start), ("goal", structure.goal))
         for name, arm in ends:

@@ -34,11 +34,11 @@ from .ledger import Ledger, check_feedback
 from .scores import Score
 
 MOST_PENDING = 256
-"""Chosen and unseen arms that a belief is conditioned on: more would cost more than they tell."""
+"""How many arms that are not yet seen a belief is conditioned on: more cost more than they tell."""
 
 
 class Saved(Described):
-    """A policy whose state says what made it."""
+    """A policy that can be saved: its state says what made it."""
 
     kind: str
     schema: int
@@ -47,11 +47,11 @@ class Saved(Described):
     def state(self) -> State: ...
 
     def save(self, path: Path | str) -> None:
-        """Write what it is and what it has learned to a file; :func:`superarm.load` reads it."""
+        """Write what the policy is and has learned to a file; :func:`superarm.load` reads it."""
         save_state(self.state(), path)
 
     def _check(self, state: State) -> None:
-        """Refuse a state of another kind, or one that a policy with other parameters has left."""
+        """Refuse a state of another kind, or of a policy with other parameters."""
         if state.kind != self.kind or state.schema != self.schema:
             raise StateError(
                 f"this is a {state.kind!r} state of schema {state.schema}; "
@@ -68,11 +68,11 @@ class IndexPolicy(Saved):
     costs: rules and oracles only ever see "larger is better", beliefs and feedback keep the
     user's sign.
 
-    Arms that were chosen and not yet seen shrink the uncertainty of all others, so that two
-    decisions without feedback between them spread out: the ``most_pending`` arms chosen last are
-    counted, with 0 none. With ``stepwise`` this holds inside a super arm, too: the oracle builds it
-    arm by arm. ``switching`` adds a known cost to every arm that depends on what was done before.
-    Every reward is learned once; ``repeats`` takes it again.
+    Arms that were chosen and not yet seen already shrink the uncertainty, so that decisions
+    without feedback between them spread out. Only the ``most_pending`` arms chosen last count; 0
+    counts none. With ``stepwise`` this holds inside a super arm, too: the oracle builds it arm by
+    arm. ``switching`` charges every arm a known cost that depends on the previous action. Every
+    reward is learned once: a second time is an error, unless ``repeats`` is true.
 
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.oracles import TopK
@@ -103,12 +103,13 @@ class IndexPolicy(Saved):
         for part, protocol in ((posterior, Posterior), (rule, Rule), (oracle, Oracle)):
             if isinstance(part, type) or not isinstance(part, protocol):
                 raise InputError(
-                    f"a {type(part).__name__} is no {protocol.__name__.lower()}; "
-                    f"see superarm.core.{protocol.__name__}"
+                    f"{protocol.__name__.lower()} is {part!r:.60}; it must be an object with the "
+                    f"methods of superarm.core.{protocol.__name__}"
                 )
         if switching is not None and not isinstance(switching, SwitchingCost):
             raise InputError(
-                f"a {type(switching).__name__} is no switching cost; it needs costs(offer)"
+                f"switching is {switching!r:.60}; it must be a switching cost with costs(offer), "
+                "such as Distance(scale=1.0)"
             )
         if direction not in ("maximize", "minimize"):
             raise InputError(f"direction is {direction!r}; choose 'maximize' or 'minimize'")
@@ -191,8 +192,8 @@ class IndexPolicy(Saved):
             if not self.posterior.exchangeable and decision.step < self._ledger.last:
                 raise ConflictError(
                     f"{type(self.posterior).__name__} learns in the order of decisions: feedback of "
-                    f"step {decision.step} came after that of step {self._ledger.last}; hold it back "
-                    "until then"
+                    f"step {decision.step} came after that of step {self._ledger.last}; hold later "
+                    "feedback back until earlier feedback has come"
                 )
             keys = self.posterior.keys(offer)[feedback.positions]
             self.posterior.observe(keys, feedback.rewards, feedback.noise_variance, rng)
@@ -231,7 +232,7 @@ class IndexPolicy(Saved):
 
     @property
     def awaits(self) -> bool:
-        """Whether something was chosen that was not seen yet."""
+        """Whether something was chosen that is not yet seen."""
         return self._ledger.pending() is not None
 
     def parameters(self) -> Mapping[str, Any]:
@@ -303,7 +304,7 @@ class ScorePolicy(Saved):
     def learn(
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
     ) -> None:
-        """Nothing is learned, but what makes no sense is refused."""
+        """Nothing is learned, but feedback that makes no sense is refused."""
         check_feedback(offer, decision, feedback)
 
     def play_table(

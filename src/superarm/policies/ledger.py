@@ -1,7 +1,7 @@
-"""What a policy has decided and what it has heard of it: nothing is learned twice, nothing forgotten.
+"""What a policy has decided and what feedback it has had: nothing is learned twice.
 
-A decision is *open* from the moment it is taken until all its arms were seen. Steps of decisions of
-which everything was seen are kept as ranges, so that a million rounds in a row take two numbers.
+Steps of decisions whose arms were all seen are kept as ranges, so that a million rounds in a row take
+two numbers.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None
     for value, kind in ((offer, Offer), (decision, Decision), (feedback, Feedback)):
         if not isinstance(value, kind):
             raise InputError(
-                f"learn(offer, decision, feedback, rng) takes a {kind.__name__}, not a "
-                f"{type(value).__name__}"
+                f"{kind.__name__.lower()} is {value!r:.60}, which is not of type {kind.__name__}: "
+                "learn(offer, decision, feedback, rng)"
             )
     if decision.step != offer.step:
         raise InputError(
-            f"the decision is that of step {decision.step}, the offer that of step {offer.step}; "
-            "hand over the offer that was decided on"
+            f"the decision is of step {decision.step}, the offer of step {offer.step}; "
+            "pass the offer that the decision was made for"
         )
     seen = feedback.positions.tolist()
     chosen = decision.positions.tolist()
@@ -42,8 +42,8 @@ def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None
     if seen != chosen and not set(seen) <= set(chosen):
         strange = next(position for position in seen if position not in chosen)
         raise UnknownArmError(
-            f"feedback names position {strange}, which was not chosen in step {decision.step}; "
-            f"chosen were {chosen[:9]}"
+            f"feedback names position {strange}, which was not chosen in step {decision.step}: "
+            f"positions {chosen[:9]} were"
         )
 
 
@@ -129,7 +129,7 @@ class Ledger:
             del self._awaited[min(self._awaited)]
 
     def pending(self) -> NDArray[Any] | None:
-        """Keys of the arms that were chosen and not seen; of too many those chosen last."""
+        """Keys of the arms that were chosen and not yet seen; of too many, those chosen last."""
         if not self._awaited:
             return None
         keys = [
@@ -140,7 +140,7 @@ class Ledger:
         return pending if len(pending) else None
 
     def _unheard(self, step: int, carry: State) -> slice | list[int]:
-        """Rows of a decision's arms that were not seen yet."""
+        """Rows of a decision's arms that are not yet seen."""
         heard = self._heard.get(step)
         if heard is None:
             return slice(None)
@@ -160,8 +160,8 @@ class Ledger:
             return
         if again:
             raise ConflictError(
-                f"arm {again[0]} of step {step} was learned from already; every decision has a step of "
-                "its own, and every reward is learned once (IndexPolicy(repeats=True) learns it again)"
+                f"the reward of position {again[0]} in step {step} was learned already; give every "
+                "decision a step of its own, or make the policy with repeats=True"
             )
 
     def note(self, decision: Decision, feedback: Feedback) -> None:
@@ -213,7 +213,7 @@ class Ledger:
             for step, carry in sorted((int(name), part) for name, part in state.parts.items()):
                 ledger._awaited[step] = _checked(carry)
         except (TypeError, ValueError) as error:
-            raise StateError("this state is damaged: what it has heard of cannot be read") from error
+            raise StateError("this state is damaged: its learned rewards cannot be read") from error
         return ledger
 
 
@@ -221,7 +221,7 @@ def _checked(carry: Any) -> State:
     """What a decision of this kind of policy carries, or an error that says what it is."""
     if type(carry) is not State or carry.kind != CARRY:
         kind = carry.kind if type(carry) is State else type(carry).__name__
-        raise InputError(f"the decision carries {kind!r}; it was made by another policy")
+        raise InputError(f"the decision carries {kind!r}: another policy made it")
     positions, keys = carry.array("positions"), carry.array("keys")
     if positions.ndim != 1 or positions.dtype.kind not in "iu" or keys.shape[:1] != positions.shape:
         raise StateError("what the decision carries is damaged: every arm must have a key")

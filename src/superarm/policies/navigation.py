@@ -31,8 +31,8 @@ Routing = Literal["rectified", "potential"]
 def _roads(model: Model) -> RoadModel:
     if not isinstance(model, RoadModel):
         raise InputError(
-            f"this policy finds routes and needs a RoadModel, not a {type(model).__name__}: use it on "
-            "the problem 'navigation' or 'sumo-navigation', or take a policy for any arms, such as "
+            f"this policy finds routes: it needs a RoadModel, not a {type(model).__name__}. Use it on "
+            "the problem 'navigation' or 'sumo-navigation', or choose a policy for any arms, such as "
             "'gp-ucb-bayesian'"
         )
     return model

@@ -269,7 +269,10 @@ def composed(
     switching: SwitchingCost | None = None,
     most_pending: int = MOST_PENDING,
 ) -> IndexPolicy:
-    """Any registered rule on the model's posterior: your own composition from a TOML file."""
+    """Any registered rule on the model's posterior: your own composition from a TOML file.
+
+    ``stepwise``, ``switching`` and ``most_pending`` are those of :class:`IndexPolicy`.
+    """
     built: Rule = build("rule", rule) if isinstance(rule, Mapping) else rule
     require_part(built, "rule", "rule")
     return IndexPolicy(

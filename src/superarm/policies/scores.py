@@ -41,7 +41,7 @@ class Uniform:
         return rng.random(len(offer.arms)) - 1.0  # no more than 0: some oracles take only costs
 
     def propensity(self, offer: Offer, positions: Ints, oracle: Oracle) -> float | None:
-        """Every set of k arms is as likely as another; of routes nobody knows."""
+        """Every set of k arms is as likely as another; for routes it is not known."""
         if not isinstance(oracle, TopK):
             return None
         available = len(offer.arms) if offer.available is None else int(offer.available.sum())
@@ -49,7 +49,7 @@ class Uniform:
 
 
 class _Certain:
-    """What is not left to chance."""
+    """A score that is not left to chance."""
 
     deterministic = True
 
@@ -76,7 +76,7 @@ class KnownCosts(_Certain):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Truth(_Certain):
-    """The true means, or what the world's own benchmark goes by: no file holds it."""
+    """The true means, or what the world's own benchmark goes by. It cannot be loaded from a file."""
 
     problem: World
 

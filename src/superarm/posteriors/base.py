@@ -196,8 +196,8 @@ class GaussianPosterior(ABC):
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief:
         """This posterior as seen through the arms on offer.
 
-        ``pending`` are keys of arms chosen and not yet seen: the mean is as it was, the
-        uncertainty as if they had been observed.
+        ``pending`` are keys of arms that were chosen and not yet seen: the mean stays as it is,
+        the uncertainty is what it will be once they are observed.
         """
         keys = self.keys(offer)
         if pending is None or not len(pending):
@@ -205,8 +205,8 @@ class GaussianPosterior(ABC):
         awaited, n = self._as_keys(pending), len(keys)
         if awaited.shape[1:] != keys.shape[1:]:
             raise ShapeError(
-                f"pending has shape {awaited.shape}, but the arms on offer {keys.shape}; "
-                "they must be keys of this posterior"
+                f"pending has shape {awaited.shape}, but the keys of the arms on offer have "
+                f"{keys.shape}; pass keys of this posterior"
             )
         both = self._belief(np.concatenate([keys, awaited]))
         belief = GaussianBelief(self, both._keys, both.mean[:n], both.std[:n])
@@ -240,13 +240,13 @@ class GaussianPosterior(ABC):
 
     @classmethod
     def _made(cls, state: State, **given: Any) -> Self:
-        """As the posterior was that left the state, before it learned; ``given`` parts come first."""
+        """A posterior as the one that made the state was before it learned; ``given`` parts win."""
         passed = {key: part for key, part in given.items() if part is not None}
         spec = {**({} if state.spec is None else state.spec), **passed}
         for key in given:
             if not _is_whole(spec.get(key)):
                 raise StateError(
-                    f"the {key} is not one of superarm's own, so that no state holds it; "
+                    f"the {key} is not a registered part, so the state cannot hold it; "
                     f"pass it: from_state(…, {key}=…)"
                 )
         try:
@@ -344,7 +344,7 @@ class FixedArms:
 
 
 def as_weights(values: Any, n: int) -> Floats:
-    """Σ 1/noise of every arm from a state: 0, or as large as noise lets it be."""
+    """Σ 1/noise of every arm from a state: 0, or a number that noise can give."""
     weight = as_vector(values, "weight", n)
     bad = (weight != 0.0) & (weight < SMALLEST)
     if bad.any():
@@ -355,7 +355,7 @@ def as_weights(values: Any, n: int) -> Floats:
 
 
 def prior_mean_at(mean: Any, features: Floats | None, n: int) -> Floats:
-    """One number for all fixed arms, one for each, or a function of their features, as a vector."""
+    """The prior mean as a vector: of one number, one for each arm, or a function of features."""
     if callable(mean):
         if features is None:
             raise InputError("a mean that is a function needs the features of the arms: arms=…")

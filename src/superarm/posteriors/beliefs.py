@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Given(NamedTuple):
-    """Arms taken as seen: their rewards are not known yet, but that they will be."""
+    """Arms taken as seen: that they will be observed is known, their rewards are not."""
 
     at: Ints  # (p,) places among the belief's keys
     factor: Floats  # L
@@ -44,7 +44,7 @@ class Given(NamedTuple):
 class GaussianBelief:
     """Mean and std of the arms on offer now; covariance and joint draws when asked for.
 
-    ``keys`` are those of the arms on offer, and after them of others that may be taken as seen.
+    ``keys`` are those of the arms on offer, followed by those of other arms that are taken as seen.
     """
 
     __slots__ = ("_cov", "_given", "_keys", "_posterior", "_sign", "_version", "mean", "std")
@@ -133,7 +133,7 @@ class GaussianBelief:
     @one_blas_thread
     @whole
     def condition(self, positions: Ints) -> GaussianBelief:
-        """Variance once these arms will have been observed; their rewards are not known yet."""
+        """The belief once these arms are observed: less variance, the same mean."""
         at = np.asarray(positions, dtype=np.intp)
         posterior, given, n = self._fresh(), self._given, len(self.mean)
         cross = posterior._cross(self._keys, at)  # (k, m), m ≥ n

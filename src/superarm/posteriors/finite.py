@@ -226,7 +226,7 @@ class FiniteGP(GaussianPosterior, Described):
         Round t plays the arm of largest mean + widths[t]·std, or, with ``normals`` (T, …), of
         largest mean + widths[t]·(joint draw); then it learns from ``rewards[t, arm]`` and from
         nothing else in the table. The same as asking, choosing and observing round by round, and
-        with numba ten times faster. Rounds that were played before an error stay learned.
+        with numba ten times faster. Rounds played before an error stay learned.
         """
         table = self._as_table(rewards)
         scales = np.require(as_vector(widths, "widths", len(table)), requirements=["C", "W"])
@@ -322,8 +322,8 @@ class FiniteGP(GaussianPosterior, Described):
     ) -> FiniteGP:
         """The posterior that ``state`` was taken from.
 
-        The root form goes on with the same numbers. The visited form, and the root form where the
-        kernel is another one, is computed anew from the merged observations.
+        The root form goes on with the same numbers. The visited form, or the root form with another
+        kernel, is computed anew from the merged observations.
         """
         cls._check_state(state, cls.kind)
         posterior = cls._made(state, kernel=kernel, backend=backend)

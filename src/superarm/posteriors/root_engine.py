@@ -136,10 +136,10 @@ class RootEngine:
             or type(until_fold) is not int
             or not 0 < until_fold <= FOLD_EVERY
         ):
-            raise StateError("this state is damaged: what it keeps of the root form is not possible")
+            raise StateError("this state is damaged: its numbers of the root form are not possible")
         left = np.einsum("ij,ij->i", root, root) - held @ (base * columns)
         if variance.min() < 0.0 or np.abs(left - variance).max() > _DAMAGED * scale:
-            raise StateError("this state is damaged: its root and its variances do not go together")
+            raise StateError("this state is damaged: its root and its variances do not agree")
         self.root, self.mean, self.variance = root, mean, variance
         self.normals_per_draw = self.rank + PENDING
         self._base[:size], self._columns[:size] = base, columns

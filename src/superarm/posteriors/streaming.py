@@ -17,7 +17,7 @@ Cholesky form: mean = W z, variance = k(x, x) − Σ W². The rows W of arms tha
 
 Finite-rank form: k(x, x′) = Φ(x)·Φ(x′) up to a proven error, reported as ``tolerance``; the
 posterior is Bayesian linear regression on r features, mean = Φ w, root = Φ S, and its cost no
-longer grows with N. It is used when it exists, r < N / 2 and the noise is large beside that error.
+longer grows with N. It is used where it exists, r < N / 2 and the noise is large beside that error.
 """
 
 from __future__ import annotations
@@ -299,8 +299,8 @@ class StreamingGP(RowPosterior, Described):
     ) -> StreamingGP:
         """The posterior that ``state`` was taken from.
 
-        The finite-rank form goes on with the same numbers. The Cholesky form, and either form where
-        the kernel is another one, is computed anew from what was observed.
+        The finite-rank form goes on with the same numbers. The Cholesky form, or either form with
+        another kernel, is computed anew from what was observed.
         """
         cls._check_state(state, cls.kind)
         posterior = cls._made(state, kernel=kernel, mean=mean)

@@ -318,7 +318,7 @@ class TorchPosterior(RowPosterior):
         return information
 
     def _check_answers(self, keys: Floats) -> None:
-        """Refuse what the model has no answers after: it would have none ever after."""
+        """Refuse an observation after which the model could not predict any more."""
         try:
             mean, variance = self._moments(keys)
         except RuntimeError as error:  # what torch raises where a matrix cannot be factorised

@@ -32,7 +32,7 @@ _EXPLAINED = 1e-8
 
 
 def prior_variance(kernel: Covariance, arms: Floats) -> Floats:
-    """k(x, x) of every arm, (n,), a new array; a kernel of someone else's may say anything."""
+    """k(x, x) of every arm, (n,), a new array, checked: a foreign kernel may return anything."""
     variance = np.array(kernel.diag(arms), dtype=np.float64)
     if variance.shape != (len(arms),):
         raise ShapeError(
@@ -62,7 +62,7 @@ def prior_variance(kernel: Covariance, arms: Floats) -> Floats:
 
 
 def check_left(variance: Floats, scale: float) -> None:
-    """Say, or refuse, posterior variances further below 0 than rounding brings them.
+    """Warn of, or refuse, posterior variances further below 0 than rounding brings them.
 
     ``scale`` is the largest prior variance.
     """
@@ -78,7 +78,7 @@ def check_left(variance: Floats, scale: float) -> None:
     if value < -PSD_ERROR_LIMIT * scale:
         raise NotPositiveDefiniteError(message)
     if value < -_EXPLAINED * scale:
-        warnings.warn(f"{message}; it is taken for 0", PrecisionWarning, stacklevel=4)
+        warnings.warn(f"{message}; it is set to 0", PrecisionWarning, stacklevel=4)
 
 
 def standard_deviation(variance: Floats, scale: Callable[[], float]) -> Floats:

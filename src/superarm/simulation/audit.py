@@ -49,7 +49,7 @@ class Audit:
         return self._policy.forecast(offer, positions)
 
     def record(self, step: int, forecast: Forecast, decision: Decision, feedback: Feedback) -> None:
-        """Take note of a round, what was learned in it, and how its forecast fared."""
+        """Take note of a round: what was learned in it, and how its forecast fared."""
         at = step - 1
         known = self._policy.information_gain
         self._series["information"][at] = known - self._known

@@ -1,7 +1,8 @@
 """Feedback that comes late, in part, out of order or never: the same for every policy.
 
-A delay of d rounds means: known after the decision of round t + d, before that of round t + d + 1. So
-0 is at once. Delays are drawn for *all* arms of an offer, from (seed, "delay", step) alone.
+With a delay of d rounds, a reward of round t is known after the decision of round t + d and before that
+of round t + d + 1. So 0 is at once. Delays are drawn for *all* arms of an offer, from (seed, "delay",
+step) alone.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ _NEVER = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Lateness:
-    """How long rewards take: ``earliest`` to ``latest`` rounds, evenly; a share of them is ``lost``.
+    """How long rewards take: ``earliest`` to ``latest`` rounds, all equally likely.
 
-    With ``together`` all arms of a round take as long as each other, otherwise each its own time.
+    The share ``lost`` never comes. With ``together`` one delay is drawn for all arms of a round,
+    otherwise one for each arm.
     """
 
     earliest: int = 0

@@ -48,8 +48,8 @@ class Trajectory(NamedTuple):
     choices: NDArray[np.int32]
     """Chosen positions, (T, k), padded with −1."""
     propensities: Floats | None
-    """Probability of each round's action, (T,), NaN where it is not known; ``None``: all are 1, or
-    none is known."""
+    """Probability of each round's action, (T,), NaN where it is not known; ``None`` if no known one is
+    below 1."""
     seconds: NDArray[np.float32]
     """Time spent deciding and learning, (T,)."""
     audit: Mapping[str, NDArray[np.float32]] | None = None
@@ -237,7 +237,7 @@ def simulate(
 ) -> dict[str, Trajectory]:
     """Run every policy for ``rounds`` rounds; ``watch`` hears of each one.
 
-    ``lateness`` delays feedback, beyond what the problem itself says of it.
+    ``lateness`` delays feedback, on top of the delays that the problem itself states.
     """
     if rounds < 1:
         raise InputError(f"rounds is {rounds}; run at least one")

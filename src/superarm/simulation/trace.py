@@ -5,7 +5,7 @@
     OUT/run.json            what was run (schema 1): experiment, rounds, seeds, policies, settings, …
     OUT/cells/<cell>.npz    one per (policy, setting, seed): "regret" (T,) and further metrics by
                             name, per round; "choices" (T, k), padded with -1; "propensities" (T,)
-                            where some are known and not all are 1
+                            where any known one is below 1
     OUT/timings/<cell>.npz  "seconds" (T,): apart, so that traces are byte-identical between runs
     OUT/audits/<cell>.npz   whether forecasts were true, and what was believed at the end: see audit.py
     OUT/states/<cell>.npz   what was learned, as ``superarm.states`` writes it
@@ -384,7 +384,7 @@ def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
     if min(spec["rounds"], spec["seeds"], spec["first_seed"] + 1) < 1:
         raise StateError(f"{path}: 'rounds' and 'seeds' must be at least 1, 'first_seed' at least 0")
     if spec["seeds"] * len(spec["policies"]) * len(spec["settings"]) > _MOST_CELLS:
-        raise StateError(f"{path}: it speaks of more than {_MOST_CELLS} cells, as no run has")
+        raise StateError(f"{path}: it names more than {_MOST_CELLS} cells, which no run has")
     try:
         for key, kind in _OPTIONAL.items():
             if key in spec:

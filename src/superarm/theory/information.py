@@ -77,7 +77,7 @@ def greedy_information_gain(
     and O(count² · m) without the m × m matrix when count < m.
     """
     if not isinstance(kernel, Covariance):
-        raise InputError(f"kernel is {kernel!r:.80}; it must be a kernel")
+        raise InputError(f"kernel is {kernel!r:.80}; it must be a kernel, such as SquaredExponential()")
     rows = as_features(candidates, "candidates")
     noise = as_positive(noise_variance, "noise_variance")
     if count < 0:
