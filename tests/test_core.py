@@ -70,6 +70,14 @@ def test_offers_check_their_round_and_what_is_available() -> None:
             Offer(step=1, arms=arms, available=bad)
 
 
+def test_decisions_check_their_positions() -> None:
+    made: Any = Decision
+    assert made(step=1, action=None, positions=[2, 0]).positions.tolist() == [2, 0]
+    for bad in ([0.0, 1.0], [[0, 1]], [True], None):
+        with pytest.raises(InputError, match="positions"):
+            made(step=1, action=None, positions=bad)
+
+
 def test_records_are_frozen() -> None:
     offer = Offer(step=1, arms=Arms.numbered([[0.0]]))
     with pytest.raises(FrozenInstanceError):

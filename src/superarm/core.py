@@ -218,6 +218,9 @@ class Decision:
     carry: State | None = None
     """What :meth:`Policy.commit` adopts once the decision is taken."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "positions", as_positions(self.positions, "positions"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Feedback:
