@@ -224,16 +224,19 @@ class IndexPolicy(Saved):
         with self._turns:
             if offer.step <= self._ledger.last:
                 return None  # some of these rounds may be known already: ``learn`` tells
-            played = play_table(self, offer, rewards, rng_at)
-            if played is not None:
-                self.version += len(played)
-                self._ledger.note_rounds(offer.step, len(played))
-            return played
+            before = self.posterior.count
+            try:
+                return play_table(self, offer, rewards, rng_at)
+            finally:  # an error, as of a rule, may come after rounds that were learned from
+                learned = self.posterior.count - before
+                if learned:
+                    self.version += learned
+                    self._ledger.note_rounds(offer.step, learned)
 
     @property
     def awaits(self) -> bool:
         """Whether something was chosen that was not seen yet."""
-        return self._ledger.pending() is not None
+        return self._ledger.awaits
 
     def parameters(self) -> Mapping[str, Any]:
         names = ("posterior", "rule", "oracle", "direction", "stepwise")

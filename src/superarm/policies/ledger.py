@@ -133,6 +133,11 @@ class Ledger:
         if len(self._awaited) > self._most_pending:  # what is lost is not awaited for ever
             del self._awaited[next(iter(self._awaited))]
 
+    @property
+    def awaits(self) -> bool:
+        """Whether arms were chosen and not seen."""
+        return bool(self._awaited)
+
     def pending(self) -> NDArray[Any] | None:
         """Keys of the arms that were chosen and not seen; of too many those chosen last."""
         if not self._awaited:
