@@ -308,6 +308,14 @@ class State:
     spec: Mapping[str, Any] | None = None
     """What made it, as ``registry.describe`` has it: plain JSON, and arrays."""
 
+    def require(self, kind: str, schema: int, reader: str) -> None:
+        """Refuse a state of another kind or schema than ``reader`` reads."""
+        if self.kind != kind or self.schema != schema:
+            raise StateError(
+                f"this is a {self.kind!r} state of schema {self.schema}; "
+                f"{reader} reads {kind!r} of schema {schema}"
+            )
+
     def part(self, name: str) -> State:
         """A part's state by name, or :class:`StateError` if it is missing."""
         if name not in self.parts:

@@ -52,11 +52,7 @@ class Saved(Described):
 
     def _check(self, state: State) -> None:
         """Refuse a state of another kind, or one that a policy with other parameters has left."""
-        if state.kind != self.kind or state.schema != self.schema:
-            raise StateError(
-                f"this is a {state.kind!r} state of schema {state.schema}; "
-                f"{type(self).__name__} reads {self.kind!r} of schema {self.schema}"
-            )
+        state.require(self.kind, self.schema, type(self).__name__)
         check_spec(state, self)
 
 

@@ -17,6 +17,7 @@ from superarm.core import Decision, Feedback, Ints, Offer, Posterior, State
 from superarm.errors import ConflictError, InputError, StateError, UnknownArmError
 
 CARRY = "chosen-arms"
+_KIND, _SCHEMA = "ledger", 1
 
 
 def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None:
@@ -200,8 +201,8 @@ class Ledger:
         awaited = [(step, at) for step, left in self._awaited.items() for at in left]
         keys = [key for left in self._awaited.values() for key in left.values()]
         return State(
-            kind="ledger",
-            schema=1,
+            kind=_KIND,
+            schema=_SCHEMA,
             scalars={
                 "closed": self._closed.as_lists(),
                 "heard": [[step, sorted(seen)] for step, seen in sorted(self._heard.items())],
@@ -212,10 +213,14 @@ class Ledger:
         )
 
     def restored(self, state: State) -> Ledger:
+        state.require(_KIND, _SCHEMA, type(self).__name__)
         ledger = Ledger(most_pending=self._most_pending)
         try:
             ledger._closed = Steps.from_lists(state.scalar("closed"))
-            ledger._heard = {int(step): set(seen) for step, seen in state.scalar("heard")}
+            ledger._heard = {step: set(seen) for step, seen in state.scalar("heard")}
+            numbers = {*ledger._heard}.union(*ledger._heard.values())
+            if not all(type(number) is int for number in numbers):
+                raise TypeError("steps and positions are whole numbers")
             keys = state.arrays.get("keys", np.empty(0))
             awaited = state.arrays.get("awaited", np.empty((0, 2), dtype=np.int64)).tolist()
             for (step, position), key in zip(awaited, keys, strict=True):
