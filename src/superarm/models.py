@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from .core import Direction, Floats, Oracle, Reward
-from .errors import InputError, UnknownArmError
-from .inputs import as_vector
+from .errors import InputError
+from .inputs import as_numbers, as_vector
 from .kernels import Covariance
 from .registry import register
 from .rewards import Sum
@@ -81,10 +79,6 @@ class ByNumber:
             raise InputError(f"column is {column!r}; columns are integers counted from 0")
 
     def __call__(self, rows: Floats) -> Floats:
-        numbers = rows[:, self.column]
-        if not ((numbers >= 0) & (numbers < len(self.values))).all():
-            raise UnknownArmError(
-                f"arms are numbered 0 to {len(self.values) - 1} in column {self.column}"
-            )
-        found: Floats = self.values[numbers.astype(np.intp)]
+        numbers = as_numbers(rows[:, self.column], len(self.values), "arms", self.column)
+        found: Floats = self.values[numbers]
         return found
