@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .core import Direction, Floats, Oracle, Reward
-from .errors import InputError
 from .inputs import as_numbers, as_vector
 from .kernels import Covariance
+from .kernels.base import as_column
 from .registry import register
 from .rewards import Sum
 
@@ -74,9 +74,7 @@ class ByNumber:
         values = as_vector(self.values, "values").copy()
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
-        column: object = self.column
-        if not isinstance(column, int) or isinstance(column, bool) or column < 0:
-            raise InputError(f"column is {column!r}; columns are integers counted from 0")
+        object.__setattr__(self, "column", as_column(self.column, "column"))
 
     def __call__(self, rows: Floats) -> Floats:
         numbers = as_numbers(rows[:, self.column], len(self.values), "arms", self.column)

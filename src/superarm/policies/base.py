@@ -26,6 +26,7 @@ from superarm.core import (
     SwitchingCost,
 )
 from superarm.errors import ConflictError, InputError, ShapeError, StateError
+from superarm.inputs import as_count
 from superarm.posteriors.turns import Turns, whole
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec, save_state
@@ -108,19 +109,16 @@ class IndexPolicy(Saved):
             )
         if direction not in ("maximize", "minimize"):
             raise InputError(f"direction is {direction!r}; choose 'maximize' or 'minimize'")
-        most: Any = most_pending
-        if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-            raise InputError(f"most_pending is {most_pending!r}; it must be a whole number, 0 or more")
         self.posterior = posterior
         self.rule = rule
         self.oracle = oracle
         self.direction: Direction = direction
         self.stepwise = stepwise
         self.switching = switching
-        self.most_pending = most_pending
+        self.most_pending = as_count(most_pending, "most_pending", 0)
         self.repeats = repeats
         self.version = 0
-        self._ledger = Ledger(most_pending=most_pending)
+        self._ledger = Ledger(most_pending=self.most_pending)
         self._turns = Turns()
 
     @property
