@@ -16,6 +16,8 @@ from superarm.core import (
 )
 from superarm.errors import InputError, NotFiniteError, ShapeError, UnknownArmError
 from superarm.inputs import as_features, as_positive, as_vector, require_finite
+from superarm.models import ByNumber
+from superarm.networks import RoadEnergy, Vehicle
 
 # --- arms ----------------------------------------------------------------------------------
 
@@ -68,6 +70,14 @@ def test_offers_check_their_round_and_what_is_available() -> None:
     for bad in ([True, False, True], np.array([1, 0, 1]), np.array([True, False])):
         with pytest.raises(ShapeError, match="boolean array with one entry for each of 3 arms"):
             Offer(step=1, arms=arms, available=bad)
+
+
+def test_decisions_check_their_positions() -> None:
+    made: Any = Decision
+    assert made(step=1, action=None, positions=[2, 0]).positions.tolist() == [2, 0]
+    for bad in ([0.0, 1.0], [[0, 1]], [True], None):
+        with pytest.raises(InputError, match="positions"):
+            made(step=1, action=None, positions=bad)
 
 
 def test_records_are_frozen() -> None:
@@ -131,3 +141,13 @@ def test_good_values_pass_without_a_copy() -> None:
     assert as_positive(np.float32(2.0), "x") == 2.0
     require_finite(rows, "rows")
     assert as_features([[1, 2]], "rows").dtype == np.float64
+
+
+@pytest.mark.parametrize("number", [-1.0, 2.0, 1.5, np.nan])
+def test_numbers_in_a_column_are_whole_and_known(number: float) -> None:
+    roads = {"length": [10.0, 20.0], "speed": [10.0, 10.0], "rise": [0.0, 0.0]}
+    energies: Any = RoadEnergy(vehicle=Vehicle(), **roads)
+    for mean in (ByNumber(values=np.zeros(2)), energies):
+        assert mean(np.array([[1.0], [0.0]])).shape == (2,)
+        with pytest.raises(UnknownArmError, match=r"row 1, column 0 holds .*; .* numbered 0 … 1"):
+            mean(np.array([[0.0], [number]]))

@@ -19,6 +19,7 @@ from superarm.errors import SpecError, StateError
 from superarm.oracles import Trip
 from superarm.records import MOST_DEPTH, from_json, read, to_json
 from superarm.rewards import Targets
+from superarm.states import state_from_bytes, state_to_bytes
 
 RECORDS = (Arms, Offer, Decision, Feedback, State, Trip, Targets)
 
@@ -320,3 +321,11 @@ def test_any_data_are_read_or_refused(data: Any) -> None:
 def test_a_record_of_another_kind_is_refused() -> None:
     with pytest.raises(StateError, match="of type Arms, not Offer"):
         read(Offer, to_json(Arms.numbered([[1.0]])))
+
+
+def test_scalars_of_a_state_are_kept_exactly_in_its_bytes() -> None:
+    scalars = {"nan": float("nan"), "pair": (1, -0.0), "number": np.int64(3)}
+    again = state_from_bytes(state_to_bytes(State(kind="x", schema=1, scalars=scalars)))
+    assert {key: repr(again.scalars[key]) for key in scalars} == {
+        key: repr(value) for key, value in scalars.items()
+    }

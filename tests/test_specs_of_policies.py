@@ -178,7 +178,7 @@ def test_line_graphs_give_the_turns_as_data() -> None:
         (lambda: SparseGraph(indptr=[0, 1], indices=[1]), "outside 0"),
         (lambda: SparseGraph(indptr=[0, 1], indices=[0]).laplacian(), "no Laplacian"),
         (lambda: ByNumber(values=[1.0], column=-1), "counted from 0"),
-        (lambda: ByNumber(values=[1.0])(np.array([[1.0]])), "arm numbers from 0 to 0"),
+        (lambda: ByNumber(values=[1.0])(np.array([[1.0]])), "numbered 0 … 0"),
         (lambda: RoadEnergy(vehicle=None, length=[1.0], speed=[1.0], rise=[0.0]), "a Vehicle"),
         (lambda: ScorePolicy(score=len, oracle=TopK()), "must be a score"),
         (lambda: DiscretisedPolicy(None, norm_bound=1, lipschitz=1, lower=[0], side=1), "no policy"),

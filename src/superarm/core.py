@@ -218,6 +218,9 @@ class Decision:
     carry: State | None = None
     """What :meth:`Policy.commit` adopts once the decision is taken."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "positions", as_positions(self.positions, "positions"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Feedback:
@@ -306,6 +309,14 @@ class State:
     """States of what it is composed of, by name."""
     spec: Mapping[str, Any] | None = None
     """The spec of what made it, from ``registry.describe``: plain JSON and arrays."""
+
+    def require(self, kind: str, schema: int, reader: str) -> None:
+        """Refuse a state of another kind or schema than ``reader`` reads."""
+        if self.kind != kind or self.schema != schema:
+            raise StateError(
+                f"this is a {self.kind!r} state of schema {self.schema}; "
+                f"{reader} reads {kind!r} of schema {schema}"
+            )
 
     def part(self, name: str) -> State:
         """A part's state by name, or :class:`StateError` if it is missing."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InputError, NotFiniteError, ShapeError
+from .errors import InputError, NotFiniteError, ShapeError, UnknownArmError
 
 _Floats = NDArray[np.float64]
 _FLOAT, _INTEGER = np.dtype(np.float64), np.dtype(np.intp)  # each one object in a process
@@ -62,6 +62,21 @@ def as_positions(values: Any, name: str) -> NDArray[np.intp]:
     if array.size and array.dtype.kind not in "iu":
         raise InputError(f"{name} holds {array.dtype} values; they must be whole numbers")
     return array.astype(np.intp)
+
+
+def as_numbers(values: _Floats, count: int, what: str, column: int) -> NDArray[np.intp]:
+    """A column of features that numbers ``what`` 0 … ``count`` − 1, as integers."""
+    # NaN fails the first comparison, so that the cast never meets it.
+    known = (values >= 0.0) & (values < count)
+    numbers: NDArray[np.intp] = np.where(known, values, 0.0).astype(np.intp)
+    known &= numbers == values
+    if not known.all():
+        row = int(np.argmin(known))
+        raise UnknownArmError(
+            f"row {row}, column {column} holds {values[row].item()!r}; {what} are numbered "
+            f"0 … {count - 1}"
+        )
+    return numbers
 
 
 def _as_floats(values: Any, name: str, what: str) -> _Floats:

@@ -10,12 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from .core import Direction, Floats, Oracle, Reward
-from .errors import InputError, UnknownArmError
-from .inputs import as_vector
+from .inputs import as_numbers, as_vector
 from .kernels import Covariance
+from .kernels.base import as_column
 from .registry import register
 from .rewards import Sum
 
@@ -78,15 +76,9 @@ class ByNumber:
         values = as_vector(self.values, "values").copy()
         values.flags.writeable = False
         object.__setattr__(self, "values", values)
-        column: object = self.column
-        if not isinstance(column, int) or isinstance(column, bool) or column < 0:
-            raise InputError(f"column is {column!r}; columns are integers counted from 0")
+        object.__setattr__(self, "column", as_column(self.column, "column"))
 
     def __call__(self, rows: Floats) -> Floats:
-        numbers = rows[:, self.column]
-        if not ((numbers >= 0) & (numbers < len(self.values))).all():
-            raise UnknownArmError(
-                f"column {self.column} must hold arm numbers from 0 to {len(self.values) - 1}"
-            )
-        found: Floats = self.values[numbers.astype(np.intp)]
+        numbers = as_numbers(rows[:, self.column], len(self.values), "arms", self.column)
+        found: Floats = self.values[numbers]
         return found

@@ -215,12 +215,10 @@ _TAGS: dict[str, Callable[[Any, int, Find | None], Any]] = {
 
 def _decision(**held: Any) -> Decision:
     decision = Decision(**held)
-    chosen: Any = decision.positions
-    numbers = (decision.mean, decision.std, decision.desirability)
-    whole = isinstance(chosen, np.ndarray) and chosen.dtype.kind in "iu" and chosen.ndim == 1
-    if not whole or chosen.min(initial=0) < 0:
-        raise StateError("a decision's positions must be an array of whole numbers, 0 or more")
-    for values in numbers:
+    chosen = decision.positions
+    if chosen.min(initial=0) < 0:
+        raise StateError("a decision's positions must be 0 or more")
+    for values in (decision.mean, decision.std, decision.desirability):
         if values is not None and np.shape(values) != chosen.shape:
             raise StateError("a decision must have one mean, std and desirability per arm, or none")
     for name, least in (("step", 1), ("version", 0)):

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import importlib
 import inspect
 import sys
@@ -159,6 +160,7 @@ def check_parameter(family: str, name: str, key: str, value: Any) -> None:
     require_kind(value, kinds_of(_find(family, name)).get(key, Any), f"{family} {name!r}: {key}")
 
 
+@functools.cache  # looking them up takes longer than making most parts
 def kinds_of(part: Callable[..., Any]) -> dict[str, Any]:
     """What a class or function declares its parameters to be."""
     plain = inspect.isclass(part) and not dataclasses.is_dataclass(part)

@@ -14,6 +14,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,6 @@ from .records import from_json, to_json
 from .registry import build, describe, difference
 
 _HEAD = "state.json"
-_ARRAY = "array:"
 _MOST = 1 << 31
 """2 GiB: 15,000 arms of which 1,000 were visited take less than a tenth of it."""
 
@@ -36,7 +36,7 @@ _MOST = 1 << 31
 def state_to_bytes(state: State) -> bytes:
     """The whole state; equal states give equal bytes."""
     kept = _Kept()
-    text = json.dumps(_head(state, kept, _ARRAY), sort_keys=True, allow_nan=False).encode()
+    text = json.dumps(to_json(_ordered(state), kept.add), sort_keys=True, allow_nan=False).encode()
     buffer = io.BytesIO()
     head = {_HEAD: np.frombuffer(text, dtype=np.uint8)}
     np.savez(buffer, allow_pickle=False, **head, **kept.arrays)
@@ -48,17 +48,29 @@ def state_from_bytes(data: bytes) -> State:
 
     Nothing in them is compressed, so that the state takes no more memory than ``data``.
     """
+    asked: set[str] = set()
+
+    def find(name: str) -> NDArray[Any]:
+        asked.add(name)
+        return arrays[name]
+
     try:
         arrays = read_npz(io.BytesIO(data))
-        head = json.loads(arrays.pop(_HEAD).tobytes())
-        asked: set[str] = set()
-        state = _state(head, arrays, asked)
+        state = from_json(json.loads(arrays.pop(_HEAD).tobytes()), find)
+        if not isinstance(state, State):
+            raise InputError(f"it holds a {type(state).__name__}")
         if strangers := sorted(set(arrays) - asked):
             raise InputError(f"it holds {strangers!r:.80}, which nothing in it refers to")
         return state
     except DAMAGE as error:
-        told = str(error) if isinstance(error, InputError) else type(error).__name__
+        told = str(error) if isinstance(error, InputError | StateError) else type(error).__name__
         raise StateError(f"this is no saved state, or a damaged one: {told}") from error
+
+
+def _ordered(state: State) -> State:
+    """The same state, with tables sorted by name."""
+    parts = {name: _ordered(part) for name, part in sorted(state.parts.items())}
+    return replace(state, arrays=dict(sorted(state.arrays.items())), parts=parts)
 
 
 class _Kept:
@@ -68,56 +80,13 @@ class _Kept:
         self.arrays: dict[str, NDArray[Any]] = {}
         self._names: dict[object, str] = {}
 
-    def add(self, array: Any, name: str) -> str:
-        """The name under which the array is kept: this one, unless there is an equal array."""
+    def add(self, array: Any) -> str:
+        """The name under which the array, or an equal one, is kept."""
         plain = np.ascontiguousarray(array).reshape(np.shape(array))
         content = (plain.dtype.str, plain.shape, sha256(plain.data).digest())
-        if content not in self._names:
-            self._names[content] = name
-            self.arrays[name] = plain
-        return self._names[content]
-
-
-def _head(state: State, kept: _Kept, prefix: str) -> dict[str, Any]:
-    """All but the arrays, which are kept under the path of their part."""
-    head = {
-        "kind": state.kind,
-        "schema": state.schema,
-        "scalars": dict(state.scalars),
-        "arrays": {
-            name: kept.add(array, prefix + name) for name, array in sorted(state.arrays.items())
-        },
-        "parts": {
-            name: _head(part, kept, f"{prefix}{name}/") for name, part in sorted(state.parts.items())
-        },
-    }
-    if state.spec is not None:  # after the parts, whose arrays have better names
-        head["spec"] = to_json(
-            state.spec, lambda array: kept.add(array, f"{prefix}spec:{len(kept.arrays)}")
-        )
-    return head
-
-
-def _state(head: Any, arrays: Mapping[str, NDArray[Any]], asked: set[str]) -> State:
-    """The state that a head describes."""
-    if not isinstance(head["scalars"], dict) or not isinstance(head["kind"], str):
-        raise TypeError(head["kind"])
-
-    def find(name: str) -> NDArray[Any]:
-        asked.add(name)
-        return arrays[name]
-
-    spec = from_json(head.get("spec"), find)
-    if not isinstance(spec, dict | None):
-        raise TypeError("spec")
-    return State(
-        kind=head["kind"],
-        schema=head["schema"],
-        scalars=head["scalars"],
-        arrays={name: find(key) for name, key in head["arrays"].items()},
-        parts={name: _state(part, arrays, asked) for name, part in head["parts"].items()},
-        spec=spec,
-    )
+        name = self._names.setdefault(content, f"array:{len(self.arrays)}")
+        self.arrays.setdefault(name, plain)
+        return name
 
 
 # --- what made a state ---------------------------------------------------------------------

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError
+from .inputs import as_count
 
 Words = NDArray[np.uint32]
 
@@ -48,7 +49,7 @@ def stream(seed: int, role: str, step: int) -> np.random.Generator:
     >>> stream(7, "noise", 3).random() == stream(7, "noise", 3).random()
     True
     """
-    _check_seed(seed)
+    as_count(seed, "seed", 0)
     _check_step(step)
     sequence = np.random.SeedSequence(seed, spawn_key=(_role_key(role), step))
     return np.random.Generator(np.random.PCG64(sequence))
@@ -68,7 +69,7 @@ class Streams:
     __slots__ = ("_bit_generator", "_block", "_generator", "_pool", "_state", "_states", "role", "seed")
 
     def __init__(self, seed: int, role: str) -> None:
-        _check_seed(seed)
+        as_count(seed, "seed", 0)
         self.seed = seed
         self.role = role
         self._pool = _mixed_pool(seed, _role_key(role))
@@ -101,11 +102,6 @@ class Streams:
 
 def _role_key(role: str) -> int:
     return crc32(role.encode())
-
-
-def _check_seed(seed: object) -> None:
-    if not isinstance(seed, int | np.integer) or isinstance(seed, bool) or seed < 0:
-        raise InputError(f"seed is {seed!r}; it must be a whole number of at least 0")
 
 
 def _check_step(step: object) -> None:

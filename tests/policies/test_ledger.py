@@ -159,12 +159,21 @@ def test_a_carry_of_another_policy_is_refused() -> None:
         {"closed": [[1], []], "heard": []},
         {"closed": [[], []], "heard": [[1]]},
         {"closed": 3, "heard": []},
+        {"closed": [[], []], "heard": [["5", [1]]]},
+        {"closed": [[], []], "heard": [[5, "abc"]]},
     ],
 )
 def test_damaged_ledgers_are_refused(scalars: Any) -> None:
     state = State(kind="ledger", schema=1, scalars=scalars)
     with pytest.raises(StateError):
         Ledger(most_pending=4).restored(state)
+
+
+@pytest.mark.parametrize(("kind", "schema"), [("ledger", 2), ("diary", 1)])
+def test_ledgers_of_another_kind_are_refused(kind: str, schema: int) -> None:
+    scalars = {"closed": [[], []], "heard": []}
+    with pytest.raises(StateError, match="Ledger reads 'ledger' of schema 1"):
+        Ledger(most_pending=4).restored(State(kind=kind, schema=schema, scalars=scalars))
 
 
 def test_a_table_is_noted_as_learned() -> None:

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from superarm.capabilities import TablePlayer, TableProblem
-from superarm.core import Arms, Offer
-from superarm.errors import NotFiniteError, ShapeError
+from superarm.core import Arms, Belief, Feedback, Floats, Offer
+from superarm.errors import ConflictError, NotFiniteError, ShapeError
 from superarm.experiments import load_experiment
 from superarm.kernels import Matern, SquaredExponential
+from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import FiniteGP
 from superarm.simulation import runner, simulate
@@ -144,6 +145,30 @@ def test_bad_tables_are_refused_and_nothing_changes() -> None:
     with pytest.raises(NotFiniteError, match=r"rewards\[3, 3\]"):
         gp.play_table(rewards, np.ones(ROUNDS))
     assert gp.count == 0
+
+
+class Failing:
+    """A rule that has no answer in round 5."""
+
+    deterministic = True
+
+    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
+        if step == 5:
+            raise RuntimeError("no answer")
+        return belief.mean + belief.std
+
+
+def test_rounds_before_an_error_are_known_to_be_learned() -> None:
+    arms, rewards = table()
+    policy = IndexPolicy(posterior=FiniteGP(KERNELS[0], arms, 0.03), rule=Failing(), oracle=TopK(k=1))
+    offer = Offer(step=1, arms=Arms.numbered(arms))
+    with pytest.raises(RuntimeError, match="no answer"):
+        policy.play_table(offer, rewards, np.random.default_rng)
+    assert (policy.posterior.count, policy.version) == (4, 4)
+    decision = policy.decide(offer, np.random.default_rng(0))
+    feedback = Feedback(positions=decision.positions, rewards=[0.0])
+    with pytest.raises(ConflictError, match="step 1 was learned from already"):
+        policy.learn(offer, decision, feedback, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(

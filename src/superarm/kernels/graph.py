@@ -41,10 +41,9 @@ from superarm.errors import (
     NotFiniteError,
     NotPositiveDefiniteError,
     ShapeError,
-    UnknownArmError,
 )
 from superarm.graphs import SparseGraph
-from superarm.inputs import as_positive, as_vector
+from superarm.inputs import as_numbers, as_positive, as_vector
 from superarm.registry import Described, has_spec, register
 
 from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
@@ -212,18 +211,7 @@ class GraphMatern(Kernel, Described):
         return {"variance": [K]}
 
     def _nodes(self, X: Floats) -> Ints:
-        values = X[:, 0]
-        # NaN fails the first comparison, so that the cast never meets it.
-        inside = (values >= 0.0) & (values < len(self))
-        nodes = np.where(inside, values, 0.0).astype(np.intp)
-        inside &= nodes == values
-        if not inside.all():
-            row = int(np.argmin(inside))
-            raise UnknownArmError(
-                f"row {row}, column {self.columns[0]} holds {values[row]!r}; "
-                f"the nodes of this graph are numbered 0 … {len(self) - 1}"
-            )
-        return nodes
+        return as_numbers(X[:, 0], len(self), "the nodes of this graph", self.columns[0])
 
 
 def _symmetrise(K: Floats, block: int = 512) -> None:

@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.errors import InputError, NotPositiveDefiniteError, ShapeError, UnknownArmError
-from superarm.inputs import as_features, as_positive
+from superarm.errors import InputError, NotPositiveDefiniteError, ShapeError
+from superarm.inputs import as_features, as_numbers, as_positive
 from superarm.registry import register
 
 from .base import (
@@ -227,16 +227,7 @@ class Empirical(Kernel):
         return self.covariance[rows, rows]
 
     def _ids(self, X: Floats) -> Ints:
-        values = X[:, 0]
-        # NaN fails the first comparison, so that the cast never meets it.
-        inside = (values >= 0.0) & (values < len(self.covariance)) & (values == np.floor(values))
-        if not inside.all():
-            row = int(np.argmin(inside))
-            raise UnknownArmError(
-                f"row {row}, column {self.column} holds the id {values[row]!r}; "
-                f"ids are integers 0 … {len(self.covariance) - 1}"
-            )
-        return values.astype(np.intp)
+        return as_numbers(X[:, 0], len(self.covariance), "the ids of this table", self.column)
 
     def _features(
         self, lower: Floats, upper: Floats, tolerance: float, max_rank: int

@@ -25,7 +25,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import InputError
-from superarm.inputs import as_positive, as_vector
+from superarm.inputs import as_numbers, as_positive, as_vector
 from superarm.registry import register
 
 _JOULES_PER_WH = 3600.0
@@ -132,5 +132,5 @@ class RoadEnergy:
         object.__setattr__(self, "values", values)
 
     def __call__(self, rows: Floats) -> Floats:
-        found: Floats = self.values[rows[:, 0].astype(np.intp)]
+        found: Floats = self.values[as_numbers(rows[:, 0], len(self.values), "roads", 0)]
         return found

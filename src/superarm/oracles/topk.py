@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from superarm.core import Floats, Ints, Rescore, Selection
 from superarm.errors import InfeasibleError, InputError
+from superarm.inputs import as_count
 from superarm.registry import register
 
 from .base import check_desirability
@@ -29,9 +29,7 @@ class TopK:
     k: int = 1
 
     def __post_init__(self) -> None:
-        k: Any = self.k
-        if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
-            raise InputError(f"k is {k!r}; it must be a whole number of at least 1")
+        object.__setattr__(self, "k", as_count(self.k, "k"))
 
     @property
     def deterministic(self) -> bool:

@@ -26,6 +26,7 @@ from superarm.core import (
     SwitchingCost,
 )
 from superarm.errors import ConflictError, InputError, ShapeError, StateError
+from superarm.inputs import as_count
 from superarm.posteriors.turns import Turns
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec, save_state
@@ -52,11 +53,7 @@ class Saved(Described):
 
     def _check(self, state: State) -> None:
         """Refuse a state of another kind, or of a policy with other parameters."""
-        if state.kind != self.kind or state.schema != self.schema:
-            raise StateError(
-                f"this is a {state.kind!r} state of schema {state.schema}; "
-                f"{type(self).__name__} reads {self.kind!r} of schema {self.schema}"
-            )
+        state.require(self.kind, self.schema, type(self).__name__)
         check_spec(state, self)
 
 
@@ -113,19 +110,16 @@ class IndexPolicy(Saved):
             )
         if direction not in ("maximize", "minimize"):
             raise InputError(f"direction is {direction!r}; choose 'maximize' or 'minimize'")
-        most: Any = most_pending
-        if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-            raise InputError(f"most_pending is {most_pending!r}; it must be a whole number, 0 or more")
         self.posterior = posterior
         self.rule = rule
         self.oracle = oracle
         self.direction: Direction = direction
         self.stepwise = stepwise
         self.switching = switching
-        self.most_pending = most_pending
+        self.most_pending = as_count(most_pending, "most_pending", 0)
         self.repeats = repeats
         self.version = 0
-        self._ledger = Ledger(most_pending=most_pending)
+        self._ledger = Ledger(most_pending=self.most_pending)
         self._turns = Turns()
 
     @property
@@ -224,16 +218,19 @@ class IndexPolicy(Saved):
         with self._turns.lock:
             if offer.step <= self._ledger.last:
                 return None  # some of these rounds may be known already: ``learn`` tells
-            played = play_table(self, offer, rewards, rng_at)
-            if played is not None:
-                self.version += len(played)
-                self._ledger.note_rounds(offer.step, len(played))
-            return played
+            before = self.posterior.count
+            try:
+                return play_table(self, offer, rewards, rng_at)
+            finally:  # an error, as of a rule, may come after rounds that were learned from
+                learned = self.posterior.count - before
+                if learned:
+                    self.version += learned
+                    self._ledger.note_rounds(offer.step, learned)
 
     @property
     def awaits(self) -> bool:
         """Whether something was chosen that is not yet seen."""
-        return self._ledger.pending() is not None
+        return self._ledger.awaits
 
     def parameters(self) -> Mapping[str, Any]:
         names = ("posterior", "rule", "oracle", "direction", "stepwise")

@@ -17,6 +17,7 @@ from superarm.core import Decision, Feedback, Ints, Offer, Posterior, State
 from superarm.errors import ConflictError, InputError, StateError, UnknownArmError
 
 CARRY = "chosen-arms"
+_KIND, _SCHEMA = "ledger", 1
 
 
 def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None:
@@ -128,6 +129,11 @@ class Ledger:
         if len(self._awaited) > self._most_pending:  # what is lost is not awaited for ever
             del self._awaited[min(self._awaited)]
 
+    @property
+    def awaits(self) -> bool:
+        """Whether arms were chosen and not seen."""
+        return bool(self._awaited)
+
     def pending(self) -> NDArray[Any] | None:
         """Keys of the arms that were chosen and not yet seen; of too many, those chosen last."""
         if not self._awaited:
@@ -196,8 +202,8 @@ class Ledger:
 
     def state(self) -> State:
         return State(
-            kind="ledger",
-            schema=1,
+            kind=_KIND,
+            schema=_SCHEMA,
             scalars={
                 "closed": self._closed.as_lists(),
                 "heard": [[step, sorted(seen)] for step, seen in sorted(self._heard.items())],
@@ -206,10 +212,14 @@ class Ledger:
         )
 
     def restored(self, state: State) -> Ledger:
+        state.require(_KIND, _SCHEMA, type(self).__name__)
         ledger = Ledger(most_pending=self._most_pending)
         try:
             ledger._closed = Steps.from_lists(state.scalar("closed"))
-            ledger._heard = {int(step): set(seen) for step, seen in state.scalar("heard")}
+            ledger._heard = {step: set(seen) for step, seen in state.scalar("heard")}
+            numbers = {*ledger._heard}.union(*ledger._heard.values())
+            if not all(type(number) is int for number in numbers):
+                raise TypeError("steps and positions are whole numbers")
             for step, carry in sorted((int(name), part) for name, part in state.parts.items()):
                 ledger._awaited[step] = _checked(carry)
         except (TypeError, ValueError) as error:

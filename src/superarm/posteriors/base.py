@@ -232,11 +232,7 @@ class GaussianPosterior(ABC):
 
     @classmethod
     def _check_state(cls, state: State, kind: str) -> None:
-        if state.kind != kind or state.schema != cls.schema:
-            raise StateError(
-                f"this is a {state.kind!r} state of schema {state.schema}; "
-                f"{cls.__name__} reads {kind!r} of schema {cls.schema}"
-            )
+        state.require(kind, cls.schema, cls.__name__)
 
     @classmethod
     def _made(cls, state: State, **given: Any) -> Self:

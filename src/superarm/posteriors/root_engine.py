@@ -41,6 +41,7 @@ FOLD_EVERY = 2048
 _DAMAGED = 1e-4
 """Difference, relative to the largest prior variance, that rounding does not make."""
 
+_KIND, _SCHEMA = "root-engine", 1
 Backend = Literal["auto", "numpy", "numba"]
 
 
@@ -89,8 +90,8 @@ class RootEngine:
         """All that is kept: draws depend on the root, and the data have more than one."""
         size = self._count
         return State(
-            kind="root-engine",
-            schema=1,
+            kind=_KIND,
+            schema=_SCHEMA,
             scalars={"until_fold": self._until_fold},
             arrays={
                 "probe": self._probe.copy(),
@@ -109,6 +110,7 @@ class RootEngine:
 
         ``weight`` is Σ 1/noise of every arm's observations, (n,).
         """
+        state.require(_KIND, _SCHEMA, "the root form")
         n = len(self.mean)
         scale = float(self.variance.max())
         try:

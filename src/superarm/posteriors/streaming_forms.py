@@ -19,6 +19,7 @@ FormName = Literal["cholesky", "finite-rank"]
 
 FEATURE_TOLERANCE = 1e-13
 """Largest error of a kernel value, relative to the prior variance, in finite-rank form."""
+_SCHEMA = 1
 _NOISE_PER_ERROR = 1e4
 """Noise that the finite-rank form needs, in errors δ of a kernel value. They move K + D by δ per
 entry, which moves the mean by up to δ N/λ and a variance by up to δ N s/λ of what they are, for
@@ -236,8 +237,8 @@ class FiniteRankForm:
     def state(self) -> State:
         """The box of the features and what is known of their weights: draws depend on both."""
         return State(
-            kind="finite-rank",
-            schema=1,
+            kind=self.name,
+            schema=_SCHEMA,
             scalars={"tolerance": self._wanted},
             arrays={
                 "lower": self._features.lower.copy(),
@@ -253,6 +254,7 @@ class FiniteRankForm:
 
         ``most`` features are tried: what a damaged state may cost.
         """
+        state.require(cls.name, _SCHEMA, "the finite-rank form")
         wanted = state.scalar("tolerance")
         try:
             weights = as_vector(state.array("weights"), "weights").copy()

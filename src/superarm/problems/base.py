@@ -1,4 +1,4 @@
-"""What every problem shares: what a benchmark may know, and checks of parameters.
+"""What every problem shares: what a benchmark may know, and a check of parameters.
 
 A problem is built by ``registry.build("problem", spec, seed=…, horizon=…)``. Its truth comes
 from the stream (seed, "truth", 0) and its offers from (seed, "offer", step); noise is drawn by
@@ -51,14 +51,6 @@ class Mapped(Protocol):
     """A world whose arms are roads on a map."""
 
     def road_map(self) -> RoadMap: ...
-
-
-def check_whole(value: object, name: str, least: int) -> int:
-    """``value`` as a whole number of at least ``least``."""
-    # TOML and JSON give plain integers; 100.0 or True there is a slip worth reporting.
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}")
-    return value
 
 
 def check_choice(value: object, name: str, choices: tuple[str, ...]) -> None:

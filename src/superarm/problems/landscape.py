@@ -6,14 +6,13 @@ import numpy as np
 
 from superarm.core import Arms, Floats
 from superarm.errors import InputError
-from superarm.inputs import as_positive
+from superarm.inputs import as_count, as_positive
 from superarm.kernels import SquaredExponential
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import stream
 
-from .base import check_whole
 from .finite import FiniteProblem
 
 
@@ -33,10 +32,10 @@ def landscape(
     Heights are sums of Gaussian bumps, scaled to mean 0 and standard deviation 1, so that the
     model's prior (variance 1) is about right without having made them.
     """
-    check_whole(horizon, "horizon", least=1)
-    check_whole(side, "side", least=2)
-    check_whole(hills, "hills", least=1)
-    check_whole(k, "k", least=1)
+    as_count(horizon, "horizon", least=1)
+    as_count(side, "side", least=2)
+    as_count(hills, "hills", least=1)
+    as_count(k, "k", least=1)
     noise_std = as_positive(noise_std, "noise_std")
     if k > side * side:
         raise InputError(f"k is {k}, but a {side} x {side} grid has only {side * side} places")

@@ -25,7 +25,7 @@ import numpy as np
 
 from superarm.core import Arms, Best, Bools, Decision, Direction, Feedback, Floats, Offer
 from superarm.errors import InfeasibleError, InputError
-from superarm.inputs import as_positive
+from superarm.inputs import as_count, as_positive
 from superarm.kernels import prior_root
 from superarm.models import RoadModel
 from superarm.networks import RoadMap, Vehicle
@@ -36,7 +36,7 @@ from superarm.registry import register
 from superarm.rewards import total
 from superarm.streams import Streams, stream
 
-from .base import check_choice, check_whole
+from .base import check_choice
 from .conditions import Conditions
 from .roads import (
     TABLE_2,
@@ -119,7 +119,7 @@ class Navigation:
     _kept: dict[int, tuple[_Costs, _Costs | None]] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_whole(self.horizon, "horizon", least=1)
+        as_count(self.horizon, "horizon", least=1)
         for name in ("closed_roads", "closed_turns"):
             share = getattr(self, name)
             if not (isinstance(share, int | float) and 0.0 <= share < 1.0):

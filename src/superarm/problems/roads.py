@@ -21,7 +21,7 @@ import numpy as np
 from superarm.core import Arms, Floats
 from superarm.datasets import find
 from superarm.errors import InputError
-from superarm.inputs import as_positive
+from superarm.inputs import as_count, as_positive
 from superarm.kernels import GraphMatern, Kernel, Matern, Sum
 from superarm.models import RoadModel
 from superarm.networks import (
@@ -34,7 +34,7 @@ from superarm.networks import (
 )
 from superarm.oracles import ShortestPath, Trip
 
-from .base import check_choice, check_whole
+from .base import check_choice
 
 REAL_NETWORKS = {"luxembourg": "luxembourg-roads", "monaco": "monaco-roads"}
 """Networks by name, and the data sets that hold them."""
@@ -104,8 +104,8 @@ def load_roads(
     for name, value, kind, words in kinds:  # they may come from a file
         if not isinstance(value, kind) or value == "":
             raise InputError(f"{name} is {value!r}; it must be {words}")
-    check_whole(edges, "edges", least=1)
-    check_whole(city_seed, "city_seed", least=0)
+    as_count(edges, "edges", least=1)
+    as_count(city_seed, "city_seed", least=0)
     ages = tuple(_age(path) for path in (network, elevation) if path is not None)
     return _load_roads(network, uturns, edges, city_seed, elevation, ages)
 

@@ -16,14 +16,14 @@ import numpy as np
 from superarm.core import Arms, Floats
 from superarm.datasets import load_cmu_light, load_intel_temperature
 from superarm.errors import InputError, MissingDataError
-from superarm.inputs import as_positive
+from superarm.inputs import as_count, as_positive
 from superarm.kernels import Empirical, SquaredExponential
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import stream
 
-from .base import check_choice, check_whole
+from .base import check_choice
 from .finite import FiniteProblem, gaussian_draw, hilbert_norm, regularisation_of, representer
 
 SOURCES = ("auto", "real", "made")
@@ -81,7 +81,7 @@ def temperature_sensors(
     regularisation
         The λ that learners use: "noise" is R², "theory" is 1 + 2/T.
     """
-    check_whole(start_minute, "start_minute", least=0)
+    as_count(start_minute, "start_minute", least=0)
     if start_minute > 8 * 60:
         raise InputError(f"start_minute is {start_minute}; the file must start by 8 am, minute 480")
     rows = _rows(source, lambda: _intel_rows(start_minute), _made_temperatures)
@@ -160,8 +160,8 @@ def _sensor_problem(
     units: str,
     regularisation: str,
 ) -> FiniteProblem:
-    check_whole(seed, "seed", least=0)
-    check_whole(horizon, "horizon", least=1)
+    as_count(seed, "seed", least=0)
+    as_count(horizon, "horizon", least=1)
     check_choice(norm, "norm", ("mean", "largest"))
     check_choice(units, "units", ("raw", "unit"))
     if units == "unit":

@@ -29,6 +29,7 @@ import numpy as np
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
 from superarm.datasets import find
 from superarm.errors import InputError
+from superarm.inputs import as_count
 from superarm.models import RoadModel
 from superarm.networks import LineGraph, RoadMap, Vehicle
 from superarm.networks.driving import LONGEST_STEP, Drive, Driver, Traffic
@@ -37,7 +38,7 @@ from superarm.oracles import ShortestPath, Trip
 from superarm.registry import register
 from superarm.streams import Streams
 
-from .base import check_choice, check_whole
+from .base import check_choice
 from .roads import (
     REAL_NETWORKS,
     TABLE_2,
@@ -130,8 +131,8 @@ class SumoNavigation:
     _unfinished: Floats = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_whole(self.horizon, "horizon", least=1)
-        check_whole(self.moments, "moments", least=1)
+        as_count(self.horizon, "horizon", least=1)
+        as_count(self.moments, "moments", least=1)
         check_choice(self.motion, "motion", ("stored", "spent"))
         for name in ("traffic", "traffic_reach"):
             value = getattr(self, name)

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Arms, Floats
-from superarm.inputs import as_positive
+from superarm.inputs import as_count, as_positive
 from superarm.kernels import Covariance, Matern, SquaredExponential
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import stream
 
-from .base import check_choice, check_whole
+from .base import check_choice
 from .finite import (
     FiniteProblem,
     gaussian_draw,
@@ -275,8 +275,8 @@ def _points(
     *, seed: int, arms: int, dimension: int, kernel: str, lengthscale: float, nu: float
 ) -> tuple[Floats, Covariance, np.random.Generator]:
     """Uniform points, the kernel over them, and the stream of the truth for what comes next."""
-    check_whole(arms, "arms", least=2)
-    check_whole(dimension, "dimension", least=1)
+    as_count(arms, "arms", least=2)
+    as_count(dimension, "dimension", least=1)
     check_choice(kernel, "kernel", ("squared-exponential", "matern"))
     covariance: Covariance
     if kernel == "matern":
@@ -337,7 +337,7 @@ def _problem(
     horizon: int,
     settled: Mapping[str, str],
 ) -> FiniteProblem:
-    check_whole(horizon, "horizon", least=1)
+    as_count(horizon, "horizon", least=1)
     noise_variance = noise_fraction * value_range(truth)
     noise_std = float(np.sqrt(noise_variance))
     penalty, penalty_text = regularisation_of(regularisation, noise_variance, horizon)

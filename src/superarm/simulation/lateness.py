@@ -16,6 +16,7 @@ import numpy as np
 
 from superarm.core import Decision, Feedback, Ints, Offer
 from superarm.errors import InputError
+from superarm.inputs import as_count
 
 _NEVER = -1
 
@@ -35,9 +36,7 @@ class Lateness:
 
     def __post_init__(self) -> None:
         for name in ("earliest", "latest"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise InputError(f"{name} is {value!r}; it must be a number of rounds, 0 or more")
+            object.__setattr__(self, name, as_count(getattr(self, name), name, 0))
         if self.latest < self.earliest:
             raise InputError(f"latest is {self.latest}, which is before earliest, {self.earliest}")
         lost: Any = self.lost
