@@ -148,6 +148,7 @@ def test_it_goes_stale_as_every_belief(name: str) -> None:
     gp.observe(keys[[3]], [0.5], rng=np.random.default_rng(0))
     for ask in (
         lambda: belief.cov,
+        lambda: belief.negated().cov,
         lambda: belief.sample(np.random.default_rng(0)),
         lambda: belief.condition(np.array([0])),
         lambda: belief.incumbent,

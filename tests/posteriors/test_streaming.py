@@ -30,6 +30,23 @@ SMOOTH = SquaredExponential(lengthscale=0.7, variance=1.5)
 ROUGH = Matern(nu=1.5, lengthscale=0.4)
 
 
+def test_timed_keys_end_with_the_moment_of_their_offer() -> None:
+    """What was seen long ago tells less, and late feedback is dated by its own offer."""
+    kernel = SquaredExponential(lengthscale=(0.5, 10.0))
+    gp = StreamingGP(kernel, 0.01, timed=True)
+    arms = Arms.numbered([[0.0], [1.0]])
+    clocked, counted = Offer(step=2, arms=arms, time=30.5), Offer(step=40, arms=arms)
+    np.testing.assert_array_equal(gp.keys(clocked), [[0.0, 30.5], [1.0, 30.5]])
+    np.testing.assert_array_equal(gp.keys(counted), [[0.0, 40.0], [1.0, 40.0]])
+    gp.observe(gp.keys(clocked)[:1], [2.0])
+    now, later = gp.belief(clocked), gp.belief(counted)
+    decay = np.exp(-0.5 * (9.5 / 10.0) ** 2)
+    assert later.mean[0] == pytest.approx(decay * now.mean[0])
+    assert later.std[0] > now.std[0]
+    plain = StreamingGP(kernel, 0.01)
+    np.testing.assert_array_equal(plain.keys(clocked), arms.features)
+
+
 def naive(
     kernel: Covariance, X: Floats, y: Floats, noise: Floats, asked: Floats, prior: Any = None
 ) -> JointPrediction:
