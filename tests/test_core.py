@@ -11,6 +11,7 @@ import pytest
 from superarm.core import (
     Arms,
     Decision,
+    Feedback,
     Guarantee,
     Offer,
 )
@@ -88,6 +89,21 @@ def test_records_are_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
         decision.version = 3  # type: ignore[misc]
     assert Guarantee() == (1.0, 1.0)
+
+
+def test_a_round_is_when_its_time_says_or_else_its_step() -> None:
+    arms = Arms.numbered([[0.0]])
+    assert Offer(step=3, arms=arms).moment == 3.0
+    assert Offer(step=3, arms=arms, time=0).moment == 0.0
+    assert Offer(step=3, arms=arms, time=7.5).moment == 7.5
+
+
+@pytest.mark.parametrize("delays", [[-1, 0], [0], [0.5, 1.0]], ids=str)
+def test_delays_are_rounds_one_per_reward(delays: Any) -> None:
+    with pytest.raises(InputError, match="delays"):
+        Feedback(positions=np.arange(2), rewards=np.zeros(2), delays=np.array(delays))
+    late = Feedback(positions=np.arange(2), rewards=np.ones(2), delays=np.array([2, 0]))
+    assert late.part(np.array([True, False])).delays is None  # a part is known at once
 
 
 # --- checks --------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from superarm.core import Arms, Decision, Direction, Feedback, Offer
 from superarm.errors import InfeasibleError, InputError, NotFiniteError, UnknownArmError
 from superarm.kernels import Matern, SquaredExponential
 from superarm.oracles import TopK
-from superarm.policies import IndexPolicy, KnownCosts, ScorePolicy, oclok_ucb, random
+from superarm.policies import IndexPolicy, KnownCosts, ScorePolicy, Uniform, oclok_ucb, random
 from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
 from superarm.problems import Model
 from superarm.rules import (
@@ -236,6 +236,53 @@ def test_score_policies_mask_and_check_too() -> None:
         KnownCosts(costs=np.full(12, np.nan))
 
 
+class Coin(TopK):
+    """An oracle that says of itself that it leaves something to chance."""
+
+    deterministic = False
+
+
+class Elsewhere:
+    """An oracle of which nobody knows how many super arms it has."""
+
+    deterministic = True
+
+    def select(self, desirability: Any, structure: Any, rng: Any, rescore: Any = None) -> Any:
+        return TopK(k=2).select(desirability, structure, rng)
+
+
+def test_propensities_are_said_where_they_are_known() -> None:
+    arms = Arms.numbered(FEATURES)
+    offer = Offer(step=1, arms=arms)
+    some = Offer(step=1, arms=arms, available=np.arange(12) < 5)
+    costs, chance = KnownCosts(costs=np.arange(12.0)), Uniform()
+
+    def told(policy: Any, offer: Offer) -> float | None:
+        return policy.decide(offer, rng()).propensity
+
+    assert told(ScorePolicy(score=chance, oracle=TopK(k=2)), offer) == 1.0 / math.comb(12, 2)
+    assert told(ScorePolicy(score=chance, oracle=TopK(k=2)), some) == 1.0 / math.comb(5, 2)
+    assert told(ScorePolicy(score=chance, oracle=Elsewhere()), offer) is None
+    assert told(ScorePolicy(score=costs, oracle=TopK(k=2)), offer) == 1.0
+    assert told(ScorePolicy(score=costs, oracle=Coin(k=2)), offer) is None
+    for rule, oracle, expected in (
+        (Greedy(), TopK(k=2), 1.0),
+        (Greedy(), Coin(k=2), None),
+        (Thompson(), TopK(k=2), None),
+    ):
+        policy = IndexPolicy(posterior=posterior("finite"), rule=rule, oracle=oracle)
+        assert told(policy, offer) == expected
+
+
+def test_a_score_is_played_by_table_only_one_arm_at_a_time() -> None:
+    offer, table = Offer(step=1, arms=Arms.numbered(FEATURES)), np.zeros((3, 12))
+    costs = KnownCosts(costs=-np.arange(12.0))
+    one = ScorePolicy(score=costs, oracle=TopK()).play_table(offer, table, rng)
+    assert one is not None
+    assert one.tolist() == [11, 11, 11]
+    assert ScorePolicy(score=costs, oracle=TopK(k=2)).play_table(offer, table, rng) is None
+
+
 def test_chance_chooses_every_super_arm_alike() -> None:
     """Six pairs of four arms, 1200 rounds: each within 6 standard errors of 200."""
     model = Model(kernel=KERNEL, noise_variance=0.1, oracle=TopK(k=2), horizon=10)
@@ -270,6 +317,26 @@ def test_what_never_comes_is_not_awaited_for_ever() -> None:
         policy.commit(policy.decide(Offer(step=step, arms=Arms.numbered(FEATURES)), rng()))
     awaited = policy.state().part("ledger").parts
     assert sorted(map(int, awaited)) == [36, 37, 38, 39, 40]
+
+
+def test_the_noise_of_a_reward_is_heeded() -> None:
+    policy = IndexPolicy(posterior=posterior("streaming"), rule=Greedy(), oracle=TopK(k=2))
+    offer = Offer(step=1, arms=Arms.numbered(FEATURES))
+    decision = policy.decide(offer, rng())
+    policy.learn(
+        offer,
+        decision,
+        Feedback(
+            positions=decision.positions,
+            rewards=np.array([1.0, -1.0]),
+            noise_variance=np.array([0.01, 4.0]),
+        ),
+        rng(),
+    )
+    expected = posterior("streaming")
+    expected.observe(FEATURES[decision.positions], [1.0, -1.0], [0.01, 4.0])
+    for ours, theirs in zip(policy.beliefs(offer), expected.predict(FEATURES), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-12)
 
 
 def test_versions_count_what_was_learned() -> None:

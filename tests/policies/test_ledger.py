@@ -121,7 +121,10 @@ def test_repeats_are_learned_where_they_are_wanted() -> None:
     offer, decision = taken(policy, 1)
     for _ in range(3):
         policy.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
-    assert policy.posterior.count == 9
+    policy.learn(offer, decision, feedback_of(decision, 1), np.random.default_rng(0))
+    assert policy.posterior.count == 10
+    assert policy.state().part("ledger").scalars == {"closed": [[1], [2]], "heard": []}
+    policy.restored(policy.state())
     strict = make_policy()
     offer, decision = taken(strict, 1)
     strict.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
@@ -142,6 +145,26 @@ def test_what_is_awaited_survives_bytes() -> None:
     next_offer = Offer(step=6, arms=ARMS)
     ours, theirs = (each.decide(next_offer, np.random.default_rng(0)) for each in (policy, again))
     np.testing.assert_array_equal(ours.positions, theirs.positions)
+
+
+@pytest.mark.parametrize("step", [3, 5])
+def test_the_offer_must_be_the_one_decided_on(step: int) -> None:
+    policy = make_policy()
+    _, decision = taken(policy, 4)
+    other = Offer(step=step, arms=ARMS)
+    with pytest.raises(InputError, match=f"that of step 4, the offer that of step {step}"):
+        policy.learn(other, decision, feedback_of(decision), np.random.default_rng(0))
+    assert policy.posterior.count == 0
+
+
+def test_what_was_heard_in_part_counts_as_the_last_step() -> None:
+    policy = make_policy()
+    offer, decision = taken(policy, 7)
+    policy.learn(offer, decision, feedback_of(decision, 1), np.random.default_rng(0))
+    assert policy._ledger.last == 7
+    early, first = taken(policy, 3)
+    policy.learn(early, first, feedback_of(first), np.random.default_rng(0))
+    assert policy._ledger.last == 7
 
 
 def test_a_carry_of_another_policy_is_refused() -> None:
@@ -190,3 +213,6 @@ def test_a_table_is_noted_as_learned() -> None:
     with pytest.raises(ConflictError):
         policy.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
     assert policy._ledger.last == 24
+    for step, free in ((5, False), (24, False), (25, True)):
+        again = policy.play_table(Offer(step=step, arms=ARMS), table, np.random.default_rng)
+        assert (again is not None) == free

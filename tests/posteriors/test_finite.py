@@ -439,6 +439,9 @@ def test_offers_must_be_the_arms_it_was_made_for() -> None:
         np.testing.assert_array_equal(belief.mean, mean)
     zero = Arms(ids=["z"], features=[[-0.0]])
     assert gp.keys(Offer(step=1, arms=zero)).tolist() == [0]  # minus zero is zero
+    alike = FiniteGP(ROUGH, [[1.0], [-0.0], [0.0], [1.0]], 0.1)
+    found = alike.keys(Offer(step=1, arms=Arms(ids=["z", "o"], features=[[0.0], [1.0]])))
+    assert found.tolist() == [1, 0]  # the first of equals
     for rows in (features + 0.1, np.zeros((3, 2)), [[0.0], [1.0], [3.0]]):
         with pytest.raises(UnknownArmError, match="not in the fixed arm set"):
             gp.belief(Offer(step=1, arms=Arms.numbered(rows)))

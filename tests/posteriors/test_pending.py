@@ -85,6 +85,7 @@ def test_it_equals_the_dense_formula(
         np.testing.assert_allclose(belief.mean, mean[:n], atol=1e-12)
         np.testing.assert_allclose(belief.std**2, np.diagonal(expected), atol=1e-10)
         np.testing.assert_allclose(belief.cov, expected, atol=1e-10)
+        assert not belief.cov.flags.writeable  # kept, so that it must not change
         np.testing.assert_allclose(belief.negated().cov, expected, atol=1e-10)
         np.testing.assert_array_equal(belief.negated().mean, -belief.mean)
 
@@ -148,6 +149,7 @@ def test_it_goes_stale_as_every_belief(name: str) -> None:
     gp.observe(keys[[3]], [0.5], rng=np.random.default_rng(0))
     for ask in (
         lambda: belief.cov,
+        lambda: belief.negated().cov,
         lambda: belief.sample(np.random.default_rng(0)),
         lambda: belief.condition(np.array([0])),
         lambda: belief.incumbent,

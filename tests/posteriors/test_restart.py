@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Decision, Feedback, Floats, Offer, State
-from superarm.errors import StateError
+from superarm.errors import InputError, StateError
 from superarm.kernels import Matern, SquaredExponential
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
@@ -219,6 +219,18 @@ def test_a_damaged_state_is_refused(name: str, part: str, damage: Any) -> None:
         gp.restored(replace(state, parts={}))
 
 
+@pytest.mark.parametrize("name", ["root, numpy", "visited", "independent"])
+@pytest.mark.parametrize("weight", [-1.0, 1e-200, np.nan])
+def test_weights_that_no_noise_gives_are_refused(name: str, weight: float) -> None:
+    gp = MAKERS[name]()
+    gp.observe([3, 1], [1.0, 2.0])
+    state = gp.state()
+    weights = state.array("weight").copy()
+    weights[3] = weight
+    with pytest.raises((StateError, InputError)):
+        gp.restored(damaged(state, weight=weights))
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -228,6 +240,9 @@ def test_a_damaged_state_is_refused(name: str, part: str, damage: Any) -> None:
         {"count": 3},
         {"count": 0},
         {"count": -1},
+        {"information_gain": np.nan},
+        {"information_gain": np.inf},
+        {"information_gain": None},
     ],
     ids=str,
 )

@@ -30,6 +30,23 @@ SMOOTH = SquaredExponential(lengthscale=0.7, variance=1.5)
 ROUGH = Matern(nu=1.5, lengthscale=0.4)
 
 
+def test_timed_keys_end_with_the_moment_of_their_offer() -> None:
+    """What was seen long ago tells less, and late feedback is dated by its own offer."""
+    kernel = SquaredExponential(lengthscale=(0.5, 10.0))
+    gp = StreamingGP(kernel, 0.01, timed=True)
+    arms = Arms.numbered([[0.0], [1.0]])
+    clocked, counted = Offer(step=2, arms=arms, time=30.5), Offer(step=40, arms=arms)
+    np.testing.assert_array_equal(gp.keys(clocked), [[0.0, 30.5], [1.0, 30.5]])
+    np.testing.assert_array_equal(gp.keys(counted), [[0.0, 40.0], [1.0, 40.0]])
+    gp.observe(gp.keys(clocked)[:1], [2.0])
+    now, later = gp.belief(clocked), gp.belief(counted)
+    decay = np.exp(-0.5 * (9.5 / 10.0) ** 2)
+    assert later.mean[0] == pytest.approx(decay * now.mean[0])
+    assert later.std[0] > now.std[0]
+    plain = StreamingGP(kernel, 0.01)
+    np.testing.assert_array_equal(plain.keys(clocked), arms.features)
+
+
 def naive(
     kernel: Covariance, X: Floats, y: Floats, noise: Floats, asked: Floats, prior: Any = None
 ) -> JointPrediction:
@@ -409,9 +426,10 @@ def test_one_observation_with_hardly_any_noise_ends_the_finite_rank_form() -> No
     expected = naive(SquaredExponential(), np.vstack([X, [[0.5]]]), np.append(y, 0.3), noise, X[:5])
     assert_posterior(gp, X[:5], expected)
     before = state_bytes(forced.state())
-    with pytest.raises(InputError, match="use form='auto'"):
-        forced.observe([[0.5]], [0.3], [1e-13])
-    assert state_bytes(forced.state()) == before
+    for arms, noises in (([[0.5]], [1e-13]), ([[0.5], [0.7]], [1e-13, 0.1])):  # one is enough
+        with pytest.raises(InputError, match="use form='auto'"):
+            forced.observe(arms, np.full(len(arms), 0.3), noises)
+        assert state_bytes(forced.state()) == before
 
 
 def test_well_known_arms_can_still_be_sampled() -> None:
@@ -531,6 +549,22 @@ def test_changing_an_array_between_asking_and_telling_does_no_harm() -> None:
         twin.observe(arms[2:3].copy(), [7.0])
         asked = rng.random((6, 2))
         np.testing.assert_allclose(gp.predict(asked).mean, twin.predict(asked).mean, atol=1e-12)
+
+
+def test_draws_are_of_the_arms_asked_for_and_of_what_is_known_now() -> None:
+    rng = np.random.default_rng(9)
+    gp, arms = StreamingGP(SMOOTH, 0.1, form="cholesky"), rng.random((4, 2))
+    X, y = rng.random((6, 2)), np.arange(6.0)
+    for count in range(1, 7):
+        gp.observe(X[count - 1 : count], y[count - 1 : count])
+        for _ in range(2):
+            fresh = StreamingGP(SMOOTH, 0.1, form="cholesky")
+            fresh.observe(X[:count], y[:count])
+            expected = fresh.sample(arms.copy(), np.random.default_rng(1), 3)
+            drawn = gp.sample(arms, np.random.default_rng(1), 3)
+            np.testing.assert_allclose(drawn, expected, atol=1e-6)
+            if count % 2:
+                arms[2] = rng.random(2)  # the caller's own array, after it was asked about
 
 
 def test_constructor_mistakes_are_named() -> None:

@@ -210,6 +210,39 @@ def test_errors_of_torn_reads_are_not_shown_and_others_are() -> None:
         _Torn().fail(False)
 
 
+class _Pair:
+    """Two numbers that are always the same between two changes; a change waits in its middle."""
+
+    def __init__(self) -> None:
+        self._turns = Turns()
+        self.one = self.two = 0
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def change(self) -> None:
+        with self._turns:
+            self.one = 1
+            self.begun.set()
+            assert self.go_on.wait(60.0)
+            self.two = 1
+
+    @whole
+    def both(self, writer: threading.Thread) -> tuple[int, int]:
+        if not writer.ident:
+            writer.start()
+        assert self.begun.wait(60.0)
+        return self.one, self.two
+
+
+def test_an_answer_during_a_change_that_began_meanwhile_is_asked_for_again() -> None:
+    pair = _Pair()
+    writer = threading.Thread(target=pair.change)
+    later = threading.Timer(0.2, pair.go_on.set)
+    later.start()
+    assert pair.both(writer) == (1, 1)
+    for thread in (writer, later):
+        thread.join(timeout=60.0)
+
+
 @pytest.mark.usefixtures("_many_switches")
 @pytest.mark.parametrize("backend", ["numpy", "auto"])
 def test_tables_are_played_one_at_a_time(backend: Any) -> None:
@@ -242,6 +275,19 @@ def test_copies_have_a_lock_of_their_own(name: str) -> None:
         expected = MAKERS[name]()
         expected.observe(keys[[0, 1, 0]], [1.0, 2.0, 0.5])
         np.testing.assert_allclose(again.predict(keys).mean, expected.predict(keys).mean, atol=1e-9)
+
+
+def test_a_copy_does_not_draw_by_what_was_kept_before() -> None:
+    """A root is kept for draws; in a copy that learned on it must not be taken for a newer one."""
+    gp = MAKERS["streaming, cholesky"]()
+    gp.observe(ARMS[:1], [1.0])
+    gp.sample(ARMS, np.random.default_rng(0))
+    for again in (copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
+        again.observe(ARMS[1:2], [2.0])
+        expected = MAKERS["streaming, cholesky"]()
+        expected.observe(ARMS[:2], [1.0, 2.0])
+        drawn, known = (each.sample(ARMS, np.random.default_rng(0)) for each in (again, expected))
+        np.testing.assert_allclose(drawn, known, atol=1e-6)
 
 
 def test_a_posterior_that_draws_learns_in_turns() -> None:

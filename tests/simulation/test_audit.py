@@ -5,11 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from superarm.core import Decision, Forecast
-from superarm.policies import known_cost, route_bucb, route_greedy, route_ts, route_ucb
+from superarm.core import Arms, Decision, Feedback, Forecast, Offer
+from superarm.kernels import SquaredExponential
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy, known_cost, route_bucb, route_greedy, route_ts, route_ucb
+from superarm.posteriors import StreamingGP
 from superarm.problems import Navigation
+from superarm.rules import Greedy
 from superarm.simulation import simulate
-from superarm.simulation.audit import LEVELS, QUANTILES
+from superarm.simulation.audit import LEVELS, QUANTILES, Audit
 from superarm.states import state_from_bytes, state_to_bytes
 from superarm.theory import variance_sum_bound
 
@@ -89,6 +93,26 @@ def test_an_audit_is_what_a_slow_replay_finds(world, played) -> None:
     belief = policy.posterior.belief(offer)
     np.testing.assert_allclose(trajectory.audit["std"], belief.std, rtol=1e-4)
     np.testing.assert_allclose(trajectory.audit["mean"], belief.mean, rtol=1e-4, atol=1e-3)
+
+
+def test_forecasts_are_judged_where_all_arms_were_seen() -> None:
+    """One reward of three is no total; what is learned from it is information all the same."""
+    policy = IndexPolicy(
+        posterior=StreamingGP(SquaredExponential(), 0.1), rule=Greedy(), oracle=TopK(k=3)
+    )
+    audit = Audit(policy, 4)
+    for step, count in ((1, 3), (2, 1), (3, 0), (4, 3)):
+        offer = Offer(step=step, arms=Arms.numbered(np.arange(5.0)[:, None]))
+        decision = policy.decide(offer, np.random.default_rng(0))
+        forecast = audit.forecast(offer, decision.positions)
+        feedback = Feedback(positions=decision.positions[:count], rewards=np.ones(count))
+        policy.learn(offer, decision, feedback, np.random.default_rng(0))
+        audit.record(step, forecast, decision, feedback)
+    arrays = audit.arrays(offer)
+    for name in ("score", "variance", "largest_eigenvalue"):
+        assert np.isnan(arrays[name]).tolist() == [False, True, True, False], name
+    assert np.isnan(arrays["within"]).all(axis=1).tolist() == [False, True, True, False]
+    assert (arrays["information"] > 0.0).tolist() == [True, True, False, True]
 
 
 def test_lemma_a12_holds_in_every_run(world, played) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,8 @@ import pytest
 
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Guarantee, Offer, State
 from superarm.errors import InputError
-from superarm.policies import composed, oclok_ucb, random
-from superarm.problems import landscape
+from superarm.policies import composed, igp_ucb, oclok_ucb, random
+from superarm.problems import gp_function, landscape
 from superarm.rules import UCB, Fixed, Greedy
 from superarm.simulation import Lateness, simulate
 from superarm.simulation.lateness import Delivery, Mail
@@ -146,6 +146,45 @@ def test_delays_are_drawn_for_all_arms_and_are_the_same_for_all() -> None:
     assert len(np.unique(together)) == 1
 
 
+def test_delays_come_on_top_of_what_the_world_says() -> None:
+    mail = Mail(in_order=False)
+    offer = Offer(step=1, arms=ARMS)
+    decision = Decision(step=1, action=(), positions=np.array([4, 0, 2]))
+    said = Feedback(positions=decision.positions, rewards=np.ones(3), delays=np.array([2, 1, 3]))
+    mail.send(offer, decision, said, np.array([5, 0, -1, 0, 3]))  # lost is lost, whatever it says
+    arrived = {
+        step: [each.feedback.positions.tolist() for each in mail.arrived(step)] for step in range(9)
+    }
+    assert {step: heard for step, heard in arrived.items() if heard} == {6: [[4]], 7: [[0]]}
+
+
+def test_every_round_has_delays_of_its_own_stream() -> None:
+    late, policy = Lateness(latest=4, lost=0.2), Notebook()
+
+    class Prompt(Post):
+        def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
+            return Feedback(positions=decision.positions, rewards=np.ones(2))
+
+    simulate(Prompt(), {"mine": policy}, rounds=30, seed=7, lateness=late)
+    expected = []
+    for offer in policy.offers:
+        delays = late.delays(offer, stream(7, "delay", offer.step))
+        for position in (offer.step % 5, (offer.step + 1) % 5):
+            due = offer.step + delays[position]
+            if delays[position] >= 0 and due <= 30:
+                expected.append((due, offer.step, position))
+    heard = [(when, step, position) for when, step, some in policy.heard for position in some]
+    assert sorted(heard) == sorted(expected)
+    assert len(expected) > 30
+
+
+def test_rounds_of_late_feedback_are_not_played_at_once() -> None:
+    problem = gp_function(seed=3, horizon=20, arms=15)
+    policy = igp_ucb(problem.model)
+    simulate(problem, {"mine": policy}, rounds=20, seed=3, lateness=Lateness(earliest=4, latest=4))
+    assert policy.posterior.count == 16
+
+
 def test_no_lateness_is_the_same_as_none() -> None:
     problem = landscape(seed=1, horizon=25, side=8)
     runs = [
@@ -237,3 +276,13 @@ def test_propensities_are_recorded_where_they_are_known() -> None:
     np.testing.assert_array_equal(runs["random"].propensities, np.full(10, 1.0 / 560.0))
     assert runs["greedy"].propensities is None
     assert runs["ucb"].propensities is None
+
+
+def test_propensities_that_are_not_known_are_not_numbers() -> None:
+    class Honest(Notebook):
+        def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+            known = {1: 0.25, 2: None, 3: 1.0}[offer.step]
+            return replace(super().decide(offer, rng), propensity=known)
+
+    runs = simulate(Post(), {"mine": Honest()}, rounds=3, seed=0)
+    np.testing.assert_array_equal(runs["mine"].propensities, [0.25, np.nan, 1.0])
