@@ -152,7 +152,7 @@ def test_the_offer_must_be_the_one_decided_on(step: int) -> None:
     policy = make_policy()
     _, decision = taken(policy, 4)
     other = Offer(step=step, arms=ARMS)
-    with pytest.raises(InputError, match=f"that of step 4, the offer that of step {step}"):
+    with pytest.raises(InputError, match=f"of step 4, the offer of step {step}"):
         policy.learn(other, decision, feedback_of(decision), np.random.default_rng(0))
     assert policy.posterior.count == 0
 

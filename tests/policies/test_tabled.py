@@ -167,7 +167,7 @@ def test_rounds_before_an_error_are_known_to_be_learned() -> None:
     assert (policy.posterior.count, policy.version) == (4, 4)
     decision = policy.decide(offer, np.random.default_rng(0))
     feedback = Feedback(positions=decision.positions, rewards=[0.0])
-    with pytest.raises(ConflictError, match="step 1 was learned from already"):
+    with pytest.raises(ConflictError, match="step 1 was learned already"):
         policy.learn(offer, decision, feedback, np.random.default_rng(0))
 
 

@@ -151,9 +151,10 @@ def test_delays_come_on_top_of_what_the_world_says() -> None:
     offer = Offer(step=1, arms=ARMS)
     decision = Decision(step=1, action=(), positions=np.array([4, 0, 2]))
     said = Feedback(positions=decision.positions, rewards=np.ones(3), delays=np.array([2, 1, 3]))
-    mail.send(offer, decision, said, np.array([5, 0, -1, 0, 3]))  # lost is lost, whatever it says
+    # What is lost is lost, whatever the world says.
+    assert list(mail.exchange(offer, decision, said, np.array([5, 0, -1, 0, 3]))) == []
     arrived = {
-        step: [each.feedback.positions.tolist() for each in mail.arrived(step)] for step in range(9)
+        step: [each.feedback.positions.tolist() for each in mail._arrived(step)] for step in range(9)
     }
     assert {step: heard for step, heard in arrived.items() if heard} == {6: [[4]], 7: [[0]]}
 
