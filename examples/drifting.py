@@ -28,6 +28,7 @@ def main(rounds: int = 150, drift: float = 0.05) -> dict[str, float]:
             truth = np.cos(6.0 * PLACES[:, 0] - drift * step)  # the best place moves
             offer = Offer(step=step, arms=arms, time=0.5 * step)
             decision = policy.decide(offer, rng)
+            policy.commit(decision)
             rewards = truth[decision.positions] + 0.1 * rng.standard_normal(1)
             policy.learn(offer, decision, Feedback(positions=decision.positions, rewards=rewards), rng)
             regret += float(truth.max() - truth[decision.positions].sum())

@@ -146,8 +146,11 @@ def _foreign(spec: Any, where: str = "") -> Iterator[tuple[str, str]]:
 
 
 def save_state(state: State, path: Path | str) -> None:
-    """Write the state to a file, whole or not at all."""
-    atomic_write(path, state_to_bytes(state))
+    """Write the state to a file, whole or not at all; it may have 2 GiB at most."""
+    data = state_to_bytes(state)
+    if len(data) > _MOST:
+        raise StateError(f"the state has {len(data)} bytes; more than {_MOST} could not be read back")
+    atomic_write(path, data)
 
 
 def load_state(path: Path | str) -> State:
