@@ -30,7 +30,7 @@ import importlib
 import inspect
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -127,7 +127,7 @@ def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
         if key not in (*accepted, "name", "family"):
             raise SpecError(
                 f"{family} {name!r} has no parameter {key!r}; it takes {sorted(accepted)}"
-                + _suggestion(key, accepted)
+                + did_you_mean(key, accepted)
             )
     parameters = {**given, **built_parameters(spec)}
     for key, value in parameters.items():
@@ -242,6 +242,18 @@ def family_of(part: object) -> tuple[str, str] | None:
     return _names.get(type(part))
 
 
+def foreign_parts(spec: Any, where: str = "") -> Iterator[tuple[str, str]]:
+    """Every part in a spec that has none, by its place, and its type."""
+    if isinstance(spec, Mapping):
+        if "foreign" in spec:
+            yield where or "class", str(spec["foreign"])
+        for key, value in spec.items():
+            yield from foreign_parts(value, f"{where}.{key}" if where else str(key))
+    elif isinstance(spec, list):
+        for at, value in enumerate(spec):
+            yield from foreign_parts(value, f"{where}[{at}]")
+
+
 def difference(here: Any, there: Any, where: str = "") -> str | None:
     """The first difference between a spec and that of a state, in words; ``None`` if there is none."""
     if isinstance(here, Mapping) and isinstance(there, Mapping):
@@ -333,14 +345,14 @@ def _find(family: str, name: Any) -> Callable[..., Any]:
     members = _members(family)
     if not isinstance(name, str) or name not in members:
         raise SpecError(
-            f"unknown {family} {name!r}; choose one of {sorted(members)}"
-            + _suggestion(str(name), members)
+            f"unknown {family} {name!r}; choose one of {sorted(members)}" + did_you_mean(name, members)
         )
     return members[name]
 
 
-def _suggestion(word: str, choices: Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(word, list(choices), n=1)
+def did_you_mean(word: object, choices: Iterable[str]) -> str:
+    """Words to end an error with where one of the choices is spelled nearly the same."""
+    close = difflib.get_close_matches(str(word), list(choices), n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 

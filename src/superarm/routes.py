@@ -16,7 +16,6 @@ edge dearer than it is believed to be, and ``cut_edges`` counts them. The energy
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -34,7 +33,7 @@ from superarm.policies.base import IndexPolicy
 from superarm.policies.navigation import Routing
 from superarm.policies.published import posterior_for
 from superarm.problems.roads import Roads, load_roads, road_arms, road_model
-from superarm.registry import Described, describe, difference, kinds_of, require_kind
+from superarm.registry import Described, describe, did_you_mean, difference, kinds_of, require_kind
 from superarm.rules import Greedy, Rectified
 from superarm.rules.rectified import Spread
 from superarm.simulation.audit import QUANTILES
@@ -254,9 +253,8 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
     known = (*_VEHICLE, *_ROADS, *_MODEL)
     for key, value in settings.items():
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            advice = f"; did you mean {near[0]!r}?" if near else ""
-            raise SpecError(f"a route has no setting {key!r}; it has {', '.join(known)}" + advice)
+            told = f"a route has no setting {key!r}; it has {', '.join(known)}"
+            raise SpecError(told + did_you_mean(key, known))
         if isinstance(value, list):
             raise SpecError(f"{key} is {value!r}: a route takes one value, not a list")
         require_kind(value, _KINDS[key], key)

@@ -12,7 +12,6 @@ import io
 import json
 import os
 import secrets
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -26,7 +25,7 @@ from .core import Policy, State
 from .errors import InputError, StateError
 from .packed import DAMAGE, read_npz
 from .records import from_json, to_json
-from .registry import build, describe, difference
+from .registry import build, describe, difference, foreign_parts
 
 _HEAD = "state.json"
 _MOST = 1 << 31
@@ -113,7 +112,7 @@ def loaded(state: State, label: str = "this state") -> Policy:
     """The policy that this state was taken from, built from the spec in it."""
     if state.spec is None:
         raise StateError(f"{label} does not say which policy made it")
-    foreign = next(_foreign(state.spec), None)
+    foreign = next(foreign_parts(state.spec), None)
     if foreign is not None:
         where, kind = foreign
         raise StateError(
@@ -128,18 +127,6 @@ def loaded(state: State, label: str = "this state") -> Policy:
         return policy.restored(state)
     except InputError as error:
         raise StateError(f"{label} is damaged: {error}") from error
-
-
-def _foreign(spec: Any, where: str = "") -> Iterator[tuple[str, str]]:
-    """Every part in a spec that has no spec itself: its place and its type."""
-    if isinstance(spec, Mapping):
-        if "foreign" in spec:
-            yield where or "class", str(spec["foreign"])
-        for key, value in spec.items():
-            yield from _foreign(value, f"{where}.{key}" if where else str(key))
-    elif isinstance(spec, list):
-        for at, value in enumerate(spec):
-            yield from _foreign(value, f"{where}[{at}]")
 
 
 # --- files ---------------------------------------------------------------------------------

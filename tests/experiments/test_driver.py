@@ -26,7 +26,7 @@ from superarm.errors import (
 )
 from superarm.experiments import Experiment, Plan, driver, execute
 from superarm.experiments.driver import play
-from superarm.problems import Model
+from superarm.models import Model
 from superarm.simulation import Run, spread
 from superarm.simulation.executors import process_pool
 

@@ -9,9 +9,9 @@ import pytest
 
 from superarm.core import Arms, Decision, Feedback, Offer, State
 from superarm.kernels import SquaredExponential
+from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.policies import DiscretisedPolicy
-from superarm.problems import Model
 from superarm.registry import build
 
 

@@ -11,10 +11,10 @@ import pytest
 from superarm.core import Arms, Decision, Direction, Feedback, Offer
 from superarm.errors import InfeasibleError, InputError, NotFiniteError, UnknownArmError
 from superarm.kernels import Matern, SquaredExponential
+from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy, KnownCosts, ScorePolicy, Uniform, oclok_ucb, random
 from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
-from superarm.problems import Model
 from superarm.rules import (
     UCB,
     ExpectedImprovement,

@@ -11,10 +11,10 @@ from superarm import registry
 from superarm.core import Offer
 from superarm.errors import InputError, SpecError
 from superarm.kernels import Matern
+from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.policies import gamma_for, posterior_for
 from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
-from superarm.problems import Model
 
 ARMS = np.linspace(0.0, 1.0, 6)[:, None]
 

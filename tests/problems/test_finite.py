@@ -10,8 +10,9 @@ import pytest
 from superarm.core import Arms, Best, Decision, Direction
 from superarm.errors import InputError, ShapeError
 from superarm.kernels import SquaredExponential
+from superarm.models import Model
 from superarm.oracles import TopK
-from superarm.problems import FiniteProblem, Model
+from superarm.problems import FiniteProblem
 from superarm.problems.finite import gaussian_draw, hilbert_norm, regularisation_of, representer
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -97,18 +96,9 @@ def check_elevation(path: Path | None) -> None:
 
 def print_json(value: object) -> None:
     """One line of ASCII, whatever the terminal's encoding; what is not finite is null."""
-    click.echo(json.dumps(finite(value), allow_nan=False))
+    from superarm.simulation.files import plain
 
-
-def finite(value: Any) -> Any:
-    """``value`` with every number that is not finite replaced by ``None``."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return value
+    click.echo(json.dumps(plain(value), allow_nan=False))
 
 
 @contextlib.contextmanager

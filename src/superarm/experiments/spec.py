@@ -35,7 +35,6 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import math
 import tomllib
@@ -49,7 +48,7 @@ from typing import Any
 from superarm.core import Policy
 from superarm.errors import SpecError
 from superarm.problems.base import World
-from superarm.registry import build, check_parameter, names, parameters_of
+from superarm.registry import build, check_parameter, did_you_mean, names, parameters_of
 from superarm.simulation.lateness import Lateness
 
 from .claims import check_claim, policies_of
@@ -120,7 +119,9 @@ class Experiment:
         known = [each.name for each in fields(Lateness)]
         for key in experiment.feedback:
             if key not in known:
-                raise SpecError(f"{where}: feedback has no {key!r}; it has {known}" + _near(key, known))
+                raise SpecError(
+                    f"{where}: feedback has no {key!r}; it has {known}" + did_you_mean(key, known)
+                )
         for key, values in experiment.sweep.items():
             if not isinstance(values, list | tuple) or not values:
                 raise SpecError(f"{where}: sweep.{key} is {values!r}; give a list of values")
@@ -140,7 +141,7 @@ class Experiment:
             else:
                 choices = sorted({*listed, *names("policy")})
                 raise SpecError(
-                    f"unknown policy {name!r}; choose from {choices}" + _near(name, choices)
+                    f"unknown policy {name!r}; choose from {choices}" + did_you_mean(name, choices)
                 )
         if not policies:
             raise SpecError("name at least one policy")
@@ -183,7 +184,7 @@ class Experiment:
             for option in _parameters("policy", _policy_spec(name, given)["name"])
         }
         choices = sorted(own | options)
-        return f"the problem takes {sorted(own)} and the policies {sorted(options)}" + _near(
+        return f"the problem takes {sorted(own)} and the policies {sorted(options)}" + did_you_mean(
             key, choices
         )
 
@@ -289,7 +290,7 @@ def load_experiment(name: str) -> Experiment:
     ids = experiment_ids()
     if name not in ids:
         raise SpecError(
-            f"unknown experiment {name!r}; choose one of {', '.join(ids)}" + _near(name, ids)
+            f"unknown experiment {name!r}; choose one of {', '.join(ids)}" + did_you_mean(name, ids)
         )
     return _parse(_shipped(name), name)
 
@@ -311,7 +312,7 @@ def _read(source: Path | Traversable, where: str) -> dict[str, Any]:
     bases = [*experiment_ids(), *_BASES]
     if base not in bases:
         raise SpecError(
-            f"{where}: extends is {base!r}; choose one of {bases}" + _near(str(base), bases)
+            f"{where}: extends is {base!r}; choose one of {bases}" + did_you_mean(base, bases)
         )
     below = _read(_shipped(base), base)
     joined = {**below, **data}
@@ -337,7 +338,7 @@ def _parse(source: Path | Traversable, where: str) -> Experiment:
             if name not in known:
                 raise SpecError(
                     f"{where}: claim {claim['text']!r} is about {name!r}, which is no policy here"
-                    + _near(name, known)
+                    + did_you_mean(name, known)
                 )
     return experiment
 
@@ -356,7 +357,7 @@ def _check_tables(data: Mapping[str, Any], where: str) -> None:
     for key in data:
         if key not in _KEYS:
             raise SpecError(
-                f"{where}: unknown key {key!r}; an experiment has {_KEYS}" + _near(key, _KEYS)
+                f"{where}: unknown key {key!r}; an experiment has {_KEYS}" + did_you_mean(key, _KEYS)
             )
     for key in ("id", *_COUNTS, *_TABLES):
         if key not in data:
@@ -399,7 +400,7 @@ def _check_parameters(family: str, spec: Mapping[str, Any], where: str) -> None:
         if key != "name" and key not in accepted:
             raise SpecError(
                 f"{where}: {family} {spec['name']!r} has no parameter {key!r}; it takes {accepted}"
-                + _near(key, accepted)
+                + did_you_mean(key, accepted)
             )
         try:
             check_parameter(family, spec["name"], key, spec[key])
@@ -423,8 +424,3 @@ def _check_plain(value: Any, where: str) -> None:
 
 def _short(text: str) -> str:
     return repr(text if len(text) <= 60 else f"{text[:57]}…")
-
-
-def _near(word: str, choices: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, choices, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

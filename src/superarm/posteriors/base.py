@@ -7,7 +7,6 @@ that users and policies call is written here once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
@@ -33,7 +32,7 @@ from superarm.inputs import (
 )
 from superarm.kernels import Covariance
 from superarm.linalg import psd_root
-from superarm.registry import built_parameters, has_spec
+from superarm.registry import built_parameters, foreign_parts, has_spec
 from superarm.threads import one_blas_thread
 
 from .beliefs import GaussianBelief
@@ -240,7 +239,7 @@ class GaussianPosterior(ABC):
         passed = {key: part for key, part in given.items() if part is not None}
         spec = {**({} if state.spec is None else state.spec), **passed}
         for key in given:
-            if not _is_whole(spec.get(key)):
+            if any(foreign_parts(spec.get(key))):
                 raise StateError(
                     f"the {key} is not a registered part, so the state cannot hold it; "
                     f"pass it: from_state(…, {key}=…)"
@@ -382,9 +381,3 @@ def as_kernel(kernel: Any) -> Covariance:
             'SquaredExponential(lengthscale=0.2) has; build("kernel", spec) makes one from a spec'
         )
     return kernel
-
-
-def _is_whole(spec: Any) -> bool:
-    if isinstance(spec, Mapping):
-        return "foreign" not in spec and all(map(_is_whole, spec.values()))
-    return not isinstance(spec, list) or all(map(_is_whole, spec))

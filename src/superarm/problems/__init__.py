@@ -1,7 +1,5 @@
 """Problems: worlds to learn in, with a known truth."""
 
-from superarm.models import Model as Model
-
 from .base import World as World
 from .crowdsourcing import Crowdsourcing as Crowdsourcing
 from .finite import FiniteProblem as FiniteProblem
