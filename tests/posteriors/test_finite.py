@@ -428,6 +428,29 @@ def test_single_observations_come_in_many_types(form: Any, backend: Any) -> None
     np.testing.assert_allclose(answers, np.broadcast_to(answers[0], (len(kinds), 3)), rtol=1e-12)
 
 
+@forms
+def test_the_incumbent_is_the_best_of_all_arms_seen(form: Any, backend: Any) -> None:
+    gp = FiniteGP(ROUGH, np.arange(5.0)[:, None], 0.1, form=form, backend=backend)
+    offer = Offer(step=1, arms=Arms.numbered(gp.arms))
+    assert gp.incumbent == gp.belief(offer).incumbent == 0.0  # before any data
+    for row, reward in ((0, -1.0), (3, 2.0), (4, -3.0), (3, 5.0), (1, 1.0)):
+        gp.observe([row], [reward])
+        means = gp.predict(gp.visited).mean
+        assert gp.belief(offer).incumbent == gp.incumbent == means.max()
+        assert gp.belief(offer).negated().incumbent == -means.min()
+
+
+@forms
+@pytest.mark.parametrize("reward", [np.nan, np.inf, -np.inf, 1e200, -1e200])
+def test_tables_hold_numbers_whose_squares_fit(form: Any, backend: Any, reward: float) -> None:
+    gp = FiniteGP(ROUGH, np.arange(5.0)[:, None], 0.1, form=form, backend=backend)
+    table = np.zeros((3, 5))
+    table[1, 2] = reward
+    with pytest.raises(InputError, match="rewards"):
+        gp.play_table(table, np.ones(3))
+    assert gp.count == 0
+
+
 def test_offers_must_be_the_arms_it_was_made_for() -> None:
     features = np.array([[0.0], [1.0], [2.0]])
     gp = FiniteGP(ROUGH, features, 0.1)

@@ -134,13 +134,14 @@ def test_the_root_form_goes_on_with_the_same_bits() -> None:
         assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
 
 
-@pytest.mark.parametrize("name", ["root, numpy", "streaming, finite-rank"])
-def test_another_kernel_makes_its_own_of_the_data(name: str) -> None:
+@pytest.mark.parametrize("name", ["root, numpy", "root, compiled", "streaming, finite-rank"])
+@pytest.mark.parametrize("lengthscale", [0.501, 0.8])
+def test_another_kernel_makes_its_own_of_the_data(name: str, lengthscale: float) -> None:
     """The numbers of one kernel are not taken for those of another."""
     arms = np.arange(5) if name.startswith("root") else GRID[:5]
     gp = MAKERS[name]()
     gp.observe(arms, np.arange(5.0))
-    other = SquaredExponential(lengthscale=0.8)
+    other = SquaredExponential(lengthscale=lengthscale)  # 0.5 it was where it was smooth, too
     again = type(gp).from_state(gp.state(), kernel=other)
     expected = (
         FiniteGP(other, GRID, NOISE, form="root")
@@ -192,6 +193,7 @@ def _feature_damage(part: State) -> dict[str, State]:
         "a huge box": damaged(part, lower=arrays["lower"] - 1e9, upper=arrays["upper"] + 1e9),
         "more columns": damaged(part, lower=np.zeros(3), upper=np.ones(3)),
         "a coarse tolerance": replace(part, scalars={"tolerance": 0.5}),
+        "twice the tolerance": replace(part, scalars={"tolerance": 2.0 * part.scalars["tolerance"]}),
         "a negative tolerance": replace(part, scalars={"tolerance": -1.0}),
         "a tolerance in words": replace(part, scalars={"tolerance": "fine"}),
         "nothing": replace(part, arrays={}),

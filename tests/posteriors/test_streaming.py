@@ -473,6 +473,12 @@ def test_jitter_is_announced_and_all_is_well_after_a_refused_warning() -> None:
         gp.observe([[0.0], [1.0]], [1.0, 1.0])
     assert gp.count == 2
     assert gp.predict([[0.0]]).mean == pytest.approx(1.0, abs=1e-6)
+    # What is left of a variance may be below 0: jitter is measured by the prior's size.
+    by_turns = StreamingGP(kernel, 1e-16)
+    by_turns.observe([[0.0]], [1.0])
+    with pytest.warns(JitterWarning, match="adding"):
+        by_turns.observe([[1.0]], [1.0])
+    assert by_turns.predict([[0.0]]).mean == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::superarm.errors.JitterWarning")
