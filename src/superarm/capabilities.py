@@ -12,8 +12,6 @@ import numpy as np
 
 from .core import Floats, Forecast, Ints, Offer, Prediction
 
-# --- what a problem and a policy may offer besides ---------------------------------------
-
 
 @runtime_checkable
 class AdditiveProblem(Protocol):

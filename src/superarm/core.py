@@ -16,7 +16,7 @@ Notation, the same in every module
 ===============  =========================================================================
 
 Records are frozen. ``decide``, ``belief`` and ``predict`` never change state; ``commit``,
-``learn`` and ``observe`` are the only methods that do.
+``learn`` and ``observe`` are the only methods that do, and ``play_table``, which is many of them.
 
 A step names a round. Late feedback is matched with its decision by the step, so no two decisions of a
 policy may share one.

@@ -1,8 +1,8 @@
 """What a super arm is worth, given what its arms yield.
 
 Each is monotone (an arm that yields more never lowers the worth) and Lipschitz: the worth changes by
-at most ``lipschitz`` · Σ|change of an outcome|. Problems measure regret by it, bounds take its
-constant B, and reports name it.
+at most ``lipschitz`` · Σ|change of an outcome|. Problems measure regret by it, and bounds take its
+constant B.
 """
 
 from __future__ import annotations

@@ -7,32 +7,29 @@ that users and policies call is written here once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal, NamedTuple, Self, overload
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Arms, Floats, Ints, JointPrediction, Offer, Prediction, State
+from superarm.core import Floats, Ints, JointPrediction, Offer, Prediction, State
 from superarm.errors import (
     InputError,
     ShapeError,
     SpecError,
     StateError,
-    UnknownArmError,
 )
 from superarm.inputs import (
-    SMALLEST,
     as_count,
     as_generator,
     as_scale,
     as_vector,
-    refuse_masked,
     require_scale,
     require_size,
 )
 from superarm.kernels import Covariance
 from superarm.linalg import psd_root
-from superarm.registry import built_parameters, foreign_parts, has_spec
+from superarm.registry import built_parameters, foreign_parts
 from superarm.threads import one_blas_thread
 
 from .beliefs import GaussianBelief
@@ -114,13 +111,16 @@ class GaussianPosterior(ABC):
     def restored(self, state: State) -> Self:
         """A posterior like this one (kernel, prior mean, backend) with the memory of ``state``."""
 
+    def _root(self, keys: NDArray[Any]) -> Floats:
+        """A root of the covariance, (m, r)."""
+        covariance, scale = self._covariance(keys), self._prior_scale(keys)
+        return psd_root(covariance, "the posterior covariance", scale=scale, steady=True).root
+
     def _draw(self, keys: NDArray[Any], rng: np.random.Generator, size: int) -> Floats:
         """Joint draws about zero, (size, m)."""
-        scale = self._prior_scale(keys)
-        root = psd_root(
-            self._covariance(keys), "the posterior covariance", scale=scale, steady=True
-        ).root
-        return drawn_by(root, rng, size)
+        root = self._root(keys)
+        # A normal for every arm, also where the rank was cut: rounding may cut it elsewhere.
+        return rng.standard_normal((size, len(root)))[:, : root.shape[1]] @ root.T
 
     # --- what users call -------------------------------------------------------------------
 
@@ -256,121 +256,6 @@ class GaussianPosterior(ABC):
             raise StateError("this state is damaged: its count or its information gain is none")
         self.count, self.information_gain = count, float(gain)
         return self
-
-
-def drawn_by(root: Floats, rng: np.random.Generator, size: int) -> Floats:
-    """Joint draws (size, m) by a root (m, r) of the covariance.
-
-    A normal is taken for every arm, also where the rank was cut: rounding may cut it elsewhere.
-    """
-    rank = root.shape[1]
-    return rng.standard_normal((size, len(root)))[:, :rank] @ root.T
-
-
-def as_rows(arms: Any, n: int) -> Ints:
-    """``arms`` as row numbers below ``n``, or an error that says what is wrong."""
-    refuse_masked(arms, "arms")
-    try:
-        rows = np.asarray(arms)
-    except ValueError:
-        raise ShapeError("arms must be a list of row numbers, not lists of different lengths") from None
-    if rows.ndim != 1:
-        raise ShapeError(f"arms has shape {rows.shape}; it must be a list of row numbers")
-    if len(rows) == 0:
-        return rows.astype(np.intp)
-    if rows.dtype.kind not in "iu":
-        raise UnknownArmError(f"arms must be integer row numbers below {n}, not {rows.dtype} values")
-    if rows.min() < 0 or rows.max() >= n:
-        bad = rows[(rows < 0) | (rows >= n)][0]
-        raise UnknownArmError(f"there is no arm {bad}: row numbers run from 0 to {n - 1}")
-    return rows.astype(np.intp, copy=False)
-
-
-class KnownOffer(NamedTuple):
-    """An offer's arms, found among fixed ones."""
-
-    arms: Arms
-    keys: Ints
-    whole: bool  # every arm, in the order of the set
-
-
-class FixedArms:
-    """A fixed arm set, recognised in offers whatever ids the user gives its arms.
-
-    The whole set in its own order is taken as it is. Otherwise ids that are row numbers with the
-    right features are; otherwise arms are found by their features, the first of equals.
-    """
-
-    def __init__(self, features: Floats) -> None:
-        self.features = features
-        self.everything: Ints = np.arange(len(features))
-        self._rows: dict[bytes, int] | None = None
-        self._last: KnownOffer | None = None  # most problems offer the same object every round
-
-    def locate(self, arms: Arms) -> KnownOffer:
-        """Row numbers of the offered arms."""
-        if self._last is not None and self._last.arms is arms:
-            return self._last
-        whole = np.array_equal(arms.features, self.features)
-        keys = self.everything if whole else self._find(arms)
-        keys.flags.writeable = False  # kept for later rounds
-        self._last = KnownOffer(arms, keys, whole)
-        return self._last
-
-    def _find(self, arms: Arms) -> Ints:
-        n = len(self.features)
-        if all(type(arm) is int and 0 <= arm < n for arm in arms.ids):
-            numbered = np.array(arms.ids, dtype=np.intp)
-            if np.array_equal(self.features[numbered], arms.features):
-                return numbered
-        if self._rows is None:
-            rows: dict[bytes, int] = {}
-            for row, features in enumerate(self.features + 0.0):  # −0.0 becomes 0.0
-                rows.setdefault(features.tobytes(), row)
-            self._rows = rows  # whole: another thread may be looking
-        found = [self._rows.get(features.tobytes(), -1) for features in arms.features + 0.0]
-        if -1 in found:
-            unknown = arms.ids[found.index(-1)]
-            raise UnknownArmError(
-                f"arm {unknown!r} is not in the fixed arm set of {n} arms this posterior was made for: "
-                "none of them has its features"
-            )
-        return np.array(found, dtype=np.intp)
-
-
-def as_weights(values: Any, n: int) -> Floats:
-    """Σ 1/noise of every arm from a state: 0, or a number that noise can give."""
-    weight = as_vector(values, "weight", n)
-    bad = (weight != 0.0) & (weight < SMALLEST)
-    if bad.any():
-        raise StateError(
-            f"this state is damaged: it holds the weight {weight[bad][0]:g}, which no noise gives"
-        )
-    return weight
-
-
-def prior_mean_at(mean: Any, features: Floats | None, n: int) -> Floats:
-    """The prior mean as a vector: of one number, one for each arm, or a function of features."""
-    if callable(mean):
-        if features is None:
-            raise InputError("a mean that is a function needs the features of the arms: arms=…")
-        mean = mean(features)
-    return per_arm(mean, "mean", n)
-
-
-def mean_parameter(given: Any, values: Floats) -> Any:
-    """The prior mean as a parameter: a part that has a spec, one number, or one for each arm."""
-    if has_spec(given):
-        return given
-    return float(values[0]) if (values == values[0]).all() else values
-
-
-def per_arm(values: Any, name: str, n: int) -> Floats:
-    """One number for all arms, or one for each, as a new vector."""
-    spread = np.broadcast_to(values, n, subok=True) if np.ndim(values) == 0 else values
-    vector = as_vector(spread, name, n).copy()
-    require_size(vector, name)
-    return vector
 
 
 def as_kernel(kernel: Any) -> Covariance:

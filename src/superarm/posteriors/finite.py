@@ -37,16 +37,9 @@ from superarm.registry import Described, describe, register
 from superarm.states import check_spec
 from superarm.threads import blas_threads_for, one_blas_thread
 
-from .base import (
-    FixedArms,
-    GaussianPosterior,
-    as_kernel,
-    as_rows,
-    as_weights,
-    mean_parameter,
-    prior_mean_at,
-)
+from .base import GaussianPosterior, as_kernel
 from .beliefs import GaussianBelief
+from .fixed import FixedArms, as_rows, as_weights, mean_parameter, prior_mean_at
 from .root_engine import Backend, RootEngine
 from .turns import whole
 from .visited_engine import FiniteEngine, VisitedEngine

@@ -13,14 +13,8 @@ from superarm.inputs import as_features, as_vector, require_scale
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec
 
-from .base import (
-    FixedArms,
-    GaussianPosterior,
-    as_rows,
-    as_weights,
-    mean_parameter,
-    prior_mean_at,
-)
+from .base import GaussianPosterior
+from .fixed import FixedArms, as_rows, as_weights, mean_parameter, prior_mean_at
 from .turns import whole
 
 

@@ -25,7 +25,7 @@ from superarm.inputs import SMALLEST, as_features, as_vector
 from superarm.kernels import Covariance
 from superarm.linalg import PSD_ERROR_LIMIT, psd_root, root_update
 
-from .base import as_rows
+from .fixed import as_rows
 from .loops import Loops, loops_of
 from .variances import prior_variance
 

@@ -11,9 +11,9 @@ import numpy as np
 from superarm.core import Floats, Offer
 from superarm.errors import InputError, ShapeError
 from superarm.inputs import LARGEST, as_features
-from superarm.linalg import cholesky, psd_root
+from superarm.linalg import cholesky
 
-from .base import GaussianPosterior, drawn_by
+from .base import GaussianPosterior
 
 MeanFunction = float | Callable[[Floats], Floats]
 
@@ -59,16 +59,13 @@ class RowPosterior(GaussianPosterior):
             )
         return features
 
-    def _draw(self, keys: Floats, rng: np.random.Generator, size: int) -> Floats:
-        """As every posterior draws, but the root is kept: many draws of one belief are usual."""
+    def _root(self, keys: Floats) -> Floats:
+        """As every posterior has it, but kept: many draws of one belief are usual."""
         known, written = self._rooted, self._turns.written
         if known is None or known.written != written or not np.array_equal(known.keys, keys):
-            scale = self._prior_scale(keys)
-            what = "the posterior covariance"
-            found = psd_root(self._covariance(keys), what, scale=scale, steady=True)
-            known = _Rooted(written, keys.copy(), found.root)
+            known = _Rooted(written, keys.copy(), super()._root(keys))
             self._rooted = known
-        return drawn_by(known.root, rng, size)
+        return known.root
 
 
 def as_mean_function(mean: Any) -> MeanFunction:

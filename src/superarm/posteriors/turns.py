@@ -1,8 +1,8 @@
 """One thread writes at a time, and those that read never see half a change.
 
-A posterior has one :class:`Turns`. What changes it holds it: ``with self._turns: …``. Reading takes
-no lock: a method under :func:`whole` notices if something was written meanwhile, and then asks again
-while nobody writes.
+A posterior has one :class:`Turns`, and so has a policy. What changes it holds it: ``with self._turns:
+…``. Reading takes no lock: a method under :func:`whole` notices if something was written meanwhile,
+and then asks again while nobody writes.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ class PolicyContract(ABC):
     and named once; feedback may be partial, empty, late, or of stated noise; every reward is
     learned once, and in the order of decisions where the policy is not ``exchangeable``; feedback
     that makes no sense is refused and changes nothing; ``commit`` adopts what is carried, also
-    after a way through bytes; a policy that has a spec is the same when it is built from JSON. ::
+    after a way through bytes; a policy restored from bytes decides as the one that never stopped, and
+    one that has a spec is the same when it is built from JSON. ::
 
         class TestMyPolicy(PolicyContract):
             def make_policy(self):
@@ -181,7 +182,8 @@ class PolicyContract(ABC):
         offer = self.make_offer(9)
         ours, theirs = (each.decide(offer, generator()) for each in (policy, again))
         assert ours.version == theirs.version
-        if ours.mean is not None and theirs.mean is not None and self._same_choice(ours, theirs):
+        assert self._same_choice(ours, theirs), "the restored policy decides otherwise"
+        if ours.mean is not None and theirs.mean is not None:
             assert_close(theirs.mean, ours.mean, 1e-7, "the restored policy believes otherwise")
         assert state_bytes(again.state()) == state_bytes(policy.state())
 
