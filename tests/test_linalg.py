@@ -152,6 +152,17 @@ def test_a_smooth_kernel_has_a_low_rank() -> None:
     assert psd_root(np.exp(-0.5 * (x[:, None] - x) ** 2)).root.shape[1] < 15
 
 
+@pytest.mark.parametrize("scale", [2.0**-100, 2.0**100])
+def test_a_root_does_not_depend_on_units(scale: float) -> None:
+    x = np.linspace(0.0, 1.0, 60)
+    matrix = np.exp(-0.5 * (x[:, None] - x) ** 2)
+    root, error = psd_root(matrix)
+    scaled, scaled_error = psd_root(scale * matrix)
+    assert scaled.shape == root.shape
+    assert scaled_error == pytest.approx(error, abs=1e-14)
+    np.testing.assert_allclose(scaled @ scaled.T / scale, matrix, atol=1e-13)
+
+
 def test_a_matrix_that_is_nearly_psd_is_warned_about() -> None:
     with pytest.warns(JitterWarning, match="only up to 1e-09"):
         psd_root(np.diag([1.0, -1e-9]))

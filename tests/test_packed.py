@@ -16,7 +16,7 @@ from superarm.errors import InputError, StateError
 from superarm.networks.sumo_net import read_sumo
 from superarm.networks.tables import read_tables
 from superarm.packed import npz_names, open_packed, read_npz
-from superarm.states import load_state, state_from_bytes, state_to_bytes
+from superarm.states import load_state, save_state, state_from_bytes, state_to_bytes
 
 PACKERS = {".gz": gzip.compress, ".xz": lzma.compress}
 STATE = State(kind="test", schema=1, scalars={"a": 1.5}, arrays={"x": np.arange(6.0).reshape(2, 3)})
@@ -157,6 +157,36 @@ def test_a_state_is_never_compressed(tmp_path):
     for stranger in ("other.npy", "array.npy"):
         with pytest.raises(StateError, match="which nothing in it refers to"):
             state_from_bytes(npz([*members, (stranger, WHOLE)]).getvalue())
+
+
+def test_arrays_of_the_same_bytes_are_kept_apart_unless_they_are_the_same():
+    arrays = {
+        "floats": np.zeros(4),
+        "counts": np.zeros(4, dtype=np.int64),
+        "square": np.zeros((2, 2)),
+        "again": np.zeros(4),
+    }
+    state = State(kind="test", schema=1, arrays=arrays)
+    data = state_to_bytes(state)
+    found = state_from_bytes(data).arrays
+    for name, array in arrays.items():
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+    assert len(npz_names(io.BytesIO(data))) == 1 + 3
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path, monkeypatch):
+    path = tmp_path / "state"
+    save_state(STATE, path)
+    before = path.read_bytes()
+
+    def refuse(*_):
+        raise OSError("no room")
+
+    monkeypatch.setattr("superarm.states.os.replace", refuse)
+    with pytest.raises(OSError, match="no room"):
+        save_state(State(kind="other", schema=1), path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_state_is_a_file_of_some_size(tmp_path, monkeypatch):

@@ -250,6 +250,12 @@ BAD: dict[str, Any] = {
         "positions": {"$array": ["<f8", [1], [0.5]]},
     },
     "a decision of no step": {"$record": "decision", "step": "1", "action": 0, "positions": CHOSEN},
+    "a decision before the first": {
+        "$record": "decision",
+        "step": 0,
+        "action": 0,
+        "positions": CHOSEN,
+    },
     "a decision with a mean too many": {
         "$record": "decision",
         "step": 1,

@@ -169,6 +169,32 @@ def test_only_registered_parts_have_specs() -> None:
             spec_of(part)
 
 
+@pytest.mark.parametrize(
+    ("here", "there", "words"),
+    [
+        ({"name": "a", "k": 1}, {"name": "a", "k": 1.0}, None),  # numbers of one value
+        ({"name": "a", "k": 1}, {"name": "a", "k": True}, "k is 1 here and True in the state"),
+        ({"name": "a", "k": 1}, {"name": "a", "k": "1"}, "k is 1 here and '1' in the state"),
+        ({"k": np.nan}, {"k": float("nan")}, None),
+        ({"name": "a", "k": 1}, {"name": "b", "k": 2}, "it is 'a' here and 'b' in the state"),
+        ({"name": "a"}, {"name": "a", "k": 1}, "k is missing here and 1 in the state"),
+        ({"name": "a", "k": 1}, {"name": "a"}, "k is 1 here and missing in the state"),
+        ({"k": [1, 2]}, {"k": [1, 2, 3]}, "k is"),
+        ({"k": [1, 2, 3]}, {"k": [1, 2]}, "k is"),
+        ({"k": [1, {"l": 2}]}, {"k": [1, {"l": 3}]}, "k[1].l is 2 here and 3 in the state"),
+        ({"k": np.zeros(2)}, {"k": np.zeros(2, dtype=int)}, "k holds float64 values"),
+        ({"k": np.zeros(2)}, {"k": np.zeros((1, 2))}, "k has shape (2,) here"),
+        ({"k": np.zeros(2)}, {"k": np.array([0.0, 1.0])}, "k[1] is 0.0 here and 1.0 in the state"),
+        ({"k": np.zeros(2)}, {"k": [0.0, 0.0]}, "k is an array here"),
+        ({"k": np.zeros(2)}, {"k": np.zeros(2)}, None),
+    ],
+    ids=str,
+)
+def test_differences_of_specs_are_found(here: Any, there: Any, words: str | None) -> None:
+    found = registry.difference(here, there)
+    assert found is None if words is None else found is not None and found.startswith(words)
+
+
 def test_names_are_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_parts", {family: dict(p) for family, p in registry._parts.items()})
     monkeypatch.setattr(registry, "_names", dict(registry._names))

@@ -60,6 +60,7 @@ def test_too_many_arms_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "LARGEST_DRAW", 10)
     with pytest.raises(InputError, match=r"up to 10 arms: draw every arm from its own mean"):
         drawn(Matern(nu=2.5))
+    assert drawn(Matern(nu=2.5), 10).shape == (10,)
     problem = Navigation(seed=0, horizon=5, edges=200)
     with pytest.raises(InputError, match=r"up to 10 arms: use a smaller network"):
         _ = problem.energies
@@ -82,6 +83,14 @@ def test_two_roots_are_kept_and_no_more(made: list[int]) -> None:
         drawn(kernel, count)
     assert made == [40, 41, 39, 41]
     assert len(drawing._known) == 2
+
+
+def test_other_arms_of_the_same_number_have_a_root_of_their_own(made: list[int]) -> None:
+    kernel = Matern(nu=2.5)
+    for arms in (ARMS, ARMS[::-1]):
+        root = prior_root(kernel, arms, "…").times(np.eye(41)).T
+        np.testing.assert_allclose(root, np.linalg.cholesky(kernel(arms)), atol=1e-12)
+    assert made == [41, 41]
 
 
 def test_a_kernel_that_may_change_is_not_remembered(made: list[int]) -> None:

@@ -19,6 +19,7 @@ from superarm.errors import (
     ShapeError,
     UnknownArmError,
 )
+from superarm.graphs import TurnGraph
 from superarm.kernels import GraphMatern, HasLaplacian, Matern
 from superarm.kernels.selected_inverse import inverse_diagonal, plan_elimination
 from superarm.registry import build, spec_of
@@ -53,6 +54,19 @@ def dense(matrix: Any, nu: float, kappa: float, normalisation: str) -> Floats:
 
 def nodes(n: int) -> Floats:
     return np.arange(n, dtype=np.float64)[:, None]
+
+
+def test_the_laplacian_of_turns_by_hand() -> None:
+    """Eq. 132 and 133 of paper 000: a turn weighs mean length / length of the road it leaves."""
+    turns = [[2, 0], [0, 1], [1, 2], [0, 1]]  # in any order, one of them twice
+    graph = TurnGraph(length=[2.0, 1.0, 3.0], turns=turns)
+    np.testing.assert_array_equal(graph.turns, [[0, 1], [1, 2], [2, 0]])
+    weights = np.array([2.0 / 2.0, 2.0 / 1.0, 2.0 / 3.0])
+    incidence = np.array([[-1.0, 0.0, 1.0], [1.0, -1.0, 0.0], [0.0, 1.0, -1.0]]) * weights
+    np.testing.assert_allclose(graph.incidence().toarray(), incidence)
+    np.testing.assert_allclose(graph.laplacian().toarray(), incidence @ incidence.T)
+    links = [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    np.testing.assert_array_equal(graph.successors.toarray(), links)
 
 
 @pytest.mark.parametrize("normalisation", NORMALISATIONS)

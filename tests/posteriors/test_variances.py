@@ -120,8 +120,12 @@ def test_rounding_is_cut_off_and_more_is_told() -> None:
     np.testing.assert_array_equal(standard_deviation(np.array([4.0, -3e-8]), lambda: 4.0), [2.0, 0.0])
     with pytest.warns(PrecisionWarning, match="set to 0"):
         standard_deviation(np.array([4.0, -5e-8]), lambda: 4.0)
+    with pytest.warns(PrecisionWarning, match="taken for 0"):
+        standard_deviation(np.array([4.0, -3e-6]), lambda: 4.0)
     with pytest.raises(NotPositiveDefiniteError, match="arm 1"):
         standard_deviation(np.array([4.0, -5e-6]), lambda: 4.0)
+    with pytest.raises(NotPositiveDefiniteError, match="arm 1"):
+        standard_deviation(np.array([0.01, -5e-8]), lambda: 0.01)
     assert FiniteGP(Table(0.5), [[0.0], [1.0]], 0.1).predict([0]).mean.tolist() == [0.0]
     hair: Any = Foreign(-1e-14)
     np.testing.assert_array_equal(StreamingGP(hair, 0.1).predict(ARMS).std, [1.0, 1.0, 1.0, 1.0, 0.0])
