@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import json
 import os
 import sys
@@ -33,6 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     from superarm.threads import pin_blas_threads
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8")  # tables have signs that ASCII lacks
     pin_blas_threads()
     suite = importlib.import_module(f".{options.suite}", __package__)
     results: Results = suite.run(quick=options.quick, repeats=options.repeats)

@@ -327,7 +327,8 @@ class Slope:
 
 
 def test_foreign_parts_are_known_by_their_type(tmp_path: Path) -> None:
-    sklearn = pytest.importorskip("sklearn.gaussian_process.kernels")
+    reason = "scikit-learn is not installed"
+    sklearn = pytest.importorskip("sklearn.gaussian_process.kernels", reason=reason)
     policy = taught(posterior=StreamingGP(sklearn.RBF(0.2), 0.01))
     policy.save(tmp_path / "a.npz")
     state = load_state(tmp_path / "a.npz")

@@ -484,6 +484,11 @@ class Oracle(Protocol):
 class SwitchingCost(Protocol):
     """What each arm costs after the previous action, known before it is chosen."""
 
+    @property
+    def fixed_arms(self) -> bool:
+        """Whether it knows arms by their positions, which then must mean the same in every round."""
+        ...
+
     def costs(self, offer: Offer) -> Floats:
         """0 or more for every arm on offer, (n,); all 0 where nothing was done before."""
         ...

@@ -180,6 +180,7 @@ def _decoded_array(data: Any, depth: int, find: Find | None) -> NDArray[Any]:
             raise StateError(f"an array of {dtype} holds a number that does not fit")
     if kind.kind == "U" and (
         len(entries) * kind.itemsize > _MOST_TEXT_BYTES
+        or kind.itemsize > 64 * (4 * max(map(len, entries), default=0) + 64)
         or max(map(len, entries), default=0) * 4 > kind.itemsize
     ):
         raise StateError(f"an array of {dtype} holds text that is too long, or too much of it")

@@ -122,7 +122,10 @@ def loaded(state: State, label: str = "this state") -> Policy:
     try:
         policy: Policy = build("policy", state.spec)
     except (ValueError, TypeError, ArithmeticError) as error:
-        raise StateError(f"{label} does not describe a policy: {error}") from error
+        raise StateError(
+            f"{label} does not describe a policy: {error}. If it has parts of your own, import the "
+            "module that registers them first"
+        ) from error
     try:
         return policy.restored(state)
     except InputError as error:

@@ -72,7 +72,7 @@ def loaded(code: str) -> set[str]:
     done = subprocess.run(
         [sys.executable, "-c", f"{code}\nimport sys; print('\\n' + ' '.join(sys.modules))"],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=True,
     )
     return set(done.stdout.splitlines()[-1].split())

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.gaussian_process import kernels as sk
 
 from superarm.core import Arms, Floats, Offer
 from superarm.errors import InputError
@@ -93,7 +92,7 @@ def test_other_arms_of_the_same_number_have_a_root_of_their_own(made: list[int])
     assert made == [41, 41]
 
 
-def test_a_kernel_that_may_change_is_not_remembered(made: list[int]) -> None:
+def test_a_kernel_that_may_change_is_not_remembered(made: list[int], sk: Any) -> None:
     own = sk.RBF(0.5)
     one = drawn(own)
     own.length_scale = 5.0

@@ -95,7 +95,11 @@ def test_an_interrupt_waits_until_workers_have_begun() -> None:
     other.start()
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
-    handler, wakeup = signal.getsignal(signal.SIGINT), signal.set_wakeup_fd(theirs.fileno())
+    ours.settimeout(60.0)
+    before = signal.getsignal(signal.SIGINT)
+    handler = signal.default_int_handler  # whoever started us may have it ignored
+    signal.signal(signal.SIGINT, handler)
+    wakeup = signal.set_wakeup_fd(theirs.fileno())
     steps = []
 
     def interrupted() -> None:
@@ -109,14 +113,15 @@ def test_an_interrupt_waits_until_workers_have_begun() -> None:
     try:
         with pytest.raises(KeyboardInterrupt):
             interrupted()
+        assert signal.getsignal(signal.SIGINT) is handler
     finally:
         signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGINT, before)
         done.set()
         other.join()
         ours.close()
         theirs.close()
     assert steps == ["workers begin"]
-    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_without_an_interrupt_nothing_changes() -> None:

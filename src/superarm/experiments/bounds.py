@@ -60,6 +60,8 @@ def regret_bounds(run: Run) -> RegretBounds:
         options = experiment.policies.get(policy, {})
         name = str(options.get("policy", policy))
         try:
+            if experiment.feedback:
+                raise _NoBoundError("feedback comes late or is lost, which no theorem here allows for")
             if name in _THEOREMS:
                 drawn[policy] = _by_theorem(_THEOREMS[name], run, experiment, options, rounds)
             elif name in _ROUTE_POLICIES:

@@ -28,6 +28,7 @@ class Distance:
 
     scale: float = 1.0
     columns: Sequence[int] | None = None
+    fixed_arms = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "scale", as_positive(self.scale, "scale"))
@@ -59,6 +60,7 @@ class Switch:
     """``cost`` for every arm that was not part of the previous action."""
 
     cost: float = 1.0
+    fixed_arms = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cost", as_positive(self.cost, "cost"))

@@ -132,6 +132,9 @@ class IndexPolicy(Saved):
         return self.posterior.exchangeable
 
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+        given: object = offer
+        if not isinstance(given, Offer):
+            raise InputError(f"decide(offer, rng) takes an Offer, not a {type(given).__name__}")
         belief = self.posterior.belief(offer, self._ledger.pending())
         seen: Belief = belief if self.direction == "maximize" else belief.negated()
         costs = None if self.switching is None else self.switching.costs(offer)
@@ -145,13 +148,13 @@ class IndexPolicy(Saved):
                 )
             return desirability if costs is None else desirability - costs
 
-        given, count = seen, 0
+        conditioned, count = seen, 0
 
         def rescore(chosen: Ints) -> Floats:
             """``chosen`` grows from call to call: only what is new is added to the condition."""
-            nonlocal given, count
-            given, count = given.condition(chosen[count:]), len(chosen)
-            return score(given)
+            nonlocal conditioned, count
+            conditioned, count = conditioned.condition(chosen[count:]), len(chosen)
+            return score(conditioned)
 
         desirability = score(seen)
         if offer.available is not None:
@@ -173,6 +176,9 @@ class IndexPolicy(Saved):
 
     def commit(self, decision: Decision) -> None:
         """The decision is taken: until they are seen, its arms are pending."""
+        taken: object = decision
+        if not isinstance(taken, Decision):
+            raise InputError(f"commit(decision) takes a Decision, not a {type(taken).__name__}")
         with self._turns.lock:
             self._ledger.expect(decision)
 

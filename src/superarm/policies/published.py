@@ -275,6 +275,11 @@ def composed(
     """
     built: Rule = build("rule", rule) if isinstance(rule, Mapping) else rule
     require_part(built, "rule", "rule")
+    if isinstance(switching, SwitchingCost) and switching.fixed_arms and model.arms is None:
+        raise InputError(
+            f"{type(switching).__name__} knows arms by their positions, but here arms change from "
+            "round to round; write a switching cost that reads what your action holds"
+        )
     return IndexPolicy(
         posterior=posterior_for(model, posterior),
         rule=built,

@@ -42,7 +42,7 @@ class Lateness:
         lost: Any = self.lost
         if isinstance(lost, bool) or not isinstance(lost, int | float) or not 0.0 <= lost <= 1.0:
             raise InputError(f"lost is {lost!r}; it must be a share from 0 to 1")
-        if self.together not in (True, False):
+        if type(self.together) is not bool:
             raise InputError(f"together is {self.together!r}; it must be true or false")
 
     def delays(self, offer: Offer, rng: np.random.Generator) -> Ints:
