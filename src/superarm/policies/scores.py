@@ -45,7 +45,7 @@ class Uniform:
         if not isinstance(oracle, TopK):
             return None
         available = len(offer.arms) if offer.available is None else int(offer.available.sum())
-        return 1.0 / math.comb(available, len(positions))
+        return 1 / math.comb(available, len(positions))  # of integers: it may be 0, but fits
 
 
 class _Certain:
