@@ -7,6 +7,7 @@ which everything was seen are kept as ranges, so that a million rounds in a row 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +18,8 @@ from superarm.core import Decision, Feedback, Ints, Offer, Posterior, State
 from superarm.errors import ConflictError, InputError, StateError, UnknownArmError
 
 CARRY = "chosen-arms"
+_REMEMBERED = 16
+"""Decisions asked for and not yet taken whose carries are known to be sound."""
 
 
 def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None:
@@ -45,6 +48,17 @@ def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None
             f"feedback names position {strange}, which was not chosen in step {decision.step}; "
             f"chosen were {chosen[:9]}"
         )
+
+
+def _check_carry(carry: State, decision: Decision, posterior: Posterior) -> None:
+    """Refuse a carry, which may come from a file, that no later decision could be conditioned on."""
+    if carry.kind != CARRY:
+        raise InputError(f"the decision carries {carry.kind!r}; it was made by another policy")
+    positions, keys = carry.array("positions"), carry.array("keys")
+    same = type(positions) is np.ndarray and np.array_equal(positions, decision.positions)
+    if not same or type(keys) is not np.ndarray or keys.shape[:1] != positions.shape:
+        raise InputError("the decision carries other arms than it chose; it was changed on its way")
+    posterior.predict(keys, return_std=False)  # says what is wrong with keys
 
 
 class Steps:
@@ -108,6 +122,7 @@ class Ledger:
         self._closed = Steps()
         self._heard: dict[int, set[int]] = {}  # positions seen of decisions not yet seen whole
         self._awaited: dict[int, _Awaited] = {}
+        self._made: deque[State] = deque(maxlen=_REMEMBERED)  # by this ledger: they need no check
 
     # --- deciding --------------------------------------------------------------------------
 
@@ -116,15 +131,17 @@ class Ledger:
         if not self._most_pending:
             return None
         keys = posterior.keys(offer)[positions]
-        return State(kind=CARRY, schema=1, arrays={"positions": positions, "keys": keys})
+        carry = State(kind=CARRY, schema=1, arrays={"positions": positions, "keys": keys})
+        self._made.append(carry)
+        return carry
 
-    def expect(self, decision: Decision) -> None:
+    def expect(self, decision: Decision, posterior: Posterior) -> None:
         """The decision is taken: until they are seen, its arms are pending."""
         carry, step = decision.carry, decision.step
         if carry is None or not self._most_pending or step in self._closed:
             return
-        if carry.kind != CARRY:
-            raise InputError(f"the decision carries {carry.kind!r}; it was made by another policy")
+        if not any(carry is each for each in self._made.copy()):
+            _check_carry(carry, decision, posterior)
         positions, keys = carry.array("positions").tolist(), carry.array("keys")
         heard = self._heard.get(step, ())
         left = {position: keys[row] for row, position in enumerate(positions) if position not in heard}
@@ -210,9 +227,13 @@ class Ledger:
         ledger = Ledger(most_pending=self._most_pending)
         try:
             ledger._closed = Steps.from_lists(state.scalar("closed"))
-            ledger._heard = {int(step): set(seen) for step, seen in state.scalar("heard")}
+            ledger._heard = {step: set(seen) for step, seen in state.scalar("heard")}
             keys = state.arrays.get("keys", np.empty(0))
             awaited = state.arrays.get("awaited", np.empty((0, 2), dtype=np.int64)).tolist()
+            numbers = [each for step, seen in ledger._heard.items() for each in (step, *seen)]
+            numbers += [each for pair in awaited for each in pair]
+            if not all(type(each) is int and each >= 0 for each in numbers):
+                raise ValueError(numbers)
             for (step, position), key in zip(awaited, keys, strict=True):
                 ledger._awaited.setdefault(step, {})[position] = key
         except (TypeError, ValueError) as error:
