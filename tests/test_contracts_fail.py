@@ -6,6 +6,7 @@ import itertools
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -120,11 +121,11 @@ class WrongOracle(OracleContract):
 
 
 class Restless(IndexPolicy):
-    """Learns while it decides."""
+    """Learns while it decides, and does not ask what is available."""
 
     def decide(self, offer: Offer, rng: np.random.Generator) -> Any:
         self.posterior.observe(offer.arms.features[:1], [1.0])
-        return super().decide(offer, rng)
+        return super().decide(replace(offer, available=None), rng)
 
 
 class WrongPolicy(PolicyContract):

@@ -201,7 +201,7 @@ def test_every_command_and_option_is_documented(name: str) -> None:
     everywhere = section("Options that every command takes")
     own = section(name) if name != "superarm" else (DOCS / "cli.md").read_text(encoding="utf-8")
     # As the group would make it: a command keeps the help option of its first context.
-    context = click.Context(COMMANDS[name], parent=click.Context(main, **main.context_settings))
+    context = click.Context(COMMANDS[name], parent=click.Context(superarm, **superarm.context_settings))
     for parameter in COMMANDS[name].get_params(context):
         if isinstance(parameter, click.Option):
             for option in parameter.opts:

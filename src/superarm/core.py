@@ -24,6 +24,7 @@ policy may share one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple, Protocol, Self, overload, runtime_checkable
@@ -122,12 +123,10 @@ class Offer:
     """Whether an episode begins, with ``previous_action`` as its start, whatever was done before."""
 
     def __post_init__(self) -> None:
-        step: Any = self.step
-        if isinstance(step, np.integer):
-            step = int(step)
-            object.__setattr__(self, "step", step)
-        if type(step) is not int or step < 1:
-            raise InputError(f"step is {self.step!r}; rounds are counted 1, 2, 3 …")
+        object.__setattr__(self, "step", _as_step(self.step))
+        begins: object = self.begins
+        if not isinstance(begins, bool | np.bool_):
+            raise InputError(f"begins is {begins!r:.60}; it must be True or False")
         arms: object = self.arms
         if not isinstance(arms, Arms):
             raise InputError(f"arms must be Arms, not {type(arms).__name__}: Arms.numbered(…)")
@@ -164,12 +163,27 @@ class Offer:
 _OFFER_FIELDS = tuple(each.name for each in fields(Offer))
 
 
+_MOST_STEPS = 2**53
+"""Rounds that a float counts without a gap: schedules and times compute with them."""
+
+
+def _as_step(value: Any) -> int:
+    step = int(value) if isinstance(value, np.integer) else value
+    if type(step) is not int or not 1 <= step <= _MOST_STEPS:
+        raise InputError(f"step is {value!r:.60}; rounds are counted 1, 2, 3 …")
+    return step
+
+
 def _as_time(value: object) -> float:
     if not isinstance(value, float | int | np.floating | np.integer) or isinstance(value, bool):
-        raise InputError(f"time is {value!r}; it must be a number, such as seconds, or None")
-    if not np.isfinite(value):
-        raise InputError(f"time is {value!r}; it must be finite")
-    return float(value)
+        raise InputError(f"time is {value!r:.60}; it must be a number, such as seconds, or None")
+    try:
+        time = float(value)
+    except OverflowError:
+        time = math.inf
+    if not math.isfinite(time):
+        raise InputError(f"time is {value!r:.60}; it must be finite")
+    return time
 
 
 class Guarantee(NamedTuple):
@@ -219,7 +233,23 @@ class Decision:
     """What :meth:`Policy.commit` adopts once the decision is taken."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "positions", as_positions(self.positions, "positions"))
+        object.__setattr__(self, "step", _as_step(self.step))
+        positions = as_positions(self.positions, "positions")
+        object.__setattr__(self, "positions", positions)
+        if len(positions) > 1 and len(set(positions.tolist())) < len(positions):
+            raise InputError(
+                f"positions {positions.tolist()[:9]} name an arm twice; a super arm holds each once"
+            )
+        propensity: Any = self.propensity
+        if propensity is not None and (
+            isinstance(propensity, bool)
+            or not isinstance(propensity, float | int)
+            or not 0.0 <= propensity <= 1.0
+        ):
+            raise InputError(f"propensity is {propensity!r:.60}; it must be a probability, or None")
+        carry: object = self.carry
+        if not isinstance(carry, State | None):
+            raise InputError(f"carry is a {type(carry).__name__}; it must be a State, or None")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -61,6 +61,8 @@ def as_positions(values: Any, name: str) -> NDArray[np.intp]:
         raise ShapeError(f"{name} has shape {array.shape}; it must be one-dimensional")
     if array.size and array.dtype.kind not in "iu":
         raise InputError(f"{name} holds {array.dtype} values; they must be whole numbers")
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.intp).max:
+        raise InputError(f"{name} holds {array.max()}; no offer has that many arms")
     return array.astype(np.intp)
 
 

@@ -217,18 +217,18 @@ _TAGS: dict[str, Callable[[Any, int, Find | None], Any]] = {
 def _decision(**held: Any) -> Decision:
     decision = Decision(**held)
     chosen = decision.positions
-    if chosen.min(initial=0) < 0:
-        raise StateError("a decision's positions must be 0 or more")
-    for values in (decision.mean, decision.std, decision.desirability):
-        if values is not None and np.shape(values) != chosen.shape:
-            raise StateError("a decision must have one mean, std and desirability per arm, or none")
-    for name, least in (("step", 1), ("version", 0)):
-        if type(held.get(name, least)) is not int or held.get(name, least) < least:
-            raise StateError(f"a decision's {name} must be a whole number of at least {least}")
-    if type(decision.propensity) not in (float, int, type(None)):
-        raise StateError("a decision's propensity must be a number")
-    if not isinstance(decision.carry, State | None):
-        raise StateError("what a decision carries must be a state")
+    if not isinstance(held["positions"], np.ndarray) or chosen.min(initial=0) < 0:
+        raise StateError("a decision's positions must be an array of whole numbers, 0 or more")
+    numbers: tuple[Any, ...] = (decision.mean, decision.std, decision.desirability)
+    for values in numbers:
+        if values is not None and (
+            not isinstance(values, np.ndarray)
+            or values.shape != chosen.shape
+            or values.dtype.kind not in "fiu"
+        ):
+            raise StateError("a decision has other numbers of means or desirabilities than of arms")
+    if type(decision.version) is not int or decision.version < 0:
+        raise StateError("a decision's version must be a whole number of at least 0")
     return decision
 
 

@@ -25,12 +25,13 @@ from superarm.core import (
     State,
     SwitchingCost,
 )
-from superarm.errors import ConflictError, InputError, ShapeError, StateError
-from superarm.inputs import as_count
+from superarm.errors import ConflictError, InputError, StateError, UnknownArmError
+from superarm.inputs import as_count, as_positions
 from superarm.posteriors.turns import Turns
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec, save_state
 
+from .answers import known_costs, require_decision, require_offer, scored, selected
 from .ledger import Ledger, check_feedback
 from .scores import Score
 
@@ -132,20 +133,14 @@ class IndexPolicy(Saved):
         return self.posterior.exchangeable
 
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
-        given: object = offer
-        if not isinstance(given, Offer):
-            raise InputError(f"decide(offer, rng) takes an Offer, not a {type(given).__name__}")
+        require_offer(offer)
         belief = self.posterior.belief(offer, self._ledger.pending())
         seen: Belief = belief if self.direction == "maximize" else belief.negated()
-        costs = None if self.switching is None else self.switching.costs(offer)
+        costs = None if self.switching is None else known_costs(self.switching, offer)
 
         def score(belief: Belief) -> Floats:
-            desirability = self.rule.desirability(belief, offer.step, rng)
-            if desirability.shape != (len(offer.arms),):
-                raise ShapeError(
-                    f"{type(self.rule).__name__} returned {desirability.shape} desirabilities "
-                    f"for {len(offer.arms)} arms; return one per arm"
-                )
+            answer = self.rule.desirability(belief, offer.step, rng)
+            desirability = scored(self.rule, answer, len(offer.arms))
             return desirability if costs is None else desirability - costs
 
         conditioned, count = seen, 0
@@ -159,9 +154,10 @@ class IndexPolicy(Saved):
         desirability = score(seen)
         if offer.available is not None:
             desirability = np.where(offer.available, desirability, -np.inf)
-        action, positions, _ = self.oracle.select(
+        selection = self.oracle.select(
             desirability, offer.structure, rng, rescore if self.stepwise else None
         )
+        action, positions = selected(self.oracle, selection, desirability)
         return Decision(
             step=offer.step,
             action=action,
@@ -176,11 +172,9 @@ class IndexPolicy(Saved):
 
     def commit(self, decision: Decision) -> None:
         """The decision is taken: until they are seen, its arms are pending."""
-        taken: object = decision
-        if not isinstance(taken, Decision):
-            raise InputError(f"commit(decision) takes a Decision, not a {type(taken).__name__}")
+        require_decision(decision)
         with self._turns.lock:
-            self._ledger.expect(decision)
+            self._ledger.expect(decision, self.posterior)
 
     def learn(
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
@@ -202,7 +196,12 @@ class IndexPolicy(Saved):
 
     def forecast(self, offer: Offer, positions: Ints) -> Forecast:
         """What these arms are expected to yield, in the user's sign."""
-        keys = self.posterior.keys(offer)[positions]
+        chosen, n = as_positions(positions, "positions"), len(offer.arms)
+        if len(chosen) and not (chosen.min() >= 0 and chosen.max() < n):
+            raise UnknownArmError(
+                f"positions {chosen.tolist()[:9]} are not all among arms 0 to {n - 1}"
+            )
+        keys = self.posterior.keys(offer)[chosen]
         mean, cov = self.posterior.predict(keys, return_cov=True)
         return Forecast(mean, cov, self.posterior.noise_std)
 
@@ -264,6 +263,12 @@ class IndexPolicy(Saved):
         policy = type(self)(**{**self.parameters(), "posterior": posterior})
         policy.version = version
         policy._ledger = self._ledger.restored(state.part("ledger"))
+        awaited = policy._ledger.pending()
+        if awaited is not None:
+            try:
+                posterior.predict(awaited, return_std=False)
+            except InputError as error:
+                raise StateError(f"this state is damaged: it awaits what is no arm: {error}") from error
         return policy
 
 
@@ -289,10 +294,12 @@ class ScorePolicy(Saved):
         return self.score.deterministic and self.oracle.deterministic
 
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
-        desirability = self.score.desirability(offer, rng)
+        require_offer(offer)
+        desirability = scored(self.score, self.score.desirability(offer, rng), len(offer.arms))
         if offer.available is not None:
             desirability = np.where(offer.available, desirability, -np.inf)
-        action, positions, _ = self.oracle.select(desirability, offer.structure, rng)
+        selection = self.oracle.select(desirability, offer.structure, rng)
+        action, positions = selected(self.oracle, selection, desirability)
         return Decision(
             step=offer.step,
             action=action,

@@ -7,6 +7,7 @@ two numbers.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,8 @@ from superarm.errors import ConflictError, InputError, StateError, UnknownArmErr
 
 CARRY = "chosen-arms"
 _KIND, _SCHEMA = "ledger", 1
+_REMEMBERED = 16
+"""Decisions asked for and not yet taken whose carries are known to be sound."""
 
 
 def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None:
@@ -46,6 +49,14 @@ def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None
             f"feedback names position {strange}, which was not chosen in step {decision.step}: "
             f"positions {chosen[:9]} were"
         )
+
+
+def _check_carry(carry: State, decision: Decision, posterior: Posterior) -> None:
+    """Refuse a carry, which may come from a file, that no later decision could be conditioned on."""
+    arrays = _checked(carry).arrays
+    if not np.array_equal(arrays["positions"], decision.positions):
+        raise InputError("the decision carries other arms than it chose; it was changed on its way")
+    posterior.predict(arrays["keys"], return_std=False)  # says what is wrong with keys
 
 
 class Steps:
@@ -109,6 +120,7 @@ class Ledger:
         self._closed = Steps()
         self._heard: dict[int, set[int]] = {}  # positions seen of decisions not yet seen whole
         self._awaited: dict[int, State] = {}  # what decisions carry that were not seen whole
+        self._made: deque[State] = deque(maxlen=_REMEMBERED)  # by this ledger: they need no check
 
     # --- deciding --------------------------------------------------------------------------
 
@@ -117,14 +129,19 @@ class Ledger:
         if not self._most_pending:
             return None
         keys = posterior.keys(offer)[positions]
-        return State(kind=CARRY, schema=1, arrays={"positions": positions, "keys": keys})
+        carry = State(kind=CARRY, schema=1, arrays={"positions": positions, "keys": keys})
+        self._made.append(carry)
+        return carry
 
-    def expect(self, decision: Decision) -> None:
+    def expect(self, decision: Decision, posterior: Posterior) -> None:
         """The decision is taken: until they are seen, its arms are pending."""
         carry, step = decision.carry, decision.step
         if carry is None or not self._most_pending or step in self._closed:
             return
-        if len(_checked(carry).arrays["positions"]):
+        made = self._made
+        if not (made and carry is made[-1]) and not any(carry is each for each in made.copy()):
+            _check_carry(carry, decision, posterior)
+        if len(carry.arrays["positions"]):
             self._awaited[step] = carry
         if len(self._awaited) > self._most_pending:  # what is lost is not awaited for ever
             del self._awaited[min(self._awaited)]
@@ -218,7 +235,7 @@ class Ledger:
             ledger._closed = Steps.from_lists(state.scalar("closed"))
             ledger._heard = {step: set(seen) for step, seen in state.scalar("heard")}
             numbers = {*ledger._heard}.union(*ledger._heard.values())
-            if not all(type(number) is int for number in numbers):
+            if not all(type(number) is int and number >= 0 for number in numbers):
                 raise TypeError("steps and positions are whole numbers")
             for step, carry in sorted((int(name), part) for name, part in state.parts.items()):
                 ledger._awaited[step] = _checked(carry)
@@ -233,6 +250,11 @@ def _checked(carry: Any) -> State:
         kind = carry.kind if type(carry) is State else type(carry).__name__
         raise InputError(f"the decision carries {kind!r}: another policy made it")
     positions, keys = carry.array("positions"), carry.array("keys")
-    if positions.ndim != 1 or positions.dtype.kind not in "iu" or keys.shape[:1] != positions.shape:
-        raise StateError("what the decision carries is damaged: every arm must have a key")
+    if (
+        not all(type(each) is np.ndarray for each in (positions, keys))
+        or positions.ndim != 1
+        or positions.dtype.kind not in "iu"
+        or keys.shape[:1] != positions.shape
+    ):
+        raise InputError("the decision carries other arms than it chose; it was changed on its way")
     return carry

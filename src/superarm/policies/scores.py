@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from superarm.core import Floats, Ints, Offer, Oracle
-from superarm.inputs import as_vector
+from superarm.inputs import as_generator, as_vector
 from superarm.oracles import TopK
 from superarm.problems.base import Scored, World
 from superarm.registry import register
@@ -38,14 +38,15 @@ class Uniform:
     deterministic = False
 
     def desirability(self, offer: Offer, rng: np.random.Generator) -> Floats:
-        return rng.random(len(offer.arms)) - 1.0  # no more than 0: some oracles take only costs
+        # No more than 0: some oracles take only costs.
+        return as_generator(rng).random(len(offer.arms)) - 1.0
 
     def propensity(self, offer: Offer, positions: Ints, oracle: Oracle) -> float | None:
         """Every set of k arms is as likely as another; for routes it is not known."""
         if not isinstance(oracle, TopK):
             return None
         available = len(offer.arms) if offer.available is None else int(offer.available.sum())
-        return 1.0 / math.comb(available, len(positions))
+        return 1 / math.comb(available, len(positions))  # of integers: it may be 0, but fits
 
 
 class _Certain:

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints
-from superarm.errors import StaleBeliefError
-from superarm.inputs import as_generator
+from superarm.errors import StaleBeliefError, UnknownArmError
+from superarm.inputs import as_generator, as_positions
 from superarm.linalg import cholesky, solve_lower
 from superarm.threads import one_blas_thread
 
@@ -134,8 +134,10 @@ class GaussianBelief:
     @whole
     def condition(self, positions: Ints) -> GaussianBelief:
         """The belief once these arms are observed: less variance, the same mean."""
-        at = np.asarray(positions, dtype=np.intp)
+        at = as_positions(positions, "positions")
         posterior, given, n = self._fresh(), self._given, len(self.mean)
+        if len(at) and not (at.min() >= 0 and at.max() < len(self._keys)):
+            raise UnknownArmError(f"positions {at.tolist()[:9]} are not all among arms 0 to {n - 1}")
         cross = posterior._cross(self._keys, at)  # (k, m), m ≥ n
         corner, rows = cross[:, at], cross[:, :n]
         if given is not None:

@@ -21,6 +21,7 @@ import numpy as np
 
 from superarm.core import Belief, Floats, Gamma, Schedule
 from superarm.errors import InputError
+from superarm.inputs import as_generator
 from superarm.registry import register
 
 from .base import keep_finite, require_part, special
@@ -113,7 +114,7 @@ class Thompson:
         deviation: Floats
         mean = belief.mean
         if self.mode == "independent":
-            deviation = rng.standard_normal(len(mean))
+            deviation = as_generator(rng).standard_normal(len(mean))
             deviation *= belief.std
         elif self.schedule is None:
             return np.array(belief.sample(rng))
@@ -215,7 +216,7 @@ class Random:
         return False
 
     def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
-        return rng.random(len(belief.mean))
+        return as_generator(rng).random(len(belief.mean))
 
 
 def _width(schedule: Schedule, gamma: Gamma | None, belief: Belief, step: int) -> float:
