@@ -124,6 +124,22 @@ def test_arrays_that_are_not_what_they_say_are_refused(members, method, words, m
         read_npz(npz(members, method), most=1 << 20)
 
 
+def test_a_directory_that_lies_is_refused(monkeypatch):
+    """Nothing is packed, but one array says to be larger than the file it lies in."""
+    buffer = npz([("a.npy", npy(HUGE, bytes(8)))])
+    with zipfile.ZipFile(buffer, "a") as archive:
+        (member,) = archive.infolist()
+        member.file_size = len(npy(HUGE)) + (8 << 20)
+        archive._didModify = True
+
+    def unpacked(*_, **__):
+        raise AssertionError("an array was unpacked")
+
+    monkeypatch.setattr(np.lib.format, "read_array", unpacked)
+    with pytest.raises(InputError, match="far more than such a file holds"):
+        read_npz(buffer)
+
+
 def test_a_name_comes_once():
     with pytest.warns(UserWarning, match="Duplicate"):
         buffer = npz([("a.npy", WHOLE), ("a.npy", WHOLE)])

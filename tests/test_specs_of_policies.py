@@ -161,6 +161,14 @@ def test_graph_kernels_are_exact_after_json(network: Any) -> None:
     np.testing.assert_array_equal(again(nodes), kernel(nodes))
 
 
+def test_a_mean_by_number_reads_its_column() -> None:
+    rows = np.array([[1.0, 2.0], [0.0, 0.0], [2.0, 1.0]])
+    for column in (0, 1):
+        mean = ByNumber(values=[0.5, 2.0, 7.0], column=column)
+        expected = np.array([0.5, 2.0, 7.0])[rows[:, column].astype(int)]
+        np.testing.assert_array_equal(mean(rows), expected)
+
+
 def test_line_graphs_give_the_turns_as_data() -> None:
     graph = generate_city(edges=300, seed=1).line_graph()
     turns = TurnGraph(length=graph.length, turns=graph.turns)

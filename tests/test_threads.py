@@ -199,6 +199,59 @@ def test_openmp_builds_are_pinned_but_not_limited(monkeypatch: pytest.MonkeyPatc
     assert sets == [1]
 
 
+class Library:
+    """An OpenBLAS that has so many threads."""
+
+    def __init__(self, *, own_threads: bool = True) -> None:
+        self.count = USERS
+        self.entry = threads._Library(self.get, self.set, own_threads)
+
+    def get(self) -> int:
+        return self.count
+
+    def set(self, count: int) -> None:
+        self.count = count
+
+
+def limit_of(*libraries: Library) -> threads._Limit:
+    limit = threads._Limit()
+    limit.unseen, limit.libraries = (), [each.entry for each in libraries]
+    return limit
+
+
+def test_large_work_that_outlasts_the_call_beside_it_keeps_its_threads() -> None:
+    library = Library()
+    limit = limit_of(library)
+    assert limit.begin()  # in one thread
+    assert limit.begin_large()  # in another
+    limit.end()
+    assert library.count == USERS
+    assert limit.begin()
+    assert library.count == USERS
+    limit.end()
+    limit.end_large()
+    assert library.count == USERS
+    assert not limit.begin_large()
+
+
+def test_only_libraries_with_threads_of_their_own_are_limited() -> None:
+    own, openmp = Library(), Library(own_threads=False)
+    limit = limit_of(own, openmp)
+    assert limit.begin()
+    assert (own.count, openmp.count) == (1, USERS)
+    limit.end()
+    assert (own.count, openmp.count) == (USERS, USERS)
+
+
+def test_a_child_has_the_threads_of_calls_that_go_on_elsewhere() -> None:
+    library = Library()
+    limit = limit_of(library)
+    limit.begin()
+    limit.lock.acquire()  # as before a fork, by a thread that has no call itself
+    limit.forked()
+    assert (library.count, limit.calls) == (USERS, 0)
+
+
 def test_modules_without_openblas_are_left_alone(tmp_path: Any) -> None:
     assert threads._library_of(str(tmp_path / "none.so")) is None
     import _ctypes

@@ -65,6 +65,7 @@ class RoadModel(Model):
 class ByNumber:
     """A prior mean for numbered arms: ``values[i]`` where ``column`` of the features holds i.
 
+    >>> import numpy as np
     >>> ByNumber(values=[0.5, 2.0])(np.array([[1.0, 7.0]]))
     array([2.])
     """

@@ -11,14 +11,21 @@ import numpy as np
 import pytest
 
 from superarm import registry
+from superarm.core import Floats, Ints
 from superarm.errors import StateError
 from superarm.experiments import Experiment, Plan, execute
 from superarm.experiments.bounds import regret_bounds
 from superarm.problems.navigation import Navigation
 from superarm.results.bounds import Bound, RegretBounds
+from superarm.rewards import Sum
 from superarm.rules import BayesUCBQuantile
 from superarm.simulation import Run
-from superarm.theory import ArmSetGrowth, bayesian_regret_bound_of_widths, prior_eigenvalue_bound
+from superarm.theory import (
+    ArmSetGrowth,
+    bayesian_regret_bound_of_widths,
+    prior_eigenvalue_bound,
+    regret_bound_oclok_ucb,
+)
 
 FUNCTION = {"name": "rkhs-function", "arms": 20}
 CITY = {"name": "navigation", "edges": 200}
@@ -65,6 +72,43 @@ def test_a_bound_belongs_to_the_policy_not_to_its_label(tmp_path: Path) -> None:
     surer = mine("surer", policy="igp-ucb", delta=default / 10)
     assert (surer.values[1:] > plain.values[1:]).all()
     assert mine("oclok", policy="oclok-ucb").label.startswith("O'CLOK")
+
+
+class Steep(Sum):
+    """Twice what the arms yield together."""
+
+    lipschitz = 2.0
+
+    def worth(self, outcomes: Floats, positions: Ints, structure: object) -> float:
+        return 2.0 * super().worth(outcomes, positions, structure)
+
+
+@pytest.mark.parametrize("reward", [Sum(), Steep()], ids=["sum", "steep"])
+def test_theorem_1_is_given_what_the_problem_states(
+    reward: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K arms of k(x, x) = 1, so that λ* ≤ K; B is that of the reward."""
+    full = Experiment.build_problem
+
+    def rewarded(self: Experiment, **sizes: Any) -> Any:
+        world = full(self, **sizes)
+        return replace(world, model=replace(world.model, reward=reward))
+
+    monkeypatch.setattr(Experiment, "build_problem", rewarded)
+    problem = {"name": "landscape", "side": 5}
+    found = bounds_of(tmp_path, {"oclok-ucb": {"delta": 0.1}}, problem=problem).drawn["oclok-ucb"]
+    model = registry.build("problem", problem, seed=0, horizon=8).model
+    expected = regret_bound_oclok_ucb(
+        found.rounds,
+        registry.build("gain", model.gain),
+        most_arms=25,
+        budget=3,
+        noise_variance=model.noise_variance,
+        largest_eigenvalue=3.0,
+        lipschitz=reward.lipschitz,
+        delta=0.1,
+    )
+    np.testing.assert_allclose(found.values, expected)
 
 
 @pytest.mark.parametrize("missing", ["norm_bound", "noise_bound", "gain"])

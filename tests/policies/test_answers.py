@@ -34,6 +34,8 @@ def policy(**parts: Any) -> IndexPolicy:
 
 
 class Costs:
+    fixed_arms = True
+
     def __init__(self, costs: Any) -> None:
         self.answer = costs
 
@@ -195,12 +197,19 @@ def test_a_carry_that_went_through_json_is_taken(stream: bool) -> None:
     assert not chooser.awaits
 
 
+def carried(positions: list[int], keys: Any) -> State:
+    arrays = {"positions": np.array(positions), "keys": np.array(keys)}
+    return State(kind="chosen-arms", schema=1, arrays=arrays)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
-        {"arrays": {"awaited": np.array([[1, 0]]), "keys": np.array([99])}},
-        {"arrays": {"awaited": np.array([[1, 0]]), "keys": np.array([[0.5]])}},
-        {"arrays": {"awaited": np.array([[1.5, 0]]), "keys": np.array([0])}},
+        {"parts": {"1": carried([0], [99])}},
+        {"parts": {"1": carried([0], [[0.5]])}},
+        {"parts": {"1": carried([0, 1], [0])}},
+        {"parts": {"1.5": carried([0], [0])}},
+        {"parts": {"1": State(kind="altitude", schema=1)}},
         {"scalars": {"closed": [[], []], "heard": [[float("inf"), [0]]]}},
         {"scalars": {"closed": [[], []], "heard": [[1, [float("nan")]]]}},
         {"scalars": {"closed": [[], []], "heard": [[1, [[0]]]]}},

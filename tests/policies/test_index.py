@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ from superarm.kernels import Matern, SquaredExponential
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy, KnownCosts, ScorePolicy, Uniform, oclok_ucb, random
-from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
+from superarm.policies.scores import Truth
+from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
+from superarm.problems import FiniteProblem, landscape
 from superarm.rules import (
     UCB,
     ExpectedImprovement,
@@ -234,6 +237,19 @@ def test_score_policies_mask_and_check_too() -> None:
     assert masked.positions.tolist() == [4]
     with pytest.raises(NotFiniteError):
         KnownCosts(costs=np.full(12, np.nan))
+    unseen = Feedback(positions=np.array([3]), rewards=np.zeros(1))
+    with pytest.raises(UnknownArmError, match="was not chosen"):
+        policy.learn(Offer(step=1, arms=arms, available=available), masked, unseen, rng())
+
+
+@pytest.mark.parametrize("direction", ["maximize", "minimize"])
+def test_the_truth_is_wanted_in_the_direction_of_the_world(direction: Any) -> None:
+    made = landscape(seed=1, horizon=5, side=4)
+    model = replace(made.model, direction=direction)
+    world = FiniteProblem(arms=made.arms, truth=made.truth, noise_std=made.noise_std, model=model)
+    offer = world.offer(1)
+    chosen = ScorePolicy(score=Truth(problem=world), oracle=model.oracle).decide(offer, rng())
+    assert world.value(offer, chosen) == world.best(offer).value
 
 
 class Coin(TopK):
@@ -337,6 +353,14 @@ def test_the_noise_of_a_reward_is_heeded() -> None:
     expected.observe(FEATURES[decision.positions], [1.0, -1.0], [0.01, 4.0])
     for ours, theirs in zip(policy.beliefs(offer), expected.predict(FEATURES), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-12)
+
+
+def test_a_posterior_that_draws_leaves_something_to_chance() -> None:
+    variational = SparseVariational(KERNEL, 0.05)
+    for model, certain in ((variational, False), (posterior("finite"), True)):
+        policy = IndexPolicy(posterior=model, rule=Greedy(), oracle=TopK())
+        assert policy.deterministic == certain
+        assert policy.exchangeable == certain
 
 
 def test_versions_count_what_was_learned() -> None:

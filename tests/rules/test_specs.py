@@ -82,5 +82,5 @@ def test_nested_parts_are_built() -> None:
 
 def test_a_plain_function_has_no_spec() -> None:
     rule = rules.UCB(schedule=rules.Fixed(value=1.0), gamma=lambda t: 1.0)
-    with pytest.raises(SpecError, match="JSON"):
+    with pytest.raises(SpecError, match="cannot be part of a spec"):
         spec_of(rule)

@@ -43,7 +43,7 @@ class Uniform:
 
     def propensity(self, offer: Offer, positions: Ints, oracle: Oracle) -> float | None:
         """Every set of k arms is as likely as another; for routes it is not known."""
-        if not isinstance(oracle, TopK):
+        if type(oracle) is not TopK:
             return None
         available = len(offer.arms) if offer.available is None else int(offer.available.sum())
         return 1 / math.comb(available, len(positions))  # of integers: it may be 0, but fits

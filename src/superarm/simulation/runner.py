@@ -193,7 +193,7 @@ class _Recorder:
         known = decision.propensity
         if known != 1.0:
             self._propensities[step - 1] = np.nan if known is None else known
-        if best.optimum is not None:
+        if best.optimum is not None and best.optimum >= 0.0:  # of a loss no share is promised
             # Of a reward, α × the optimum is promised; of a cost, the optimum over α.
             alpha = best.guarantee.alpha
             promised = best.optimum * alpha if sign > 0.0 else best.optimum / alpha
