@@ -236,6 +236,17 @@ def test_an_element_without_end_is_refused_before_it_ends(tmp_path):
     assert read_sumo(write(tmp_path, legal)).edge_ids == ("ab", "bc", "cb", "bus")
 
 
+def test_elements_do_not_lie_inside_each_other_without_end(tmp_path: Path) -> None:
+    """A parser keeps every open one: 15 KB that unpack to five million took a gigabyte."""
+    path = tmp_path / "deep.net.xml"
+    path.write_text("<net>" + "<a>" * 40 + "</a>" * 40 + "</net>")
+    with pytest.raises(InputError, match="line 1: <a> lies inside more than 32 others"):
+        read_sumo(path)
+    path.write_text("<net>" + "<a></a>" * 40 + "</net>")
+    with pytest.raises(InputError, match="no"):
+        read_sumo(path)  # many beside each other are none inside: it has no roads
+
+
 def test_an_error_quotes_no_more_than_a_few_words(tmp_path):
     path = write(
         tmp_path, NET.replace('index="0" allow="pedestrian" speed="13', f'index="{"9" * 9000}" s="')

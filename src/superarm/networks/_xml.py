@@ -16,6 +16,8 @@ Attributes = dict[str, str]
 _CHUNK = 1 << 20
 _LONGEST = 1 << 20
 """Bytes of one element with its attributes; the longest of large cities have 10,000."""
+_DEEPEST = 32
+"""Elements inside each other; road networks have 5. A parser keeps every one that is open."""
 _MESSAGE = 400
 
 
@@ -50,11 +52,27 @@ class XmlFile:
     ) -> None:
         """Call ``start`` and ``end`` for every element; write the unpacked bytes to ``copy_to``."""
 
+        depth = 1
+
         def first(tag: str, attributes: Attributes) -> None:
             if tag != self._root:
                 raise self.fault(f"the file holds <{tag}>, not <{self._root}>")
-            parser.StartElementHandler = start
-            parser.EndElementHandler = end
+            parser.StartElementHandler = begin
+            parser.EndElementHandler = close
+
+        def begin(tag: str, attributes: Attributes) -> None:
+            nonlocal depth
+            depth += 1
+            if depth > _DEEPEST:
+                raise self.fault(f"<{tag}> lies inside more than {_DEEPEST} others; no road does")
+            if start is not None:
+                start(tag, attributes)
+
+        def close(tag: str) -> None:
+            nonlocal depth
+            depth -= 1
+            if end is not None:
+                end(tag)
 
         require_file(self.path)
         parser = self._parser
