@@ -135,6 +135,18 @@ def test_kinds_are_told_in_words(value: Any, kind: Any, words: str) -> None:
         require_kind(value, kind, "x")
 
 
+@pytest.mark.parametrize("model", [1, None, {"kernel": {"name": "matern"}}, {"name": "matern"}])
+@pytest.mark.parametrize("name", ["gp-ucb", "random", "route-ucb"])
+def test_a_model_is_no_spec(name: str, model: Any) -> None:
+    with pytest.raises(SpecError, match=r"model is .*must be a Model"):
+        build("policy", {"name": name, "model": model})
+
+
+def test_a_graph_is_made_of_lists() -> None:
+    with pytest.raises(InputError, match="indptr"):
+        build("network", {"name": "sparse", "indptr": 1, "indices": -1})
+
+
 def test_what_fits_a_kind() -> None:
     for value in (1, 1.5, np.float32(1.5), np.int64(3), sys.float_info.max):
         require_kind(value, float, "x")

@@ -125,6 +125,6 @@ class SparseGraph:
 def _numbers(values: Any, name: str) -> NDArray[np.int32]:
     array = np.asarray(values)
     whole = array.dtype.kind in "iu" or array.size == 0
-    if not whole or (array.size and np.abs(array).max() > _MOST_NODES):
+    if not whole or not array.ndim or (array.size and np.abs(array).max() > _MOST_NODES):
         raise InputError(f"{name} must hold whole numbers below 2³¹, not {array.dtype} values")
     return array.astype(np.int32)

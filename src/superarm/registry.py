@@ -206,7 +206,8 @@ def _is_of(value: Any, kind: Any) -> bool:
         large = isinstance(value, int) and abs(value) > most
         return isinstance(value, numbers) and not isinstance(value, bool) and not large
     plain = str if origin is Literal else kind
-    return plain not in _WORDS or isinstance(value, plain)
+    own = inspect.isclass(plain) and dataclasses.is_dataclass(plain)
+    return (plain not in _WORDS and not own) or isinstance(value, plain)
 
 
 def _words(kind: Any) -> str:
@@ -219,6 +220,8 @@ def _words(kind: Any) -> str:
         return f"a list, each {_words(inner[0])}"
     if origin is Mapping:
         return "a table" if inner[1] is Any else f"a table, each entry {_words(inner[1])}"
+    if inspect.isclass(kind) and dataclasses.is_dataclass(kind) and kind not in _names:
+        return f"a {kind.__name__}, which no spec holds: pass the object to build()"
     return _WORDS.get(kind, "a table with a name")
 
 
