@@ -51,9 +51,12 @@ def to_json(value: object, keep: Keep | None = None) -> Any:
 
 
 def from_json(data: object, find: Find | None = None) -> Any:
-    """What :func:`to_json` was given, or :class:`StateError` for data that it cannot have made."""
+    """What :func:`to_json` was given, or :class:`StateError` for data that it cannot have made.
+
+    Text arrays in it take 64 MiB together at most; all else is in proportion to the data.
+    """
     try:
-        return _decoded(data, 0, find)
+        return _decoded(data, 0, _Reading(find))
     except (TypeError, ValueError, KeyError, ArithmeticError, SuperarmError) as error:
         if isinstance(error, StateError):
             raise
@@ -130,38 +133,60 @@ def _entries(array: NDArray[Any]) -> list[Any]:
 # --- reading -------------------------------------------------------------------------------
 
 
-def _decoded(data: Any, depth: int, find: Find | None) -> Any:
+class _Reading:
+    """One reading of data: where arrays are found, and how many bytes text arrays may still take."""
+
+    def __init__(self, find: Find | None) -> None:
+        self.find = find
+        self._text_left = _MOST_TEXT_BYTES
+
+    def take_text(self, size: int) -> None:
+        """An array of short texts may be declared far larger than what it holds."""
+        self._text_left -= size
+        if self._text_left < 0:
+            raise StateError(f"arrays of text in these data take more than {_MOST_TEXT_BYTES} bytes")
+
+
+def _decoded(data: Any, depth: int, reading: _Reading) -> Any:
     if depth > MOST_DEPTH:
         raise StateError(f"these data are nested more than {MOST_DEPTH} levels deep")
     kind, below = type(data), depth + 1
     if data is None or kind in (bool, int, float, str):
         return data
     if kind is list:
-        return [_decoded(item, below, find) for item in data]
+        return [_decoded(item, below, reading) for item in data]
     if kind is not dict:
         raise StateError(f"these data hold a value of type {kind.__name__}, which JSON does not have")
-    tag = next((key for key in data if type(key) is not str or key.startswith("$")), None)
-    if tag is None:
-        return {key: _decoded(item, below, find) for key, item in data.items()}
+    tag = next((key for key in data if type(key) is not str or key.startswith("$")), "")
+    if tag == "":
+        return {key: _decoded(item, below, reading) for key, item in data.items()}
     if tag == "$record":
-        held = {key: _decoded(item, below, find) for key, item in data.items() if key != tag}
+        held = {key: _decoded(item, below, reading) for key, item in data.items() if key != tag}
         return _decoded_record(data[tag], held)
     if len(data) > 1 or tag not in _TAGS:
         raise StateError(f"these data hold {str(tag)[:60]!r}, which means nothing here")
-    return _TAGS[tag](data[tag], below, find)
+    return _TAGS[tag](data[tag], below, reading)
 
 
-def _decoded_dict(data: Any, depth: int, find: Find | None) -> dict[Any, Any]:
-    pairs = [(_decoded(key, depth, find), _decoded(item, depth, find)) for key, item in data]
+def _decoded_tuple(data: Any, depth: int, reading: _Reading) -> tuple[Any, ...]:
+    if type(data) is not list:
+        raise StateError("a tuple in these data is no list")
+    return tuple(_decoded(item, depth, reading) for item in data)
+
+
+def _decoded_dict(data: Any, depth: int, reading: _Reading) -> dict[Any, Any]:
+    if type(data) is not list or not all(type(pair) is list for pair in data):
+        raise StateError("a dict in these data is no list of pairs")
+    pairs = [(_decoded(key, depth, reading), _decoded(item, depth, reading)) for key, item in data]
     made = dict(pairs)
     if len(made) < len(pairs):
         raise StateError("a dict in these data has a key twice")
     return made
 
 
-def _decoded_array(data: Any, depth: int, find: Find | None) -> NDArray[Any]:
-    if find is not None and isinstance(data, str):
-        return find(data)
+def _decoded_array(data: Any, depth: int, reading: _Reading) -> NDArray[Any]:
+    if reading.find is not None and isinstance(data, str):
+        return reading.find(data)
     dtype, shape, entries = data
     if type(dtype) is not str or not _DTYPE.fullmatch(dtype):
         raise StateError(f"an array has the dtype {str(dtype)[:60]!r}; it must hold numbers or text")
@@ -178,19 +203,17 @@ def _decoded_array(data: Any, depth: int, find: Find | None) -> NDArray[Any]:
         limits = np.iinfo(kind)
         if min(entries) < limits.min or max(entries) > limits.max:
             raise StateError(f"an array of {dtype} holds a number that does not fit")
-    if kind.kind == "U" and (
-        len(entries) * kind.itemsize > _MOST_TEXT_BYTES
-        or kind.itemsize > 64 * (4 * max(map(len, entries), default=0) + 64)
-        or max(map(len, entries), default=0) * 4 > kind.itemsize
-    ):
-        raise StateError(f"an array of {dtype} holds text that is too long, or too much of it")
-    with np.errstate(over="ignore"):
+    if kind.kind == "U":
+        reading.take_text(len(entries) * kind.itemsize)
+        if max(map(len, entries), default=0) * 4 > kind.itemsize:
+            raise StateError(f"an array of {dtype} holds longer text")
+    with np.errstate(over="raise"):  # a number that does not fit a smaller float
         return np.array(entries, dtype=kind).reshape(shape)
 
 
-def _decoded_scalar(data: Any, depth: int, find: Find | None) -> np.generic:
+def _decoded_scalar(data: Any, depth: int, reading: _Reading) -> np.generic:
     dtype, value = data
-    array: Any = _decoded_array([dtype, [], [value]], depth, None)
+    array: Any = _decoded_array([dtype, [], [value]], depth, reading)
     scalar: np.generic = array[()]
     return scalar
 
@@ -202,9 +225,9 @@ _ENTRIES: dict[str, tuple[type, ...]] = {
     "f": (float, int),
     "U": (str,),
 }
-_TAGS: dict[str, Callable[[Any, int, Find | None], Any]] = {
-    "$float": lambda data, depth, find: _NOT_FINITE[data],
-    "$tuple": lambda data, depth, find: tuple(_decoded(item, depth, find) for item in data),
+_TAGS: dict[str, Callable[[Any, int, _Reading], Any]] = {
+    "$float": lambda data, depth, reading: _NOT_FINITE[data],
+    "$tuple": _decoded_tuple,
     "$dict": _decoded_dict,
     "$array": _decoded_array,
     "$scalar": _decoded_scalar,
@@ -237,7 +260,8 @@ def _state(**held: Any) -> State:
     kind: object = state.kind
     if not isinstance(kind, str) or type(state.schema) is not int:
         raise StateError("a state needs a kind and the number of its schema")
-    tables: tuple[Any, ...] = (state.scalars, state.arrays, state.parts, state.spec or {})
+    spec: Any = {} if state.spec is None else state.spec
+    tables: tuple[Any, ...] = (state.scalars, state.arrays, state.parts, spec)
     for table in tables:
         if type(table) is not dict or not all(type(key) is str for key in table):
             raise StateError(f"this {state.kind[:60]!r} state is damaged: one of its tables is not one")
