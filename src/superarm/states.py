@@ -12,6 +12,7 @@ import io
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -28,6 +29,8 @@ from .records import from_json, to_json
 from .registry import build, describe, difference, foreign_parts
 
 _HEAD = "state.json"
+_ASKED_AGAIN = 32
+"""How many times its size a file's arrays may be asked for together: policies on roads ask 3 times."""
 _MOST = 1 << 31
 """2 GiB: 15,000 arms of which 1,000 were visited take less than a tenth of it."""
 
@@ -48,8 +51,14 @@ def state_from_bytes(data: bytes) -> State:
     Nothing in them is compressed, so that the state takes no more memory than ``data``.
     """
     asked: set[str] = set()
+    left = _ASKED_AGAIN * len(data)
 
     def find(name: str) -> NDArray[Any]:
+        """Parts may share an array, but each makes a copy of its own."""
+        nonlocal left
+        left -= arrays[name].nbytes
+        if left < 0:
+            raise InputError("its parts ask for the same arrays again and again")
         asked.add(name)
         return arrays[name]
 
@@ -119,17 +128,34 @@ def loaded(state: State, label: str = "this state") -> Policy:
             f"{label} was made by a policy whose {where} is of type {kind}, which no file can hold; "
             "make the same policy again and use policy.restored(superarm.states.load_state(path))"
         )
+    if _has_world(state.spec):
+        raise StateError(f"{label} describes a problem, which no policy is made of")
     try:
         policy: Policy = build("policy", state.spec)
-    except (ValueError, TypeError, ArithmeticError) as error:
+    except _NONSENSE as error:
         raise StateError(
             f"{label} does not describe a policy: {error}. If it has parts of your own, import the "
             "module that registers them first"
         ) from error
     try:
         return policy.restored(state)
-    except InputError as error:
+    except StateError:
+        raise
+    except _NONSENSE as error:
         raise StateError(f"{label} is damaged: {error}") from error
+
+
+_NONSENSE = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, MemoryError)
+"""What parts raise that are made of, or restored from, what nobody has written."""
+
+
+def _has_world(spec: Any) -> bool:
+    """Whether a problem is in a spec: to make one may take hours, and files of its choice."""
+    if isinstance(spec, Mapping):
+        held = [value for key, value in spec.items() if key == "problem"]
+        named = any(isinstance(value, Mapping | str) for value in held)
+        return named or spec.get("family") == "problem" or any(map(_has_world, spec.values()))
+    return isinstance(spec, list) and any(map(_has_world, spec))
 
 
 # --- files ---------------------------------------------------------------------------------

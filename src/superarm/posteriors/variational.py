@@ -39,6 +39,7 @@ from superarm.registry import Described, describe, register
 from superarm.states import check_spec
 
 from .base import as_kernel
+from .fixed import as_rows
 from .rows import MeanFunction, RowPosterior, as_mean_function, information_in, mean_at
 from .streaming_forms import Observed
 from .turns import whole
@@ -340,8 +341,10 @@ class SparseVariational(RowPosterior, Described):
             second=as_features(state.array("adam_second"), "adam_second", width),
             age=as_vector(state.array("adam_age"), "adam_age", size),
         )
-        inducing = np.asarray(state.array("inducing_arms"))
-        if not len(precision) == len(adam.first) == len(adam.second) == len(inducing) == size:
+        inducing = as_rows(state.array("inducing_arms"), len(rewards))
+        if (np.diff(inducing) <= 0).any() or not len(precision) == len(adam.first) == len(
+            adam.second
+        ) == len(inducing) == size:
             raise StateError("this state is damaged: its inducing points are not all there")
         q = Variational(
             points=points,
@@ -349,7 +352,8 @@ class SparseVariational(RowPosterior, Described):
             precision=precision,
             shift=as_vector(state.array("shift"), "shift", size),
         )
-        self._learned = _Learned(q, adam, inducing.astype(np.intp))
+        _ = q.mean  # factorised now: what cannot be is damage
+        self._learned = _Learned(q, adam, inducing)
 
     def restored(self, state: State) -> SparseVariational:
         self._check_state(state, self.kind)

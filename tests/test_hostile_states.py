@@ -1,0 +1,121 @@
+"""Files that nobody here has written: refused with :class:`StateError`, soon and in little memory."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import superarm
+from superarm import Arms, Feedback, IndexPolicy, Offer, State
+from superarm.errors import StateError
+from superarm.kernels import SquaredExponential
+from superarm.oracles import TopK
+from superarm.posteriors import FiniteGP, SparseVariational, StreamingGP
+from superarm.rules import Greedy
+from superarm.states import loaded, state_from_bytes
+
+FEATURES = np.linspace(0.0, 1.0, 5)[:, None]
+HEAD = {"$record": "state", "kind": "index-policy", "schema": 3}
+
+
+def packed(spec: Any, **arrays: Any) -> bytes:
+    """The bytes of a state that was left by ``spec``."""
+    buffer = io.BytesIO()
+    text = json.dumps({**HEAD, "spec": spec}).encode()
+    head = {"state.json": np.frombuffer(text, dtype=np.uint8)}
+    np.savez(buffer, allow_pickle=False, **head, **arrays)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"$record": "arms", "ids": [0], "features": {"$array": "X"}},
+        {"family": "kernel", "name": "empirical", "covariance": {"$array": "X"}},
+    ],
+)
+def test_an_array_is_not_asked_for_without_end(part: Any) -> None:
+    data = packed({"name": "index", "posterior": [part] * 100}, X=np.zeros((1, 10_000)))
+    with pytest.raises(StateError, match="again and again"):
+        state_from_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"name": "index", "rule": {"family": "problem", "name": "navigation", "edges": 2_000_000}},
+        {"name": "benchmark", "problem": {"name": "navigation", "edges": 2_000_000}},
+        {"name": "index", "oracle": [{"x": {"family": "problem", "name": "sumo-navigation"}}]},
+    ],
+)
+def test_no_world_is_made_to_read_a_policy(spec: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(*_: Any, **__: Any) -> None:
+        raise AssertionError("something was built")
+
+    monkeypatch.setattr("superarm.states.build", build)
+    with pytest.raises(StateError, match="problem"):
+        loaded(state_from_bytes(packed(spec)))
+
+
+def test_want_of_memory_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def build(*_: Any, **__: Any) -> None:
+        raise MemoryError("27 GiB")
+
+    monkeypatch.setattr("superarm.states.build", build)
+    path = tmp_path / "large.npz"
+    path.write_bytes(packed({"name": "index"}))
+    with pytest.raises(StateError, match="27 GiB"):
+        superarm.load(path)
+
+
+def trained(kind: str) -> IndexPolicy:
+    kernel = SquaredExponential(lengthscale=0.3)
+    posterior: Any = {
+        "finite": lambda: FiniteGP(kernel, FEATURES, 0.1),
+        "streaming": lambda: StreamingGP(kernel, 0.1),
+        "variational": lambda: SparseVariational(kernel, 0.1, inducing=3),
+    }[kind]()
+    policy = IndexPolicy(posterior=posterior, rule=Greedy(), oracle=TopK(k=2))
+    rng = np.random.default_rng(0)
+    for step in range(1, 5):
+        offer = Offer(step=step, arms=Arms.numbered(FEATURES))
+        decision = policy.decide(offer, rng)
+        policy.commit(decision)
+        seen = decision.positions[: 1 + step % 2]
+        feedback = Feedback(positions=seen, rewards=rng.normal(size=len(seen)))
+        policy.learn(offer, decision, feedback, rng)
+    return policy
+
+
+ODD = [
+    np.array(1.0),
+    np.zeros(0),
+    np.full((2, 9), 5.0),
+    np.array(["a"] * 5),
+    np.zeros(5, dtype=[("a", "f8")]),
+]
+
+
+@pytest.mark.parametrize("kind", ["finite", "streaming", "variational"])
+@pytest.mark.parametrize("odd", range(len(ODD)))
+def test_arrays_of_another_shape_are_damage(kind: str, odd: int) -> None:
+    state = trained(kind).state()
+
+    def tried(changed: State) -> None:
+        try:
+            loaded(changed)
+        except StateError:
+            return
+        pytest.fail("a state with another array was taken")
+
+    for part in ("posterior", "ledger"):
+        held = state.part(part)
+        for name in held.arrays:
+            damaged = replace(held, arrays={**held.arrays, name: ODD[odd]})
+            tried(replace(state, parts={**state.parts, part: damaged}))
