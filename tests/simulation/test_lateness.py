@@ -10,7 +10,10 @@ import pytest
 
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Guarantee, Offer, State
 from superarm.errors import InputError
-from superarm.policies import composed, igp_ucb, oclok_ucb, random
+from superarm.kernels import SquaredExponential
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy, composed, igp_ucb, oclok_ucb, random
+from superarm.posteriors import StreamingGP
 from superarm.problems import gp_function, landscape
 from superarm.rules import UCB, Fixed, Greedy
 from superarm.simulation import Lateness, simulate
@@ -261,6 +264,19 @@ def test_mail_keeps_parts_of_a_feedback_apart() -> None:
     assert late.feedback.noise_variance is not None
     np.testing.assert_allclose(late.feedback.noise_variance, [0.1, 3.1])
     assert after(1000) == []
+
+
+@pytest.mark.parametrize("late", [None, Lateness(latest=2)])
+@pytest.mark.parametrize("positions", [None, [99], [-1]])
+def test_a_world_answers_with_feedback_on_arms_that_were_chosen(positions: Any, late: Any) -> None:
+    class Odd(Post):
+        def feedback(self, offer: Offer, decision: Decision, noise: Any) -> Any:
+            return None if positions is None else Feedback(positions=positions, rewards=np.ones(1))
+
+    posterior = StreamingGP(SquaredExponential(), 0.1)
+    policy = IndexPolicy(posterior=posterior, rule=Greedy(), oracle=TopK(k=1))
+    with pytest.raises(InputError, match=r"feedback|Feedback"):
+        simulate(Odd(), {"mine": policy}, rounds=6, seed=0, lateness=late)
 
 
 # --- propensities ----------------------------------------------------------------------------

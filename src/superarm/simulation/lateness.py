@@ -78,6 +78,9 @@ class Mail:
 
         ``delays`` (n,) come on top of what the world says of it.
         """
+        answer: object = feedback
+        if not isinstance(answer, Feedback):
+            raise InputError(f"the problem answered with a {type(answer).__name__}, not with Feedback")
         prompt = feedback.delays is None and delays is None
         if prompt and not self._queue:
             return (Delivery(offer, decision, feedback),)
@@ -92,6 +95,8 @@ class Mail:
             np.zeros(len(feedback.positions), np.intp) if feedback.delays is None else feedback.delays
         )
         if delays is not None:
+            if not set(feedback.positions.tolist()) <= set(decision.positions.tolist()):
+                raise InputError("the problem's feedback names arms that were not chosen")
             more = delays[feedback.positions]
             late = np.where(more == _NEVER, _NEVER, late + more)
         for delay in np.unique(late[late != _NEVER]).tolist():
