@@ -188,6 +188,7 @@ def test_line_graphs_give_the_turns_as_data() -> None:
         (lambda: SparseGraph(indptr=[0, 2, 1], indices=[0]), "must rise"),
         (lambda: SparseGraph(indptr=[0, 1], indices=[1]), "outside 0"),
         (lambda: SparseGraph(indptr=[0, 1], indices=[0]).laplacian(), "no Laplacian"),
+        (lambda: TurnGraph(length=[1.0, 2.0], turns=[[-(2**63), 1]]), "below 2³¹"),
         (lambda: ByNumber(values=[1.0], column=-1), "counted from 0"),
         (lambda: ByNumber(values=[1.0])(np.array([[1.0]])), "numbered 0 … 0"),
         (lambda: ByNumber(values=[1.0])(np.array([[-1.0]])), "numbered 0 … 0"),

@@ -125,6 +125,8 @@ class SparseGraph:
 def _numbers(values: Any, name: str) -> NDArray[np.int32]:
     array = np.asarray(values)
     whole = array.dtype.kind in "iu" or array.size == 0
-    if not whole or not array.ndim or (array.size and np.abs(array).max() > _MOST_NODES):
+    # Both ends: the absolute value of the smallest integer is itself.
+    large = array.size and not (array.min() >= -_MOST_NODES and array.max() <= _MOST_NODES)
+    if not whole or not array.ndim or large:
         raise InputError(f"{name} must hold whole numbers below 2³¹, not {array.dtype} values")
     return array.astype(np.int32)
