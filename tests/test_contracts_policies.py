@@ -36,9 +36,9 @@ PROBLEMS: list[dict[str, Any]] = [
     {"name": "rkhs-function", "arms": 30},
     {"name": "gp-function", "kernel": "matern", "arms": 30},
     {"name": "benchmark-function", "function": "hartmann3", "arms": 40},
-    {"name": "temperature-sensors", "source": "made"},
-    {"name": "light-sensors", "source": "made"},
-    {"name": "crowdsourcing", "source": "made"},
+    {"name": "temperature-sensors", "source": "synthetic"},
+    {"name": "light-sensors", "source": "synthetic"},
+    {"name": "crowdsourcing", "source": "synthetic"},
     {"name": "landscape", "side": 8},
     {"name": "navigation", "edges": 300},
     {"name": "navigation", "edges": 300, "closed_roads": 0.05, "closed_turns": 0.05},
@@ -65,7 +65,7 @@ class TestProblems(ProblemContract):
 
 # --- policies ------------------------------------------------------------------------------
 
-CHANGING = {"name": "crowdsourcing", "source": "made", "k": 3, "workers": 20}
+CHANGING = {"name": "crowdsourcing", "source": "synthetic", "k": 3, "workers": 20}
 FIXED_ARMS = {"name": "rkhs-function", "arms": 20}
 ROADS = {"name": "navigation", "edges": 300}
 NOT_LEARNING = {"random", "benchmark", "prior", "known-cost"}

@@ -83,7 +83,7 @@ def _pairs(count: int, structure: object) -> list[tuple[int, int]]:
 @ways
 @pytest.mark.parametrize("name", ["navigation", "landscape", "gp-function", "crowdsourcing"])
 def test_problems(name: str, again: Again) -> None:
-    options: dict[str, Any] = {"crowdsourcing": {"source": "made"}, "gp-function": {"arms": 20}}
+    options: dict[str, Any] = {"crowdsourcing": {"source": "synthetic"}, "gp-function": {"arms": 20}}
     world = (
         road_world()
         if name == "navigation"

@@ -177,7 +177,7 @@ def test_a_bound_that_starts_at_zero_has_no_upright_line_on_a_log_axis(tmp_path:
 
 def test_made_data_are_named_in_every_figure(tmp_path: Path) -> None:
     run = make_run(tmp_path, settings=({"k": 1}, {"k": 2}))
-    spec = {**run.spec, "settled": {"data": "a made city, not real data"}}
+    spec = {**run.spec, "settled": {"data": "a city, synthetic data"}}
     made = Run(tmp_path, spec)
     for draw in (
         plotting.plot_regret,
@@ -185,8 +185,8 @@ def test_made_data_are_named_in_every_figure(tmp_path: Path) -> None:
         plotting.plot_seconds,
         plotting.plot_sweep,
     ):
-        assert any(text.endswith("made data") for text in texts(draw(made)))
-        assert not any("made data" in text for text in texts(draw(run)))
+        assert any(text.endswith("synthetic data") for text in texts(draw(made)))
+        assert not any("synthetic data" in text for text in texts(draw(run)))
 
 
 def test_an_axis_that_holds_no_round_number_is_drawn(tmp_path: Path) -> None:

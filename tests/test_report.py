@@ -170,12 +170,12 @@ def test_sweeps_and_many_settings(tmp_path: Path) -> None:
 
 
 def test_made_data_and_reduced_runs_are_seen(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "a", settled={"data": "a made city, not real data"})
+    run = make_run(tmp_path / "a", settled={"data": "a city, synthetic data"})
     report = reports.write_report(run, CLAIMS, tmp_path / "a.html", full_size=(1000, 25))
     index = reports.write_index([report], tmp_path / "index.html")
     for path in (report.path, index):
         text = path.read_text("utf-8")
-        assert '<p class="banner">Made data, not real ones: a made city.</p>' in text
+        assert '<p class="banner">Synthetic data: a city.</p>' in text
         assert "Smaller than the experiment: 60 of 1,000 rounds, 3 of 25 seeds." in text
     full = reports.write_report(make_run(tmp_path / "b"), [], tmp_path / "b.html", full_size=(60, 3))
     text = full.path.read_text("utf-8")

@@ -30,10 +30,10 @@ from superarm.states import load_state, save_state, state_from_bytes, state_to_b
 
 PROBLEMS: dict[str, dict[str, Any]] = {
     "navigation": {"edges": 300},
-    "crowdsourcing": {"source": "made"},
+    "crowdsourcing": {"source": "synthetic"},
     "rkhs-function": {"arms": 40},
     "landscape": {"side": 6},
-    "temperature-sensors": {"source": "made"},
+    "temperature-sensors": {"source": "synthetic"},
 }
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "known-cost": [{"cost": "length"}],

@@ -266,7 +266,7 @@ def test_the_problem_may_be_another(cli: Command, tiny: str) -> None:
 
 
 def test_every_policy_has_a_regret_row_beside_other_metrics(cli: Command) -> None:
-    args = ("run", "combinatorial/crowdsourcing", "--rounds", 4, "--seeds", 1, "--set", "source=made")
+    args = ("run", "combinatorial/crowdsourcing", "--rounds", 4, "--seeds", 1, "--set", "source=synthetic")
     rows = cli(*args, *FAST, "-q", "--json").json()["rows"]
     regrets = [row["policy"] for row in rows if row["metric"] == "cumulative_regret"]
     assert sorted(regrets) == ["benchmark", "oclok-ucb", "random"]
@@ -312,12 +312,12 @@ def test_the_table_for_people(cli: Command, tiny: str) -> None:
 
 
 def test_made_data_are_said_even_when_quiet(cli: Command) -> None:
-    args = ("run", "combinatorial/crowdsourcing", "--rounds", 4, "--seeds", 1, "--set", "source=made")
+    args = ("run", "combinatorial/crowdsourcing", "--rounds", 4, "--seeds", 1, "--set", "source=synthetic")
     result = cli(*args, *FAST, "-q", "--json", "--out", "a")
-    assert result.err.startswith("superarm: made data, not real ones: a made city")
-    assert all(claim["evidence"].endswith("on made data") for claim in result.json()["claims"])
+    assert result.err.startswith("superarm: synthetic data: 8000 places")
+    assert all(claim["evidence"].endswith("on synthetic data") for claim in result.json()["claims"])
     page = Path("a", "report.html").read_text(encoding="utf-8")
-    assert "Made data, not real ones" in page
+    assert "Synthetic data" in page
     assert "Smaller than the experiment: 4 of 250 rounds, 1 of 5 seeds." in page
 
 

@@ -141,13 +141,13 @@ def test_within_noise_is_said_where_two_standard_errors_reach_the_limit(
 
 def test_made_data_are_said_in_every_claim(tmp_path: Path) -> None:
     keys = {"policy": "good", "versus": "poor", "ratio": 1}
-    settings = [{"source": "made"}, {"source": "real"}, {"k": 1}]
+    settings = [{"source": "synthetic"}, {"source": "real"}, {"k": 1}]
     run = make_run(tmp_path, TOTALS, settings=settings)
-    spec = {**run.spec, "settled": {"data": "a made city, not real data"}}
+    spec = {**run.spec, "settled": {"data": "a city, synthetic data"}}
     verdicts = judge(Run(tmp_path, spec), [claim("ratio-at-most", **keys)])
-    assert [each.evidence.endswith("on made data") for each in verdicts] == [True, False, True]
+    assert [each.evidence.endswith("on synthetic data") for each in verdicts] == [True, False, True]
     verdicts = judge(run, [claim("ratio-at-most", **keys)])
-    assert [each.evidence.endswith("on made data") for each in verdicts] == [True, False, False]
+    assert [each.evidence.endswith("on synthetic data") for each in verdicts] == [True, False, False]
 
 
 def test_claims_about_policies_that_were_not_run_are_skipped(tmp_path: Path) -> None:

@@ -372,17 +372,17 @@ def test_data_are_settled_once(
 ) -> None:
     changes: dict[str, Any] = {"problem": problem, "policies": {"random": {}}, "seeds": 1}
     without_data(monkeypatch)
-    made = plan(tmp_path / "made", **changes)
+    made = plan(tmp_path / "synthetic", **changes)
     with_data(monkeypatch, tmp_path)
     real = plan(tmp_path / "real", **changes)
-    assert json.loads(made.tasks()[0].experiment)["problem"]["source"] == "made"
+    assert json.loads(made.tasks()[0].experiment)["problem"]["source"] == "synthetic"
     assert json.loads(real.tasks()[0].experiment)["problem"]["source"] == "real"
     execute(made)  # a worker with the data keeps to what run.json says
-    described = json.loads((tmp_path / "made" / "run.json").read_text(encoding="utf-8"))
-    assert described["parameters"]["problem"]["source"] == "made"
-    assert "not real data" in described["settled"]["data"]
+    described = json.loads((tmp_path / "synthetic" / "run.json").read_text(encoding="utf-8"))
+    assert described["parameters"]["problem"]["source"] == "synthetic"
+    assert "synthetic data" in described["settled"]["data"]
     with pytest.raises(ConflictError, match="parameters"):
-        execute(plan(tmp_path / "made", **changes), resume=True)
+        execute(plan(tmp_path / "synthetic", **changes), resume=True)
     (task,) = real.tasks()
     without_data(monkeypatch)
     with pytest.raises(MissingDataError, match="tokyo"):  # a worker without them does not make them up
@@ -393,19 +393,19 @@ def test_swept_data_are_settled_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     changes: dict[str, Any] = {"problem": AUTO, "policies": {"random": {}}, "seeds": 1}
     without_data(monkeypatch)
     made = plan(tmp_path / "a", {"source": ["auto"]}, **changes)
-    assert made.settings == [{"source": "made"}]
-    with pytest.raises(SpecError, match="'auto' is 'made' here"):
-        plan(tmp_path / "a", {"source": ["auto", "made"]}, **changes)
+    assert made.settings == [{"source": "synthetic"}]
+    with pytest.raises(SpecError, match="'auto' is 'synthetic' here"):
+        plan(tmp_path / "a", {"source": ["auto", "synthetic"]}, **changes)
     swept = plan(
         tmp_path / "a",
         {"problem.name": ["crowdsourcing", "light-sensors"]},
         **{**changes, "problem": {"name": "light-sensors"}},
     )
     sources = [json.loads(task.experiment)["problem"]["source"] for task in swept.tasks()]
-    assert sources == ["made", "made"]
+    assert sources == ["synthetic", "synthetic"]
     mixed = {"problem.name": ["landscape", "light-sensors"]}
     plain = {**changes, "problem": {"name": "light-sensors"}}
     assert plan(tmp_path / "a", mixed, **plain).settings == [
         {"problem.name": "landscape"},
-        {"problem.name": "light-sensors", "problem.source": "made"},
+        {"problem.name": "light-sensors", "problem.source": "synthetic"},
     ]

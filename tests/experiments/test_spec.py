@@ -32,10 +32,10 @@ def experiment(**changes: Any) -> Experiment:
 
 
 def made(name: str) -> Experiment:
-    """A shipped experiment on made data, small where its problem has a size."""
+    """A shipped experiment on synthetic data, small where its problem has a size."""
     shipped = load_experiment(name)
     takes = parameters_of("problem", shipped.problem["name"])
-    small: dict[str, Any] = {"source": "made", "side": 8, "points": 60}
+    small: dict[str, Any] = {"source": "synthetic", "side": 8, "points": 60}
     if shipped.problem["name"] == "navigation":
         small = {"route": None, "network": "city", "edges": 300}
     return shipped.with_setting(

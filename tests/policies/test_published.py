@@ -89,7 +89,7 @@ def test_unknown_options_and_policies_are_refused() -> None:
 
 
 def test_the_benchmark_has_no_regret() -> None:
-    spec = {"name": "crowdsourcing", "source": "made", "k": 3, "workers": 20}
+    spec = {"name": "crowdsourcing", "source": "synthetic", "k": 3, "workers": 20}
     problem = registry.build("problem", spec, seed=1, horizon=10)
     policy = registry.build("policy", "benchmark", model=problem.model, problem=problem)
     for step in range(1, 6):

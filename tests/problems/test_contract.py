@@ -22,11 +22,11 @@ SPECS: list[dict[str, Any]] = [
     {"name": "gp-function", "kernel": "matern", "regularisation": "theory"},
     {"name": "benchmark-function"},
     {"name": "benchmark-function", "function": "hartmann3"},
-    {"name": "temperature-sensors", "source": "made"},
-    {"name": "light-sensors", "source": "made"},
+    {"name": "temperature-sensors", "source": "synthetic"},
+    {"name": "light-sensors", "source": "synthetic"},
     {"name": "landscape", "side": 6},
-    {"name": "crowdsourcing", "source": "made"},
-    {"name": "crowdsourcing", "source": "made", "counting": "in the city", "k": 3, "workers": 20},
+    {"name": "crowdsourcing", "source": "synthetic"},
+    {"name": "crowdsourcing", "source": "synthetic", "counting": "in the city", "k": 3, "workers": 20},
 ]
 HORIZON = 50
 

@@ -18,7 +18,7 @@ ROUNDS = 400
 
 
 def build(**parameters: Any) -> Crowdsourcing:
-    defaults: dict[str, Any] = {"seed": 1, "horizon": 250, "source": "made"}
+    defaults: dict[str, Any] = {"seed": 1, "horizon": 250, "source": "synthetic"}
     return Crowdsourcing(**(defaults | parameters))
 
 
@@ -114,7 +114,7 @@ def test_realised_reward(rewards: list[float], reward: float) -> None:
 
 def test_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "search_path", list)
-    assert "not real data" in build(source="auto").settled["data"]
+    assert "synthetic data" in build(source="auto").settled["data"]
     with pytest.raises(MissingDataError, match="tokyo-checkins"):
         build(source="real")
 

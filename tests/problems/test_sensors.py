@@ -52,7 +52,7 @@ def rows_of(build: Any, source: str) -> Any:
     return real() if source == "real" else made()
 
 
-@pytest.mark.parametrize("source", ["made", "real"])
+@pytest.mark.parametrize("source", ["synthetic", "real"])
 def test_the_recipe(kind: Kind, source: str) -> None:
     build, name, sensors, learn, test = kind
     if source == "real":
@@ -108,14 +108,14 @@ def test_without_data(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingDataError, match=kind.name):
         kind.build(seed=0, horizon=10, source="real")
     problem = kind.build(seed=0, horizon=10, source="auto")
-    assert "not real data" in problem.settled["data"]
+    assert "synthetic data" in problem.settled["data"]
     assert len(problem.arms) == kind.sensors
 
 
 def test_auto_takes_real_data(kind: Kind) -> None:
     require(kind.name)
     problem = kind.build(seed=0, horizon=10)
-    assert "not real data" not in problem.settled["data"]
+    assert "synthetic data" not in problem.settled["data"]
     assert len(problem.arms) == kind.sensors
 
 
@@ -143,7 +143,7 @@ def test_the_clock_puts_the_heating_at_six() -> None:
 
 @pytest.mark.parametrize("build", [temperature_sensors, light_sensors])
 def test_made_sensors_are_correlated_and_smooth(build: Any) -> None:
-    rows = rows_of(build, "made")
+    rows = rows_of(build, "synthetic")
     assert rows.learn.min() > 0.0
     steps = np.diff(rows.learn, axis=0)
     assert steps.var() < 0.2 * rows.learn.var(axis=0).mean()
@@ -154,7 +154,7 @@ def test_made_sensors_are_correlated_and_smooth(build: Any) -> None:
 @pytest.mark.parametrize("minute", [-1, 481, 50.0])
 def test_bad_clock(minute: Any) -> None:
     with pytest.raises(InputError, match="start_minute is"):
-        temperature_sensors(seed=0, horizon=10, source="made", start_minute=minute)
+        temperature_sensors(seed=0, horizon=10, source="synthetic", start_minute=minute)
 
 
 @pytest.mark.parametrize(
@@ -169,4 +169,4 @@ def test_bad_clock(minute: Any) -> None:
 @pytest.mark.parametrize("build", [temperature_sensors, light_sensors])
 def test_bad_input(build: Any, bad: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        build(**({"seed": 0, "horizon": 10, "source": "made"} | bad))
+        build(**({"seed": 0, "horizon": 10, "source": "synthetic"} | bad))

@@ -16,7 +16,7 @@ from superarm.simulation import Trajectory, runner, simulate
 from superarm.streams import stream
 from superarm.testing import state_bytes
 
-CHANGING = {"name": "crowdsourcing", "source": "made", "k": 3, "workers": 15}
+CHANGING = {"name": "crowdsourcing", "source": "synthetic", "k": 3, "workers": 15}
 FIXED = {"name": "gp-function", "arms": 20}
 NAMES = ("oclok-ucb", "gp-ts", "random")
 

@@ -193,8 +193,8 @@ def write_outputs(
     if bounds is not None and not bounds.drawn and not quiet:
         say(f"superarm: no theorem bounds the regret of {run.experiment} as it is", err=True)
     if made := made_data(run):  # said to those who want no progress, too
-        advice = "`superarm data list` says where real ones come from"
-        say(f"superarm: made data, not real ones: {made}; {advice}", err=True)
+        advice = "`superarm data list` says where the real data come from"
+        say(f"superarm: synthetic data: {made}; {advice}", err=True)
     page = write_report(
         run,
         claims,

@@ -78,7 +78,7 @@ def judge(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[Verdict]:
                 continue
             holds, evidence = judged
             suffix = f" ({counted(len(run.seeds), 'seed')}, T = {run.rounds})"
-            suffix += ", on made data" if made_data(run, index) else ""
+            suffix += ", on synthetic data" if made_data(run, index) else ""
             verdicts.append(
                 Verdict(str(claim["text"]), bool(holds), _where(setting) + evidence + suffix)
             )

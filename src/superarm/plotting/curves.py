@@ -107,7 +107,7 @@ def plot_sweep(run: Run, metric: str = "regret", key: str | None = None) -> Figu
         figure = blank(8, 4.6 * len(panels))
         for place, panel in enumerate(panels):
             axes = figure.add_subplot(len(panels), 1, place + 1)
-            made = "made data" if made_data(run, panel.settings[0]) else ""
+            made = "synthetic data" if made_data(run, panel.settings[0]) else ""
             parts = (run.experiment, setting_text(panel.fixed), band(run), made)
             name_axes(axes, run.title, " · ".join(part for part in parts if part))
             ends: list[End] = []

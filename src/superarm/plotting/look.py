@@ -110,7 +110,7 @@ def name_axes(axes: Axes, title: str, caption: str) -> None:
 
 
 def run_figure(run: Run, setting_index: int, what: str) -> tuple[Figure, Axes]:
-    made = "made data" if made_data(run, setting_index) else ""
+    made = "synthetic data" if made_data(run, setting_index) else ""
     parts = (run.experiment, setting_text(run.settings[setting_index]), what, made)
     return named_figure(run.title, " · ".join(part for part in parts if part))
 

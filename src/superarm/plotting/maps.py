@@ -63,7 +63,7 @@ def plot_network(run: Run, setting_index: int = 0) -> Figure:
         figure = blank(8.5, _height(8.5, _whole(trip.roads)) + 0.8)
         axes = figure.add_subplot()
         _draw_network(axes, [trip], [f"route of {best}"])
-        made = "made data" if made_data(run, setting_index) else ""
+        made = "synthetic data" if made_data(run, setting_index) else ""
         words = (
             *(run.experiment, setting_text(run.settings[setting_index])),
             *(f"{counted(len(trip.roads), 'edge')}, wider where faster", made),
@@ -254,7 +254,7 @@ def _exploration_keys(figure: Figure, scales: _Scales, run: Run, setting_index: 
             steps = [each for each in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if each <= scales.most]
             bar.set_ticks(steps, labels=[f"{each:,}" for each in steps])
             bar.ax.minorticks_off()
-    made = "made data" if made_data(run, setting_index) else ""
+    made = "synthetic data" if made_data(run, setting_index) else ""
     words = (
         *(f"Exploration of {trip_name(run, setting_index)}", f"{counted(run.rounds, 'round')}"),
         *(f"seed {seed}", made),

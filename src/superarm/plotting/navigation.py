@@ -49,7 +49,7 @@ def plot_methods(run: Run, setting_index: int = 0) -> Figure:
     with look():
         figure = blank(13, max(4.9, 1.9 + 0.29 * len(run.policies)))
         linear, logarithmic = figure.subplots(1, 2, width_ratios=(1.0, 0.95))
-        made = ["made data"] if made_data(run, setting_index) else []
+        made = ["synthetic data"] if made_data(run, setting_index) else []
         name_axes(linear, run.title, " · ".join([band(run), *_code(run), *made]))
         linear.texts[-1].set_in_layout(False)  # it may run on above the other panel
         ends: list[End] = []
@@ -86,7 +86,7 @@ def plot_trips(runs: Sequence[Run]) -> Figure:
             for policy in methods:
                 style = policy_styles(run.policies)[policy]
                 ends.append(draw(axes, regret_curve(run, policy), style, plain_text(policy), log=False))
-            made = " · made data" if made_data(run) else ""
+            made = " · synthetic data" if made_data(run) else ""
             name_axes(axes, trip_name(run, 0), f"{band(run)}{made}")
             axes.set(xlabel="round t", ylabel=_REGRET)
             axes.set_xlim(min(1, run.rounds - 1), run.rounds)

@@ -61,7 +61,7 @@ class Crowdsourcing:
     counting: str = "in reach"
     """Which workers the Poisson number counts: those "in reach" or those "in the city"."""
     source: str = "auto"
-    """Places from "real" check-ins, a "made" city, or "auto": real where they are at hand."""
+    """Places from "real" check-ins, a "synthetic" city, or "auto": real where they are at hand."""
     model: Model = field(init=False, repr=False)
     settled: Mapping[str, str] = field(init=False, repr=False)
     _places: Floats = field(init=False, repr=False)
@@ -73,7 +73,7 @@ class Crowdsourcing:
         as_count(self.k, "k", least=1)
         as_count(self.workers, "workers", least=1)
         check_choice(self.counting, "counting", tuple(_COUNTING))
-        check_choice(self.source, "source", ("auto", "real", "made"))
+        check_choice(self.source, "source", ("auto", "real", "synthetic"))
         object.__setattr__(self, "noise_std", as_positive(self.noise_std, "noise_std"))
         if self.workers <= self.k:
             raise InputError(
@@ -172,7 +172,7 @@ class Crowdsourcing:
 
 def _places(source: str) -> tuple[Floats, str]:
     """Places where workers may be, (n, 2) in the unit square, and where they come from."""
-    if source == "made":
+    if source == "synthetic":
         return _made_city(), _MADE
     try:
         locations = load_tokyo_checkins().locations
@@ -184,7 +184,7 @@ def _places(source: str) -> tuple[Floats, str]:
     return scaled, f"{len(scaled)} Tokyo check-ins, longitude and latitude each scaled to [0, 1]"
 
 
-_MADE = "a made city of 8000 places around twelve centres, not real data"
+_MADE = "8000 places around twelve centres, synthetic data"
 
 
 @cache

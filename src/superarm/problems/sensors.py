@@ -26,7 +26,7 @@ from superarm.streams import stream
 from .base import check_choice
 from .finite import FiniteProblem, gaussian_draw, hilbert_norm, regularisation_of, representer
 
-SOURCES = ("auto", "real", "made")
+SOURCES = ("auto", "real", "synthetic")
 
 # The Intel file has a row every 30 seconds, and no clock. Half-hour means of the same readings in
 # another extract fit its rows (to 0.05 °C, four days running) if the file starts 47 to 52 minutes
@@ -65,7 +65,7 @@ def temperature_sensors(
     Parameters
     ----------
     source
-        "real" needs the data, "made" invents sensors of the same shape, "auto" takes real
+        "real" needs the data, "synthetic" invents sensors of the same shape, "auto" takes real
         data where they are at hand.
     start_minute
         Minutes after midnight at the real file's first row, which has no clock: 50 fits best,
@@ -215,12 +215,12 @@ def _sensor_problem(
     )
 
 
-# --- rows, real and made -----------------------------------------------------------------
+# --- rows, real and synthetic ------------------------------------------------------------
 
 
 def _rows(source: str, real: Callable[[], SensorRows], made: Callable[[], SensorRows]) -> SensorRows:
     check_choice(source, "source", SOURCES)
-    if source == "made":
+    if source == "synthetic":
         return made()
     try:
         return real()
@@ -292,5 +292,5 @@ def _made(kind: str, *, sensors: int, learn: int, test: int, level: float, sprea
         ids=range(sensors),
         learn=readings[:learn],
         test=readings[learn:],
-        origin=f"made {kind} sensors ({sensors}; {learn} rows to learn, {test} to test), not real data",
+        origin=f"{sensors} {kind} sensors, {learn} rows to learn, {test} to test, synthetic data",
     )

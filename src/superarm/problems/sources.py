@@ -17,7 +17,7 @@ _LOADERS = {
 
 
 def settle_source(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The problem's spec with ``source`` "auto" replaced by "real" or "made", as the data are at hand.
+    """The problem's spec with ``source`` "auto" replaced by "real" or "synthetic".
 
     Other specs come back as they are.
     """
@@ -27,5 +27,5 @@ def settle_source(spec: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         load()
     except MissingDataError:
-        return {**spec, "source": "made"}
+        return {**spec, "source": "synthetic"}
     return {**spec, "source": "real"}

@@ -90,7 +90,7 @@ def write_report(
     tables = [_results(run, index) for index in range(len(run.settings))]
     headline = _least_energy(run) + _headline(run, tables) + _smaller(run, full_size)
     origin = made_data(run)
-    warning = f"Made data, not real ones: {origin}." if origin else ""
+    warning = f"Synthetic data: {origin}." if origin else ""
     panels = sweeps(run)
     paragraphs = [run.spec.get("description"), *([notes] if isinstance(notes, str) else notes)]
     body = "".join(

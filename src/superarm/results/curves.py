@@ -15,7 +15,7 @@ from superarm.simulation.trace import Run
 # Okabe & Ito's colours without the yellow that vanishes on white; told apart by colour-blind eyes.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6D3B", "#7F7F7F")
 _DASHES = 3
-_MADE = "not real data"  # how problems end the origin of data that they made
+_SYNTHETIC = ", synthetic data"  # how problems end the origin of data that they made
 _UNITS = {"true_energy": "Wh"}
 
 
@@ -143,13 +143,13 @@ def within_noise(difference: float, stderr: float | None) -> bool:
 
 
 def made_data(run: Run, setting_index: int | None = None) -> str:
-    """What the data of a setting (by default: of any) are, if they are made; else empty."""
+    """What the data of a setting (by default: of any) are, if they are synthetic; else empty."""
     told = str((run.spec.get("settled") or {}).get("data", ""))
-    said = told.replace(f", {_MADE}", "") if _MADE in told else ""
+    said = told.removesuffix(_SYNTHETIC) if told.endswith(_SYNTHETIC) else ""
     if setting_index is not None:
         setting = run.settings[setting_index]
         source = setting.get("problem.source", setting.get("source"))
-        return said if source is None else (said or "made data") if source == "made" else ""
+        return said if source is None else (said or "synthetic data") if source == "synthetic" else ""
     return next(filter(None, (made_data(run, index) for index in range(len(run.settings)))), "")
 
 
