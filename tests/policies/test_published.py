@@ -14,7 +14,7 @@ from superarm.kernels import Matern
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.policies import gamma_for, posterior_for
-from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
+from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
 
 ARMS = np.linspace(0.0, 1.0, 6)[:, None]
 
@@ -38,6 +38,10 @@ def test_the_posterior_fits_the_model() -> None:
     assert isinstance(posterior_for(model(arms=None)), StreamingGP)
     assert isinstance(posterior_for(model(), "streaming"), StreamingGP)
     assert isinstance(posterior_for(model(), "independent"), IndependentGaussian)
+    for name, restart in (("variational", True), ("variational-kept", False)):
+        sparse = posterior_for(model(), name)  # type: ignore[arg-type]
+        assert isinstance(sparse, SparseVariational)
+        assert sparse.restart is restart
     by_arm = posterior_for(model(mean=np.arange(6.0)))
     assert by_arm.predict(np.arange(6)).mean.tolist() == list(range(6))
     for wrong, name, words in (

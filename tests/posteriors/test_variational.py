@@ -297,6 +297,41 @@ def test_the_most_visited_arms_are_inducing() -> None:
     assert history.latest_rows(np.array([0])).tolist() == [[7.0, 0.0, 2.0]]
 
 
+def test_the_defaults_are_the_papers() -> None:
+    """Appendix B.3: M = 1000, B = 2500, G = 1, rates 0.1 and 0.01; Algorithm 3, line 2: restart."""
+    parameters = dict(SparseVariational(Matern(), 0.1).parameters())
+    settings = ("inducing", "batch", "steps", "natural_rate", "adam_rate", "restart")
+    assert [parameters[name] for name in settings] == [1000, 2500, 1, 0.1, 0.01, True]
+
+
+def test_points_start_at_their_arms_in_every_round_or_stay_where_they_were_moved() -> None:
+    rows, rewards, noise = data(40, seed=4)
+    arms = network_arms(np.random.default_rng(4))
+
+    def after(rounds: int, rate: float, restart: bool) -> tuple[SparseVariational, Floats]:
+        gp = SparseVariational(
+            network_kernel(), 0.1, inducing=6, adam_rate=rate, discrete_columns=(0,), restart=restart
+        )
+        for _ in range(rounds):
+            gp.observe(rows, rewards, noise, rng=chance())
+        return gp, np.abs(gp.inducing_points - arms[gp.inducing_points[:, 0].astype(int)]).max(axis=0)
+
+    restarted, from_home = after(5, 0.01, True)
+    kept, gone = after(5, 0.01, False)
+    assert from_home[0] == gone[0] == 0.0
+    assert 0.005 < from_home.max() <= 0.01  # one step of Adam
+    assert gone.max() > 0.02  # several
+    # After every round but the last the restarted one is the one that never moved.
+    still, nowhere = after(5, 0.0, True)
+    assert not nowhere.any()
+    back, expected = restarted._put_back(), still._learned
+    assert back is not None
+    assert expected is not None
+    np.testing.assert_array_equal(back.q.points, expected.q.points)
+    np.testing.assert_allclose(back.q.mean, expected.q.mean, atol=1e-12)
+    assert np.abs(kept.predict(arms).mean - restarted.predict(arms).mean).max() > 1e-3
+
+
 def test_minus_zero_is_the_same_arm() -> None:
     gp = SparseVariational(Matern(), 0.1)
     gp.observe([[0.0], [-0.0]], [1.0, 1.0], rng=chance())

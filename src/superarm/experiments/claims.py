@@ -128,7 +128,7 @@ _LEMMA = "Lemma A.12: the variances add up to at most 2(λ* + ς²) times the in
 
 def _is_exact(run: Run, policy: str) -> bool:
     options = run.spec.get("parameters", {}).get("policies", {}).get(policy, {})
-    return bool(options.get("posterior") != "variational")
+    return options.get("posterior") not in ("variational", "variational-kept")
 
 
 def _share_used(audit: Mapping[str, Any], noise_variance: float) -> float:

@@ -42,7 +42,7 @@ from .base import MOST_PENDING, IndexPolicy, ScorePolicy
 from .discretised import DiscretisedPolicy
 from .scores import Truth, Uniform
 
-PosteriorName = Literal["auto", "finite", "streaming", "variational", "independent"]
+PosteriorName = Literal["auto", "finite", "streaming", "variational", "variational-kept", "independent"]
 GainChoice = Literal["growth", "realised", "greedy"]
 
 
@@ -53,7 +53,7 @@ def posterior_for(model: Model, posterior: PosteriorName = "auto", form: str = "
     options: dict[str, Any] = {"form": form}
     kernel, noise = model.kernel, model.noise_variance
     mean: Any = model.mean
-    if posterior in ("streaming", "variational"):
+    if posterior in ("streaming", "variational", "variational-kept"):
         if not callable(mean) and np.ndim(mean) > 0:
             raise InputError(
                 "a prior mean per arm needs fixed arms: use posterior 'finite', or a function of "
@@ -61,8 +61,8 @@ def posterior_for(model: Model, posterior: PosteriorName = "auto", form: str = "
             )
         if posterior == "streaming":
             return StreamingGP(kernel, noise, mean, **options)
-        columns = model.discrete_columns
-        return SparseVariational(kernel, noise, mean, discrete_columns=columns)
+        columns, restart = model.discrete_columns, posterior == "variational"
+        return SparseVariational(kernel, noise, mean, discrete_columns=columns, restart=restart)
     if model.arms is None:
         raise InputError(f"posterior {posterior!r} needs fixed arms, but these change every round")
     if posterior == "finite":
@@ -70,8 +70,8 @@ def posterior_for(model: Model, posterior: PosteriorName = "auto", form: str = "
     if posterior == "independent":
         return IndependentGaussian(kernel.diag(model.arms), noise, mean, arms=model.arms)
     raise InputError(
-        f"posterior is {posterior!r}; choose 'auto', 'finite', 'streaming', 'variational' or "
-        "'independent'"
+        f"posterior is {posterior!r}; choose 'auto', 'finite', 'streaming', 'variational', "
+        "'variational-kept' or 'independent'"
     )
 
 

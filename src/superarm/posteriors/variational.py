@@ -15,17 +15,19 @@ Where arms are fixed, ``FiniteGP`` is exact and faster.
 
 What the paper leaves open, and what is done here:
 
-* An arm that becomes inducing starts at the row in which it was observed last. One that stays keeps
-  the place to which Adam has moved it, and Adam's moments of it.
-* When the set of inducing arms changes, q(u) at the new set is what the current q predicts
-  there (:func:`superarm.posteriors.variational_steps.carried`).
-* When Adam moves the points, the *whitened* q stays: it is at fixed whitened q that the gradient
-  was taken. See ``variational_steps.py`` for the notation and the formulas.
+* An inducing arm starts at the row in which it was observed last: in every ``observe``, as line 2 of
+  the algorithm says, or with ``restart=False`` only when it enters. Adam's moments of an arm that
+  stays inducing are kept either way.
+* When Adam moves the points, and when they are put back, the *whitened* q stays: it is at fixed
+  whitened q that the gradient was taken. See ``variational_steps.py`` for notation and formulas.
+* When the inducing arms change, or the rows in which they were observed last, q(u) there is what
+  the current q predicts (:func:`superarm.posteriors.variational_steps.carried`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,7 +86,8 @@ class SparseVariational(RowPosterior, Described):
 
     ``discrete_columns`` say which arm a row belongs to (an edge number, say) and never move; without
     them every different row is an arm and every column is continuous. ``adam_rate`` 0 leaves
-    the inducing points where the arms are.
+    the inducing points where the arms are. With ``restart`` every ``observe`` begins by putting them
+    back there (Algorithm 3); without, they stay where Adam has moved them.
 
     ``information_gain`` is the chain rule Σ ½ ln det(I + D^{-½} Σ_{s−1} D^{-½}) with the variational
     covariance Σ_{s−1} of the arms just before they are observed: exact where q is.
@@ -114,6 +117,7 @@ class SparseVariational(RowPosterior, Described):
         natural_rate: float = 0.1,
         adam_rate: float = 0.01,
         discrete_columns: Any = (),
+        restart: bool = True,
     ) -> None:
         super().__init__(noise_variance=noise_variance)
         self.kernel = as_kernel(kernel)
@@ -129,6 +133,7 @@ class SparseVariational(RowPosterior, Described):
             discrete_columns if isinstance(discrete_columns, list | tuple) else (discrete_columns,)
         )
         self.discrete_columns = tuple(as_count(each, "discrete_columns", 0) for each in columns)
+        self.restart = bool(restart)
         self._history = History(self.discrete_columns)
         self._learned: _Learned | None = None
         self._asked: _Asked | None = None
@@ -215,10 +220,10 @@ class SparseVariational(RowPosterior, Described):
     ) -> float:
         assert rng is not None  # ``draws`` says so
         information = information_in(self._covariance(keys), noise)
-        before = len(self._history)
+        before, learned = len(self._history), self._put_back()
         self._history.append(keys, rewards, noise)  # Algorithm 3, line 1
         try:
-            self._learned = self._optimised(self._with_inducing_arms(), rng)
+            self._learned = self._optimised(self._with_inducing_arms(learned), rng)
         except BaseException:
             self._history.truncate(before)
             raise
@@ -227,22 +232,34 @@ class SparseVariational(RowPosterior, Described):
 
     # --- Algorithm 3 -----------------------------------------------------------------------
 
-    def _with_inducing_arms(self) -> _Learned:
+    def _put_back(self) -> _Learned | None:
+        """What was learned, its points where they were before Adam moved them."""
+        learned = self._learned
+        if learned is None or not (self.restart and self.adam_rate):
+            return learned
+        points = self._history.latest_rows(learned.arms)
+        q = replace(learned.q, points=points, factor=factor_of(self.kernel, points))
+        return learned._replace(q=q)
+
+    def _with_inducing_arms(self, learned: _Learned | None) -> _Learned:
         """Line 2: the most visited arms become inducing, with what is known of them."""
         arms = self._history.most_visited(self.inducing)
-        learned = self._learned
+        points = self._history.latest_rows(arms)
         if learned is None:
-            points = self._history.latest_rows(arms)
             width = points.shape[1] - len(set(self.discrete_columns))
             return _Learned(prior_at(self.kernel, points), Adam.fresh(len(arms), width), arms)
-        if np.array_equal(arms, learned.arms):
-            return learned
         at = np.minimum(np.searchsorted(learned.arms, arms), len(learned.arms) - 1)
-        where = np.where(learned.arms[at] == arms, at, -1)
-        points = self._history.latest_rows(arms)
-        points[where >= 0] = learned.q.points[where[where >= 0]]
-        q = carried(learned.q, self.kernel, points, where)
-        return _Learned(q, learned.adam.selected(where), arms)
+        stays = learned.arms[at] == arms
+        where = np.where(stays, at, -1)
+        adam = learned.adam.selected(where)
+        old = learned.q.points[at]
+        if self.restart:
+            where[(points != old).any(axis=1)] = -1
+        else:
+            points[stays] = old[stays]
+        if np.array_equal(where, np.arange(len(learned.arms))):
+            return learned
+        return _Learned(carried(learned.q, self.kernel, points, where), adam, arms)
 
     def _optimised(self, learned: _Learned, rng: np.random.Generator) -> _Learned:
         """Lines 3 to 6: natural gradient on q, Adam on the points, from the same batch."""
@@ -285,7 +302,7 @@ class SparseVariational(RowPosterior, Described):
 
     def parameters(self) -> Mapping[str, Any]:
         names = ("kernel", "noise_variance", "mean", "inducing", "batch", "steps")
-        more = ("natural_rate", "adam_rate", "discrete_columns")
+        more = ("natural_rate", "adam_rate", "discrete_columns", "restart")
         return {name: getattr(self, name) for name in (*names, *more)}
 
     @whole
