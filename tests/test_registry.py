@@ -104,7 +104,7 @@ def _plain_parameters() -> list[tuple[str, str, str, Any]]:
         (family, name, key, kind)
         for family in FAMILIES
         for name in names(family)
-        for key, kind in registry.kinds_of(registry._find(family, name)).items()
+        for key, kind in registry.kinds_of(registry.find(family, name)).items()
         if kind in WRONG and key in parameters_of(family, name)
     ]
 

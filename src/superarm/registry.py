@@ -17,8 +17,10 @@ states its parameters itself. Specs hold plain JSON and numpy arrays; ``superarm
 into JSON and back. A part that is not registered (a function, a kernel of scikit-learn) has no spec:
 :func:`describe` names its type instead.
 
-Nothing is ever imported by a name that comes from outside: the families and the packages
-that fill them are listed here.
+Nothing is ever imported by a name that comes from outside: the families and the packages that fill them
+are listed here. Further parts come from what the user imports (``superarm.parts``) and from installed
+packages with an entry point in the group ``superarm.parts``, which are looked at when parts are listed
+or a name is not known.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ import functools
 import importlib
 import inspect
 import sys
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import UnionType
@@ -92,14 +95,19 @@ def register(family: str, name: str) -> Callable[[Part], Part]:
     return add
 
 
+def families() -> list[str]:
+    return sorted(_FAMILIES)
+
+
 def names(family: str) -> list[str]:
     """Every registered name of a family, sorted."""
+    _import_installed()
     return sorted(_members(family))
 
 
 def parameters_of(family: str, name: str) -> dict[str, Any]:
     """A part's parameters and their defaults (``inspect.Parameter.empty`` where required)."""
-    signature = inspect.signature(_find(family, name))
+    signature = inspect.signature(find(family, name))
     return {
         parameter.name: parameter.default
         for parameter in signature.parameters.values()
@@ -121,13 +129,12 @@ def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
     if "name" not in spec:
         raise SpecError(f"a {family} spec needs a name; choose one of {names(family)}")
     name = spec["name"]
-    part = _find(family, name)
+    part = find(family, name)
     accepted = parameters_of(family, name)
     for key in spec:
         if key not in (*accepted, "name", "family"):
             raise SpecError(
-                f"{family} {name!r} has no parameter {key!r}; it takes {sorted(accepted)}"
-                + did_you_mean(key, accepted)
+                f"{family} {name!r} has no parameter {key!r}; {suggestion(key, accepted, 'it takes')}"
             )
     parameters = {**given, **built_parameters(spec)}
     for key, value in parameters.items():
@@ -157,7 +164,7 @@ def built_parameters(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_parameter(family: str, name: str, key: str, value: Any) -> None:
     """Raise an error that names the parameter unless ``value`` is of the declared kind."""
-    require_kind(value, kinds_of(_find(family, name)).get(key, Any), f"{family} {name!r}: {key}")
+    require_kind(value, kinds_of(find(family, name)).get(key, Any), f"{family} {name!r}: {key}")
 
 
 @functools.cache  # looking them up takes longer than making most parts
@@ -179,7 +186,7 @@ def require_kind(value: Any, kind: Any, name: str) -> None:
     """
     if not _is_of(value, kind):
         large = type(value) is int and _is_of(0, kind)
-        raise SpecError(f"{name} is {value!r:.80}; it must be {'smaller' if large else _words(kind)}")
+        raise SpecError(f"{name} is {value!r:.80}; it must be {'smaller' if large else in_words(kind)}")
 
 
 _WORDS = {
@@ -210,18 +217,21 @@ def _is_of(value: Any, kind: Any) -> bool:
     return (plain not in _WORDS and not own) or isinstance(value, plain)
 
 
-def _words(kind: Any) -> str:
+def in_words(kind: Any) -> str:  # noqa: PLR0911 (one for each kind)
+    """What a declared kind of value is called."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(_words(each) for each in inner))
+        return " or ".join(dict.fromkeys(in_words(each) for each in inner))
     if origin is Literal:
         return f"one of {', '.join(map(repr, inner))}"
     if origin in (tuple, Sequence):
-        return f"a list, each {_words(inner[0])}"
+        return f"a list, each {in_words(inner[0])}"
     if origin is Mapping:
-        return "a table" if inner[1] is Any else f"a table, each entry {_words(inner[1])}"
+        return "a table" if inner[1] is Any else f"a table, each entry {in_words(inner[1])}"
     if inspect.isclass(kind) and dataclasses.is_dataclass(kind) and kind not in _names:
         return f"a {kind.__name__}, which no spec holds: pass the object to build()"
+    if origin is np.ndarray or kind is Any:
+        return "anything" if origin is None else "numbers"
     return _WORDS.get(kind, "a table with a name")
 
 
@@ -344,19 +354,35 @@ def _members(family: Any) -> dict[str, Callable[..., Any]]:
     return _parts[family]
 
 
-def _find(family: str, name: Any) -> Callable[..., Any]:
+def find(family: str, name: Any) -> Callable[..., Any]:
+    """The class or function that was registered by this name."""
     members = _members(family)
-    if not isinstance(name, str) or name not in members:
-        raise SpecError(
-            f"unknown {family} {name!r}; choose one of {sorted(members)}" + did_you_mean(name, members)
-        )
+    if not isinstance(name, str) or (name not in members and name not in names(family)):
+        raise SpecError(f"unknown {family} {name!r}; {suggestion(name, members)}")
     return members[name]
 
 
-def did_you_mean(word: object, choices: Iterable[str]) -> str:
-    """Words to end an error with where one of the choices is spelled nearly the same."""
-    close = difflib.get_close_matches(str(word), list(choices), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+@functools.cache  # once in a process
+def _import_installed() -> None:
+    """Import what installed packages offer; what cannot be imported is told and left out."""
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group="superarm.parts"):
+        try:
+            entry.load()
+        except Exception as error:
+            warnings.warn(
+                f"the installed parts {entry.value!r} are left out: they cannot be imported: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+def suggestion(word: object, choices: Iterable[str], otherwise: str = "choose one of") -> str:
+    """Words to end an error with: the choice that was probably meant, if any, then all of them."""
+    known = sorted(choices)
+    close = difflib.get_close_matches(str(word), known, n=1)
+    return (f"did you mean {close[0]!r}? " if close else "") + f"{otherwise} {', '.join(known)}"
 
 
 def _build_nested(value: Any, family: str | None = None) -> Any:

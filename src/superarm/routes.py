@@ -33,7 +33,7 @@ from superarm.policies.base import IndexPolicy
 from superarm.policies.navigation import Routing
 from superarm.policies.published import posterior_for
 from superarm.problems.roads import Roads, load_roads, road_arms, road_model
-from superarm.registry import Described, describe, did_you_mean, difference, kinds_of, require_kind
+from superarm.registry import Described, describe, difference, kinds_of, require_kind, suggestion
 from superarm.rules import Greedy, Rectified
 from superarm.rules.rectified import Spread
 from superarm.simulation.audit import QUANTILES
@@ -253,8 +253,7 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
     known = (*_VEHICLE, *_ROADS, *_MODEL)
     for key, value in settings.items():
         if key not in known:
-            told = f"a route has no setting {key!r}; it has {', '.join(known)}"
-            raise SpecError(told + did_you_mean(key, known))
+            raise SpecError(f"a route has no setting {key!r}; {suggestion(key, known, 'it has')}")
         if isinstance(value, list):
             raise SpecError(f"{key} is {value!r}: a route takes one value, not a list")
         require_kind(value, _KINDS[key], key)

@@ -376,7 +376,7 @@ def test_a_file_may_extend_a_shipped_experiment(tmp_path: Path) -> None:
     assert set(mine.policies) == {*base.policies, "random"}
     assert mine.claims == base.claims
     path.write_text('extends = "kernelized/rkhs"\n', encoding="utf-8")
-    with pytest.raises(SpecError, match="extends is 'kernelized/rkhs'; choose one of"):
+    with pytest.raises(SpecError, match="extends is 'kernelized/rkhs'; did you mean"):
         load_experiment(str(path))
 
 

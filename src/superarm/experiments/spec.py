@@ -48,7 +48,7 @@ from typing import Any
 from superarm.core import Policy
 from superarm.errors import SpecError
 from superarm.problems.base import World
-from superarm.registry import build, check_parameter, did_you_mean, names, parameters_of
+from superarm.registry import build, check_parameter, names, parameters_of, suggestion
 from superarm.simulation.lateness import Lateness
 
 from .claims import check_claim, policies_of
@@ -119,9 +119,7 @@ class Experiment:
         known = [each.name for each in fields(Lateness)]
         for key in experiment.feedback:
             if key not in known:
-                raise SpecError(
-                    f"{where}: feedback has no {key!r}; it has {known}" + did_you_mean(key, known)
-                )
+                raise SpecError(f"{where}: feedback has no {key!r}; {suggestion(key, known, 'it has')}")
         for key, values in experiment.sweep.items():
             if not isinstance(values, list | tuple) or not values:
                 raise SpecError(f"{where}: sweep.{key} is {values!r}; give a list of values")
@@ -140,9 +138,7 @@ class Experiment:
                 policies[name] = {}
             else:
                 choices = sorted({*listed, *names("policy")})
-                raise SpecError(
-                    f"unknown policy {name!r}; choose from {choices}" + did_you_mean(name, choices)
-                )
+                raise SpecError(f"unknown policy {name!r}; {suggestion(name, choices)}")
         if not policies:
             raise SpecError("name at least one policy")
         return replace(self, policies=policies)
@@ -183,10 +179,7 @@ class Experiment:
             for name, given in self.policies.items()
             for option in _parameters("policy", _policy_spec(name, given)["name"])
         }
-        choices = sorted(own | options)
-        return f"the problem takes {sorted(own)} and the policies {sorted(options)}" + did_you_mean(
-            key, choices
-        )
+        return suggestion(key, own | options, "the problem and the policies take")
 
     # --- building --------------------------------------------------------------------------
 
@@ -289,9 +282,7 @@ def load_experiment(name: str) -> Experiment:
         return _parse(path, name)
     ids = experiment_ids()
     if name not in ids:
-        raise SpecError(
-            f"unknown experiment {name!r}; choose one of {', '.join(ids)}" + did_you_mean(name, ids)
-        )
+        raise SpecError(f"unknown experiment {name!r}; {suggestion(name, ids)}")
     return _parse(_shipped(name), name)
 
 
@@ -311,9 +302,7 @@ def _read(source: Path | Traversable, where: str) -> dict[str, Any]:
         return data
     bases = [*experiment_ids(), *_BASES]
     if base not in bases:
-        raise SpecError(
-            f"{where}: extends is {base!r}; choose one of {bases}" + did_you_mean(base, bases)
-        )
+        raise SpecError(f"{where}: extends is {base!r}; {suggestion(base, bases)}")
     below = _read(_shipped(base), base)
     joined = {**below, **data}
     for key in (*_TABLES, *_OPTIONAL_TABLES):
@@ -337,8 +326,8 @@ def _parse(source: Path | Traversable, where: str) -> Experiment:
         for name in policies_of(claim):
             if name not in known:
                 raise SpecError(
-                    f"{where}: claim {claim['text']!r} is about {name!r}, which is no policy here"
-                    + did_you_mean(name, known)
+                    f"{where}: claim {claim['text']!r} is about {name!r}, which is no policy here; "
+                    + suggestion(name, known)
                 )
     return experiment
 
@@ -356,9 +345,7 @@ def _check_tables(data: Mapping[str, Any], where: str) -> None:
     """Keys and their types, before anyone relies on them."""
     for key in data:
         if key not in _KEYS:
-            raise SpecError(
-                f"{where}: unknown key {key!r}; an experiment has {_KEYS}" + did_you_mean(key, _KEYS)
-            )
+            raise SpecError(f"{where}: unknown key {key!r}; {suggestion(key, _KEYS)}")
     for key in ("id", *_COUNTS, *_TABLES):
         if key not in data:
             raise SpecError(f"{where}: {key!r} is missing")
@@ -399,8 +386,8 @@ def _check_parameters(family: str, spec: Mapping[str, Any], where: str) -> None:
     for key in spec:
         if key != "name" and key not in accepted:
             raise SpecError(
-                f"{where}: {family} {spec['name']!r} has no parameter {key!r}; it takes {accepted}"
-                + did_you_mean(key, accepted)
+                f"{where}: {family} {spec['name']!r} has no parameter {key!r}; "
+                + suggestion(key, accepted, "it takes")
             )
         try:
             check_parameter(family, spec["name"], key, spec[key])

@@ -1,0 +1,96 @@
+"""Parts that are not superarm's own, and what a part is in words.
+
+Only what the user names on their own machine is imported: a module or a file, or packages that were
+installed with an entry point in the group ``superarm.parts``. No name is ever taken from a run, a state
+or a request.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .errors import InputError
+from .registry import find, in_words, kinds_of, parameters_of
+
+_imported: dict[str, None] = {}
+
+
+class Parameter(NamedTuple):
+    """One parameter of a part."""
+
+    name: str
+    kind: str
+    """What it must be, in words."""
+    default: Any
+    """``inspect.Parameter.empty`` where it must be given."""
+
+
+class Description(NamedTuple):
+    """What a part is."""
+
+    family: str
+    name: str
+    meaning: str
+    """The first sentence or line of its docstring."""
+    parameters: tuple[Parameter, ...]
+
+
+def describe(family: str, name: str) -> Description:
+    """What a registered part is, and what it takes.
+
+    >>> describe("oracle", "top-k").parameters
+    (Parameter(name='k', kind='a whole number', default=1),)
+    """
+    part = find(family, name)
+    kinds = kinds_of(part)
+    parameters = (
+        Parameter(key, in_words(kinds.get(key, Any)), default)
+        for key, default in parameters_of(family, name).items()
+    )
+    meaning = (inspect.getdoc(part) or "").partition("\n\n")[0].replace("\n", " ")
+    return Description(family, name, meaning, tuple(parameters))
+
+
+def import_parts(source: Path | str) -> None:
+    """Import a module by its name, or a file that ends in ``.py``, so that it registers its parts."""
+    text = str(source)
+    path = Path(source).resolve() if text.endswith(".py") else None
+    key = text if path is None else str(path)
+    if key in _imported:
+        return
+    try:
+        if path is None:
+            importlib.import_module(text)
+        else:
+            _run(path)
+    except Exception as error:
+        advice = "; for a file give its path, which ends in .py" if path is None else ""
+        told = f"{type(error).__name__}: {error}{advice}"
+        raise InputError(f"{source} cannot be imported: {told}") from error
+    _imported[key] = None
+
+
+def imported() -> list[str]:
+    """What was imported so far, for processes that must import it, too."""
+    return list(_imported)
+
+
+def _run(path: Path) -> None:
+    name = f"superarm_parts_{path.stem}"
+    if name in sys.modules:
+        raise ValueError(f"another file called {path.name} was imported before it; rename one of them")
+    spec = spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look for the module that they are in
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise

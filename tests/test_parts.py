@@ -1,0 +1,94 @@
+"""Parts of the user's own: imported where the user names them, described in words."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from superarm import registry
+from superarm.errors import InputError, SpecError
+from superarm.parts import describe, import_parts, imported
+from superarm.registry import build, families, names
+
+RULE = '''
+from dataclasses import dataclass
+from superarm.registry import register
+
+@register("rule", "{name}")
+@dataclass(frozen=True, kw_only=True)
+class Own:
+    """Look where you know least."""
+
+    share: float = 0.1
+    deterministic = True
+
+    def desirability(self, belief, step, rng):
+        return belief.std + self.share * belief.mean
+'''
+
+
+@pytest.mark.parametrize("family", families())
+def test_every_part_is_described(family: str) -> None:
+    for name in names(family):
+        described = describe(family, name)
+        assert described.name == name
+        assert described.meaning, f"{family} {name} has no docstring"
+        assert "\n" not in described.meaning
+        assert all(each.kind for each in described.parameters)
+
+
+def test_a_description_has_kinds_and_defaults() -> None:
+    by_name = {each.name: each for each in describe("policy", "gp-ts").parameters}
+    assert by_name["delta"].kind == "a number"
+    assert by_name["delta"].default == 0.1
+    assert by_name["mode"].kind == "one of 'joint', 'independent'"
+    assert by_name["model"].default is inspect.Parameter.empty
+    kernel = {each.name: each.kind for each in describe("posterior", "finite").parameters}
+    assert kernel["noise_variance"] == "a number"
+    values = {each.name: each.kind for each in describe("mean", "by-number").parameters}
+    assert values["values"] == "numbers"
+
+
+def test_a_file_is_imported_once(tmp_path: Path) -> None:
+    file = tmp_path / "own_rule.py"
+    file.write_text(RULE.format(name="own-of-a-file"))
+    import_parts(file)
+    import_parts(str(file))
+    assert str(file.resolve()) in imported()
+    assert build("rule", {"name": "own-of-a-file", "share": 0.5}).share == 0.5
+    assert describe("rule", "own-of-a-file").meaning == "Look where you know least."
+    other = tmp_path / "elsewhere" / "own_rule.py"
+    other.parent.mkdir()
+    other.write_text("")
+    with pytest.raises(InputError, match="rename one of them"):
+        import_parts(other)
+
+
+def test_what_cannot_be_imported_is_told(tmp_path: Path) -> None:
+    broken = tmp_path / "broken_part.py"
+    broken.write_text("1 / 0")
+    with pytest.raises(InputError, match=r"broken_part.py cannot be imported: ZeroDivisionError"):
+        import_parts(broken)
+    assert not any("broken_part" in name for name in (*sys.modules, *imported()))
+    with pytest.raises(InputError, match=r"no_such_module.*a file give its path"):
+        import_parts("no_such_module")
+    with pytest.raises(InputError, match="cannot be imported"):
+        import_parts(tmp_path / "absent.py")
+
+
+def test_installed_packages_bring_parts(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "installed_parts.py").write_text(RULE.format(name="own-of-a-package"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    group = "superarm.parts"
+    entries = [EntryPoint("a", "installed_parts", group), EntryPoint("b", "no_such_parts", group)]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)
+    registry._import_installed.cache_clear()
+    with pytest.warns(RuntimeWarning, match="'no_such_parts' are left out"):
+        assert build("rule", "own-of-a-package").share == 0.1
+    with pytest.raises(SpecError, match=r"did you mean 'own-of-a-package'\? choose one of bayes"):
+        build("rule", "own-of-package")
