@@ -5,12 +5,46 @@ Nothing in the flow needs these; the simulator and the reports do more where the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from .core import Floats, Forecast, Ints, Offer, Prediction
+
+
+class Metric(NamedTuple):
+    """How a number that every round has is read, by people and by programs."""
+
+    label: str
+    """Words for it, without its unit."""
+    unit: str = ""
+    kind: Literal["total", "per round"] = "total"
+    """What is told of many rounds: their sum or their mean."""
+    better: Literal["up", "down", ""] = ""
+    """Empty where neither is."""
+    headline: bool = False
+    """What people ask for first, before regret."""
+
+    @property
+    def text(self) -> str:
+        """``energy per trip (Wh)``"""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+
+REGRET = Metric("cumulative regret", better="down")
+OWN_METRICS = {"regret": REGRET, "alpha_regret": Metric("alpha regret", better="down")}
+"""What the simulator itself measures."""
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A problem that says what its metrics are; others are known by their names alone."""
+
+    @property
+    def measures(self) -> Mapping[str, Metric]:
+        """By the names that ``metrics`` gives them, and ``regret`` where it has a unit."""
+        ...
 
 
 @runtime_checkable

@@ -27,7 +27,7 @@ def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(shell: Command, ti
     args = ("run", tiny, "--seeds", 2, "--rounds", 7, "--seed", 5, "--set", "k=[1, 2]", *FAST)
     result = shell(*args, "--out", "a", "--json")
     summary = result.json()
-    assert list(summary) == ["experiment", "rounds", "seeds", "rows", "claims", "out"]
+    assert list(summary) == ["experiment", "rounds", "seeds", "metrics", "rows", "claims", "out"]
     assert (summary["experiment"], summary["rounds"], summary["seeds"]) == ("tiny", 7, 2)
     assert summary["out"] == "a"
     assert len(summary["rows"]) == 2 * 2

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from superarm.capabilities import Metric
 from superarm.errors import InputError, ShapeError, StateError
 from superarm.simulation.files import atomic_write, json_bytes
 from superarm.simulation.trace import (
@@ -128,6 +129,25 @@ def test_run_stacks_seeds(finished: Path) -> None:
     np.testing.assert_allclose(total[1], np.cumsum(trace("GP-UCB", 1, 4).series["reward"]), rtol=1e-15)
     np.testing.assert_array_equal(run.seconds("igp-ucb", 0)[0], trace().seconds)
     assert "policies=2" in repr(run)
+
+
+def test_metrics_say_how_they_are_read(finished: Path) -> None:
+    own = Metric("energy per trip", "Wh", "per round", "down", headline=True)
+    write_spec(finished, spec(metrics={"reward": own._asdict()}))
+    run = Run.load(finished)
+    assert run.metric("reward") == own
+    assert run.metric("reward").text == "energy per trip (Wh)"
+    assert run.metric("regret") == Metric("cumulative regret", better="down")
+    assert run.metric("user_s_own").text == "user s own"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"label": "x"}, {**Metric("x")._asdict(), "label": 1}, {**Metric("x")._asdict(), "unit": 2}],
+)
+def test_metrics_that_are_not_described_whole_are_refused(tmp_path: Path, told: Any) -> None:
+    with pytest.raises(StateError, match="metric 'reward'"):
+        write_spec(tmp_path, spec(metrics={"reward": told}))
 
 
 def test_cells_are_flat_sorted_rows(finished: Path) -> None:

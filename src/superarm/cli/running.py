@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import click
 
+from superarm.capabilities import Metric
 from superarm.errors import ConflictError, MissingExtraError, SpecError, StateError, require_extra
 from superarm.experiments import (
     Experiment,
@@ -236,15 +237,14 @@ def print_summary(summary: dict[str, Any]) -> None:
 
     console = make_console()
     rows = summary["rows"]
-    metrics = list(dict.fromkeys(row["metric"] for row in rows))
-    if "true_energy" in metrics:  # on roads what a trip took is what people ask for
-        metrics.sort(key=lambda metric: metric != "true_energy")
+    metrics = {name: Metric(**told) for name, told in summary["metrics"].items()}
+    metrics = dict(sorted(metrics.items(), key=lambda item: not item[1].headline))
     table = Table(title=Text(shown(f"{summary['experiment']}: {_size(summary)}")))
     table.add_column("policy")
     if swept := any(row["setting"] for row in rows):
         table.add_column("setting")
-    for metric in metrics:
-        table.add_column(Text(_heading(metric)), justify="right")
+    for metric in metrics.values():
+        table.add_column(Text(shown(metric.text)), justify="right")
     table.add_column("per round", justify="right")
     for _, group in groupby(rows, key=lambda row: (row["policy"], row["setting"])):
         members = {row["metric"]: row for row in group}
@@ -252,7 +252,10 @@ def print_summary(summary: dict[str, Any]) -> None:
         cells = [first["policy"]]
         if swept:
             cells.append(setting_text(first["setting"]))
-        cells += [_told(members.get(metric), summary["rounds"]) for metric in metrics]
+        cells += [
+            _told(members.get(name), summary["rounds"] if metric.kind == "per round" else 1)
+            for name, metric in metrics.items()
+        ]
         # Text, not str: names are the user's and may hold what rich takes for markup.
         table.add_row(
             *(Text(shown(cell)) for cell in cells), readable_seconds(first["seconds_per_round"])
@@ -263,20 +266,12 @@ def print_summary(summary: dict[str, Any]) -> None:
     console.print(f"Report: {Path(summary['out']) / 'report.html'}", markup=False, soft_wrap=True)
 
 
-_PER_TRIP = {"true_energy": "Wh per trip"}
-
-
-def _heading(metric: str) -> str:
-    return _PER_TRIP.get(metric, metric.replace("_", " "))
-
-
-def _told(row: dict[str, Any] | None, rounds: int) -> str:
-    """A total, or what it is for each round where that is what its name says."""
+def _told(row: dict[str, Any] | None, among: int) -> str:
+    """A total divided among so many rounds."""
     if row is None:
         return ""
-    share = 1.0 / rounds if row["metric"] in _PER_TRIP else 1.0
-    mean, stderr = share * row["mean"], row["stderr"]
-    return significant(mean) if stderr is None else plus_minus(mean, share * stderr)
+    mean, stderr = row["mean"] / among, row["stderr"]
+    return significant(mean) if stderr is None else plus_minus(mean, stderr / among)
 
 
 def _print_trip(console: Any, out: Path) -> None:

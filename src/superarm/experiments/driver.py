@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm import __version__
-from superarm.capabilities import AdditiveProblem, Forecaster
+from superarm.capabilities import OWN_METRICS, AdditiveProblem, Forecaster, Measured
 from superarm.errors import (
     ConflictError,
     InputError,
@@ -157,6 +157,14 @@ class Plan:
             "overrides": dict(self.fixed),
             "parameters": {key: plain[key] for key in ("problem", "policies", "feedback")},
             "settled": {**_promised(world), **world.settled, **self.experiment.feedback_told()},
+            "metrics": {
+                name: metric._asdict()
+                for each in (
+                    OWN_METRICS,
+                    *(each.measures for each in worlds if isinstance(each, Measured)),
+                )
+                for name, metric in each.items()
+            },
             "audited": list(self.audited),
             "noise_variance": [float(each.model.noise_variance) for each in worlds],
             "version": __version__,
@@ -319,6 +327,7 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
         "experiment": run.experiment,
         "rounds": run.rounds,
         "seeds": len(run.seeds),
+        "metrics": {row_name(metric): run.metric(metric)._asdict() for metric in run.metrics},
         "rows": rows,
         "claims": [
             verdict.as_json() for verdict in (*judge(run, experiment.claims), *judge_variances(run))

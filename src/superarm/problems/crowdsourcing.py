@@ -13,6 +13,7 @@ from math import ceil, sqrt
 
 import numpy as np
 
+from superarm.capabilities import Metric
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
 from superarm.datasets import load_tokyo_checkins
 from superarm.errors import InputError, MissingDataError
@@ -162,6 +163,10 @@ class Crowdsourcing:
         means = self.means(offer)
         chosen = np.argpartition(means, -self.k)[-self.k :]
         return Best(self._worth(means[chosen], chosen))
+
+    @property
+    def measures(self) -> Mapping[str, Metric]:
+        return {"reward": Metric("cumulative reward", better="up")}
 
     def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
         return {"reward": self._worth(feedback.rewards, feedback.positions)}

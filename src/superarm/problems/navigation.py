@@ -23,6 +23,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from superarm.capabilities import Metric
 from superarm.core import Arms, Best, Bools, Decision, Direction, Feedback, Floats, Offer
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_count, as_positive
@@ -39,6 +40,7 @@ from superarm.streams import Streams, stream
 from .base import check_choice
 from .conditions import Conditions
 from .roads import (
+    MEASURES,
     TABLE_2,
     Normalisation,
     Roads,
@@ -246,6 +248,10 @@ class Navigation:
     @property
     def distinct(self) -> str:
         return "distinct_edges"
+
+    @property
+    def measures(self) -> Mapping[str, Metric]:
+        return {**MEASURES, "reduced_regret": Metric("reduced regret", "Wh", better="down")}
 
     # --- rounds ----------------------------------------------------------------------------
 

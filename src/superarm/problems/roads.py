@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from superarm.capabilities import REGRET, Metric
 from superarm.core import Arms, Floats
 from superarm.datasets import find
 from superarm.errors import InputError
@@ -41,6 +42,13 @@ REAL_NETWORKS = {"luxembourg": "luxembourg-roads", "monaco": "monaco-roads"}
 TABLE_2 = Vehicle()
 _CACHE_MEGABYTES = 256.0  # of solved kernel columns, shared by all policies on a network
 
+
+MEASURES = {
+    "regret": REGRET._replace(unit="Wh"),
+    "true_energy": Metric("energy per trip", "Wh", "per round", "down", headline=True),
+    "distinct_edges": Metric("distinct edges"),
+}
+"""What is measured on all roads."""
 
 Normalisation = Literal["mean", "unit", "raw"]
 

@@ -26,6 +26,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
+from superarm.capabilities import Metric
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
 from superarm.datasets import find
 from superarm.errors import InputError
@@ -40,6 +41,7 @@ from superarm.streams import Streams
 
 from .base import check_choice
 from .roads import (
+    MEASURES,
     REAL_NETWORKS,
     TABLE_2,
     Normalisation,
@@ -222,6 +224,14 @@ class SumoNavigation:
     @property
     def distinct(self) -> str:
         return "distinct_edges"
+
+    @property
+    def measures(self) -> Mapping[str, Metric]:
+        return {
+            **MEASURES,
+            "duration": Metric("duration per trip", "s", "per round"),
+            "stranded": Metric("stranded trips", better="down"),
+        }
 
     def road_map(self) -> RoadMap:
         """The roads and the ends of the trip, to draw on."""

@@ -26,11 +26,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
+from superarm.capabilities import OWN_METRICS, Metric
 from superarm.core import Floats, State
 from superarm.errors import InputError, ShapeError, SpecError, StateError
 from superarm.inputs import as_vector
@@ -56,9 +57,11 @@ _OPTIONAL: dict[str, Any] = {
     "overrides": Mapping[str, Any],
     "parameters": Mapping[str, Any],
     "settled": Mapping[str, str],
+    "metrics": Mapping[str, Mapping[str, Any]],
     "audited": Sequence[str],
     "noise_variance": Sequence[float | None],
 }
+_METRIC_KINDS = get_type_hints(Metric)
 _MOST_CELLS = 10**7
 _MANGLED = re.compile(r"-[0-9a-f]{8}\Z")
 _NAME = re.compile(r"(?P<policy>.+)\.s(?P<setting>\d+)\.seed(?P<seed>\d{5,})")
@@ -248,6 +251,13 @@ class Run:
         names = array_names(self.directory / "cells" / f"{self.cells[0]}.npz")
         return ("regret", *sorted(set(names) - _RESERVED - {"regret"}))
 
+    def metric(self, name: str) -> Metric:
+        """How a metric is read; one that nobody described, by its name."""
+        told = self.spec.get("metrics", {}).get(name)
+        if told is not None:
+            return Metric(**{key: told[key] for key in _METRIC_KINDS})
+        return OWN_METRICS.get(name, Metric(name.replace("_", " ")))
+
     @property
     def traces(self) -> tuple[Trace, ...]:
         """Every cell in full, in the order of :attr:`cells`; read anew each time."""
@@ -392,6 +402,9 @@ def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
         parameters = spec.get("parameters", {})
         require_kind(parameters.get("problem", {}), Mapping[str, Any], "'problem'")
         require_kind(parameters.get("policies", {}), Mapping[str, Mapping[str, Any]], "'policies'")
+        for name, told in spec.get("metrics", {}).items():
+            for key, kind in _METRIC_KINDS.items():
+                require_kind(told.get(key), kind, f"{key!r} of metric {name!r}")
     except SpecError as error:
         raise StateError(f"{path}: {error}; undo the change, or run again") from None
     return spec
