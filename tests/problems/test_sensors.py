@@ -83,6 +83,23 @@ def test_the_recipe(kind: Kind, source: str) -> None:
     assert problem.settled["data"] == rows.origin
 
 
+def test_what_the_paper_prints(kind: Kind) -> None:
+    """A prior mean of zero and B² = fᵀKf, one by one and together."""
+    rows = rows_of(kind.build, "made")
+    learned, K = rows.learn.mean(axis=0), np.cov(rows.learn, rowvar=False)
+    ridge = 0.05 * np.trace(K) / len(K) * np.eye(len(K))
+    for prior_mean, centre in (("learned", learned), ("zero", 0.0 * learned)):
+        for norm in ("mean", "printed"):
+            problem = kind.build(seed=4, horizon=9, source="made", prior_mean=prior_mean, norm=norm)
+            f = (rows.learn - centre).T
+            weights = f if norm == "printed" else np.linalg.solve(K + ridge, f)
+            squares = [column @ K @ column for column in weights.T]
+            np.testing.assert_array_equal(problem.model.mean, centre)
+            assert problem.model.norm_bound == pytest.approx(np.mean(np.sqrt(squares)), rel=1e-8)
+            assert ("as printed" in problem.settled["prior mean"]) == (prior_mean == "zero")
+            assert ("√(fᵀKf)" in problem.settled["rkhs norm"]) == (norm == "printed")
+
+
 @pytest.mark.parametrize("rows", [240, 192, 1, 2, 7, 100])
 def test_every_row_once_and_early_seeds_spread_out(rows: int) -> None:
     order = [row_of_seed(seed, rows) for seed in range(rows)]
@@ -163,6 +180,7 @@ def test_bad_clock(minute: Any) -> None:
         ({"source": "imagined"}, "source is 'imagined'; choose one of"),
         ({"noise_fraction": -1.0}, "noise_fraction is -1.0"),
         ({"norm": "smallest"}, "norm is 'smallest'"),
+        ({"prior_mean": "median"}, "prior_mean is 'median'"),
         ({"regularisation": "none"}, "regularisation is 'none'"),
     ],
 )

@@ -27,7 +27,6 @@ from superarm.theory import (
     prior_eigenvalue_bound,
     variance_constant,
     variance_sum_bound,
-    why_no_bound,
 )
 
 SETTING: dict[str, Any] = {
@@ -111,22 +110,6 @@ def test_units_cancel(options: dict[str, Any]) -> None:
 def test_the_experiments_bucb_has_no_bound() -> None:
     bound = bayesian_regret_bound([1, 10], gamma, algorithm="gp-bucb", omega=1.0, xi=1.0, **SETTING)
     assert np.isinf(bound).all()
-    reason = why_no_bound("gp-bucb", omega=1.0, xi=1.0)
-    assert reason is not None
-    assert reason.startswith("no bound because omega = 1 ")
-
-
-def test_reasons() -> None:
-    assert why_no_bound("gp-ucb") is None
-    assert why_no_bound("gp-ts") is None
-    assert why_no_bound("gp-bucb", omega=1.5, xi=2.0) is None
-    assert "joint" in str(why_no_bound("gp-ts", joint_samples=False))
-    assert "rectified" in str(why_no_bound("gp-ucb", rectified=True))
-    for scale in (0.5, 1.5):
-        assert f"{scale}" in str(why_no_bound("gp-ucb", scale=scale))
-    both = str(why_no_bound("gp-bucb", omega=1.0, xi=1.0, rectified=True))
-    assert both.startswith("no bound because omega = 1 ")
-    assert "; and because regret is rectified" in both
 
 
 def test_wrong_input_is_named() -> None:

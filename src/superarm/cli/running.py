@@ -23,7 +23,7 @@ from superarm.experiments import (
     load_experiment,
     parse_overrides,
 )
-from superarm.experiments.bounds import regret_bounds
+from superarm.experiments.theorems import regret_bounds
 from superarm.report import Report, write_index, write_report
 from superarm.results.curves import (
     counted,

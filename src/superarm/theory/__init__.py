@@ -15,7 +15,6 @@ from .bayesian import (
     confidence_parameter,
     variance_constant,
     variance_sum_bound,
-    why_no_bound,
 )
 from .bayesian_compact import (
     DiscretisationConditions,
@@ -109,5 +108,4 @@ __all__ = [
     "theory_noise_variance",
     "variance_constant",
     "variance_sum_bound",
-    "why_no_bound",
 ]

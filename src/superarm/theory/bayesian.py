@@ -16,7 +16,7 @@ What the bounds speak of: the *Bayesian* regret BR(T) = E Σ f(a*_t) − f(a_t),
 the very prior of the posterior, the noise is Gaussian with the variance it was told, rewards add
 up, each chosen arm is seen, the oracle is exact, and the expectation is over f, noise and samples:
 a single run may lie above. Regret is unrectified (a sum of f itself, not of E[max(0, ·)]) and
-Thompson samples are joint. :func:`why_no_bound` says where a run leaves this ground.
+Thompson samples are joint.
 
 The paper takes k ≤ 1. For v ≠ 1 write f = √v·g: g has the kernel k/v ≤ 1 and the noise variance
 ς²/v, the same information gain (it depends on K/ς²), the same decisions (a width multiplies
@@ -178,37 +178,6 @@ def bucb_exploration_term(rounds: Any, omega: float, xi: float) -> Floats:
     if ratio == 1.0:
         return constant * (1.0 + np.log(T))
     return np.full(T.shape, constant * xi / (xi - omega))
-
-
-def why_no_bound(
-    algorithm: BayesianAlgorithm,
-    *,
-    omega: float | None = None,
-    xi: float | None = None,
-    scale: float = 1.0,
-    joint_samples: bool = True,
-    rectified: bool = False,
-) -> str | None:
-    """Why Theorems 3.2 and 3.6 do not cover a run, for reports, every reason; ``None`` if they do.
-
-    ``scale`` multiplies β_t, ``joint_samples`` tells how GP-TS draws, ``rectified`` whether the
-    decisions and the regret use E[max(0, ·)] of each cost. :func:`bayesian_regret_bound_of_widths`
-    still covers all but samples that are not joint.
-
-    >>> why_no_bound("gp-bucb", omega=1.0, xi=1.0)
-    'no bound because omega = 1 makes C_omega infinite: Lemma A.13 needs omega > 1'
-    """
-    require_algorithm(algorithm, omega, xi)
-    reasons = []
-    if algorithm == "gp-ts" and not joint_samples:
-        reasons.append("arms are sampled one by one: the theorems need joint samples")
-    if algorithm == "gp-bucb" and omega is not None and omega <= 1.0:
-        reasons.append(f"omega = {omega:g} makes C_omega infinite: Lemma A.13 needs omega > 1")
-    if algorithm == "gp-ucb" and scale != 1.0:
-        reasons.append(f"beta_t is multiplied by {scale:g}: the theorems have beta_t itself")
-    if rectified:
-        reasons.append("regret is rectified: the theorems speak of sums of f itself")
-    return f"no bound because {'; and because '.join(reasons)}" if reasons else None
 
 
 # --- Lemma A.12 ---------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from superarm import registry
 from superarm.core import Floats, Ints
 from superarm.errors import StateError
 from superarm.experiments import Experiment, Plan, execute
-from superarm.experiments.bounds import regret_bounds
+from superarm.experiments.theorems import regret_bounds
 from superarm.problems.navigation import Navigation
 from superarm.results.bounds import Bound, RegretBounds
 from superarm.rewards import Sum
@@ -24,6 +24,7 @@ from superarm.theory import (
     ArmSetGrowth,
     bayesian_regret_bound_of_widths,
     prior_eigenvalue_bound,
+    regret_bound_gp_ts,
     regret_bound_oclok_ucb,
 )
 
@@ -42,13 +43,17 @@ def bounds_of(out: Path, policies: dict[str, Any], **changes: Any) -> RegretBoun
 
 
 def test_a_bound_is_drawn_where_there_is_one(tmp_path: Path) -> None:
-    found = bounds_of(
-        tmp_path / "b", {"igp-ucb": {"delta": 0.1}, "gp-greedy": {}, "random": {}}, seeds=2
-    )
-    assert list(found.drawn) == ["igp-ucb"]
-    assert (found.drawn["igp-ucb"].values[1:] > 0.0).all()
-    assert "no theorem" in found.missing["gp-greedy"]
-    assert "learns nothing" in found.missing["random"]
+    names = ["igp-ucb", "gp-ts", "gp-ucb", "gp-ei", "gp-greedy", "kernel-ucb", "random"]
+    found = bounds_of(tmp_path / "b", {name: {} for name in names}, seeds=2)
+    assert list(found.drawn) == names[:3]
+    assert all((bound.values[1:] > 0.0).all() for bound in found.drawn.values())
+    for name, told in {
+        "gp-ei": "no theorem here speaks of this policy",
+        "gp-greedy": "does not explore",
+        "kernel-ucb": "SupKernelUCB",
+        "random": "learns nothing",
+    }.items():
+        assert told in found.missing[name]
     spec = json.loads((tmp_path / "b" / "run.json").read_text(encoding="utf-8"))
     del spec["parameters"]
     (tmp_path / "b" / "run.json").write_text(json.dumps(spec), encoding="utf-8")
@@ -72,6 +77,73 @@ def test_a_bound_belongs_to_the_policy_not_to_its_label(tmp_path: Path) -> None:
     surer = mine("surer", policy="igp-ucb", delta=default / 10)
     assert (surer.values[1:] > plain.values[1:]).all()
     assert mine("oclok", policy="oclok-ucb").label.startswith("O'CLOK")
+
+
+GAIN, NORM, NOISE, RIDGE, GRID, DRAWN = (
+    "an upper bound on γ",
+    "‖f‖ ≤ B",
+    "noise that never exceeds √λ",
+    "λ = 1 + 2/T",
+    "grids D_t",
+    "f drawn from the learner's Gaussian process",
+)
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "problem", "lacking"),
+    [
+        ("igp-ucb", {}, {}, {GAIN, RIDGE}),
+        ("igp-ucb", {"gain": "greedy"}, {}, {RIDGE}),
+        ("igp-ucb", {"gain": "greedy"}, {"regularisation": "theory"}, set()),
+        ("igp-ucb", {}, {"name": "gp-function"}, {GAIN, NORM, RIDGE}),
+        ("gp-ts", {}, {}, {GAIN, RIDGE, GRID}),
+        ("gp-ts", {"decision_set": "discretised"}, {"regularisation": "theory"}, {GAIN}),
+        ("gp-ucb", {}, {}, {GAIN, NOISE}),
+        ("oclok-ucb", {}, {}, {GAIN, DRAWN}),
+        ("oclok-ucb", {}, {"name": "gp-function"}, {GAIN}),
+    ],
+)
+def test_what_the_theorem_needs_and_the_run_lacks_is_told(
+    policy: str, options: dict[str, Any], problem: dict[str, Any], lacking: set[str], tmp_path: Path
+) -> None:
+    bound = bounds_of(tmp_path, {policy: options}, problem={**FUNCTION, **problem}).drawn[policy]
+    told = {text for text in (GAIN, NORM, NOISE, RIDGE, GRID, DRAWN) if text in bound.assumes}
+    assert told == lacking
+    assert ("assumptions not met" in bound.label) == bool(lacking)
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "problem", "told"),
+    [
+        ("igp-ucb", {"gain": "realised"}, {}, "the information gained"),
+        ("gp-ts", {"mode": "independent"}, {}, "joint samples"),
+        ("gp-ts", {"scaled": False}, {}, "scaled by v_t"),
+        ("gp-ts", {}, {"kernel": "matern", "nu": 0.5}, "Lipschitz"),
+        ("gp-ucb", {}, {"name": "temperature-sensors", "source": "made"}, "takes k ≤ 1"),
+    ],
+)
+def test_no_bound_where_a_theorem_cannot_be_drawn(
+    policy: str, options: dict[str, Any], problem: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    given = problem if "name" in problem else {**FUNCTION, **problem}
+    assert told in bounds_of(tmp_path, {policy: options}, problem=given).missing[policy]
+
+
+def test_theorem_4_is_given_the_kernel_and_the_box_of_the_arms(tmp_path: Path) -> None:
+    found = bounds_of(tmp_path, {"gp-ts": {"delta": 0.2}}).drawn["gp-ts"]
+    world = registry.build("problem", FUNCTION, seed=0, horizon=8)
+    model, places = world.model, world.arms.features
+    expected = regret_bound_gp_ts(
+        found.rounds,
+        registry.build("gain", model.gain),
+        model.norm_bound,
+        model.noise_bound,
+        0.2,
+        lipschitz=1.0 / 0.2,
+        side=float(places.max() - places.min()),
+        dimension=1,
+    )
+    np.testing.assert_allclose(found.values, expected)
 
 
 class Steep(Sum):
@@ -158,7 +230,7 @@ def test_route_policies_have_a_bound_or_the_theorems_reason(tmp_path: Path) -> N
     assert half < full < wide  # each with its own widths
     np.testing.assert_array_equal(found.drawn["joint"].values, found.drawn["ucb"].values)
     for policy, told in {
-        "ts": "sampled one by one: the theorems need joint samples; and because regret is rectified",
+        "ts": "sampled one by one: the theorem needs joint samples; and because regret is rectified",
         "bi": "independent",
         "svgp": "approximate",
         "hills": "potential",

@@ -1,0 +1,350 @@
+"""The theorems behind a run, as curves to draw over its regret; and why a policy has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from superarm.core import Floats, Gamma
+from superarm.errors import InputError, StateError
+from superarm.models import Model
+from superarm.policies.published import gamma_for
+from superarm.problems.base import World
+from superarm.registry import parameters_of
+from superarm.results.bounds import Bound, RegretBounds
+from superarm.rules import BayesianGPUCB, BayesUCBQuantile
+from superarm.simulation import Run
+from superarm.theory import (
+    ArmSetGrowth,
+    bayesian_regret_bound_of_widths,
+    lipschitz_of_kernel,
+    prior_eigenvalue_bound,
+    regret_bound_gp_ts,
+    regret_bound_gp_ucb,
+    regret_bound_igp_ucb,
+    regret_bound_oclok_ucb,
+    theory_noise_variance,
+)
+
+from .spec import Experiment
+
+_POINTS = 200
+Options = Mapping[str, Any]
+_NO_THEOREM = {
+    "gp-greedy": "it does not explore: nothing keeps its regret from growing with T",
+    "kernel-ucb": "Valko et al. (2013) bound SupKernelUCB, a slower variant, and not KernelUCB itself",
+    **dict.fromkeys(("prior", "known-cost", "random"), "it learns nothing"),
+}
+
+
+class _NoBoundError(Exception):
+    """Why a policy has no bound: the message is a sentence for the report."""
+
+
+class _Case(NamedTuple):
+    """One seed of a run, as a theorem sees it."""
+
+    problem: str
+    model: Model
+    features: Floats
+    """Of the first round's arms, (n, d)."""
+    options: Options
+    """Of the policy, with their defaults."""
+
+    @property
+    def gamma(self) -> Gamma:
+        gain = self.options.get("gain", "growth")
+        if gain == "realised":
+            raise _NoBoundError("its widths take the information gained, the theorem the most possible")
+        return cast(Gamma, gamma_for(self.model, gain))
+
+    def stated(self, *names: str) -> list[float]:
+        """B and R, as the model states them."""
+        values = [getattr(self.model, name) for name in names]
+        if None in values or self.model.gain is None:
+            raise _NoBoundError("the problem does not state B, R and γ, which the theorem takes")
+        return values
+
+
+class _Theorem(NamedTuple):
+    label: str
+    source: str
+    curve: Callable[[Floats, _Case], Floats]
+
+
+def regret_bounds(run: Run) -> RegretBounds:
+    """What theory says of the run's first setting, for each of its policies."""
+    if "parameters" not in run.spec:
+        raise StateError(f"{run.directory / 'run.json'} has no parameters, which a bound needs")
+    experiment = Experiment.from_mapping(
+        {"id": run.experiment, "rounds": run.rounds, "seeds": 1, **run.spec["parameters"]},
+        str(run.directory),
+    ).with_setting(run.settings[0])
+    rounds = np.unique(np.geomspace(1, run.rounds, _POINTS).astype(np.intp))
+    routes = _Routes(run=run, experiment=experiment, rounds=rounds)
+    drawn: dict[str, Bound] = {}
+    missing: dict[str, str] = {}
+    note = ""
+    for policy in run.policies:
+        options = experiment.policies.get(policy, {})
+        name = str(options.get("policy", policy))
+        given = {**parameters_of("policy", name), **options}
+        try:
+            if experiment.feedback:
+                raise _NoBoundError("feedback comes late or is lost, which no theorem here allows for")
+            if name in _THEOREMS:
+                drawn[policy] = _by_theorem(name, run, experiment, given, rounds.astype(np.float64))
+            elif name in _ROUTE_POLICIES:
+                drawn[policy], note = routes.bound(policy, name, given), _ROUTE_NOTE
+            else:
+                raise _NoBoundError(_NO_THEOREM.get(name, "no theorem here speaks of this policy"))
+        except _NoBoundError as reason:
+            missing[policy] = f"no bound because {reason}"
+    return RegretBounds(drawn, missing, note)
+
+
+# --- theorems that hold with high probability ----------------------------------------------
+
+
+def _by_theorem(name: str, run: Run, experiment: Experiment, given: Options, rounds: Floats) -> Bound:
+    """Averaged over the run's seeds; what the run does not have is told beside it."""
+    theorem = _THEOREMS[name]
+    values = []
+    unmet: list[str] = []
+    for seed in run.seeds:
+        world: World = experiment.build_problem(seed=seed, horizon=run.rounds)
+        features = world.offer(1).arms.features
+        case = _Case(str(experiment.problem["name"]), world.model, features, given)
+        if (largest := _largest_variance(case)) > 1.0 + 1e-9:
+            raise _NoBoundError(
+                f"k(x, x) is {largest:.3g} somewhere: the theorem takes k ≤ 1 for granted"
+            )
+        values.append(theorem.curve(rounds, case))
+        unmet = unmet or list(_unmet(name, case))
+    assumes, label = theorem.source, theorem.label
+    if unmet:
+        assumes += f". Drawn although the run lacks what it needs: {'; '.join(unmet)}"
+        label += " (assumptions not met)"
+    return Bound(label, rounds, np.mean(values, axis=0), assumes)
+
+
+def _largest_variance(case: _Case) -> float:
+    return float(np.max(case.model.kernel.diag(case.features)))
+
+
+def _igp_ucb(rounds: Floats, case: _Case) -> Floats:
+    norm, noise = case.stated("norm_bound", "noise_bound")
+    return regret_bound_igp_ucb(rounds, case.gamma, norm, noise, case.options["delta"])
+
+
+def _gp_ts(rounds: Floats, case: _Case) -> Floats:
+    norm, noise = case.stated("norm_bound", "noise_bound")
+    if case.options["mode"] != "joint" or not case.options["scaled"]:
+        raise _NoBoundError("the theorem needs joint samples, scaled by v_t")
+    try:
+        lipschitz = lipschitz_of_kernel(case.model.kernel)
+    except InputError as error:
+        raise _NoBoundError(f"the theorem takes the kernel's Lipschitz constant: {error}") from None
+    return regret_bound_gp_ts(
+        rounds,
+        case.gamma,
+        norm,
+        noise,
+        case.options["delta"],
+        lipschitz=lipschitz,
+        side=float(np.ptp(case.features, axis=0).max()),
+        dimension=case.features.shape[1],
+    )
+
+
+def _gp_ucb(rounds: Floats, case: _Case) -> Floats:
+    (norm,) = case.stated("norm_bound")
+    noise = case.model.noise_variance
+    return regret_bound_gp_ucb(rounds, case.gamma, norm, noise, case.options["delta"])
+
+
+def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
+    model = case.model
+    most_arms = model.most_arms
+    if most_arms is None and model.arms is not None:
+        most_arms = len(model.arms)
+    if model.gain is None or most_arms is None:
+        raise _NoBoundError("the problem does not state γ and the most arms, which the theorem takes")
+    try:
+        budget = len(model.oracle.select(np.arange(most_arms * 1.0), None, _ANY).positions)
+    except InputError:
+        raise _NoBoundError("what may be chosen depends on the round") from None
+    return regret_bound_oclok_ucb(
+        rounds,
+        case.gamma,
+        most_arms=most_arms,
+        budget=budget,
+        noise_variance=model.noise_variance,
+        largest_eigenvalue=budget * _largest_variance(case),  # of the prior: at most the trace
+        lipschitz=model.reward.lipschitz,
+        delta=case.options["delta"],
+    )
+
+
+def _unmet(name: str, case: _Case) -> Iterator[str]:
+    """What a policy's theorem needs and the case does not have: "need (what is there instead)"."""
+    if case.options.get("gain") != "greedy":  # which is certified
+        yield "an upper bound on γ (here the experiment's own, which nobody proved)"
+    if name == "oclok-ucb":
+        if case.problem != "gp-function":
+            yield "f drawn from the learner's Gaussian process (here it is not)"
+        return
+    if case.problem != "rkhs-function":
+        yield "‖f‖ ≤ B (here B is an estimate)"
+    if name == "gp-ucb":
+        yield "noise that never exceeds √λ (here it is Gaussian)"
+    elif not np.isclose(case.model.noise_variance, theory_noise_variance(case.model.horizon)):
+        yield f"learners with λ = 1 + 2/T (here λ = {case.model.noise_variance:.3g})"
+    if name == "gp-ts" and case.options["decision_set"] == "all":
+        yield "samples on the grids D_t of section 4.2 (here of all arms)"
+
+
+_ANY = np.random.default_rng(0)
+_KERNELIZED = "“On kernelized multi-armed bandits” (2017)"
+_THEOREMS = {
+    "igp-ucb": _Theorem("IGP-UCB bound", f"Theorem 3 of {_KERNELIZED}", _igp_ucb),
+    "gp-ts": _Theorem("GP-TS bound", f"Theorem 4 of {_KERNELIZED}", _gp_ts),
+    "gp-ucb": _Theorem(
+        "GP-UCB bound",
+        "Theorem 3 of “Gaussian process optimization in the bandit setting” (2010)",
+        _gp_ucb,
+    ),
+    "oclok-ucb": _Theorem(
+        "O'CLOK-UCB bound",
+        "Theorem 1 of “Contextual combinatorial bandits with changing action sets via Gaussian "
+        "processes” (2022), with λ* of the prior",
+        _oclok_ucb,
+    ),
+}
+
+
+# --- routes -------------------------------------------------------------------------------
+
+_ROUTE_POLICIES = ("route-ucb", "route-bucb", "route-ts", "route-greedy", "route-rule")
+_EXACT = ("auto", "finite", "streaming")
+_ROUTE_NOTE = (
+    "Bounds on routes are ours: the proof of Theorem 3.2 of “Bayesian analysis of combinatorial "
+    "Gaussian process bandits” (2025), for any widths and for rectified regret. They bound the mean "
+    "over truths that are drawn from the model, with λ* of the prior, an upper bound on γ, and K the "
+    "longest route driven."
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Routes:
+    """Bounds on the rectified regret of route policies; what they share is computed once.
+
+    Theorem 3.2 itself covers none of them, as regret is rectified; the bound of any widths does.
+    """
+
+    run: Run
+    experiment: Experiment
+    rounds: Any
+
+    def bound(self, policy: str, name: str, given: Options) -> Bound:
+        self._require_model(given)
+        widths = self._widths(name, given)
+        values = bayesian_regret_bound_of_widths(
+            widths,
+            self._growth,
+            arms=len(self._arms),
+            budget=self._budget,
+            noise_variance=self._model.noise_variance,
+            largest_eigenvalue=self._largest_eigenvalue,
+            largest_variance=float(np.max(self._model.kernel.diag(self._arms))),
+            rectified=True,
+        )
+        whose = "the widths of GP-UCB" if name == "route-ts" else "its own widths"
+        assumes = f"ours, with {whose}; Theorem 3.2 itself gives no bound because "
+        assumes += _why_not_theorem(name, given)
+        return Bound(f"bound of {policy}", self.rounds * 1.0, values[self.rounds - 1], assumes)
+
+    def _widths(self, name: str, given: Options) -> Floats:
+        """Of every round; Thompson sampling has none, and takes those of GP-UCB in the analysis."""
+        if name == "route-greedy":
+            raise _NoBoundError(_NO_THEOREM["gp-greedy"])
+        if name == "route-rule":
+            raise _NoBoundError("no theorem here speaks of a rule of one’s own")
+        if name == "route-ts" and given["mode"] != "joint":
+            raise _NoBoundError(_why_not_theorem(name, given))
+        arms = len(self._arms)
+        schedule: BayesianGPUCB | BayesUCBQuantile = BayesianGPUCB(arms=arms)
+        if name == "route-ucb":
+            schedule = BayesianGPUCB(arms=arms, scale=given["scale"])
+        elif name == "route-bucb":
+            schedule = BayesUCBQuantile(arms=arms, omega=given["omega"], xi=given["xi"])
+        steps = range(1, self.run.rounds + 1)
+        return np.array([schedule.width(step, lambda count: 0.0) for step in steps])
+
+    def _require_model(self, given: Options) -> None:
+        """Refuse whatever makes the posterior another than that of the truth’s own prior."""
+        problem = self.experiment.problem
+        known = problem.get("model_lengthscale")
+        if problem["name"] != "navigation":
+            raise _NoBoundError("the truth is not drawn from the model’s prior")
+        if known is not None and known != problem.get("lengthscale", 1.0):
+            raise _NoBoundError("the model’s lengthscale is not that of the truth")
+        if given["posterior"] == "independent":
+            raise _NoBoundError("edges are taken as independent, which the truth is not")
+        if given["posterior"] not in _EXACT:
+            raise _NoBoundError("the posterior is approximate: the theorems need the exact one")
+        if given["routing"] != "rectified":
+            raise _NoBoundError(
+                "it minimises energy less the height potential, regret here is another sum"
+            )
+        if given["spread"] != "noise":
+            raise _NoBoundError("it rectifies with another s than regret does")
+
+    @cached_property
+    def _model(self) -> Model:
+        # Truths differ from seed to seed, what the learner is told does not.
+        world: World = self.experiment.build_problem(seed=self.run.seeds[0], horizon=self.run.rounds)
+        return world.model
+
+    @cached_property
+    def _arms(self) -> Floats:
+        if self._model.arms is None:
+            raise _NoBoundError("arms change from round to round: Theorem 3.2 needs finitely many")
+        return self._model.arms
+
+    @cached_property
+    def _budget(self) -> int:
+        """The theorem's K is the most arms that a route may have; the longest driven stands in."""
+        run = self.run
+        driven = (run.choices(each, 0, seed) for each in run.policies for seed in run.seeds)
+        return max(int(choices.shape[1]) for choices in driven)
+
+    @cached_property
+    def _largest_eigenvalue(self) -> float:
+        return prior_eigenvalue_bound(self._model.kernel, self._arms, self._budget).value
+
+    @cached_property
+    def _growth(self) -> ArmSetGrowth:
+        return ArmSetGrowth(
+            kernel=self._model.kernel,
+            features=self._arms,
+            noise_variance=self._model.noise_variance,
+            horizon=self.run.rounds * self._budget,
+        )
+
+
+def _why_not_theorem(name: str, given: Options) -> str:
+    """Why Theorem 3.2 itself does not cover a route policy."""
+    reasons = []
+    if name == "route-ts" and given["mode"] != "joint":
+        reasons.append("arms are sampled one by one: the theorem needs joint samples")
+    if name == "route-bucb" and given["omega"] <= 1.0:
+        reasons.append(f"omega = {given['omega']:g} makes C_omega infinite: Lemma A.13 needs omega > 1")
+    if name == "route-ucb" and given["scale"] != 1.0:
+        reasons.append(f"beta_t is multiplied by {given['scale']:g}: the theorem has beta_t itself")
+    reasons.append("regret is rectified: the theorem speaks of sums of f itself")
+    return "; and because ".join(reasons)
