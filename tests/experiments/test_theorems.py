@@ -119,7 +119,7 @@ def test_what_the_theorem_needs_and_the_run_lacks_is_told(
         ("gp-ts", {"mode": "independent"}, {}, "joint samples"),
         ("gp-ts", {"scaled": False}, {}, "scaled by v_t"),
         ("gp-ts", {}, {"kernel": "matern", "nu": 0.5}, "Lipschitz"),
-        ("gp-ucb", {}, {"name": "temperature-sensors", "source": "made"}, "takes k ≤ 1"),
+        ("gp-ucb", {}, {"name": "temperature-sensors", "source": "synthetic"}, "takes k ≤ 1"),
     ],
 )
 def test_no_bound_where_a_theorem_cannot_be_drawn(

@@ -85,12 +85,14 @@ def test_the_recipe(kind: Kind, source: str) -> None:
 
 def test_what_the_paper_prints(kind: Kind) -> None:
     """A prior mean of zero and B² = fᵀKf, one by one and together."""
-    rows = rows_of(kind.build, "made")
+    rows = rows_of(kind.build, "synthetic")
     learned, K = rows.learn.mean(axis=0), np.cov(rows.learn, rowvar=False)
     ridge = 0.05 * np.trace(K) / len(K) * np.eye(len(K))
     for prior_mean, centre in (("learned", learned), ("zero", 0.0 * learned)):
         for norm in ("mean", "printed"):
-            problem = kind.build(seed=4, horizon=9, source="made", prior_mean=prior_mean, norm=norm)
+            problem = kind.build(
+                seed=4, horizon=9, source="synthetic", prior_mean=prior_mean, norm=norm
+            )
             f = (rows.learn - centre).T
             weights = f if norm == "printed" else np.linalg.solve(K + ridge, f)
             squares = [column @ K @ column for column in weights.T]

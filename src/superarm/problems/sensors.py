@@ -188,6 +188,8 @@ def _sensor_problem(
         return hilbert_norm(covariance, rest)
 
     norms = norms_of(rows.learn)
+    pick = "largest" if norm == "largest" else "mean"
+    length = "√(fᵀKf), as printed" if norm == "printed" else "√(αᵀKα), α = (K + R²I)⁻¹f"
     penalty, penalty_text = regularisation_of(regularisation, noise_variance, horizon)
     row = row_of_seed(seed, len(rows.test))
     # The kernel is a table: an arm's only feature is its row number in it.
@@ -203,7 +205,7 @@ def _sensor_problem(
             horizon=horizon,
             mean=mean,
             arms=arms.features,
-            norm_bound=float(norms.max() if norm == "largest" else norms.mean()),
+            norm_bound=float(norms.max() if pick == "largest" else norms.mean()),
             noise_bound=sqrt(noise_variance),
             gain={"name": "constant", "value": 1.0},
             most_arms=len(arms),
@@ -214,10 +216,9 @@ def _sensor_problem(
             "function": f"one of {len(rows.test)} test rows, the readings themselves; "
             "each seed takes another",
             "kernel": f"empirical covariance of {len(rows.learn)} learning rows",
-            "prior mean": "that of the learning rows" if prior_mean == "learned" else "zero, as printed",
+            "prior mean": "zero, as printed" if prior_mean == "zero" else "that of the learning rows",
             "rkhs norm": (
-                f"B = {'largest' if norm == 'largest' else 'mean'} over learning rows f, less the prior "
-                f"mean, of {'√(fᵀKf), as printed' if norm == 'printed' else '√(αᵀKα), α = (K + R²I)⁻¹f'}; "
+                f"B = {pick} over learning rows f, less the prior mean, of {length}; "
                 "the paper only says that parameters are learned. Test rows reach "
                 f"{norms_of(rows.test).max() / norms.mean():.1f} times the learning rows' mean norm"
             ),
