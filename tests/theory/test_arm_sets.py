@@ -17,8 +17,8 @@ from superarm.theory import (
     greedy_information_gain,
     information_gain,
     prior_eigenvalue_bound,
-    prior_eigenvalue_bounds,
 )
+from superarm.theory.arm_sets import prior_eigenvalue_bounds
 
 KERNELS = [
     SquaredExponential(lengthscale=0.5),

@@ -70,8 +70,8 @@ def test_gp_bucb_by_hand() -> None:
 @pytest.mark.parametrize("arms", [1, 2, 50, 5895])
 def test_beta_in_plain_arithmetic(arms: int) -> None:
     rounds = np.array([1, 7, 500])
-    ucb = confidence_parameter(rounds, math.log(arms), algorithm="gp-ucb")
-    bucb = confidence_parameter(rounds, math.log(arms), algorithm="gp-bucb", omega=1.5, xi=2.0)
+    ucb = confidence_parameter(rounds, math.log(arms))
+    bucb = confidence_parameter(rounds, math.log(arms), omega=1.5, xi=2.0)
     for place, t in enumerate(rounds.tolist()):
         plain = 2.0 * math.log(arms * t**2 / math.sqrt(2.0 * math.pi))
         assert float(ucb[place]) == pytest.approx(max(0.0, plain), rel=1e-12)
@@ -141,7 +141,7 @@ def test_the_three_cases_bound_the_sum_and_what_it_bounds(omega: float, xi: floa
     assert (plain <= bound * (1.0 + 1e-12)).all()
     assert bound[-1] <= 5.0 * plain[-1]
     for arms in (1, 3, 50):
-        beta = confidence_parameter(t, math.log(arms), algorithm="gp-bucb", omega=omega, xi=xi)
+        beta = confidence_parameter(t, math.log(arms), omega=omega, xi=xi)
         missed = np.cumsum(arms / math.sqrt(2 * math.pi) * np.exp(-beta / 2))
         assert (missed <= plain * (1.0 + 1e-12)).all()
 
@@ -175,7 +175,7 @@ def test_the_widths_bound_is_below_the_theorem() -> None:
     ours = bayesian_regret_bound_of_widths(widths, gamma, **SETTING)
     theirs = bayesian_regret_bound(np.arange(1, 201), gamma, algorithm="gp-ucb", **SETTING)
     assert (ours <= theirs).all()
-    beta = confidence_parameter(np.arange(1, 201), math.log(50), **BUCB)
+    beta = confidence_parameter(np.arange(1, 201), math.log(50), omega=2.0, xi=3.0)
     ours = bayesian_regret_bound_of_widths(np.sqrt(beta), gamma, **SETTING)
     assert (ours <= bayesian_regret_bound(np.arange(1, 201), gamma, **BUCB, **SETTING)).all()
 
@@ -299,7 +299,7 @@ def test_bayesian_regret_stays_below_the_bounds(algorithm: Any) -> None:
     options = {"omega": 1.2, "xi": 2.0} if algorithm == "gp-bucb" else {}
     bound = bayesian_regret_bound(T, growth, algorithm=algorithm, **options, **setting)
     assert (upper <= bound).all()
-    beta = confidence_parameter(T, math.log(len(X)), algorithm=algorithm, **options)
+    beta = confidence_parameter(T, math.log(len(X)), **options)
     ours = bayesian_regret_bound_of_widths(np.sqrt(beta), growth, **setting)
     assert (upper <= ours).all()
     assert (ours <= bound).all()

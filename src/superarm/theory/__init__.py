@@ -1,111 +1,37 @@
 """Information gain and the theorems of the papers, as numbers that can be drawn and asserted."""
 
-from .arm_sets import (
-    ArmSetGrowth,
-    NamedBound,
-    prior_eigenvalue_bound,
-    prior_eigenvalue_bounds,
-)
-from .bayesian import (
-    BayesianAlgorithm,
-    bayesian_regret_bound,
-    bayesian_regret_bound_of_widths,
-    bucb_constant,
-    bucb_exploration_term,
-    confidence_parameter,
-    variance_constant,
-    variance_sum_bound,
-)
-from .bayesian_compact import (
-    DiscretisationConditions,
-    bayesian_discretisation_size,
-    bayesian_regret_bound_infinite,
-    discretisation_conditions,
-    log_bayesian_discretisation_size,
-    log_closed_discretisation_size,
-)
-from .bounds import (
-    ANTI_CONCENTRATION,
-    Inequality,
-    confidence_width,
-    discretisation_size,
-    lemma_1_oclok,
-    lemma_3,
-    lemma_4,
-    lipschitz_of_kernel,
-    matern_lipschitz,
-    rate_oclok_linear,
-    rate_oclok_matern,
-    rate_oclok_squared_exponential,
-    realised_information,
-    regret_bound_gp_ts,
-    regret_bound_gp_ucb,
-    regret_bound_igp_ucb,
-    regret_bound_oclok_ucb,
-    self_normalised_bound,
-    self_normalised_norm,
-    squared_exponential_lipschitz,
-    std_sum_bound,
-    theory_noise_variance,
-)
-from .information import (
-    ConstantGain,
-    GreedyGain,
-    GreedyGrowth,
-    LinearGain,
-    MaternGain,
-    SquaredExponentialGain,
-    greedy_information_gain,
-    information_gain,
-)
-
-__all__ = [
-    "ANTI_CONCENTRATION",
-    "ArmSetGrowth",
-    "BayesianAlgorithm",
-    "ConstantGain",
-    "DiscretisationConditions",
-    "GreedyGain",
-    "GreedyGrowth",
-    "Inequality",
-    "LinearGain",
-    "MaternGain",
-    "NamedBound",
-    "SquaredExponentialGain",
-    "bayesian_discretisation_size",
-    "bayesian_regret_bound",
-    "bayesian_regret_bound_infinite",
-    "bayesian_regret_bound_of_widths",
-    "bucb_constant",
-    "bucb_exploration_term",
-    "confidence_parameter",
-    "confidence_width",
-    "discretisation_conditions",
-    "discretisation_size",
-    "greedy_information_gain",
-    "information_gain",
-    "lemma_1_oclok",
-    "lemma_3",
-    "lemma_4",
-    "lipschitz_of_kernel",
-    "log_bayesian_discretisation_size",
-    "log_closed_discretisation_size",
-    "matern_lipschitz",
-    "prior_eigenvalue_bound",
-    "prior_eigenvalue_bounds",
-    "rate_oclok_linear",
-    "rate_oclok_matern",
-    "rate_oclok_squared_exponential",
-    "realised_information",
-    "regret_bound_gp_ts",
-    "regret_bound_gp_ucb",
-    "regret_bound_igp_ucb",
-    "regret_bound_oclok_ucb",
-    "self_normalised_bound",
-    "self_normalised_norm",
-    "squared_exponential_lipschitz",
-    "std_sum_bound",
-    "theory_noise_variance",
-    "variance_constant",
-    "variance_sum_bound",
-]
+from .arm_sets import ArmSetGrowth as ArmSetGrowth
+from .arm_sets import NamedBound as NamedBound
+from .arm_sets import prior_eigenvalue_bound as prior_eigenvalue_bound
+from .bayesian import BayesianAlgorithm as BayesianAlgorithm
+from .bayesian import bayesian_regret_bound as bayesian_regret_bound
+from .bayesian import bayesian_regret_bound_of_widths as bayesian_regret_bound_of_widths
+from .bayesian import bucb_constant as bucb_constant
+from .bayesian import bucb_exploration_term as bucb_exploration_term
+from .bayesian import variance_constant as variance_constant
+from .bayesian import variance_sum_bound as variance_sum_bound
+from .compact_sets import CompactSet as CompactSet
+from .compact_sets import DiscretisationConditions as DiscretisationConditions
+from .compact_sets import confidence_parameter as confidence_parameter
+from .high_probability import ANTI_CONCENTRATION as ANTI_CONCENTRATION
+from .high_probability import confidence_width as confidence_width
+from .high_probability import discretisation_size as discretisation_size
+from .high_probability import lipschitz_of_kernel as lipschitz_of_kernel
+from .high_probability import rate_oclok as rate_oclok
+from .high_probability import realised_information as realised_information
+from .high_probability import regret_bound_gp_ts as regret_bound_gp_ts
+from .high_probability import regret_bound_gp_ucb as regret_bound_gp_ucb
+from .high_probability import regret_bound_igp_ucb as regret_bound_igp_ucb
+from .high_probability import regret_bound_oclok_ucb as regret_bound_oclok_ucb
+from .high_probability import self_normalised_bound as self_normalised_bound
+from .high_probability import self_normalised_norm as self_normalised_norm
+from .high_probability import std_sum_bound as std_sum_bound
+from .high_probability import theory_noise_variance as theory_noise_variance
+from .information import ConstantGain as ConstantGain
+from .information import GreedyGain as GreedyGain
+from .information import GreedyGrowth as GreedyGrowth
+from .information import LinearGain as LinearGain
+from .information import MaternGain as MaternGain
+from .information import SquaredExponentialGain as SquaredExponentialGain
+from .information import greedy_information_gain as greedy_information_gain
+from .information import information_gain as information_gain

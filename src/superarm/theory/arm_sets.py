@@ -24,11 +24,10 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.errors import InputError
-from superarm.inputs import as_features, as_positive
+from superarm.inputs import as_count, as_features, as_positive
 from superarm.kernels.base import Covariance
 from superarm.linalg import cholesky, solve_lower
 
-from .bayesian import _count
 from .information import GREEDY_SHARE, GreedyGain, greedy_information_gain
 
 DENSE_LARGEST = 1500
@@ -65,7 +64,7 @@ def prior_eigenvalue_bounds(kernel: Covariance, features: Any, budget: int) -> l
     The matrix is visited in blocks of rows: O(n²) kernel values, O(n) of them held.
     """
     rows = _arms(features)
-    size = min(_count(budget, "budget"), len(rows))
+    size = min(as_count(budget, "budget"), len(rows))
     diagonal = np.asarray(kernel.diag(rows), dtype=np.float64)
     bounds = [
         NamedBound(size * float(diagonal.max()), "trace"),
@@ -129,8 +128,7 @@ class ArmSetGrowth:
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", _arms(self.features))
         as_positive(self.noise_variance, "noise_variance")
-        if self.horizon < 1:
-            raise InputError(f"horizon is {self.horizon}; it must be at least 1")
+        as_count(self.horizon, "horizon")
 
     def __call__(self, t: int) -> float:
         return self.bound(t).value

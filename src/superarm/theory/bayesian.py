@@ -1,9 +1,9 @@
-"""Bayesian regret of combinatorial GP bandits on finitely many arms: sandberg2025bayesian, section 3.1.
+"""Bayesian regret of combinatorial GP bandits: sandberg2025bayesian, section 3.
 
 ======================  ================================================================
 ``rounds``              T, a number or an array: bounds are drawn over a regret curve
 ``gamma``               a callable N ↦ γ_N, asked at N = T·K; it belongs to ``noise_variance``
-``arms``                |A|, the arms that can be offered at all
+``arms``                |A|, the arms that can be offered at all, or a ``CompactSet`` of them
 ``budget``              K, the most arms a decision may hold
 ``noise_variance``      ς²
 ``largest_eigenvalue``  λ*_K, of the posterior covariance of any K arms after any history;
@@ -33,14 +33,12 @@ import numpy as np
 
 from superarm.core import Floats, Gamma
 from superarm.errors import InputError
-from superarm.inputs import as_positive, as_vector
-from superarm.rules.bayesian import bayesian_beta, bayesian_log_tail
+from superarm.inputs import as_count, as_positive, as_vector
 
-from .bounds import _evaluate, _rounds
+from .compact_sets import CompactSet, confidence_parameter, log_whole
+from .high_probability import as_rounds, evaluate
 
 BayesianAlgorithm = Literal["gp-ucb", "gp-bucb", "gp-ts"]
-
-_LOG_HALF = -math.log(2.0)
 
 
 def bayesian_regret_bound(
@@ -48,7 +46,7 @@ def bayesian_regret_bound(
     gamma: Gamma,
     *,
     algorithm: BayesianAlgorithm,
-    arms: int,
+    arms: int | CompactSet,
     budget: int,
     noise_variance: float,
     largest_eigenvalue: float,
@@ -56,7 +54,7 @@ def bayesian_regret_bound(
     xi: float | None = None,
     largest_variance: float = 1.0,
 ) -> Floats:
-    """Theorem 3.2: a constant + c·√(C_K T K β_T γ_{TK}), with C_K = 2(λ*_K + ς²).
+    """Theorems 3.2 and 3.6: a constant + c·√(C_K T K β_T γ_{TK}), with C_K = 2(λ*_K + ς²).
 
     ==========  =====================  ===  =================================================
     GP-UCB      π²/6                   c=1  β_t = 2 ln(|A|t²/√(2π))
@@ -69,29 +67,47 @@ def bayesian_regret_bound(
     infinite, as for the paper's own experiments. A β_t below 0 (one or two arms, first round)
     counts as 0, which the proofs allow: there |A|/√(2π) is at most t⁻² already.
 
+    On a compact set (Theorem 3.6) |A| is τ_T^d and π²/3 is added, for the discretisation. That needs
+    the derivative bound of eq. 5 and Lipschitz mean and kernel (Matérn from ν = 2 on, squared
+    exponential), a compact convex set, finitely many arms offered per round.
+
     >>> bound = bayesian_regret_bound(
     ...     100, lambda count: 10.0, algorithm="gp-ucb", arms=50, budget=3, noise_variance=0.1,
     ...     largest_eigenvalue=2.0)
     >>> round(float(bound), 2)
     556.2
     """
-    T = _rounds(rounds)
-    require_algorithm(algorithm, omega, xi)
-    log_arms = math.log(_count(arms, "arms"))
-    beta = confidence_parameter(T, log_arms, algorithm=algorithm, omega=omega, xi=xi)
-    return assembled_bound(
-        T,
-        gamma,
-        beta,
-        algorithm=algorithm,
-        budget=budget,
-        noise_variance=noise_variance,
-        largest_eigenvalue=largest_eigenvalue,
-        omega=omega,
-        xi=xi,
-        largest_variance=largest_variance,
-        extra=0.0,
-    )
+    known = get_args(BayesianAlgorithm)
+    if algorithm not in known:
+        raise InputError(f"algorithm is {algorithm!r}; choose one of {', '.join(known)}")
+    if algorithm != "gp-bucb" and not (omega is None and xi is None):
+        raise InputError(f"omega and xi belong to gp-bucb; leave them out for {algorithm}")
+    if algorithm == "gp-bucb" and (omega is None or xi is None):
+        raise InputError("gp-bucb needs both omega and xi")
+    T = as_rounds(rounds)
+    K = as_count(budget, "budget")
+    scale = math.sqrt(as_positive(largest_variance, "largest_variance"))
+    if isinstance(arms, CompactSet):
+        s = arms.log_size(
+            T,
+            budget=K,
+            noise_variance=noise_variance,
+            omega=omega,
+            xi=xi,
+            largest_variance=largest_variance,
+        )
+        log_points, constant = arms.dimension * log_whole(s), math.pi**2 / 3.0
+    else:
+        log_points, constant = np.asarray(math.log(as_count(arms, "arms"))), 0.0
+    beta = confidence_parameter(T, log_points, omega, xi)
+    variances = variance_constant(largest_eigenvalue, noise_variance)
+    explored = np.sqrt(variances * T * K * beta * evaluate(gamma, T * K))
+    missed: Any = math.pi**2 / 6.0
+    if omega is not None and xi is not None:
+        missed = bucb_exploration_term(T, omega, xi)
+    elif algorithm == "gp-ts":
+        missed, explored = math.pi**2 / 3.0, 2.0 * explored
+    return np.asarray(scale * (missed + constant) + explored)
 
 
 def bayesian_regret_bound_of_widths(
@@ -138,10 +154,10 @@ def bayesian_regret_bound_of_widths(
     missed = np.maximum(0.0, density - w * ndtr(-w))
     scale = math.sqrt(as_positive(largest_variance, "largest_variance"))
     constant = variance_constant(largest_eigenvalue, noise_variance)
-    K = _count(budget, "budget")
-    information = _evaluate(gamma, K * np.arange(1.0, len(w) + 1.0))
+    K = as_count(budget, "budget")
+    information = evaluate(gamma, K * np.arange(1.0, len(w) + 1.0))
     above = w + missed if rectified else w
-    bound: Floats = scale * _count(arms, "arms") * np.cumsum(missed)
+    bound: Floats = scale * as_count(arms, "arms") * np.cumsum(missed)
     return bound + np.sqrt(constant * K * np.cumsum(above**2) * information)
 
 
@@ -168,7 +184,7 @@ def bucb_exploration_term(rounds: Any, omega: float, xi: float) -> Floats:
 
     C_ω times ω/(ω−ξ)·T^{1−ξ/ω} if ξ < ω, 1 + ln T if ξ = ω, ξ/(ξ−ω) if ξ > ω. Infinite for ω ≤ 1.
     """
-    T = _rounds(rounds)
+    T = as_rounds(rounds)
     constant = bucb_constant(omega)
     ratio = as_positive(xi, "xi") / omega
     if math.isinf(constant):
@@ -203,78 +219,3 @@ def variance_sum_bound(
     """
     gain = np.asarray(information_gain, dtype=np.float64)
     return np.asarray(variance_constant(largest_eigenvalue, noise_variance) * gain)
-
-
-# --- shared with the compact case ---------------------------------------------------------
-
-
-def confidence_parameter(
-    rounds: Any,
-    log_points: Any,
-    *,
-    algorithm: BayesianAlgorithm,
-    omega: float | None = None,
-    xi: float | None = None,
-) -> Floats:
-    """β_t at t = ``rounds`` for ln|A|, or ln τ_t^d, = ``log_points``; 0 where it is negative.
-
-    GP-BUCB's is the squared normal quantile at 1 − η_t, computed from ln η_t so that a tail
-    below the smallest float keeps its digits; 0 where η_t ≥ ½.
-    """
-    log_t = np.log(_rounds(rounds))
-    points = np.asarray(log_points, dtype=np.float64)
-    require_algorithm(algorithm, omega, xi)
-    if omega is None or xi is None:  # GP-UCB and GP-TS
-        return np.maximum(0.0, bayesian_beta(points, log_t))
-    from scipy.special import ndtri_exp
-
-    log_tail = bayesian_log_tail(points, log_t, omega, xi)
-    width = -ndtri_exp(np.minimum(log_tail, _LOG_HALF))
-    return np.asarray(np.maximum(0.0, width) ** 2)
-
-
-def assembled_bound(
-    T: Floats,
-    gamma: Gamma,
-    beta: Floats,
-    *,
-    algorithm: BayesianAlgorithm,
-    budget: int,
-    noise_variance: float,
-    largest_eigenvalue: float,
-    omega: float | None,
-    xi: float | None,
-    largest_variance: float,
-    extra: float,
-) -> Floats:
-    """√v(constant + ``extra``) + c√(C_K T K β_T γ_{TK}): what Theorems 3.2 and 3.6 share."""
-    K = _count(budget, "budget")
-    scale = math.sqrt(as_positive(largest_variance, "largest_variance"))
-    constant = variance_constant(largest_eigenvalue, noise_variance)
-    explored = np.sqrt(constant * T * K * beta * _evaluate(gamma, T * K))
-    if omega is not None and xi is not None:
-        missed = bucb_exploration_term(T, omega, xi)
-        return np.asarray(scale * (missed + extra) + explored)
-    if algorithm == "gp-ts":
-        return np.asarray(scale * (math.pi**2 / 3.0 + extra) + 2.0 * explored)
-    return np.asarray(scale * (math.pi**2 / 6.0 + extra) + explored)
-
-
-def require_algorithm(algorithm: str, omega: float | None, xi: float | None) -> None:
-    """Raise unless the algorithm is known and has ω and ξ exactly if it is GP-BUCB."""
-    known = get_args(BayesianAlgorithm)
-    if algorithm not in known:
-        raise InputError(f"algorithm is {algorithm!r}; choose one of {', '.join(known)}")
-    if algorithm == "gp-bucb":
-        if omega is None or xi is None:
-            raise InputError("gp-bucb needs both omega and xi")
-        as_positive(omega, "omega")
-        as_positive(xi, "xi")
-    elif omega is not None or xi is not None:
-        raise InputError(f"omega and xi belong to gp-bucb; leave them out for {algorithm}")
-
-
-def _count(value: Any, name: str) -> int:
-    if not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} is {value!r}; it must be an integer, at least 1")
-    return int(value)

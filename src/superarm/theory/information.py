@@ -20,7 +20,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.errors import InputError, NotPositiveDefiniteError
-from superarm.inputs import as_features, as_positive
+from superarm.inputs import as_count, as_features, as_positive
 from superarm.kernels.base import Covariance
 from superarm.registry import register
 from superarm.threads import one_blas_thread
@@ -150,7 +150,7 @@ class SquaredExponentialGain:
     dimension: int
 
     def __post_init__(self) -> None:
-        _check_dimension(self.dimension)
+        as_count(self.dimension, "dimension")
 
     def __call__(self, t: int) -> float:
         return math.log(t) ** (self.dimension + 1) if t > 1 else 0.0
@@ -171,7 +171,7 @@ class MaternGain:
 
     def __post_init__(self) -> None:
         as_positive(self.nu, "nu")
-        _check_dimension(self.dimension)
+        as_count(self.dimension, "dimension")
         if self.rate not in ("srinivas", "vakili"):
             raise InputError(f"rate is {self.rate!r}; choose 'srinivas' or 'vakili'")
 
@@ -195,7 +195,7 @@ class LinearGain:
     dimension: int
 
     def __post_init__(self) -> None:
-        _check_dimension(self.dimension)
+        as_count(self.dimension, "dimension")
 
     def __call__(self, t: int) -> float:
         return self.dimension * math.log(t) if t > 1 else 0.0
@@ -238,8 +238,7 @@ class GreedyGrowth:
     def __post_init__(self) -> None:
         object.__setattr__(self, "candidates", as_features(self.candidates, "candidates"))
         as_positive(self.noise_variance, "noise_variance")
-        if self.horizon < 1:
-            raise InputError(f"horizon is {self.horizon}; it must be at least 1")
+        as_count(self.horizon, "horizon")
 
     @cached_property
     def _values(self) -> list[float]:
@@ -257,8 +256,3 @@ class GreedyGrowth:
         if below == t:
             return values[below]
         return values[below] + (t - below) * (values[below + 1] - values[below])
-
-
-def _check_dimension(dimension: object) -> None:
-    if not isinstance(dimension, int | np.integer) or dimension < 1:
-        raise InputError(f"dimension is {dimension!r}; it must be an integer, at least 1")

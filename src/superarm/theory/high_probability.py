@@ -1,4 +1,4 @@
-"""Concentration inequalities and regret bounds with their explicit constants.
+"""Concentration inequalities and regret bounds that hold with high probability, constants included.
 
 ====================  ================================================================
 ``rounds``            T, a number or an array: bounds are drawn over a regret curve
@@ -15,29 +15,16 @@ the growth rates with constant 1 give the shape, :class:`~superarm.theory.Greedy
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from superarm.core import Floats, Gamma
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_positive, as_vector
+from superarm.inputs import as_count, as_positive, as_vector
 
 ANTI_CONCENTRATION = 1.0 / (4.0 * math.e * math.sqrt(math.pi))
 """p of chowdhury2017kernelized, Lemma 8: a draw exceeds f(x) at least this often."""
-
-
-class Inequality(NamedTuple):
-    """Both sides of a claim ``smaller`` ≤ ``larger``."""
-
-    smaller: float
-    larger: float
-
-    @property
-    def holds(self) -> bool:
-        """Up to rounding."""
-        return self.smaller <= self.larger + 1e-9 * max(1.0, abs(self.larger))
 
 
 # --- chowdhury2017kernelized --------------------------------------------------------------
@@ -69,9 +56,7 @@ def self_normalised_bound(K: Any, eta: float, noise_bound: float, delta: float) 
 
 def theory_noise_variance(horizon: int) -> float:
     """λ = 1 + 2/T, with which Theorems 2–4 run the posterior."""
-    if horizon < 1:
-        raise InputError(f"horizon is {horizon}; it must be at least 1")
-    return 1.0 + 2.0 / horizon
+    return 1.0 + 2.0 / as_count(horizon, "horizon")
 
 
 def confidence_width(
@@ -83,31 +68,23 @@ def confidence_width(
     posterior has noise variance λ = 1 + 2/T and γ belongs to that λ.
     """
     _check(norm_bound=norm_bound, noise_bound=noise_bound, delta=delta)
-    information = _evaluate(gamma, _rounds(rounds) - 1.0)
+    information = evaluate(gamma, as_rounds(rounds) - 1.0)
     return norm_bound + noise_bound * np.sqrt(2.0 * (information + 1.0 - math.log(delta)))
 
 
 def realised_information(stds: Any, noise_variance: float) -> float:
-    """½ Σ ln(1 + σ²_{s−1}(x_s)/λ): eq. 11, the gain of observing one point after the other."""
+    """½ Σ ln(1 + σ²_{s−1}(x_s)/λ): eq. 11, the gain of observing one point after the other.
+
+    At most γ_t: Lemma 3.
+    """
     deviations = as_vector(stds, "stds")
     return 0.5 * float(np.log1p(deviations**2 / as_positive(noise_variance, "noise_variance")).sum())
 
 
-def lemma_3(stds: Any, noise_variance: float, gamma: Gamma) -> Inequality:
-    """½ Σ ln(1 + σ²_{s−1}(x_s)/λ) ≤ γ_t, for the points that were played."""
-    return Inequality(realised_information(stds, noise_variance), gamma(len(stds)))
-
-
-def lemma_4(stds: Any, gamma: Gamma) -> Inequality:
-    """Σ σ_{t−1}(x_t) ≤ √(4(T+2)γ_T), for λ = 1 + 2/T."""
-    deviations = as_vector(stds, "stds")
-    return Inequality(float(deviations.sum()), float(std_sum_bound(len(deviations), gamma)))
-
-
 def std_sum_bound(rounds: Any, gamma: Gamma) -> Floats:
-    """√(4(T+2)γ_T): Lemma 4; it holds for every prefix of a run with λ = 1 + 2/T."""
-    T = _rounds(rounds)
-    return np.sqrt(4.0 * (T + 2.0) * _evaluate(gamma, T))
+    """Σ σ_{t−1}(x_t) ≤ √(4(T+2)γ_T): Lemma 4; for every prefix of a run with λ = 1 + 2/T."""
+    T = as_rounds(rounds)
+    return np.sqrt(4.0 * (T + 2.0) * evaluate(gamma, T))
 
 
 def regret_bound_igp_ucb(
@@ -129,7 +106,7 @@ def discretisation_size(
 
     Then |f(x) − f([x]_t)| ≤ 1/t² for every x and its nearest point [x]_t of D_t.
     """
-    return np.exp(_log_discretisation(_rounds(rounds), norm_bound, lipschitz, side, dimension))
+    return np.exp(_log_discretisation(as_rounds(rounds), norm_bound, lipschitz, side, dimension))
 
 
 def regret_bound_gp_ts(
@@ -155,7 +132,7 @@ def regret_bound_gp_ts(
     rounds can cost, repairs it and is not included here.
     """
     _check(norm_bound=norm_bound, noise_bound=noise_bound, delta=delta)
-    T = _rounds(rounds)
+    T = as_rounds(rounds)
     scale = confidence_width(T, gamma, norm_bound, noise_bound, delta / 2.0)
     points = _log_discretisation(T, norm_bound, lipschitz, side, dimension)
     c = scale * (1.0 + np.sqrt(4.0 * np.log(T) + 2.0 * points))
@@ -166,24 +143,12 @@ def regret_bound_gp_ts(
     return exploration + constant + azuma * np.sqrt(2.0 * T * math.log(2.0 / delta))
 
 
-def squared_exponential_lipschitz(lengthscale: float, variance: float = 1.0) -> float:
-    """L = √(∂²k/∂p∂q at p = q) = √v/l for k = v·exp(−s²/(2l²)): section 4.2."""
-    return math.sqrt(as_positive(variance, "variance")) / as_positive(lengthscale, "lengthscale")
-
-
-def matern_lipschitz(nu: float, lengthscale: float, variance: float = 1.0) -> float:
-    """L = √(v·ν/(ν−1))/l: section 4.2; needs ν > 1, below which draws have no slope.
-
-    From the expansion k(s) = v(1 − ν/(2(ν−1))·(s/l)² + …), so that −k″(0) = vν/((ν−1)l²).
-    """
-    if not nu > 1.0:
-        raise InputError(f"nu is {nu}; functions of a Matérn kernel are Lipschitz for nu > 1")
-    slope = 1.0 if math.isinf(nu) else math.sqrt(nu / (nu - 1.0))
-    return slope * squared_exponential_lipschitz(lengthscale, variance)
-
-
 def lipschitz_of_kernel(kernel: object) -> float:
-    """L of section 4.2 for one of our kernels; the shortest lengthscale decides."""
+    """L = √(∂²k/∂p∂q at p = q) of one of our kernels: section 4.2; the shortest lengthscale decides.
+
+    √v/l for v·exp(−s²/(2l²)). A Matérn kernel has k(s) = v(1 − ν/(2(ν−1))·(s/l)² + …), hence
+    √(v·ν/(ν−1))/l; it needs ν > 1, below which draws have no slope.
+    """
     from superarm.kernels import Matern, SquaredExponential
 
     if not isinstance(kernel, SquaredExponential | Matern):
@@ -191,10 +156,12 @@ def lipschitz_of_kernel(kernel: object) -> float:
             f"no closed form for {type(kernel).__name__}; "
             "SquaredExponential and Matern (nu > 1) have one"
         )
-    lengthscale = float(np.min(kernel.lengthscale))
-    if isinstance(kernel, SquaredExponential):
-        return squared_exponential_lipschitz(lengthscale, kernel.variance)
-    return matern_lipschitz(kernel.nu, lengthscale, kernel.variance)
+    slope = 1.0
+    if isinstance(kernel, Matern):
+        if kernel.nu <= 1.0:
+            raise InputError(f"nu is {kernel.nu}; functions of a Matérn kernel have slopes for nu > 1")
+        slope = 1.0 if math.isinf(kernel.nu) else math.sqrt(kernel.nu / (kernel.nu - 1.0))
+    return slope * (math.sqrt(kernel.variance) / float(np.min(kernel.lengthscale)))
 
 
 # --- srinivas2010gaussian -----------------------------------------------------------------
@@ -210,30 +177,14 @@ def regret_bound_gp_ucb(
     """
     _check(norm_bound=norm_bound, delta=delta)
     noise = as_positive(noise_variance, "noise_variance")
-    T = _rounds(rounds)
-    information = _evaluate(gamma, T)
+    T = as_rounds(rounds)
+    information = evaluate(gamma, T)
     beta = 2.0 * norm_bound**2 + 300.0 * information * np.log(T / delta) ** 3
     bound: Floats = np.sqrt(8.0 / math.log1p(1.0 / noise) * T * beta * information)
     return bound
 
 
 # --- nika2022oclok ------------------------------------------------------------------------
-
-
-def lemma_1_oclok(covariances: Sequence[Any], noise_variance: float) -> Inequality:
-    """The trace bound on the information of super arms: Lemma 1.
-
-    Σ_t Σ_k σ⁻²σ²_{t−1}(x_{t,k}) / (2(σ⁻²λ* + 1)) ≤ ½ Σ_t ln det(I + σ⁻²Σ_{t−1}(z_t)), where
-    ``covariances`` holds the posterior covariance Σ_{t−1}(z_t) of each round's chosen arms
-    before they are observed, and λ* is their largest eigenvalue.
-    """
-    noise = as_positive(noise_variance, "noise_variance")
-    eigenvalues = [np.linalg.eigvalsh(np.asarray(cov, dtype=np.float64)) for cov in covariances]
-    if not eigenvalues:
-        return Inequality(0.0, 0.0)
-    flat = np.maximum(np.concatenate(eigenvalues), 0.0) / noise
-    smaller = float(flat.sum()) / (2.0 * (float(flat.max()) + 1.0))
-    return Inequality(smaller, 0.5 * float(np.log1p(flat).sum()))
 
 
 def regret_bound_oclok_ucb(
@@ -256,47 +207,50 @@ def regret_bound_oclok_ucb(
     """
     _check(delta=delta, lipschitz=lipschitz, largest_eigenvalue=largest_eigenvalue)
     noise = as_positive(noise_variance, "noise_variance")
-    T = _rounds(rounds)
+    T = as_rounds(rounds)
     beta = 2.0 * np.log(most_arms * math.pi**2 * T**2 / (3.0 * delta))
     constant = 8.0 * lipschitz**2 * (largest_eigenvalue + noise)
-    return np.sqrt(constant * budget * beta * T * _evaluate(gamma, budget * T))
+    return np.sqrt(constant * budget * beta * T * evaluate(gamma, budget * T))
 
 
-def rate_oclok_linear(rounds: Any, dimension: int, budget: int, largest_eigenvalue: float) -> Floats:
-    """√(λ* D K T): Corollary 1, an order up to logarithms, not a bound."""
-    return np.sqrt(largest_eigenvalue * dimension * budget * _rounds(rounds))
-
-
-def rate_oclok_squared_exponential(
-    rounds: Any, dimension: int, budget: int, largest_eigenvalue: float
+def rate_oclok(
+    rounds: Any,
+    kernel: Literal["linear", "squared-exponential", "matern"],
+    *,
+    dimension: int,
+    budget: int,
+    largest_eigenvalue: float,
+    nu: float = math.inf,
 ) -> Floats:
-    """√(λ* K T ln^D T): Corollary 1, an order up to logarithms, not a bound."""
-    T = _rounds(rounds)
-    rate: Floats = np.sqrt(largest_eigenvalue * budget * T * np.log(T) ** dimension)
-    return rate
+    """√(λ* K T g): Corollary 1, an order up to logarithms, not a bound.
 
-
-def rate_oclok_matern(
-    rounds: Any, dimension: int, nu: float, budget: int, largest_eigenvalue: float
-) -> Floats:
-    """√(λ* K) T^{(D+ν)/(D+2ν)}, ν > 1: Corollary 1, an order up to logarithms, not a bound."""
-    if not nu > 1.0:
+    g is D for a linear kernel, ln^D T for the squared exponential, T^{D/(D+2ν)} for Matérn's, ν > 1.
+    """
+    T = as_rounds(rounds)
+    if kernel == "linear":
+        growth: Any = dimension
+    elif kernel == "squared-exponential":
+        growth = np.log(T) ** dimension
+    elif nu > 1.0:
+        growth = T ** (dimension / (dimension + 2.0 * nu))
+    else:
         raise InputError(f"nu is {nu}; the corollary needs nu > 1")
-    exponent = (dimension + nu) / (dimension + 2.0 * nu)
-    return math.sqrt(largest_eigenvalue * budget) * _rounds(rounds) ** exponent
+    return np.asarray(np.sqrt(largest_eigenvalue * budget * T * growth))
 
 
 # --- checks -------------------------------------------------------------------------------
 
 
-def _rounds(rounds: Any) -> Floats:
+def as_rounds(rounds: Any) -> Floats:
+    """T, one or several."""
     values = np.asarray(rounds, dtype=np.float64)
     if values.size and not (np.isfinite(values).all() and (values >= 1.0).all()):
         raise InputError("rounds must be finite and at least 1")
     return values
 
 
-def _evaluate(gamma: Gamma, counts: Floats) -> Floats:
+def evaluate(gamma: Gamma, counts: Floats) -> Floats:
+    """γ at whole numbers of observations."""
     values = np.array([gamma(int(count)) for count in counts.ravel()], dtype=np.float64)
     return values.reshape(counts.shape)
 
@@ -304,8 +258,7 @@ def _evaluate(gamma: Gamma, counts: Floats) -> Floats:
 def _log_discretisation(
     T: Floats, norm_bound: float, lipschitz: float, side: float, dimension: int
 ) -> Floats:
-    if dimension < 1:
-        raise InputError(f"dimension is {dimension}; it must be at least 1")
+    as_count(dimension, "dimension")
     per_axis = as_positive(norm_bound, "norm_bound") * as_positive(lipschitz, "lipschitz")
     per_axis *= as_positive(side, "side") * dimension
     logarithm: Floats = np.maximum(0.0, dimension * np.log(per_axis * T**2))

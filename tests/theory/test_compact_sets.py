@@ -10,21 +10,38 @@ import numpy as np
 import pytest
 
 from superarm.errors import InputError
-from superarm.theory import (
-    bayesian_discretisation_size,
-    bayesian_regret_bound_infinite,
-    bucb_constant,
-    confidence_parameter,
-    discretisation_conditions,
-    log_bayesian_discretisation_size,
-    log_closed_discretisation_size,
-)
+from superarm.theory import CompactSet, bayesian_regret_bound, bucb_constant, confidence_parameter
+from superarm.theory.compact_sets import log_whole
 
-SET: dict[str, Any] = {"lipschitz": 1.5, "side": 2.0, "derivative_constants": (2.0, 1.2)}
-PROBLEM: dict[str, Any] = {"dimension": 2, "budget": 3, "noise_std": 0.5, **SET}
+SET: dict[str, Any] = {
+    "dimension": 2,
+    "lipschitz": 1.5,
+    "side": 2.0,
+    "derivative_constants": (2.0, 1.2),
+}
+PROBLEM: dict[str, Any] = {"budget": 3, "noise_std": 0.5, **SET}
 UCB: dict[str, Any] = {"algorithm": "gp-ucb"}
 BUCB: dict[str, Any] = {"algorithm": "gp-bucb", "omega": 1.5, "xi": 2.0}
 T = np.array([1, 2, 3, 10, 100, 10_000])
+
+
+def order(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: options[name] for name in ("omega", "xi") if name in options}
+
+
+def parts(problem: dict[str, Any]) -> tuple[CompactSet, dict[str, Any]]:
+    arms = CompactSet(**{name: problem[name] for name in SET})
+    return arms, {"budget": problem["budget"], "noise_variance": problem["noise_std"] ** 2}
+
+
+def log_size(t: Any, problem: dict[str, Any], options: dict[str, Any]) -> Any:
+    arms, rest = parts(problem)
+    return arms.log_size(t, **rest, **order(options))
+
+
+def whole_size(t: Any, problem: dict[str, Any], options: dict[str, Any]) -> Any:
+    tau = np.exp(log_whole(log_size(t, problem, options)))
+    return np.where(tau < 1e12, np.round(tau), tau)
 
 
 def plain_beta(t: int, tau: float, d: int, options: dict[str, Any]) -> float:
@@ -64,17 +81,16 @@ PROBLEMS = [
 def test_the_size_satisfies_and_is_the_smallest(
     problem: dict[str, Any], options: dict[str, Any]
 ) -> None:
-    sizes = bayesian_discretisation_size(T, **problem, **options)
+    sizes = whole_size(T, problem, options)
     assert (np.diff(sizes) >= 0.0).all()
     for t, tau in zip(T.tolist(), sizes.tolist(), strict=True):
-        assert tau == 1.0 or tau == round(tau)
         assert satisfied(t, tau, options, problem)
         for more in (1.3, 10.0, 1e3):
             assert satisfied(t, tau * more, options, problem)
         if tau > 1.0:
             less = tau - 1.0 if tau < 1e6 else tau * (1.0 - 1e-5)
             assert not satisfied(t, less, options, problem)
-        one = bayesian_discretisation_size(t, **problem, **options)
+        one = whole_size(t, problem, options)
         assert float(one) == pytest.approx(tau, rel=1e-10)
 
 
@@ -83,13 +99,12 @@ def test_the_size_satisfies_and_is_the_smallest(
 def test_the_closed_form_satisfies_and_is_larger(
     problem: dict[str, Any], options: dict[str, Any]
 ) -> None:
-    conditions = discretisation_conditions(T, **problem)
-    order = {name: options.get(name) for name in ("omega", "xi")}
-    closed = log_closed_discretisation_size(T, conditions, dimension=problem["dimension"], **order)
-    solved = log_bayesian_discretisation_size(T, **problem, **options)
-    assert (solved <= closed).all()
-    beta = confidence_parameter(T, problem["dimension"] * closed, **options)
-    assert conditions.hold(closed, beta)
+    arms, rest = parts(problem)
+    conditions = arms.conditions(T, **rest)
+    closed = arms.log_closed_size(T, conditions, **order(options))
+    assert (log_size(T, problem, options) <= closed).all()
+    beta = confidence_parameter(T, arms.dimension * closed, **order(options))
+    assert (closed + 1e-9 >= conditions.required(np.log(beta))).all()
     for t, s in zip(T.tolist(), closed.tolist(), strict=True):
         assert satisfied(t, math.exp(s), options, problem)
 
@@ -110,7 +125,7 @@ def test_equation_59_as_printed_fails_in_the_first_round() -> None:
 
     assert not satisfied(1, printed(1), UCB, problem)
     assert all(satisfied(t, printed(t), UCB, problem) for t in (2, 3, 10, 100))
-    assert float(bayesian_discretisation_size(1, **problem, **UCB)) > printed(1)
+    assert float(whole_size(1, problem, UCB)) > printed(1)
 
 
 def test_the_two_in_equation_60_is_spurious() -> None:
@@ -129,14 +144,24 @@ def test_the_two_in_equation_60_is_spurious() -> None:
 
 def test_large_sizes_stay_finite_in_logarithms() -> None:
     problem = {**PROBLEM, "lipschitz": 1e200, "side": 1e150}
-    assert np.isfinite(log_bayesian_discretisation_size(T, **problem, **BUCB)).all()
-    with pytest.raises(InputError, match="log_bayesian_discretisation_size"):
-        bayesian_discretisation_size(T, **problem, **BUCB)
+    assert np.isfinite(log_size(T, problem, BUCB)).all()
+    bound = bayesian_regret_bound(
+        T, gamma, arms=parts(problem)[0], budget=3, noise_variance=0.25, largest_eigenvalue=2.0, **BUCB
+    )
+    assert np.isfinite(bound).all()
+
+
+@pytest.mark.parametrize(
+    ("tau", "whole"),
+    [(0.3, 1.0), (1.0, 1.0), (7.0, 7.0), (7.0 + 1e-9, 8.0), (2.0**60 + 1.5, 2.0**60)],
+)
+def test_points_are_whole(tau: float, whole: float) -> None:
+    assert float(log_whole(np.array(math.log(tau)))) == pytest.approx(math.log(whole), rel=1e-15)
 
 
 def test_smooth_functions_need_one_point() -> None:
     problem = {**PROBLEM, "lipschitz": 1e-9, "derivative_constants": (0.1, 1e-9)}
-    assert bayesian_discretisation_size(1, **problem, **UCB) == 1.0
+    assert whole_size(1, problem, UCB) == 1.0
 
 
 def gamma(count: int) -> float:
@@ -144,11 +169,10 @@ def gamma(count: int) -> float:
 
 
 SETTING: dict[str, Any] = {
-    "dimension": 2,
+    "arms": CompactSet(**SET),
     "budget": 3,
     "noise_variance": 0.25,
     "largest_eigenvalue": 2.0,
-    **SET,
 }
 
 
@@ -158,37 +182,50 @@ def test_theorem_by_hand() -> None:
         ({"algorithm": "gp-ts"}, 2 * math.pi**2 / 3, 2.0),
         (BUCB, math.pi**2 / 3 + bucb_constant(1.5) * 2.0 / 0.5, 1.0),
     ]:
-        tau = float(bayesian_discretisation_size(50, **PROBLEM, **options))
+        tau = float(whole_size(50, PROBLEM, options))
         beta = plain_beta(50, tau, 2, options)
         expected = constant + factor * math.sqrt(2 * 2.25 * 50 * 3 * beta * math.log(151))
-        bound = bayesian_regret_bound_infinite(50, gamma, **SETTING, **options)
+        bound = bayesian_regret_bound(50, gamma, **SETTING, **options)
         assert float(bound) == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.parametrize("options", [UCB, {"algorithm": "gp-ts"}, BUCB], ids=str)
 def test_curves_grow(options: dict[str, Any]) -> None:
-    curve = bayesian_regret_bound_infinite(T, gamma, **SETTING, **options)
+    curve = bayesian_regret_bound(T, gamma, **SETTING, **options)
     assert (np.diff(curve) > 0.0).all()
 
 
 def test_units() -> None:
     """f = √v·g, as far as one Lipschitz constant for mean and kernel lets it: equal for v < 1."""
     v = 0.25
-    plain = bayesian_regret_bound_infinite(50, gamma, **SETTING, **UCB)
+    plain = bayesian_regret_bound(50, gamma, **SETTING, **UCB)
     scaled = {
         **SETTING,
         "noise_variance": 0.25 * v,
         "largest_eigenvalue": 2.0 * v,
-        "lipschitz": 1.5 * v,
-        "derivative_constants": (2.0, 1.2 * math.sqrt(v)),
+        "arms": CompactSet(
+            **{**SET, "lipschitz": 1.5 * v, "derivative_constants": (2.0, 1.2 * math.sqrt(v))}
+        ),
         "largest_variance": v,
     }
-    other = bayesian_regret_bound_infinite(50, gamma, **scaled, **UCB)
+    other = bayesian_regret_bound(50, gamma, **scaled, **UCB)
     assert float(other) == pytest.approx(math.sqrt(v) * float(plain), rel=1e-12)
 
 
 def test_no_bound_for_the_experiments_bucb() -> None:
-    bound = bayesian_regret_bound_infinite(
-        [1, 5], gamma, **SETTING, algorithm="gp-bucb", omega=1.0, xi=1.0
-    )
+    bound = bayesian_regret_bound([1, 5], gamma, **SETTING, algorithm="gp-bucb", omega=1.0, xi=1.0)
     assert np.isinf(bound).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("dimension", 0), ("side", 0.0), ("lipschitz", -1.0), ("derivative_constants", (2.0, 0.0))],
+)
+def test_wrong_input_is_named(name: str, value: Any) -> None:
+    with pytest.raises(InputError, match=name):
+        CompactSet(**{**SET, name: value})
+
+
+def test_half_an_order_is_refused() -> None:
+    with pytest.raises(InputError, match="both omega and xi"):
+        CompactSet(**SET).log_size(1, budget=1, noise_variance=1.0, omega=2.0)

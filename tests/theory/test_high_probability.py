@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,19 +12,12 @@ from superarm.errors import InputError, ShapeError
 from superarm.kernels import Linear, Matern, SquaredExponential
 from superarm.theory import (
     ANTI_CONCENTRATION,
-    Inequality,
     confidence_width,
     discretisation_size,
     greedy_information_gain,
     information_gain,
-    lemma_1_oclok,
-    lemma_3,
-    lemma_4,
     lipschitz_of_kernel,
-    matern_lipschitz,
-    rate_oclok_linear,
-    rate_oclok_matern,
-    rate_oclok_squared_exponential,
+    rate_oclok,
     realised_information,
     regret_bound_gp_ts,
     regret_bound_gp_ucb,
@@ -31,9 +25,9 @@ from superarm.theory import (
     regret_bound_oclok_ucb,
     self_normalised_bound,
     self_normalised_norm,
-    squared_exponential_lipschitz,
     std_sum_bound,
     theory_noise_variance,
+    variance_sum_bound,
 )
 
 KERNEL = SquaredExponential(lengthscale=0.3)
@@ -141,12 +135,10 @@ def test_confidence_width_uses_the_round_before() -> None:
 
 def test_lemma_3_on_a_run() -> None:
     run = Run(40, noise_variance=0.1)
-    gains = greedy_information_gain(KERNEL, run.X, 40, 0.1).upper_bounds
-    claim = lemma_3(run.stds, 0.1, lambda t: float(gains[t]))
-    assert claim.holds
+    realised = realised_information(run.stds, 0.1)
+    assert realised <= greedy_information_gain(KERNEL, run.X, 40, 0.1).upper_bounds[-1]
     # Eqs 10 and 11 are the same number.
-    assert claim.smaller == pytest.approx(information_gain(KERNEL, run.X, 0.1), rel=1e-9)
-    assert claim.smaller == realised_information(run.stds, 0.1)
+    assert realised == pytest.approx(information_gain(KERNEL, run.X, 0.1), rel=1e-9)
 
 
 def test_lemma_4_on_a_run() -> None:
@@ -157,14 +149,9 @@ def test_lemma_4_on_a_run() -> None:
     for t in (1, 10, T):
         # The realised gain is a lower bound on γ_t, so that this is the harder inequality.
         realised = realised_information(run.stds[:t], noise_variance)
-        claim = lemma_4(run.stds[:t], lambda count, value=realised: value)
-        assert claim.holds
-        assert claim.larger == pytest.approx(math.sqrt(4.0 * (t + 2) * realised))
-
-
-def test_an_inequality_can_fail() -> None:
-    assert not Inequality(2.0, 1.0).holds
-    assert Inequality(1.0, 1.0).holds
+        bound = float(std_sum_bound(t, lambda count, value=realised: value))
+        assert run.stds[:t].sum() <= bound
+        assert bound == pytest.approx(math.sqrt(4.0 * (t + 2) * realised))
 
 
 def test_igp_ucb_bound() -> None:
@@ -228,7 +215,7 @@ def test_lipschitz_constant_by_finite_differences(kernel: SquaredExponential | M
 def test_lipschitz_constant_takes_the_shortest_lengthscale() -> None:
     kernel = SquaredExponential(lengthscale=[0.5, 0.2])
     assert lipschitz_of_kernel(kernel) == pytest.approx(5.0)
-    assert matern_lipschitz(math.inf, 0.2) == squared_exponential_lipschitz(0.2)
+    assert lipschitz_of_kernel(Matern(nu=math.inf, lengthscale=0.2)) == pytest.approx(5.0)
     with pytest.raises(InputError, match="nu"):
         lipschitz_of_kernel(Matern(nu=0.5))
     with pytest.raises(InputError, match="Linear"):
@@ -256,14 +243,14 @@ def test_oclok_lemma_1_on_a_run_of_super_arms() -> None:
         gram = K[:start, :start] + noise_variance * np.eye(start)
         solved = np.linalg.solve(gram, K[:start, now])
         covariances.append(K[now, now] - K[:start, now].T @ solved)
-    claim = lemma_1_oclok(covariances, noise_variance)
-    assert claim.holds
-    assert claim.larger == pytest.approx(information_gain(KERNEL, X, noise_variance), rel=1e-8)
-    largest = max(np.linalg.eigvalsh(cov)[-1] for cov in covariances)
     traces = sum(np.trace(cov) for cov in covariances)
-    by_hand = traces / noise_variance / (2.0 * (largest / noise_variance + 1.0))
-    assert claim.smaller == pytest.approx(by_hand, rel=1e-9)
-    assert lemma_1_oclok([], 1.0) == Inequality(0.0, 0.0)
+    largest = max(np.linalg.eigvalsh(cov)[-1] for cov in covariances)
+    gain = information_gain(KERNEL, X, noise_variance)
+    # Lemma 1 as printed, and in the form of Lemma A.12 of sandberg2025bayesian.
+    assert traces / noise_variance / (2.0 * (largest / noise_variance + 1.0)) <= gain
+    bound = variance_sum_bound(gain, largest_eigenvalue=largest, noise_variance=noise_variance)
+    assert float(bound) == pytest.approx(gain * 2.0 * (largest + noise_variance))
+    assert traces <= float(bound)
 
 
 def test_oclok_bound() -> None:
@@ -287,15 +274,15 @@ def test_oclok_bound() -> None:
 
 
 def test_oclok_rates() -> None:
-    assert float(rate_oclok_linear(100, 3, 5, 2.0)) == pytest.approx(math.sqrt(3000.0))
-    assert float(rate_oclok_squared_exponential(100, 3, 5, 2.0)) == pytest.approx(
-        math.sqrt(1000.0 * math.log(100.0) ** 3)
-    )
-    assert float(rate_oclok_matern(100, 3, 2.5, 5, 2.0)) == pytest.approx(
-        math.sqrt(10.0) * 100.0 ** (5.5 / 8.0)
-    )
+    setting: dict[str, Any] = {"dimension": 3, "budget": 5, "largest_eigenvalue": 2.0}
+    for kernel, nu, expected in [
+        ("linear", math.inf, math.sqrt(3000.0)),
+        ("squared-exponential", math.inf, math.sqrt(1000.0 * math.log(100.0) ** 3)),
+        ("matern", 2.5, math.sqrt(10.0) * 100.0 ** (5.5 / 8.0)),
+    ]:
+        assert float(rate_oclok(100, kernel, nu=nu, **setting)) == pytest.approx(expected)
     with pytest.raises(InputError, match="nu"):
-        rate_oclok_matern(100, 3, 1.0, 5, 2.0)
+        rate_oclok(100, "matern", nu=1.0, **setting)
 
 
 @pytest.mark.parametrize(
