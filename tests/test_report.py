@@ -30,8 +30,8 @@ from superarm.results.curves import (
 from superarm.simulation.trace import Run, Trace, write_spec, write_trace
 
 CLAIMS = [
-    {"text": "a beats b", "holds": True, "evidence": "1 < 2"},
-    {"text": "b is fast", "holds": False, "evidence": {"seconds": 3.5}},
+    {"text": "a beats b", "verdict": "holds", "evidence": "1 < 2"},
+    {"text": "b is fast", "verdict": "does not hold", "evidence": {"seconds": 3.5}},
 ]
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
@@ -116,7 +116,7 @@ def test_contents_and_accessibility(tmp_path: Path) -> None:
         *(
             "matern",
             "How the paper was read",
-            "1 of 2 claims hold",
+            "2 claims: 1 hold, 1 do not hold",
             "t<sup>0.40</sup>",
             "prefers-color-scheme:dark",
         ),
@@ -146,7 +146,7 @@ def test_everything_from_outside_is_inert(tmp_path: Path) -> None:
         parameters={evil: [evil]},
         settled={evil: evil},
     )
-    claims = [{"text": evil, "holds": True, "evidence": evil}]
+    claims = [{"text": evil, "verdict": "holds", "evidence": evil}]
     report = reports.write_report(run, claims, tmp_path / "report.html", notes=evil)
     index = reports.write_index([report], tmp_path / "index.html", title=evil, notes=evil)
     for path in (report.path, index):
@@ -192,12 +192,12 @@ def test_noise_is_said_in_table_and_headline(tmp_path: Path) -> None:
             series = {"regret": np.full(60, total / 60)}
             trace = Trace(policy=policy, setting={}, setting_index=0, seed=seed, series=series)
             write_trace(tmp_path, trace)
-    claims = [{"text": "t", "holds": True, "evidence": "a − b seed by seed 0 ± 1, within noise"}]
+    claims = [{"text": "t", "verdict": "undecided", "evidence": "a − b seed by seed 0 ± 1"}]
     report = reports.write_report(Run.load(tmp_path), claims, tmp_path / "r.html")
     assert report.headline == "Lowest regret: tied within noise: a, 10.0 ± 1.0; b, 10.1 ± 0.1."
     text = report.path.read_text("utf-8")
-    assert "✓ holds, within noise" in text
-    assert "1 of 1 claims hold (1 within noise)" in text
+    assert "? undecided" in text
+    assert "1 claim: 1 undecided" in text
 
 
 def test_settings_show_what_was_swept_and_options_by_policy(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_index_links_reports_and_joins_claims(tmp_path: Path) -> None:
     text = reports.write_index([first, second], tmp_path / "index.html").read_text("utf-8")
     links = {attributes["href"] for tag, attributes in Checker(text).tags if tag == "a"}
     assert links == {"a%20b/report.html", "c/report.html"}
-    assert "2 experiments; 1 of 2 claims hold" in text
+    assert "2 experiments; 2 claims: 1 hold, 1 do not hold" in text
     assert text.count("<svg") == 2
 
 

@@ -26,7 +26,7 @@ k = 2
 [policies.random]
 [[claims]]
 text = "greedy beats chance"
-check = "ratio-at-most"
+check = "below"
 policy = "gp-greedy"
 versus = "random"
 ratio = 1.0

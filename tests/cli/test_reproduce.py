@@ -24,7 +24,7 @@ def test_one_figure(cli: Command, tmp_path: Path) -> None:
     assert [run["experiment"] for run in summary["runs"]] == ["kernelized/rkhs-se"]
     run = summary["runs"][0]
     assert len(run["rows"]) == 7
-    assert len(run["claims"]) == 3
+    assert len(run["claims"]) == 5
     directory = tmp_path / "a" / "kernelized-rkhs-se"
     page = (tmp_path / "a" / "index.html").read_text(encoding="utf-8")
     assert "kernelized-rkhs-se/report.html" in page
@@ -65,7 +65,7 @@ def test_by_name_and_for_people(cli: Command) -> None:
     result = cli("reproduce", "kernelized/rkhs-se", *SIZE, "--policies", "igp-ucb,gp-ucb")
     assert result.code == 0
     assert "kernelized/rkhs-se" in result.out
-    assert "holds" in result.out or "does not hold" in result.out
+    assert "undecided: IGP-UCB" in result.out
     assert "reproduce-kernelized-rkhs-se-001/index.html" in result.out
 
 
@@ -149,8 +149,8 @@ def _wrong_rounds(run: Path) -> None:
         (_remove("summary.json"), "summary.json"),
         (_write("summary.json", "{}"), "--resume"),
         (_write("summary.json", "[]"), "run again"),
-        (_write("summary.json", '{"claims": [1]}'), "each with text, holds and evidence"),
-        (_write("summary.json", '{"claims": [{"text": "x", "holds": 1}]}'), "run again"),
+        (_write("summary.json", '{"claims": [1]}'), "each with text, verdict and evidence"),
+        (_write("summary.json", '{"claims": [{"text": "x", "verdict": 1}]}'), "run again"),
         (_remove("cells/random.s0.seed00001.npz"), "--resume"),
         (_write("cells/random.s0.seed00001.npz", "junk"), "delete it and run again with --resume"),
         (_wrong_rounds, "99 rounds"),

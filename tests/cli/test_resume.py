@@ -27,9 +27,9 @@ scaled = false
 [policies.gp-bucb]
 [[claims]]
 text = "t"
-check = "lowest"
+check = "below"
 policy = "gp-ts"
-among = ["gp-bucb"]
+versus = ["gp-bucb"]
 """
 
 

@@ -39,7 +39,7 @@ def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(shell: Command, ti
         assert row["stderr"] is not None
     assert len(summary["claims"]) == 2
     for claim in summary["claims"]:
-        assert list(claim) == ["text", "holds", "evidence"]
+        assert list(claim) == ["text", "holds", "verdict", "evidence"]
         assert isinstance(claim["holds"], bool)
     assert "28/56 rounds" in result.err or "56/56 rounds" in result.err
     quiet = shell(*args, "--out", "b", "--json", "-q")
@@ -266,7 +266,16 @@ def test_the_problem_may_be_another(cli: Command, tiny: str) -> None:
 
 
 def test_every_policy_has_a_regret_row_beside_other_metrics(cli: Command) -> None:
-    args = ("run", "combinatorial/crowdsourcing", "--rounds", 4, "--seeds", 1, "--set", "source=synthetic")
+    args = (
+        "run",
+        "combinatorial/crowdsourcing",
+        "--rounds",
+        4,
+        "--seeds",
+        1,
+        "--set",
+        "source=synthetic",
+    )
     rows = cli(*args, *FAST, "-q", "--json").json()["rows"]
     regrets = [row["policy"] for row in rows if row["metric"] == "cumulative_regret"]
     assert sorted(regrets) == ["benchmark", "oclok-ucb", "random"]
@@ -312,7 +321,16 @@ def test_the_table_for_people(cli: Command, tiny: str) -> None:
 
 
 def test_made_data_are_said_even_when_quiet(cli: Command) -> None:
-    args = ("run", "combinatorial/crowdsourcing", "--rounds", 4, "--seeds", 1, "--set", "source=synthetic")
+    args = (
+        "run",
+        "combinatorial/crowdsourcing",
+        "--rounds",
+        4,
+        "--seeds",
+        1,
+        "--set",
+        "source=synthetic",
+    )
     result = cli(*args, *FAST, "-q", "--json", "--out", "a")
     assert result.err.startswith("superarm: synthetic data: 8000 places")
     assert all(claim["evidence"].endswith("on synthetic data") for claim in result.json()["claims"])

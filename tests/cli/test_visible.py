@@ -34,7 +34,7 @@ policy = "gp-greedy"
 [policies.random]
 [[claims]]
 text = "greedy ESC beats chance"
-check = "ratio-at-most"
+check = "below"
 policy = "greedy ESC"
 versus = "random"
 ratio = 1.0

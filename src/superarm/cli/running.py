@@ -181,13 +181,15 @@ def write_outputs(
     """The report, and the figures where matplotlib is installed."""
     run = Run.load(directory)
     claims = run.summary.get("claims")
-    kinds = {"text": str, "holds": bool, "evidence": str}
     if not isinstance(claims, list) or not all(
-        isinstance(claim, dict) and all(isinstance(claim.get(key), kinds[key]) for key in kinds)
+        isinstance(claim, dict)
+        and claim.get("verdict") in ("holds", "does not hold", "undecided")
+        and isinstance(claim.get("text"), str)
+        and isinstance(claim.get("evidence"), str)
         for claim in claims
     ):
         raise StateError(
-            f"{directory / 'summary.json'} lacks claims, each with text, holds and evidence; "
+            f"{directory / 'summary.json'} lacks claims, each with text, verdict and evidence; "
             "run again with --resume"
         )
     bounds = regret_bounds(run) if bound else None
@@ -307,9 +309,8 @@ def print_reproduction(summary: dict[str, Any]) -> None:
 
 def _print_claims(console: Any, claims: list[dict[str, Any]]) -> None:
     for claim in claims:
-        word = "[green]holds[/green]" if claim["holds"] else "[red]does not hold[/red]"
-        noise = ", within noise" if "within noise" in claim["evidence"] else ""
-        console.print(f"  {word}{noise}: ", end="")
+        colour = {"holds": "green", "does not hold": "red"}.get(claim["verdict"], "yellow")
+        console.print(f"  [{colour}]{claim['verdict']}[/{colour}]: ", end="")
         told = shown(f"{claim['text']}. {claim['evidence']}")
         console.print(told, markup=False, soft_wrap=True)
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from superarm.core import Floats
-from superarm.results.curves import mean_stderr, paired_difference, plus_minus, within_noise
+from superarm.results.curves import mean_stderr, plus_minus, within_noise
 from superarm.simulation import Run
 
 from .learning import LEARNER
@@ -98,16 +98,16 @@ class Outcome:
     def _regret(self) -> str:
         learner, *others = sorted(self.rows, key=lambda row: row.policy != LEARNER)
         rival = min(others, key=lambda row: float(row.regret.mean()))
-        difference, stderr = paired_difference(learner.regret, rival.regret)
-        if difference == 0.0 or within_noise(difference, stderr):
+        difference = float((learner.regret - rival.regret).mean())
+        if difference == 0.0 or within_noise(learner.regret - rival.regret):
             return f"its regret is within noise of that of {rival.policy}"
         return "its regret is the lowest" if difference < 0.0 else f"{rival.policy} has less regret"
 
 
 def _compared(learner: Row, other: Row, words: str) -> str:
     """How much less or more the learner took, seed by seed."""
-    difference, stderr = paired_difference(learner.energy, other.energy)
-    if difference == 0.0 or within_noise(difference, stderr):
+    difference = float((learner.energy - other.energy).mean())
+    if difference == 0.0 or within_noise(learner.energy - other.energy):
         return f"about as much as {words} ({difference:+.0f} Wh, within noise)"
     return f"{abs(difference):.0f} Wh {'less' if difference < 0.0 else 'more'} than {words}"
 

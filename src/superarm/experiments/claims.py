@@ -1,48 +1,64 @@
 """What a paper says, as data, and whether a run bears it out.
 
-A claim is a table in an experiment's TOML: its ``text``, the ``check`` by name, and the
-check's parameters. A check compares means over seeds and says so in its evidence. A claim
-about policies or settings that were not run is not judged.
+A claim is a table in an experiment's TOML: its ``text``, the ``check`` by name, and the check's
+parameters. A check turns a claim into *margins*: by how much it is true, one number per seed, which
+policies share. A claim holds if the mean of every margin is above zero by more than chance, does
+not hold if one is below zero by more than chance, and is undecided otherwise. Chance is Student's t
+at 95 %, two-sided, of that many seeds; a single seed decides nothing, and a tie is not "below".
 
-Whether a claim holds is decided by the means alone. Policies share their seeds, so the evidence
-adds the difference seed by seed with its standard error, and says "within noise" where the means
-are less than two standard errors from the limit.
+=============  =================================================================================
+``below``      every ``policy`` has less than ``ratio`` (1) times the total of every ``versus``
+``above``      … more than …
+``between``    more than ``least`` and less than ``most`` times the total of ``versus``
+``similar``    the totals differ by less than ``tolerance`` of the larger
+``rises``      the total rises with the swept number ``key``: its least-squares slope over ranks
+``falls``      … falls …
+``flat``       the change over all values of ``key`` is less than ``tolerance`` of the mean total;
+               refuted by a change that is both larger and beyond chance
+``crosses``    below ``versus`` at the least value of ``key`` and above it at the greatest
+=============  =================================================================================
+
+Of any claim, ``metric`` (regret) says which total; ``where`` picks the settings that it is about;
+``of = "spread"`` compares the seeds' distances from their median (Brown and Forsythe) in place of
+the totals. A claim about policies or settings that were not run is not judged.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import SpecError
+from superarm.registry import require_kind
 from superarm.results.curves import (
     counted,
     made_data,
-    paired_difference,
+    mean_stderr,
+    noise_limit,
     plus_minus,
+    setting_text,
     significant,
-    within_noise,
+    sweeps,
 )
 from superarm.simulation.trace import Run
 from superarm.theory import variance_sum_bound
 
-NOISE = ", within noise"
-TIE = ", a tie"
+Word = Literal["holds", "does not hold", "undecided"]
 
 
 class Verdict(NamedTuple):
     """One claim after a run."""
 
     text: str
-    holds: bool
+    verdict: Word
     evidence: str
 
     def as_json(self) -> dict[str, Any]:
-        return {"text": self.text, "holds": self.holds, "evidence": self.evidence}
+        told = {"holds": self.verdict == "holds", "verdict": self.verdict}
+        return {"text": self.text, **told, "evidence": self.evidence}
 
 
 class Outcome(NamedTuple):
@@ -50,44 +66,271 @@ class Outcome(NamedTuple):
 
     mean: float
     stderr: float | None
-    per_seed: np.ndarray[Any, np.dtype[np.float64]]
+    per_seed: Floats
 
 
 def outcome_of(run: Run, policy: str, setting_index: int, metric: str) -> Outcome:
     """Totals at the last round over seeds; ``metric`` is a series name such as ``regret``."""
-    totals = run.cumulative(policy, setting_index, metric)[:, -1].astype(np.float64)
-    count = len(totals)
-    stderr = float(totals.std(ddof=1) / np.sqrt(count)) if count > 1 else None
-    return Outcome(float(totals.mean()), stderr, totals)
+    return _outcome(run.cumulative(policy, setting_index, metric)[:, -1].astype(np.float64))
+
+
+def _outcome(per_seed: Floats) -> Outcome:
+    mean, stderr = mean_stderr(per_seed)
+    return Outcome(float(mean), float(stderr) if len(per_seed) > 1 else None, per_seed)
 
 
 def judge(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[Verdict]:
-    """Every claim that this run can speak to, once per setting."""
+    """Every claim that this run can speak to, once per setting or panel of settings."""
     verdicts = []
     for claim in claims:
         check_claim(claim, run.experiment)
         metric = claim.get("metric", "regret")
-        for index, setting in enumerate(run.settings):
-            if not set(policies_of(claim)) <= set(run.policies):
-                continue
-            if metric not in run.metrics:
-                judged: Judged = (False, f"the run has no {metric!r}; it has {list(run.metrics)}")
-            else:
-                judged = _CHECKS[claim["check"]](run, index, claim)
-            if judged is None:
-                continue
-            holds, evidence = judged
-            suffix = f" ({counted(len(run.seeds), 'seed')}, T = {run.rounds})"
-            suffix += ", on synthetic data" if made_data(run, index) else ""
-            verdicts.append(
-                Verdict(str(claim["text"]), bool(holds), _where(setting) + evidence + suffix)
-            )
+        if not set(policies_of(claim)) <= set(run.policies):
+            continue
+        for told, settings in _places(run, claim):
+            word: Word = "undecided"
+            evidence = f"the run has no {metric!r}; it has {list(run.metrics)}"
+            if metric in run.metrics:
+                word, evidence = _judged(_Totals(run, claim, settings))
+            evidence = (f"[{setting_text(told)}] " if told else "") + evidence
+            evidence += f" ({counted(len(run.seeds), 'seed')}, T = {run.rounds})"
+            evidence += ", on synthetic data" if made_data(run, settings[0]) else ""
+            verdicts.append(Verdict(str(claim["text"]), word, evidence))
     return verdicts
 
 
-def _where(setting: Mapping[str, Any]) -> str:
-    told = ", ".join(f"{key} = {value}" for key, value in setting.items())
-    return f"[{told}] " if told else ""
+def _places(run: Run, claim: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], list[int]]]:
+    """What is judged as one: a setting, or those that differ in ``key`` alone, in its order."""
+    if "key" in claim:
+        for panel in sweeps(run, claim["key"]):
+            if _matches(panel.fixed, claim):
+                order = sorted(zip(panel.values, panel.settings, strict=True))
+                yield panel.fixed, [index for _, index in order]
+    else:
+        for index, setting in enumerate(run.settings):
+            if _matches(setting, claim):
+                yield setting, [index]
+
+
+def _matches(setting: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
+    return all(setting.get(key) == value for key, value in claim.get("where", {}).items())
+
+
+# --- margins -----------------------------------------------------------------------------
+
+
+class Margin(NamedTuple):
+    """By how much a claim is true, seed by seed: ``sign`` × ``values``, told as ``values``."""
+
+    what: str
+    values: Floats
+    sign: float = 1.0
+
+    @property
+    def strength(self) -> float:
+        """Its mean over what chance explains: beyond ±1 it is decided; 0 for a single seed."""
+        if len(self.values) < 2:
+            return 0.0
+        mean, stderr = mean_stderr(self.sign * self.values)
+        if stderr == 0.0:
+            return float("inf") if mean > 0.0 else float("-inf")  # a tie is no lead
+        return float(mean / (stderr * noise_limit(len(self.values))))
+
+
+class _Totals:
+    """The totals that a claim is about, in the settings that are judged as one."""
+
+    def __init__(self, run: Run, claim: Mapping[str, Any], settings: list[int]) -> None:
+        self.run, self.claim, self.settings = run, claim, settings
+        self.metric: str = claim.get("metric", "regret")
+
+    def at(self, policy: str, place: int = 0) -> Floats:
+        totals = outcome_of(self.run, policy, self.settings[place], self.metric).per_seed
+        if self.claim.get("of") == "spread":
+            totals = np.abs(totals - np.median(totals))
+        return totals
+
+    def told(self, policy: str, place: int = 0) -> str:
+        outcome = _outcome(self.at(policy, place))
+        spread = "" if outcome.stderr is None else f" ± {significant(outcome.stderr, 2)}"
+        return f"{significant(outcome.mean)}{spread}"
+
+    def value(self, place: int) -> Any:
+        return self.run.settings[self.settings[place]][self.claim["key"]]
+
+
+def _judged(totals: _Totals) -> tuple[Word, str]:
+    margins = list(_CHECKS[totals.claim["check"]].margins(totals))
+    weakest = min(margins, key=lambda margin: margin.strength)
+    evidence = "; ".join(_told(totals))
+    mean, stderr = mean_stderr(weakest.values)
+    if len(weakest.values) > 1:
+        limit = noise_limit(len(weakest.values))
+        evidence += f"; {weakest.what} seed by seed {plus_minus(float(mean), float(stderr))}"
+        evidence += f", decided beyond {limit:.3g} standard errors"
+    if weakest.strength > 1.0:
+        return "holds", evidence
+    return ("does not hold" if _refuted(totals, weakest) else "undecided"), evidence
+
+
+def _refuted(totals: _Totals, weakest: Margin) -> bool:
+    if totals.claim["check"] == "flat":
+        # A pattern that anybody can see refutes "none", unless it is too small to matter.
+        change = Margin("", _change(totals, totals.claim["policy"]))
+        return abs(change.strength) > 1.0 and float(weakest.values.mean()) < 0.0
+    return weakest.strength < -1.0
+
+
+def _told(totals: _Totals) -> Iterator[str]:
+    """Every total that the claim is about, the least first."""
+    metric = totals.metric + (" spread" if totals.claim.get("of") == "spread" else "")
+    names = list(dict.fromkeys(policies_of(totals.claim)))
+    if "key" in totals.claim:
+        places = range(len(totals.settings))
+        for name in names:
+            values = ", ".join(f"{totals.value(at):g}: {totals.told(name, at)}" for at in places)
+            yield f"{name} {metric} at {totals.claim['key']} = {values}"
+    else:
+        names.sort(key=lambda name: float(totals.at(name).mean()))
+        yield f"{metric}: " + ", ".join(f"{name} {totals.told(name)}" for name in names)
+
+
+def _names(value: str | Sequence[str]) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def _below(totals: _Totals, sign: float = -1.0) -> Iterator[Margin]:
+    ratio = float(totals.claim.get("ratio", 1.0))
+    for policy in _names(totals.claim["policy"]):
+        for rival in _names(totals.claim["versus"]):
+            yield _against(totals, policy, rival, ratio, sign)
+
+
+def _against(
+    totals: _Totals, policy: str, rival: str, ratio: float, sign: float, place: int = 0
+) -> Margin:
+    # A product, not the quotient: right also where totals are zero or negative.
+    factor = "" if ratio == 1.0 else f"{ratio:g} × "
+    difference = totals.at(policy, place) - ratio * totals.at(rival, place)
+    return Margin(f"{policy} − {factor}{rival}", difference, sign)
+
+
+def _above(totals: _Totals) -> Iterator[Margin]:
+    return _below(totals, 1.0)
+
+
+def _between(totals: _Totals) -> Iterator[Margin]:
+    claim = totals.claim
+    for key, sign in (("least", 1.0), ("most", -1.0)):
+        yield _against(totals, claim["policy"], claim["versus"], float(claim[key]), sign)
+
+
+def _similar(totals: _Totals) -> Iterator[Margin]:
+    policy, rival = totals.claim["policy"], totals.claim["versus"]
+    pair = totals.at(policy), totals.at(rival)
+    room = float(totals.claim["tolerance"]) * np.abs(max(pair, key=lambda each: abs(each.mean())))
+    allowed = f"{totals.claim['tolerance']:.0%} of the larger"
+    yield Margin(f"{allowed} − ({policy} − {rival})", room - (pair[0] - pair[1]))
+    yield Margin(f"{allowed} − ({rival} − {policy})", room - (pair[1] - pair[0]))
+
+
+def _change(totals: _Totals, policy: str) -> Floats:
+    """The change of a total over all values of ``key``, by least squares over their ranks."""
+    every = np.stack([totals.at(policy, place) for place in range(len(totals.settings))])
+    ranks = np.arange(len(every)) - (len(every) - 1) / 2.0
+    change: Floats = (len(every) - 1) * (ranks @ every) / (ranks @ ranks)
+    return change
+
+
+def _rises(totals: _Totals, sign: float = 1.0) -> Iterator[Margin]:
+    for policy in _names(totals.claim["policy"]):
+        yield Margin(f"change of {policy} over all values", _change(totals, policy), sign)
+
+
+def _falls(totals: _Totals) -> Iterator[Margin]:
+    return _rises(totals, -1.0)
+
+
+def _flat(totals: _Totals) -> Iterator[Margin]:
+    policy, tolerance = totals.claim["policy"], totals.claim["tolerance"]
+    change = _change(totals, policy)
+    level = np.mean([totals.at(policy, place) for place in range(len(totals.settings))], axis=0)
+    for word, sign in (("rise", 1.0), ("fall", -1.0)):
+        told = f"{tolerance:.0%} of the mean − the {word} of {policy} over all values"
+        yield Margin(told, float(tolerance) * np.abs(level) - sign * change)
+
+
+def _crosses(totals: _Totals) -> Iterator[Margin]:
+    policy, rival = totals.claim["policy"], totals.claim["versus"]
+    for place, sign in ((0, -1.0), (len(totals.settings) - 1, 1.0)):
+        margin = _against(totals, policy, rival, 1.0, sign, place)
+        yield margin._replace(what=f"{margin.what} at {totals.value(place):g}")
+
+
+# --- claims as data ----------------------------------------------------------------------
+
+
+class _Check(NamedTuple):
+    margins: Callable[[_Totals], Iterator[Margin]]
+    needed: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+
+_CHECKS = {
+    "below": _Check(_below, ("policy", "versus"), ("ratio",)),
+    "above": _Check(_above, ("policy", "versus"), ("ratio",)),
+    "between": _Check(_between, ("policy", "versus", "least", "most")),
+    "similar": _Check(_similar, ("policy", "versus", "tolerance")),
+    "rises": _Check(_rises, ("policy", "key")),
+    "falls": _Check(_falls, ("policy", "key")),
+    "flat": _Check(_flat, ("policy", "key", "tolerance")),
+    "crosses": _Check(_crosses, ("policy", "versus", "key")),
+}
+_OF_ALL = ("text", "check", "metric", "where", "of")
+_KINDS = {
+    **dict.fromkeys(("metric", "key", "of"), str),
+    **dict.fromkeys(("ratio", "least", "most", "tolerance"), float),
+    "where": Mapping[str, Any],
+}
+_LISTS = ("below", "above", "rises", "falls")
+"""Checks that take a list of names for a policy: what they say is said of each."""
+
+
+def check_claim(claim: object, where: str) -> None:
+    """Refuse a claim that could not be judged, before anything runs."""
+    if not isinstance(claim, Mapping):
+        raise SpecError(f"{where}: a claim must be a table ([[claims]]), not {claim!r}")
+    text, check = claim.get("text"), claim.get("check")
+    if not isinstance(text, str) or not text:
+        raise SpecError(f"{where}: a claim needs a text; this has {dict(claim)}")
+    if not isinstance(check, str) or check not in _CHECKS:
+        raise SpecError(
+            f"{where}: claim {text!r} has the check {check!r}; choose one of {sorted(_CHECKS)}"
+        )
+    needed, optional = set(_CHECKS[check].needed), set(_CHECKS[check].optional)
+    given = set(claim) - set(_OF_ALL)
+    if not needed <= given <= needed | optional:
+        also = f" and may have {sorted(optional)}" if optional else ""
+        raise SpecError(
+            f"{where}: claim {text!r}: the check {check!r} takes {sorted(needed)}{also}, "
+            f"but {sorted(given)} are given"
+        )
+    names = str | Sequence[str] if check in _LISTS else str
+    kinds = {**_KINDS, "policy": names, "versus": names}
+    for key in sorted(set(claim) - {"text", "check"}):
+        require_kind(claim[key], kinds[key], f"{where}: claim {text!r}: {key}")
+        if claim[key] in ("", [], {}) or claim[key] != claim[key]:
+            raise SpecError(f"{where}: claim {text!r}: {key} is {claim[key]!r}; give a value")
+    if claim.get("of", "spread") != "spread":
+        raise SpecError(f"{where}: claim {text!r}: of is {claim['of']!r}; it can only be 'spread'")
+
+
+def policies_of(claim: Mapping[str, Any]) -> list[str]:
+    """Every policy that a claim is about."""
+    return [name for key in ("policy", "versus") if key in claim for name in _names(claim[key])]
+
+
+# --- what holds for any choices ----------------------------------------------------------
 
 
 def judge_variances(run: Run) -> list[Verdict]:
@@ -119,7 +362,9 @@ def judge_variances(run: Run) -> list[Verdict]:
             )
             # Records are in single precision, each sum good to about 1e-6.
             holds = shares[tightest] <= 1.0 + 1e-5
-            verdicts.append(Verdict(_LEMMA, holds, _where(setting) + evidence))
+            where = f"[{setting_text(setting)}] " if setting else ""
+            word: Word = "holds" if holds else "does not hold"
+            verdicts.append(Verdict(_LEMMA, word, where + evidence))
     return verdicts
 
 
@@ -139,257 +384,3 @@ def _share_used(audit: Mapping[str, Any], noise_variance: float) -> float:
         noise_variance=noise_variance,
     )
     return float(np.nansum(audit["variance"], dtype=float) / allowed)
-
-
-Judged = tuple[bool, str] | None
-"""Whether a claim holds, and the evidence; ``None``: this setting alone can not say."""
-Check = Callable[[Run, int, Mapping[str, Any]], Judged]
-
-
-def _ratio_at_most(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
-    """``policy``'s total is at most ``ratio`` × ``versus``'s."""
-    return _ratio(run, index, claim, lambda total, limit: total <= limit)
-
-
-def _ratio_at_least(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
-    """``policy``'s total is at least ``ratio`` × ``versus``'s."""
-    return _ratio(run, index, claim, lambda total, limit: total >= limit)
-
-
-def _ratio(
-    run: Run, index: int, claim: Mapping[str, Any], compare: Callable[[float, float], bool]
-) -> tuple[bool, str]:
-    metric = claim.get("metric", "regret")
-    left = outcome_of(run, claim["policy"], index, metric)
-    right = outcome_of(run, claim["versus"], index, metric)
-    ratio = f"{left.mean / right.mean:.3g}" if right.mean else "undefined"
-    evidence = (
-        f"{_phrase(claim['policy'], metric, left)}; {_phrase(claim['versus'], metric, right)}; "
-        f"ratio {ratio}, limit {claim['ratio']:g}{_beyond(claim, left, right, claim['ratio'])}"
-    )
-    # A product, not the quotient: right also where totals are zero or negative.
-    return compare(left.mean, float(claim["ratio"]) * right.mean), evidence
-
-
-def _ratio_between(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
-    """``policy``'s total is at least ``least`` × and at most ``most`` × ``versus``'s."""
-    metric = claim.get("metric", "regret")
-    left = outcome_of(run, claim["policy"], index, metric)
-    right = outcome_of(run, claim["versus"], index, metric)
-    ratio = f"{left.mean / right.mean:.3g}" if right.mean else "undefined"
-    least, most = float(claim["least"]), float(claim["most"])
-    nearest = min((least, most), key=lambda limit: abs(left.mean - limit * right.mean))
-    evidence = (
-        f"{_phrase(claim['policy'], metric, left)}; {_phrase(claim['versus'], metric, right)}; "
-        f"ratio {ratio}, limits {least:g} and {most:g}{_beyond(claim, left, right, nearest)}"
-    )
-    return least * right.mean <= left.mean <= most * right.mean, evidence
-
-
-def _about_equal(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
-    """The two totals differ by at most ``tolerance`` of the larger."""
-    metric = claim.get("metric", "regret")
-    left = outcome_of(run, claim["policy"], index, metric)
-    right = outcome_of(run, claim["versus"], index, metric)
-    larger = max(abs(left.mean), abs(right.mean)) or 1.0
-    gap = abs(left.mean - right.mean) / larger
-    evidence = (
-        f"{_phrase(claim['policy'], metric, left)}; {_phrase(claim['versus'], metric, right)}; "
-        f"they differ by {gap:.1%} of the larger, limit {claim['tolerance']:.0%}"
-    )
-    difference, stderr = paired_difference(left.per_seed, right.per_seed)
-    evidence += _paired(f"{claim['policy']} − {claim['versus']}", difference, stderr)
-    # What the difference exceeds its limit by, with the order of the means in every seed.
-    sign = 1.0 if difference >= 0.0 else -1.0
-    limit = float(claim["tolerance"]) * max(left, right, key=lambda each: abs(each.mean)).per_seed
-    excess = paired_difference(sign * (left.per_seed - right.per_seed), np.abs(limit))
-    evidence += NOISE if within_noise(*excess) else ""
-    return gap <= float(claim["tolerance"]), evidence
-
-
-def _lowest(run: Run, index: int, claim: Mapping[str, Any]) -> tuple[bool, str]:
-    """``policy`` (or one of ``policies``) has the lowest mean total among those named."""
-    metric = claim.get("metric", "regret")
-    winners = claim.get("policies", [claim.get("policy")])
-    totals = {name: outcome_of(run, name, index, metric) for name in [*winners, *claim["among"]]}
-    order = sorted(totals, key=lambda name: totals[name].mean)
-    evidence = "from the lowest: " + ", ".join(
-        f"{name} {significant(totals[name].mean)}{_spread(totals[name])}" for name in order
-    )
-    first = next(name for name in order if name in winners)
-    rival = next((name for name in order if name not in winners), None)
-    if rival is not None:
-        difference = paired_difference(totals[first].per_seed, totals[rival].per_seed)
-        evidence += _paired(f"{first} − {rival}", *difference)
-        if totals[first].mean == totals[rival].mean:
-            return False, evidence + TIE
-        evidence += NOISE if within_noise(*difference) else ""
-    return order[0] in winners, evidence
-
-
-class _Trend(NamedTuple):
-    """How a total changes with a swept number, by least squares over the ranks of its values."""
-
-    slope: float
-    stderr: float | None
-    evidence: str
-
-
-def _trend(run: Run, index: int, claim: Mapping[str, Any]) -> _Trend | None:
-    """The trend among settings that differ in ``key`` alone; told once, at the smallest value."""
-    metric, key = claim.get("metric", "regret"), claim["key"]
-    others = _without(run.settings[index], key)
-    members = [
-        at for at, each in enumerate(run.settings) if key in each and _without(each, key) == others
-    ]
-    members.sort(key=lambda at: _value(run, at, key))
-    if len(members) < 2 or index != members[0]:
-        return None
-    totals = [outcome_of(run, claim["policy"], at, metric) for at in members]
-    ranks = np.arange(len(members)) - (len(members) - 1) / 2.0
-    slopes: Floats = ranks @ np.stack([each.per_seed for each in totals]) / (ranks @ ranks)
-    slope, stderr = paired_difference(slopes, 0.0 * slopes)
-    evidence = f"{claim['policy']} {metric} at {key} = " + ", ".join(
-        f"{_value(run, at, key):g}: {significant(each.mean)}{_spread(each)}"
-        for at, each in zip(members, totals, strict=True)
-    )
-    return _Trend(slope, stderr, evidence + _paired("slope per value", slope, stderr))
-
-
-def _rises_with(run: Run, index: int, claim: Mapping[str, Any]) -> Judged:
-    """``policy``'s total rises with the swept number ``key``."""
-    trend = _trend(run, index, claim)
-    if trend is None:
-        return None
-    noise = NOISE if within_noise(trend.slope, trend.stderr) else ""
-    return trend.slope > 0.0, trend.evidence + noise
-
-
-def _no_trend(run: Run, index: int, claim: Mapping[str, Any]) -> Judged:
-    """``policy``'s total shows no trend in the swept number ``key``: less than two standard errors."""
-    trend = _trend(run, index, claim)
-    if trend is None or trend.stderr is None:
-        return None  # of a single seed nobody can say what is chance
-    return within_noise(trend.slope, trend.stderr), trend.evidence
-
-
-def _without(setting: Mapping[str, Any], key: str) -> dict[str, Any]:
-    return {name: value for name, value in setting.items() if name != key}
-
-
-def _value(run: Run, index: int, key: str) -> float:
-    return float(run.settings[index][key])
-
-
-_CHECKS: dict[str, Check] = {
-    "ratio-at-most": _ratio_at_most,
-    "ratio-at-least": _ratio_at_least,
-    "ratio-between": _ratio_between,
-    "about-equal": _about_equal,
-    "lowest": _lowest,
-    "rises-with": _rises_with,
-    "no-trend": _no_trend,
-}
-
-
-_KEYS = {
-    "ratio-at-most": ("policy", "versus", "ratio"),
-    "ratio-at-least": ("policy", "versus", "ratio"),
-    "ratio-between": ("policy", "versus", "least", "most"),
-    "about-equal": ("policy", "versus", "tolerance"),
-    "lowest": ("policy", "policies", "among"),
-    "rises-with": ("policy", "key"),
-    "no-trend": ("policy", "key"),
-}
-"""What each check needs besides ``text``; of ``policy`` and ``policies`` it takes one."""
-
-
-def check_claim(claim: object, where: str) -> None:
-    """Refuse a claim that could not be judged, before anything runs."""
-    if not isinstance(claim, Mapping):
-        raise SpecError(f"{where}: a claim must be a table ([[claims]]), not {claim!r}")
-    text, check = claim.get("text"), claim.get("check")
-    if not isinstance(text, str) or not text:
-        raise SpecError(f"{where}: a claim needs a text; this has {dict(claim)}")
-    if not isinstance(check, str) or check not in _CHECKS:
-        raise SpecError(
-            f"{where}: claim {text!r} has the check {check!r}; choose one of {sorted(_CHECKS)}"
-        )
-    needed = set(_KEYS[check])
-    if needed >= {"policy", "policies"}:
-        needed -= {"policy"} if "policies" in claim else {"policies"}
-    given = set(claim) - {"text", "check", "metric"}
-    if given != needed:
-        raise SpecError(
-            f"{where}: claim {text!r}: the check {check!r} takes {sorted(needed)}, "
-            f"but {sorted(given)} are given"
-        )
-    for key in sorted(set(claim) - {"text", "check"}):
-        if not _KINDS[key].fits(claim[key]):
-            raise SpecError(
-                f"{where}: claim {text!r}: {key} is {claim[key]!r}; it must be {_KINDS[key].words}"
-            )
-
-
-class _Kind(NamedTuple):
-    words: str
-    fits: Callable[[Any], bool]
-
-
-_LARGEST = sys.float_info.max
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and bool(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _LARGEST
-
-
-def _are_names(value: Any) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(map(_is_name, value))
-
-
-_NAME, _NUMBER = _Kind("a name", _is_name), _Kind("a finite number", _is_number)
-_NAMES = _Kind("a list of names", _are_names)
-_KINDS = {
-    "metric": _NAME,
-    "policy": _NAME,
-    "versus": _NAME,
-    "policies": _NAMES,
-    "among": _NAMES,
-    "ratio": _NUMBER,
-    "least": _NUMBER,
-    "most": _NUMBER,
-    "tolerance": _NUMBER,
-    "key": _NAME,
-}
-
-
-def policies_of(claim: Mapping[str, Any]) -> list[str]:
-    """Every policy that a claim is about."""
-    named = [claim[key] for key in ("policy", "versus") if key in claim]
-    return [*named, *claim.get("policies", []), *claim.get("among", [])]
-
-
-def _beyond(claim: Mapping[str, Any], left: Outcome, right: Outcome, ratio: float) -> str:
-    """The difference from ``ratio`` × the other's total, seed by seed."""
-    difference = paired_difference(left.per_seed, ratio * right.per_seed)
-    factor = "" if ratio == 1 else f"{ratio:g} × "
-    text = _paired(f"{claim['policy']} − {factor}{claim['versus']}", *difference)
-    if difference[0] == 0.0:
-        return text + TIE
-    return text + (NOISE if within_noise(*difference) else "")
-
-
-def _paired(what: str, difference: float, stderr: float | None) -> str:
-    return "" if stderr is None else f"; {what} seed by seed {plus_minus(difference, stderr)}"
-
-
-def _phrase(policy: str, metric: str, outcome: Outcome) -> str:
-    return f"{policy} {metric} {significant(outcome.mean)}{_spread(outcome)}"
-
-
-def _spread(outcome: Outcome) -> str:
-    return "" if outcome.stderr is None else f" ± {significant(outcome.stderr, 2)}"

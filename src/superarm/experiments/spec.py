@@ -30,7 +30,7 @@
 
     [[claims]]                   # what the paper says, checked: see claims.py
     text = "…"
-    check = "ratio-at-most"
+    check = "below"
 """
 
 from __future__ import annotations

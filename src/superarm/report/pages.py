@@ -9,12 +9,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from superarm.results.curves import PALETTE, PolicyStyle, significant
+from superarm.results.curves import PALETTE, PolicyStyle, counted, significant
 
 from .svg import Line
 
 Claim = Mapping[str, Any]
-"""``{"text": …, "holds": true|false, "evidence": …}``"""
+"""``{"text": …, "holds": true|false, "verdict": …, "evidence": …}``"""
+VERDICTS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
 
 # --- style sheet -------------------------------------------------------------------------
 
@@ -132,8 +133,8 @@ def claims_table(claims: Sequence[Claim], origins: Sequence[str] | None = None) 
     """What was claimed and what was found; ``origins`` are ready-made HTML, one per claim."""
     body = ""
     for place, claim in enumerate(claims):
-        verdict = "✓ holds" if claim["holds"] else "✗ does not hold"
-        verdict += ", within noise" if _noisy(claim) else ""
+        word = str(claim["verdict"])
+        verdict = f"{VERDICTS[word]} {word}"
         origin = f"<td>{origins[place]}</td>" if origins else ""
         body += (
             f'<tr>{origin}<td>{escape(str(claim["text"]))}</td><td class="verdict">{verdict}</td>'
@@ -144,17 +145,14 @@ def claims_table(claims: Sequence[Claim], origins: Sequence[str] | None = None) 
     return f'<table class="claims"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def _noisy(claim: Claim) -> bool:
-    return "within noise" in str(claim.get("evidence", ""))
-
-
 def claim_count(claims: Sequence[Claim], separator: str) -> str:
-    """How many claims hold, after a separator; empty without claims."""
+    """How many claims hold, do not, and are undecided, after a separator; empty without claims."""
     if not claims:
         return ""
-    noisy = sum(map(_noisy, claims))
-    count = f"{separator}{sum(bool(claim['holds']) for claim in claims)} of {len(claims)} claims hold"
-    return count + f" ({noisy} within noise)" * bool(noisy)
+    found = [str(claim["verdict"]) for claim in claims]
+    counts = [(found.count(word), word.replace("holds", "hold")) for word in VERDICTS]
+    told = ", ".join(f"{count} {word}" for count, word in counts if count)
+    return f"{separator}{counted(len(claims), 'claim')}: {told.replace('does not', 'do not')}"
 
 
 def legend(lines: Sequence[Line]) -> str:

@@ -20,7 +20,6 @@ from superarm.results.curves import (
     growth_exponent,
     made_data,
     metric_text,
-    paired_difference,
     plus_minus,
     policy_styles,
     readable_seconds,
@@ -169,12 +168,12 @@ def _headline(run: Run, tables: Sequence[Sequence[Result]]) -> str:
 
 
 def _tied(run: Run, index: int, rows: Sequence[Result]) -> list[Result]:
-    """The best, and the next ones as long as they are less than two standard errors above it."""
+    """The best, and the next ones as long as chance may explain the difference."""
     ranked = sorted(rows, key=lambda row: row.regret.mean)
     best = run.cumulative(ranked[0].policy, index)[:, -1]
 
     def near(row: Result) -> bool:
-        return within_noise(*paired_difference(run.cumulative(row.policy, index)[:, -1], best))
+        return within_noise(run.cumulative(row.policy, index)[:, -1] - best)
 
     return [ranked[0], *takewhile(near, ranked[1:])]
 

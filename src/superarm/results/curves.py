@@ -127,19 +127,21 @@ def average(values: Floats) -> Average:
     return Average(float(mean), float(stderr))
 
 
-def paired_difference(left: Floats, right: Floats) -> tuple[float, float | None]:
-    """Mean of ``left − right`` over shared seeds, and its standard error; None for a single seed.
+def noise_limit(seeds: int) -> float:
+    """Standard errors by which a mean over seeds is off by chance: Student's t at 95 %, two-sided.
 
-    >>> paired_difference(np.array([1.0, 3.0]), np.array([2.0, 5.0]))
-    (-1.5, 0.5)
+    >>> [round(noise_limit(seeds), 2) for seeds in (2, 3, 5, 25)]
+    [12.71, 4.3, 2.78, 2.06]
     """
-    mean, stderr = mean_stderr(np.asarray(left, dtype=np.float64) - right)
-    return float(mean), float(stderr) if len(left) > 1 else None
+    from scipy.special import stdtrit
+
+    return float(stdtrit(seeds - 1, 0.975))
 
 
-def within_noise(difference: float, stderr: float | None) -> bool:
-    """Whether a difference is less than two of its standard errors from zero."""
-    return stderr is not None and abs(difference) < 2.0 * stderr
+def within_noise(differences: Floats) -> bool:
+    """Whether the mean of one difference per seed may be chance; of a single seed nobody can say."""
+    mean, stderr = mean_stderr(differences)
+    return len(differences) < 2 or bool(abs(mean) < noise_limit(len(differences)) * stderr)
 
 
 def made_data(run: Run, setting_index: int | None = None) -> str:
