@@ -132,7 +132,7 @@ def test_made_data_are_said_in_every_claim(tmp_path: Path) -> None:
     keys = {"policy": "good", "versus": "poor", "ratio": 1}
     settings = [{"source": "synthetic"}, {"source": "real"}, {"k": 1}]
     run = make_run(tmp_path, TOTALS, settings=settings)
-    spec = {**run.spec, "settled": {"data": "a synthetic city, not real data"}}
+    spec = {**run.spec, "settled": {"data": "a city, synthetic data"}}
     verdicts = judge(Run(tmp_path, spec), [claim("below", **keys)])
     assert [each.evidence.endswith("on synthetic data") for each in verdicts] == [True, False, True]
     verdicts = judge(run, [claim("below", **keys)])
