@@ -1,4 +1,4 @@
-"""``python -m bench SUITE [--json | --markdown] [--quick] [--repeats R]``."""
+"""``python -m bench SUITE [--json | --markdown] [--quick] [--repeats R] [--stored FILE]``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ import io
 import json
 import os
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .measure import Results
+from pathlib import Path
 
 # Every BLAS reads these when it is loaded, so that they must stand before numpy is imported.
 for _name in ("OPENBLAS", "OMP", "MKL", "BLIS", "VECLIB_MAXIMUM", "NUMEXPR", "NUMBA"):
@@ -25,23 +22,27 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("suite", choices=SUITES)
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument("--json", action="store_true", help="one line of JSON")
-    shape.add_argument("--markdown", action="store_true", help="tables to paste into bench/README.md")
+    shape.add_argument("--markdown", action="store_true", help="the table of bench/README.md")
     parser.add_argument("--quick", action="store_true", help="small sizes: does it run and agree?")
     parser.add_argument("--repeats", type=int, default=None, help="how often each thing is timed")
+    parser.add_argument("--stored", type=Path, help="measure nothing, show what --json printed before")
     options = parser.parse_args(arguments)
     if options.repeats is not None and options.repeats < 1:
         parser.error("--repeats must be at least 1")
 
     from superarm.threads import pin_blas_threads
 
+    from . import show
+    from .measure import Results
+
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8")  # tables have signs that ASCII lacks
     pin_blas_threads()
-    suite = importlib.import_module(f".{options.suite}", __package__)
-    results: Results = suite.run(quick=options.quick, repeats=options.repeats)
-
-    from . import show
-
+    if options.stored is not None:
+        results = Results.from_json(json.loads(options.stored.read_text(encoding="utf-8")))
+    else:
+        suite = importlib.import_module(f".{options.suite}", __package__)
+        results = suite.run(quick=options.quick, repeats=options.repeats)
     if options.json:
         print(json.dumps(results.as_json(), allow_nan=False))
     else:

@@ -65,6 +65,13 @@ class Results:
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "machine": machine()}
 
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> Results:
+        rows = [Row(**each) for each in stored["rows"]]
+        targets = [Target(**each) for each in stored["targets"]]
+        fields = {key: value for key, value in stored.items() if key != "machine"}
+        return cls(**{**fields, "rows": rows, "targets": targets})
+
 
 def row(case: str, ours_s: float, peer: str, peer_s: float, max_abs_diff: float | None) -> Row:
     return Row(

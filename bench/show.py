@@ -1,4 +1,4 @@
-"""Results for people: plain text, or tables to paste into ``README.md``."""
+"""Results for people: plain text, or a table to paste into ``README.md``."""
 
 from __future__ import annotations
 
@@ -55,9 +55,25 @@ def plain(results: Results) -> str:
 
 
 def markdown(results: Results) -> str:
-    lines = [
-        f"| {' | '.join(HEADER)} |",
-        f"|{'|'.join('---' if name in ('case', 'peer') else '---:' for name in HEADER)}|",
+    """One row for each case, a column for each peer with its time over ours; the rest is JSON."""
+    others = [row for row in results.rows if not row.peer.startswith("our own")]
+    peers = list(dict.fromkeys(row.peer for row in others))
+    compared = any(row.max_abs_diff is not None for row in others)
+    header = ["case", "ours", *peers, *(["largest difference"] if compared else [])]
+    lines = [f"| {' | '.join(header)} |", f"|---{'|---:' * (len(header) - 1)}|"]
+    for case in dict.fromkeys(row.case for row in others):
+        rows = {row.peer: row for row in others if row.case == case}
+        cells = [case, duration(next(iter(rows.values())).ours_s)]
+        cells += [
+            f"{duration(rows[peer].peer_s)} ({rows[peer].ratio:.1f}×)" if peer in rows else ""
+            for peer in peers
+        ]
+        if compared:
+            differences = [row.max_abs_diff for row in rows.values() if row.max_abs_diff is not None]
+            cells.append(f"{max(differences):.0e}" if differences else "")
+        lines.append(f"| {' | '.join(cells)} |")
+    missed = [
+        f"{target.text}, measured {target.value:.3g}" for target in results.targets if not target.holds
     ]
-    lines += [f"| {' | '.join(line)} |" for line in _cells(results)]
-    return "\n".join([*lines, "", *(f"- {note}" for note in _notes(results))])
+    met = f"{len(results.targets) - len(missed)} of {len(results.targets)} targets are met"
+    return "\n".join([*lines, "", f"{met}{'; missed: ' if missed else ''}{'; '.join(missed)}."])

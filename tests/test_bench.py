@@ -109,6 +109,13 @@ def test_startup_reports_what_help_loads() -> None:
     assert found["skipped"] or found["facts"][loaded] == []
 
 
+@pytest.mark.parametrize("suite", ["streaming", "finite", "network", "threads", "startup"])
+def test_the_readme_shows_what_is_stored(suite: str) -> None:
+    page = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
+    shown = page.split(f"<!-- {suite} -->")[1].split(f"<!-- /{suite} -->")[0].strip()
+    assert bench(suite, "--markdown", "--stored", f"bench/results/{suite}.json").strip() == shown
+
+
 def test_tables_for_people() -> None:
     assert bench("startup").startswith("case ")
     assert bench("startup", "--markdown").startswith("| case |")
