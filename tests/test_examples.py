@@ -51,3 +51,9 @@ def test_a_policy_from_json_goes_on_after_it_was_loaded() -> None:
     ours, theirs = load("json_policy").main(rounds=10)
     assert ours == theirs
     assert len(ours) == 3
+
+
+def test_own_data_go_from_a_fit_to_good_menus() -> None:
+    menus = load("own_data").main()
+    assert [len(menu) for menu in menus.values()] == [3, 3, 3]
+    assert all(name.startswith(day) for day, menu in menus.items() for name in menu)

@@ -1,0 +1,61 @@
+"""Your own data: fit a kernel to past measurements, decide, save, and go on another day.
+
+A café knows how many cups of 40 recipes it sold. A recipe is its shares of sugar and cocoa. Every day it can
+make some new recipes, puts three on the menu, and learns from what is sold.
+"""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import superarm
+from superarm import Arms, Feedback, IndexPolicy, Offer
+from superarm.kernels import Matern
+from superarm.oracles import TopK
+from superarm.posteriors import StreamingGP, fit_kernel
+from superarm.rules import UCB, Fixed
+
+
+def cups(recipes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """What guests buy: stands in for your own measurements."""
+    taste = 50.0 + 10.0 * np.sin(6.0 * recipes[:, 0]) + 5.0 * np.cos(4.0 * recipes[:, 1])
+    return taste + 2.0 * rng.standard_normal(len(recipes))
+
+
+def main() -> dict[str, list[str]]:
+    rng = np.random.default_rng(0)
+    recipes = rng.random((40, 2))
+    sold = cups(recipes, rng)
+
+    # Fit: one lengthscale for each column, the size of the differences, the noise and the mean.
+    start = Matern(nu=2.5, lengthscale=(0.5, 0.5), variance=float(sold.var()))
+    fit = fit_kernel(start, recipes, sold, noise_variance=1.0, fit_mean=True, rng=rng)
+    print(f"lengthscales {np.round(fit.kernel.lengthscale, 2)}, noise {fit.noise_variance**0.5:.1f} cups")
+
+    # Warm start: the posterior knows the past before the first decision.
+    posterior = StreamingGP(fit.kernel, noise_variance=fit.noise_variance, mean=fit.mean)
+    posterior.observe(recipes, sold)
+    policy = IndexPolicy(posterior=posterior, rule=UCB(schedule=Fixed(value=1.0)), oracle=TopK(k=3))
+
+    menus = {}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "cafe.npz"
+        for step, day in enumerate(("monday", "tuesday", "wednesday"), start=1):
+            names = [f"{day}-{number}" for number in range(12)]
+            offer = Offer(step=step, arms=Arms(ids=names, features=rng.random((12, 2))))
+            decision = policy.decide(offer, rng)
+            policy.commit(decision)
+            chosen = decision.positions
+            menus[day] = [names[position] for position in chosen]
+            cups_sold, spread = policy.forecast(offer, chosen).total()
+            rewards = cups(offer.arms.features[chosen], rng)
+            policy.learn(offer, decision, Feedback(positions=chosen, rewards=rewards), rng)
+            policy.save(file)  # the café closes …
+            policy = superarm.load(file)  # … and opens again: nothing is forgotten
+            print(f"{day}: {menus[day]}, forecast {cups_sold:.0f} ± {spread:.0f}, sold {rewards.sum():.0f}")
+    return menus
+
+
+if __name__ == "__main__":
+    main()
