@@ -1,7 +1,7 @@
 """Your own data: fit a kernel to past measurements, decide, save, and go on another day.
 
-A café knows how many cups of 40 recipes it sold. A recipe is its shares of sugar and cocoa. Every day it can
-make some new recipes, puts three on the menu, and learns from what is sold.
+A café knows how many cups of 40 recipes it sold. A recipe is its shares of sugar and cocoa. Every day
+it can make twelve new recipes, puts three of them on the menu, and learns from what is sold.
 """
 
 import tempfile
@@ -31,7 +31,9 @@ def main() -> dict[str, list[str]]:
     # Fit: one lengthscale for each column, the size of the differences, the noise and the mean.
     start = Matern(nu=2.5, lengthscale=(0.5, 0.5), variance=float(sold.var()))
     fit = fit_kernel(start, recipes, sold, noise_variance=1.0, fit_mean=True, rng=rng)
-    print(f"lengthscales {np.round(fit.kernel.lengthscale, 2)}, noise {fit.noise_variance**0.5:.1f} cups")
+    print(
+        "lengthscales", np.round(fit.kernel.lengthscale, 2), "noise", round(fit.noise_variance**0.5, 1)
+    )
 
     # Warm start: the posterior knows the past before the first decision.
     posterior = StreamingGP(fit.kernel, noise_variance=fit.noise_variance, mean=fit.mean)
@@ -53,7 +55,7 @@ def main() -> dict[str, list[str]]:
             policy.learn(offer, decision, Feedback(positions=chosen, rewards=rewards), rng)
             policy.save(file)  # the café closes …
             policy = superarm.load(file)  # … and opens again: nothing is forgotten
-            print(f"{day}: {menus[day]}, forecast {cups_sold:.0f} ± {spread:.0f}, sold {rewards.sum():.0f}")
+            print(day, menus[day], f"sold {rewards.sum():.0f}, forecast {cups_sold:.0f} ± {spread:.0f}")
     return menus
 
 

@@ -1,4 +1,4 @@
-"""What the six routes of paper 000 cost: rectified, by potentials, fastest and shortest.
+"""What the six routes of the navigation paper cost: rectified, by potentials, fastest and shortest.
 
 The energies are those of eq. 8. With ``--sumo`` Monaco's routes are also driven in SUMO, on empty
 roads. Run: ``python examples/route_energies.py [--sumo]``.

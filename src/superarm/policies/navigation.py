@@ -94,7 +94,7 @@ def route_bucb(
     routing: Routing = "rectified",
     spread: Spread = "noise",
 ) -> IndexPolicy:
-    """GP-BUCB or BI-BUCB: a lower quantile of each edge's energy."""
+    """Bayes-UCB (the paper's GP-BUCB and BI-BUCB): a lower quantile of each edge's energy."""
     rule = BayesUCB(schedule=BayesUCBQuantile(arms=arm_count(model), omega=omega, xi=xi))
     return route_policy(model, rule, posterior, routing, spread)
 

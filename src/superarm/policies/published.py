@@ -140,7 +140,7 @@ def gp_ucb(
 def gp_ucb_bayesian(
     model: Model, *, scale: float = 1.0, posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
-    """GP-UCB with the finite-arm β_t of the Bayesian analysis (paper 000)."""
+    """GP-UCB with the finite-arm β_t of Bayesian Analysis of Combinatorial GP Bandits (2025)."""
     schedule = BayesianGPUCB(arms=arm_count(model), scale=scale)
     return index_policy(model, UCB(schedule=schedule), posterior)
 
@@ -149,7 +149,11 @@ def gp_ucb_bayesian(
 def gp_bucb(
     model: Model, *, omega: float = 1.0, xi: float = 1.0, posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
-    """GP-BayesUCB: an upper quantile of the posterior (paper 000)."""
+    """Bayes-UCB on a Gaussian process: an upper quantile of the posterior; no batch algorithm.
+
+    Bayesian Analysis of Combinatorial GP Bandits (2025) calls it GP-BUCB. The GP-BUCB of Desautels
+    et al. (2014), which decides on batches, is another algorithm.
+    """
     schedule = BayesUCBQuantile(arms=arm_count(model), omega=omega, xi=xi)
     return index_policy(model, BayesUCB(schedule=schedule), posterior)
 
