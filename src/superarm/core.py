@@ -24,7 +24,6 @@ policy may share one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple, Protocol, Self, overload, runtime_checkable
@@ -33,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError, ShapeError, StateError, UnknownArmError
-from .inputs import as_features, as_positions, as_vector
+from .inputs import as_count, as_features, as_number, as_positions, as_vector, read_only
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -63,8 +62,7 @@ class Arms:
     features: Floats  # (n, d), read-only
 
     def __init__(self, *, ids: Sequence[Hashable], features: Any) -> None:
-        checked = as_features(features, "features").copy()
-        checked.flags.writeable = False
+        checked = read_only(as_features(features, "features"))
         ids = tuple(ids)
         try:
             index = {arm: position for position, arm in enumerate(ids)}
@@ -123,7 +121,7 @@ class Offer:
     """Whether an episode begins, with ``previous_action`` as its start, whatever was done before."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "step", _as_step(self.step))
+        object.__setattr__(self, "step", as_count(self.step, "step", 1, _MOST_STEPS))
         begins: object = self.begins
         if not isinstance(begins, bool | np.bool_):
             raise InputError(f"begins is {begins!r:.60}; it must be True or False")
@@ -131,7 +129,7 @@ class Offer:
         if not isinstance(arms, Arms):
             raise InputError(f"arms must be Arms, not {type(arms).__name__}: Arms.numbered(…)")
         if self.time is not None:
-            object.__setattr__(self, "time", _as_time(self.time))
+            object.__setattr__(self, "time", as_number(self.time, "time"))
         available: Any = self.available
         if available is not None and (
             not isinstance(available, np.ndarray)
@@ -165,25 +163,6 @@ _OFFER_FIELDS = tuple(each.name for each in fields(Offer))
 
 _MOST_STEPS = 2**53
 """Rounds that a float counts without a gap: schedules and times compute with them."""
-
-
-def _as_step(value: Any) -> int:
-    step = int(value) if isinstance(value, np.integer) else value
-    if type(step) is not int or not 1 <= step <= _MOST_STEPS:
-        raise InputError(f"step is {value!r:.60}; rounds are counted 1, 2, 3 …")
-    return step
-
-
-def _as_time(value: object) -> float:
-    if not isinstance(value, float | int | np.floating | np.integer) or isinstance(value, bool):
-        raise InputError(f"time is {value!r:.60}; it must be a number, such as seconds, or None")
-    try:
-        time = float(value)
-    except OverflowError:
-        time = math.inf
-    if not math.isfinite(time):
-        raise InputError(f"time is {value!r:.60}; it must be finite")
-    return time
 
 
 class Guarantee(NamedTuple):
@@ -233,20 +212,15 @@ class Decision:
     """What :meth:`Policy.commit` adopts once the decision is taken."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "step", _as_step(self.step))
+        object.__setattr__(self, "step", as_count(self.step, "step", 1, _MOST_STEPS))
         positions = as_positions(self.positions, "positions")
         object.__setattr__(self, "positions", positions)
         if len(positions) > 1 and len(set(positions.tolist())) < len(positions):
             raise InputError(
                 f"positions {positions.tolist()[:9]} name an arm twice; a super arm holds each once"
             )
-        propensity: Any = self.propensity
-        if propensity is not None and (
-            isinstance(propensity, bool)
-            or not isinstance(propensity, float | int)
-            or not 0.0 <= propensity <= 1.0
-        ):
-            raise InputError(f"propensity is {propensity!r:.60}; it must be a probability, or None")
+        if self.propensity is not None:
+            as_number(self.propensity, "propensity", 0.0, 1.0)
         carry: object = self.carry
         if not isinstance(carry, State | None):
             raise InputError(f"carry is a {type(carry).__name__}; it must be a State, or None")

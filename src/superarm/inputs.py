@@ -1,14 +1,15 @@
-"""Numbers from outside, checked: as numpy has them, or an error that says what is wrong."""
+"""What comes from outside, checked: as numpy or JSON have it, or an error that says what is wrong."""
 
 from __future__ import annotations
 
-from math import isfinite
+from collections.abc import Mapping, Sequence
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InputError, NotFiniteError, ShapeError, UnknownArmError
+from .errors import InputError, NotFiniteError, ShapeError, SpecError, UnknownArmError
 
 _Floats = NDArray[np.float64]
 _FLOAT, _INTEGER = np.dtype(np.float64), np.dtype(np.intp)  # each one object in a process
@@ -101,15 +102,39 @@ def refuse_masked(values: Any, name: str) -> None:
             raise InputError(f"{name} has masked entries; leave those rows out")
 
 
+def read_only(values: NDArray[Any]) -> NDArray[Any]:
+    """A copy that nobody can write into."""
+    kept = values.copy()
+    kept.flags.writeable = False
+    return kept
+
+
+def as_number(value: Any, name: str, least: float = -inf, most: float = inf) -> float:
+    """``value`` as one finite number from ``least`` to ``most``."""
+    number: float = value
+    if type(value) is not float:
+        try:
+            if isinstance(value, bool | np.bool_ | str) or np.ndim(value) or np.ma.is_masked(value):
+                raise TypeError
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            told = f"{name} is {value!r:.60}; it must be a number that fits a float"
+            raise InputError(told) from None
+    if not (isfinite(number) and least <= number <= most):
+        raise InputError(f"{name} is {value!r:.60}; it must be a number{_range(least, most)}")
+    return number
+
+
+def _range(least: float, most: float) -> str:
+    if isfinite(least) and isfinite(most):
+        return f" from {least:,} to {most:,}"
+    return f" of at least {least:,}" if isfinite(least) else " that is finite"
+
+
 def as_positive(value: Any, name: str) -> float:
     """``value`` as one finite number above zero."""
-    try:
-        if np.ndim(value) or np.ma.is_masked(value):
-            raise TypeError
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} must be a number that fits a float, not {value!r:.60}") from None
-    if not np.isfinite(number) or number <= 0.0:
+    number = as_number(value, name)
+    if number <= 0.0:
         raise InputError(f"{name} is {number!r}; it must be finite and above 0")
     return number
 
@@ -140,12 +165,40 @@ def require_size(array: _Floats, name: str) -> None:
         )
 
 
-def as_count(value: Any, name: str, least: int = 1) -> int:
-    """``value`` as a whole number of at least ``least``."""
+def as_count(value: Any, name: str, least: int = 1, most: float = inf) -> int:
+    """``value`` as a whole number from ``least`` to ``most``."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < least:
-        raise InputError(f"{name} is {value!r}; it must be a whole number of at least {least}")
+    if not whole or not least <= value <= most:
+        raise InputError(f"{name} is {value!r:.60}; it must be a whole number{_range(least, most)}")
     return int(value)
+
+
+def require_choice(value: Any, name: str, choices: Sequence[str]) -> None:
+    """Refuse a word that is not among the choices."""
+    if not isinstance(value, str) or value not in choices:
+        *most, last = map(repr, choices)
+        raise InputError(f"{name} is {value!r:.60}; choose {', '.join(most)} or {last}")
+
+
+def as_plain(value: Any, where: str | None = None) -> Any:
+    """``value`` as JSON can hold it: numpy's numbers as numbers, what is not finite as null.
+
+    With ``where``, which errors name, nothing is turned into anything else: it is refused.
+    """
+    if isinstance(value, Mapping):
+        below = {key: where and f"{where}: {key}" for key in value}
+        return {str(key): as_plain(item, below[key]) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [as_plain(item, where) for item in value]
+    if where is None and isinstance(value, np.ndarray | np.generic):
+        return as_plain(value.tolist())
+    if isinstance(value, float) and not isfinite(value):
+        if where is not None:
+            raise SpecError(f"{where}: {value!r} is not a finite number")
+        return None
+    if where is not None and not isinstance(value, str | int | float | None):
+        raise SpecError(f"{where}: {value!s} is a {type(value).__name__}; use text or numbers")
+    return value
 
 
 def as_generator(rng: Any) -> np.random.Generator:

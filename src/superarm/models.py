@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .core import Direction, Floats, Oracle, Reward
-from .inputs import as_numbers, as_vector
+from .inputs import as_count, as_numbers, as_vector, read_only
 from .kernels import Covariance
-from .kernels.base import as_column
 from .registry import register
 from .rewards import Sum
 
@@ -74,10 +73,8 @@ class ByNumber:
     column: int = 0
 
     def __post_init__(self) -> None:
-        values = as_vector(self.values, "values").copy()
-        values.flags.writeable = False
-        object.__setattr__(self, "values", values)
-        object.__setattr__(self, "column", as_column(self.column, "column"))
+        object.__setattr__(self, "values", read_only(as_vector(self.values, "values")))
+        object.__setattr__(self, "column", as_count(self.column, "column", 0))
 
     def __call__(self, rows: Floats) -> Floats:
         numbers = as_numbers(rows[:, self.column], len(self.values), "arms", self.column)

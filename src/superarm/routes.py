@@ -26,6 +26,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints, Offer, Oracle, Posterior, State
 from superarm.errors import InputError, SpecError, StateError
+from superarm.inputs import require_choice
 from superarm.networks import LineGraph, RoadEnergy, RoadNetwork, Vehicle, with_heights
 from superarm.networks.geography import from_utm, to_utm
 from superarm.oracles import ShortestPath, Trip
@@ -179,8 +180,7 @@ def find_route(
     0
     """
     _check_settings(settings)
-    if routing not in ("rectified", "potential"):
-        raise InputError(f"routing is {routing!r}; choose 'rectified' or 'potential'")
+    require_choice(routing, "routing", ("rectified", "potential"))
     if state is None:
         roads = _load(network, elevation, settings)
         vehicle = Vehicle(**{key: settings[key] for key in _VEHICLE if key in settings})

@@ -22,7 +22,6 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InputError
 from .inputs import as_count
 
 Words = NDArray[np.uint32]
@@ -40,7 +39,7 @@ _MASK_128 = (1 << 128) - 1
 
 _BLOCK_BITS = 10
 _BLOCK = 1 << _BLOCK_BITS
-_MOST_STEPS = 1 << 32
+_LAST_STEP = (1 << 32) - 1
 
 
 def stream(seed: int, role: str, step: int) -> np.random.Generator:
@@ -50,7 +49,7 @@ def stream(seed: int, role: str, step: int) -> np.random.Generator:
     True
     """
     as_count(seed, "seed", 0)
-    _check_step(step)
+    as_count(step, "step", 0, _LAST_STEP)
     sequence = np.random.SeedSequence(seed, spawn_key=(_role_key(role), step))
     return np.random.Generator(np.random.PCG64(sequence))
 
@@ -91,7 +90,7 @@ class Streams:
     def at(self, step: int) -> np.random.Generator:
         """The generator at the start of this step's stream."""
         if step >> _BLOCK_BITS != self._block:
-            _check_step(step)
+            as_count(step, "step", 0, _LAST_STEP)
             self._block = int(step) >> _BLOCK_BITS
             self._states = _pcg_states(*self._pool, first=self._block << _BLOCK_BITS)
         state = self._state
@@ -102,11 +101,6 @@ class Streams:
 
 def _role_key(role: str) -> int:
     return crc32(role.encode())
-
-
-def _check_step(step: object) -> None:
-    if not isinstance(step, int | np.integer) or not 0 <= step < _MOST_STEPS:
-        raise InputError(f"step is {step!r}; it must be a whole number from 0 to 2**32 - 1")
 
 
 # --- SeedSequence, the part before the step: plain integers ------------------------------

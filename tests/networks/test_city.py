@@ -183,7 +183,7 @@ def test_one_way_streets_turn_restrictions_and_closed_streets_are_there(case):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"edges": 100}, "edges is 100; a city can have from 200 to 2,000,000"),
+        ({"edges": 100}, "edges is 100; it must be a whole number from 200 to 2,000,000"),
         ({"edges": 3_000_000}, "edges is 3000000"),
         ({"edges": 1e4}, "edges is 10000.0"),
         ({"rivers": 9}, "rivers is 9"),

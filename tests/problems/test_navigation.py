@@ -203,7 +203,7 @@ def test_conditions_change_what_trips_cost() -> None:
         ({"network": "atlantis"}, InputError, "no network 'atlantis'"),
         ({"start": "x"}, InputError, "name both start and goal"),
         ({"start": "nowhere", "goal": "r1"}, UnknownArmError, "no edge 'nowhere'"),
-        ({"closed_roads": 1.0}, InputError, "must be a share"),
+        ({"closed_roads": 1.0}, InputError, "some must stay open"),
         ({"normalisation": "sum"}, InputError, "normalisation is 'sum'"),
         ({"conditions": ["snow"]}, InputError, "conditions is"),
         ({"lengthscale": 0.0}, InputError, "lengthscale"),

@@ -179,7 +179,7 @@ def test_bad_clock(minute: Any) -> None:
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"source": "imagined"}, "source is 'imagined'; choose one of"),
+        ({"source": "imagined"}, "source is 'imagined'; choose"),
         ({"noise_fraction": -1.0}, "noise_fraction is -1.0"),
         ({"norm": "smallest"}, "norm is 'smallest'"),
         ({"prior_mean": "median"}, "prior_mean is 'median'"),

@@ -151,10 +151,10 @@ def test_points_are_uniform() -> None:
         ({"arms": 1}, "arms is 1"),
         ({"arms": 10.0}, "arms is 10.0"),
         ({"dimension": 0}, "dimension is 0"),
-        ({"kernel": "linear"}, "kernel is 'linear'; choose one of"),
+        ({"kernel": "linear"}, "kernel is 'linear'; choose"),
         ({"lengthscale": 0.0}, "lengthscale"),
         ({"noise_fraction": 0.0}, "noise_fraction is 0.0"),
-        ({"noise_fraction": "much"}, "noise_fraction must be a number"),
+        ({"noise_fraction": "much"}, "noise_fraction is .* must be a number"),
         ({"regularisation": "none"}, "regularisation is 'none'"),
     ],
 )
@@ -165,5 +165,5 @@ def test_bad_input(build: Any, bad: dict[str, Any], message: str) -> None:
 
 
 def test_unknown_benchmark() -> None:
-    with pytest.raises(InputError, match="function is 'ackley'; choose one of"):
+    with pytest.raises(InputError, match="function is 'ackley'; choose"):
         benchmark_function(seed=0, horizon=10, function="ackley")

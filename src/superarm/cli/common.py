@@ -96,9 +96,9 @@ def check_elevation(path: Path | None) -> None:
 
 def print_json(value: object) -> None:
     """One line of ASCII, whatever the terminal's encoding; what is not finite is null."""
-    from superarm.simulation.files import plain
+    from superarm.inputs import as_plain
 
-    click.echo(json.dumps(plain(value), allow_nan=False))
+    click.echo(json.dumps(as_plain(value), allow_nan=False))
 
 
 @contextlib.contextmanager

@@ -36,7 +36,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -47,6 +46,7 @@ from typing import Any
 
 from superarm.core import Policy
 from superarm.errors import SpecError
+from superarm.inputs import as_plain
 from superarm.problems.base import World
 from superarm.registry import build, check_parameter, names, parameters_of, suggestion
 from superarm.simulation.lateness import Lateness
@@ -101,7 +101,7 @@ class Experiment:
         _check_tables(data, where)
         for claim in data.get("claims", ()):
             check_claim(claim, where)
-        _check_plain(data, where)
+        as_plain(data, where)  # else a run could not be written down and made again
         named = data.get("figure", ())
         figures = (named,) if isinstance(named, str) else tuple(named)
         plain = {key: value for key, value in data.items() if key not in ("claims", "figure")}
@@ -247,7 +247,7 @@ def parse_override(text: str) -> tuple[str, Any]:
         raise SpecError(f"--set {key}: {_short(value)} is not a TOML value") from None
     if set(parsed) != {"value"}:
         raise SpecError(f"--set {key}: {_short(value)} is more than one TOML value")
-    _check_plain(parsed["value"], f"--set {key}")
+    as_plain(parsed["value"], f"--set {key}")
     return key, parsed["value"]
 
 
@@ -393,20 +393,6 @@ def _check_parameters(family: str, spec: Mapping[str, Any], where: str) -> None:
             check_parameter(family, spec["name"], key, spec[key])
         except SpecError as error:
             raise SpecError(f"{where}: {error}") from None
-
-
-def _check_plain(value: Any, where: str) -> None:
-    """Only what JSON can hold, so that a run can be written down and made again."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            _check_plain(item, f"{where}: {key}")
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _check_plain(item, where)
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise SpecError(f"{where}: {value!r} is not a finite number")
-    elif not isinstance(value, str | bool | int | float | None):
-        raise SpecError(f"{where}: {value!s} is a {type(value).__name__}; use text or numbers")
 
 
 def _short(text: str) -> str:

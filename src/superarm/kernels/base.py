@@ -37,7 +37,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import InputError, MissingExtraError, ShapeError
-from superarm.inputs import as_positive, as_scale, as_vector
+from superarm.inputs import as_count, as_positive, as_scale, as_vector
 
 from .features import FeatureMap
 
@@ -338,17 +338,10 @@ def set_columns(kernel: Kernel) -> None:
     columns = tuple(value) if isinstance(value, list | tuple | np.ndarray) else (value,)
     if not columns:
         raise InputError(f"{label} is empty; leave it out to use every column")
-    checked = tuple(as_column(column, label) for column in columns)
+    checked = tuple(as_count(column, label, 0) for column in columns)
     if len(set(checked)) != len(checked):
         raise InputError(f"{label} names a column twice: {list(checked)}")
     object.__setattr__(kernel, "columns", checked)
-
-
-def as_column(value: Any, label: str) -> int:
-    """``value`` as the number of a column."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise InputError(f"{label} is {value!r}; columns are integers counted from 0")
-    return int(value)
 
 
 # --- the way to scikit-learn -------------------------------------------------------------

@@ -43,7 +43,7 @@ from superarm.errors import (
     ShapeError,
 )
 from superarm.graphs import SparseGraph
-from superarm.inputs import as_numbers, as_positive, as_vector
+from superarm.inputs import as_number, as_numbers, as_positive, as_vector, require_choice
 from superarm.registry import Described, has_spec, register
 
 from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
@@ -120,15 +120,8 @@ class GraphMatern(Kernel, Described):
             raise InputError(
                 f"GraphMatern.columns is {self.columns!r}; name the one column that holds node numbers"
             )
-        if self.normalisation not in ("mean", "unit", "raw"):
-            raise InputError(
-                f"GraphMatern.normalisation is {self.normalisation!r}; choose 'mean', 'unit' or 'raw'"
-            )
-        cache: Any = self.cache_megabytes
-        if not (isinstance(cache, int | float) and 0.0 <= cache < np.inf):
-            raise InputError(
-                f"GraphMatern.cache_megabytes is {self.cache_megabytes!r}; it must be finite, 0 or more"
-            )
+        require_choice(self.normalisation, "GraphMatern.normalisation", ("mean", "unit", "raw"))
+        as_number(self.cache_megabytes, "GraphMatern.cache_megabytes", 0.0)
         laplacian = _laplacian_of(self.network)
         if self.nu == int(self.nu):
             graph: _Spectrum | _Factor = _Factor(

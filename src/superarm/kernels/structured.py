@@ -10,14 +10,13 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.errors import InputError, NotPositiveDefiniteError, ShapeError
-from superarm.inputs import as_features, as_numbers, as_positive
+from superarm.inputs import as_count, as_features, as_numbers, as_positive
 from superarm.registry import register
 
 from .base import (
     DEFAULT_BOUNDS,
     Bounds,
     Kernel,
-    as_column,
     set_bounds,
     set_columns,
     set_positive,
@@ -202,7 +201,7 @@ class Empirical(Kernel):
             )
         matrix.flags.writeable = False
         object.__setattr__(self, "covariance", matrix)
-        object.__setattr__(self, "column", as_column(self.column, f"{type(self).__name__}.column"))
+        object.__setattr__(self, "column", as_count(self.column, f"{type(self).__name__}.column", 0))
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -267,7 +266,7 @@ class Temporal(Kernel):
         if self.epsilon >= 1.0:
             raise InputError(f"Temporal.epsilon is {self.epsilon:g}; it must lie in [0, 1)")
         set_bounds(self, "epsilon_bounds", below=1.0)
-        object.__setattr__(self, "column", as_column(self.column, f"{type(self).__name__}.column"))
+        object.__setattr__(self, "column", as_count(self.column, f"{type(self).__name__}.column", 0))
 
     @property
     def columns(self) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import InputError
-from superarm.inputs import as_numbers, as_positive, as_vector
+from superarm.inputs import as_number, as_numbers, as_positive, as_vector, read_only, require_choice
 from superarm.registry import register
 
 _JOULES_PER_WH = 3600.0
@@ -62,20 +62,12 @@ class Vehicle:
 
     def __post_init__(self) -> None:
         for name in ("mass", "gravity", "propulsion_efficiency", "recuperation_efficiency"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not as_positive(value, name) <= _LARGEST:
-                raise InputError(f"{name} is {value!r}; it must be a number up to {_LARGEST:g}")
-            object.__setattr__(self, name, as_positive(value, name))
+            most = 1.0 if name.endswith("efficiency") else _LARGEST
+            value = as_positive(getattr(self, name), name)
+            object.__setattr__(self, name, as_number(value, name, 0.0, most))
         for name in ("rolling_resistance", "front_area", "air_drag", "auxiliary_power", "air_density"):
-            value = getattr(self, name)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (number and 0.0 <= value <= _LARGEST):
-                raise InputError(f"{name} is {value!r}; it must be a number from 0 to {_LARGEST:g}")
-        for name in ("propulsion_efficiency", "recuperation_efficiency"):
-            if getattr(self, name) > 1.0:
-                raise InputError(f"{name} is {getattr(self, name)}; it can be at most 1")
-        if self.recuperation not in ("multiply", "divide"):
-            raise InputError(f"recuperation is {self.recuperation!r}; choose 'multiply' or 'divide'")
+            as_number(getattr(self, name), name, 0.0, _LARGEST)
+        require_choice(self.recuperation, "recuperation", ("multiply", "divide"))
 
     def energy(self, length: Any, speed: Any, rise: Any) -> Floats:
         """Wh for metres, m/s and metres of height; negative where more is won back than spent."""
@@ -122,14 +114,12 @@ class RoadEnergy:
         if not isinstance(vehicle, Vehicle):
             raise InputError(f"vehicle is {vehicle!r}; it must be a Vehicle")
         for name in ("length", "speed", "rise"):
-            array = as_vector(getattr(self, name), name, len(self.length)).copy()
+            array = read_only(as_vector(getattr(self, name), name, len(self.length)))
             if name != "rise" and not (array > 0.0).all():
                 raise InputError(f"{name} must be above 0 for every road")
-            array.flags.writeable = False
             object.__setattr__(self, name, array)
         values = self.vehicle.energy(self.length, self.speed, self.rise)
-        values.flags.writeable = False
-        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "values", read_only(values))
 
     def __call__(self, rows: Floats) -> Floats:
         found: Floats = self.values[as_numbers(rows[:, 0], len(self.values), "roads", 0)]

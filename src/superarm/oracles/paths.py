@@ -16,6 +16,7 @@ import numpy as np
 from superarm.core import Floats, Ints, Rescore, Selection
 from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
 from superarm.graphs import SparseGraph
+from superarm.inputs import require_choice
 from superarm.registry import Described, has_spec, register
 
 from .base import check_desirability
@@ -79,8 +80,7 @@ class ShortestPath(Described):
         sparse: bool = issparse(given)
         if not sparse or given.ndim != 2 or given.shape[0] != given.shape[1]:
             raise InputError("successors must be a square sparse matrix: one row and column per arm")
-        if self.on_no_path not in ("error", "empty"):
-            raise InputError(f"on_no_path is {self.on_no_path!r}; choose 'error' or 'empty'")
+        require_choice(self.on_no_path, "on_no_path", ("error", "empty"))
         turns = csr_array(given, copy=True)  # sorted below, which must not reach the caller's own
         turns.sort_indices()
         known = graph if has_spec(graph) else SparseGraph.of(turns, links_only=True)

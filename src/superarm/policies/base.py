@@ -26,7 +26,7 @@ from superarm.core import (
     SwitchingCost,
 )
 from superarm.errors import ConflictError, InputError, StateError, UnknownArmError
-from superarm.inputs import as_count, as_positions
+from superarm.inputs import as_count, as_positions, require_choice
 from superarm.posteriors.turns import Turns
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec, save_state
@@ -109,8 +109,7 @@ class IndexPolicy(Saved):
                 f"switching is {switching!r:.60}; it must be a switching cost with costs(offer), "
                 "such as Distance(scale=1.0)"
             )
-        if direction not in ("maximize", "minimize"):
-            raise InputError(f"direction is {direction!r}; choose 'maximize' or 'minimize'")
+        require_choice(direction, "direction", ("maximize", "minimize"))
         self.posterior = posterior
         self.rule = rule
         self.oracle = oracle

@@ -14,6 +14,7 @@ import numpy as np
 
 from superarm.core import Floats, Rule
 from superarm.errors import InputError
+from superarm.inputs import require_choice
 from superarm.models import Model, RoadModel
 from superarm.normal import rectified_mean
 from superarm.registry import build, register
@@ -41,8 +42,7 @@ def _roads(model: Model) -> RoadModel:
 def _reduction(model: RoadModel, routing: Routing) -> Floats | None:
     if routing == "rectified":
         return None
-    if routing != "potential":
-        raise InputError(f"routing is {routing!r}; choose 'rectified' or 'potential'")
+    require_choice(routing, "routing", ("rectified", "potential"))
     if model.reduction is None:
         raise InputError(
             "this model has no potential: recuperation 'divide' returns more energy than was "

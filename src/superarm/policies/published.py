@@ -15,7 +15,7 @@ import numpy as np
 
 from superarm.core import Gamma, Policy, Posterior, Rule, SwitchingCost
 from superarm.errors import InputError
-from superarm.inputs import as_positive
+from superarm.inputs import as_positive, require_choice
 from superarm.models import Model
 from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
 from superarm.problems.base import World
@@ -174,8 +174,7 @@ def gp_ts(
     ``scaled=False`` sets v_t = 1. ``decision_set="discretised"`` restricts round t to the D_t of
     section 4.2, for which Theorem 4 is proved.
     """
-    if decision_set not in ("all", "discretised"):
-        raise InputError(f"decision_set is {decision_set!r}; choose 'all' or 'discretised'")
+    require_choice(decision_set, "decision_set", ("all", "discretised"))
     policy = _thompson(model, delta, gain, mode, scaled, posterior)
     if decision_set == "all":
         return policy

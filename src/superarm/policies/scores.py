@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from superarm.core import Floats, Ints, Offer, Oracle
-from superarm.inputs import as_generator, as_vector
+from superarm.inputs import as_generator, as_vector, read_only
 from superarm.oracles import TopK
 from superarm.problems.base import Scored, World
 from superarm.registry import register
@@ -67,9 +67,7 @@ class KnownCosts(_Certain):
     """(n,)"""
 
     def __post_init__(self) -> None:
-        costs = as_vector(self.costs, "costs").copy()
-        costs.flags.writeable = False
-        object.__setattr__(self, "costs", costs)
+        object.__setattr__(self, "costs", read_only(as_vector(self.costs, "costs")))
 
     def desirability(self, offer: Offer, rng: np.random.Generator) -> Floats:
         return np.negative(self.costs)

@@ -31,7 +31,7 @@ import numpy as np
 
 from superarm.core import Arms, Floats, Ints, Offer, State
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import LARGEST, as_features, as_vector, require_size
+from superarm.inputs import LARGEST, as_features, as_vector, require_choice, require_size
 from superarm.kernels import Covariance
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec
@@ -78,8 +78,7 @@ class FiniteGP(GaussianPosterior, Described):
         backend: Backend = "auto",
     ) -> None:
         super().__init__(noise_variance=noise_variance)
-        if form not in ("auto", "root", "visited"):
-            raise InputError(f"form is {form!r}; choose 'auto', 'root' or 'visited'")
+        require_choice(form, "form", ("auto", "root", "visited"))
         self.kernel = kernel = as_kernel(kernel)
         self.arms = as_features(arms, "arms").copy()
         self.arms.flags.writeable = False

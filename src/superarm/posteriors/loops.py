@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.errors import InputError, require_extra
+from superarm.errors import require_extra
+from superarm.inputs import require_choice
 
 
 class Loops(NamedTuple):
@@ -31,8 +32,7 @@ class Loops(NamedTuple):
 
 def loops_of(backend: str) -> Loops:
     """Compiled where numba is installed, unless told otherwise."""
-    if backend not in ("auto", "numpy", "numba"):
-        raise InputError(f"backend is {backend!r}; choose 'auto', 'numpy' or 'numba'")
+    require_choice(backend, "backend", ("auto", "numpy", "numba"))
     # Settled before the import: of several threads that fail at one, only the first is told why.
     if backend == "numpy" or (backend == "auto" and find_spec("numba") is None):
         return Loops(add_numpy, observe_numpy, draw_numpy, None)

@@ -30,7 +30,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, StateError
-from superarm.inputs import as_features, as_vector
+from superarm.inputs import as_features, as_vector, require_choice
 from superarm.kernels import Covariance, Kernel
 from superarm.registry import Described, describe, difference, has_spec, register
 from superarm.states import check_spec
@@ -92,8 +92,7 @@ class StreamingGP(RowPosterior, Described):
         timed: bool = False,
     ) -> None:
         super().__init__(noise_variance=noise_variance)
-        if form not in ("auto", "cholesky", "finite-rank"):
-            raise InputError(f"form is {form!r}; choose 'auto', 'cholesky' or 'finite-rank'")
+        require_choice(form, "form", ("auto", "cholesky", "finite-rank"))
         self.kernel = as_kernel(kernel)
         self.mean = as_mean_function(mean)
         self.timed = bool(timed)

@@ -13,7 +13,6 @@ from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
 from superarm.core import Floats, Offer, Problem
-from superarm.errors import InputError
 from superarm.models import Model
 from superarm.networks import RoadMap
 
@@ -51,9 +50,3 @@ class Mapped(Protocol):
     """A world whose arms are roads on a map."""
 
     def road_map(self) -> RoadMap: ...
-
-
-def check_choice(value: object, name: str, choices: tuple[str, ...]) -> None:
-    """Refuse a word that is not among the choices."""
-    if value not in choices:
-        raise InputError(f"{name} is {value!r}; choose one of {list(choices)}")

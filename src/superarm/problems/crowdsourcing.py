@@ -17,15 +17,13 @@ from superarm.capabilities import Metric
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
 from superarm.datasets import load_tokyo_checkins
 from superarm.errors import InputError, MissingDataError
-from superarm.inputs import as_count, as_positive
+from superarm.inputs import as_count, as_positive, require_choice
 from superarm.kernels import SquaredExponential
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.rewards import LogSum
 from superarm.streams import Streams, stream
-
-from .base import check_choice
 
 REACH_SQUARED = 0.5
 """Square of how far a worker may be from the task, in a city of side 1."""
@@ -73,8 +71,8 @@ class Crowdsourcing:
         as_count(self.horizon, "horizon", least=1)
         as_count(self.k, "k", least=1)
         as_count(self.workers, "workers", least=1)
-        check_choice(self.counting, "counting", tuple(_COUNTING))
-        check_choice(self.source, "source", ("auto", "real", "synthetic"))
+        require_choice(self.counting, "counting", tuple(_COUNTING))
+        require_choice(self.source, "source", ("auto", "real", "synthetic"))
         object.__setattr__(self, "noise_std", as_positive(self.noise_std, "noise_std"))
         if self.workers <= self.k:
             raise InputError(

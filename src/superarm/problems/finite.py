@@ -17,11 +17,11 @@ import numpy as np
 
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
 from superarm.errors import InputError
-from superarm.inputs import as_vector
+from superarm.inputs import as_vector, require_choice
 from superarm.models import Model
 from superarm.rewards import Sum
 
-from .base import NO_METRICS, check_choice
+from .base import NO_METRICS
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -140,7 +140,7 @@ def value_range(values: Floats) -> float:
 
 def regularisation_of(choice: str, noise_variance: float, horizon: int) -> tuple[float, str]:
     """The λ of a learner, and the words for it: "noise" is R², "theory" is 1 + 2/T."""
-    check_choice(choice, "regularisation", ("noise", "theory"))
+    require_choice(choice, "regularisation", ("noise", "theory"))
     if choice == "noise":
         return noise_variance, "λ = R²"
     return 1.0 + 2.0 / horizon, "λ = 1 + 2/T"

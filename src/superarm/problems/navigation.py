@@ -26,7 +26,7 @@ import numpy as np
 from superarm.capabilities import Metric
 from superarm.core import Arms, Best, Bools, Decision, Direction, Feedback, Floats, Offer
 from superarm.errors import InfeasibleError, InputError
-from superarm.inputs import as_count, as_positive
+from superarm.inputs import as_count, as_number, as_positive, require_choice
 from superarm.kernels import prior_root
 from superarm.models import RoadModel
 from superarm.networks import RoadMap, Vehicle
@@ -37,7 +37,6 @@ from superarm.registry import register
 from superarm.rewards import total
 from superarm.streams import Streams, stream
 
-from .base import check_choice
 from .conditions import Conditions
 from .roads import (
     MEASURES,
@@ -123,11 +122,10 @@ class Navigation:
     def __post_init__(self) -> None:
         as_count(self.horizon, "horizon", least=1)
         for name in ("closed_roads", "closed_turns"):
-            share = getattr(self, name)
-            if not (isinstance(share, int | float) and 0.0 <= share < 1.0):
-                raise InputError(f"{name} is {share!r}; it must be a share, at least 0 and below 1")
-        check_choice(self.normalisation, "normalisation", ("mean", "unit", "raw"))
-        check_choice(self.on_no_path, "on_no_path", ("error", "empty"))
+            if as_number(getattr(self, name), name, 0.0, 1.0) == 1.0:
+                raise InputError(f"{name} is 1; some must stay open")
+        require_choice(self.normalisation, "normalisation", ("mean", "unit", "raw"))
+        require_choice(self.on_no_path, "on_no_path", ("error", "empty"))
         vehicle = Vehicle(
             mass=self.mass,
             auxiliary_power=self.auxiliary_power,

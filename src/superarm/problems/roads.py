@@ -22,7 +22,7 @@ from superarm.capabilities import REGRET, Metric
 from superarm.core import Arms, Floats
 from superarm.datasets import find
 from superarm.errors import InputError
-from superarm.inputs import as_count, as_positive
+from superarm.inputs import as_count, as_positive, require_choice
 from superarm.kernels import GraphMatern, Kernel, Matern, Sum
 from superarm.models import RoadModel
 from superarm.networks import (
@@ -34,8 +34,6 @@ from superarm.networks import (
     suggest_trip,
 )
 from superarm.oracles import ShortestPath, Trip
-
-from .base import check_choice
 
 REAL_NETWORKS = {"luxembourg": "luxembourg-roads", "monaco": "monaco-roads"}
 """Networks by name, and the data sets that hold them."""
@@ -74,7 +72,7 @@ def named_trip(
     """The trip that a problem's parameters name: a route of the experiments, or its own."""
     if route is None:
         return NamedTrip(otherwise if network is None else network, start, goal)
-    check_choice(route, "route", tuple(ROUTES))
+    require_choice(route, "route", tuple(ROUTES))
     if (network, start, goal) != (None, None, None):
         raise InputError(f"route {route!r} names network, start and goal; leave these out")
     return ROUTES[route]
@@ -240,7 +238,7 @@ def road_model(
     on_no_path: Literal["error", "empty"] = "error",
 ) -> RoadModel:
     """What a traveller is told: the energies of eq. 8, how wrong they may be, and the turns."""
-    check_choice(normalisation, "normalisation", ("mean", "unit", "raw"))
+    require_choice(normalisation, "normalisation", ("mean", "unit", "raw"))
     roads = {"length": graph.length, "speed": graph.speed, "rise": graph.rise}
     energies = RoadEnergy(vehicle=vehicle, **roads)
     spread = float(energies.values.std())

@@ -16,14 +16,13 @@ import numpy as np
 from superarm.core import Arms, Floats
 from superarm.datasets import load_cmu_light, load_intel_temperature
 from superarm.errors import InputError, MissingDataError
-from superarm.inputs import as_count, as_positive
+from superarm.inputs import as_count, as_positive, require_choice
 from superarm.kernels import Empirical, SquaredExponential
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import stream
 
-from .base import check_choice
 from .finite import FiniteProblem, gaussian_draw, hilbert_norm, regularisation_of, representer
 
 SOURCES = ("auto", "real", "synthetic")
@@ -170,9 +169,9 @@ def _sensor_problem(
 ) -> FiniteProblem:
     as_count(seed, "seed", least=0)
     as_count(horizon, "horizon", least=1)
-    check_choice(prior_mean, "prior_mean", ("learned", "zero"))
-    check_choice(norm, "norm", ("mean", "largest", "printed"))
-    check_choice(units, "units", ("raw", "unit"))
+    require_choice(prior_mean, "prior_mean", ("learned", "zero"))
+    require_choice(norm, "norm", ("mean", "largest", "printed"))
+    require_choice(units, "units", ("raw", "unit"))
     if units == "unit":
         largest = float(np.sqrt(rows.learn.var(axis=0, ddof=1).max()))
         rows = replace(rows, learn=rows.learn / largest, test=rows.test / largest)
@@ -233,7 +232,7 @@ def _sensor_problem(
 
 
 def _rows(source: str, real: Callable[[], SensorRows], made: Callable[[], SensorRows]) -> SensorRows:
-    check_choice(source, "source", SOURCES)
+    require_choice(source, "source", SOURCES)
     if source == "synthetic":
         return made()
     try:

@@ -30,7 +30,7 @@ from superarm.capabilities import Metric
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
 from superarm.datasets import find
 from superarm.errors import InputError
-from superarm.inputs import as_count
+from superarm.inputs import as_count, as_number, require_choice
 from superarm.models import RoadModel
 from superarm.networks import LineGraph, RoadMap, Vehicle
 from superarm.networks.driving import LONGEST_STEP, Drive, Driver, Traffic
@@ -39,7 +39,6 @@ from superarm.oracles import ShortestPath, Trip
 from superarm.registry import register
 from superarm.streams import Streams
 
-from .base import check_choice
 from .roads import (
     MEASURES,
     REAL_NETWORKS,
@@ -135,11 +134,9 @@ class SumoNavigation:
     def __post_init__(self) -> None:
         as_count(self.horizon, "horizon", least=1)
         as_count(self.moments, "moments", least=1)
-        check_choice(self.motion, "motion", ("stored", "spent"))
+        require_choice(self.motion, "motion", ("stored", "spent"))
         for name in ("traffic", "traffic_reach"):
-            value = getattr(self, name)
-            if not (isinstance(value, int | float) and 0.0 <= value < np.inf):
-                raise InputError(f"{name} is {value!r}; it must be a finite number, 0 or more")
+            as_number(getattr(self, name), name, 0.0)
         named = named_trip(self.route, self.network, self.start, self.goal, otherwise="monaco")
         file = _network_file(named.network)
         roads = load_roads(named.network, uturns=self.uturns)

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Arms, Floats
-from superarm.inputs import as_count, as_positive
+from superarm.inputs import as_count, as_positive, require_choice
 from superarm.kernels import Covariance, Matern, SquaredExponential
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import stream
 
-from .base import check_choice
 from .finite import (
     FiniteProblem,
     gaussian_draw,
@@ -244,7 +243,7 @@ def benchmark_function(
     The domain is scaled to the unit cube, where the squared-exponential kernel lives. ``arms``
     is 100 per dimension unless given; ``function`` is one of ``BENCHMARKS``.
     """
-    check_choice(function, "function", tuple(BENCHMARKS))
+    require_choice(function, "function", tuple(BENCHMARKS))
     benchmark = BENCHMARKS[function]
     dimension = benchmark.dimension
     points, covariance, _ = _points(
@@ -277,7 +276,7 @@ def _points(
     """Uniform points, the kernel over them, and the stream of the truth for what comes next."""
     as_count(arms, "arms", least=2)
     as_count(dimension, "dimension", least=1)
-    check_choice(kernel, "kernel", ("squared-exponential", "matern"))
+    require_choice(kernel, "kernel", ("squared-exponential", "matern"))
     covariance: Covariance
     if kernel == "matern":
         covariance = Matern(nu=nu, lengthscale=lengthscale)

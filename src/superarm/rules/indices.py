@@ -21,7 +21,7 @@ import numpy as np
 
 from superarm.core import Belief, Floats, Gamma, Schedule
 from superarm.errors import InputError
-from superarm.inputs import as_generator
+from superarm.inputs import as_generator, require_choice
 from superarm.registry import register
 
 from .base import keep_finite, require_part, special
@@ -101,8 +101,7 @@ class Thompson:
     gamma: Gamma | None = None
 
     def __post_init__(self) -> None:
-        if self.mode not in ("joint", "independent"):
-            raise InputError(f"mode is {self.mode!r}; choose 'joint' or 'independent'")
+        require_choice(self.mode, "mode", ("joint", "independent"))
         require_part(self.schedule, "schedule", "schedule", optional=True)
         require_part(self.gamma, "gamma", "gain", optional=True)
 
@@ -142,8 +141,7 @@ class ExpectedImprovement:
 
     def __post_init__(self) -> None:
         keep_finite(self, "xi")
-        if self.scale not in ("log", "linear"):
-            raise InputError(f"scale is {self.scale!r}; choose 'log' or 'linear'")
+        require_choice(self.scale, "scale", ("log", "linear"))
 
     @property
     def deterministic(self) -> bool:
@@ -171,8 +169,7 @@ class ProbabilityOfImprovement:
 
     def __post_init__(self) -> None:
         keep_finite(self, "xi")
-        if self.scale not in ("score", "linear"):
-            raise InputError(f"scale is {self.scale!r}; choose 'score' or 'linear'")
+        require_choice(self.scale, "scale", ("score", "linear"))
 
     @property
     def deterministic(self) -> bool:

@@ -22,8 +22,8 @@ from typing import Any, Literal
 import numpy as np
 
 from superarm.core import Belief, Floats, Rule
-from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_vector
+from superarm.errors import ShapeError
+from superarm.inputs import as_vector, require_choice
 from superarm.normal import rectified_mean
 from superarm.registry import Described, register
 
@@ -49,8 +49,7 @@ class Rectified(Described):
 
     def __post_init__(self) -> None:
         require_part(self.rule, "rule", "rule")
-        if self.spread not in ("noise", "posterior", "none"):
-            raise InputError(f"spread is {self.spread!r}; choose 'noise', 'posterior' or 'none'")
+        require_choice(self.spread, "spread", ("noise", "posterior", "none"))
         offsets = None
         if self.reduction is not None:
             offsets = as_vector(self.reduction, "reduction").copy()

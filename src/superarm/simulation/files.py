@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.errors import ConflictError, InputError, StateError
+from superarm.inputs import as_plain
 from superarm.packed import DAMAGE, npz_names, read_npz
 from superarm.states import atomic_write as atomic_write  # noqa: PLC0414 (a run is written by it)
 
@@ -65,7 +65,7 @@ def is_temporary(name: str, of: Collection[str]) -> bool:
 
 def json_bytes(value: object) -> bytes:
     """One line of strict JSON: numpy numbers as numbers, what is not finite as null."""
-    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    return json.dumps(as_plain(value), ensure_ascii=False, allow_nan=False).encode() + b"\n"
 
 
 def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -73,17 +73,6 @@ def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
     return buffer.getvalue()
-
-
-def plain(value: Any) -> Any:
-    """What JSON can hold: lists, objects with text keys, null for what is not finite."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_arrays(path: Path, *, only: str | None = None, rounds: int = 0) -> dict[str, NDArray[Any]]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from superarm.core import Decision, Feedback, Ints, Offer
 from superarm.errors import InputError
-from superarm.inputs import as_count
+from superarm.inputs import as_count, as_number
 
 _NEVER = -1
 
@@ -39,9 +39,7 @@ class Lateness:
             object.__setattr__(self, name, as_count(getattr(self, name), name, 0))
         if self.latest < self.earliest:
             raise InputError(f"latest is {self.latest}, which is before earliest, {self.earliest}")
-        lost: Any = self.lost
-        if isinstance(lost, bool) or not isinstance(lost, int | float) or not 0.0 <= lost <= 1.0:
-            raise InputError(f"lost is {lost!r}; it must be a share from 0 to 1")
+        as_number(self.lost, "lost", 0.0, 1.0)
         if type(self.together) is not bool:
             raise InputError(f"together is {self.together!r}; it must be true or false")
 

@@ -34,13 +34,13 @@ from numpy.typing import NDArray
 from superarm.capabilities import OWN_METRICS, Metric
 from superarm.core import Floats, State
 from superarm.errors import InputError, ShapeError, SpecError, StateError
-from superarm.inputs import as_vector
+from superarm.inputs import as_plain, as_vector
 from superarm.networks import RoadMap
 from superarm.registry import require_kind
 from superarm.states import state_to_bytes
 
 from .audit import audit_shapes
-from .files import array_names, atomic_write, json_bytes, npz_bytes, plain, read_arrays, read_json
+from .files import array_names, atomic_write, json_bytes, npz_bytes, read_arrays, read_json
 
 SCHEMA = 1
 _RESERVED = frozenset({"choices", "propensities", "seconds"})
@@ -132,7 +132,7 @@ def write_spec(directory: Path | str, spec: Mapping[str, Any]) -> None:
     """Write ``run.json``, after the same checks that reading it makes."""
     path = Path(directory) / "run.json"
     complete = {"schema": SCHEMA, **spec}
-    _check_spec(plain(complete), path)
+    _check_spec(as_plain(complete), path)
     atomic_write(path, json_bytes(complete))
 
 

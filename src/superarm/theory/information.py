@@ -20,7 +20,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.errors import InputError, NotPositiveDefiniteError
-from superarm.inputs import as_count, as_features, as_positive
+from superarm.inputs import as_count, as_features, as_positive, require_choice
 from superarm.kernels.base import Covariance
 from superarm.registry import register
 from superarm.threads import one_blas_thread
@@ -172,8 +172,7 @@ class MaternGain:
     def __post_init__(self) -> None:
         as_positive(self.nu, "nu")
         as_count(self.dimension, "dimension")
-        if self.rate not in ("srinivas", "vakili"):
-            raise InputError(f"rate is {self.rate!r}; choose 'srinivas' or 'vakili'")
+        require_choice(self.rate, "rate", ("srinivas", "vakili"))
 
     def __call__(self, t: int) -> float:
         if t <= 1:

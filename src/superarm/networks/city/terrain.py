@@ -21,6 +21,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import InputError
+from superarm.inputs import as_count, as_number
 from superarm.streams import stream
 
 FEWEST_EDGES, MOST_EDGES = 200, 2_000_000
@@ -132,19 +133,12 @@ def _radius(edges: float, beside: float) -> float:
 
 
 def _check(edges: object, rivers: object, hills: object, rings: object) -> None:
-    if not isinstance(edges, int | np.integer) or not FEWEST_EDGES <= edges <= MOST_EDGES:
-        raise InputError(
-            f"edges is {edges!r}; a city can have from {FEWEST_EDGES:,} to {MOST_EDGES:,} edges"
-        )
-    if not isinstance(rivers, int) or not 0 <= rivers <= 4:
-        raise InputError(f"rivers is {rivers!r}; it must be a whole number from 0 to 4")
-    room = 1 + edges // 1500
-    if rivers > room:
+    room = 1 + as_count(edges, "edges", FEWEST_EDGES, MOST_EDGES) // 1500
+    if as_count(rivers, "rivers", 0, 4) > room:
         raise InputError(f"rivers is {rivers}; {edges} edges leave room for {room}: ask for more edges")
-    if not isinstance(hills, int | float) or not 0.0 <= hills <= 3.0:
-        raise InputError(f"hills is {hills!r}; it must be a number from 0 (flat) to 3")
-    if rings is not None and (not isinstance(rings, int) or not 0 <= rings <= 3):
-        raise InputError(f"rings is {rings!r}; it must be a whole number from 0 to 3, or None")
+    as_number(hills, "hills", 0, 3)
+    if rings is not None:
+        as_count(rings, "rings", 0, 3)
 
 
 # --- curves -----------------------------------------------------------------------------

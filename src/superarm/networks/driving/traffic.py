@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.core import Floats
-from superarm.errors import InfeasibleError, InputError
-from superarm.inputs import as_positive
+from superarm.errors import InfeasibleError
+from superarm.inputs import as_count, as_positive
 from superarm.streams import stream
 
 _TRIES = 200
@@ -43,9 +43,7 @@ class Traffic:
     def __post_init__(self) -> None:
         for name in ("vehicles_per_hour", "warm_up", "spacing", "action_step"):
             object.__setattr__(self, name, as_positive(getattr(self, name), name))
-        moments: object = self.moments
-        if not isinstance(moments, int) or moments < 1:
-            raise InputError(f"moments is {moments!r}; it must be a whole number of at least 1")
+        as_count(self.moments, "moments")
         if self.edges is not None:
             object.__setattr__(self, "edges", tuple(self.edges))
 
