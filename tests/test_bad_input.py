@@ -244,7 +244,7 @@ def test_a_rule_must_score_every_arm() -> None:
 def test_records_say_what_they_take() -> None:
     arms = Arms.numbered([[0.0]])
     for step in (0, 1.5, "1", None):
-        with pytest.raises(InputError, match="step is .* a whole number from 1"):
+        with pytest.raises(InputError, match=r"step is .* a whole number from 1"):
             Offer(step=step, arms=arms)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"Arms\.numbered"):
         Offer(step=1, arms=np.zeros((2, 1)))  # type: ignore[arg-type]

@@ -65,7 +65,7 @@ def test_ids_may_come_from_any_iterable() -> None:
 def test_offers_check_their_round_and_what_is_available() -> None:
     arms = Arms.numbered(np.zeros((3, 1)))
     assert Offer(step=1, arms=arms).available is None
-    with pytest.raises(InputError, match="step is .* it must be a whole number from 1"):
+    with pytest.raises(InputError, match=r"step is .* it must be a whole number from 1"):
         Offer(step=0, arms=arms)
     bad: Any
     for bad in ([True, False, True], np.array([1, 0, 1]), np.array([True, False])):
