@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .core import Floats, Ints
+from .core import Floats
 from .errors import InputError, MissingDataError
 from .packed import open_packed
 
@@ -48,7 +48,7 @@ _DATASETS = {
         Dataset(
             name="intel-temperature",
             title="Temperatures of 52 sensors in the Intel Berkeley lab, every 30 s for 5 days in 2004",
-            files=("intel_lab/intel_temp_30s_52x14400.txt.xz", "intel_lab/mote_locs.txt"),
+            files=("intel_lab/intel_temp_30s_52x14400.txt.xz",),
             origin=(
                 "Intel Berkeley Research lab, http://db.csail.mit.edu/labdata/labdata.html; the 5-day "
                 "extract on a 30 s grid accompanies Le Borgne, Dricot and Bontempi, 'Principal "
@@ -56,7 +56,7 @@ _DATASETS = {
                 "Sensor Networks' (2008)"
             ),
             terms="no licence stated",
-            size=536_000,
+            size=533_000,
         ),
         Dataset(
             name="cmu-light",
@@ -139,21 +139,16 @@ def find(name: str, *, ending: str = "") -> Path:
     dataset = _DATASETS.get(name)
     if dataset is None:
         raise InputError(f"unknown data set {name!r}; choose one of {sorted(_DATASETS)}")
-    for file in dataset.files:
-        if file.endswith(ending):
-            return _locate(dataset, file)
-    raise InputError(f"no file of {name} ends in {ending!r}; it consists of {list(dataset.files)}")
-
-
-def _locate(dataset: Dataset, file: str) -> Path:
+    file = next((file for file in dataset.files if file.endswith(ending)), None)
+    if file is None:
+        raise InputError(f"no file of {name} ends in {ending!r}; it consists of {list(dataset.files)}")
     folders = search_path()
     for folder in folders:
-        path = folder / file
-        if path.is_file():
-            return path
+        if (folder / file).is_file():
+            return folder / file
     looked = ", ".join(str(folder) for folder in folders)
     raise MissingDataError(
-        f"{dataset.name}: {file} was not found (looked in {looked}). Get it from its origin — "
+        f"{name}: {file} was not found (looked in {looked}). Get it from its origin — "
         f"{dataset.origin} — and put it under one of these folders, or set SUPERARM_DATA to the "
         f"folder that holds {file}. Terms: {dataset.terms}."
     )
@@ -162,57 +157,36 @@ def _locate(dataset: Dataset, file: str) -> Path:
 # --- Intel Berkeley lab ------------------------------------------------------------------
 
 _INTEL_ROWS = 14_400
-_INTEL_MISSING_MOTES = (5, 15)
+INTEL_MOTES = tuple(mote for mote in range(1, 55) if mote not in (5, 15))
+"""The 52 sensors' own numbers."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Temperatures:
-    """Readings of the Intel lab's sensors, as recorded (a few are glitches near 0 °C)."""
+def load_intel_temperature() -> Floats:
+    """The Intel lab's temperatures in °C as recorded (a few are glitches near 0), (14400, 52).
 
-    readings: Floats
-    """(14400, 52), in °C: one row every 30 seconds, 2880 a day."""
-    motes: Ints
-    """The sensors' own numbers, (52,): 1 … 54 without 5 and 15."""
-    positions: Floats
-    """Where they stand in the lab, (52, 2), in metres."""
-
-
-def load_intel_temperature() -> Temperatures:
-    """Read the Intel lab temperatures."""
-    dataset = _DATASETS["intel-temperature"]
-    return _read_intel(find(dataset.name), _locate(dataset, dataset.files[1]))
+    One row every 30 seconds, 2880 a day; a column for each of ``INTEL_MOTES``.
+    """
+    return _read_intel(find("intel-temperature"))
 
 
 @lru_cache(maxsize=1)  # parsing takes about 0.2 s; experiments ask once per seed
-def _read_intel(path: Path, places: Path) -> Temperatures:
-    motes = [mote for mote in range(1, 55) if mote not in _INTEL_MISSING_MOTES]
-    readings = _numbers(path, columns=len(motes))
+def _read_intel(path: Path) -> Floats:
+    readings = _numbers(path, columns=len(INTEL_MOTES))
     if len(readings) != _INTEL_ROWS:
         raise InputError(f"{path}: {len(readings)} rows, but {_INTEL_ROWS} are expected; get it anew")
-    located = {int(row[0]): row[1:] for row in _numbers(places, columns=3)}
-    absent = [mote for mote in motes if mote not in located]
-    if absent:
-        raise InputError(f"{places}: no position for the sensors {absent}")
-    return Temperatures(
-        readings=_read_only(readings),
-        motes=np.array(motes, dtype=np.intp),
-        positions=_read_only(np.array([located[mote] for mote in motes])),
-    )
+    return _read_only(readings)
 
 
 # --- CMU light ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LightReadings:
+class LightReadings(NamedTuple):
     """Readings of the CMU light sensors, in the data's own units."""
 
     train: Floats
     """(601, 41)"""
     test: Floats
     """(192, 41)"""
-    positions: Floats
-    """(41, 2)"""
 
 
 def load_cmu_light() -> LightReadings:
@@ -226,66 +200,48 @@ def _read_light(path: Path) -> LightReadings:
 
     try:
         data: Any = loadmat(path, squeeze_me=True, struct_as_record=False)["data"]
-        train, test, positions = data.train.sensordata, data.test.sensordata, data.coords
+        readings = LightReadings(_read_only(data.train.sensordata), _read_only(data.test.sensordata))
     except Exception as error:  # a damaged MATLAB file fails in many ways, with many types
         raise InputError(
-            f"{path}: not the expected MATLAB structure data.train, data.test, data.coords "
+            f"{path}: not the expected MATLAB structure data.train, data.test "
             f"({type(error).__name__}: {error}); get it anew"
         ) from error
-    arrays = {"train.sensordata": train, "test.sensordata": test, "coords": positions}
-    shapes = {"train.sensordata": (601, 41), "test.sensordata": (192, 41), "coords": (41, 2)}
-    for name, array in arrays.items():
-        if (
-            np.shape(array) != shapes[name]
-            or not np.isfinite(np.asarray(array, dtype=np.float64)).all()
-        ):
-            raise InputError(f"{path}: data.{name} must be a finite array {shapes[name]}; get it anew")
-    return LightReadings(
-        train=_read_only(train), test=_read_only(test), positions=_read_only(positions)
-    )
+    for name, array, rows in (("train", readings.train, 601), ("test", readings.test, 192)):
+        if array.shape != (rows, 41) or not np.isfinite(array).all():
+            raise InputError(
+                f"{path}: data.{name}.sensordata must be a finite array {(rows, 41)}; get it anew"
+            )
+    return readings
 
 
 # --- Tokyo check-ins ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CheckIns:
-    """Where people checked in, in the order of the file."""
-
-    locations: Floats
-    """(n, 2): longitude and latitude, in degrees."""
-    users: Ints
-    """(n,)"""
-
-
-def load_tokyo_checkins() -> CheckIns:
-    """Read the Tokyo check-ins."""
+def load_tokyo_checkins() -> Floats:
+    """Longitude and latitude of the Tokyo check-ins in degrees, in the order of the file, (n, 2)."""
     return _read_checkins(find("tokyo-checkins"))
 
 
 @lru_cache(maxsize=1)
-def _read_checkins(path: Path) -> CheckIns:
-    locations: list[tuple[float, float]] = []
-    users: list[int] = []
+def _read_checkins(path: Path) -> Floats:
+    places: list[tuple[float, float]] = []
     with _open_text(path) as lines:
         rows = csv.reader(lines)
         header = next(rows, [])
-        missing = {"userId", "latitude", "longitude"} - set(header)
-        if missing:
+        if missing := {"latitude", "longitude"} - set(header):
             raise InputError(f"{path}, line 1: the header has no {', '.join(sorted(missing))}")
-        user, latitude, longitude = map(header.index, ("userId", "latitude", "longitude"))
+        latitude, longitude = map(header.index, ("latitude", "longitude"))
         for row in rows:
             try:
                 place = (float(row[longitude]), float(row[latitude]))
-                users.append(int(row[user]))
             except (ValueError, IndexError) as error:
                 raise InputError(f"{path}, line {rows.line_num}: {error}") from None
             if not (abs(place[0]) <= 180.0 and abs(place[1]) <= 90.0):  # NaN fails as well
                 raise InputError(f"{path}, line {rows.line_num}: no place on Earth: {place}")
-            locations.append(place)
-    if not locations:
+            places.append(place)
+    if not places:
         raise InputError(f"{path}: no check-ins; get it anew")
-    return CheckIns(locations=_read_only(locations), users=np.array(users, dtype=np.intp))
+    return _read_only(places)
 
 
 # --- reading -----------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from superarm.kernels import SquaredExponential
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.problems import FiniteProblem
-from superarm.problems.finite import gaussian_draw, hilbert_norm, regularisation_of, representer
+from superarm.problems.finite import gaussian_draw, hilbert_norm, representer
 
 
 def build(
@@ -104,10 +104,3 @@ def test_norms_by_hand() -> None:
     np.testing.assert_allclose(hilbert_norm(K, alpha), np.sqrt(alpha @ K @ alpha))
     several = representer(K, 0.5, np.column_stack([values, 2.0 * values]))
     np.testing.assert_allclose(hilbert_norm(K, several), hilbert_norm(K, alpha) * np.array([1.0, 2.0]))
-
-
-def test_regularisation() -> None:
-    assert regularisation_of("noise", 0.3, 100)[0] == 0.3
-    assert regularisation_of("theory", 0.3, 100)[0] == 1.02
-    with pytest.raises(InputError, match="regularisation is 'none'"):
-        regularisation_of("none", 0.3, 100)

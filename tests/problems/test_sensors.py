@@ -45,9 +45,9 @@ def require(name: str) -> None:
 
 def rows_of(build: Any, source: str) -> Any:
     real, made = (
-        (module._intel_rows, module._made_temperatures)
+        (module._intel_rows, module._synthetic_temperatures)
         if build is temperature_sensors
-        else (module._cmu_rows, module._made_light)
+        else (module._cmu_rows, module._synthetic_light)
     )
     return real() if source == "real" else made()
 
@@ -144,16 +144,16 @@ def test_real_temperature_mornings() -> None:
     problem = temperature_sensors(seed=0, horizon=10, source="real")
     assert problem.arms.ids[:6] == (1, 2, 3, 4, 6, 7)
     # Seed 0 is the first test row: 8 am of day 4, in a file that starts 50 minutes after midnight.
-    np.testing.assert_array_equal(problem.truth, raw.readings[3 * 2880 + 8 * 120 - 2 * 50])
+    np.testing.assert_array_equal(problem.truth, raw[3 * 2880 + 8 * 120 - 2 * 50])
     midnight = temperature_sensors(seed=0, horizon=10, source="real", start_minute=0)
-    np.testing.assert_array_equal(midnight.truth, raw.readings[3 * 2880 + 8 * 120])
+    np.testing.assert_array_equal(midnight.truth, raw[3 * 2880 + 8 * 120])
     assert module._intel_rows().learn.min() > 5.0
 
 
 def test_the_clock_puts_the_heating_at_six() -> None:
     """On the four days that heat like working days the rise starts between 6:00 and 6:15."""
     require("intel-temperature")
-    middle = np.median(datasets.load_intel_temperature().readings, axis=1).reshape(5, 2880)
+    middle = np.median(datasets.load_intel_temperature(), axis=1).reshape(5, 2880)
     for day in middle[:4]:
         rises = day[20:] - day[:-20]  # within ten minutes
         minute = 50 + int(np.argmax(rises > 0.5)) / 2

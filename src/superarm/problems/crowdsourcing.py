@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from math import ceil, sqrt
+from typing import NamedTuple
 
 import numpy as np
 
 from superarm.capabilities import Metric
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
 from superarm.datasets import load_tokyo_checkins
-from superarm.errors import InputError, MissingDataError
+from superarm.errors import InputError
 from superarm.inputs import as_count, as_positive, require_choice
 from superarm.kernels import SquaredExponential
 from superarm.models import Model
@@ -24,6 +25,8 @@ from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.rewards import LogSum
 from superarm.streams import Streams, stream
+
+from .sources import from_source
 
 REACH_SQUARED = 0.5
 """Square of how far a worker may be from the task, in a city of side 1."""
@@ -72,14 +75,13 @@ class Crowdsourcing:
         as_count(self.k, "k", least=1)
         as_count(self.workers, "workers", least=1)
         require_choice(self.counting, "counting", tuple(_COUNTING))
-        require_choice(self.source, "source", ("auto", "real", "synthetic"))
         object.__setattr__(self, "noise_std", as_positive(self.noise_std, "noise_std"))
         if self.workers <= self.k:
             raise InputError(
                 f"workers is {self.workers} and k is {self.k}; on average more workers must come "
                 "than a task needs"
             )
-        places, data = _places(self.source)
+        places = from_source(self.source, _tokyo, _synthetic_city)
         # Five standard deviations of a Poisson number above its mean: the paper's M = 150 for 100.
         most_arms = ceil(self.workers + 5.0 * sqrt(self.workers))
         model = Model(
@@ -93,7 +95,7 @@ class Crowdsourcing:
             most_arms=most_arms,
         )
         settled = {
-            "data": data,
+            "data": places.origin,
             "workers": f"{_COUNTING[self.counting]}; drawn anew until more than k = {self.k} "
             f"and at most M = {most_arms} workers are on offer",
             "task": "place and easiness uniform; drawn anew where no known place is in reach",
@@ -103,7 +105,7 @@ class Crowdsourcing:
         for name, value in {
             "model": model,
             "settled": settled,
-            "_places": places,
+            "_places": places.at,
             "_streams": Streams(self.seed, "offer"),
             "_most_arms": most_arms,
         }.items():
@@ -173,32 +175,31 @@ class Crowdsourcing:
         return self.model.reward.worth(outcomes, positions, None)
 
 
-def _places(source: str) -> tuple[Floats, str]:
-    """Places where workers may be, (n, 2) in the unit square, and where they come from."""
-    if source == "synthetic":
-        return _made_city(), _MADE
-    try:
-        locations = load_tokyo_checkins().locations
-    except MissingDataError:
-        if source == "real":
-            raise
-        return _made_city(), _MADE
-    scaled = _to_unit_square(locations)
-    return scaled, f"{len(scaled)} Tokyo check-ins, longitude and latitude each scaled to [0, 1]"
+class _Places(NamedTuple):
+    """Where workers may be."""
+
+    at: Floats
+    """(n, 2), in the unit square."""
+    origin: str
 
 
-_MADE = "8000 places around twelve centres, synthetic data"
+def _tokyo() -> _Places:
+    places = _to_unit_square(load_tokyo_checkins())
+    return _Places(
+        places, f"{len(places)} Tokyo check-ins, longitude and latitude each scaled to [0, 1]"
+    )
 
 
 @cache
-def _made_city() -> Floats:
+def _synthetic_city() -> _Places:
     """Twelve centres of different weight near the middle: the same city for every seed."""
     rng = stream(0, "made-city", 0)
     centres = rng.normal(0.5, 0.18, size=(12, 2))
     spreads = rng.uniform(0.03, 0.12, size=12)
     weights = rng.dirichlet(np.ones(12))
     homes = rng.choice(12, size=8000, p=weights)
-    return _to_unit_square(centres[homes] + spreads[homes, None] * rng.standard_normal((8000, 2)))
+    places = centres[homes] + spreads[homes, None] * rng.standard_normal((8000, 2))
+    return _Places(_to_unit_square(places), "8000 places around twelve centres, synthetic data")
 
 
 def _to_unit_square(places: Floats) -> Floats:

@@ -12,13 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import sqrt
+from typing import Any
 
 import numpy as np
 
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
 from superarm.errors import InputError
-from superarm.inputs import as_vector, require_choice
+from superarm.inputs import as_count, as_vector, require_choice
+from superarm.kernels import Covariance
 from superarm.models import Model
+from superarm.oracles import TopK
 from superarm.rewards import Sum
 
 from .base import NO_METRICS
@@ -138,9 +142,39 @@ def value_range(values: Floats) -> float:
     return float(values.max() - values.min())
 
 
-def regularisation_of(choice: str, noise_variance: float, horizon: int) -> tuple[float, str]:
-    """The λ of a learner, and the words for it: "noise" is R², "theory" is 1 + 2/T."""
-    require_choice(choice, "regularisation", ("noise", "theory"))
-    if choice == "noise":
-        return noise_variance, "λ = R²"
-    return 1.0 + 2.0 / horizon, "λ = 1 + 2/T"
+def kernelized_problem(
+    *,
+    arms: Arms,
+    truth: Floats,
+    kernel: Covariance,
+    norm_bound: float,
+    noise_variance: float,
+    gain: Mapping[str, Any],
+    regularisation: str,
+    horizon: int,
+    settled: Mapping[str, str],
+    mean: float | Floats = 0.0,
+) -> FiniteProblem:
+    """One arm a round, and a learner that is told B, R, γ and λ: "noise" is R², "theory" 1 + 2/T."""
+    as_count(horizon, "horizon")
+    require_choice(regularisation, "regularisation", ("noise", "theory"))
+    theory = regularisation == "theory"
+    noise_std = sqrt(noise_variance)
+    return FiniteProblem(
+        arms=arms,
+        truth=truth,
+        noise_std=noise_std,
+        model=Model(
+            kernel=kernel,
+            noise_variance=1.0 + 2.0 / horizon if theory else noise_variance,
+            oracle=TopK(k=1),
+            horizon=horizon,
+            mean=mean,
+            arms=arms.features,
+            norm_bound=norm_bound,
+            noise_bound=noise_std,
+            gain=gain,
+            most_arms=len(arms),
+        ),
+        settled={**settled, "regularisation": "λ = 1 + 2/T" if theory else "λ = R²"},
+    )

@@ -6,7 +6,7 @@ maximised is one later row of readings, the same throughout a run. Each seed tak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import gcd, sqrt
@@ -14,18 +14,15 @@ from math import gcd, sqrt
 import numpy as np
 
 from superarm.core import Arms, Floats
-from superarm.datasets import load_cmu_light, load_intel_temperature
-from superarm.errors import InputError, MissingDataError
+from superarm.datasets import INTEL_MOTES, load_cmu_light, load_intel_temperature
+from superarm.errors import InputError
 from superarm.inputs import as_count, as_positive, require_choice
 from superarm.kernels import Empirical, SquaredExponential
-from superarm.models import Model
-from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import stream
 
-from .finite import FiniteProblem, gaussian_draw, hilbert_norm, regularisation_of, representer
-
-SOURCES = ("auto", "real", "synthetic")
+from .finite import FiniteProblem, gaussian_draw, hilbert_norm, kernelized_problem, representer
+from .sources import from_source
 
 # The Intel file has a row every 30 seconds, and no clock. Half-hour means of the same readings in
 # another extract fit its rows (to 0.05 °C, four days running) if the file starts 47 to 52 minutes
@@ -87,7 +84,7 @@ def temperature_sensors(
     as_count(start_minute, "start_minute", least=0)
     if start_minute > 8 * 60:
         raise InputError(f"start_minute is {start_minute}; the file must start by 8 am, minute 480")
-    rows = _rows(source, lambda: _intel_rows(start_minute), _made_temperatures)
+    rows = from_source(source, lambda: _intel_rows(start_minute), _synthetic_temperatures)
     return _sensor_problem(
         rows,
         seed=seed,
@@ -117,7 +114,7 @@ def light_sensors(
     601 rows to learn from and 192 to test on, as the data come. Parameters as for
     :func:`temperature_sensors`.
     """
-    rows = _rows(source, _cmu_rows, _made_light)
+    rows = from_source(source, _cmu_rows, _synthetic_light)
     return _sensor_problem(
         rows,
         seed=seed,
@@ -168,7 +165,6 @@ def _sensor_problem(
     regularisation: str,
 ) -> FiniteProblem:
     as_count(seed, "seed", least=0)
-    as_count(horizon, "horizon", least=1)
     require_choice(prior_mean, "prior_mean", ("learned", "zero"))
     require_choice(norm, "norm", ("mean", "largest", "printed"))
     require_choice(units, "units", ("raw", "unit"))
@@ -189,26 +185,19 @@ def _sensor_problem(
     norms = norms_of(rows.learn)
     pick = "largest" if norm == "largest" else "mean"
     length = "√(fᵀKf), as printed" if norm == "printed" else "√(αᵀKα), α = (K + R²I)⁻¹f"
-    penalty, penalty_text = regularisation_of(regularisation, noise_variance, horizon)
     row = row_of_seed(seed, len(rows.test))
     # The kernel is a table: an arm's only feature is its row number in it.
     arms = Arms(ids=rows.ids, features=np.arange(len(mean), dtype=np.float64)[:, None])
-    return FiniteProblem(
+    return kernelized_problem(
         arms=arms,
         truth=rows.test[row],
-        noise_std=sqrt(noise_variance),
-        model=Model(
-            kernel=Empirical(covariance=covariance, column=0),
-            noise_variance=penalty,
-            oracle=TopK(k=1),
-            horizon=horizon,
-            mean=mean,
-            arms=arms.features,
-            norm_bound=float(norms.max() if pick == "largest" else norms.mean()),
-            noise_bound=sqrt(noise_variance),
-            gain={"name": "constant", "value": 1.0},
-            most_arms=len(arms),
-        ),
+        kernel=Empirical(covariance=covariance, column=0),
+        norm_bound=float(norms.max() if pick == "largest" else norms.mean()),
+        noise_variance=noise_variance,
+        gain={"name": "constant", "value": 1.0},
+        regularisation=regularisation,
+        horizon=horizon,
+        mean=mean,
         settled={
             "units": "readings as they come" if units == "raw" else "readings scaled so that k ≤ 1",
             "data": rows.origin,
@@ -222,7 +211,6 @@ def _sensor_problem(
                 f"{norms_of(rows.test).max() / norms.mean():.1f} times the learning rows' mean norm"
             ),
             "noise": f"Gaussian, variance R² = {fraction:g} of the sensors' average variance",
-            "regularisation": penalty_text,
             "information gain": "γ = 1, as the paper found by cross-validation",
         },
     )
@@ -231,21 +219,8 @@ def _sensor_problem(
 # --- rows, real and synthetic ------------------------------------------------------------
 
 
-def _rows(source: str, real: Callable[[], SensorRows], made: Callable[[], SensorRows]) -> SensorRows:
-    require_choice(source, "source", SOURCES)
-    if source == "synthetic":
-        return made()
-    try:
-        return real()
-    except MissingDataError:
-        if source == "real":
-            raise
-        return made()
-
-
 def _intel_rows(start_minute: int = _START_MINUTE) -> SensorRows:
-    data = load_intel_temperature()
-    readings = repair_glitches(data.readings, below=_GLITCH_BELOW)
+    readings = repair_glitches(load_intel_temperature(), below=_GLITCH_BELOW)
     eight = 8 * _ROWS_AN_HOUR - start_minute * _ROWS_A_MINUTE
 
     def mornings(days: range) -> Floats:
@@ -253,7 +228,7 @@ def _intel_rows(start_minute: int = _START_MINUTE) -> SensorRows:
         return np.concatenate([readings[start : start + _ROWS_AN_HOUR] for start in starts])
 
     return SensorRows(
-        ids=data.motes.tolist(),
+        ids=INTEL_MOTES,
         learn=mornings(_LEARNING_DAYS),
         test=mornings(_TEST_DAYS),
         origin=(
@@ -275,16 +250,16 @@ def _cmu_rows() -> SensorRows:
 
 
 @cache
-def _made_temperatures() -> SensorRows:
-    return _made("temperature", sensors=52, learn=360, test=240, level=22.0, spread=2.0)
+def _synthetic_temperatures() -> SensorRows:
+    return _room("temperature", sensors=52, learn=360, test=240, level=22.0, spread=2.0)
 
 
 @cache
-def _made_light() -> SensorRows:
-    return _made("light", sensors=41, learn=601, test=192, level=400.0, spread=80.0)
+def _synthetic_light() -> SensorRows:
+    return _room("light", sensors=41, learn=601, test=192, level=400.0, spread=80.0)
 
 
-def _made(kind: str, *, sensors: int, learn: int, test: int, level: float, spread: float) -> SensorRows:
+def _room(kind: str, *, sensors: int, learn: int, test: int, level: float, spread: float) -> SensorRows:
     """Sensors in a room, alike when near, drifting smoothly from row to row.
 
     The same for every seed, as real data would be: seeds differ in the row they are tested on.

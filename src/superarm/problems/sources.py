@@ -1,19 +1,33 @@
-"""Which data a problem with ``source="auto"`` would use, settled once for all who build it."""
+"""Real data where they are at hand, synthetic ones else: what ``source`` means."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from superarm.datasets import load_cmu_light, load_intel_temperature, load_tokyo_checkins
+from superarm.datasets import find
 from superarm.errors import MissingDataError
+from superarm.inputs import require_choice
 from superarm.registry import parameters_of
 
-_LOADERS = {
-    "crowdsourcing": load_tokyo_checkins,
-    "temperature-sensors": load_intel_temperature,
-    "light-sensors": load_cmu_light,
+_DATA = {
+    "crowdsourcing": "tokyo-checkins",
+    "temperature-sensors": "intel-temperature",
+    "light-sensors": "cmu-light",
 }
+Data = TypeVar("Data")
+
+
+def from_source(source: str, real: Callable[[], Data], synthetic: Callable[[], Data]) -> Data:
+    """ "real" data or an error where they are missing, "synthetic" ones, or "auto": real if at hand."""
+    require_choice(source, "source", ("auto", "real", "synthetic"))
+    if source != "synthetic":
+        try:
+            return real()
+        except MissingDataError:
+            if source == "real":
+                raise
+    return synthetic()
 
 
 def settle_source(spec: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -21,11 +35,11 @@ def settle_source(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Other specs come back as they are.
     """
-    load = _LOADERS.get(spec["name"])
-    if load is None or spec.get("source", parameters_of("problem", spec["name"])["source"]) != "auto":
+    name = spec["name"]
+    if name not in _DATA or spec.get("source", parameters_of("problem", name)["source"]) != "auto":
         return spec
     try:
-        load()
+        find(_DATA[name])
     except MissingDataError:
         return {**spec, "source": "synthetic"}
     return {**spec, "source": "real"}

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from superarm.core import Arms, Floats
 from superarm.inputs import as_count, as_positive, require_choice
 from superarm.kernels import Covariance, Matern, SquaredExponential
-from superarm.models import Model
-from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import stream
 
@@ -24,7 +22,7 @@ from .finite import (
     FiniteProblem,
     gaussian_draw,
     hilbert_norm,
-    regularisation_of,
+    kernelized_problem,
     representer,
     value_range,
 )
@@ -42,10 +40,6 @@ class Benchmark:
     """Values at points of the original domain, (n, d) → (n,)."""
     lower: tuple[float, ...]
     upper: tuple[float, ...]
-    maximum: float
-    """The largest value over the whole domain."""
-    maximisers: tuple[tuple[float, ...], ...]
-    """Where it is attained, in the original domain."""
 
     @property
     def dimension(self) -> int:
@@ -106,32 +100,24 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         function=_rosenbrock,
         lower=(0.0, 0.0),
         upper=(1.0, 1.0),
-        maximum=10.0,
-        maximisers=((1.0, 1.0),),
     ),
     "branin": Benchmark(
         formula="minus Branin on [−5, 10] × [0, 15], scaled to the unit square",
         function=_branin,
         lower=(-5.0, 0.0),
         upper=(10.0, 15.0),
-        maximum=-0.397887357729738,
-        maximisers=((-np.pi, 12.275), (np.pi, 2.275), (3.0 * np.pi, 2.475)),
     ),
     "hartmann3": Benchmark(
         formula="Hartmann in 3 dimensions: maximise Σᵢ αᵢ exp(−Σⱼ Aᵢⱼ(xⱼ − Pᵢⱼ)²) on [0, 1]³",
         function=lambda x: _hartmann(x, *_HARTMANN_3),
         lower=(0.0,) * 3,
         upper=(1.0,) * 3,
-        maximum=3.862779787332663,
-        maximisers=((0.11458888, 0.5556489, 0.85254698),),
     ),
     "hartmann6": Benchmark(
         formula="Hartmann in 6 dimensions: maximise Σᵢ αᵢ exp(−Σⱼ Aᵢⱼ(xⱼ − Pᵢⱼ)²) on [0, 1]⁶",
         function=lambda x: _hartmann(x, *_HARTMANN_6),
         lower=(0.0,) * 6,
         upper=(1.0,) * 6,
-        maximum=3.322368011415515,
-        maximisers=((0.20168951, 0.15001069, 0.47687397, 0.27533243, 0.31165162, 0.65730053),),
     ),
 }
 
@@ -167,28 +153,19 @@ def rkhs_function(
     regularisation
         The λ that learners use: "noise" is R², "theory" is 1 + 2/T.
     """
-    points, covariance, rng = _points(
-        seed=seed, arms=arms, dimension=dimension, kernel=kernel, lengthscale=lengthscale, nu=nu
-    )
+    domain = _Domain.draw(seed, arms, dimension, kernel, lengthscale, nu)
     fraction = as_positive(noise_fraction, "noise_fraction")
-    K = covariance(points)
-    drawn = gaussian_draw(K, rng)
-    ridge = fraction * value_range(drawn)
-    alpha = representer(K, ridge, drawn)
+    drawn = gaussian_draw(domain.K, domain.rng)
+    alpha = representer(domain.K, fraction * value_range(drawn), drawn)
     return _problem(
-        points=points,
-        truth=K @ alpha,
-        norm_bound=float(hilbert_norm(K, alpha)),
-        kernel=covariance,
-        gain=_gain(kernel, nu, dimension),
+        domain,
+        truth=domain.K @ alpha,
+        alpha=alpha,
         noise_fraction=fraction,
         regularisation=regularisation,
         horizon=horizon,
-        settled={
-            "function": "posterior mean Kα of a draw y ~ N(0, K), α = (K + λ₀I)⁻¹y, "
-            f"λ₀ = {fraction:g}·range(y)",
-            "rkhs norm": "B² = αᵀKα, exact for f = Kα (the printed fᵀKf is a slip)",
-        },
+        function="posterior mean Kα of a draw y ~ N(0, K), α = (K + λ₀I)⁻¹y, "
+        f"λ₀ = {fraction:g}·range(y)",
     )
 
 
@@ -210,16 +187,10 @@ def gp_function(
     Such an f lies outside the Hilbert space of an infinite set; B is the norm of its smoothed
     version, α = (K + R²I)⁻¹f. Parameters as for :func:`rkhs_function`.
     """
-    points, covariance, rng = _points(
-        seed=seed, arms=arms, dimension=dimension, kernel=kernel, lengthscale=lengthscale, nu=nu
-    )
-    K = covariance(points)
-    return _measured(
-        points=points,
-        truth=gaussian_draw(K, rng),
-        K=K,
-        kernel=covariance,
-        gain=_gain(kernel, nu, dimension),
+    domain = _Domain.draw(seed, arms, dimension, kernel, lengthscale, nu)
+    return _problem(
+        domain,
+        truth=gaussian_draw(domain.K, domain.rng),
         noise_fraction=noise_fraction,
         regularisation=regularisation,
         horizon=horizon,
@@ -245,21 +216,11 @@ def benchmark_function(
     """
     require_choice(function, "function", tuple(BENCHMARKS))
     benchmark = BENCHMARKS[function]
-    dimension = benchmark.dimension
-    points, covariance, _ = _points(
-        seed=seed,
-        arms=100 * dimension if arms is None else arms,
-        dimension=dimension,
-        kernel="squared-exponential",
-        lengthscale=lengthscale,
-        nu=2.5,
-    )
-    return _measured(
-        points=points,
-        truth=benchmark(points),
-        K=covariance(points),
-        kernel=covariance,
-        gain=_gain("squared-exponential", 2.5, dimension),
+    count = 100 * benchmark.dimension if arms is None else arms
+    domain = _Domain.draw(seed, count, benchmark.dimension, "squared-exponential", lengthscale)
+    return _problem(
+        domain,
+        truth=benchmark(domain.points),
         noise_fraction=noise_fraction,
         regularisation=regularisation,
         horizon=horizon,
@@ -270,96 +231,66 @@ def benchmark_function(
 # --- what the three share ----------------------------------------------------------------
 
 
-def _points(
-    *, seed: int, arms: int, dimension: int, kernel: str, lengthscale: float, nu: float
-) -> tuple[Floats, Covariance, np.random.Generator]:
-    """Uniform points, the kernel over them, and the stream of the truth for what comes next."""
-    as_count(arms, "arms", least=2)
-    as_count(dimension, "dimension", least=1)
-    require_choice(kernel, "kernel", ("squared-exponential", "matern"))
-    covariance: Covariance
-    if kernel == "matern":
-        covariance = Matern(nu=nu, lengthscale=lengthscale)
-    else:
-        covariance = SquaredExponential(lengthscale=lengthscale)
-    rng = stream(seed, "truth", 0)
-    return rng.random((arms, dimension)), covariance, rng
+class _Domain(NamedTuple):
+    """Where a function lives."""
 
-
-def _gain(kernel: str, nu: float, dimension: int) -> Mapping[str, Any]:
+    points: Floats
+    """Uniform, (n, d)."""
+    kernel: Covariance
+    K: Floats
+    gain: Mapping[str, Any]
     """The growth rate of γ for this kernel, with constant 1."""
-    if kernel == "matern":
-        return {"name": "matern", "nu": nu, "dimension": dimension}
-    return {"name": "squared-exponential", "dimension": dimension}
+    rng: np.random.Generator
+    """The stream of the truth, for what comes next."""
+
+    @classmethod
+    def draw(
+        cls, seed: int, arms: int, dimension: int, kernel: str, lengthscale: float, nu: float = 2.5
+    ) -> _Domain:
+        as_count(arms, "arms", least=2)
+        as_count(dimension, "dimension")
+        require_choice(kernel, "kernel", ("squared-exponential", "matern"))
+        covariance: Covariance
+        if kernel == "matern":
+            covariance = Matern(nu=nu, lengthscale=lengthscale)
+            gain = {"name": kernel, "nu": nu, "dimension": dimension}
+        else:
+            covariance = SquaredExponential(lengthscale=lengthscale)
+            gain = {"name": kernel, "dimension": dimension}
+        rng = stream(seed, "truth", 0)
+        points = rng.random((arms, dimension))
+        return cls(points, covariance, covariance(points), gain, rng)
 
 
-def _measured(
+def _problem(
+    domain: _Domain,
     *,
-    points: Floats,
     truth: Floats,
-    K: Floats,
-    kernel: Covariance,
-    gain: Mapping[str, Any],
+    alpha: Floats | None = None,
     noise_fraction: float,
     regularisation: str,
     horizon: int,
     function: str,
 ) -> FiniteProblem:
-    """A function known by its values alone: B from α = (K + R²I)⁻¹f."""
-    fraction = as_positive(noise_fraction, "noise_fraction")
-    alpha = representer(K, fraction * value_range(truth), truth)
-    return _problem(
-        points=points,
+    """B is exact where f = Kα; of a function known by its values alone, α = (K + R²I)⁻¹f."""
+    noise_variance = as_positive(noise_fraction, "noise_fraction") * value_range(truth)
+    norm = "exact for f = Kα"
+    if alpha is None:
+        norm = "with α = (K + R²I)⁻¹f"
+        alpha = representer(domain.K, noise_variance, truth)
+    return kernelized_problem(
+        arms=Arms.numbered(domain.points),
         truth=truth,
-        norm_bound=float(hilbert_norm(K, alpha)),
-        kernel=kernel,
-        gain=gain,
-        noise_fraction=fraction,
+        kernel=domain.kernel,
+        norm_bound=float(hilbert_norm(domain.K, alpha)),
+        noise_variance=noise_variance,
+        gain=domain.gain,
         regularisation=regularisation,
         horizon=horizon,
         settled={
             "function": function,
-            "rkhs norm": "B² = αᵀKα with α = (K + R²I)⁻¹f (the printed fᵀKf is a slip)",
-        },
-    )
-
-
-def _problem(
-    *,
-    points: Floats,
-    truth: Floats,
-    norm_bound: float,
-    kernel: Covariance,
-    gain: Mapping[str, Any],
-    noise_fraction: float,
-    regularisation: str,
-    horizon: int,
-    settled: Mapping[str, str],
-) -> FiniteProblem:
-    as_count(horizon, "horizon", least=1)
-    noise_variance = noise_fraction * value_range(truth)
-    noise_std = float(np.sqrt(noise_variance))
-    penalty, penalty_text = regularisation_of(regularisation, noise_variance, horizon)
-    arms = Arms.numbered(points)
-    return FiniteProblem(
-        arms=arms,
-        truth=truth,
-        noise_std=noise_std,
-        model=Model(
-            kernel=kernel,
-            noise_variance=penalty,
-            oracle=TopK(k=1),
-            horizon=horizon,
-            arms=arms.features,
-            norm_bound=norm_bound,
-            noise_bound=noise_std,
-            gain=gain,
-            most_arms=len(arms),
-        ),
-        settled={
-            **settled,
+            "rkhs norm": f"B² = αᵀKα, {norm} (the printed fᵀKf is a slip)",
             "noise": f"Gaussian, variance R² = {noise_fraction:g} of the function's range",
-            "regularisation": penalty_text,
             "information gain": "the kernel's growth rate with constant 1",
         },
     )
