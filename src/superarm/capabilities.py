@@ -60,6 +60,10 @@ class AdditiveProblem(Protocol):
         """What the number of different arms tried is called, such as ``distinct_edges``."""
         ...
 
+    def truth(self, offer: Offer) -> Floats | None:
+        """The expected reward of every arm on offer, (n,); ``None`` where nobody knows it."""
+        ...
+
 
 @runtime_checkable
 class Forecaster(Protocol):

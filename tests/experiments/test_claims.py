@@ -356,8 +356,8 @@ def audited_run(directory: Path, variance: float, **options: Any) -> Run:
             "variance": np.array([0.75 * used, 0.25 * used], dtype=np.float32),
             "largest_eigenvalue": np.array([0.3, 0.1], dtype=np.float32),
             "information": np.array([0.4, 0.6], dtype=np.float32),
-            "score": np.zeros(2, dtype=np.float32),
-            "within": np.ones((2, 3), dtype=np.float32),
+            **{name: np.zeros(2, dtype=np.float32) for name in ("score", "true_score", "firsts")},
+            **{name: np.ones((2, 3), dtype=np.float32) for name in ("within", "first", "true_within")},
         }
         series = {"regret": np.zeros(2)}
         trace = Trace(policy="mine", setting={}, setting_index=0, seed=seed, series=series, audit=audit)

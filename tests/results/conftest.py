@@ -91,17 +91,22 @@ def _make_run(
 def _audit_of(rng: np.random.Generator, choices: Any) -> dict[str, Any]:
     rounds = len(choices)
     sizes = (choices >= 0).sum(axis=1)
-    within = np.full((rounds, 3), np.nan, dtype=np.float32)
-    score = np.full(rounds, np.nan, dtype=np.float32)
+    within, first, true_within = np.full((3, rounds, 3), np.nan, dtype=np.float32)
+    score, firsts, true_score = np.full((3, rounds), np.nan, dtype=np.float32)
     for t, size in enumerate(sizes):
         if size and t != 1:  # a round in which nothing came back
             away = np.abs(rng.standard_normal(size))
             within[t] = [(away <= limit).mean() for limit in QUANTILES]
-            score[t] = rng.standard_normal()
+            score[t], true_score[t] = rng.standard_normal(2)
+            firsts[t] = t % 3
+            if firsts[t]:
+                first[t] = rng.uniform(size=3)
+            true_within[t] = rng.uniform(size=3)
     others = ("variance", "largest_eigenvalue", "information")
     return {
         "within": within,
         "score": score,
+        **{"first": first, "firsts": firsts, "true_within": true_within, "true_score": true_score},
         "std": rng.uniform(1, 2, EDGES).astype(np.float32),
         **{name: np.ones(rounds, dtype=np.float32) for name in others},
     }

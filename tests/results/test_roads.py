@@ -60,11 +60,13 @@ def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
     assert list(rows) == list(SIX)  # nothing is forecast by baselines
     for policy, row in rows.items():
         for at, level in enumerate(LEVELS):
-            inside = edges = squares = hits = trips = 0.0
+            inside = edges = squares = hits = trips = fresh = firsts = 0.0
+            true: list[tuple[float, float]] = []  # of edges and of trips, one pair per run
             for index in range(2):
                 for seed in run.seeds:
                     audit = run.audit(policy, index, seed)
                     assert audit is not None
+                    own = np.zeros(4)
                     for t in range(run.rounds):
                         if np.isnan(audit["score"][t]):
                             continue
@@ -73,20 +75,32 @@ def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
                         inside, edges = inside + size * share, edges + size
                         squares += (size * (share - level)) ** 2
                         hits, trips = hits + (abs(audit["score"][t]) <= QUANTILES[at]), trips + 1
+                        if audit["firsts"][t]:
+                            fresh += float(audit["firsts"][t]) * float(audit["first"][t, at])
+                            firsts += float(audit["firsts"][t])
+                        sure = abs(audit["true_score"][t]) <= QUANTILES[at]
+                        own += [size * float(audit["true_within"][t, at]), size, sure, 1]
+                    true.append((own[0] / own[1], own[2] / own[3]))
             assert row.edges[at].observed == pytest.approx(inside / edges)
             assert row.edges[at].stderr == pytest.approx(squares**0.5 / edges)
             assert row.edges[at].judged == edges
             assert row.trips[at].observed == pytest.approx(hits / trips)
             assert row.trips[at].stderr == pytest.approx((level * (1 - level) / trips) ** 0.5)
+            assert row.first[at].observed == pytest.approx(fresh / firsts)
+            for coverage, shares in zip(
+                (row.true_edges, row.true_trips), np.transpose(true), strict=True
+            ):
+                assert coverage[at].observed == pytest.approx(shares.mean())
+                assert coverage[at].stderr == pytest.approx(shares.std(ddof=1) / len(shares) ** 0.5)
 
 
 def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
     rng = np.random.default_rng(5)
     score = rng.standard_normal(4000)
-    right = road_results.Calibration("right", *[_trip_coverage(np.abs(score))] * 2)
-    assert "cover what they should: 6 of 6" in road_results.calibration_verdict([right])
-    narrow = road_results.Calibration("narrow", right.edges, _trip_coverage(np.abs(1.5 * score)))
-    wide = road_results.Calibration("wide", right.edges, _trip_coverage(np.abs(0.5 * score)))
+    right = road_results.Calibration("right", *[_trip_coverage(score)] * 5)
+    assert "cover what they should: 9 of 9" in road_results.calibration_verdict([right])
+    narrow = right._replace(policy="narrow", trips=_trip_coverage(1.5 * score))
+    wide = right._replace(policy="wide", trips=_trip_coverage(0.5 * score))
     told = road_results.calibration_verdict([right, narrow, wide])
     assert told.startswith("Not all")
     assert "narrow (trips) too narrow" in told

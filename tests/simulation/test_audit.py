@@ -66,6 +66,7 @@ def test_an_audit_is_what_a_slow_replay_finds(world, played) -> None:
     from superarm.streams import Streams
 
     noises = Streams(1, "noise")
+    driven: set[int] = set()
     for step in range(1, ROUNDS + 1):
         offer = world.offer(step)
         row = trajectory.choices[step - 1]
@@ -81,6 +82,15 @@ def test_an_audit_is_what_a_slow_replay_finds(world, played) -> None:
                 for i in range(len(route))
             ]
             assert trajectory.audit["within"][step - 1, level] == pytest.approx(np.mean(inside))
+            fresh = [inside[i] for i in range(len(route)) if route[i] not in driven]
+            assert trajectory.audit["firsts"][step - 1] == len(fresh)
+            if fresh:
+                assert trajectory.audit["first"][step - 1, level] == pytest.approx(np.mean(fresh))
+            true = np.abs(world.energies[route] - mean) <= width * np.sqrt(np.diagonal(cov))
+            assert trajectory.audit["true_within"][step - 1, level] == pytest.approx(np.mean(true))
+        driven |= set(route.tolist())
+        off = (world.energies[route].sum() - mean.sum()) / np.sqrt(cov.sum())
+        assert trajectory.audit["true_score"][step - 1] == pytest.approx(off, rel=1e-4, abs=1e-5)
         spread = np.sqrt(cov.sum() + len(route) * noise)
         score = (rewards.sum() - mean.sum()) / spread
         assert trajectory.audit["score"][step - 1] == pytest.approx(score, rel=1e-4, abs=1e-5)
@@ -107,7 +117,7 @@ def test_forecasts_are_judged_where_all_arms_were_seen() -> None:
         forecast = audit.forecast(offer, decision.positions)
         feedback = Feedback(positions=decision.positions[:count], rewards=np.ones(count))
         policy.learn(offer, decision, feedback, np.random.default_rng(0))
-        audit.record(step, forecast, decision, feedback)
+        audit.record(forecast, decision, feedback, None)
     arrays = audit.arrays(offer)
     for name in ("score", "variance", "largest_eigenvalue"):
         assert np.isnan(arrays[name]).tolist() == [False, True, True, False], name
@@ -133,6 +143,26 @@ def test_what_was_learned_can_be_taken_up_again(world, played) -> None:
     policy = route_ts(world.model).restored(state)
     belief = policy.beliefs(world.offer(1))
     np.testing.assert_allclose(belief.mean, played["gp-ts"].audit["mean"], rtol=1e-4, atol=1e-3)
+
+
+def test_noise_cannot_hide_a_posterior_without_variance(world) -> None:
+    """Its observed shares of edges barely move; of first visits and of the truth they collapse."""
+    policy = route_ts(world.model)
+    sure, honest = Audit(policy, ROUNDS), Audit(policy, ROUNDS)
+    rng = np.random.default_rng(0)
+    for step in range(1, ROUNDS + 1):
+        offer = world.offer(step)
+        decision = policy.decide(offer, rng)
+        forecast = honest.forecast(offer, decision.positions)
+        feedback = world.feedback(offer, decision, world.noise(offer, rng))
+        policy.learn(offer, decision, feedback, rng)
+        honest.record(forecast, decision, feedback, world.truth(offer))
+        sure.record(forecast._replace(cov=0.0 * forecast.cov), decision, feedback, world.truth(offer))
+    good, bad = (each.arrays(offer) for each in (honest, sure))
+    # The truth is N(mean, cov) given what was seen; with no variance no energy is hit.
+    assert bad["true_within"].max() == 0.0
+    assert np.nanmean(good["true_within"][:, 2]) > 0.75
+    assert np.nanmean(bad["first"][:, 2]) < np.nanmean(good["first"][:, 2]) - 0.15
 
 
 def test_well_specified_intervals_cover_what_they_should() -> None:

@@ -280,6 +280,9 @@ class Navigation:
         changed: Floats = self.energies + self._conditions.extra(offer.step)
         return changed
 
+    def truth(self, offer: Offer) -> Floats:
+        return self.means(offer)
+
     def scores(self, offer: Offer) -> Floats:
         """Minus the rectified costs, by which regret is measured."""
         return np.negative(self._rectified(offer.step).weights)

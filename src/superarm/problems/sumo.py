@@ -245,6 +245,9 @@ class SumoNavigation:
             "expected energies, and no policy that needs them can be played there"
         )
 
+    def truth(self, offer: Offer) -> None:
+        return None
+
     def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
         """None is added: chance is in the traffic, which is the same for every policy."""
         return np.zeros(len(offer.arms))

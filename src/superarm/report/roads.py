@@ -360,14 +360,16 @@ def _coverage_mark(coverage: Coverage, shares: _Shares, y: int) -> str:
 
 
 def _calibration_table(run: Run, rows: Sequence[Calibration]) -> str:
-    titles = [f"{what} in {100 * level:.0f} %" for what in ("edges", "trips") for level in LEVELS]
+    known = bool(rows[0].true_edges)
+    told = (*("edges", "trips", "first visits"), *("truth of edges", "truth of trips") * known)
+    titles = [f"{what} in {100 * level:.0f} %" for what in told for level in LEVELS]
     head = '<th scope="col">policy</th>' + "".join(
         f'<th scope="col" class="number">{title}</th>' for title in titles
     )
     body = ""
     for row in rows:
         cells = "".join(
-            f'<td class="number">{_percent(coverage)}</td>' for coverage in (*row.edges, *row.trips)
+            f'<td class="number">{_percent(coverage)}</td>' for levels in row[1:] for coverage in levels
         )
         name = f"{swatch(policy_styles(run.policies)[row.policy])}{escape(row.policy)}"
         body += f'<tr><th scope="row">{name}</th>{cells}</tr>'

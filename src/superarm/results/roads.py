@@ -13,7 +13,10 @@ Why the standard errors hold. If a policy's model is right, then whatever it has
 next reward lies inside its p-interval with probability p. The differences "inside or not, minus p"
 of successive trips are therefore uncorrelated, although all of them meet one fixed truth: for trips
 the error is binomial, √(p(1−p)/T). Edges of one trip are not independent of each other, so for
-edges a trip counts as one observation: √(Σ k_t²(w_t − p)²) / Σ k_t with w_t the share of its k_t edges.
+edges a trip counts as one observation: √(Σ k_t²(w_t − p)²) / Σ k_t with w_t the share of its k_t edges;
+likewise for edges that are driven on for the first time, where noise hides the forecast least. Whether
+the *truth* lies inside is no new question on the next trip: there a whole run counts as one
+observation, and the error is that of the mean over runs (seeds and settings).
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from superarm.rules import BayesianGPUCB, BayesUCBQuantile
 from superarm.simulation.audit import LEVELS, QUANTILES
 from superarm.simulation.trace import Run
 
-from .curves import Average, average
+from .curves import Average, average, mean_stderr
 
 METHODS = ("gp-ucb", "gp-bucb", "gp-ts", "bi-ucb", "bi-bucb", "bi-ts")
 """The six methods that the paper compares."""
@@ -175,35 +178,67 @@ class Calibration(NamedTuple):
     policy: str
     edges: tuple[Coverage, ...]
     trips: tuple[Coverage, ...]
+    first: tuple[Coverage, ...]
+    """Of edges that were driven on for the first time."""
+    true_edges: tuple[Coverage, ...]
+    """Of expected energies, by the intervals of the latent mean; empty where they are not known."""
+    true_trips: tuple[Coverage, ...]
 
 
 def calibrations(run: Run) -> list[Calibration]:
     """Coverage of every policy whose forecasts were recorded, all settings and seeds together."""
     found = []
     for policy in run.policies:
-        inside, sizes, scores = [], [], []
+        cells = []
         for index in range(len(run.settings)):
             for seed in run.seeds:
                 audit = run.audit(policy, index, seed)
-                if audit is None:
-                    continue
-                judged = np.isfinite(audit["score"])
-                inside.append(audit["within"][judged].astype(np.float64))
-                sizes.append((run.choices(policy, index, seed)[judged] >= 0).sum(axis=1))
-                scores.append(np.abs(audit["score"][judged]).astype(np.float64))
-        if sum(map(len, scores)):
+                if audit is not None and np.isfinite(audit["score"]).any():
+                    judged = np.isfinite(audit["score"])
+                    sizes = (run.choices(policy, index, seed)[judged] >= 0).sum(axis=1)
+                    told = {name: audit[name][judged].astype(np.float64) for name in _AUDITED}
+                    cells.append({**told, "sizes": sizes})
+        if cells:
+            joined = {name: np.concatenate([cell[name] for cell in cells]) for name in cells[0]}
+            fresh = joined["firsts"] > 0
             found.append(
                 Calibration(
                     policy,
-                    _edge_coverage(np.concatenate(inside), np.concatenate(sizes)),
-                    _trip_coverage(np.concatenate(scores)),
+                    edges=_edge_coverage(joined["within"], joined["sizes"]),
+                    trips=_trip_coverage(joined["score"]),
+                    first=_edge_coverage(joined["first"][fresh], joined["firsts"][fresh]),
+                    true_edges=_true_coverage([(c["true_within"], c["sizes"]) for c in cells]),
+                    true_trips=_true_coverage(
+                        [
+                            (np.abs(c["true_score"])[:, None] <= QUANTILES, 0 * c["sizes"] + 1)
+                            for c in cells
+                        ]
+                        if not np.isnan(joined["true_score"]).any()
+                        else []
+                    ),
                 )
             )
     return found
 
 
+_AUDITED = ("within", "first", "firsts", "score", "true_within", "true_score")
+
+
+def _true_coverage(cells: Sequence[tuple[Any, Ints]]) -> tuple[Coverage, ...]:
+    """Shares of each run, all of them weighted alike; the error is that of their mean."""
+    shares = np.array([sizes @ inside / sizes.sum() for inside, sizes in cells])
+    if not len(shares) or not np.isfinite(shares).all():
+        return ()
+    observed, stderr = mean_stderr(shares)
+    count = int(sum(sizes.sum() for _, sizes in cells))
+    values = zip(LEVELS, observed.tolist(), stderr.tolist(), strict=True)
+    return tuple(Coverage(level, share, error, count) for level, share, error in values)
+
+
 def _edge_coverage(inside: Floats, sizes: Ints) -> tuple[Coverage, ...]:
     count = int(sizes.sum())
+    if not count:
+        return ()
     observed = sizes @ inside / count
     away = sizes[:, None] * (inside - np.asarray(LEVELS))
     stderr = np.sqrt(np.sum(away**2, axis=0)) / count
@@ -215,7 +250,10 @@ def _trip_coverage(scores: Floats) -> tuple[Coverage, ...]:
     count = len(scores)
     return tuple(
         Coverage(
-            level, float(np.mean(scores <= limit)), float(np.sqrt(level * (1 - level) / count)), count
+            level,
+            float(np.mean(np.abs(scores) <= limit)),
+            float(np.sqrt(level * (1 - level) / count)),
+            count,
         )
         for level, limit in zip(LEVELS, QUANTILES.tolist(), strict=True)
     )
@@ -226,7 +264,7 @@ def calibration_verdict(rows: Sequence[Calibration]) -> str:
     every = [
         (row.policy, what, coverage)
         for row in rows
-        for what, levels in (("edges", row.edges), ("trips", row.trips))
+        for what, levels in (("edges", row.edges), ("trips", row.trips), ("first visits", row.first))
         for coverage in levels
     ]
     near = sum(abs(coverage.away) <= 2.0 for _, _, coverage in every)

@@ -6,7 +6,12 @@ forecast is made when the arms are chosen and checked when their rewards are see
 ======================  =============================================================
 ``within``              share of the chosen arms whose reward lay inside their central
                         50, 90 and 95 % intervals, (T, 3)
+``first``               the same share of the arms that were chosen for the first time, (T, 3);
+                        ``firsts`` is how many they were, (T,)
+``true_within``         share of the chosen arms whose expected reward, the truth, lay inside the
+                        intervals of the latent mean, (T, 3): noise plays no part in it
 ``score``               (observed total − forecast) / its standard deviation, (T,)
+``true_score``          (expected total − forecast) / the latent standard deviation, (T,)
 ``variance``            Σ of the chosen arms' latent variances, (T,)
 ``largest_eigenvalue``  of the chosen arms' latent covariance, (T,)
 ``information``         nats gained in the round, (T,)
@@ -27,12 +32,14 @@ QUANTILES = np.array([0.6744897501960817, 1.6448536269514722, 1.959963984540054]
 """Half-widths of the central intervals of ``LEVELS``, in standard deviations."""
 
 
-_SERIES = ("score", "variance", "largest_eigenvalue", "information")
+_SHARES = ("within", "first", "true_within")
+_SERIES = ("firsts", "score", "true_score", "variance", "largest_eigenvalue", "information")
 
 
 def audit_shapes(rounds: int) -> dict[str, tuple[int, ...]]:
     """What every audit holds of its rounds."""
-    return {"within": (rounds, len(LEVELS)), **dict.fromkeys(_SERIES, (rounds,))}
+    shares = dict.fromkeys(_SHARES, (rounds, len(LEVELS)))
+    return {**shares, **dict.fromkeys(_SERIES, (rounds,))}
 
 
 class Audit:
@@ -40,17 +47,25 @@ class Audit:
 
     def __init__(self, policy: Forecaster, rounds: int) -> None:
         self._policy = policy
-        self._within = np.full((rounds, len(LEVELS)), np.nan, dtype=np.float32)
-        self._series = {name: np.full(rounds, np.nan) for name in _SERIES}
+        self._series = {name: np.full(shape, np.nan) for name, shape in audit_shapes(rounds).items()}
+        self._chosen: set[int] = set()
         self._known = policy.information_gain
 
     def forecast(self, offer: Offer, positions: Ints) -> Forecast:
         """What the policy expects of its choice before it sees the rewards."""
         return self._policy.forecast(offer, positions)
 
-    def record(self, step: int, forecast: Forecast, decision: Decision, feedback: Feedback) -> None:
-        """Take note of a round: what was learned in it, and how its forecast fared."""
-        at = step - 1
+    def record(
+        self, forecast: Forecast, decision: Decision, feedback: Feedback, truth: Floats | None
+    ) -> None:
+        """Take note of a round: what was learned in it, and how its forecast fared.
+
+        ``truth`` is the expected reward of every arm on offer, where it is known.
+        """
+        at = decision.step - 1
+        chosen = decision.positions.tolist()
+        fresh = np.array([arm not in self._chosen for arm in chosen], dtype=bool)
+        self._chosen.update(chosen)
         known = self._policy.information_gain
         self._series["information"][at] = known - self._known
         self._known = known
@@ -58,13 +73,24 @@ class Audit:
         # A forecast is of all chosen arms, so that it is judged where all were seen.
         if len(rewards) == 0 or not np.array_equal(feedback.positions, decision.positions):
             return
-        latent = np.diagonal(forecast.cov)
-        std = np.sqrt(np.maximum(latent, 0.0) + forecast.noise_std**2)
-        away = np.abs(rewards - forecast.mean) / std
-        self._within[at] = (away[:, None] <= QUANTILES).mean(axis=0)
+        series, latent = self._series, np.maximum(np.diagonal(forecast.cov), 0.0)
+        std = np.sqrt(latent + forecast.noise_std**2)
+        inside = np.abs(rewards - forecast.mean)[:, None] <= QUANTILES * std[:, None]
+        series["within"][at] = inside.mean(axis=0)
+        series["firsts"][at] = fresh.sum()
+        if fresh.any():
+            series["first"][at] = inside[fresh].mean(axis=0)
         mean, total_std = forecast.total()
-        self._series["score"][at] = (rewards.sum() - mean) / total_std
-        self._series["variance"][at] = latent.sum()
+        series["score"][at] = (rewards.sum() - mean) / total_std
+        if truth is not None:
+            away = truth[decision.positions] - forecast.mean
+            limits = QUANTILES * np.sqrt(latent)[:, None]
+            series["true_within"][at] = (np.abs(away)[:, None] <= limits).mean(axis=0)
+            spread = np.sqrt(max(float(forecast.cov.sum()), 0.0))
+            series["true_score"][at] = (
+                away.sum() / spread if spread else np.copysign(np.inf, away.sum())
+            )
+        series["variance"][at] = latent.sum()
         self._series["largest_eigenvalue"][at] = np.linalg.eigvalsh(forecast.cov)[-1]
 
     def arrays(self, offer: Offer) -> dict[str, NDArray[np.float32]]:
@@ -74,5 +100,4 @@ class Audit:
         if std is not None:
             arrays["std"] = std
         # Single precision: for figures and checks that allow for rounding.
-        small = {name: values.astype(np.float32) for name, values in arrays.items()}
-        return {"within": self._within, **small}
+        return {name: values.astype(np.float32) for name, values in arrays.items()}

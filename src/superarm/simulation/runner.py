@@ -109,10 +109,10 @@ class _Recorder:
     ) -> None:
         self.name = name
         self.policy = policy
-        self._distinct = problem.distinct if isinstance(problem, AdditiveProblem) else None
+        self._additive = problem if isinstance(problem, AdditiveProblem) else None
         self._tried: set[int] = set()
         self._audit: Audit | None = None
-        if self._distinct is not None and isinstance(policy, Forecaster):
+        if self._additive is not None and isinstance(policy, Forecaster):
             self._audit = Audit(policy, rounds)
         self._watch = watch
         self._mail = Mail(in_order=not policy.exchangeable)
@@ -180,8 +180,8 @@ class _Recorder:
             if self._watch is not None:
                 self._watch(self.name, offer, decision, feedback, forecast)
             self._measure(step, problem.metrics(offer, decision, feedback))
-            if self._audit is not None and forecast is not None:
-                self._audit.record(step, forecast, decision, feedback)
+            if self._audit is not None and self._additive is not None and forecast is not None:
+                self._audit.record(forecast, decision, feedback, self._additive.truth(offer))
 
     def _forecast(self, offer: Offer, decision: Decision) -> Forecast | None:
         return None if self._audit is None else self._audit.forecast(offer, decision.positions)
@@ -198,10 +198,10 @@ class _Recorder:
             alpha = best.guarantee.alpha
             promised = best.optimum * alpha if sign > 0.0 else best.optimum / alpha
             self._measure(step, {"alpha_regret": sign * (promised - value)})
-        if self._distinct is not None:
+        if self._additive is not None:
             before = len(self._tried)
             self._tried.update(positions.tolist())
-            self._measure(step, {self._distinct: len(self._tried) - before})
+            self._measure(step, {self._additive.distinct: len(self._tried) - before})
 
     def _measure(self, step: int, measured: Mapping[str, float]) -> None:
         for metric, value in measured.items():
