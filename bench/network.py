@@ -26,7 +26,7 @@ from superarm.core import Floats, Ints
 from superarm.datasets import find
 from superarm.errors import MissingDataError
 from superarm.kernels import GraphMatern
-from superarm.networks.city import generate_city
+from superarm.networks import generate_city
 from superarm.networks.sumo_net import read_sumo
 
 from .measure import (

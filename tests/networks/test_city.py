@@ -5,33 +5,40 @@ import pytest
 from scipy.sparse.csgraph import dijkstra
 
 from superarm.errors import InfeasibleError, InputError
-from superarm.networks import RoadNetwork, Vehicle
-from superarm.networks.city import generate_city, plan_city
+from superarm.networks import RoadNetwork, Vehicle, generate_city, suggest_trip
 from superarm.networks.road import VEHICLE_CLASSES
-from superarm.networks.trips import suggest_trip
 
-CITIES = [{"seed": 0}, {"seed": 1, "rivers": 2}, {"seed": 2, "rivers": 0}, {"seed": 3, "edges": 5000}]
+CITIES = [{"seed": 0}, {"seed": 1}, {"seed": 3, "edges": 5000}]
 
 
 @pytest.fixture(scope="module", params=CITIES, ids=str)
-def case(request):
-    options = {"edges": 2000, **request.param}
-    return options, generate_city(**options)
+def city(request):
+    return generate_city(**request.param)
 
 
 def kinds(network):
     return np.array([name.lstrip("-").rstrip("0123456789") for name in network.edge_ids])
 
 
-def crosses(a, b, c, d):
-    """Do the segments a–b and c–d cross? Arrays of points, broadcast against each other."""
+def crossings(network):
+    """Pairs of roads that cross without a junction, by a sweep over all pairs of near ones."""
+    forward = np.array([not name.startswith("-") for name in network.edge_ids])
+    at = network.junctions[:, :2]
+    a, b = at[network.tail[forward]], at[network.head[forward]]
+    names = np.array(network.edge_ids)[forward]
 
     def turn(p, q, r):
         return (q[..., 0] - p[..., 0]) * (r[..., 1] - p[..., 1]) - (q[..., 1] - p[..., 1]) * (
             r[..., 0] - p[..., 0]
         )
 
-    return (turn(a, b, c) * turn(a, b, d) < 0) & (turn(c, d, a) * turn(c, d, b) < 0)
+    found = []
+    for row in range(len(a)):
+        near = np.flatnonzero(np.abs(a[row + 1 :] - a[row]).max(axis=1) < 800.0) + row + 1
+        hit = turn(a[row], b[row], a[near]) * turn(a[row], b[row], b[near]) < -1e-6
+        hit &= turn(a[near], b[near], a[row]) * turn(a[near], b[near], b[row]) < -1e-6
+        found += [(names[row], names[other]) for other in near[hit]]
+    return found
 
 
 def test_the_same_seed_gives_the_same_city():
@@ -40,7 +47,6 @@ def test_the_same_seed_gives_the_same_city():
     assert first.junction_ids == second.junction_ids
     for name in ("junctions", "tail", "head", "length", "speed", "connections"):
         assert np.array_equal(getattr(first, name), getattr(second, name))
-    assert all(map(np.array_equal, first.shapes, second.shapes))
     other = generate_city(edges=1000, seed=6)
     assert not np.array_equal(first.junctions[:50], other.junctions[:50])
 
@@ -50,134 +56,95 @@ def test_the_same_seed_gives_the_same_city():
 )
 def test_a_city_has_about_the_edges_asked_for(edges, seed):
     city = generate_city(edges=edges, seed=seed)
-    assert abs(len(city.line_graph()) - edges) <= 0.1 * edges
+    assert abs(len(city.line_graph()) - edges) <= 0.05 * edges
 
 
-def test_all_that_cars_may_use_is_strongly_connected(case):
-    _, city = case
+def test_everything_is_strongly_connected(city):
     graph = city.line_graph()
-    assert len(graph) == city.permits["passenger"].sum()
+    assert len(graph) == len(city.edge_ids)
     assert len(city.line_graph(uturns=False)) > 0.8 * len(graph)
 
 
-def test_ids_can_be_read(case):
-    options, city = case
-    assert set(kinds(city)) <= {"r", "bridge", "ring", "ramp"}
-    assert ("bridge" in kinds(city)) == (options.get("rivers", 1) > 0)
+def test_ids_can_be_read(city):
+    assert set(kinds(city)) == {"r", "bridge", "ring"}
     number = {name: row for row, name in enumerate(city.edge_ids)}
     for name, row in number.items():
-        if name.startswith("-"):
-            forward = number.get(name[1:])
-            if forward is not None:
-                assert (city.tail[forward], city.head[forward]) == (city.head[row], city.tail[row])
-                assert np.array_equal(city.shapes[forward], city.shapes[row][::-1])
+        forward = number.get(name[1:]) if name.startswith("-") else None
+        if forward is not None:
+            assert (city.tail[forward], city.head[forward]) == (city.head[row], city.tail[row])
 
 
-def test_lengths_speeds_and_courses_fit(case):
-    _, city = case
+def test_lengths_and_speeds_fit(city):
     ends = city.junctions[:, :2]
     apart = np.hypot(*(ends[city.head] - ends[city.tail]).T)
     assert (city.length >= apart - 1e-9).all()
+    assert (city.length <= apart + 0.011).all()
     assert city.length.min() >= 20.0
     assert city.length.max() <= 600.0
-    for row, shape in enumerate(city.shapes):
-        assert np.array_equal(shape[0], ends[city.tail[row]])
-        assert np.array_equal(shape[-1], ends[city.head[row]])
-        assert np.hypot(*np.diff(shape, axis=0).T).sum() == pytest.approx(city.length[row], abs=0.011)
-    limits = set((city.speed * 3.6).round().astype(int).tolist())
-    assert {30, 50, 70} <= limits <= {30, 50, 60, 70, 90, 100, 110}
+    assert set((city.speed * 3.6).round().astype(int).tolist()) == {30, 50, 70, 90}
+    fast = city.speed > 24.0
+    assert set(kinds(city)[fast]) == {"ring", "bridge"}
+    assert fast[kinds(city) == "ring"].all()
 
 
-def test_no_two_edges_join_the_same_junctions_in_the_same_direction(case):
-    _, city = case
+def test_roads_meet_at_junctions_only_and_once(city):
+    """Which also says that nothing but bridges crosses the river between its embankments."""
     assert len(set(zip(city.tail.tolist(), city.head.tolist(), strict=True))) == len(city.edge_ids)
     assert (city.tail != city.head).all()
+    assert crossings(city) == []
 
 
-def test_rivers_are_crossed_on_bridges_only(case):
-    options, city = case
-    plan = plan_city(**options)
-    kind = kinds(city)
-    crossing = np.zeros(len(city.edge_ids), dtype=bool)
-    courses = [course[:, None] for course in city.shapes]
-    for river in plan.rivers:
-        for row, course in enumerate(courses):
-            near = np.hypot(*(river - course[0]).T) < 600.0
-            near[1:] &= near[:-1]
-            after = np.flatnonzero(near[1:]) + 1
-            hits = crosses(course[:-1], course[1:], river[after - 1], river[after])
-            crossing[row] |= bool(hits.any())
-    assert set(kind[crossing]) <= {"bridge", "ring", "ramp"}
-    assert crossing[kind == "bridge"].all()
-    if plan.rivers:
-        assert 2 <= len({city.edge_ids[row].lstrip("-") for row in np.flatnonzero(crossing)}) <= 40
+def test_a_river_parts_the_city_but_for_its_bridges(city):
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    land = kinds(city) != "bridge"
+    assert 6 <= (~land).sum() <= 40
+    count = len(city.junction_ids)
+    links = csr_array((np.ones(land.sum()), (city.tail[land], city.head[land])), shape=(count, count))
+    label = connected_components(links, directed=False)[1]
+    banks = np.sort(np.bincount(label))[::-1]
+    assert banks[1] > 0.1 * count
+    assert banks[:2].sum() > 0.98 * count
+    assert (label[city.tail[~land]] != label[city.head[~land]]).all()
 
 
-def test_hills_make_driving_interesting_but_roads_stay_drivable(case):
-    """What ``generate_city`` promises of hills, and no road steeper than its class may be."""
-    _, city = case
+def test_hills_make_driving_interesting_but_roads_stay_drivable(city):
     graph, vehicle = city.line_graph(), Vehicle()
     energy = vehicle.energy(graph.length, graph.speed, graph.rise)
-    assert 1 / 5 < (energy < 0.0).mean() < 1 / 3
+    assert 0.15 < (energy < 0.0).mean() < 0.35
     assert (energy - vehicle.potential(graph.rise)).min() > 0.0
-    assert np.ptp(city.junctions[:, 2]) > 100.0
-    steepest = np.where(kinds(city) == "ring", 0.06, 0.12)
-    rounded = 0.01  # both ends' heights to the centimetre
-    assert (np.abs(city.rise) <= steepest * city.length + rounded).all()
-
-
-def test_the_land_is_low_at_rivers_and_roads_never_lie_above_it():
-    city, plan = generate_city(seed=1), plan_city(seed=1)
-    at = city.junctions[:, :2]
-    z, land, away = city.junctions[:, 2], plan.height(at), plan.river_distance(at)
-    assert (z <= land + 0.011).all()
-    assert z[away < 100.0].mean() < 0.3 * z[away > 500.0].mean()
+    assert np.ptp(city.junctions[:, 2]) > 50.0
+    grade = np.abs(city.rise) / city.length
+    assert 0.07 < np.quantile(grade, 0.98) < 0.09
+    assert grade.max() < 0.25
+    z, bridge = city.junctions[:, 2], kinds(city) == "bridge"
+    assert z[city.tail[bridge]].mean() < 0.2 * z.mean()
     assert np.ptp(generate_city(edges=500, hills=0.0).junctions[:, 2]) == 0.0
 
 
-def test_motorways_are_one_way_and_joined_by_ramps(case):
-    _, city = case
-    kind = kinds(city)
-    names = set(city.edge_ids)
-    for which in ("ring", "ramp"):
-        chosen = np.flatnonzero(kind == which)
-        assert len(chosen) >= 8
-        assert not any(f"-{city.edge_ids[row]}" in names for row in chosen)
-        assert not city.permits["pedestrian"][chosen].any()
-    first, second = city.connections.T
-    # From a motorway one gets to motorway or ramp, from a ramp anywhere but never the wrong way.
-    assert set(kind[second[kind[first] == "ring"]]) == {"ring", "ramp"}
-    assert set(kind[first[kind[second] == "ring"]]) == {"ring", "ramp"}
-    assert set(kind[second[kind[first] == "ramp"]]) > {"ring"}
-    assert city.speed[kind == "ring"].min() >= 25.0 - 1e-9
-
-
-def test_one_way_streets_turn_restrictions_and_closed_streets_are_there(case):
-    _, city = case
-    street = np.isin(kinds(city), ["r", "bridge"])
+def test_one_way_streets_and_turn_restrictions_are_there(city):
     pairs = set(zip(city.tail.tolist(), city.head.tolist(), strict=True))
     alone = np.array(
         [(head, tail) not in pairs for tail, head in zip(city.tail, city.head, strict=True)]
     )
-    assert 0.02 < alone[street].mean() < 0.2
+    assert 0.02 < alone.mean() < 0.2
+    assert not alone[kinds(city) == "ring"].any()
     turns = set(map(tuple, city.connections.tolist()))
     assert len(turns) == len(city.connections)
     leaving = [[] for _ in city.junction_ids]
     for row, tail in enumerate(city.tail):
         leaving[tail].append(row)
-    cars = city.permits["passenger"]
-    missing, uturns = 0, 0
+    missing = 0
     for first, head in enumerate(city.head):
-        for second in leaving[head]:
-            back = city.head[second] == city.tail[first]
-            missing += (not back) and (first, second) not in turns
-            if back and (first, second) in turns and cars[first]:
-                uturns += sum(cars[other] for other in leaving[head]) > 1  # not at a dead end
+        others = [row for row in leaving[head] if city.head[row] != city.tail[first]]
+        missing += sum((first, second) not in turns for second in others)
+        back = [row for row in leaving[head] if city.head[row] == city.tail[first]]
+        if others:  # one turns back only at dead ends
+            assert not any((first, second) in turns for second in back)
     assert missing > 10
-    assert uturns < 0.06 * cars.sum()
-    assert 0 < (~cars).sum() < 0.05 * len(cars)
     assert set(city.permits) == set(VEHICLE_CLASSES)
-    assert city.permits["bus"][~cars].any() or city.permits["pedestrian"][~cars].any()
+    assert np.array_equal(city.permits["pedestrian"], city.speed < 24.0)
 
 
 @pytest.mark.parametrize(
@@ -186,26 +153,13 @@ def test_one_way_streets_turn_restrictions_and_closed_streets_are_there(case):
         ({"edges": 100}, "edges is 100; it must be a whole number from 200 to 2,000,000"),
         ({"edges": 3_000_000}, "edges is 3000000"),
         ({"edges": 1e4}, "edges is 10000.0"),
-        ({"rivers": 9}, "rivers is 9"),
-        ({"rivers": 3}, "2000 edges leave room for 2"),
         ({"hills": -1.0}, "hills is -1.0"),
-        ({"rings": 7}, "rings is 7"),
-        ({"one_way": 0.9}, "one_way is 0.9; it is a share"),
         ({"seed": -1}, "seed is -1"),
     ],
 )
 def test_bad_parameters_are_refused(options, words):
     with pytest.raises(InputError, match=words):
         generate_city(**options)
-
-
-def test_parameters_do_what_they_say():
-    plain = generate_city(edges=1500, seed=4, rings=0, one_way=0.0, rivers=0, no_left=0.0)
-    assert set(kinds(plain)) == {"r"}
-    names = set(plain.edge_ids)
-    assert np.mean([f"-{name}" in names or name[1:] in names for name in names]) > 0.97
-    many = generate_city(edges=1500, seed=4, one_way=0.4)
-    assert abs(len(many.line_graph()) - 1500) <= 150
 
 
 # --- trips --------------------------------------------------------------------------------
@@ -217,8 +171,7 @@ def times(graph, source):
     return dijkstra(weight, indices=[source])[0]
 
 
-def test_a_trip_is_far_and_the_same_every_time(case):
-    _, city = case
+def test_a_trip_is_far_and_the_same_every_time(city):
     graph = city.line_graph()
     start, goal = suggest_trip(graph, seed=1)
     assert (start, goal) == suggest_trip(graph, seed=1)
@@ -262,13 +215,13 @@ def test_no_trip_is_said_so():
 
 @pytest.mark.slow
 def test_a_large_city():
-    city = generate_city(edges=100_000, seed=1, rivers=2)
+    city = generate_city(edges=100_000, seed=1)
     graph = city.line_graph()
     assert abs(len(graph) - 100_000) <= 5_000
     vehicle = Vehicle()
     energy = vehicle.energy(graph.length, graph.speed, graph.rise)
-    assert 0.2 < (energy < 0.0).mean() < 0.34
+    assert 0.15 < (energy < 0.0).mean() < 0.35
     assert (energy - vehicle.potential(graph.rise)).min() > 0.0
-    assert np.abs(city.rise / city.length).max() < 0.1215
+    assert np.abs(city.rise / city.length).max() < 0.25
     start, goal = suggest_trip(graph)
     assert start != goal

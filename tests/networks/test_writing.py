@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.errors import InputError
-from superarm.networks import RoadNetwork, read_tables
-from superarm.networks.city import generate_city
+from superarm.networks import RoadNetwork, generate_city, read_tables
 from superarm.networks.road import VEHICLE_CLASSES
 from superarm.networks.sumo_net import read_sumo
 from superarm.networks.writing import write_sumo, write_sumo_plain, write_tables

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from superarm.core import Floats, Ints
 from superarm.errors import NotPositiveDefiniteError, PrecisionWarning
 from superarm.kernels import GraphMatern, Kernel, Matern
-from superarm.networks import LineGraph
-from superarm.networks.city import generate_city
+from superarm.networks import LineGraph, generate_city
 from superarm.posteriors import FiniteGP, visited_engine
 from superarm.states import state_to_bytes
 

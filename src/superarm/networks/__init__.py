@@ -1,6 +1,6 @@
 """Road networks: records, readers, generated cities, line graphs, and what driving costs."""
 
-from .city import CityPlan, generate_city, plan_city
+from .city import generate_city
 from .drawing import RoadMap
 from .elevation import Tile, with_heights
 from .energy import RoadEnergy, Vehicle
@@ -13,7 +13,6 @@ from .trips import suggest_trip
 from .writing import write_sumo, write_sumo_plain, write_tables
 
 __all__ = [
-    "CityPlan",
     "LineGraph",
     "RoadEnergy",
     "RoadMap",
@@ -21,7 +20,6 @@ __all__ = [
     "Tile",
     "Vehicle",
     "generate_city",
-    "plan_city",
     "read_network",
     "read_osm",
     "read_sumo",

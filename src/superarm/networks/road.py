@@ -196,7 +196,7 @@ class RoadNetwork:
         kept = np.flatnonzero(allowed)
         turns = self.connections[usable]
         if connected:
-            kept = _largest_component(kept, turns, len(self.edge_ids))
+            kept = largest_component(kept, turns, len(self.edge_ids))
         if len(kept) == 0:
             raise InfeasibleError(f"{self.name} has no edge that {vehicle_class!r} may use")
         number = np.full(len(self.edge_ids), -1, dtype=np.intp)
@@ -300,7 +300,7 @@ class LineGraph:
         return self.turn_graph.laplacian()
 
 
-def _largest_component(edges: Ints, turns: Ints, count: int) -> Ints:
+def largest_component(edges: Ints, turns: Ints, count: int) -> Ints:
     """Those of ``edges`` in the largest strongly connected component; the first of equals."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
