@@ -8,60 +8,27 @@ confidence interval of an optimistic rule is in each round.
 UCB(schedule=Fixed(value=2.0), gamma=None)
 """
 
-from .bayesian import (
-    BayesianGPUCB,
-    BayesianGPUCBCompact,
-    BayesUCBQuantile,
-    BayesUCBQuantileCompact,
-    QuantileSchedule,
-    SimpleQuantile,
-)
-from .indices import (
-    UCB,
-    BayesUCB,
-    ExpectedImprovement,
-    Greedy,
-    ProbabilityOfImprovement,
-    Random,
-    Thompson,
-)
-from .rectified import Rectified
-from .schedules import (
-    AgnosticGPUCB,
-    Fixed,
-    ImprovedGPUCB,
-    KernelUCB,
-    LogarithmicUCB,
-    OclokUCB,
-    ResettingGPUCB,
-    SrinivasFinite,
-    ThompsonScale,
-    TimeVaryingGPUCB,
-)
-
-__all__ = [
-    "UCB",
-    "AgnosticGPUCB",
-    "BayesUCB",
-    "BayesUCBQuantile",
-    "BayesUCBQuantileCompact",
-    "BayesianGPUCB",
-    "BayesianGPUCBCompact",
-    "ExpectedImprovement",
-    "Fixed",
-    "Greedy",
-    "ImprovedGPUCB",
-    "KernelUCB",
-    "LogarithmicUCB",
-    "OclokUCB",
-    "ProbabilityOfImprovement",
-    "QuantileSchedule",
-    "Random",
-    "Rectified",
-    "ResettingGPUCB",
-    "SimpleQuantile",
-    "SrinivasFinite",
-    "Thompson",
-    "ThompsonScale",
-    "TimeVaryingGPUCB",
-]
+from .bayesian import BayesianGPUCB as BayesianGPUCB
+from .bayesian import BayesianGPUCBCompact as BayesianGPUCBCompact
+from .bayesian import BayesUCBQuantile as BayesUCBQuantile
+from .bayesian import BayesUCBQuantileCompact as BayesUCBQuantileCompact
+from .bayesian import QuantileSchedule as QuantileSchedule
+from .bayesian import SimpleQuantile as SimpleQuantile
+from .indices import UCB as UCB
+from .indices import BayesUCB as BayesUCB
+from .indices import ExpectedImprovement as ExpectedImprovement
+from .indices import Greedy as Greedy
+from .indices import ProbabilityOfImprovement as ProbabilityOfImprovement
+from .indices import Random as Random
+from .indices import Thompson as Thompson
+from .rectified import Rectified as Rectified
+from .schedules import AgnosticGPUCB as AgnosticGPUCB
+from .schedules import Fixed as Fixed
+from .schedules import ImprovedGPUCB as ImprovedGPUCB
+from .schedules import KernelUCB as KernelUCB
+from .schedules import LogarithmicUCB as LogarithmicUCB
+from .schedules import OclokUCB as OclokUCB
+from .schedules import ResettingGPUCB as ResettingGPUCB
+from .schedules import SrinivasFinite as SrinivasFinite
+from .schedules import ThompsonScale as ThompsonScale
+from .schedules import TimeVaryingGPUCB as TimeVaryingGPUCB

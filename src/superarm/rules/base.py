@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import operator
+from collections.abc import Callable
 from functools import cache
 from statistics import NormalDist
 from types import ModuleType
 from typing import Any
 
 from superarm.errors import InputError
-from superarm.inputs import as_positive
+from superarm.inputs import as_number
 
 _LOG_HALF = -math.log(2.0)
 _LOG_SMALLEST = -700.0  # exp(-700) is still a normal number
@@ -45,51 +45,26 @@ def special() -> ModuleType:
     return scipy.special
 
 
-# Frozen parts store their checked parameters through these, so that a width is computed from
-# plain floats and integers whatever the caller passed.
+def keep(part: object, check: Callable[[Any, str], float], *fields: str) -> None:
+    """Store a frozen part's fields as ``check`` gives them.
 
-
-def keep_positive(part: object, *fields: str) -> None:
-    """Fields that are finite and above 0."""
+    So that a width is computed from plain floats and integers, whatever the caller passed.
+    """
     for field in fields:
-        object.__setattr__(part, field, as_positive(getattr(part, field), field))
+        object.__setattr__(part, field, check(getattr(part, field), field))
 
 
-def keep_nonnegative(part: object, *fields: str) -> None:
-    """Fields that are finite and at least 0."""
-    for field in fields:
-        value = _as_number(getattr(part, field), field)
-        if value < 0.0:
-            raise InputError(f"{field} is {value!r}; it must not be negative")
-        object.__setattr__(part, field, value)
+def as_nonnegative(value: Any, name: str) -> float:
+    """A finite number of at least 0."""
+    return as_number(value, name, least=0.0)
 
 
-def keep_finite(part: object, *fields: str) -> None:
-    """Fields that are finite."""
-    for field in fields:
-        object.__setattr__(part, field, _as_number(getattr(part, field), field))
-
-
-def keep_probability(part: object, *fields: str) -> None:
-    """Fields strictly between 0 and 1."""
-    for field in fields:
-        value = _as_number(getattr(part, field), field)
-        if not 0.0 < value < 1.0:
-            raise InputError(f"{field} is {value!r}; it must lie strictly between 0 and 1")
-        object.__setattr__(part, field, value)
-
-
-def keep_count(part: object, *fields: str) -> None:
-    """Fields that are integers from 1 on."""
-    for field in fields:
-        value = getattr(part, field)
-        try:
-            number = operator.index(value)
-        except TypeError:
-            raise InputError(f"{field} must be an integer, not {value!r}") from None
-        if number < 1:
-            raise InputError(f"{field} is {number}; it must be at least 1")
-        object.__setattr__(part, field, number)
+def as_probability(value: Any, name: str) -> float:
+    """A number strictly between 0 and 1."""
+    number = as_number(value, name)
+    if not 0.0 < number < 1.0:
+        raise InputError(f"{name} is {number!r}; it must lie strictly between 0 and 1")
+    return number
 
 
 _METHODS = {"schedule": "width", "gain": "__call__", "rule": "desirability"}
@@ -104,13 +79,3 @@ def require_part(value: object, field: str, family: str, *, optional: bool = Fal
             f"{field} is {value!r}; it must be a {family}, or in a spec a table with its name: "
             f'"{field}": {{"name": …}}'
         )
-
-
-def _as_number(value: Any, field: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{field} must be a number, not {value!r}") from None
-    if not math.isfinite(number):
-        raise InputError(f"{field} is {number!r}; it must be finite")
-    return number

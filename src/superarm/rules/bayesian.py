@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from superarm.core import Floats, Gamma
+from superarm.inputs import as_count, as_number, as_positive
 from superarm.registry import register
 
-from .base import keep_count, keep_finite, keep_positive, root, upper_quantile
+from .base import keep, root, upper_quantile
 
 LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 """ln √(2π)."""
@@ -63,38 +64,51 @@ class BayesianGPUCB:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        keep_count(self, "arms")
-        keep_positive(self, "scale")
+        keep(self, as_count, "arms")
+        keep(self, as_positive, "scale")
 
     def width(self, step: int, gamma: Gamma) -> float:
         return root(self.scale * bayesian_beta(math.log(self.arms), math.log(step)))
 
 
-@register("schedule", "gp-ucb-bayesian-compact")
 @dataclass(frozen=True, kw_only=True)
-class BayesianGPUCBCompact:
-    """GP-UCB for Bayesian regret on a compact set: β_t = 2 ln(τ_t^d t² / √(2π)).
-
-    sandberg2025bayesian, Theorem 3.6 (i). τ_t points per dimension discretise the set:
-    ``tau`` itself where it is callable, else ``tau``·t^``tau_exponent``; the default exponent
-    is that of eq. 6d.
-    """
+class _Discretised:
+    """τ_t points per dimension stand for a compact set; the default exponent is that of eq. 6d."""
 
     dimension: int
     tau: float | Callable[[int], float]
     tau_exponent: float = 2.0
+
+    def __post_init__(self) -> None:
+        keep(self, as_count, "dimension")
+        keep(self, as_number, "tau_exponent")
+        if not callable(self.tau):
+            keep(self, as_positive, "tau")
+
+    def log_points(self, step: int) -> float:
+        """ln τ_t^d."""
+        if callable(self.tau):
+            return self.dimension * math.log(self.tau(step))
+        return self.dimension * (math.log(self.tau) + self.tau_exponent * math.log(step))
+
+
+@register("schedule", "gp-ucb-bayesian-compact")
+@dataclass(frozen=True, kw_only=True)
+class BayesianGPUCBCompact(_Discretised):
+    """GP-UCB for Bayesian regret on a compact set: β_t = 2 ln(τ_t^d t² / √(2π)).
+
+    sandberg2025bayesian, Theorem 3.6 (i). τ_t is ``tau`` where that is callable, else
+    ``tau``·t^``tau_exponent``.
+    """
+
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        keep_count(self, "dimension")
-        keep_positive(self, "scale")
-        keep_finite(self, "tau_exponent")
-        if not callable(self.tau):
-            keep_positive(self, "tau")
+        super().__post_init__()
+        keep(self, as_positive, "scale")
 
     def width(self, step: int, gamma: Gamma) -> float:
-        points = self.dimension * _log_tau(self.tau, self.tau_exponent, step)
-        return root(self.scale * bayesian_beta(points, math.log(step)))
+        return root(self.scale * bayesian_beta(self.log_points(step), math.log(step)))
 
 
 class QuantileSchedule(ABC):
@@ -130,8 +144,8 @@ class BayesUCBQuantile(QuantileSchedule):
     xi: float = 1.0
 
     def __post_init__(self) -> None:
-        keep_count(self, "arms")
-        keep_positive(self, "omega", "xi")
+        keep(self, as_count, "arms")
+        keep(self, as_positive, "omega", "xi")
 
     def log_tail(self, step: int) -> float:
         return bayesian_log_tail(math.log(self.arms), math.log(step), self.omega, self.xi)
@@ -139,28 +153,21 @@ class BayesUCBQuantile(QuantileSchedule):
 
 @register("schedule", "bayes-ucb-compact")
 @dataclass(frozen=True, kw_only=True)
-class BayesUCBQuantileCompact(QuantileSchedule):
+class BayesUCBQuantileCompact(_Discretised, QuantileSchedule):
     """GP-BUCB on a compact set: η_t = (2π)^{ω/2} / (2 τ_t^{dω} t^ξ).
 
     sandberg2025bayesian, Theorem 3.6 (ii); ``tau`` as in :class:`BayesianGPUCBCompact`.
     """
 
-    dimension: int
-    tau: float | Callable[[int], float]
-    tau_exponent: float = 2.0
     omega: float = 1.0
     xi: float = 1.0
 
     def __post_init__(self) -> None:
-        keep_count(self, "dimension")
-        keep_positive(self, "omega", "xi")
-        keep_finite(self, "tau_exponent")
-        if not callable(self.tau):
-            keep_positive(self, "tau")
+        super().__post_init__()
+        keep(self, as_positive, "omega", "xi")
 
     def log_tail(self, step: int) -> float:
-        points = self.dimension * _log_tau(self.tau, self.tau_exponent, step)
-        return bayesian_log_tail(points, math.log(step), self.omega, self.xi)
+        return bayesian_log_tail(self.log_points(step), math.log(step), self.omega, self.xi)
 
 
 @register("schedule", "simple-quantile")
@@ -173,9 +180,3 @@ class SimpleQuantile(QuantileSchedule):
 
     def log_tail(self, step: int) -> float:
         return -math.log(step + 1.0)
-
-
-def _log_tau(tau: float | Callable[[int], float], exponent: float, step: int) -> float:
-    if callable(tau):
-        return math.log(tau(step))
-    return math.log(tau) + exponent * math.log(step)

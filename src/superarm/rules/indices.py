@@ -21,10 +21,10 @@ import numpy as np
 
 from superarm.core import Belief, Floats, Gamma, Schedule
 from superarm.errors import InputError
-from superarm.inputs import as_generator, require_choice
+from superarm.inputs import as_generator, as_number, require_choice
 from superarm.registry import register
 
-from .base import keep_finite, require_part, special
+from .base import keep, require_part, special
 from .bayesian import QuantileSchedule
 
 CERTAIN = 1e300
@@ -57,9 +57,7 @@ class UCB:
         require_part(self.schedule, "schedule", "schedule")
         require_part(self.gamma, "gamma", "gain", optional=True)
 
-    @property
-    def deterministic(self) -> bool:
-        return True
+    deterministic = True
 
     def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
         index: Floats = belief.std * _width(self.schedule, self.gamma, belief, step)
@@ -105,9 +103,7 @@ class Thompson:
         require_part(self.schedule, "schedule", "schedule", optional=True)
         require_part(self.gamma, "gamma", "gain", optional=True)
 
-    @property
-    def deterministic(self) -> bool:
-        return False
+    deterministic = False
 
     def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
         deviation: Floats
@@ -140,12 +136,10 @@ class ExpectedImprovement:
     scale: Literal["log", "linear"] = "log"
 
     def __post_init__(self) -> None:
-        keep_finite(self, "xi")
+        keep(self, as_number, "xi")
         require_choice(self.scale, "scale", ("log", "linear"))
 
-    @property
-    def deterministic(self) -> bool:
-        return True
+    deterministic = True
 
     def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
         index = log_expected_improvement(belief.mean, belief.std, belief.incumbent + self.xi)
@@ -168,12 +162,10 @@ class ProbabilityOfImprovement:
     scale: Literal["score", "linear"] = "score"
 
     def __post_init__(self) -> None:
-        keep_finite(self, "xi")
+        keep(self, as_number, "xi")
         require_choice(self.scale, "scale", ("score", "linear"))
 
-    @property
-    def deterministic(self) -> bool:
-        return True
+    deterministic = True
 
     def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
         std = belief.std
@@ -195,9 +187,7 @@ class ProbabilityOfImprovement:
 class Greedy:
     """The posterior mean: no exploration."""
 
-    @property
-    def deterministic(self) -> bool:
-        return True
+    deterministic = True
 
     def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
         return belief.mean.copy()
@@ -208,9 +198,7 @@ class Greedy:
 class Random:
     """Uniform scores, whatever is believed: the floor that learning must beat."""
 
-    @property
-    def deterministic(self) -> bool:
-        return False
+    deterministic = False
 
     def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
         return as_generator(rng).random(len(belief.mean))

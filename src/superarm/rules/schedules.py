@@ -21,15 +21,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from superarm.core import Gamma
+from superarm.inputs import as_count, as_positive
 from superarm.registry import register
 
-from .base import (
-    keep_count,
-    keep_nonnegative,
-    keep_positive,
-    keep_probability,
-    root,
-)
+from .base import as_nonnegative, as_probability, keep, root
 
 _LOG_TWO = math.log(2.0)
 _PI_SQUARED = math.pi**2
@@ -47,7 +42,7 @@ class Fixed:
     value: float
 
     def __post_init__(self) -> None:
-        keep_nonnegative(self, "value")
+        keep(self, as_nonnegative, "value")
 
     def width(self, step: int, gamma: Gamma) -> float:
         return self.value
@@ -73,8 +68,8 @@ class ImprovedGPUCB:
     delta: float = 0.1
 
     def __post_init__(self) -> None:
-        keep_nonnegative(self, "norm_bound", "noise_bound")
-        keep_probability(self, "delta")
+        keep(self, as_nonnegative, "norm_bound", "noise_bound")
+        keep(self, as_probability, "delta")
 
     def width(self, step: int, gamma: Gamma) -> float:
         information = gamma(step - 1) + 1.0 - math.log(self.delta)
@@ -107,8 +102,8 @@ class AgnosticGPUCB:
     delta: float = 0.1
 
     def __post_init__(self) -> None:
-        keep_nonnegative(self, "norm_bound")
-        keep_probability(self, "delta")
+        keep(self, as_nonnegative, "norm_bound")
+        keep(self, as_probability, "delta")
 
     def width(self, step: int, gamma: Gamma) -> float:
         logarithm = math.log(step / self.delta)
@@ -127,8 +122,8 @@ class KernelUCB:
     regularisation: float = 1.0
 
     def __post_init__(self) -> None:
-        keep_nonnegative(self, "eta")
-        keep_positive(self, "regularisation")
+        keep(self, as_nonnegative, "eta")
+        keep(self, as_positive, "regularisation")
 
     def width(self, step: int, gamma: Gamma) -> float:
         return self.eta / math.sqrt(self.regularisation)
@@ -149,8 +144,8 @@ class SrinivasFinite:
     delta: float = 0.1
 
     def __post_init__(self) -> None:
-        keep_count(self, "arms")
-        keep_probability(self, "delta")
+        keep(self, as_count, "arms")
+        keep(self, as_probability, "delta")
 
     def width(self, step: int, gamma: Gamma) -> float:
         return root(2.0 * math.log(self.arms * _PI_SQUARED * step * step / (6.0 * self.delta)))
@@ -168,8 +163,8 @@ class OclokUCB:
     delta: float = 0.05
 
     def __post_init__(self) -> None:
-        keep_count(self, "most_arms")
-        keep_probability(self, "delta")
+        keep(self, as_count, "most_arms")
+        keep(self, as_probability, "delta")
 
     def width(self, step: int, gamma: Gamma) -> float:
         return root(2.0 * math.log(self.most_arms * _PI_SQUARED * step * step / (3.0 * self.delta)))
@@ -190,7 +185,7 @@ class LogarithmicUCB:
     c2: float = 4.0
 
     def __post_init__(self) -> None:
-        keep_positive(self, "c1", "c2")
+        keep(self, as_positive, "c1", "c2")
 
     def width(self, step: int, gamma: Gamma) -> float:
         return root(self.c1 * math.log(self.c2 * step))
@@ -215,11 +210,11 @@ class _SlopeSchedule:
     events: ClassVar[float]
 
     def __post_init__(self) -> None:
-        keep_count(self, "dimension")
-        keep_positive(self, "side", "a", "b")
-        keep_probability(self, "delta")
+        keep(self, as_count, "dimension")
+        keep(self, as_positive, "side", "a", "b")
+        keep(self, as_probability, "delta")
         if self.horizon is not None:
-            keep_count(self, "horizon")
+            keep(self, as_count, "horizon")
 
     def width(self, step: int, gamma: Gamma) -> float:
         rounds = step if self.horizon is None else self.horizon
