@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -104,8 +106,22 @@ def test_lazy_names_are_those_declared() -> None:
     with pytest.raises(AttributeError, match="no attribute 'nope'"):
         superarm.nope  # noqa: B018
     source = Path(superarm.__file__).read_text(encoding="utf-8")
-    for name in superarm._HOMES:  # type checkers see what users see
-        assert f" {name} as {name}" in source
+    for name in (*superarm._HOMES, *superarm._modules()):  # type checkers see what users see
+        assert f" {name} as {name}" in source or name in NOT_FOR_USERS
+
+
+INTERNAL = {"capabilities", "inputs", "linalg", "normal", "packed", "parts", "streams", "threads"}
+NOT_FOR_USERS = {*INTERNAL, "cli", "core", "demo"}
+
+
+def test_modules_are_found_when_they_are_asked_for() -> None:
+    code = (
+        "import superarm as sa, sys; before = set(sys.modules); "
+        "print(sa.kernels.Matern(nu=2.5, lengthscale=0.3).nu, 'superarm.kernels' in before, "
+        "{'kernels', 'theory', 'Offer'} <= set(dir(sa)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2.5", "False", "True"]
 
 
 # --- docs/cli.md -------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def test_posteriors_are_built_from_nested_specs() -> None:
     ("family", "spec", "words"),
     [
         ("kernel", "squared-exponentail", r"did you mean 'squared-exponential'\?"),
-        ("kernel", {"name": "no such thing"}, "unknown kernel 'no such thing'; choose one of"),
+        ("kernel", {"name": "no such thing"}, "'no such thing'; `superarm list kernel` lists all"),
         ("kernel", {"lengthscale": 1.0}, "a kernel spec needs a name"),
         ("kernel", {"name": "matern", "lengthscal": 1.0}, r"did you mean 'lengthscale'\?"),
         ("schedule", {"name": "fixed"}, "'fixed' needs value"),

@@ -1,6 +1,7 @@
 """superarm learns while it decides among combinations.
 
-Names load when they are first used, so that ``import superarm`` costs almost nothing.
+Names and modules load when they are first used, so that ``import superarm`` costs almost nothing:
+after ``import superarm as sa``, ``sa.kernels.Matern(…)`` works.
 """
 
 from __future__ import annotations
@@ -10,7 +11,31 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what editors and type checkers see; a test compares it with what there is
+    from . import datasets as datasets
+    from . import errors as errors
+    from . import experiments as experiments
+    from . import graphs as graphs
+    from . import kernels as kernels
+    from . import models as models
+    from . import movement as movement
+    from . import networks as networks
+    from . import oracles as oracles
+    from . import plotting as plotting
+    from . import policies as policies
+    from . import posteriors as posteriors
+    from . import problems as problems
+    from . import records as records
+    from . import registry as registry
+    from . import report as report
+    from . import results as results
+    from . import rewards as rewards
+    from . import routes as routes
+    from . import rules as rules
+    from . import simulation as simulation
+    from . import states as states
+    from . import testing as testing
+    from . import theory as theory
     from .core import Arms as Arms
     from .core import Decision as Decision
     from .core import Feedback as Feedback
@@ -42,30 +67,22 @@ _HOMES = {
     "spec_of": "registry",
     "to_json": "records",
 }
-__all__ = [
-    "__version__",
-    "Arms",
-    "Decision",
-    "Feedback",
-    "IndexPolicy",
-    "Model",
-    "Offer",
-    "State",
-    "SuperarmError",
-    "build",
-    "from_json",
-    "load",
-    "simulate",
-    "spec_of",
-    "to_json",
-]
+__all__ = sorted(["__version__", *_HOMES])  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name in _modules():
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, *_modules()})
+
+
+def _modules() -> list[str]:
+    import pkgutil
+
+    return [each.name for each in pkgutil.iter_modules(__path__) if not each.name.startswith("_")]

@@ -14,7 +14,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .errors import InputError
+from .errors import SpecError
 from .registry import find, in_words, kinds_of, parameters_of
 
 _imported: dict[str, None] = {}
@@ -68,10 +68,10 @@ def import_parts(source: Path | str) -> None:
             importlib.import_module(text)
         else:
             _run(path)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         advice = "; for a file give its path, which ends in .py" if path is None else ""
         told = f"{type(error).__name__}: {error}{advice}"
-        raise InputError(f"{source} cannot be imported: {told}") from error
+        raise SpecError(f"{source} cannot be imported: {told}") from error
     _imported[key] = None
 
 

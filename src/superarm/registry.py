@@ -133,9 +133,8 @@ def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
     accepted = parameters_of(family, name)
     for key in spec:
         if key not in (*accepted, "name", "family"):
-            raise SpecError(
-                f"{family} {name!r} has no parameter {key!r}; {suggestion(key, accepted, 'it takes')}"
-            )
+            told = suggestion(key, accepted, "it takes", command=f"superarm show {family}/{name}")
+            raise SpecError(f"{family} {name!r} has no parameter {key!r}; {told}")
     parameters = {**given, **built_parameters(spec)}
     for key, value in parameters.items():
         if key not in given:
@@ -358,7 +357,8 @@ def find(family: str, name: Any) -> Callable[..., Any]:
     """The class or function that was registered by this name."""
     members = _members(family)
     if not isinstance(name, str) or (name not in members and name not in names(family)):
-        raise SpecError(f"unknown {family} {name!r}; {suggestion(name, members)}")
+        told = suggestion(name, members, command=f"superarm list {family}")
+        raise SpecError(f"unknown {family} {name!r}; {told} (--import FILE.py adds your own)")
     return members[name]
 
 
@@ -378,11 +378,24 @@ def _import_installed() -> None:
             )
 
 
-def suggestion(word: object, choices: Iterable[str], otherwise: str = "choose one of") -> str:
-    """Words to end an error with: the choice that was probably meant, if any, then all of them."""
+def suggestion(
+    word: object, choices: Iterable[str], otherwise: str = "choose one of", *, command: str = ""
+) -> str:
+    """Words to end an error with: the choice that was probably meant, if any, then all of them.
+
+    Of a choice ``group/name`` the name is enough. ``command`` prints the choices where they are many.
+    """
     known = sorted(choices)
-    close = difflib.get_close_matches(str(word), known, n=1)
-    return (f"did you mean {close[0]!r}? " if close else "") + f"{otherwise} {', '.join(known)}"
+    forms = [(form, each) for each in known for form in dict.fromkeys((each, each.rpartition("/")[2]))]
+    close = difflib.get_close_matches(str(word).lower(), [form for form, _ in forms], n=1)
+    meant = " or ".join(repr(each) for form, each in forms if form in close)
+    listed = f"{otherwise} {', '.join(known)}"
+    told = f"`{command}` lists all" if command and len(known) > _FEW else listed
+    return (f"did you mean {meant}? " if meant else "") + told
+
+
+_FEW = 8
+"""So many choices fit into an error."""
 
 
 def _build_nested(value: Any, family: str | None = None) -> Any:

@@ -57,7 +57,7 @@ def test_every_figure_of_a_paper_names_its_experiments() -> None:
         ["luxembourg-b"],
         ["monaco-b"],
     ]
-    with pytest.raises(SpecError, match=r"monaco-a \(figure 1, 2e, 8\)"):
+    with pytest.raises(SpecError, match="navigation has no experiment or figure '10'"):
         _experiments_of("navigation/10")
 
 
@@ -82,9 +82,11 @@ def test_a_whole_paper(cli: Command, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("nope",), "choose one of combinatorial, kernelized"),
-        (("demo",), "choose one of combinatorial, kernelized"),
-        (("kernelized/9z",), "kernelized has kernelized/gp-matern (figure 2b)"),
+        (("nope",), "nothing to reproduce under 'nope'; `superarm list experiments` lists all"),
+        (("demo",), "nothing to reproduce under 'demo'"),
+        (("kernelised",), "did you mean 'kernelized'?"),
+        (("rkhs-se",), "did you mean 'kernelized/rkhs-se'?"),
+        (("kernelized/9z",), "no experiment or figure '9z'; choose one of 1a, 1b"),
         (("",), "nothing to reproduce"),
         (("/",), "nothing to reproduce"),
         (("../kernelized",), "nothing to reproduce"),

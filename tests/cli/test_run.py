@@ -17,6 +17,7 @@ import pytest
 from superarm.cli.running import _fresh_directory
 
 Command = Callable[..., Any]
+SMALL = ("--rounds", 4, "--seeds", 1)
 FAST = ("--jobs", "1")
 
 
@@ -63,7 +64,7 @@ def test_output_survives_an_ascii_terminal(shell: Command, tiny: str) -> None:
 
 
 def test_a_reader_that_leaves_early_is_no_crash(program: list[str], tmp_path: Path) -> None:
-    command = " ".join(f"'{word}'" for word in program) + " run --list"
+    command = " ".join(f"'{word}'" for word in program) + " list experiments"
     done = subprocess.run(
         ["bash", "-c", f"{command} | true"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -104,9 +105,18 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ((), "name an experiment"),
+        ((), "Missing argument 'EXPERIMENT'"),
         (("nope",), "unknown experiment 'nope'"),
-        (("kernelized/rkhs",), "did you mean 'kernelized/rkhs-se'"),
+        (
+            ("kernelized/rkhs",),
+            "did you mean 'kernelized/rkhs-se'?",
+        ),
+        (
+            ("rkhs-se",),
+            "did you mean 'kernelized/rkhs-se'? `superarm list experiments` lists all",
+        ),
+        (("city",), "did you mean 'demo/city' or 'navigation/city'?"),
+        (("kernelized",), "is a group of experiments; `superarm reproduce kernelized`"),
         (("nope.toml",), "there is no file nope.toml"),
         (("../../etc/passwd",), "unknown experiment"),
         (("TINY", "--seed", "-1"), "--seed"),
@@ -121,7 +131,8 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
         (("TINY", "--executor", "ray"), "--executor"),
         (("TINY", "--frobnicate"), "--frobnicate"),
         (("TINY", "--resume"), "--resume needs --out"),
-        (("TINY", "--policies", "gp-eii"), "did you mean 'gp-ei'"),
+        (("TINY", "--policies", "gp-eii"), "did you mean 'gp-ei'? `superarm list policy` lists all"),
+        (("TINY", "--policies", "gp-ei random"), "by commas: --policies gp-ei,random"),
         (("TINY", "--policies", ","), "at least one policy"),
         (("TINY", "--policies", "../x"), "unknown policy '../x'"),
         (("TINY", "--policies", "igp-ucb"), "policy 'igp-ucb': this policy needs norm_bound"),
@@ -356,11 +367,3 @@ def test_letters_that_a_terminal_lacks(shell: Command, tiny: str, args: tuple[st
     assert result.code in (0, 2)
     assert "Traceback" not in result.err
     assert "?" in result.out or "superarm: " in result.err
-
-
-def test_list(cli: Command) -> None:
-    from superarm.experiments import experiment_ids
-
-    listed = cli("run", "--list", "--json").json()["experiments"]
-    assert [each["id"] for each in listed] == experiment_ids()
-    assert "kernelized/rkhs-se" in cli("run", "--list").out

@@ -23,4 +23,4 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     from .commands import superarm
 
-    sys.exit(superarm(standalone_mode=True))
+    sys.exit(superarm(prog_name="superarm"))

@@ -9,7 +9,7 @@ import click
 
 from superarm import __version__
 
-from .common import Commands, common_options, print_json, say
+from .common import Commands, common_options, importing, print_json, say
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -61,8 +61,7 @@ def _sizes(command: Any) -> Any:
 
 
 @superarm.command()
-@click.argument("experiment", required=False)
-@click.option("--list", "list_all", is_flag=True, help="List the experiments and end.")
+@click.argument("experiment")
 @click.option(
     "--executor",
     type=click.Choice(["local", "dask"]),
@@ -77,30 +76,22 @@ def _sizes(command: Any) -> Any:
 @_elevation
 @_sizes
 @common_options
+@importing
 def run(
-    experiment: str | None,
-    list_all: bool,
+    experiment: str,
     executor: str,
-    out: Path | None,
     net: str | None,
     start: str | None,
     goal: str | None,
     elevation: Path | None,
-    overrides: tuple[str, ...],
     as_json: bool,
-    quiet: bool,
-    **sizes: Any,
+    **request: Any,
 ) -> None:
-    """Run an EXPERIMENT by id, or one of your own from FILE.toml."""
+    """Run an EXPERIMENT by its id (`superarm list experiments`), or your own from FILE.toml."""
     from . import places, running
 
-    if list_all:
-        running.list_experiments(as_json)
-        return
-    if experiment is None:
-        raise click.UsageError("name an experiment, or use --list")
     place = places.Place(net, start, goal, elevation)
-    summary = running.run_one(experiment, executor, out, overrides, quiet, place=place, **sizes)
+    summary = running.run_one(experiment, running.Request(**request), executor, place)
     if as_json:
         print_json(summary)
     else:
@@ -112,9 +103,8 @@ def run(
 @click.option("--out", type=click.Path(path_type=Path), default=None, help=_OUT)
 @_sizes
 @common_options
-def reproduce(
-    target: str, out: Path | None, overrides: tuple[str, ...], as_json: bool, quiet: bool, **sizes: Any
-) -> None:
+@importing
+def reproduce(target: str, as_json: bool, **request: Any) -> None:
     """Run a paper's experiments, by default at the paper's size, and draw its figures.
 
     PAPER is the group of its experiments, such as kernelized; FIGURE one experiment or figure
@@ -122,7 +112,7 @@ def reproduce(
     """
     from . import running
 
-    summary = running.reproduce(target, out, overrides, quiet, **sizes)
+    summary = running.reproduce(target, running.Request(**request))
     if as_json:
         print_json(summary)
     else:
@@ -133,6 +123,7 @@ def reproduce(
 @click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--bound", is_flag=True, help="Draw the theoretical bound over the regret.")
 @common_options
+@importing
 def report(directory: Path, bound: bool, as_json: bool, seed: int, quiet: bool) -> None:
     """Write RUN/report.html and, with the plot extra, figures as PNG and SVG."""
     from . import running
@@ -173,6 +164,7 @@ def report(directory: Path, bound: bool, as_json: bool, seed: int, quiet: bool) 
 )
 @click.option("--geojson", is_flag=True, help="Print one line of GeoJSON on stdout.")
 @common_options
+@importing
 def route(
     net: str,
     start: str,
@@ -228,6 +220,32 @@ def demo(out: Path, rounds: int, delay: float, as_json: bool, seed: int, quiet: 
         print_json(result)
 
 
+@superarm.command("list")
+@click.argument("family", required=False)
+@common_options
+@importing
+def list_family(family: str | None, as_json: bool, seed: int, quiet: bool) -> None:
+    """List the parts of a FAMILY, or the experiments; without one, the families."""
+    from . import listing
+
+    listing.list_family(family, as_json)
+
+
+@superarm.command()
+@click.argument("name")
+@common_options
+@importing
+def show(name: str, as_json: bool, seed: int, quiet: bool) -> None:
+    """Explain a part or an experiment: what it is, its parameters and their defaults.
+
+    NAME is that of a part (matern, or kernel/matern where several are called so), an experiment
+    (navigation/betas) or a file of your own (FILE.toml).
+    """
+    from . import listing
+
+    listing.show(name, as_json)
+
+
 @superarm.group()
 def data() -> None:
     """Data sets: what there is, where it lies, how to get it."""
@@ -237,9 +255,9 @@ def data() -> None:
 @common_options
 def data_list(as_json: bool, seed: int, quiet: bool) -> None:
     """Every data set, whether it is at hand, its origin and terms."""
-    from . import information
+    from . import listing
 
-    information.list_data(as_json)
+    listing.list_data(as_json)
 
 
 @data.command("path")
@@ -248,10 +266,11 @@ def data_list(as_json: bool, seed: int, quiet: bool) -> None:
 def data_path(name: str, as_json: bool, seed: int, quiet: bool) -> None:
     """Where a data set lies."""
     from superarm.datasets import describe, find
+    from superarm.registry import suggestion
 
     known = [dataset.name for dataset in describe()]
     if name not in known:
-        raise click.UsageError(f"unknown data set {name!r}; choose one of {', '.join(known)}")
+        raise click.UsageError(f"unknown data set {name!r}; {suggestion(name, known)}")
     path = find(name)
     if as_json:
         print_json({"name": name, "path": str(path)})
@@ -263,6 +282,6 @@ def data_path(name: str, as_json: bool, seed: int, quiet: bool) -> None:
 @common_options
 def doctor(as_json: bool, seed: int, quiet: bool) -> None:
     """What is installed, what is missing, and whether the engines agree here."""
-    from . import information
+    from .doctor import check_installation
 
-    information.check_installation(as_json)
+    check_installation(as_json)

@@ -79,6 +79,28 @@ def common_options(command: Command) -> Command:
     return decorated  # type: ignore[return-value]
 
 
+def importing(command: Command) -> Command:
+    """``--import``: parts of the user's own, registered before the command begins."""
+
+    @functools.wraps(command)
+    def prepared(*args: Any, imports: tuple[str, ...], **kwargs: Any) -> Any:
+        if imports:
+            from superarm.parts import import_parts
+
+            for source in imports:
+                import_parts(source)
+        return command(*args, **kwargs)
+
+    option = click.option(
+        "--import",
+        "imports",
+        multiple=True,
+        metavar="FILE.py|MODULE",
+        help="Import parts of your own first; may be repeated.",
+    )
+    return option(prepared)  # type: ignore[return-value]
+
+
 def exit_code(error: SuperarmError) -> int:
     """1 failure, 2 usage, 3 conflict."""
     if isinstance(error, ConflictError):

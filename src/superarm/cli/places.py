@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import click
 
 from superarm.experiments import Experiment
-from superarm.registry import parameters_of
+from superarm.registry import parameters_of, suggestion
 from superarm.routes import NETWORKS
 
 from .common import check_elevation
@@ -133,7 +133,7 @@ def _network_of_routes(experiment: Experiment) -> str | None:
     networks: set[str] = set()
     for route in [routes] if isinstance(routes, str) else routes:
         if route not in ROUTES:
-            raise click.UsageError(f"route is {route!r}; choose one of {', '.join(ROUTES)}")
+            raise click.UsageError(f"route is {route!r}; {suggestion(route, ROUTES)}")
         networks.add(ROUTES[route].network)
     if len(networks) > 1:
         raise click.UsageError(

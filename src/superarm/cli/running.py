@@ -24,6 +24,7 @@ from superarm.experiments import (
     parse_overrides,
 )
 from superarm.experiments.theorems import regret_bounds
+from superarm.registry import suggestion
 from superarm.report import Report, write_index, write_report
 from superarm.results.curves import (
     counted,
@@ -37,98 +38,95 @@ from superarm.simulation import Run, cell_name
 from superarm.simulation.executors import available_cores, process_pool
 from superarm.simulation.trace import read_spec
 
-from .common import print_json, progress_bar, say, shown
+from .common import progress_bar, say, shown
 from .places import Place, check_networks
 
 
-def list_experiments(as_json: bool) -> None:
-    """Ids and titles."""
-    experiments = [load_experiment(name) for name in experiment_ids()]
-    if as_json:
-        print_json({"experiments": [{"id": each.id, "title": each.title} for each in experiments]})
-        return
-    for each in experiments:
-        say(f"{each.id:32}{each.title}")
+class Request(NamedTuple):
+    """What ``run`` and ``reproduce`` are asked for beside the experiment."""
+
+    out: Path | None
+    overrides: tuple[str, ...]
+    policies: str | None
+    rounds: int | None
+    seeds: int | None
+    seed: int
+    jobs: int | None
+    resume: bool
+    quiet: bool
+
+    def directory(self, name: str) -> Path:
+        """Where results go."""
+        if self.resume and self.out is None:
+            raise click.UsageError("--resume needs --out: the directory in which to go on")
+        return self.out or _fresh_directory(name)
+
+    def plan(self, experiment: Experiment, out: Path, place: Place) -> Plan:
+        """The experiment as it is asked for; nothing has run yet."""
+        given = parse_overrides(self.overrides)
+        experiment, placing = place.applied(experiment, given)
+        if self.policies is not None:
+            chosen = [name.strip() for name in self.policies.split(",") if name.strip()]
+            if spaced := [name for name in chosen if " " in name]:
+                joined = ",".join(spaced[0].split())
+                raise SpecError(f"separate policies by commas: --policies {joined}")
+            experiment = experiment.with_policies(chosen)
+        replaced = {**given, **placing}
+        sizes = {"rounds": self.rounds, "seeds": self.seeds}
+        try:
+            return Plan.make(experiment, out=out, **sizes, first_seed=self.seed, overrides=replaced)
+        except SpecError:
+            check_networks(experiment, replaced)
+            raise
+
+    def execute(self, plan: Plan, pool: Executor | None) -> dict[str, Any]:
+        """Run it, under a progress bar."""
+        with progress_bar(plan.experiment.id, self.quiet) as progress:
+            return execute(
+                plan,
+                resume=self.resume,
+                jobs=self.jobs or available_cores(),
+                executor=pool,
+                progress=progress,
+            )
 
 
-def run_one(
-    name: str,
-    executor: str,
-    out: Path | None,
-    overrides: tuple[str, ...],
-    quiet: bool,
-    *,
-    place: Place,
-    policies: str | None,
-    rounds: int | None,
-    seeds: int | None,
-    seed: int,
-    jobs: int | None,
-    resume: bool,
-) -> dict[str, Any]:
+def run_one(name: str, request: Request, executor: str, place: Place) -> dict[str, Any]:
     """One experiment, its summary and its report."""
-    _check_resume(resume, out)
+    directory = request.directory(name)
+    if any(each.startswith(f"{name}/") for each in experiment_ids()):
+        advice = f"`superarm reproduce {name}` runs those of its paper"
+        raise click.UsageError(f"{name!r} is a group of experiments; {advice}")
     experiment = load_experiment(name)
-    directory = out or _fresh_directory(name)
-    plan = _plan(experiment, directory, overrides, policies, rounds, seeds, seed, place)
-    workers = jobs or available_cores()
-    with _executor(executor, workers) as pool, progress_bar(plan.experiment.id, quiet) as progress:
-        summary = execute(plan, resume=resume, jobs=workers, executor=pool, progress=progress)
+    plan = request.plan(experiment, directory, place)
+    with _executor(executor, request.jobs or available_cores()) as pool:
+        summary = request.execute(plan, pool)
     origin = Origin(name, experiment.rounds, experiment.seeds)
-    write_outputs(plan.out, origin, quiet=quiet, figures=False, bound=False)
+    write_outputs(plan.out, origin, quiet=request.quiet, figures=False, bound=False)
     return summary
 
 
-def reproduce(
-    target: str,
-    out: Path | None,
-    overrides: tuple[str, ...],
-    quiet: bool,
-    *,
-    policies: str | None,
-    rounds: int | None,
-    seeds: int | None,
-    seed: int,
-    jobs: int | None,
-    resume: bool,
-) -> dict[str, Any]:
+def reproduce(target: str, request: Request) -> dict[str, Any]:
     """A paper's experiments one after the other, with figures and one page over all."""
-    _check_resume(resume, out)
+    directory = request.directory(f"reproduce-{target}")
     experiments = _experiments_of(target)
-    directory = out or _fresh_directory(f"reproduce-{target}")
-    if not resume and directory.is_dir() and any(directory.iterdir()):
+    if not request.resume and directory.is_dir() and any(directory.iterdir()):
         raise ConflictError(
             f"{directory} is not empty; use --resume to go on there, or choose another --out"
         )
     plans = [
-        _plan(
-            experiment,
-            directory / experiment.id.replace("/", "-"),
-            overrides,
-            policies,
-            rounds,
-            seeds,
-            seed,
-        )
+        request.plan(experiment, directory / experiment.id.replace("/", "-"), Place())
         for experiment in experiments
     ]
     started = time.perf_counter()
     summaries, reports = [], []
-    workers = jobs or available_cores()
+    workers = request.jobs or available_cores()
     with process_pool(workers) as pool:
         for plan, experiment in zip(plans, experiments, strict=True):
-            with progress_bar(plan.experiment.id, quiet) as progress:
-                summary = execute(
-                    plan,
-                    resume=resume,
-                    jobs=workers,
-                    executor=pool if workers > 1 else None,
-                    progress=progress,
-                )
+            summaries.append(request.execute(plan, pool if workers > 1 else None))
             origin = Origin(experiment.id, experiment.rounds, experiment.seeds)
-            written = write_outputs(plan.out, origin, quiet=quiet, figures=True, bound=True)
+            written = write_outputs(plan.out, origin, quiet=request.quiet, figures=True, bound=True)
             reports.append(written.report)
-            summaries.append(summary)
     pictures = _group_figures([Run.load(plan.out) for plan in plans], directory / "figures")
     write_index(reports, directory / "index.html", title=f"superarm: {target}", pictures=pictures)
     return {
@@ -319,36 +317,6 @@ def _size(summary: dict[str, Any]) -> str:
     return f"{counted(summary['rounds'], 'round')}, {counted(summary['seeds'], 'seed')}"
 
 
-def _plan(
-    experiment: Experiment,
-    out: Path,
-    overrides: tuple[str, ...],
-    policies: str | None,
-    rounds: int | None,
-    seeds: int | None,
-    seed: int,
-    place: Place | None = None,
-) -> Plan:
-    given = parse_overrides(overrides)
-    experiment, placing = (place or Place()).applied(experiment, given)
-    if policies is not None:
-        chosen = [name.strip() for name in policies.split(",") if name.strip()]
-        experiment = experiment.with_policies(chosen)
-    replaced = {**given, **placing}
-    try:
-        return Plan.make(
-            experiment, out=out, rounds=rounds, seeds=seeds, first_seed=seed, overrides=replaced
-        )
-    except SpecError:
-        check_networks(experiment, replaced)
-        raise
-
-
-def _check_resume(resume: bool, out: Path | None) -> None:
-    if resume and out is None:
-        raise click.UsageError("--resume needs --out: the directory in which to go on")
-
-
 def _experiments_of(target: str) -> list[Experiment]:
     """``kernelized``, ``kernelized/rkhs-se``, ``kernelized/1`` or its panel ``kernelized/1a``."""
     group, _, figure = target.partition("/")
@@ -361,13 +329,13 @@ def _experiments_of(target: str) -> list[Experiment]:
         or figure == each.id.partition("/")[2]
         or any(figure in (name, name.rstrip("abcdefgh")) for name in each.figures)
     ]
+    if not chosen and members:
+        parts = {part for each in members for part in (each.id.partition("/")[2], *each.figures)}
+        raise SpecError(f"{group} has no experiment or figure {figure!r}; {suggestion(figure, parts)}")
     if not chosen:
-        known = sorted({each.id.partition("/")[0] for each in everything})
-        names = ", ".join(f"{each.id} (figure {', '.join(each.figures)})" for each in members)
-        raise SpecError(
-            f"nothing to reproduce under {target!r}; "
-            + (f"{group} has {names}" if members else f"choose one of {', '.join(known)}")
-        )
+        targets = {name for each in everything for name in (each.id, each.id.partition("/")[0])}
+        told = suggestion(target, targets, command="superarm list experiments")
+        raise SpecError(f"nothing to reproduce under {target!r}; {told}")
     return chosen
 
 

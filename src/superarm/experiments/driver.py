@@ -22,6 +22,7 @@ from superarm.errors import (
     SpecError,
     SuperarmError,
 )
+from superarm.parts import import_parts, imported
 from superarm.problems.base import Mapped, World
 from superarm.problems.sources import settle_source
 from superarm.simulation import Run, Trace, cell_name, simulate, spread
@@ -55,6 +56,7 @@ class Task(NamedTuple):
     rounds: int
     policies: tuple[str, ...]
     out: str
+    imports: tuple[str, ...]
 
     @property
     def work(self) -> int:
@@ -128,10 +130,10 @@ class Plan:
                     if not _is_done(self.out, cell_name(policy, index, seed), policy in self.audited)
                 )
                 if missing:
-                    task = Task(
-                        variant, dict(setting), index, seed, self.rounds, missing, str(self.out)
+                    where = (str(self.out), tuple(imported()))
+                    tasks.append(
+                        Task(variant, dict(setting), index, seed, self.rounds, missing, *where)
                     )
-                    tasks.append(task)
         return tasks
 
     def describe(self) -> dict[str, Any]:
@@ -240,6 +242,8 @@ def _blaming(part: str) -> Iterator[None]:
 
 def play(task: Task) -> str:
     """Run one task and write its cells; each appears whole or not at all."""
+    for source in task.imports:  # what the user's own process has imported
+        import_parts(source)
     experiment = Experiment.from_mapping(json.loads(task.experiment), "task")
     world = experiment.build_problem(seed=task.seed, horizon=task.rounds)
     policies = {name: experiment.build_policy(name, world) for name in task.policies}

@@ -2,6 +2,7 @@
 
 ::
 
+    imports = ["parts.py"]       # optional, in a file of your own: modules, and files beside it
     id = "kernelized/rkhs-se"
     title = "…"
     paper = "002"
@@ -47,6 +48,7 @@ from typing import Any
 from superarm.core import Policy
 from superarm.errors import SpecError
 from superarm.inputs import as_plain
+from superarm.parts import import_parts
 from superarm.problems.base import World
 from superarm.registry import build, check_parameter, names, parameters_of, suggestion
 from superarm.simulation.lateness import Lateness
@@ -54,7 +56,7 @@ from superarm.simulation.lateness import Lateness
 from .claims import check_claim, policies_of
 
 Setting = Mapping[str, Any]
-_GIVEN = frozenset({"model", "problem", "seed", "horizon"})  # parameters that the driver supplies
+GIVEN = frozenset({"model", "problem", "seed", "horizon"})  # parameters that the driver supplies
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +140,8 @@ class Experiment:
                 policies[name] = {}
             else:
                 choices = sorted({*listed, *names("policy")})
-                raise SpecError(f"unknown policy {name!r}; {suggestion(name, choices)}")
+                told = suggestion(name, choices, command="superarm list policy")
+                raise SpecError(f"unknown policy {name!r}; {told}")
         if not policies:
             raise SpecError("name at least one policy")
         return replace(self, policies=policies)
@@ -179,7 +182,8 @@ class Experiment:
             for name, given in self.policies.items()
             for option in _parameters("policy", _policy_spec(name, given)["name"])
         }
-        return suggestion(key, own | options, "the problem and the policies take")
+        command = f"superarm show problem/{self.problem['name']}"
+        return suggestion(key, own | options, "the problem and the policies take", command=command)
 
     # --- building --------------------------------------------------------------------------
 
@@ -282,7 +286,8 @@ def load_experiment(name: str) -> Experiment:
         return _parse(path, name)
     ids = experiment_ids()
     if name not in ids:
-        raise SpecError(f"unknown experiment {name!r}; {suggestion(name, ids)}")
+        told = suggestion(name, ids, command="superarm list experiments")
+        raise SpecError(f"unknown experiment {name!r}; {told}")
     return _parse(_shipped(name), name)
 
 
@@ -297,18 +302,29 @@ def _read(source: Path | Traversable, where: str) -> dict[str, Any]:
         data = tomllib.loads(source.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # bad syntax, not UTF-8, absurd numbers or depth
         raise SpecError(f"{where}: not valid TOML: {error}") from None
+    if isinstance(source, Path):
+        _import_own(data.pop("imports", []), source.parent, where)
     base = data.pop("extends", None)
     if base is None:
         return data
     bases = [*experiment_ids(), *_BASES]
     if base not in bases:
-        raise SpecError(f"{where}: extends is {base!r}; {suggestion(base, bases)}")
+        told = suggestion(base, bases, command="superarm list experiments")
+        raise SpecError(f"{where}: extends is {base!r}; {told}")
     below = _read(_shipped(base), base)
     joined = {**below, **data}
     for key in (*_TABLES, *_OPTIONAL_TABLES):
         if isinstance(below.get(key), Mapping) and isinstance(data.get(key), Mapping):
             joined[key] = {**below[key], **data[key]}
     return joined
+
+
+def _import_own(sources: Any, folder: Path, where: str) -> None:
+    """What the user's file names to be imported: modules, and files beside it."""
+    if not isinstance(sources, list) or not all(isinstance(each, str) for each in sources):
+        raise SpecError(f"{where}: imports is {sources!r}; write a list of files and modules")
+    for each in sources:
+        import_parts(folder / each if each.endswith(".py") else each)
 
 
 _BASES = ("navigation/_route",)
@@ -327,7 +343,7 @@ def _parse(source: Path | Traversable, where: str) -> Experiment:
             if name not in known:
                 raise SpecError(
                     f"{where}: claim {claim['text']!r} is about {name!r}, which is no policy here; "
-                    + suggestion(name, known)
+                    + suggestion(name, known, command="superarm list policy")
                 )
     return experiment
 
@@ -339,13 +355,16 @@ _TEXTS, _COUNTS, _TABLES = (
 )
 _OPTIONAL_TABLES = ("on_request", "sweep", "feedback")
 _KEYS = sorted((*_TEXTS, *_COUNTS, *_TABLES, *_OPTIONAL_TABLES, "claims", "figure"))
+_ONLY_IN_FILES = ("extends", "imports")
 
 
 def _check_tables(data: Mapping[str, Any], where: str) -> None:
     """Keys and their types, before anyone relies on them."""
     for key in data:
         if key not in _KEYS:
-            raise SpecError(f"{where}: unknown key {key!r}; {suggestion(key, _KEYS)}")
+            raise SpecError(
+                f"{where}: unknown key {key!r}; {suggestion(key, (*_KEYS, *_ONLY_IN_FILES))}"
+            )
     for key in ("id", *_COUNTS, *_TABLES):
         if key not in data:
             raise SpecError(f"{where}: {key!r} is missing")
@@ -372,7 +391,7 @@ def _policy_spec(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parameters(family: str, name: str) -> list[str]:
-    return [key for key in parameters_of(family, name) if key not in _GIVEN]
+    return [key for key in parameters_of(family, name) if key not in GIVEN]
 
 
 def _check_parameters(family: str, spec: Mapping[str, Any], where: str) -> None:
@@ -385,10 +404,9 @@ def _check_parameters(family: str, spec: Mapping[str, Any], where: str) -> None:
         raise SpecError(f"{where}: {error}") from None
     for key in spec:
         if key != "name" and key not in accepted:
-            raise SpecError(
-                f"{where}: {family} {spec['name']!r} has no parameter {key!r}; "
-                + suggestion(key, accepted, "it takes")
-            )
+            command = f"superarm show {family}/{spec['name']}"
+            told = suggestion(key, accepted, "it takes", command=command)
+            raise SpecError(f"{where}: {family} {spec['name']!r} has no parameter {key!r}; {told}")
         try:
             check_parameter(family, spec["name"], key, spec[key])
         except SpecError as error:

@@ -28,6 +28,7 @@ from superarm.results.curves import (
     sweeps,
     within_noise,
 )
+from superarm.results.papers import paper_title
 from superarm.simulation.files import atomic_write
 from superarm.simulation.trace import Run
 
@@ -200,8 +201,9 @@ def _smaller(run: Run, full_size: tuple[int, int] | None) -> str:
 
 
 def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> str:
-    named = [f"{word} {run.spec[word]}" for word in ("paper", "figure") if run.spec.get(word)]
-    origin = [run.experiment, *named]
+    figure = run.spec.get("figure")
+    named = (paper_title(str(run.spec.get("paper") or "")), f"Figure {figure}" if figure else "")
+    origin = [run.experiment, *filter(None, named)]
     size = (
         f"{len(run.policies)} polic{'ies' if len(run.policies) > 1 else 'y'}, "
         f"{counted(run.rounds, 'round')}, {counted(len(run.seeds), 'seed')}"

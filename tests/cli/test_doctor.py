@@ -126,7 +126,7 @@ def test_doctor(cli: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     text = cli("doctor")
     assert text.code == 0
     assert "The engines agree" in text.out
-    monkeypatch.setattr("superarm.cli.information._largest_disagreement", lambda: 1.0)
+    monkeypatch.setattr("superarm.cli.doctor._largest_disagreement", lambda: 1.0)
     assert cli("doctor").code == 1
     broken = cli("doctor", "--json")
     assert (broken.code, json.loads(broken.out)["sound"]) == (1, False)

@@ -1,4 +1,4 @@
-"""What ``data list`` and ``doctor`` print."""
+"""What ``doctor`` prints: versions, extras, and whether the engines agree."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from superarm import __version__
-from superarm.datasets import describe, find
-from superarm.errors import MissingDataError, SuperarmError
+from superarm.errors import SuperarmError
 
 from .common import print_json, say
 
@@ -25,26 +24,6 @@ _EXTRAS = {
     "libsumo": "sumo",
 }
 _CORE = ("numpy", "scipy", "click", "rich")
-
-
-def list_data(as_json: bool) -> None:
-    """Data sets, whether they are at hand, where from and under which terms."""
-    rows = []
-    for dataset in describe():
-        try:
-            path: str | None = str(find(dataset.name))
-        except MissingDataError:
-            path = None
-        rows.append(
-            {"name": dataset.name, "path": path, "origin": dataset.origin, "terms": dataset.terms}
-        )
-    if as_json:
-        print_json({"data": rows})
-        return
-    for row in rows:
-        say(f"{row['name']}: {row['path'] or 'not here'}")
-        say(f"    from {row['origin']}")
-        say(f"    terms: {row['terms']}")
 
 
 def check_installation(as_json: bool) -> None:

@@ -1,0 +1,236 @@
+"""What ``list``, ``show`` and ``data list`` print."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import textwrap
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import resources
+from itertools import groupby, pairwise
+from typing import Any
+
+from superarm.datasets import describe as data_sets
+from superarm.datasets import find as find_data
+from superarm.errors import MissingDataError, SpecError
+from superarm.experiments import experiment_ids, load_experiment
+from superarm.experiments.spec import GIVEN
+from superarm.parts import Parameter, describe
+from superarm.registry import families, find, names, suggestion
+from superarm.results.curves import counted
+from superarm.results.papers import paper_title, spelled_out
+
+from .common import print_json, say, shown
+
+Row = Mapping[str, Any]
+
+
+def list_family(family: str | None, as_json: bool) -> None:
+    """The parts of a family, the experiments, or the families."""
+    plurals = {f"{each[:-1]}ies" if each.endswith("y") else f"{each}s": each for each in families()}
+    known = {**plurals, **{each: each for each in families()}, "experiments": "experiments"}
+    if family is None:
+        rows = [_family(name) for name in (*families(), "experiments")]
+        advice = "`superarm list FAMILY` lists its parts, `superarm show NAME` explains one."
+        _print("families", rows, as_json, advice=advice)
+    elif family not in known:
+        raise SpecError(
+            f"there are no {family!r}; {suggestion(family, known, command='superarm list')}"
+        )
+    elif family == "experiments":
+        rows = [_experiment(name) for name in experiment_ids()]
+        rows.sort(key=lambda row: (not row["paper"], row["id"]))  # what is beyond the papers comes last
+        advice = "`superarm show ID` says more, `superarm run ID` runs one."
+        _print("experiments", rows, as_json, by="paper", advice=advice)
+    else:
+        name = known[family]
+        rows = [_part(name, each) for each in names(name)]
+        if not as_json:
+            rows = [{**row, "parameters": _signature(row["parameters"])} for row in rows]
+        _print("parts", rows, as_json, by="family", advice=f"`superarm show {name}/NAME` explains one.")
+
+
+def show(name: str, as_json: bool) -> None:
+    """Every part of that name, or an experiment."""
+    if name.endswith(".toml") or name in experiment_ids():
+        _show_experiment(name, as_json)
+        return
+    everything = [f"{family}/{part}" for family in families() for part in names(family)]
+    chosen = [each for each in everything if name in (each, each.partition("/")[2])]
+    if not chosen:
+        told = suggestion(name, [*experiment_ids(), *everything], command="superarm list")
+        raise SpecError(f"there is no part or experiment {name!r}; {told}")
+    parts = [_part(*each.split("/", 1)) for each in chosen]
+    if as_json:
+        print_json({"parts": parts})
+        return
+    for part in parts:
+        say(f"{part['family']} {part['name']}\n\n{_prose(find(part['family'], part['name']))}")
+        _print("parameters", part["parameters"], as_json)
+
+
+def list_data(as_json: bool) -> None:
+    """Data sets, whether they are at hand, where from and under which terms."""
+    rows = []
+    for each in data_sets():
+        try:
+            path: str | None = str(find_data(each.name))
+        except MissingDataError:
+            path = None
+        rows.append({"name": each.name, "path": path, "origin": each.origin, "terms": each.terms})
+        if not as_json:
+            say(f"{each.name}: {path or 'not here'}\n    from {each.origin}\n    terms: {each.terms}")
+    if as_json:
+        print_json({"data": rows})
+
+
+def _show_experiment(name: str, as_json: bool) -> None:
+    experiment = load_experiment(name)
+    plain = experiment.as_json() | {"paper": paper_title(experiment.paper)}
+    if as_json:
+        print_json(plain)
+        return
+    source = [plain["paper"], *(f"Figure {each}" for each in experiment.figures)]
+    size = f"{counted(experiment.rounds, 'round')}, {counted(experiment.seeds, 'seed')}"
+    lines = [f"{experiment.id}: {experiment.title}", ", ".join(filter(None, source)), size]
+    lines.append(f"problem: {_options(experiment.problem)}")
+    lines += [f"swept: {_options(experiment.sweep)}"] if experiment.sweep else []
+    for table, when in (("policies", ""), ("on_request", " (on request)")):
+        for policy, options in plain[table].items():
+            lines.append(f"policy {policy}{when}: {_options(options)}".rstrip(": "))
+    lines += [f"claim: {claim['text']}" for claim in experiment.claims]
+    say("\n".join([*filter(None, lines), f"Run it: superarm run {name}"]))
+
+
+def _options(table: Row) -> str:
+    return ", ".join(f"{key} = {json.dumps(each, ensure_ascii=False)}" for key, each in table.items())
+
+
+# --- rows ----------------------------------------------------------------------------------
+
+
+def _family(name: str) -> Row:
+    members = experiment_ids() if name == "experiments" else names(name)
+    return {"family": name, "parts": len(members), "meaning": _words()["families"][name]}
+
+
+def _experiment(name: str) -> Row:
+    experiment = load_experiment(name)
+    figures = ", ".join(experiment.figures)
+    paper = paper_title(experiment.paper)
+    return {"id": experiment.id, "figure": figures, "title": experiment.title, "paper": paper}
+
+
+def _part(family: str, name: str) -> dict[str, Any]:
+    about = describe(family, name)
+    fields = _field_docstrings(find(family, name))
+    own = _words().get(f"{family}/{name}", {})
+    meanings = {**_words()["parameters"], **own, **fields}
+    given = GIVEN if family in ("policy", "problem") else ()
+    return {
+        "name": name,
+        "parameters": [
+            _parameter(each, meanings) for each in about.parameters if each.name not in given
+        ],
+        "meaning": _readable(about.meaning),
+        "family": family,
+    }
+
+
+def _parameter(parameter: Parameter, meanings: Mapping[str, str]) -> Row:
+    fitted = parameter.name.removesuffix("_bounds")
+    usual = f"limits between which {fitted} is fitted, or 'fixed'" if fitted != parameter.name else ""
+    default = parameter.default
+    plain = isinstance(default, bool | int | float | str | list | tuple | None)
+    return {
+        "name": parameter.name,
+        "type": parameter.kind,
+        "required": default is inspect.Parameter.empty,
+        "default": default if plain else None,
+        "meaning": _readable(meanings.get(parameter.name, usual)),
+    }
+
+
+def _signature(parameters: Sequence[Row]) -> str:
+    """Names and defaults in one line; limits for fitting are left to ``show``."""
+    told = (
+        each["name"] if each["required"] else f"{each['name']}={_cell(each['default'])}"
+        for each in parameters
+        if not each["name"].endswith("_bounds")
+    )
+    return ", ".join(told)
+
+
+def _readable(text: str) -> str:
+    """A docstring without its markup, papers by their titles."""
+    return spelled_out(re.sub(r":\w+:`~?([^`]+)`|`+", r"\1", text))
+
+
+def _prose(part: object) -> str:
+    """The paragraphs of a docstring that are sentences: no examples, no list of parameters."""
+    paragraphs = (inspect.getdoc(part) or "").partition("\n\nParameters\n")[0].split("\n\n")
+    return "\n\n".join(_readable(each) for each in paragraphs if not each.startswith(">>>"))
+
+
+def _field_docstrings(part: Any) -> dict[str, str]:
+    """The texts under the fields of a class and of its bases."""
+    found: dict[str, str] = {}
+    for base in reversed(part.__mro__[:-1] if inspect.isclass(part) else ()):
+        try:
+            [tree] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        except (OSError, TypeError):  # made without a file
+            continue
+        for field, text in pairwise(getattr(tree, "body", ())):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                found[ast.unparse(field.target)] = " ".join(str(ast.literal_eval(text.value)).split())
+    return found
+
+
+@cache
+def _words() -> dict[str, dict[str, str]]:
+    text = resources.files(__package__).joinpath("words.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+# --- printing ------------------------------------------------------------------------------
+
+
+def _print(key: str, rows: Sequence[Row], as_json: bool, *, by: str = "", advice: str = "") -> None:
+    """Rows as JSON, or as tables: one for each value in the column ``by``, under that value."""
+    if as_json:
+        print_json({key: rows})
+        return
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from .visible import make_console
+
+    for title, group in groupby(rows, key=lambda row: row.get(by)):
+        members = list(group)
+        heads = [head for head in members[0] if head not in (by, "required")]
+        table = Table(
+            title=None if title is None else Text(title or "Beyond the papers", style="bold"),
+            box=box.SIMPLE_HEAD,
+            title_justify="left",
+            pad_edge=False,
+        )
+        for at, head in enumerate(heads):
+            table.add_column(head, no_wrap=at == 0, overflow="fold")
+        for row in members:
+            cells = (
+                "required" if row.get("required") and h == "default" else _cell(row[h]) for h in heads
+            )
+            table.add_row(*(Text(shown(cell)) for cell in cells))
+        make_console().print(table)
+    if advice:
+        say(advice)
+
+
+def _cell(value: Any) -> str:
+    words = {None: "–", True: "true", False: "false"}
+    return words[value] if value is None or isinstance(value, bool) else str(value)

@@ -1,0 +1,47 @@
+"""The works that users meet, by title and year; :file:`docs/refs.bib` has the rest of each entry."""
+
+from __future__ import annotations
+
+import re
+
+_TITLES = {
+    "bogunovic2016time": "Time-Varying Gaussian Process Bandit Optimization (2016)",
+    "chowdhury2017kernelized": "On Kernelized Multi-armed Bandits (2017)",
+    "kaufmann2012bayesian": "On Bayesian Upper Confidence Bounds for Bandit Problems (2012)",
+    "kushner1964new": "A New Method of Locating the Maximum Point … in the Presence of Noise (1964)",
+    "mockus1975bayesian": "On Bayesian Methods for Seeking the Extremum (1975)",
+    "nika2022oclok": "Contextual Combinatorial Bandits with Changing Action Sets via Gaussian "
+    "Processes (2022)",
+    "sandberg2025bayesian": "Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025)",
+    "srinivas2010gaussian": "Gaussian Process Optimization in the Bandit Setting (2010)",
+    "vakili2021information": "On Information Gain and Regret Bounds in Gaussian Process Bandits (2021)",
+    "valko2013finite": "Finite-Time Analysis of Kernelised Contextual Bandits (2013)",
+}
+_NUMBERS = {
+    "000": "sandberg2025bayesian",
+    "001": "nika2022oclok",
+    "002": "chowdhury2017kernelized",
+    "003": "bogunovic2016time",
+}
+
+
+def paper_title(paper: str) -> str:
+    """Title and year of what an experiment names as its ``paper``; other texts stay as they are.
+
+    >>> paper_title("002")
+    'On Kernelized Multi-armed Bandits (2017)'
+    """
+    return _TITLES.get(_NUMBERS.get(paper, paper), paper)
+
+
+def spelled_out(text: str) -> str:
+    """Keys and numbers of papers in a docstring replaced by their titles.
+
+    >>> spelled_out("Improved GP-UCB [chowdhury2017kernelized, Algorithm 1].")
+    'Improved GP-UCB [On Kernelized Multi-armed Bandits (2017), Algorithm 1].'
+    """
+    return re.sub(r"paper (\d{3})\b|\b([a-z]+\d{4}[a-z]+)\b", _title, text)
+
+
+def _title(found: re.Match[str]) -> str:
+    return paper_title(found[1] or found[2])

@@ -1,0 +1,118 @@
+"""Parts of the user's own: ``--import``, ``imports`` in a file, and who imports nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+
+PART = """
+from superarm.policies import index_policy
+from superarm.registry import register
+from superarm.rules import Greedy
+
+@register("policy", "{name}")
+def made_here(model, *, pull: float = 1.0):
+    \"\"\"Greedy, under a name of its own.\"\"\"
+    return index_policy(model, Greedy())
+"""
+EXPERIMENT = """
+id = "own"
+rounds = 5
+seeds = 2
+{imports}
+[problem]
+name = "landscape"
+side = 4
+k = 1
+[policies.{name}]
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Callable[[str, str], Path]:
+    """Writes a part and an experiment with it into a folder of their own."""
+
+    def write(name: str, imports: str = "") -> Path:
+        folder = tmp_path / "mine"
+        folder.mkdir()
+        (folder / f"{name.replace('-', '_')}.py").write_text(PART.format(name=name), encoding="utf-8")
+        text = EXPERIMENT.format(name=name, imports=imports)
+        (folder / "own.toml").write_text(text, encoding="utf-8")
+        return folder
+
+    return write
+
+
+def test_a_file_on_the_command_line_in_workers_too(shell: Command, own: Any) -> None:
+    folder = own("mine-by-flag")
+    flag = ("--import", "mine/mine_by_flag.py")
+    refused = shell("run", folder / "own.toml", "-q").fails(2)
+    assert "unknown policy 'mine-by-flag'" in refused
+    assert "--import FILE.py adds your own" in refused
+    done = shell("run", folder / "own.toml", *flag, "--jobs", 2, "-q", "--json", "--out", "out").json()
+    assert {row["policy"] for row in done["rows"]} == {"mine-by-flag"}
+    assert "Greedy, under a name" in shell("list", "policy", *flag).out
+    [part] = shell("show", "mine-by-flag", *flag, "--json").json()["parts"]
+    assert part["parameters"][0]["name"] == "pull"
+    # A run is data: its report needs no import, and makes none.
+    assert shell("report", "out", "--json").json()["report"]
+
+
+def test_imports_in_a_file_are_found_beside_it(shell: Command, own: Any) -> None:
+    folder = own("mine-by-file", 'imports = ["mine_by_file.py"]')
+    done = shell("run", folder / "own.toml", "--jobs", 2, "-q", "--json", "--out", "out").json()
+    assert {row["policy"] for row in done["rows"]} == {"mine-by-file"}
+    assert "mine_by_file" not in (folder.parent / "out" / "run.json").read_text(encoding="utf-8")
+    assert "policy mine-by-file" in shell("show", folder / "own.toml").out
+
+
+def test_a_module_by_its_name(shell: Command, own: Any) -> None:
+    folder = own("mine-by-name")
+    words = ("list", "policy", "--import", "mine_by_name", "--json")
+    parts = shell(*words, env={"PYTHONPATH": f"{folder}:{':'.join(sys.path)}"}).json()["parts"]
+    assert "mine-by-name" in {part["name"] for part in parts}
+
+
+def test_installed_packages_join_by_an_entry_point(shell: Command, own: Any, tmp_path: Path) -> None:
+    folder = own("mine-by-entry")
+    info = tmp_path / "mine" / "mine-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[superarm.parts]\nmine = mine_by_entry\n")
+    parts = shell("list", "policy", "--json", env={"PYTHONPATH": f"{folder}:{':'.join(sys.path)}"})
+    assert "mine-by-entry" in {part["name"] for part in parts.json()["parts"]}
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("nope.py", "nope.py cannot be imported"),
+        ("no.such.module", "for a file give its path, which ends in .py"),
+        ("broken.py", "broken.py cannot be imported: ZeroDivisionError"),
+        ("leaves.py", "leaves.py cannot be imported: SystemExit"),
+    ],
+)
+def test_what_cannot_be_imported(cli: Command, tmp_path: Path, source: str, words: str) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    (tmp_path / "leaves.py").write_text("raise SystemExit(0)\n")
+    assert words in cli("list", "--import", source).fails(2)
+
+
+@pytest.mark.parametrize("line", ["imports = 3", 'imports = "a.py"', "imports = [1]"])
+def test_imports_are_a_list_of_names(cli: Command, own: Any, line: str) -> None:
+    folder = own("mine-never", line)
+    assert "write a list of files and modules" in cli("run", folder / "own.toml").fails(2)
+
+
+def test_as_a_module(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "superarm", "list", "no-such-family"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("superarm: there are no 'no-such-family'")

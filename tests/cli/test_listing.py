@@ -1,0 +1,141 @@
+"""``list`` and ``show``: every part and experiment in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from superarm.experiments import experiment_ids, load_experiment
+from superarm.registry import families, names
+from superarm.results.papers import paper_title
+
+Command = Callable[..., Any]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_families(cli: Command) -> None:
+    rows = {row["family"]: row for row in cli("list", "--json").json()["families"]}
+    assert set(rows) == {*families(), "experiments"}
+    assert all(row["meaning"] for row in rows.values())
+    assert rows["oracle"]["parts"] == len(names("oracle"))
+    text = cli("list").out
+    assert "how alike two arms are" in text
+    assert "superarm list FAMILY" in text
+
+
+@pytest.mark.parametrize("family", families())
+def test_every_part_and_parameter_has_a_meaning(family: str, cli: Command) -> None:
+    parts = cli("list", family, "--json").json()["parts"]
+    assert [part["name"] for part in parts] == names(family)
+    for part in parts:
+        assert len(part["meaning"]) > 8, part["name"]
+        assert not re.search(r"[a-z]\d{4}[a-z]|paper \d{3}|`|:class:", part["meaning"]), part["meaning"]
+        for parameter in part["parameters"]:
+            assert parameter["meaning"], f"{family}/{part['name']}: {parameter['name']} means nothing"
+            assert parameter["required"] or "default" in parameter
+
+
+def test_parts_for_people(cli: Command) -> None:
+    singular, plural = cli("list", "kernel"), cli("list", "kernels")
+    assert (singular.code, singular.out) == (0, plural.out)
+    assert "lengthscale=1.0" in singular.out
+    assert "_bounds" not in singular.out
+    assert cli("list", "policies").out == cli("list", "policy").out
+    assert "did you mean 'kernel'" in cli("list", "kernl").fails(2)
+
+
+def test_experiments_stand_under_the_titles_of_their_papers(cli: Command) -> None:
+    rows = cli("list", "experiments", "--json").json()["experiments"]
+    assert {row["id"] for row in rows} == set(experiment_ids())
+    lines = cli("list", "experiments").out.splitlines()
+    title = next(
+        at for at, line in enumerate(lines) if "On Kernelized Multi-armed Bandits (2017)" in line
+    )
+    below = next(at for at, line in enumerate(lines) if "kernelized/rkhs-se" in line)
+    beyond = next(at for at, line in enumerate(lines) if "Beyond the papers" in line)
+    own = next(at for at, line in enumerate(lines) if "navigation/network" in line)
+    assert title < below < beyond < own
+
+
+def test_titles_are_those_of_the_bibliography() -> None:
+    from superarm.results.papers import _NUMBERS, _TITLES
+
+    text = (ROOT / "docs" / "refs.bib").read_text(encoding="utf-8")
+    text = re.sub(r"@\w+{", "@", text).replace("{", "").replace("}", "")
+    for key, title in _TITLES.items():
+        entry = text[text.index(f"@{key},") :]
+        told, year = title.removesuffix(")").rsplit(" (", 1)
+        own = re.search(r"title += (.+),\n", entry)
+        assert own is not None
+        assert own[1].startswith(told.partition(" … ")[0])
+        assert re.search(r"year += (\d+)", entry)[1] == year  # type: ignore[index]
+    assert {load_experiment(name).paper for name in experiment_ids()} <= {*_NUMBERS, ""}
+    assert paper_title("a paper of my own") == "a paper of my own"
+
+
+def test_show_a_part(cli: Command) -> None:
+    text = cli("show", "kernel/matern").out
+    assert text.startswith("kernel matern\n")
+    for words in ("nu", "2.5", "a number", "smoothness", "ν is never fitted"):
+        assert words in text
+    both = cli("show", "gp-ts").out
+    assert "policy gp-ts" in both
+    assert "schedule gp-ts" in both
+    assert "On Kernelized Multi-armed Bandits (2017), Algorithm 2" in both
+    assert ">>>" not in cli("show", "posterior/finite").out
+    [part] = cli("show", "oracle/top-k", "--json").json()["parts"]
+    assert part["parameters"] == [
+        {
+            "name": "k",
+            "type": "a whole number",
+            "required": False,
+            "default": 1,
+            "meaning": "how many arms are chosen",
+        }
+    ]
+
+
+def test_the_text_under_a_field_explains_it(cli: Command) -> None:
+    [part] = cli("show", "problem/crowdsourcing", "--json").json()["parts"]
+    told = {each["name"]: each["meaning"] for each in part["parameters"]}
+    assert told["k"] == "How many workers a task needs."
+    assert "seed" not in told  # the run says it
+
+
+def test_show_an_experiment(cli: Command, tiny: str) -> None:
+    text = cli("show", "navigation/betas").out
+    for words in (
+        "navigation/betas: How wide",
+        "Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025), Figure 3",
+        'problem: name = "navigation"',
+        'policy gp-ucb-half: policy = "route-ucb", scale = 0.5',
+        "claim: GP-UCB: half of β has lower regret",
+        "superarm run navigation/betas",
+    ):
+        assert words in text
+    own = cli("show", tiny, "--json").json()
+    assert (own["id"], own["rounds"]) == ("tiny", 12)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("mattern", "did you mean 'gain/matern' or 'kernel/matern'?"),
+        ("navigation/beta", "did you mean 'navigation/betas'?"),
+        ("qwertyuiop", "`superarm list` lists all"),
+        ("nope.toml", "there is no file nope.toml"),
+    ],
+)
+def test_what_nobody_knows(name: str, words: str, cli: Command) -> None:
+    assert words in cli("show", name).fails(2)
+
+
+def test_the_citation_is_of_this_version() -> None:
+    from superarm import __version__
+
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {__version__}\n" in text
