@@ -109,11 +109,11 @@ def test_the_text_under_a_field_explains_it(cli: Command) -> None:
 def test_show_an_experiment(cli: Command, tiny: str) -> None:
     text = cli("show", "navigation/betas").out
     for words in (
-        "navigation/betas: How wide",
+        f"navigation/betas: {load_experiment('navigation/betas').title}",
         "Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025), Figure 3",
         'problem: name = "navigation"',
         'policy gp-ucb-half: policy = "route-ucb", scale = 0.5',
-        "claim: GP-UCB: half of β has lower regret",
+        f"claim: {load_experiment('navigation/betas').claims[0]['text']}",
         "superarm run navigation/betas",
     ):
         assert words in text
