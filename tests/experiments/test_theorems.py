@@ -79,13 +79,14 @@ def test_a_bound_belongs_to_the_policy_not_to_its_label(tmp_path: Path) -> None:
     assert mine("oclok", policy="oclok-ucb").label.startswith("O'CLOK")
 
 
-GAIN, NORM, NOISE, RIDGE, GRID, DRAWN = (
+GAIN, NORM, NOISE, RIDGE, GRID, DRAWN, EXACT = (
     "an upper bound on γ",
     "‖f‖ ≤ B",
     "noise that never exceeds √λ",
     "λ = 1 + 2/T",
     "grids D_t",
     "f drawn from the learner's Gaussian process",
+    "the exact posterior (here it is independent)",
 )
 
 
@@ -96,6 +97,7 @@ GAIN, NORM, NOISE, RIDGE, GRID, DRAWN = (
         ("igp-ucb", {"gain": "greedy"}, {}, {RIDGE}),
         ("igp-ucb", {"gain": "greedy"}, {"regularisation": "theory"}, set()),
         ("igp-ucb", {}, {"name": "gp-function"}, {GAIN, NORM, RIDGE}),
+        ("igp-ucb", {"posterior": "independent"}, {}, {GAIN, RIDGE, EXACT}),
         ("gp-ts", {}, {}, {GAIN, RIDGE, GRID}),
         ("gp-ts", {"decision_set": "discretised"}, {"regularisation": "theory"}, {GAIN}),
         ("gp-ucb", {}, {}, {GAIN, NOISE}),
@@ -107,7 +109,7 @@ def test_what_the_theorem_needs_and_the_run_lacks_is_told(
     policy: str, options: dict[str, Any], problem: dict[str, Any], lacking: set[str], tmp_path: Path
 ) -> None:
     bound = bounds_of(tmp_path, {policy: options}, problem={**FUNCTION, **problem}).drawn[policy]
-    told = {text for text in (GAIN, NORM, NOISE, RIDGE, GRID, DRAWN) if text in bound.assumes}
+    told = {text for text in (GAIN, NORM, NOISE, RIDGE, GRID, DRAWN, EXACT) if text in bound.assumes}
     assert told == lacking
     assert ("assumptions not met" in bound.label) == bool(lacking)
 

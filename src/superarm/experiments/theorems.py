@@ -34,6 +34,7 @@ from .spec import Experiment
 
 _POINTS = 200
 Options = Mapping[str, Any]
+_EXACT = ("auto", "finite", "streaming")
 _NO_THEOREM = {
     "gp-greedy": "it does not explore: nothing keeps its regret from growing with T",
     "kernel-ucb": "Valko et al. (2013) bound SupKernelUCB, a slower variant, and not KernelUCB itself",
@@ -192,6 +193,8 @@ def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
 
 def _unmet(name: str, case: _Case) -> Iterator[str]:
     """What a policy's theorem needs and the case does not have: "need (what is there instead)"."""
+    if case.options["posterior"] not in _EXACT:
+        yield f"the exact posterior (here it is {case.options['posterior']})"
     if case.options.get("gain") != "greedy":  # which is certified
         yield "an upper bound on γ (here the experiment's own, which nobody proved)"
     if name == "oclok-ucb":
@@ -230,7 +233,6 @@ _THEOREMS = {
 # --- routes -------------------------------------------------------------------------------
 
 _ROUTE_POLICIES = ("route-ucb", "route-bucb", "route-ts", "route-greedy", "route-rule")
-_EXACT = ("auto", "finite", "streaming")
 _ROUTE_NOTE = (
     "Bounds on routes are ours: the proof of Theorem 3.2 of “Bayesian analysis of combinatorial "
     "Gaussian process bandits” (2025), for any widths and for rectified regret. They bound the mean "
@@ -251,10 +253,9 @@ class _Routes:
     rounds: Any
 
     def bound(self, policy: str, name: str, given: Options) -> Bound:
-        self._require_model(given)
-        widths = self._widths(name, given)
+        self._require_covered(name, given)
         values = bayesian_regret_bound_of_widths(
-            widths,
+            self._widths(name, given),
             self._growth,
             arms=len(self._arms),
             budget=self._budget,
@@ -270,39 +271,31 @@ class _Routes:
 
     def _widths(self, name: str, given: Options) -> Floats:
         """Of every round; Thompson sampling has none, and takes those of GP-UCB in the analysis."""
-        if name == "route-greedy":
-            raise _NoBoundError(_NO_THEOREM["gp-greedy"])
-        if name == "route-rule":
-            raise _NoBoundError("no theorem here speaks of a rule of one’s own")
-        if name == "route-ts" and given["mode"] != "joint":
-            raise _NoBoundError(_why_not_theorem(name, given))
-        arms = len(self._arms)
-        schedule: BayesianGPUCB | BayesUCBQuantile = BayesianGPUCB(arms=arms)
-        if name == "route-ucb":
-            schedule = BayesianGPUCB(arms=arms, scale=given["scale"])
-        elif name == "route-bucb":
-            schedule = BayesUCBQuantile(arms=arms, omega=given["omega"], xi=given["xi"])
+        schedule: BayesianGPUCB | BayesUCBQuantile
+        if name == "route-bucb":
+            schedule = BayesUCBQuantile(arms=len(self._arms), omega=given["omega"], xi=given["xi"])
+        else:
+            schedule = BayesianGPUCB(arms=len(self._arms), scale=given.get("scale", 1.0))
         steps = range(1, self.run.rounds + 1)
         return np.array([schedule.width(step, lambda count: 0.0) for step in steps])
 
-    def _require_model(self, given: Options) -> None:
-        """Refuse whatever makes the posterior another than that of the truth’s own prior."""
-        problem = self.experiment.problem
-        known = problem.get("model_lengthscale")
-        if problem["name"] != "navigation":
-            raise _NoBoundError("the truth is not drawn from the model’s prior")
-        if known is not None and known != problem.get("lengthscale", 1.0):
-            raise _NoBoundError("the model’s lengthscale is not that of the truth")
-        if given["posterior"] == "independent":
-            raise _NoBoundError("edges are taken as independent, which the truth is not")
-        if given["posterior"] not in _EXACT:
-            raise _NoBoundError("the posterior is approximate: the theorems need the exact one")
-        if given["routing"] != "rectified":
-            raise _NoBoundError(
-                "it minimises energy less the height potential, regret here is another sum"
-            )
-        if given["spread"] != "noise":
-            raise _NoBoundError("it rectifies with another s than regret does")
+    def _require_covered(self, name: str, given: Options) -> None:
+        """Refuse other rules, and whatever makes the posterior not that of the truth’s own prior."""
+        problem, posterior = self.experiment.problem, given["posterior"]
+        told, true = problem.get("model_lengthscale"), problem.get("lengthscale", 1.0)
+        for refused, reason in (
+            (problem["name"] != "navigation", "the truth is not drawn from the model’s prior"),
+            (told not in (None, true), "the model’s lengthscale is not that of the truth"),
+            (posterior == "independent", "edges are taken as independent, which the truth is not"),
+            (posterior not in _EXACT, "the posterior is approximate: the theorems need the exact one"),
+            (given["routing"] != "rectified", "it minimises energy less the height potential"),
+            (given["spread"] != "noise", "it rectifies with another s than regret does"),
+            (name == "route-greedy", _NO_THEOREM["gp-greedy"]),
+            (name == "route-rule", "no theorem here speaks of a rule of one’s own"),
+            (name == "route-ts" and given["mode"] != "joint", _why_not_theorem(name, given)),
+        ):
+            if refused:
+                raise _NoBoundError(reason)
 
     @cached_property
     def _model(self) -> Model:

@@ -33,7 +33,7 @@ import numpy as np
 
 from superarm.core import Floats, Gamma
 from superarm.errors import InputError
-from superarm.inputs import as_count, as_positive, as_vector
+from superarm.inputs import as_count, as_number, as_positive, as_vector
 
 from .compact_sets import CompactSet, confidence_parameter, log_whole
 from .high_probability import as_rounds, evaluate
@@ -201,10 +201,7 @@ def bucb_exploration_term(rounds: Any, omega: float, xi: float) -> Floats:
 
 def variance_constant(largest_eigenvalue: float, noise_variance: float) -> float:
     """C_K = 2(λ*_K + ς²): Theorem 3.2."""
-    if not (math.isfinite(largest_eigenvalue) and largest_eigenvalue >= 0.0):
-        raise InputError(
-            f"largest_eigenvalue is {largest_eigenvalue!r}; it must be finite and not negative"
-        )
+    as_number(largest_eigenvalue, "largest_eigenvalue", least=0.0)
     return 2.0 * (largest_eigenvalue + as_positive(noise_variance, "noise_variance"))
 
 

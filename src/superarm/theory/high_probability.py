@@ -21,7 +21,8 @@ import numpy as np
 
 from superarm.core import Floats, Gamma
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_count, as_positive, as_vector
+from superarm.inputs import as_count, as_number, as_positive, as_vector
+from superarm.rules.base import as_probability
 
 ANTI_CONCENTRATION = 1.0 / (4.0 * math.e * math.sqrt(math.pi))
 """p of chowdhury2017kernelized, Lemma 8: a draw exceeds f(x) at least this often."""
@@ -119,14 +120,13 @@ def regret_bound_gp_ts(
     lipschitz: float,
     side: float,
     dimension: int,
-    std_sum: Any = None,
 ) -> Floats:
     """Theorem 4 with the constants of Lemma 13.
 
     R_T ≤ (11 c_T/p) Σσ_{t−1}(x_t) + (2B+1)π²/6 + ((4B+11) c_T/p)√(2T ln(2/δ)) with
     probability 1 − δ, where c_T = v_T(1 + √(4 ln T + 2d ln(B L r d T²))) and p = 1/(4e√π).
-    Σσ is ``std_sum`` where it was recorded, else Lemma 4's bound. Assumes a compact convex
-    domain in [0, r]^d, λ = 1 + 2/T, and joint samples on the discretisation D_t.
+    Σσ is bounded by Lemma 4. Assumes a compact convex domain in [0, r]^d, λ = 1 + 2/T, and joint
+    samples on the discretisation D_t.
 
     Lemma 10 gives no information on rounds 1 to 4 (p − 1/t² < 0 there); 8B, the most those
     rounds can cost, repairs it and is not included here.
@@ -136,8 +136,7 @@ def regret_bound_gp_ts(
     scale = confidence_width(T, gamma, norm_bound, noise_bound, delta / 2.0)
     points = _log_discretisation(T, norm_bound, lipschitz, side, dimension)
     c = scale * (1.0 + np.sqrt(4.0 * np.log(T) + 2.0 * points))
-    total = std_sum_bound(T, gamma) if std_sum is None else np.asarray(std_sum, dtype=np.float64)
-    exploration = 11.0 * c / ANTI_CONCENTRATION * total
+    exploration = 11.0 * c / ANTI_CONCENTRATION * std_sum_bound(T, gamma)
     constant = (2.0 * norm_bound + 1.0) * math.pi**2 / 6.0
     azuma = (4.0 * norm_bound + 11.0) * c / ANTI_CONCENTRATION
     return exploration + constant + azuma * np.sqrt(2.0 * T * math.log(2.0 / delta))
@@ -272,14 +271,11 @@ def _noise_and_kernel(noise: Any, K: Any, eta: float) -> tuple[Floats, Floats]:
         raise ShapeError(
             f"K has shape {matrix.shape}; {len(vector)} noise terms need a square of that size"
         )
-    if not (math.isfinite(eta) and eta >= 0.0):
-        raise InputError(f"eta is {eta!r}; it must be finite and not negative")
+    as_number(eta, "eta", least=0.0)
     return matrix, vector
 
 
-def _check(*, delta: float = 0.5, **nonnegative: float) -> None:
-    if not 0.0 < delta < 1.0:
-        raise InputError(f"delta is {delta!r}; it must lie strictly between 0 and 1")
+def _check(*, delta: float, **nonnegative: float) -> None:
+    as_probability(delta, "delta")
     for name, value in nonnegative.items():
-        if not (math.isfinite(value) and value >= 0.0):
-            raise InputError(f"{name} is {value!r}; it must be finite and not negative")
+        as_number(value, name, least=0.0)

@@ -63,74 +63,42 @@ class GreedyGain(NamedTuple):
 
 @one_blas_thread
 def greedy_information_gain(
-    kernel: Covariance,
-    candidates: Any,
-    count: int,
-    noise_variance: float,
-    replace: bool = True,
+    kernel: Covariance, candidates: Any, count: int, noise_variance: float
 ) -> GreedyGain:
     """Choose ``count`` candidates one by one, each where the posterior variance is largest.
 
     The gain is monotone and submodular, so greedy reaches at least 1 − 1/e of γ_t over these
-    candidates (srinivas2010gaussian, section 2, after nemhauser1978analysis). With
-    ``replace=False`` no candidate is taken twice. O(count · m²) at most, for m candidates,
-    and O(count² · m) without the m × m matrix when count < m.
+    candidates (srinivas2010gaussian, section 2, after nemhauser1978analysis). O(count · m²) for m
+    candidates, of which the posterior covariance is kept (chowdhury2017kernelized, eq. 20); fewer
+    choices than candidates keep one solved row each, cov = K − WᵀW, in O(count² · m).
     """
     if not isinstance(kernel, Covariance):
         raise InputError(f"kernel is {kernel!r:.80}; it must be a kernel, such as SquaredExponential()")
     rows = as_features(candidates, "candidates")
     noise = as_positive(noise_variance, "noise_variance")
-    if count < 0:
-        raise InputError(f"count is {count}; it must not be negative")
+    as_count(count, "count", least=0)
     if count > 0 and len(rows) == 0:
         raise InputError("candidates has no rows; give at least one")
-    if not replace and count > len(rows):
-        raise InputError(
-            f"count is {count}, but only {len(rows)} candidates are there and replace is False"
-        )
-    choose = _by_columns if count < len(rows) else _by_matrix
-    return choose(kernel, rows, count, noise, replace)
-
-
-def _by_matrix(kernel: Covariance, rows: Floats, count: int, noise: float, replace: bool) -> GreedyGain:
-    """Keep the posterior covariance of all candidates (chowdhury2017kernelized, eq. 20)."""
     positions = np.empty(count, dtype=np.intp)
     gains = np.zeros(count + 1)
     if count == 0:
         return GreedyGain(positions, gains)
-    cov = np.array(kernel(rows))
-    allowed = np.zeros(len(rows))
+    whole = count >= len(rows)
+    cov = np.array(kernel(rows)) if whole else np.empty((0, 0))
+    W = np.empty((0 if whole else count, len(rows)))
+    variances = cov.diagonal() if whole else np.array(kernel.diag(rows))
     for step in range(count):
-        best = int(np.argmax(cov.diagonal() + allowed))
-        column = cov[:, best].copy()
-        variance = max(0.0, float(column[best]))
-        positions[step] = best
-        gains[step + 1] = gains[step] + 0.5 * math.log1p(variance / noise)
-        if not replace:
-            allowed[best] = -np.inf
-        cov -= np.outer(column, column / (noise + variance))
-    return GreedyGain(positions, gains)
-
-
-def _by_columns(
-    kernel: Covariance, rows: Floats, count: int, noise: float, replace: bool
-) -> GreedyGain:
-    """Keep one solved row per choice: cov = K − WᵀW, columns of K on demand."""
-    positions = np.empty(count, dtype=np.intp)
-    gains = np.zeros(count + 1)
-    W = np.empty((count, len(rows)))
-    variances = np.array(kernel.diag(rows))
-    allowed = np.zeros(len(rows))
-    for step in range(count):
-        best = int(np.argmax(variances + allowed))
+        best = int(np.argmax(variances))
         variance = max(0.0, float(variances[best]))
         positions[step] = best
         gains[step + 1] = gains[step] + 0.5 * math.log1p(variance / noise)
-        if not replace:
-            allowed[best] = -np.inf
-        column = kernel(rows, rows[best : best + 1])[:, 0] - W[:step, best] @ W[:step]
-        W[step] = column / math.sqrt(noise + variance)
-        variances -= W[step] ** 2
+        if whole:
+            column = cov[:, best].copy()
+            cov -= np.outer(column, column / (noise + variance))  # and so variances, a view of it
+        else:
+            column = kernel(rows, rows[best : best + 1])[:, 0] - W[:step, best] @ W[:step]
+            W[step] = column / math.sqrt(noise + variance)
+            variances -= W[step] ** 2
     return GreedyGain(positions, gains)
 
 
@@ -223,16 +191,14 @@ class ConstantGain:
 class GreedyGrowth:
     """γ_t of these very candidates, by :func:`greedy_information_gain`, up to a horizon.
 
-    ``certified`` divides by 1 − 1/e: an upper bound on γ_t, as confidence bands need it;
-    otherwise the greedy gain itself, a lower bound. Computed once, on the first call. Exact
-    on integers, linear between them.
+    Divided by 1 − 1/e: an upper bound on γ_t, as confidence bands need it. Computed once, on the
+    first call.
     """
 
     kernel: Covariance
     candidates: Any
     noise_variance: float
     horizon: int
-    certified: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "candidates", as_features(self.candidates, "candidates"))
@@ -241,17 +207,11 @@ class GreedyGrowth:
 
     @cached_property
     def _values(self) -> list[float]:
-        greedy = greedy_information_gain(
-            self.kernel, self.candidates, self.horizon, self.noise_variance
-        )
-        values: list[float] = (greedy.upper_bounds if self.certified else greedy.gains).tolist()
+        found = greedy_information_gain(self.kernel, self.candidates, self.horizon, self.noise_variance)
+        values: list[float] = found.upper_bounds.tolist()
         return values
 
-    def __call__(self, t: float) -> float:
+    def __call__(self, t: int) -> float:
         if not 0 <= t <= self.horizon:
             raise InputError(f"t is {t}; this growth was asked for 0 … {self.horizon} observations")
-        values = self._values
-        below = int(t)
-        if below == t:
-            return values[below]
-        return values[below] + (t - below) * (values[below + 1] - values[below])
+        return self._values[t]
