@@ -19,7 +19,7 @@ from superarm.kernels import GraphMatern, Matern, SquaredExponential
 from superarm.models import ByNumber, Model, RoadModel
 from superarm.networks import RoadEnergy, Vehicle, generate_city
 from superarm.oracles import BruteForce, ShortestPath, TopK, Trip
-from superarm.policies import DiscretisedPolicy, KnownCosts, ScorePolicy, Uniform
+from superarm.policies import GrowingGrid, KnownCosts, ScorePolicy, Uniform
 from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
 from superarm.problems import World
 from superarm.records import from_json, to_json
@@ -45,7 +45,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "route-greedy": [{}, {"posterior": "variational"}],
     "prior": [{"routing": "potential"}],
 }
-WHOLE = ("index", "score", "discretised")  # these are specs of policies, not factories
+WHOLE = ("index", "score")  # these are specs of policies, not factories
 
 
 def through_json(spec: dict[str, Any]) -> Any:
@@ -136,6 +136,7 @@ PARTS: list[tuple[str, Any]] = [
     ("posterior", IndependentGaussian(np.ones(7), 0.1, 2.0, arms=ARMS)),
     ("posterior", SparseVariational(SE, 0.1, inducing=5, discrete_columns=0)),
     ("score", Uniform()),
+    ("score", Uniform(costs=True)),
     ("score", KnownCosts(costs=[1.0, 2.0])),
     ("structure", Trip(start=1, goal=2, closed_turns=np.array([0]))),
 ]
@@ -189,12 +190,13 @@ def test_line_graphs_give_the_turns_as_data() -> None:
         (lambda: SparseGraph(indptr=[0, 1], indices=[1]), "outside 0"),
         (lambda: SparseGraph(indptr=[0, 1], indices=[0]).laplacian(), "no Laplacian"),
         (lambda: TurnGraph(length=[1.0, 2.0], turns=[[-(2**63), 1]]), "below 2³¹"),
-        (lambda: ByNumber(values=[1.0], column=-1), "counted from 0"),
+        (lambda: ByNumber(values=[1.0], column=-1), "of at least 0"),
         (lambda: ByNumber(values=[1.0])(np.array([[1.0]])), "numbered 0 … 0"),
         (lambda: ByNumber(values=[1.0])(np.array([[-1.0]])), "numbered 0 … 0"),
         (lambda: RoadEnergy(vehicle=None, length=[1.0], speed=[1.0], rise=[0.0]), "a Vehicle"),
-        (lambda: ScorePolicy(score=len, oracle=TopK()), "must be a score"),
-        (lambda: DiscretisedPolicy(None, norm_bound=1, lipschitz=1, lower=[0], side=1), "no policy"),
+        (lambda: ScorePolicy(score=len, oracle=TopK()), "is no score"),
+        (lambda: ScorePolicy(score=Uniform(), oracle=None), "is no oracle"),
+        (lambda: GrowingGrid(norm_bound=-1, lipschitz=1, lower=[0], side=1), "norm_bound is -1"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make: Any, message: str) -> None:
@@ -321,7 +323,7 @@ def test_a_discretised_policy_comes_back_too(tmp_path: Path) -> None:
     again = superarm.load(tmp_path / "a.npz")
     assert state_to_bytes(again.state()) == state_to_bytes(policy.state())
     other = build("policy", {**spec, "delta": 0.2}, model=world.model)
-    with pytest.raises(StateError, match=r"policy\.rule\.schedule\.delta is 0\.2 here and 0\.1"):
+    with pytest.raises(StateError, match=r"rule\.schedule\.delta is 0\.2 here and 0\.1"):
         other.restored(policy.state())
 
 

@@ -1,12 +1,13 @@
-"""What a problem or a policy may offer besides, recognised by its methods.
+"""What a problem, a policy or an oracle may offer besides: whoever does derives from these.
 
-Nothing in the flow needs these; the simulator and the reports do more where they are there.
+Nothing in the flow needs them; the simulator and the reports do more where they are there.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -37,18 +38,16 @@ OWN_METRICS = {"regret": REGRET, "alpha_regret": Metric("alpha regret", better="
 """What the simulator itself measures."""
 
 
-@runtime_checkable
-class Measured(Protocol):
+class Measured(ABC):
     """A problem that says what its metrics are; others are known by their names alone."""
 
     @property
+    @abstractmethod
     def measures(self) -> Mapping[str, Metric]:
         """By the names that ``metrics`` gives them, and ``regret`` where it has a unit."""
-        ...
 
 
-@runtime_checkable
-class AdditiveProblem(Protocol):
+class AdditiveProblem(ABC):
     """A problem with fixed arms, the same in every offer, whose rewards add up.
 
     Of such a problem the simulator also records how many different arms were tried, whether
@@ -56,56 +55,57 @@ class AdditiveProblem(Protocol):
     """
 
     @property
+    @abstractmethod
     def distinct(self) -> str:
         """What the number of different arms tried is called, such as ``distinct_edges``."""
-        ...
 
     def truth(self, offer: Offer) -> Floats | None:
         """The expected reward of every arm on offer, (n,); ``None`` where nobody knows it."""
         ...
 
 
-@runtime_checkable
-class Forecaster(Protocol):
+class Forecaster(ABC):
     """A policy that can say beforehand what a super arm will yield."""
 
+    @abstractmethod
     def forecast(self, offer: Offer, positions: Ints) -> Forecast: ...
+
+    @abstractmethod
     def beliefs(self, offer: Offer) -> Prediction:
         """Mean and standard deviation of every arm on offer."""
-        ...
 
     @property
+    @abstractmethod
     def information_gain(self) -> float:
         """Realised information gain of everything observed so far, in nats."""
-        ...
 
 
-# --- many rounds at once -----------------------------------------------------------------
+class CostsOnly:
+    """An oracle that takes costs alone: desirabilities of no more than 0."""
 
 
-@runtime_checkable
-class TableProblem(Protocol):
+class TableProblem(ABC):
     """A problem whose rounds differ by noise alone, with one arm a round and no further metrics.
 
     Many rounds then form a table, which the simulator may hand to a :class:`TablePlayer`.
     """
 
+    @abstractmethod
     def table(self, noise: Floats) -> Floats | None:
         """Rewards of every arm in every round, (T, n), from the rounds' noise (T, n).
 
         ``None``: the rounds must be played one by one.
         """
-        ...
 
+    @abstractmethod
     def values(self, positions: Ints) -> Floats:
         """Noiseless values of single arms, (T,)."""
-        ...
 
 
-@runtime_checkable
-class TablePlayer(Protocol):
+class TablePlayer(ABC):
     """A policy that can play many rounds in one call."""
 
+    @abstractmethod
     def play_table(
         self, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]
     ) -> Ints | None:
@@ -114,4 +114,3 @@ class TablePlayer(Protocol):
         Of ``rewards`` (T, n) it learns those of arms it plays, and no others. Returns the arms'
         positions (T,), or ``None``, having changed nothing, if this policy can not.
         """
-        ...

@@ -499,6 +499,15 @@ class SwitchingCost(Protocol):
 
 
 @runtime_checkable
+class DecisionSet(Protocol):
+    """Which arms may be chosen in a round, by the algorithm's own will."""
+
+    def kept(self, offer: Offer) -> Bools:
+        """Some of the arms that are available, (n,)."""
+        ...
+
+
+@runtime_checkable
 class Policy(Protocol):
     """Decides, commits, learns."""
 

@@ -21,9 +21,22 @@ from .registry import register
 _MOST_NODES = 2**31 - 1
 
 
+class Graph:
+    """What oracles and kernels take for a graph: derive from it and give it one of these, or both."""
+
+    @property
+    def successors(self) -> Any:
+        """Its links for oracles, a sparse (n, n) matrix."""
+        raise InputError("this graph does not say which nodes follow each other")
+
+    def laplacian(self) -> Any:
+        """For kernels: sparse, symmetric, positive semi-definite, (n, n)."""
+        raise InputError("this graph has no Laplacian")
+
+
 @register("network", "turns")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TurnGraph:
+class TurnGraph(Graph):
     """Roads as nodes and legal turns as arcs: a line graph without its map."""
 
     length: Floats
@@ -77,7 +90,7 @@ class TurnGraph:
 
 @register("network", "sparse")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SparseGraph:
+class SparseGraph(Graph):
     """Any sparse (n, n) matrix by its compressed rows: a Laplacian, or mere links."""
 
     indptr: NDArray[np.int32]
@@ -117,9 +130,7 @@ class SparseGraph:
         return csr_array((data, self.indices.copy(), self.indptr.copy()), shape=(n, n))
 
     def laplacian(self) -> Any:
-        if self.data is None:
-            raise InputError("this graph has links without values, so it has no Laplacian")
-        return self.successors
+        return super().laplacian() if self.data is None else self.successors
 
 
 def _numbers(values: Any, name: str) -> NDArray[np.int32]:

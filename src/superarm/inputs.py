@@ -201,6 +201,13 @@ def as_plain(value: Any, where: str | None = None) -> Any:
     return value
 
 
+def require_type(value: Any, kind: type, name: str) -> None:
+    """Refuse what is not of this type."""
+    if not isinstance(value, kind):
+        told = f"{name} is {value!r:.60}, of type {type(value).__name__}"
+        raise InputError(f"{told}; it must be of type {kind.__name__}")
+
+
 def as_generator(rng: Any) -> np.random.Generator:
     """``rng`` if it is numpy's generator."""
     if not isinstance(rng, np.random.Generator):

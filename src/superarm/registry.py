@@ -52,6 +52,7 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
     "oracle": ("superarm.oracles",),
     "reward": ("superarm.rewards",),
     "switching": ("superarm.movement",),
+    "decision_set": ("superarm.policies",),
     "score": ("superarm.policies",),
     "policy": ("superarm.policies",),
     "problem": ("superarm.problems",),

@@ -73,6 +73,28 @@ def test_a_million_rounds_take_two_numbers() -> None:
     assert steps.as_lists() == [[1], [1_000_001]]
 
 
+def test_the_last_step_is_known_however_much_is_open() -> None:
+    ledger = Ledger(most_pending=0)
+    part = Feedback(positions=np.array([0]), rewards=np.zeros(1))
+    for step in (3, 9, 5):
+        ledger.note(Decision(step=step, action=None, positions=np.arange(3)), part)
+        assert ledger.last == (3 if step == 3 else 9)
+    assert Ledger(most_pending=0).restored(ledger.state()).last == 9
+
+
+def test_what_is_never_seen_whole_does_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("superarm.policies.ledger._MOST_OPEN", 3)
+    ledger, part = Ledger(most_pending=0), Feedback(positions=np.array([0]), rewards=np.zeros(1))
+    decisions = [Decision(step=step, action=None, positions=np.arange(2)) for step in range(1, 9)]
+    for decision in decisions:
+        ledger.note(decision, part)
+    assert [step for step, _ in ledger.state().scalars["heard"]] == [6, 7, 8]
+    rest = Feedback(positions=np.array([1]), rewards=np.zeros(1))
+    ledger.check(decisions[-1], rest)
+    with pytest.raises(ConflictError):
+        ledger.check(decisions[0], rest)
+
+
 def test_what_is_chosen_and_not_seen_is_pending() -> None:
     policy = make_policy()
     first_offer, first = taken(policy, 1)

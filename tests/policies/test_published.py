@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 
 from superarm import registry
-from superarm.core import Offer
+from superarm.core import Arms, Offer, Selection
 from superarm.errors import InputError, SpecError
 from superarm.kernels import Matern
 from superarm.models import Model
-from superarm.oracles import TopK
-from superarm.policies import gamma_for, posterior_for
+from superarm.oracles import BruteForce, ShortestPath, TopK, Trip
+from superarm.policies import gamma_for, posterior_for, random
 from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
 
 ARMS = np.linspace(0.0, 1.0, 6)[:, None]
@@ -100,3 +101,36 @@ def test_the_benchmark_has_no_regret() -> None:
         offer: Offer = problem.offer(step)
         decision = policy.decide(offer, np.random.default_rng(0))
         assert problem.value(offer, decision) == problem.best(offer).value
+
+
+class Worthwhile:
+    """Somebody's own oracle: every arm that does good, so that it minds signs."""
+
+    deterministic = True
+
+    def select(self, desirability: Any, structure: Any, rng: Any, rescore: Any = None) -> Selection:
+        positions = np.flatnonzero(desirability > 0.3)
+        return Selection(action=positions, positions=positions)
+
+
+def test_chance_is_fair_to_oracles_that_mind_signs() -> None:
+    from scipy.sparse import csr_array
+
+    both_ways = csr_array([[0, 1, 1, 0], [0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 0]])
+    pairs = BruteForce(family=lambda n, structure: itertools.combinations(range(n), 2))
+    arms = Arms.numbered(np.zeros((4, 1)))
+    cases: list[tuple[Any, Any]] = [
+        (TopK(k=2), None),
+        (pairs, None),
+        (ShortestPath(successors=both_ways), Trip(start=0, goal=3)),
+        (Worthwhile(), None),
+    ]
+    for oracle, structure in cases:
+        chance, rng = random(model(oracle=oracle)), np.random.default_rng(0)
+        offers = [Offer(step=step, arms=arms, structure=structure) for step in range(1, 200)]
+        chosen = [chance.decide(offer, rng).positions for offer in offers]
+        often = np.bincount(np.concatenate(chosen), minlength=4) / len(offers)
+        free = [1, 2] if structure else [0, 1, 2, 3]
+        # Each of the free arms is as likely as another: half, or 0.7 for the last oracle.
+        share = 0.7 if isinstance(oracle, Worthwhile) else 0.5
+        assert np.abs(often[free] - share).max() < 6 * np.sqrt(0.25 / len(offers))

@@ -12,7 +12,6 @@ from .drawing import PriorRoot as PriorRoot
 from .drawing import prior_root as prior_root
 from .features import FeatureMap as FeatureMap
 from .graph import GraphMatern as GraphMatern
-from .graph import HasLaplacian as HasLaplacian
 from .stationary import Matern as Matern
 from .stationary import Periodic as Periodic
 from .stationary import RationalQuadratic as RationalQuadratic

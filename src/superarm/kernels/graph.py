@@ -31,7 +31,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -42,7 +42,7 @@ from superarm.errors import (
     NotPositiveDefiniteError,
     ShapeError,
 )
-from superarm.graphs import SparseGraph
+from superarm.graphs import Graph, SparseGraph
 from superarm.inputs import as_number, as_numbers, as_positive, as_vector, require_choice
 from superarm.registry import Described, has_spec, register
 
@@ -56,15 +56,6 @@ _BLOCK = 32
 """Columns made together: more would not stay in the cache."""
 _STEP = 1e-20
 """The complex step, relative to 2ν/κ²."""
-
-
-@runtime_checkable
-class HasLaplacian(Protocol):
-    """A graph that knows its Laplacian, such as :class:`superarm.networks.LineGraph`."""
-
-    def laplacian(self) -> Any:
-        """Sparse, symmetric, positive semi-definite, (n, n)."""
-        ...
 
 
 _LARGEST_ENTRY = 1e30
@@ -220,7 +211,7 @@ def _laplacian_of(network: Any) -> Any:
     """A checked copy in compressed columns."""
     from scipy.sparse import csc_array, issparse
 
-    given: Any = network.laplacian() if isinstance(network, HasLaplacian) else network
+    given: Any = network.laplacian() if isinstance(network, Graph) else network
     is_sparse: bool = issparse(given)
     if not is_sparse:
         raise InputError(

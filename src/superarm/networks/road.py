@@ -25,7 +25,7 @@ import numpy as np
 
 from superarm.core import Bools, Floats, Ints
 from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
-from superarm.graphs import TurnGraph
+from superarm.graphs import Graph, TurnGraph
 
 VEHICLE_CLASSES = (
     "passenger",
@@ -206,7 +206,7 @@ class RoadNetwork:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LineGraph:
+class LineGraph(Graph):
     """Edges as nodes, legal turns as arcs; its edges are numbered 0 … n−1."""
 
     network: RoadNetwork

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 import numpy as np
 
+from superarm.capabilities import CostsOnly
 from superarm.core import Floats, Ints, Rescore, Selection
 from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
-from superarm.graphs import SparseGraph
+from superarm.graphs import Graph, SparseGraph
 from superarm.inputs import require_choice
 from superarm.registry import Described, has_spec, register
 
@@ -23,16 +24,6 @@ from .base import check_desirability
 
 _MOST_COST = 1e290
 _EMPTY = np.empty(0, dtype=np.intp)
-
-
-@runtime_checkable
-class HasSuccessors(Protocol):
-    """A graph that knows its links, such as :class:`superarm.networks.LineGraph`."""
-
-    @property
-    def successors(self) -> Any:
-        """Sparse, (n, n)."""
-        ...
 
 
 @register("structure", "trip")
@@ -51,7 +42,7 @@ class Trip:
 
 @register("oracle", "shortest-path")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ShortestPath(Described):
+class ShortestPath(Described, CostsOnly):
     """The route of least total cost, by Dijkstra's algorithm on the graph of turns.
 
     ``successors`` is a sparse (n, n) matrix whose entries are the legal turns, or a graph that has
@@ -76,7 +67,7 @@ class ShortestPath(Described):
         from scipy.sparse import csr_array, issparse
 
         graph: Any = self.successors
-        given: Any = graph.successors if isinstance(graph, HasSuccessors) else graph
+        given: Any = graph.successors if isinstance(graph, Graph) else graph
         sparse: bool = issparse(given)
         if not sparse or given.ndim != 2 or given.shape[0] != given.shape[1]:
             raise InputError("successors must be a square sparse matrix: one row and column per arm")

@@ -2,7 +2,7 @@
 
 from .base import IndexPolicy as IndexPolicy
 from .base import ScorePolicy as ScorePolicy
-from .discretised import DiscretisedPolicy as DiscretisedPolicy
+from .discretised import GrowingGrid as GrowingGrid
 from .navigation import known_cost as known_cost
 from .navigation import prior as prior
 from .navigation import route_bucb as route_bucb

@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from superarm.capabilities import Forecaster, TablePlayer
 from superarm.core import (
     Belief,
     Decision,
+    DecisionSet,
     Direction,
     Feedback,
     Floats,
@@ -21,17 +23,18 @@ from superarm.core import (
     Oracle,
     Posterior,
     Prediction,
+    Rescore,
     Rule,
+    Selection,
     State,
     SwitchingCost,
 )
-from superarm.errors import ConflictError, InputError, StateError, UnknownArmError
-from superarm.inputs import as_count, as_positions, require_choice
+from superarm.errors import ConflictError, InputError, ShapeError, StateError, UnknownArmError
+from superarm.inputs import as_count, as_positions, require_choice, require_type
 from superarm.posteriors.turns import Turns
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec, save_state
 
-from .answers import known_costs, require_decision, require_offer, scored, selected
 from .ledger import Ledger, check_feedback
 from .scores import Score
 
@@ -58,8 +61,63 @@ class Saved(Described):
         check_spec(state, self)
 
 
+# --- what parts answer, checked: they may be anyone's own ----------------------------------
+
+
+def _require_part(part: object, protocol: type, name: str) -> None:
+    if isinstance(part, type) or not isinstance(part, protocol):
+        raise InputError(
+            f"{name} is {part!r:.60}, which is no {name}: it must be an object with the methods of "
+            f"{protocol.__module__}.{protocol.__name__}"
+        )
+
+
+def _one_per_arm(by: object, values: Any, n: int) -> Floats:
+    """One number per arm; whether desirabilities are finite the oracle says."""
+    plain = type(values) is np.ndarray and values.dtype.kind in "fiu"
+    if not plain or values.shape != (n,):
+        what = f"numbers of shape {values.shape}" if plain else f"a {type(values).__name__}"
+        raise ShapeError(
+            f"{type(by).__name__} returned {what} for {n} arms; return one number per arm, as an array"
+        )
+    checked: Floats = values
+    return checked
+
+
+def _known_costs(switching: SwitchingCost, offer: Offer) -> Floats:
+    """What it costs to go on to each arm on offer, (n,); infinity bars an arm."""
+    costs = _one_per_arm(switching, switching.costs(offer), len(offer.arms))
+    if not costs.min(initial=0.0) >= 0.0:  # also where it is NaN
+        where = int(np.argmin(costs >= 0.0))
+        name = type(switching).__name__
+        raise InputError(f"{name} gives arm {where} the cost {costs[where]}; it must be 0 or more")
+    return costs
+
+
+def _select(
+    oracle: Oracle,
+    desirability: Floats,
+    structure: object,
+    rng: np.random.Generator,
+    rescore: Rescore | None = None,
+) -> tuple[object, Ints]:
+    """The action and the arms that the oracle selects: each on offer, and available."""
+    selection: Any = oracle.select(desirability, structure, rng, rescore)
+    name = type(oracle).__name__
+    if not isinstance(selection, tuple) or len(selection) != len(Selection._fields):
+        raise InputError(f"{name}.select returned {selection!r:.60}; return a Selection")
+    positions = as_positions(selection[1], f"what {name} selected")
+    chosen, n = positions.tolist(), len(desirability)
+    if chosen and not 0 <= min(chosen) <= max(chosen) < n:
+        raise UnknownArmError(f"{name} selected arms {chosen[:9]}; on offer are arms 0 to {n - 1}")
+    for each in chosen:
+        if desirability[each] == -np.inf:
+            raise InputError(f"{name} selected arm {each}, which is not available")
+    return selection[0], positions
+
+
 @register("policy", "index")
-class IndexPolicy(Saved):
+class IndexPolicy(Saved, Forecaster, TablePlayer):
     """Believe, score, select; then learn from what was seen.
 
     Every published algorithm here is one of these. ``direction`` flips the belief's sign for
@@ -69,8 +127,9 @@ class IndexPolicy(Saved):
     Arms that were chosen and not yet seen already shrink the uncertainty, so that decisions
     without feedback between them spread out. Only the ``most_pending`` arms chosen last count; 0
     counts none. With ``stepwise`` this holds inside a super arm, too: the oracle builds it arm by
-    arm. ``switching`` charges every arm a known cost that depends on the previous action. Every
-    reward is learned once: a second time is an error, unless ``repeats`` is true.
+    arm. ``switching`` charges every arm a known cost that depends on the previous action,
+    ``decision_set`` leaves some arms out. Every reward is learned once: a second time is an error,
+    unless ``repeats`` is true.
 
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.oracles import TopK
@@ -84,7 +143,7 @@ class IndexPolicy(Saved):
     """
 
     kind = "index-policy"
-    schema = 3
+    schema = 4
 
     def __init__(
         self,
@@ -95,20 +154,17 @@ class IndexPolicy(Saved):
         direction: Direction = "maximize",
         stepwise: bool = False,
         switching: SwitchingCost | None = None,
+        decision_set: DecisionSet | None = None,
         most_pending: int = MOST_PENDING,
         repeats: bool = False,
     ) -> None:
-        for part, protocol in ((posterior, Posterior), (rule, Rule), (oracle, Oracle)):
-            if isinstance(part, type) or not isinstance(part, protocol):
-                raise InputError(
-                    f"{protocol.__name__.lower()} is {part!r:.60}; it must be an object with the "
-                    f"methods of superarm.core.{protocol.__name__}"
-                )
-        if switching is not None and not isinstance(switching, SwitchingCost):
-            raise InputError(
-                f"switching is {switching!r:.60}; it must be a switching cost with costs(offer), "
-                "such as Distance(scale=1.0)"
-            )
+        _require_part(posterior, Posterior, "posterior")
+        _require_part(rule, Rule, "rule")
+        _require_part(oracle, Oracle, "oracle")
+        if switching is not None:
+            _require_part(switching, SwitchingCost, "switching cost")
+        if decision_set is not None:
+            _require_part(decision_set, DecisionSet, "decision set")
         require_choice(direction, "direction", ("maximize", "minimize"))
         self.posterior = posterior
         self.rule = rule
@@ -116,6 +172,7 @@ class IndexPolicy(Saved):
         self.direction: Direction = direction
         self.stepwise = stepwise
         self.switching = switching
+        self.decision_set = decision_set
         self.most_pending = as_count(most_pending, "most_pending", 0)
         self.repeats = repeats
         self.version = 0
@@ -124,22 +181,35 @@ class IndexPolicy(Saved):
 
     @property
     def deterministic(self) -> bool:
-        drawn = self.posterior.draws
-        return self.rule.deterministic and self.oracle.deterministic and not drawn
+        return self._certain and not self.posterior.draws
+
+    @property
+    def _certain(self) -> bool:
+        """Whether no decision is left to chance."""
+        return self.rule.deterministic and self.oracle.deterministic
 
     @property
     def exchangeable(self) -> bool:
         return self.posterior.exchangeable
 
+    @property
+    def information_gain(self) -> float:
+        return self.posterior.information_gain
+
+    @property
+    def awaits(self) -> bool:
+        """Whether something was chosen that is not yet seen."""
+        return self._ledger.awaits
+
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
-        require_offer(offer)
+        require_type(offer, Offer, "offer")
         belief = self.posterior.belief(offer, self._ledger.pending())
         seen: Belief = belief if self.direction == "maximize" else belief.negated()
-        costs = None if self.switching is None else known_costs(self.switching, offer)
+        costs = None if self.switching is None else _known_costs(self.switching, offer)
 
         def score(belief: Belief) -> Floats:
             answer = self.rule.desirability(belief, offer.step, rng)
-            desirability = scored(self.rule, answer, len(offer.arms))
+            desirability = _one_per_arm(self.rule, answer, len(offer.arms))
             return desirability if costs is None else desirability - costs
 
         conditioned, count = seen, 0
@@ -151,12 +221,11 @@ class IndexPolicy(Saved):
             return score(conditioned)
 
         desirability = score(seen)
-        if offer.available is not None:
-            desirability = np.where(offer.available, desirability, -np.inf)
-        selection = self.oracle.select(
-            desirability, offer.structure, rng, rescore if self.stepwise else None
-        )
-        action, positions = selected(self.oracle, selection, desirability)
+        available = offer.available if self.decision_set is None else self.decision_set.kept(offer)
+        if available is not None:
+            desirability = np.where(available, desirability, -np.inf)
+        again = rescore if self.stepwise else None
+        action, positions = _select(self.oracle, desirability, offer.structure, rng, again)
         return Decision(
             step=offer.step,
             action=action,
@@ -164,14 +233,14 @@ class IndexPolicy(Saved):
             mean=belief.mean[positions],
             std=belief.std[positions],
             desirability=desirability[positions],
-            propensity=1.0 if self.rule.deterministic and self.oracle.deterministic else None,
+            propensity=1.0 if self._certain else None,
             version=self.version,
             carry=self._ledger.carry(positions, self.posterior, offer),
         )
 
     def commit(self, decision: Decision) -> None:
         """The decision is taken: until they are seen, its arms are pending."""
-        require_decision(decision)
+        require_type(decision, Decision, "decision")
         with self._turns.lock:
             self._ledger.expect(decision, self.posterior)
 
@@ -209,10 +278,6 @@ class IndexPolicy(Saved):
         belief = self.posterior.belief(offer)
         return Prediction(belief.mean, belief.std)
 
-    @property
-    def information_gain(self) -> float:
-        return self.posterior.information_gain
-
     def play_table(
         self, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]
     ) -> Ints | None:
@@ -231,14 +296,9 @@ class IndexPolicy(Saved):
                     self.version += learned
                     self._ledger.note_rounds(offer.step, learned)
 
-    @property
-    def awaits(self) -> bool:
-        """Whether something was chosen that is not yet seen."""
-        return self._ledger.awaits
-
     def parameters(self) -> Mapping[str, Any]:
         names = ("posterior", "rule", "oracle", "direction", "stepwise")
-        more = ("switching", "most_pending", "repeats")
+        more = ("switching", "decision_set", "most_pending", "repeats")
         return {name: getattr(self, name) for name in (*names, *more)}
 
     def state(self) -> State:
@@ -252,27 +312,24 @@ class IndexPolicy(Saved):
                 spec=describe(self),
             )
 
-    def restored(self, state: State) -> IndexPolicy:
+    def restored(self, state: State) -> Self:
         """This policy with the memory that ``state`` holds."""
         self._check(state)
-        version = state.scalar("version")
-        if not isinstance(version, int) or version < 0:
-            raise StateError("this state is damaged: it does not say how often the policy has learned")
         posterior = self.posterior.restored(state.part("posterior"))
         policy = type(self)(**{**self.parameters(), "posterior": posterior})
-        policy.version = version
-        policy._ledger = self._ledger.restored(state.part("ledger"))
-        awaited = policy._ledger.pending()
-        if awaited is not None:
-            try:
-                posterior.predict(awaited, return_std=False)
-            except InputError as error:
-                raise StateError(f"this state is damaged: it awaits what is no arm: {error}") from error
+        try:
+            policy.version = as_count(state.scalar("version"), "version", 0)
+            policy._ledger = self._ledger.restored(state.part("ledger"))
+            awaited = policy._ledger.pending()
+            if awaited is not None:
+                posterior.predict(awaited, return_std=False)  # says what is no arm
+        except InputError as error:
+            raise StateError(f"this state is damaged: {error}") from error
         return policy
 
 
 @register("policy", "score")
-class ScorePolicy(Saved):
+class ScorePolicy(Saved, TablePlayer):
     """Selects by a score that does not learn: a benchmark that knows the truth, or chance."""
 
     exchangeable = True
@@ -280,11 +337,8 @@ class ScorePolicy(Saved):
     schema = 2
 
     def __init__(self, *, score: Score, oracle: Oracle) -> None:
-        if isinstance(score, type) or not isinstance(score, Score):
-            raise InputError(
-                f"score is {score!r:.60}; it must be a score, such as KnownCosts(costs=…): "
-                "see superarm.policies.Score"
-            )
+        _require_part(score, Score, "score")
+        _require_part(oracle, Oracle, "oracle")
         self.score = score
         self.oracle = oracle
 
@@ -293,12 +347,11 @@ class ScorePolicy(Saved):
         return self.score.deterministic and self.oracle.deterministic
 
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
-        require_offer(offer)
-        desirability = scored(self.score, self.score.desirability(offer, rng), len(offer.arms))
+        require_type(offer, Offer, "offer")
+        desirability = _one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
         if offer.available is not None:
             desirability = np.where(offer.available, desirability, -np.inf)
-        selection = self.oracle.select(desirability, offer.structure, rng)
-        action, positions = selected(self.oracle, selection, desirability)
+        action, positions = _select(self.oracle, desirability, offer.structure, rng)
         return Decision(
             step=offer.step,
             action=action,
@@ -320,18 +373,10 @@ class ScorePolicy(Saved):
         self, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]
     ) -> Ints | None:
         """Many rounds at once: nothing is learned between them, and nothing is left to chance."""
-        if offer.available is not None or not self.deterministic:
+        if not self.deterministic:
             return None
-        played = np.empty(len(rewards), dtype=np.intp)
-        for row in range(len(rewards)):
-            rng = rng_at(offer.step + row)  # the oracle asks for one and leaves it alone
-            chosen = self.oracle.select(
-                self.score.desirability(offer, rng), offer.structure, rng
-            ).positions
-            if len(chosen) != 1:
-                return None
-            played[row] = chosen[0]
-        return played
+        chosen = self.decide(offer, rng_at(offer.step)).positions
+        return np.full(len(rewards), chosen[0]) if len(chosen) == 1 else None
 
     def parameters(self) -> Mapping[str, Any]:
         return {"score": self.score, "oracle": self.oracle}
@@ -339,7 +384,7 @@ class ScorePolicy(Saved):
     def state(self) -> State:
         return State(kind=self.kind, schema=self.schema, spec=describe(self))
 
-    def restored(self, state: State) -> ScorePolicy:
+    def restored(self, state: State) -> Self:
         """This policy: it has no memory."""
         self._check(state)
         return self

@@ -16,21 +16,21 @@ from numpy.typing import NDArray
 
 from superarm.core import Decision, Feedback, Ints, Offer, Posterior, State
 from superarm.errors import ConflictError, InputError, StateError, UnknownArmError
+from superarm.inputs import as_count, require_type
 
 CARRY = "chosen-arms"
 _KIND, _SCHEMA = "ledger", 1
+_MOST_OPEN = 1 << 16
+"""Decisions seen in part that are remembered; of more, the rest of the oldest is given up."""
 _REMEMBERED = 16
 """Decisions asked for and not yet taken whose carries are known to be sound."""
 
 
 def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None:
     """Refuse feedback that belongs to another decision, or to another offer."""
-    for value, kind in ((offer, Offer), (decision, Decision), (feedback, Feedback)):
-        if not isinstance(value, kind):
-            raise InputError(
-                f"{kind.__name__.lower()} is {value!r:.60}, which is not of type {kind.__name__}: "
-                "learn(offer, decision, feedback, rng)"
-            )
+    require_type(offer, Offer, "offer")
+    require_type(decision, Decision, "decision")
+    require_type(feedback, Feedback, "feedback")
     if decision.step != offer.step:
         raise InputError(
             f"the decision is of step {decision.step}, the offer of step {offer.step}; "
@@ -49,14 +49,6 @@ def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None
             f"feedback names position {strange}, which was not chosen in step {decision.step}: "
             f"positions {chosen[:9]} were"
         )
-
-
-def _check_carry(carry: State, decision: Decision, posterior: Posterior) -> None:
-    """Refuse a carry, which may come from a file, that no later decision could be conditioned on."""
-    arrays = _checked(carry).arrays
-    if not np.array_equal(arrays["positions"], decision.positions):
-        raise InputError("the decision carries other arms than it chose; it was changed on its way")
-    posterior.predict(arrays["keys"], return_std=False)  # says what is wrong with keys
 
 
 class Steps:
@@ -81,18 +73,11 @@ class Steps:
             stops[-1] = step + count
             return
         at = bisect_right(starts, step)
-        joins_before = at > 0 and stops[at - 1] == step
-        joins_after = at < len(starts) and starts[at] == step + count
-        if joins_before and joins_after:
-            stops[at - 1] = stops[at]
-            del starts[at], stops[at]
-        elif joins_before:
-            stops[at - 1] = step + count
-        elif joins_after:
-            starts[at] = step
-        else:
-            starts.insert(at, step)
-            stops.insert(at, step + count)
+        starts.insert(at, step)
+        stops.insert(at, step + count)
+        for left in (at, at - 1):  # ranges that meet become one
+            if left >= 0 and starts[left + 1 : left + 2] == [stops[left]]:
+                del starts[left + 1], stops[left]
 
     @property
     def last(self) -> int:
@@ -118,6 +103,7 @@ class Ledger:
     def __init__(self, *, most_pending: int) -> None:
         self._most_pending = most_pending
         self._closed = Steps()
+        self._last = 0  # the largest step of which something was learned
         self._heard: dict[int, set[int]] = {}  # positions seen of decisions not yet seen whole
         self._awaited: dict[int, State] = {}  # what decisions carry that were not seen whole
         self._made: deque[State] = deque(maxlen=_REMEMBERED)  # by this ledger: they need no check
@@ -138,9 +124,11 @@ class Ledger:
         carry, step = decision.carry, decision.step
         if carry is None or not self._most_pending or step in self._closed:
             return
-        made = self._made
-        if not (made and carry is made[-1]) and not any(carry is each for each in made.copy()):
-            _check_carry(carry, decision, posterior)
+        if carry not in self._made.copy():  # it may come from a file: later beliefs build on it
+            _check_carry(carry)
+            if not np.array_equal(carry.arrays["positions"], decision.positions):
+                raise InputError(_CHANGED)
+            posterior.predict(carry.arrays["keys"], return_std=False)  # says what is wrong with keys
         if len(carry.arrays["positions"]):
             self._awaited[step] = carry
         if len(self._awaited) > self._most_pending:  # what is lost is not awaited for ever
@@ -190,30 +178,34 @@ class Ledger:
     def note(self, decision: Decision, feedback: Feedback) -> None:
         """This feedback was learned from."""
         step, seen = decision.step, feedback.positions.tolist()
-        heard = self._heard.get(step)
-        if heard is None:
-            if step in self._closed:
-                return
-            whole = len(seen) >= len(decision.positions)
-        else:
-            heard.update(seen)
-            whole = len(heard) >= len(decision.positions)
-        if whole:
-            self._closed.add(step)
-            self._heard.pop(step, None)
-            self._awaited.pop(step, None)
+        if step in self._closed:
             return
-        if heard is None and seen:
+        if step in self._heard:
+            seen = self._heard[step].union(seen)
+        if len(seen) >= len(decision.positions):
+            self._close(step)
+        elif seen:
             self._heard[step] = set(seen)
+            if len(self._heard) > _MOST_OPEN:
+                self._close(next(iter(self._heard)))
+        else:
+            return
+        self._last = max(self._last, step)
+
+    def _close(self, step: int) -> None:
+        self._closed.add(step)
+        self._heard.pop(step, None)
+        self._awaited.pop(step, None)
 
     def note_rounds(self, step: int, count: int) -> None:
         """Rounds ``step`` … were played and learned from at once."""
         self._closed.add(step, count)
+        self._last = max(self._last, step + count - 1)
 
     @property
     def last(self) -> int:
         """The largest step of which something was learned; 0 before that."""
-        return max(self._closed.last, max(self._heard, default=0))
+        return self._last
 
     # --- state -----------------------------------------------------------------------------
 
@@ -234,21 +226,24 @@ class Ledger:
         try:
             ledger._closed = Steps.from_lists(state.scalar("closed"))
             ledger._heard = {step: set(seen) for step, seen in state.scalar("heard")}
-            numbers = {*ledger._heard}.union(*ledger._heard.values())
-            if not all(type(number) is int and number >= 0 for number in numbers):
-                raise TypeError("steps and positions are whole numbers")
+            for number in {*ledger._heard}.union(*ledger._heard.values()):
+                as_count(number, "a step or position", 0)
+            ledger._last = max(ledger._closed.last, max(ledger._heard, default=0))
             for step, carry in sorted((int(name), part) for name, part in state.parts.items()):
-                ledger._awaited[step] = _checked(carry)
+                _check_carry(carry)
+                ledger._awaited[step] = carry
         except (TypeError, ValueError) as error:
             raise StateError("this state is damaged: its learned rewards cannot be read") from error
         return ledger
 
 
-def _checked(carry: Any) -> State:
-    """What a decision of this kind of policy carries, or an error that says what it is."""
-    if type(carry) is not State or carry.kind != CARRY:
-        kind = carry.kind if type(carry) is State else type(carry).__name__
-        raise InputError(f"the decision carries {kind!r}: another policy made it")
+_CHANGED = "the decision carries other arms than it chose; it was changed on its way"
+
+
+def _check_carry(carry: State) -> None:
+    """Refuse what no decision of this kind of policy carries."""
+    if carry.kind != CARRY:
+        raise InputError(f"the decision carries {carry.kind!r}: another policy made it")
     positions, keys = carry.array("positions"), carry.array("keys")
     if (
         not all(type(each) is np.ndarray for each in (positions, keys))
@@ -256,5 +251,4 @@ def _checked(carry: Any) -> State:
         or positions.dtype.kind not in "iu"
         or keys.shape[:1] != positions.shape
     ):
-        raise InputError("the decision carries other arms than it chose; it was changed on its way")
-    return carry
+        raise InputError(_CHANGED)

@@ -7,23 +7,21 @@ reduced by the model's potential (ours), which does not avoid hills that pay.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
-
-import numpy as np
+import math
+from typing import Literal
 
 from superarm.core import Floats, Rule
 from superarm.errors import InputError
 from superarm.inputs import require_choice
 from superarm.models import Model, RoadModel
 from superarm.normal import rectified_mean
-from superarm.registry import build, register
+from superarm.registry import register
 from superarm.rules import UCB, BayesianGPUCB, BayesUCB, BayesUCBQuantile, Greedy, Rectified, Thompson
 from superarm.rules.base import require_part
 from superarm.rules.rectified import Spread
 
 from .base import IndexPolicy, ScorePolicy
-from .published import PosteriorName, arm_count, posterior_for
+from .published import PosteriorName, arm_count, index_policy
 from .scores import KnownCosts
 
 Routing = Literal["rectified", "potential"]
@@ -61,13 +59,9 @@ def route_policy(
     """A rule, rectified, on a posterior of choice."""
     model = _roads(model)
     exact = model.arms is not None and posterior in ("auto", "finite")
-    return IndexPolicy(
-        # A route is many arms at once, few of all: the form that knows only visited ones is faster.
-        posterior=posterior_for(model, posterior, "visited" if exact else "auto"),
-        rule=Rectified(rule=rule, spread=spread, reduction=_reduction(model, routing)),
-        oracle=model.oracle,
-        direction=model.direction,
-    )
+    rectified = Rectified(rule=rule, spread=spread, reduction=_reduction(model, routing))
+    # A route is many arms at once, few of all: the form that knows only visited ones is faster.
+    return index_policy(model, rectified, posterior, "visited" if exact else "auto")
 
 
 @register("policy", "route-ucb")
@@ -128,15 +122,14 @@ def route_greedy(
 def route_rule(
     model: Model,
     *,
-    rule: Rule | Mapping[str, Any],
+    rule: Rule,
     posterior: PosteriorName = "auto",
     routing: Routing = "rectified",
     spread: Spread = "noise",
 ) -> IndexPolicy:
     """Any registered rule, rectified: your own route policy from a TOML file."""
-    built: Rule = build("rule", rule) if isinstance(rule, Mapping) else rule
-    require_part(built, "rule", "rule")
-    return route_policy(model, built, posterior, routing, spread)
+    require_part(rule, "rule", "rule")
+    return route_policy(model, rule, posterior, routing, spread)
 
 
 @register("policy", "prior")
@@ -145,10 +138,8 @@ def prior(model: Model, *, routing: Routing = "rectified", spread: Spread = "noi
     model = _roads(model)
     reduction = _reduction(model, routing)
     costs = model.energies if reduction is None else model.energies - reduction
-    noise_std = float(np.sqrt(model.noise_variance))
-    if spread not in ("noise", "none"):
-        raise InputError(f"spread is {spread!r}; the prior's route takes 'noise' or 'none'")
-    weights = rectified_mean(costs, noise_std if spread == "noise" else 0.0)
+    require_choice(spread, "spread", ("noise", "none"))
+    weights = rectified_mean(costs, math.sqrt(model.noise_variance) if spread == "noise" else 0.0)
     return ScorePolicy(score=KnownCosts(costs=weights), oracle=model.oracle)
 
 

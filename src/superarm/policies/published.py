@@ -8,12 +8,12 @@ and its own options. Symbols: B ``norm_bound``, R ``noise_bound``, λ ``noise_va
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 
-from superarm.core import Gamma, Policy, Posterior, Rule, SwitchingCost
+from superarm.capabilities import CostsOnly
+from superarm.core import Gamma, Posterior, Rule, SwitchingCost
 from superarm.errors import InputError
 from superarm.inputs import as_positive, require_choice
 from superarm.models import Model
@@ -39,7 +39,7 @@ from superarm.rules.base import require_part
 from superarm.theory import GreedyGrowth, lipschitz_of_kernel
 
 from .base import MOST_PENDING, IndexPolicy, ScorePolicy
-from .discretised import DiscretisedPolicy
+from .discretised import GrowingGrid
 from .scores import Truth, Uniform
 
 PosteriorName = Literal["auto", "finite", "streaming", "variational", "variational-kept", "independent"]
@@ -96,14 +96,13 @@ def gamma_for(model: Model, gain: GainChoice = "growth") -> Gamma | None:
     raise InputError(f"gain is {gain!r}; choose 'growth', 'realised' or 'greedy'")
 
 
-def index_policy(model: Model, rule: Rule, posterior: PosteriorName = "auto") -> IndexPolicy:
-    """A rule on the model's own posterior and oracle."""
-    return IndexPolicy(
-        posterior=posterior_for(model, posterior),
-        rule=rule,
-        oracle=model.oracle,
-        direction=model.direction,
-    )
+def index_policy(
+    model: Model, rule: Rule, posterior: PosteriorName = "auto", form: str = "auto", **options: Any
+) -> IndexPolicy:
+    """A rule on the model's own posterior and oracle; ``options`` are those of the policy."""
+    engine = posterior_for(model, posterior, form)
+    parts: dict[str, Any] = {"oracle": model.oracle, "direction": model.direction, **options}
+    return IndexPolicy(posterior=engine, rule=rule, **parts)
 
 
 @register("policy", "igp-ucb")
@@ -168,45 +167,35 @@ def gp_ts(
     scaled: bool = True,
     decision_set: Literal["all", "discretised"] = "all",
     posterior: PosteriorName = "auto",
-) -> Policy:
+) -> IndexPolicy:
     """GP-Thompson-sampling [chowdhury2017kernelized, Algorithm 2].
 
     ``scaled=False`` sets v_t = 1. ``decision_set="discretised"`` restricts round t to the D_t of
     section 4.2, for which Theorem 4 is proved.
     """
     require_choice(decision_set, "decision_set", ("all", "discretised"))
-    policy = _thompson(model, delta, gain, mode, scaled, posterior)
-    if decision_set == "all":
-        return policy
+    rule = Thompson(mode=mode)
+    if scaled:
+        schedule = ThompsonScale(
+            norm_bound=_known(model.norm_bound, "norm_bound"),
+            noise_bound=_known(model.noise_bound, "noise_bound"),
+            delta=delta,
+        )
+        rule = Thompson(mode=mode, schedule=schedule, gamma=gamma_for(model, gain))
+    kept = _grid(model) if decision_set == "discretised" else None
+    return index_policy(model, rule, posterior, decision_set=kept)
+
+
+def _grid(model: Model) -> GrowingGrid:
     if model.arms is None:
         raise InputError("a discretised decision set needs fixed arms; use decision_set 'all'")
     lower = model.arms.min(axis=0)
-    return DiscretisedPolicy(
-        policy,
+    return GrowingGrid(
         norm_bound=_known(model.norm_bound, "norm_bound"),
         lipschitz=lipschitz_of_kernel(model.kernel),
         lower=lower,
         side=float((model.arms.max(axis=0) - lower).max()),
     )
-
-
-def _thompson(
-    model: Model,
-    delta: float,
-    gain: GainChoice,
-    mode: Literal["joint", "independent"],
-    scaled: bool,
-    posterior: PosteriorName,
-) -> IndexPolicy:
-    if not scaled:
-        return index_policy(model, Thompson(mode=mode), posterior)
-    schedule = ThompsonScale(
-        norm_bound=_known(model.norm_bound, "norm_bound"),
-        noise_bound=_known(model.noise_bound, "noise_bound"),
-        delta=delta,
-    )
-    rule = Thompson(mode=mode, schedule=schedule, gamma=gamma_for(model, gain))
-    return index_policy(model, rule, posterior)
 
 
 @register("policy", "gp-ei")
@@ -248,12 +237,7 @@ def oclok_ucb(
 ) -> IndexPolicy:
     """O'CLOK-UCB [nika2022oclok, Algorithm 1]: optimism for changing arms and super arms."""
     schedule = OclokUCB(most_arms=arm_count(model), delta=delta)
-    return IndexPolicy(
-        posterior=posterior_for(model, posterior, form),
-        rule=UCB(schedule=schedule),
-        oracle=model.oracle,
-        direction=model.direction,
-    )
+    return index_policy(model, UCB(schedule=schedule), posterior, form)
 
 
 @register("policy", "gp-greedy")
@@ -266,7 +250,7 @@ def gp_greedy(model: Model, *, posterior: PosteriorName = "auto") -> IndexPolicy
 def composed(
     model: Model,
     *,
-    rule: Rule | Mapping[str, Any],
+    rule: Rule,
     posterior: PosteriorName = "auto",
     stepwise: bool = False,
     switching: SwitchingCost | None = None,
@@ -276,28 +260,21 @@ def composed(
 
     ``stepwise``, ``switching`` and ``most_pending`` are those of :class:`IndexPolicy`.
     """
-    built: Rule = build("rule", rule) if isinstance(rule, Mapping) else rule
-    require_part(built, "rule", "rule")
+    require_part(rule, "rule", "rule")
     if isinstance(switching, SwitchingCost) and switching.fixed_arms and model.arms is None:
         raise InputError(
             f"{type(switching).__name__} knows arms by their positions, but here arms change from "
             "round to round; write a switching cost that reads what your action holds"
         )
-    return IndexPolicy(
-        posterior=posterior_for(model, posterior),
-        rule=built,
-        oracle=model.oracle,
-        direction=model.direction,
-        stepwise=stepwise,
-        switching=switching,
-        most_pending=most_pending,
-    )
+    options: dict[str, Any] = {"stepwise": stepwise, "most_pending": most_pending}
+    return index_policy(model, rule, posterior, switching=switching, **options)
 
 
 @register("policy", "random")
 def random(model: Model) -> ScorePolicy:
     """Arms at random."""
-    return ScorePolicy(score=Uniform(), oracle=model.oracle)
+    costs = isinstance(model.oracle, CostsOnly)
+    return ScorePolicy(score=Uniform(costs=costs), oracle=model.oracle)
 
 
 @register("policy", "benchmark")

@@ -33,13 +33,18 @@ class Score(Protocol):
 @register("score", "uniform")
 @dataclass(frozen=True, kw_only=True)
 class Uniform:
-    """Chance: every arm is as good as another."""
+    """Chance: every arm is as good as another.
 
+    Desirabilities lie in [0, 1), so that no arm seems to do harm; with ``costs`` in [−1, 0), for
+    oracles that take only costs.
+    """
+
+    costs: bool = False
     deterministic = False
 
     def desirability(self, offer: Offer, rng: np.random.Generator) -> Floats:
-        # No more than 0: some oracles take only costs.
-        return as_generator(rng).random(len(offer.arms)) - 1.0
+        drawn = as_generator(rng).random(len(offer.arms))
+        return drawn - 1.0 if self.costs else drawn
 
     def propensity(self, offer: Offer, positions: Ints, oracle: Oracle) -> float | None:
         """Every set of k arms is as likely as another; for routes it is not known."""

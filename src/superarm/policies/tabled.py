@@ -33,6 +33,7 @@ def play_table(policy: IndexPolicy, offer: Offer, rewards: Floats, rng_at: RngAt
         or policy.direction != "maximize"
         or policy.stepwise
         or policy.switching is not None
+        or policy.decision_set is not None
         or policy.awaits
         or offer.available is not None
         or not posterior.is_whole(offer.arms)

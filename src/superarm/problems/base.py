@@ -8,6 +8,7 @@ whoever runs it, from (seed, "noise", step), and handed to
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol, runtime_checkable
@@ -36,17 +37,16 @@ class World(Problem, Protocol):
         ...
 
 
-@runtime_checkable
-class Scored(Protocol):
+class Scored(ABC):
     """A world whose benchmark is the oracle on other numbers than the true means."""
 
+    @abstractmethod
     def scores(self, offer: Offer) -> Floats:
         """The benchmark's desirabilities, (n,)."""
-        ...
 
 
-@runtime_checkable
-class Mapped(Protocol):
+class Mapped(ABC):
     """A world whose arms are roads on a map."""
 
+    @abstractmethod
     def road_map(self) -> RoadMap: ...

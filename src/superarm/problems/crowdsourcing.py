@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from superarm.capabilities import Metric
+from superarm.capabilities import Measured, Metric
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
 from superarm.datasets import load_tokyo_checkins
 from superarm.errors import InputError
@@ -50,7 +50,7 @@ def expected_outcome(contexts: Floats) -> Floats:
 
 @register("problem", "crowdsourcing")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Crowdsourcing:
+class Crowdsourcing(Measured):
     """Semi-synthetic crowdsourcing; the reward of a group is ln(1 + Σ outcomes)."""
 
     seed: int

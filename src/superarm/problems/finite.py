@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from superarm.capabilities import TableProblem
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_vector, require_choice
@@ -29,7 +30,7 @@ from .base import NO_METRICS
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
-class FiniteProblem:
+class FiniteProblem(TableProblem):
     """The same arms in every round, fixed expected rewards, Gaussian noise.
 
     The value of a super arm is what its arms' expected rewards are worth. Rounds are kept to about

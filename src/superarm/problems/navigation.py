@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from superarm.capabilities import Metric
+from superarm.capabilities import AdditiveProblem, Measured, Metric
 from superarm.core import Arms, Best, Bools, Decision, Direction, Feedback, Floats, Offer
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_count, as_number, as_positive, require_choice
@@ -37,6 +37,7 @@ from superarm.registry import register
 from superarm.rewards import total
 from superarm.streams import Streams, stream
 
+from .base import Mapped, Scored
 from .conditions import Conditions
 from .roads import (
     MEASURES,
@@ -65,7 +66,7 @@ class _Costs(NamedTuple):
 
 @register("problem", "navigation")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Navigation:
+class Navigation(AdditiveProblem, Measured, Scored, Mapped):
     """Learn the route of least energy from ``start`` to ``goal``."""
 
     seed: int

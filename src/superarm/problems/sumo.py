@@ -26,7 +26,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from superarm.capabilities import Metric
+from superarm.capabilities import AdditiveProblem, Measured, Metric
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
 from superarm.datasets import find
 from superarm.errors import InputError
@@ -39,6 +39,7 @@ from superarm.oracles import ShortestPath, Trip
 from superarm.registry import register
 from superarm.streams import Streams
 
+from .base import Mapped
 from .roads import (
     MEASURES,
     REAL_NETWORKS,
@@ -79,7 +80,7 @@ class _Garage:
 
 @register("problem", "sumo-navigation")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SumoNavigation:
+class SumoNavigation(AdditiveProblem, Measured, Mapped):
     """Learn the route of least energy from ``start`` to ``goal`` by driving it in SUMO."""
 
     seed: int
