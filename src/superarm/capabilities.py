@@ -59,9 +59,9 @@ class AdditiveProblem(ABC):
     def distinct(self) -> str:
         """What the number of different arms tried is called, such as ``distinct_edges``."""
 
+    @abstractmethod
     def truth(self, offer: Offer) -> Floats | None:
         """The expected reward of every arm on offer, (n,); ``None`` where nobody knows it."""
-        ...
 
 
 class Forecaster(ABC):
