@@ -14,7 +14,7 @@ import pytest
 
 from superarm.capabilities import TablePlayer, TableProblem
 from superarm.core import Arms, Belief, Feedback, Floats, Offer
-from superarm.errors import ConflictError, NotFiniteError, ShapeError
+from superarm.errors import ConflictError, InputError, NotFiniteError, ShapeError
 from superarm.experiments import load_experiment
 from superarm.kernels import Matern, SquaredExponential
 from superarm.oracles import TopK
@@ -22,12 +22,7 @@ from superarm.policies import IndexPolicy
 from superarm.posteriors import FiniteGP
 from superarm.simulation import runner, simulate
 
-BACKENDS = [
-    "numpy",
-    pytest.param(
-        "numba", marks=pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
-    ),
-]
+compiled = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
 KERNELS = [SquaredExponential(lengthscale=0.2), Matern(nu=2.5, lengthscale=0.2)]
 ROUNDS, ARMS = 900, 40  # enough for several folds and for more arms than may be pending
 
@@ -39,12 +34,12 @@ def table(seed: int = 0, noise: float = 0.03) -> tuple[Any, Any]:
     return arms, truth + np.sqrt(noise) * rng.standard_normal((ROUNDS, ARMS))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@compiled
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: type(kernel).__name__)
 @pytest.mark.parametrize("width", [0.5, 2.0, 30.0])
-def test_optimism_by_table_is_optimism_round_by_round(backend: Any, kernel: Any, width: float) -> None:
+def test_optimism_by_table_is_optimism_round_by_round(kernel: Any, width: float) -> None:
     arms, rewards = table()
-    at_once, one_by_one = (FiniteGP(kernel, arms, 0.03, backend=backend) for _ in range(2))
+    at_once, one_by_one = (FiniteGP(kernel, arms, 0.03) for _ in range(2))
     played = at_once.play_table(rewards, np.full(ROUNDS, width))
     expected = []
     offered = Arms.numbered(arms)
@@ -62,10 +57,10 @@ def test_optimism_by_table_is_optimism_round_by_round(backend: Any, kernel: Any,
     assert at_once.incumbent == one_by_one.incumbent
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_thompson_by_table_draws_what_belief_draws(backend: Any) -> None:
+@compiled
+def test_thompson_by_table_draws_what_belief_draws() -> None:
     arms, rewards = table(1)
-    at_once, one_by_one = (FiniteGP(KERNELS[1], arms, 0.03, backend=backend) for _ in range(2))
+    at_once, one_by_one = (FiniteGP(KERNELS[1], arms, 0.03) for _ in range(2))
     normals = np.random.default_rng(5).standard_normal((ROUNDS, at_once.normals_per_draw))
     played = at_once.play_table(rewards, np.full(ROUNDS, 1.7), normals)
     rng = np.random.default_rng(5)
@@ -79,11 +74,11 @@ def test_thompson_by_table_draws_what_belief_draws(backend: Any) -> None:
     assert played.tolist() == expected
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_where_draws_lie_in_memory_does_not_matter(backend: Any) -> None:
+@compiled
+def test_where_draws_lie_in_memory_does_not_matter() -> None:
     """Some BLAS round by the alignment of a vector; rows of a table start anywhere."""
     arms, rewards = table(1)
-    one, other = (FiniteGP(KERNELS[1], arms, 0.03, backend=backend) for _ in range(2))
+    one, other = (FiniteGP(KERNELS[1], arms, 0.03) for _ in range(2))
     size = one.normals_per_draw
     room = np.empty(ROUNDS * size + 1)
     normals = np.random.default_rng(5).standard_normal((ROUNDS, size))
@@ -97,10 +92,10 @@ def test_where_draws_lie_in_memory_does_not_matter(backend: Any) -> None:
     np.testing.assert_array_equal(other.predict(everything).mean, one.predict(everything).mean)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_how_the_table_is_cut_does_not_matter(backend: Any) -> None:
+@compiled
+def test_how_the_table_is_cut_does_not_matter() -> None:
     arms, rewards = table(2)
-    whole, parts = (FiniteGP(KERNELS[0], arms, 0.03, backend=backend) for _ in range(2))
+    whole, parts = (FiniteGP(KERNELS[0], arms, 0.03) for _ in range(2))
     expected = whole.play_table(rewards, np.full(ROUNDS, 2.0))
     pieces = [
         parts.play_table(piece, np.full(len(piece), 2.0))
@@ -109,6 +104,7 @@ def test_how_the_table_is_cut_does_not_matter(backend: Any) -> None:
     np.testing.assert_array_equal(np.concatenate(pieces), expected)
 
 
+@compiled
 def test_only_the_played_entries_are_read() -> None:
     arms, rewards = table(3)
     honest = FiniteGP(KERNELS[0], arms, 0.03)
@@ -119,6 +115,7 @@ def test_only_the_played_entries_are_read() -> None:
     np.testing.assert_array_equal(again, played)
 
 
+@compiled
 def test_how_the_arrays_lie_in_memory_does_not_matter() -> None:
     arms, rewards = table(5)
     expected = FiniteGP(KERNELS[0], arms, 0.03).play_table(rewards, np.full(ROUNDS, 2.0))
@@ -126,12 +123,15 @@ def test_how_the_arrays_lie_in_memory_does_not_matter() -> None:
     np.testing.assert_array_equal(FiniteGP(KERNELS[0], arms, 0.03).play_table(*awkward), expected)
 
 
-def test_little_noise_is_played_the_careful_way() -> None:
-    arms, rewards = table(4, noise=1e-8)
-    gp = FiniteGP(KERNELS[1], arms, 1e-8)
-    played = gp.play_table(rewards[:50], np.full(50, 2.0))
-    slow = FiniteGP(KERNELS[1], arms, 1e-8, backend="numpy")
-    np.testing.assert_array_equal(slow.play_table(rewards[:50], np.full(50, 2.0)), played)
+def test_a_posterior_that_cannot_play_tables_says_so() -> None:
+    arms, rewards = table()
+    little = FiniteGP(KERNELS[1], arms, 1e-8)
+    visited = FiniteGP(KERNELS[1], arms, 0.03, form="visited")
+    for gp in (little, visited, FiniteGP(KERNELS[1], arms, 0.03, backend="numpy")):
+        assert not gp.compiled
+        with pytest.raises(InputError, match="round by round"):
+            gp.play_table(rewards, np.full(ROUNDS, 2.0))
+        assert gp.count == 0
 
 
 def test_bad_tables_are_refused_and_nothing_changes() -> None:

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from superarm import posteriors
 from superarm.core import Arms, Floats, Ints, JointPrediction, Offer
 from superarm.errors import (
     InputError,
@@ -23,7 +22,7 @@ from superarm.errors import (
     require_extra,
 )
 from superarm.kernels import Empirical, Linear, Matern, SquaredExponential
-from superarm.posteriors import FiniteGP, StreamingGP
+from superarm.posteriors import FiniteGP, StreamingGP, finite
 from superarm.testing import state_bytes
 
 try:
@@ -333,8 +332,8 @@ def test_it_predicts_as_scikit_learn_does(form: Any, backend: Any, sk: Any, regr
 
 def test_without_numba_every_thread_is_told_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "superarm.posteriors._compiled", raising=False)
-    monkeypatch.delattr(posteriors, "_compiled", raising=False)
+    monkeypatch.delitem(sys.modules, "superarm.posteriors.finite._compiled", raising=False)
+    monkeypatch.delattr(finite, "_compiled", raising=False)
     together = Barrier(4)
 
     def made(backend: Any) -> Any:
@@ -353,7 +352,7 @@ def test_without_numba_every_thread_is_told_the_same(monkeypatch: pytest.MonkeyP
 def test_auto_chooses_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
     arms = np.linspace(0.0, 1.0, 30)[:, None]
     assert FiniteGP(ROUGH, arms, 0.1).form == "root"
-    monkeypatch.setattr("superarm.posteriors.finite.ROOT_LARGEST", 10)
+    monkeypatch.setattr("superarm.posteriors.finite.posterior.ROOT_LARGEST", 10)
     gp = FiniteGP(ROUGH, arms, 0.1)
     assert gp.form == "visited"
     assert gp.rank == 0
@@ -496,7 +495,7 @@ def test_loops_compile_without_a_place_for_their_cache(
     failure: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("numba", reason="numba is not installed: superarm[fast]")
-    from superarm.posteriors import _compiled
+    from superarm.posteriors.finite import _compiled
 
     class Numba:
         @staticmethod

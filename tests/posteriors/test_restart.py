@@ -15,7 +15,7 @@ from superarm.kernels import Matern, SquaredExponential
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
-from superarm.posteriors.root_engine import RootEngine
+from superarm.posteriors.finite.root import RootEngine
 from superarm.rules import Thompson
 from superarm.states import state_from_bytes, state_to_bytes
 from superarm.streams import stream

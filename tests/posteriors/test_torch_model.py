@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -254,12 +255,12 @@ def test_the_state_goes_with_the_model_given_again() -> None:
     np.testing.assert_allclose(
         posterior.predict(FEATURES).mean, posterior.restored(state).predict(FEATURES).mean, atol=1e-12
     )
-    other = State(kind=state.kind, schema=1, scalars={**state.scalars, "model": "Other"}, arrays={})
+    other = replace(state, scalars={**state.scalars, "model": "Other"})
     with pytest.raises(StateError, match="Other"):
         posterior.restored(other)
     fewer = {name: value for name, value in state.arrays.items() if "raw_noise" not in name}
     with pytest.raises(StateError, match="does not fit"):
-        posterior.restored(State(kind=state.kind, schema=1, scalars=state.scalars, arrays=fewer))
+        posterior.restored(replace(state, arrays=fewer))
 
 
 def test_bad_input_is_refused() -> None:

@@ -11,14 +11,13 @@ from scipy.sparse import csc_array
 from superarm.core import Floats
 from superarm.kernels import Empirical, GraphMatern, Kernel, Matern, SquaredExponential
 from superarm.posteriors import FiniteGP, SparseVariational, StreamingGP, log_marginal_likelihood
-from superarm.posteriors.variational_steps import (
+from superarm.posteriors.variational.steps import (
     Adam,
     Batch,
     History,
     Variational,
     carried,
     factor_of,
-    lower_bound,
     natural_step,
     point_gradient,
     prior_at,
@@ -48,6 +47,29 @@ def data(count: int, seed: int = 0) -> tuple[Floats, Floats, Floats]:
     rng = np.random.default_rng(seed)
     rows = network_arms(rng)[rng.integers(0, EDGES, count)]
     return rows, rng.standard_normal(count), rng.uniform(0.05, 0.3, count)
+
+
+def lower_bound(q: Variational, kernel: Any, batch: Batch) -> float:
+    """The (minibatch) evidence lower bound, Hensman et al. 2013, eq. 4 with noise per observation::
+
+    s·Σ [ln N(y; Aᵀm, d) − (k(x, x) − |a|² + aᵀ S a)/(2d)] − KL(q ‖ prior)
+    """
+    A, covariance = q.whitened(kernel, batch.rows), np.linalg.inv(np.eye(len(q.shift)) + q.precision)
+    error = batch.residual - A.T @ q.mean
+    variance = kernel.diag(batch.rows) - np.square(A).sum(axis=0)
+    variance += np.einsum("ij,ik,kj->j", A, covariance, A)
+    terms = np.log(2.0 * np.pi * batch.noise) + (np.square(error) + variance) / batch.noise
+    size = np.trace(covariance) + q.mean @ q.mean - len(q.mean)
+    divergence = 0.5 * (size - np.linalg.slogdet(covariance).logabsdet)
+    return float(-0.5 * batch.scale * terms.sum() - divergence)
+
+
+def bound_of(gp: SparseVariational) -> float:
+    """That of everything observed."""
+    rows, rewards, noise = gp.observed
+    assert gp._learned is not None
+    residual = rewards - gp._prior_mean(rows)
+    return lower_bound(gp._learned.q, gp.kernel, Batch(rows, residual, noise, 1.0))
 
 
 def assert_same_moments(one: Any, other: Any, rows: Floats, tolerance: float) -> None:
@@ -143,7 +165,7 @@ def test_fewer_points_are_titsias_closed_form() -> None:
         + 40 * np.log(2 * np.pi)
         + ((kernel.diag(rows) - np.diagonal(Q) + noise) / noise).sum()
     )
-    assert gp.evidence_lower_bound() == pytest.approx(collapsed, abs=1e-9)
+    assert bound_of(gp) == pytest.approx(collapsed, abs=1e-9)
 
 
 def test_on_a_graph_matern_kernel_it_converges_to_the_exact_posterior() -> None:
@@ -194,9 +216,8 @@ def test_the_bound_rises_and_stays_below_the_evidence() -> None:
     assert (np.diff(bounds) > -1e-10).all()
     assert bounds[0] < bounds[-1] < evidence
     everywhere = SparseVariational(kernel, 0.2, natural_rate=1.0, adam_rate=0.0)
-    assert everywhere.evidence_lower_bound() == 0.0
     everywhere.observe(rows, rewards, rng=chance())
-    assert everywhere.evidence_lower_bound() == pytest.approx(evidence, abs=1e-6)
+    assert bound_of(everywhere) == pytest.approx(evidence, abs=1e-6)
 
 
 def test_adam_raises_the_bound() -> None:
@@ -209,7 +230,7 @@ def test_adam_raises_the_bound() -> None:
             SquaredExponential(lengthscale=0.4), 0.01, inducing=5, steps=120, adam_rate=rate
         )
         gp.observe(rows, rewards, rng=chance())
-        bounds[rate] = gp.evidence_lower_bound()
+        bounds[rate] = bound_of(gp)
     assert bounds[0.01] > bounds[0.0] + 10.0
 
 

@@ -15,7 +15,8 @@ from superarm.core import Floats, Ints
 from superarm.errors import NotPositiveDefiniteError, PrecisionWarning
 from superarm.kernels import GraphMatern, Kernel, Matern
 from superarm.networks import LineGraph, generate_city
-from superarm.posteriors import FiniteGP, visited_engine
+from superarm.posteriors import FiniteGP
+from superarm.posteriors.finite import visited
 from superarm.states import state_to_bytes
 
 NOISE = 0.05
@@ -77,9 +78,9 @@ def posterior() -> FiniteGP:
     return FiniteGP(roads().kernel, roads().arms, NOISE, roads().mean, form="visited")
 
 
-def engine_of(gp: FiniteGP) -> visited_engine.VisitedEngine:
+def engine_of(gp: FiniteGP) -> visited.VisitedEngine:
     engine = gp._engine
-    assert isinstance(engine, visited_engine.VisitedEngine)
+    assert isinstance(engine, visited.VisitedEngine)
     return engine
 
 
@@ -129,7 +130,7 @@ def test_any_sequence_of_visits(paths: list[list[int]], height: int, strip: int,
     """Repeats within a path, revisits, and blocks and strips of any size."""
     rng = np.random.default_rng(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(visited_engine, "_STRIP", strip)
+        patch.setattr(visited, "_STRIP", strip)
         gp, slow = posterior(), Naive()
         engine_of(gp)._rows.height = height
         for path in paths:
@@ -141,9 +142,9 @@ def test_any_sequence_of_visits(paths: list[list[int]], height: int, strip: int,
 
 
 def test_rows_grow_by_blocks_that_stay_where_they_are() -> None:
-    rng, rows = np.random.default_rng(1), visited_engine._Rows(300_000)
+    rng, rows = np.random.default_rng(1), visited._Rows(300_000)
     assert rows.height == 32  # 77 MB: wide rows come in few
-    rows = visited_engine._Rows(10)
+    rows = visited._Rows(10)
     assert rows.height == 256
     rows.height = 4
     expected = rng.normal(size=(11, 10))

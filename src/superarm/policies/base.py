@@ -31,9 +31,9 @@ from superarm.core import (
 )
 from superarm.errors import ConflictError, InputError, ShapeError, StateError, UnknownArmError
 from superarm.inputs import as_count, as_positions, require_choice, require_type
-from superarm.posteriors.turns import Turns
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec, save_state
+from superarm.turns import Turns
 
 from .ledger import Ledger, check_feedback
 from .scores import Score

@@ -1,6 +1,7 @@
 """Posteriors: what has been learned about every arm's reward."""
 
 from .base import GaussianPosterior as GaussianPosterior
+from .base import Memory as Memory
 from .beliefs import GaussianBelief as GaussianBelief
 from .finite import FiniteGP as FiniteGP
 from .fitting import FitResult as FitResult

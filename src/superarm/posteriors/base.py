@@ -1,24 +1,20 @@
-"""What every Gaussian posterior shares: input checks, prediction, samples and beliefs.
+"""What every Gaussian posterior shares: input checks, prediction, samples, beliefs and states.
 
-A posterior supplies a few hooks (moments, covariance, joint draws, absorbing data); everything
-that users and policies call is written here once.
+A posterior supplies a few hooks (moments, covariance, joint draws, absorbing data, what it
+remembers); everything that users and policies call is written here once.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, Literal, Self, overload
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, JointPrediction, Offer, Prediction, State
-from superarm.errors import (
-    InputError,
-    ShapeError,
-    SpecError,
-    StateError,
-)
+from superarm.errors import InputError, ShapeError, SpecError, StateError
 from superarm.inputs import (
     as_count,
     as_generator,
@@ -29,17 +25,27 @@ from superarm.inputs import (
 )
 from superarm.kernels import Covariance
 from superarm.linalg import psd_root
-from superarm.registry import built_parameters, foreign_parts
+from superarm.registry import Described, built_parameters, describe, foreign_parts
+from superarm.states import check_spec
 from superarm.threads import one_blas_thread
+from superarm.turns import Turns, whole
 
 from .beliefs import GaussianBelief
-from .turns import Turns, whole
 from .variances import standard_deviation
 
 
-class GaussianPosterior(ABC):
+class Memory(NamedTuple):
+    """What a posterior has learned, as a state holds it; arrays are copied."""
+
+    arrays: Mapping[str, NDArray[Any]]
+    scalars: Mapping[str, Any] = {}
+    parts: Mapping[str, State] = {}
+
+
+class GaussianPosterior(Described):
     """A Gaussian belief about every arm's latent reward, updated by noisy observations."""
 
+    kind: str
     schema = 1
     exchangeable = True
     draws = False
@@ -93,7 +99,7 @@ class GaussianPosterior(ABC):
         ``rng`` is there where the posterior ``draws``, and ``None`` or left alone elsewhere.
         """
 
-    def _after_observing(self) -> None:  # noqa: B027 (most have nothing to do)
+    def _after_observing(self) -> None:
         """Called when an observation is in and counted: a place to tidy up."""
 
     @abstractmethod
@@ -105,11 +111,12 @@ class GaussianPosterior(ABC):
         """Largest prior variance: what rounding in a posterior covariance is relative to."""
 
     @abstractmethod
-    def state(self) -> State: ...
+    def _memory(self) -> Memory:
+        """What was learned, besides the count and the information gained."""
 
     @abstractmethod
-    def restored(self, state: State) -> Self:
-        """A posterior like this one (kernel, prior mean, backend) with the memory of ``state``."""
+    def _remember(self, state: State) -> None:
+        """Take in what :meth:`_memory` gave, nothing being known yet but the count."""
 
     def _root(self, keys: NDArray[Any]) -> Floats:
         """A root of the covariance, (m, r)."""
@@ -218,43 +225,68 @@ class GaussianPosterior(ABC):
         return GaussianBelief(self, keys, mean, std)
 
     @property
-    def incumbent(self) -> float:
-        """Highest posterior mean among observed arms; 0 before any data."""
-        return self._best_mean()
-
     @one_blas_thread
     @whole
-    def _best_mean(self) -> float:
+    def incumbent(self) -> float:
+        """Highest posterior mean among observed arms; 0 before any data."""
         return self._incumbent(1.0) if self.count else 0.0
 
     # --- state -----------------------------------------------------------------------------
 
-    @classmethod
-    def _check_state(cls, state: State, kind: str) -> None:
-        state.require(kind, cls.schema, cls.__name__)
+    @whole
+    def state(self) -> State:
+        """All that was learned, and what the posterior is made of."""
+        memory = self._memory()
+        return State(
+            kind=self.kind,
+            schema=self.schema,
+            scalars={
+                "count": self.count,
+                "information_gain": self.information_gain,
+                **memory.scalars,
+            },
+            arrays={name: array.copy() for name, array in memory.arrays.items()},
+            parts=memory.parts,
+            spec=describe(self),
+        )
 
     @classmethod
-    def _made(cls, state: State, **given: Any) -> Self:
-        """A posterior as the one that made the state was before it learned; ``given`` parts win."""
-        passed = {key: part for key, part in given.items() if part is not None}
-        spec = {**({} if state.spec is None else state.spec), **passed}
-        for key in given:
-            if any(foreign_parts(spec.get(key))):
+    def from_state(cls, state: State, **parts: Any) -> Self:
+        """The posterior that ``state`` was taken from.
+
+        ``parts`` (``kernel=…``, ``mean=…``) stand in for its own, or for those it cannot hold.
+        """
+        state.require(cls.kind, cls.schema, cls.__name__)
+        spec = {**(state.spec or {}), **parts}
+        for key, value in spec.items():
+            if any(foreign_parts(value)):
                 raise StateError(
                     f"the {key} is not a registered part, so the state cannot hold it; "
                     f"pass it: from_state(…, {key}=…)"
                 )
         try:
-            return cls(**built_parameters(spec))
+            fresh = cls(**built_parameters(spec))
         except (SpecError, TypeError) as error:
             raise StateError(f"this {state.kind!r} state is damaged: {error}") from error
+        return fresh._with_memory_of(state)
 
-    def _restore_counts(self, state: State) -> Self:
+    def restored(self, state: State) -> Self:
+        """A posterior like this one (kernel, prior mean, backend) with the memory of ``state``."""
+        state.require(self.kind, self.schema, type(self).__name__)
+        check_spec(state, self)
+        return self._like()._with_memory_of(state)
+
+    def _like(self) -> Self:
+        """A posterior of the same parameters that has learned nothing."""
+        return type(self)(**self.parameters())
+
+    def _with_memory_of(self, state: State) -> Self:
         count, gain = state.scalar("count"), state.scalar("information_gain")
         number = isinstance(gain, float | int) and abs(gain) < 1e300  # False for NaN, too
         if not isinstance(count, int) or count < 0 or not number:
             raise StateError("this state is damaged: its count or its information gain is none")
         self.count, self.information_gain = count, float(gain)
+        self._remember(state)
         return self
 
 

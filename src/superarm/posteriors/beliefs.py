@@ -25,8 +25,8 @@ from superarm.errors import StaleBeliefError, UnknownArmError
 from superarm.inputs import as_generator, as_positions
 from superarm.linalg import cholesky, solve_lower
 from superarm.threads import one_blas_thread
+from superarm.turns import Turns, whole
 
-from .turns import Turns, whole
 from .variances import standard_deviation
 
 if TYPE_CHECKING:
@@ -85,20 +85,14 @@ class GaussianBelief:
         return self._posterior.noise_std
 
     @property
-    def information_gain(self) -> float:
-        return self._gained()
-
     @whole
-    def _gained(self) -> float:
+    def information_gain(self) -> float:
         return self._fresh().information_gain
 
     @property
-    def incumbent(self) -> float:
-        return self._best_mean()
-
     @one_blas_thread
     @whole
-    def _best_mean(self) -> float:
+    def incumbent(self) -> float:
         posterior = self._fresh()
         return posterior._incumbent(self._sign) if posterior.count else 0.0
 

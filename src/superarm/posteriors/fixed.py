@@ -2,14 +2,99 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints
+from superarm.core import Arms, Floats, Ints, Offer, State
 from superarm.errors import InputError, ShapeError, StateError, UnknownArmError
 from superarm.inputs import SMALLEST, as_vector, refuse_masked, require_size
 from superarm.registry import has_spec
+
+from .base import GaussianPosterior, Memory
+
+
+class FixedPosterior(GaussianPosterior):
+    """A posterior over arms 0 … n−1, of which it keeps Σ 1/noise and Σ reward/noise.
+
+    Observations of one arm merge into one of their weighted mean: exact, and nothing grows with
+    the number of rounds. Offers name their arms by row number, or by their ``features``.
+    """
+
+    def __init__(self, n: int, noise_variance: float, mean: Any, features: Floats | None) -> None:
+        super().__init__(noise_variance=noise_variance)
+        self._fixed = None if features is None else FixedArms(features)
+        if callable(mean) and features is None:
+            raise InputError("a mean that is a function needs the features of the arms: arms=…")
+        values = mean(features) if callable(mean) else mean
+        spread = np.broadcast_to(values, n, subok=True) if np.ndim(values) == 0 else values
+        self.prior_mean = as_vector(spread, "mean", n).copy()
+        require_size(self.prior_mean, "mean")
+        level = self.prior_mean[0].item()
+        # The prior mean as a parameter: a part that has a spec, one number, or one for each arm.
+        self._mean: Any = (
+            mean if has_spec(mean) else level if (self.prior_mean == level).all() else self.prior_mean
+        )
+        self._weight = np.zeros(n)
+        self._weighted_rewards = np.zeros(n)
+        self._seen: Ints | None = None  # the visited arms, until there is a new one
+
+    @abstractmethod
+    def _learn(self, weight: Floats, weighted: Floats, noise: Floats) -> float:
+        """Learn Σ 1/noise and Σ reward/noise of every arm; returns the information gained.
+
+        ``noise`` are the variances before they were merged.
+        """
+
+    @property
+    def visited(self) -> Ints:
+        """Row numbers of the arms observed so far."""
+        return np.flatnonzero(self._weight)
+
+    def keys(self, offer: Offer) -> Ints:
+        if self._fixed is not None:
+            return self._fixed.locate(offer.arms).keys
+        return self._as_keys(np.asarray(offer.arms.ids))
+
+    def _as_keys(self, arms: Any) -> Ints:
+        return as_rows(arms, len(self._weight))
+
+    def _absorb(
+        self, keys: Ints, rewards: Floats, noise: Floats, rng: np.random.Generator | None
+    ) -> float:
+        n = len(self._weight)
+        # Typed by hand: numpy declares integers, which these are not.
+        weight, weighted = (
+            np.asarray(np.bincount(keys, each, n), dtype=np.float64)
+            for each in (1.0 / noise, rewards / noise)
+        )
+        information = self._learn(weight, weighted, noise)
+        self._weight += weight
+        self._weighted_rewards += weighted
+        self._seen = None
+        return information
+
+    def _incumbent(self, sign: float) -> float:
+        if self._seen is None:
+            with self._turns.lock:  # kept, so that it must not be of an earlier moment
+                self._seen = self.visited
+        means, _ = self._moments(self._seen)
+        return float(means.max() if sign > 0.0 else -means.min())
+
+    def _memory(self) -> Memory:
+        return Memory({"weight": self._weight, "weighted_rewards": self._weighted_rewards})
+
+    def _remember(self, state: State) -> None:
+        n = len(self._weight)
+        weight = as_vector(state.array("weight"), "weight", n)
+        bad = (weight != 0.0) & (weight < SMALLEST)
+        if bad.any():
+            raise StateError(
+                f"this state is damaged: it holds the weight {weight[bad][0]:g}, which no noise gives"
+            )
+        self._weighted_rewards[:] = as_vector(state.array("weighted_rewards"), "weighted_rewards", n)
+        self._weight[:] = weight
 
 
 def as_rows(arms: Any, n: int) -> Ints:
@@ -81,38 +166,3 @@ class FixedArms:
                 "none of them has its features"
             )
         return np.array(found, dtype=np.intp)
-
-
-def as_weights(values: Any, n: int) -> Floats:
-    """Σ 1/noise of every arm from a state: 0, or as large as noise lets it be."""
-    weight = as_vector(values, "weight", n)
-    bad = (weight != 0.0) & (weight < SMALLEST)
-    if bad.any():
-        raise StateError(
-            f"this state is damaged: it holds the weight {weight[bad][0]:g}, which no noise gives"
-        )
-    return weight
-
-
-def prior_mean_at(mean: Any, features: Floats | None, n: int) -> Floats:
-    """One number for all fixed arms, one for each, or a function of their features, as a vector."""
-    if callable(mean):
-        if features is None:
-            raise InputError("a mean that is a function needs the features of the arms: arms=…")
-        mean = mean(features)
-    return per_arm(mean, "mean", n)
-
-
-def mean_parameter(given: Any, values: Floats) -> Any:
-    """The prior mean as a parameter: a part that has a spec, one number, or one for each arm."""
-    if has_spec(given):
-        return given
-    return float(values[0]) if (values == values[0]).all() else values
-
-
-def per_arm(values: Any, name: str, n: int) -> Floats:
-    """One number for all arms, or one for each, as a new vector."""
-    spread = np.broadcast_to(values, n, subok=True) if np.ndim(values) == 0 else values
-    vector = as_vector(spread, name, n).copy()
-    require_size(vector, name)
-    return vector

@@ -7,19 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Floats, Ints, Offer, State
+from superarm.core import Floats, Ints
 from superarm.errors import InputError, ShapeError
 from superarm.inputs import as_features, as_vector, require_scale
-from superarm.registry import Described, describe, register
-from superarm.states import check_spec
+from superarm.registry import register
 
-from .base import GaussianPosterior
-from .fixed import FixedArms, as_rows, as_weights, mean_parameter, prior_mean_at
-from .turns import whole
+from .fixed import FixedPosterior
 
 
 @register("posterior", "independent")
-class IndependentGaussian(GaussianPosterior, Described):
+class IndependentGaussian(FixedPosterior):
     """One conjugate Gaussian per arm, known noise; arms are named by row numbers 0 … n−1.
 
     Offers name their arms by row number too, or by their features where ``arms`` are given.
@@ -39,32 +36,16 @@ class IndependentGaussian(GaussianPosterior, Described):
     def __init__(
         self, prior_variance: Any, noise_variance: float, mean: Any = 0.0, *, arms: Any = None
     ) -> None:
-        super().__init__(noise_variance=noise_variance)
         variance = as_vector(prior_variance, "prior_variance")
-        if len(variance) == 0 or not (variance > 0.0).all():
+        n = len(variance)
+        if n == 0 or not (variance > 0.0).all():
             raise InputError("prior_variance must hold one number above 0 for each arm")
         require_scale(variance, "prior_variance")
+        features = None if arms is None else as_features(arms, "arms").copy()
+        if features is not None and len(features) != n:
+            raise ShapeError(f"arms has {len(features)} rows, but there are {n} prior variances")
+        super().__init__(n, noise_variance, mean, features)
         self.prior_variance = variance.copy()
-        n = len(variance)
-        self._weight = np.zeros(n)
-        self._weighted_rewards = np.zeros(n)
-        self._fixed: FixedArms | None = None
-        if arms is not None:
-            features = as_features(arms, "arms")
-            if len(features) != n:
-                raise ShapeError(f"arms has {len(features)} rows, but there are {n} prior variances")
-            self._fixed = FixedArms(features.copy())
-        features_of = None if self._fixed is None else self._fixed.features
-        self.prior_mean = prior_mean_at(mean, features_of, n)
-        self._mean = mean_parameter(mean, self.prior_mean)
-
-    def keys(self, offer: Offer) -> Ints:
-        if self._fixed is not None:
-            return self._fixed.locate(offer.arms).keys
-        return self._as_keys(np.asarray(offer.arms.ids))
-
-    def _as_keys(self, arms: Any) -> Ints:
-        return as_rows(arms, len(self.prior_variance))
 
     def _variance(self) -> Floats:
         return 1.0 / (1.0 / self.prior_variance + self._weight)
@@ -85,19 +66,8 @@ class IndependentGaussian(GaussianPosterior, Described):
         drawn = rng.standard_normal((size, len(self.prior_variance))) * np.sqrt(self._variance())
         return drawn[:, keys]
 
-    def _absorb(
-        self, keys: Ints, rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
-        n = len(self.prior_variance)
-        gained = np.bincount(keys, 1.0 / noise, n)
-        before = self._variance()
-        self._weight += gained
-        self._weighted_rewards += np.bincount(keys, rewards / noise, n)
-        return 0.5 * float(np.log1p(before * gained).sum())
-
-    def _incumbent(self, sign: float) -> float:
-        seen = np.flatnonzero(self._weight)
-        return float(np.max(sign * self._moments(seen)[0]))
+    def _learn(self, weight: Floats, weighted: Floats, noise: Floats) -> float:
+        return 0.5 * float(np.log1p(self._variance() * weight).sum())
 
     def _prior_scale(self, keys: Ints) -> float:
         return float(np.max(self.prior_variance))
@@ -109,32 +79,3 @@ class IndependentGaussian(GaussianPosterior, Described):
             "mean": self._mean,
             "arms": None if self._fixed is None else self._fixed.features,
         }
-
-    @whole
-    def state(self) -> State:
-        return State(
-            kind=self.kind,
-            schema=self.schema,
-            scalars={"count": self.count, "information_gain": self.information_gain},
-            arrays={
-                "weight": self._weight.copy(),
-                "weighted_rewards": self._weighted_rewards.copy(),
-            },
-            spec=describe(self),
-        )
-
-    @classmethod
-    def from_state(cls, state: State) -> IndependentGaussian:
-        """The posterior that ``state`` was taken from."""
-        cls._check_state(state, cls.kind)
-        posterior = cls._made(state)
-        n = len(posterior.prior_variance)
-        posterior._weight[:] = as_weights(state.array("weight"), n)
-        weighted = as_vector(state.array("weighted_rewards"), "weighted_rewards", n)
-        posterior._weighted_rewards[:] = weighted
-        return posterior._restore_counts(state)
-
-    def restored(self, state: State) -> IndependentGaussian:
-        self._check_state(state, self.kind)
-        check_spec(state, self)
-        return type(self).from_state(state)

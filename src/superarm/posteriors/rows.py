@@ -1,29 +1,75 @@
-"""What posteriors share that call arms by their feature rows: checks of rows, prior means."""
+"""What posteriors share that call arms by their feature rows: data, checks of rows, prior means."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from superarm.core import Floats, Offer
-from superarm.errors import InputError, ShapeError
-from superarm.inputs import LARGEST, as_features
+from superarm.core import Floats, Offer, State
+from superarm.errors import InputError, ShapeError, StateError
+from superarm.inputs import LARGEST, as_features, as_vector
+from superarm.kernels import Covariance
 from superarm.linalg import cholesky
 
-from .base import GaussianPosterior
+from .base import GaussianPosterior, Memory, as_kernel
+from .variances import prior_variance
 
 MeanFunction = float | Callable[[Floats], Floats]
+Answer = TypeVar("Answer")
 
 
-class _Rooted(NamedTuple):
-    """The arms drawn last, with a root of their covariance."""
+class Observed(NamedTuple):
+    """Everything observed so far; read-only."""
+
+    arms: Floats  # (N, d)
+    rewards: Floats  # (N,)
+    noise: Floats  # (N,) variances
+
+
+class ObservedData:
+    """Observed arms, rewards and noise in buffers that double."""
+
+    def __init__(self) -> None:
+        self._buffers: tuple[Floats, Floats, Floats] = np.empty((0, 0)), np.empty(0), np.empty(0)
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def columns(self) -> int:
+        """Feature columns of the arms; 0 before the first."""
+        return int(self._buffers[0].shape[1])
+
+    def view(self) -> Observed:
+        """All of it, without a copy."""
+        views = [buffer[: self._size] for buffer in self._buffers]
+        for view in views:
+            view.flags.writeable = False
+        return Observed(*views)
+
+    def append(self, arms: Floats, rewards: Floats, noise: Floats) -> None:
+        size, grown = self._size, self._size + len(rewards)
+        if grown > len(self._buffers[1]):
+            capacity = max(2 * len(self._buffers[1]), grown, 256)
+            bigger = np.empty((capacity, arms.shape[1])), np.empty(capacity), np.empty(capacity)
+            if size:
+                for new, old in zip(bigger, self._buffers, strict=True):
+                    new[:size] = old[:size]
+            self._buffers = bigger
+        for buffer, fresh in zip(self._buffers, (arms, rewards, noise), strict=True):
+            buffer[size:grown] = fresh
+        self._size = grown
+
+
+class Kept(NamedTuple):
+    """The arms asked about last, with the answer."""
 
     written: int
     keys: Floats  # (m, d), a copy: the caller's array may change
-    root: Floats  # (m, r)
+    answer: Any
 
 
 class RowPosterior(GaussianPosterior):
@@ -33,13 +79,17 @@ class RowPosterior(GaussianPosterior):
     no time), for kernels that let what was seen grow old.
     """
 
-    _rooted: _Rooted | None = None
     timed: bool = False
 
+    def __init__(self, *, noise_variance: float) -> None:
+        super().__init__(noise_variance=noise_variance)
+        self._data = ObservedData()
+        self._kept: dict[str, Kept] = {}
+
     @property
-    @abstractmethod
-    def _columns(self) -> int | None:
-        """Feature columns of what was observed; ``None`` before that."""
+    def observed(self) -> Observed:
+        """Everything observed so far: arms (N, d), rewards (N,), noise variances (N,)."""
+        return self._data.view()
 
     def keys(self, offer: Offer) -> Floats:
         features = offer.arms.features
@@ -51,47 +101,73 @@ class RowPosterior(GaussianPosterior):
         return self._check_columns(as_features(arms, "arms"))
 
     def _check_columns(self, features: Floats) -> Floats:
-        columns = self._columns
-        if columns is not None and features.shape[1] != columns:
+        if self.count and features.shape[1] != self._data.columns:
             raise ShapeError(
                 f"arms have {features.shape[1]} feature columns, but those observed before "
-                f"have {columns}"
+                f"have {self._data.columns}"
             )
         return features
 
+    def _once(
+        self,
+        question: Literal["solved", "root"],
+        keys: Floats,
+        answer: Callable[[Floats], Answer],
+    ) -> Answer:
+        """The answer for these arms, kept until other arms are asked about or something is written."""
+        kept, written = self._kept.get(question), self._turns.written
+        if kept is None or kept.written != written or not np.array_equal(kept.keys, keys):
+            kept = self._kept[question] = Kept(written, keys.copy(), answer(keys))
+        found: Answer = kept.answer
+        return found
+
     def _root(self, keys: Floats) -> Floats:
-        """As every posterior has it, but kept: many draws of one belief are usual."""
-        known, written = self._rooted, self._turns.written
-        if known is None or known.written != written or not np.array_equal(known.keys, keys):
-            known = _Rooted(written, keys.copy(), super()._root(keys))
-            self._rooted = known
-        return known.root
+        return self._once("root", keys, super()._root)  # many draws of one belief are usual
+
+    def _memory(self) -> Memory:
+        return Memory(self.observed._asdict())
+
+    def _remember(self, state: State) -> None:
+        rewards = as_vector(state.array("rewards"), "rewards")
+        noise = as_vector(state.array("noise"), "noise", len(rewards))
+        arms = as_features(state.array("arms"), "arms")
+        if self.count != len(rewards):
+            raise StateError("this state is damaged: it counts other observations than it holds")
+        if len(arms) != len(rewards) or not (noise > 0.0).all():
+            raise StateError("this state is damaged: its observations are not possible")
+        if len(rewards):
+            self._data.append(arms, rewards, noise)
 
 
-def as_mean_function(mean: Any) -> MeanFunction:
-    """``mean`` as a finite number, or the function of the arms that it is."""
-    if callable(mean):
-        function: MeanFunction = mean
-        return function
-    try:
-        number = float(mean)
-    except (TypeError, ValueError):
-        number = np.nan
-    if not abs(number) <= LARGEST:
-        raise InputError(
-            f"mean is {mean!r}; it must be a number below {LARGEST:g} or a function of the arms"
-        )
-    return number
+class KernelPosterior(RowPosterior):
+    """One with a kernel and a prior mean that is a number or a function of the arms."""
 
+    def __init__(self, kernel: Covariance, noise_variance: float, mean: MeanFunction) -> None:
+        super().__init__(noise_variance=noise_variance)
+        self.kernel = as_kernel(kernel)
+        self.mean: MeanFunction = mean
+        if callable(mean):
+            return
+        try:
+            self.mean = float(mean)
+        except (TypeError, ValueError):
+            self.mean = np.nan
+        if not abs(self.mean) <= LARGEST:
+            raise InputError(
+                f"mean is {mean!r}; it must be a number below {LARGEST:g} or a function of the arms"
+            )
 
-def mean_at(mean: MeanFunction, keys: Floats) -> Floats:
-    """The prior mean of these arms, (m,)."""
-    if not callable(mean):
-        return np.full(len(keys), mean)
-    values = np.array(mean(keys), dtype=np.float64)
-    if values.shape != (len(keys),) or not np.isfinite(values).all():
-        raise InputError("the mean function must return one finite number per arm")
-    return values
+    def _prior_mean(self, keys: Floats) -> Floats | float:
+        """The prior mean of these arms, one number or (m,)."""
+        if not callable(self.mean):
+            return self.mean
+        values = np.array(self.mean(keys), dtype=np.float64)
+        if values.shape != (len(keys),) or not np.isfinite(values).all():
+            raise InputError("the mean function must return one finite number per arm")
+        return values
+
+    def _prior_scale(self, keys: Floats) -> float:
+        return float(np.max(prior_variance(self.kernel, keys), initial=0.0))
 
 
 def information_in(covariance: Floats, noise: Floats) -> float:

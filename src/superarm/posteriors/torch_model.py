@@ -18,18 +18,19 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import numpy as np
 
 from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, NotPositiveDefiniteError, StateError, require_extra
-from superarm.inputs import LARGEST, as_features, as_scale, as_vector, require_finite
+from superarm.inputs import LARGEST, as_scale, require_finite
+from superarm.turns import Turns
 
-from .rows import RowPosterior, information_in
-from .turns import Turns, whole
+from .base import Memory
+from .rows import Observed, ObservedData, RowPosterior, information_in
 from .variances import standard_deviation
 
 Learner = Callable[[Any, Any, Any], object]
@@ -39,14 +40,6 @@ _BLOCK = 1024
 """Arms asked about at a time, because GPyTorch forms their joint covariance."""
 _LARGEST_CHOLESKY = 1 << 30
 _PARAMETER = "parameter:"
-
-
-class _Data(NamedTuple):
-    """All observations in the user's units."""
-
-    arms: Floats  # (N, d)
-    rewards: Floats  # (N,)
-    noise: Floats  # (N,) variances
 
 
 class TorchPosterior(RowPosterior):
@@ -99,22 +92,17 @@ class TorchPosterior(RowPosterior):
         super().__init__(noise_variance=self._own_noise())
         self.exchangeable = self._exact and refit is None
         self._refit, self._update = refit, update
-        self._data = self._initial_data()
-        self.count = len(self._data.rewards)
+        initial = self._initial_data()
         if self._exact:
-            self._load(self.model, self._data)
-        if self.count:
+            self._load(self.model, initial)
+        if len(initial.rewards):
+            self._data.append(*initial)
+            self.count = len(self._data)
             with self._settings():
-                prior = _dense(self._distribution(self._data.arms, prior=True))
-            self.information_gain = information_in(prior, self._data.noise)
+                prior = _dense(self._distribution(initial.arms, prior=True))
+            self.information_gain = information_in(prior, initial.noise)
 
     # --- the model -------------------------------------------------------------------------
-
-    @property
-    def observed(self) -> tuple[Floats, Floats, Floats]:
-        """Everything observed so far: arms (N, d), rewards (N,), noise variances (N,)."""
-        arms, rewards, noise = self._data
-        return arms.copy(), rewards.copy(), noise.copy()
 
     @contextmanager
     def _settings(self) -> Iterator[None]:
@@ -191,10 +179,10 @@ class TorchPosterior(RowPosterior):
             ) from None
         return float(variance.detach().reshape(()))
 
-    def _initial_data(self) -> _Data:
+    def _initial_data(self) -> Observed:
         inputs = self.model.train_inputs if self._exact else None
         if not inputs:
-            return _Data(np.empty((0, 0)), np.empty(0), np.empty(0))
+            return Observed(np.empty((0, 0)), np.empty(0), np.empty(0))
         targets = self.model.train_targets
         if len(inputs) != 1 or inputs[0].ndim != 2 or targets.ndim != 1:
             raise InputError(
@@ -210,9 +198,9 @@ class TorchPosterior(RowPosterior):
         transform = self._transform(self.model)
         if transform is not None:
             targets = transform.untransform(targets.unsqueeze(-1))[0].squeeze(-1)
-        return _Data(_array(inputs[0]), _array(targets), _array(noise))
+        return Observed(_array(inputs[0]), _array(targets), _array(noise))
 
-    def _load(self, model: Any, data: _Data) -> None:
+    def _load(self, model: Any, data: Observed) -> None:
         """Make ``data`` the training data of an exact model."""
         model.train()  # drops what was computed before; BoTorch: back to inputs as they were given
         transform = self._transform(model)
@@ -230,10 +218,6 @@ class TorchPosterior(RowPosterior):
         model.eval()
 
     # --- hooks -----------------------------------------------------------------------------
-
-    @property
-    def _columns(self) -> int | None:
-        return self._data.arms.shape[1] if self.count else None
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
         mean, variance = np.empty(len(keys)), np.empty(len(keys))
@@ -271,7 +255,7 @@ class TorchPosterior(RowPosterior):
         return largest
 
     def _incumbent(self, sign: float) -> float:
-        return float(np.max(sign * self._moments(np.unique(self._data.arms, axis=0))[0]))
+        return float(np.max(sign * self._moments(np.unique(self.observed.arms, axis=0))[0]))
 
     def _absorb(
         self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
@@ -289,8 +273,8 @@ class TorchPosterior(RowPosterior):
         if np.abs(keys).max(initial=0.0) > LARGEST:
             raise InputError(f"arms hold {np.abs(keys).max():g}; squares of features must fit a float")
         information = information_in(self._covariance(keys), noise)
-        old = self._data
-        data = _Data(
+        old = self.observed
+        data = Observed(
             np.vstack([old.arms, keys]) if len(old.arms) else keys.copy(),
             np.concatenate([old.rewards, rewards]),
             np.concatenate([old.noise, noise]),
@@ -314,7 +298,7 @@ class TorchPosterior(RowPosterior):
             if learner is None:
                 self._load(self.model, old)
             raise
-        self._data = data
+        self._data.append(keys, rewards, noise)
         return information
 
     def _check_answers(self, keys: Floats) -> None:
@@ -339,33 +323,33 @@ class TorchPosterior(RowPosterior):
 
     # --- state -----------------------------------------------------------------------------
 
-    @whole
-    def state(self) -> State:
-        arms, rewards, noise = self.observed
+    def parameters(self) -> Mapping[str, Any]:
+        given = {"likelihood": None if self._exact else self.likelihood, "model": self.model}
+        learners = {"refit": self._refit, "update": self._update}
+        return {**given, "noise_variance": self._given_noise, **learners}
+
+    def _memory(self) -> Memory:
         parameters = {
-            f"{_PARAMETER}{name}": value.detach().cpu().numpy().copy()
+            f"{_PARAMETER}{name}": value.detach().cpu().numpy()
             for name, value in self.model.state_dict().items()
         }
-        return State(
-            kind=self.kind,
-            schema=self.schema,
-            scalars={
-                "model": type(self.model).__name__,
-                "noise_variance": self.noise_variance,
-                "count": self.count,
-                "information_gain": self.information_gain,
-            },
-            arrays={"arms": arms, "rewards": rewards, "noise": noise, **parameters},
+        return Memory(
+            {**super()._memory().arrays, **parameters},
+            {"model": type(self.model).__name__, "noise_variance": self.noise_variance},
         )
 
-    def restored(self, state: State) -> TorchPosterior:
-        """A posterior with this one's model, and the data and parameters of ``state``."""
-        self._check_state(state, self.kind)
+    def _like(self) -> Self:
+        again = copy.copy(self)
+        again._turns, again._data, again._kept = Turns(), ObservedData(), {}
+        return again
+
+    def _remember(self, state: State) -> None:
         if state.scalar("model") != type(self.model).__name__:
             raise StateError(
                 f"this state is of a {state.scalar('model')}, but the model is a "
                 f"{type(self.model).__name__}"
             )
+        super()._remember(state)
         own = {name: value for name, value in state.arrays.items() if name.startswith(_PARAMETER)}
         torch = require_extra("torch", "torch")
         model = _copied(self.model)
@@ -375,21 +359,9 @@ class TorchPosterior(RowPosterior):
             )
         except RuntimeError as error:
             raise StateError(f"this state does not fit the model: {error}") from error
-        rewards = as_vector(state.array("rewards"), "rewards")
-        data = _Data(
-            as_features(state.array("arms"), "arms").copy(),
-            rewards.copy(),
-            as_vector(state.array("noise"), "noise", len(rewards)).copy(),
-        )
-        if len(data.arms) != len(rewards) or state.scalar("count") != len(rewards):
-            raise StateError("this state is damaged: it counts other observations than it holds")
-        again = copy.copy(self)
-        again._turns = Turns()
         if self._exact:
-            self._load(model, data)
-        again._adopt(model)
-        again._data, again._rooted = data, None
-        return again._restore_counts(state)
+            self._load(model, self.observed)
+        self._adopt(model)
 
 
 # --- between numpy and torch -------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a form of :class:`superarm.posteriors.FiniteGP` must do, and the visited form of it.
+"""The visited form of :class:`superarm.posteriors.FiniteGP`.
 
 Notation
 
@@ -18,17 +18,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.errors import InputError, JitterWarning, NotPositiveDefiniteError, PrecisionWarning
+from superarm.errors import JitterWarning, NotPositiveDefiniteError, PrecisionWarning
 from superarm.kernels import Covariance, PriorRoot, prior_root
 from superarm.linalg import cholesky, solve_lower
+from superarm.posteriors.variances import check_left, prior_variance
 from superarm.threads import blas_threads_for
-
-from .variances import check_left, prior_variance
 
 _REFRESH_EVERY = 256
 _LEAST_NOISE = 1e-4
@@ -40,46 +39,6 @@ _STRIP = 2048
 """Arms treated together, so that what is made of them stays in the cache."""
 _PIECE_BYTES = 2**20
 """Size of what a kernel is asked for at once: it takes several times that while it works."""
-
-
-class FiniteEngine(Protocol):
-    """One form of the posterior over all arms; ``variance`` is never below 0."""
-
-    mean: Floats  # (n,)
-    variance: Floats  # (n,)
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def tolerance(self) -> float: ...
-    def absorb(self, rows: Ints, rewards: Floats, noise: Floats, weight: Floats) -> float:
-        """Learn from distinct rows, all or nothing; returns the information gained.
-
-        ``weight`` is Σ 1/noise of every arm's observations before this one, (n,).
-        """
-        ...
-
-    def absorb_one(self, row: int, reward: float, noise: float, weight: Floats) -> float: ...
-    def check_noise(self, noise: Floats) -> None:
-        """Refuse noise that this form has not the digits for."""
-        ...
-
-    def maintain(self, weight: Floats, weighted_rewards: Floats) -> None:
-        """Called after every observation with all merged data: clears rounding now and then."""
-        ...
-
-    def cross(self, left: Ints, right: Ints) -> Floats:
-        """Covariance of these rows with those, (a, b), a new array."""
-        ...
-
-    @property
-    def normals_per_draw(self) -> int:
-        """Standard normals that a joint draw takes: the same however much was observed."""
-        ...
-
-    def draw(self, normals: Floats, weight: Floats) -> Floats:
-        """Joint draws about zero of all arms, (m, n), from normals (m, ``normals_per_draw``)."""
-        ...
 
 
 class _Rows:
@@ -140,6 +99,7 @@ class VisitedEngine:
         self.mean = mean.copy()
         self.variance = prior_variance(kernel, arms)
         self._prior_mean, self._prior_variance = mean.copy(), self.variance.copy()
+        self.least_noise = _LEAST_NOISE * float(self.variance.max())
         self._visited = np.empty(0, dtype=np.intp)
         self._slot = np.full(len(arms), -1, dtype=np.intp)  # where an arm stands in V
         self._rows = _Rows(len(arms))  # K_VE
@@ -213,17 +173,6 @@ class VisitedEngine:
         """K_VE of the fresh arms."""
         for part in _spans(len(fresh), max(1, _PIECE_BYTES // (8 * len(self._arms)))):
             self._rows.write(at + part.start, self._kernel(self._arms[fresh[part]], self._arms))
-
-    def absorb_one(self, row: int, reward: float, noise: float, weight: Floats) -> float:
-        return self.absorb(np.array([row]), np.array([reward]), np.array([noise]), weight)
-
-    def check_noise(self, noise: Floats) -> None:
-        least = _LEAST_NOISE * float(np.max(self._prior_variance))
-        if noise.min() < least:
-            raise InputError(
-                f"noise_variance {noise.min():.3g} is too small for the visited form, which keeps an "
-                f"inverse: it needs at least {least:.3g} here; use form='root'"
-            )
 
     # --- clearing rounding -----------------------------------------------------------------
 

@@ -28,9 +28,8 @@ import numpy as np
 from superarm.core import Floats, Ints
 from superarm.kernels import Covariance
 from superarm.linalg import cholesky, psd_root, solve_lower
+from superarm.posteriors.rows import ObservedData
 from superarm.threads import blas_threads_for
-
-from .streaming_forms import ObservedData
 
 _STEP = 6e-6
 """Cube root of the machine precision: where central differences are most accurate."""
@@ -53,7 +52,7 @@ class History(ObservedData):
         first = len(self)
         super().append(arms, rewards, noise)
         if len(self) > len(self._arm_of):
-            bigger = np.zeros(len(self._rewards), dtype=np.intp)
+            bigger = np.zeros(len(self._buffers[1]), dtype=np.intp)
             bigger[:first] = self._arm_of[:first]
             self._arm_of = bigger
         named = (arms[:, list(self._discrete)] if self._discrete else arms) + 0.0  # −0.0 becomes 0.0
@@ -64,8 +63,8 @@ class History(ObservedData):
     def truncate(self, size: int) -> None:
         """Forget all but the first ``size`` observations."""
         if size == 0:
-            self._arms = np.empty((0, 0))  # the next rows may be of another width
-            self._rewards, self._noise = np.empty(0), np.empty(0)
+            # The next rows may be of another width.
+            self._buffers = np.empty((0, 0)), np.empty(0), np.empty(0)
         known = int(self._arm_of[:size].max(initial=-1)) + 1
         self._numbers = {name: number for name, number in self._numbers.items() if number < known}
         self._size = size
@@ -133,13 +132,6 @@ class Variational:
         """A, (M, B)."""
         return solve_lower(self.factor, kernel(self.points, rows))
 
-    def divergence(self) -> float:
-        """KL(q(v) ‖ N(0, I)) ≥ 0, nats."""
-        inverse = solve_lower(self.root, np.eye(len(self.shift)))
-        log_determinant = 2.0 * float(np.log(np.diagonal(self.root)).sum())
-        size = float(np.square(inverse).sum() + self.mean @ self.mean)
-        return 0.5 * (size - len(self.shift) + log_determinant)
-
 
 def factor_of(kernel: Covariance, points: Floats) -> Floats:
     """L for these inducing points."""
@@ -155,19 +147,6 @@ def prior_at(kernel: Covariance, points: Floats) -> Variational:
         precision=np.zeros((size, size)),
         shift=np.zeros(size),
     )
-
-
-def lower_bound(q: Variational, kernel: Covariance, batch: Batch) -> float:
-    """The (minibatch) evidence lower bound, Hensman et al. 2013, eq. 4 with noise per observation::
-
-    s·Σ [ln N(y; Aᵀm, d) − (k(x, x) − |a|² + aᵀ S a)/(2d)] − KL(q ‖ prior)
-    """
-    A = q.whitened(kernel, batch.rows)
-    error = batch.residual - A.T @ q.mean
-    variance = np.asarray(kernel.diag(batch.rows)) - np.square(A).sum(axis=0)
-    variance += np.square(solve_lower(q.root, A)).sum(axis=0)
-    terms = np.log(2.0 * np.pi * batch.noise) + (np.square(error) + variance) / batch.noise
-    return -0.5 * batch.scale * float(terms.sum()) - q.divergence()
 
 
 # --- steps -------------------------------------------------------------------------------

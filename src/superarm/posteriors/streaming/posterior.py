@@ -30,25 +30,21 @@ import numpy as np
 
 from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, StateError
-from superarm.inputs import as_features, as_vector, require_choice
+from superarm.inputs import require_choice
 from superarm.kernels import Covariance, Kernel
-from superarm.registry import Described, describe, difference, has_spec, register
-from superarm.states import check_spec
+from superarm.posteriors.base import Memory
+from superarm.posteriors.rows import KernelPosterior, MeanFunction
+from superarm.posteriors.variances import prior_variance
+from superarm.registry import describe, difference, has_spec, register
 
-from .base import as_kernel
-from .rows import MeanFunction, RowPosterior, as_mean_function, mean_at
-from .streaming_forms import (
+from .forms import (
     FEATURE_TOLERANCE,
     CholeskyForm,
     FiniteRankForm,
     FormName,
-    Observed,
-    ObservedData,
     Solved,
     StreamingForm,
 )
-from .turns import whole
-from .variances import prior_variance
 
 Form = Literal["auto", "cholesky", "finite-rank"]
 
@@ -59,16 +55,14 @@ _LARGEST_MATCH = 1 << 20
 
 
 class _Asked(NamedTuple):
-    """The arms asked about last: what a belief about them, or an observation of them, needs again."""
+    """What is known of arms: a belief about them, or an observation of them, needs it again."""
 
-    written: int
-    keys: Floats  # (m, d), a copy: the caller's array may change
     form: StreamingForm
     solved: Solved
 
 
 @register("posterior", "streaming")
-class StreamingGP(RowPosterior, Described):
+class StreamingGP(KernelPosterior):
     """Exact posterior for arms that change from round to round.
 
     >>> from superarm.kernels import SquaredExponential
@@ -91,15 +85,11 @@ class StreamingGP(RowPosterior, Described):
         form: Form = "auto",
         timed: bool = False,
     ) -> None:
-        super().__init__(noise_variance=noise_variance)
+        super().__init__(kernel, noise_variance, mean)
         require_choice(form, "form", ("auto", "cholesky", "finite-rank"))
-        self.kernel = as_kernel(kernel)
-        self.mean = as_mean_function(mean)
         self.timed = bool(timed)
         self._wanted: Form = form
-        self._data = ObservedData()
         self._form: StreamingForm = CholeskyForm(kernel, self._data)
-        self._asked: _Asked | None = None
         self._reconsider_at = 64  # observations at which the cheaper form is looked for next
 
     # --- what it is now --------------------------------------------------------------------
@@ -119,19 +109,7 @@ class StreamingGP(RowPosterior, Described):
         """Proven bound on the error of any kernel value; 0 in Cholesky form."""
         return self._form.tolerance
 
-    @property
-    def observed(self) -> Observed:
-        """Everything observed so far: arms (N, d), rewards (N,), noise variances (N,)."""
-        return self._data.view()
-
     # --- hooks -----------------------------------------------------------------------------
-
-    @property
-    def _columns(self) -> int | None:
-        return self._data.columns if self.count else None
-
-    def _prior_mean(self, keys: Floats) -> Floats | float:
-        return mean_at(self.mean, keys) if callable(self.mean) else self.mean
 
     def _ask(self, keys: Floats) -> _Asked:
         """What is known of these arms, computed once for mean, covariance, draws and ``observe``.
@@ -139,45 +117,40 @@ class StreamingGP(RowPosterior, Described):
         Arms outside the box on which the features hold are answered from a wider form, which
         becomes the posterior's own only when something is observed: a question changes nothing.
         """
-        asked, written = self._asked, self._turns.written
-        if asked is not None and asked.written == written and np.array_equal(asked.keys, keys):
-            return asked
+        return self._once("solved", keys, self._solve)
+
+    def _solve(self, keys: Floats) -> _Asked:
         form = self._form
         if not form.covers(keys):
             form = self._wider_form(keys)
-        asked = _Asked(written, keys.copy(), form, form.solve(keys))
-        self._asked = asked
-        return asked
+        return _Asked(form, form.solve(keys))
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
         prior = self._prior_mean(keys)
         if not self.count:
             return np.zeros(len(keys)) + prior, prior_variance(self.kernel, keys)
-        _, _, form, solved = self._ask(keys)
+        form, solved = self._ask(keys)
         return solved.mean + prior, form.variance(keys, solved.rows)
 
     def _covariance(self, keys: Floats) -> Floats:
         if not self.count:
             return np.array(self.kernel(keys), dtype=np.float64)
-        _, _, form, solved = self._ask(keys)
+        form, solved = self._ask(keys)
         return form.covariance(keys, solved.rows)
 
     def _cross(self, keys: Floats, at: Ints) -> Floats:
         if not self.count:
             return np.array(self.kernel(keys[at], keys), dtype=np.float64)
-        _, _, form, solved = self._ask(keys)
-        return form.cross(keys, solved.rows, at)
+        form, solved = self._ask(keys)
+        return form.covariance(keys, solved.rows, at)
 
     def _draw(self, keys: Floats, rng: np.random.Generator, size: int) -> Floats:
         if self.count:
-            _, _, form, solved = self._ask(keys)
+            form, solved = self._ask(keys)
             root = form.root(solved.rows)
             if root is not None:
                 return rng.standard_normal((size, root.shape[1])) @ root.T
         return super()._draw(keys, rng, size)
-
-    def _prior_scale(self, keys: Floats) -> float:
-        return float(np.max(prior_variance(self.kernel, keys), initial=0.0))
 
     def _incumbent(self, sign: float) -> float:
         return float(np.max(sign * (self._form.fitted() + self._prior_mean(self.observed.arms))))
@@ -199,7 +172,7 @@ class StreamingGP(RowPosterior, Described):
         information = form.condition(keys, solved.rows, residual - solved.mean, noise)
         self._form = form
         self._data.append(keys, rewards, noise)
-        self._asked = None
+        self._kept.clear()
         return information
 
     def _after_observing(self) -> None:
@@ -215,26 +188,26 @@ class StreamingGP(RowPosterior, Described):
     def _known(self, keys: Floats) -> tuple[StreamingForm, Solved]:
         """What is known of arms to be observed, from the last question if it held them."""
         if self._wanted == "finite-rank" and self._form.name == "cholesky":
-            form: StreamingForm | None = self._feature_form(keys)
-            if form is None:
+            wider = self._feature_form(keys)
+            if wider is None:
                 raise _no_features()
-            return form, form.solve(keys)
-        asked = self._asked
+            return wider, wider.solve(keys)
+        kept = self._kept.get("solved")
         if (
-            asked is not None
-            and asked.written == self._turns.written
-            and len(keys) * len(asked.keys) <= _LARGEST_MATCH
+            kept is not None
+            and kept.written == self._turns.written
+            and len(keys) * len(kept.keys) <= _LARGEST_MATCH
         ):
-            same = (keys[:, None, :] == asked.keys[None, :, :]).all(axis=2)  # (k, m)
+            same = (keys[:, None, :] == kept.keys[None, :, :]).all(axis=2)  # (k, m)
             if same.any(axis=1).all():
                 where = same.argmax(axis=1)
-                known = Solved(asked.solved.rows[where], asked.solved.mean[where])
-                if not (self._wanted == "finite-rank" and asked.form.name == "cholesky"):
-                    return asked.form, known
-        fresh = self._ask(keys)
-        if self._wanted == "finite-rank" and fresh.form.name == "cholesky":
+                form, (rows, mean) = kept.answer
+                if not (self._wanted == "finite-rank" and form.name == "cholesky"):
+                    return form, Solved(rows[where], mean[where])
+        form, solved = self._ask(keys)
+        if self._wanted == "finite-rank" and form.name == "cholesky":
             raise _no_features()
-        return fresh.form, fresh.solved
+        return form, solved
 
     # --- choice of form --------------------------------------------------------------------
 
@@ -275,61 +248,39 @@ class StreamingGP(RowPosterior, Described):
         names = ("kernel", "noise_variance", "mean", "timed")
         return {"form": self._wanted, **{name: getattr(self, name) for name in names}}
 
-    @whole
-    def state(self) -> State:
-        arms, rewards, noise = self.observed
-        return State(
-            kind=self.kind,
-            schema=self.schema,
-            scalars={
-                "in_use": self.form,
-                "reconsider_at": self._reconsider_at,
-                "count": self.count,
-                "information_gain": self.information_gain,
-            },
-            arrays={"arms": arms.copy(), "rewards": rewards.copy(), "noise": noise.copy()},
-            parts={"features": self._form.state()} if isinstance(self._form, FiniteRankForm) else {},
-            spec=describe(self),
+    def _memory(self) -> Memory:
+        return (
+            super()
+            ._memory()
+            ._replace(
+                scalars={"in_use": self.form, "reconsider_at": self._reconsider_at},
+                parts={"features": self._form.state()}
+                if isinstance(self._form, FiniteRankForm)
+                else {},
+            )
         )
 
-    @classmethod
-    def from_state(
-        cls, state: State, kernel: Covariance | None = None, mean: MeanFunction | None = None
-    ) -> StreamingGP:
-        """The posterior that ``state`` was taken from.
+    def _remember(self, state: State) -> None:
+        """The finite-rank form goes on with the same numbers.
 
-        The finite-rank form goes on with the same numbers. The Cholesky form, or either form with
-        another kernel, is computed anew from what was observed.
+        The Cholesky form, or either form with another kernel, is computed anew from what was observed.
         """
-        cls._check_state(state, cls.kind)
-        posterior = cls._made(state, kernel=kernel, mean=mean)
-        if state.scalar("count") != len(state.array("rewards")):
-            raise StateError("this state is damaged: it counts other observations than it holds")
-        if state.scalar("count"):
-            posterior._resume(state)
-        return posterior._restore_counts(state)
-
-    def _resume(self, state: State) -> None:
-        """Take in what was observed, in the form that was in use."""
-        rewards = as_vector(state.array("rewards"), "rewards")
-        noise = as_vector(state.array("noise"), "noise", len(rewards))
-        arms = as_features(state.array("arms"), "arms")
+        super()._remember(state)
+        if not self.count:
+            return
         in_use, reconsider_at = state.scalar("in_use"), state.scalar("reconsider_at")
-        if (
-            len(arms) != len(rewards)
-            or not (noise > 0.0).all()
-            or type(reconsider_at) is not int
-            or in_use not in ("cholesky", "finite-rank")
-            or self._wanted not in ("auto", in_use)
-        ):
-            raise StateError("this state is damaged: its observations or its form are not possible")
-        self._data.append(arms, rewards, noise)
+        possible = in_use in ("cholesky", "finite-rank") and self._wanted in ("auto", in_use)
+        if type(reconsider_at) is not int or not possible:
+            raise StateError("this state is damaged: its form is not possible")
         self._reconsider_at = reconsider_at
         form: StreamingForm | None = None
         if in_use == "finite-rank":
             known, own = (state.spec or {}).get("kernel"), describe(self)["kernel"]
-            if has_spec(self.kernel) and difference(own, known) is None:
-                assert isinstance(self.kernel, Kernel)
+            if (
+                isinstance(self.kernel, Kernel)
+                and has_spec(self.kernel)
+                and difference(own, known) is None
+            ):
                 form = FiniteRankForm.from_state(
                     state.part("features"), self.kernel, self._data, self._most_features()
                 )
@@ -338,11 +289,6 @@ class StreamingGP(RowPosterior, Described):
         if form is None and self._wanted == "finite-rank":
             raise _no_features()
         self._form = form or CholeskyForm.fitted_to(self.kernel, self._data, self._residual())
-
-    def restored(self, state: State) -> StreamingGP:
-        self._check_state(state, self.kind)
-        check_spec(state, self)
-        return type(self).from_state(state, kernel=self.kernel, mean=self.mean)
 
 
 def _no_features() -> InputError:

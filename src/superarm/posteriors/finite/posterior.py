@@ -14,7 +14,7 @@ Two forms behind one class, both exact:
     keeps a square root of the posterior covariance, R Rᵀ with R (n, r), r the numerical rank of
     K (for a smooth kernel far below n), and the columns of arms observed since R was last brought
     up to date. An observation of one of those v arms costs v·n, a joint sample n·r, and the
-    covariance cannot lose positive semi-definiteness. See ``root_engine.py``.
+    covariance cannot lose positive semi-definiteness. See ``root.py``.
 ``visited``
     keeps P = K − K_EV H K_VE with H = (K_VV + diag(1/weight))⁻¹, so that only columns of K
     that belong to visited arms are ever made. For sets too large for an n × n matrix.
@@ -25,24 +25,22 @@ Neither grows with the number of rounds: an arm seen before adds no row.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints, Offer, State
+from superarm.core import Arms, Floats, Ints, State
 from superarm.errors import InputError, ShapeError
 from superarm.inputs import LARGEST, as_features, as_vector, require_choice, require_size
 from superarm.kernels import Covariance
-from superarm.registry import Described, describe, register
-from superarm.states import check_spec
+from superarm.posteriors.base import Memory, as_kernel
+from superarm.posteriors.beliefs import GaussianBelief
+from superarm.posteriors.fixed import FixedArms, FixedPosterior
+from superarm.registry import register
 from superarm.threads import blas_threads_for, one_blas_thread
 
-from .base import GaussianPosterior, as_kernel
-from .beliefs import GaussianBelief
-from .fixed import FixedArms, as_rows, as_weights, mean_parameter, prior_mean_at
-from .root_engine import Backend, RootEngine
-from .turns import whole
-from .visited_engine import FiniteEngine, VisitedEngine
+from .root import Backend, RootEngine
+from .visited import VisitedEngine
 
 Form = Literal["auto", "root", "visited"]
 ROOT_LARGEST = 2048
@@ -53,8 +51,48 @@ _NO_THREADS = 1000
 below 2¹⁵ numbers."""
 
 
+class FiniteEngine(Protocol):
+    """One form of the posterior over all arms; ``variance`` is never below 0."""
+
+    mean: Floats  # (n,)
+    variance: Floats  # (n,)
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def tolerance(self) -> float: ...
+    @property
+    def least_noise(self) -> float:
+        """The smallest noise variance for which this form has the digits."""
+        ...
+
+    @property
+    def normals_per_draw(self) -> int:
+        """Standard normals that a joint draw takes: the same however much was observed."""
+        ...
+
+    def absorb(self, rows: Ints, rewards: Floats, noise: Floats, weight: Floats) -> float:
+        """Learn from distinct rows, all or nothing; returns the information gained.
+
+        ``weight`` is Σ 1/noise of every arm's observations before this one, (n,).
+        """
+        ...
+
+    def maintain(self, weight: Floats, weighted_rewards: Floats) -> None:
+        """Called after every observation with all merged data: clears rounding now and then."""
+        ...
+
+    def cross(self, left: Ints, right: Ints) -> Floats:
+        """Covariance of these rows with those, (a, b), a new array."""
+        ...
+
+    def draw(self, normals: Floats, weight: Floats) -> Floats:
+        """Joint draws about zero of all arms, (m, n), from normals (m, ``normals_per_draw``)."""
+        ...
+
+
 @register("posterior", "finite")
-class FiniteGP(GaussianPosterior, Described):
+class FiniteGP(FixedPosterior):
     """Exact posterior over fixed arms, which are named by their row numbers.
 
     >>> from superarm.kernels import SquaredExponential
@@ -66,6 +104,7 @@ class FiniteGP(GaussianPosterior, Described):
 
     kind = "finite-gp"
     schema = 2
+    _fixed: FixedArms
 
     def __init__(
         self,
@@ -77,31 +116,26 @@ class FiniteGP(GaussianPosterior, Described):
         form: Form = "auto",
         backend: Backend = "auto",
     ) -> None:
-        super().__init__(noise_variance=noise_variance)
         require_choice(form, "form", ("auto", "root", "visited"))
-        self.kernel = kernel = as_kernel(kernel)
+        self.kernel = as_kernel(kernel)
         self.arms = as_features(arms, "arms").copy()
         self.arms.flags.writeable = False
         n = len(self.arms)
         if n == 0:
             raise InputError("the arm set is empty; give at least one arm")
-        self.prior_mean = prior_mean_at(mean, self.arms, n)
-        self._mean = mean_parameter(mean, self.prior_mean)
+        super().__init__(n, noise_variance, mean, self.arms)
+        self._everything = self._fixed.everything
         self._backend: Backend = backend
         self.form: Literal["root", "visited"] = (
             form if form != "auto" else "root" if n <= ROOT_LARGEST else "visited"
         )
-        self._engine: FiniteEngine = (
-            RootEngine(kernel, self.arms, self.prior_mean, backend)
-            if self.form == "root"
-            else VisitedEngine(kernel, self.arms, self.prior_mean)
-        )
-        self._weight = np.zeros(n)
-        self._weighted_rewards = np.zeros(n)
-        self._engine.check_noise(np.array([self.noise_variance]))
-        self._seen: Ints | None = None  # the visited arms, until there is a new one
-        self._fixed = FixedArms(self.arms)
-        self._everything = self._fixed.everything
+        self._rooted: RootEngine | None = None  # the engine, in root form
+        self._engine: FiniteEngine
+        if self.form == "root":
+            self._engine = self._rooted = RootEngine(kernel, self.arms, self.prior_mean, backend)
+        else:
+            self._engine = VisitedEngine(kernel, self.arms, self.prior_mean)
+        self._check_noise(self.noise_variance)
 
     # --- what it is now --------------------------------------------------------------------
 
@@ -117,8 +151,8 @@ class FiniteGP(GaussianPosterior, Described):
 
     @property
     def compiled(self) -> bool:
-        """Whether :meth:`play_table` runs in compiled code."""
-        return isinstance(self._engine, RootEngine) and self._engine.compiled
+        """Whether :meth:`play_table` can be used: the root form, numba, and noise that is not tiny."""
+        return self._rooted is not None and self._rooted.plays_with(self.noise_variance)
 
     def is_whole(self, arms: Arms) -> bool:
         """Whether these are all arms of the set, in its order."""
@@ -129,18 +163,7 @@ class FiniteGP(GaussianPosterior, Described):
         """Standard normals that a joint draw takes."""
         return self._engine.normals_per_draw
 
-    @property
-    def visited(self) -> Ints:
-        """Row numbers of the arms observed so far."""
-        return np.flatnonzero(self._weight)
-
     # --- hooks -----------------------------------------------------------------------------
-
-    def keys(self, offer: Offer) -> Ints:
-        return self._fixed.locate(offer.arms).keys
-
-    def _as_keys(self, arms: Any) -> Ints:
-        return as_rows(arms, len(self.arms))
 
     def _moments(self, keys: Ints) -> tuple[Floats, Floats]:
         return self._engine.mean[keys], self._engine.variance[keys]
@@ -164,13 +187,6 @@ class FiniteGP(GaussianPosterior, Described):
         drawn = self._engine.draw(normals, self._weight)
         return drawn if keys is self._everything else drawn[:, keys]
 
-    def _incumbent(self, sign: float) -> float:
-        if self._seen is None:
-            with self._turns.lock:  # kept, so that it must not be of an earlier moment
-                self._seen = self.visited
-        means = self._engine.mean[self._seen]
-        return float(means.max() if sign > 0.0 else -means.min())
-
     def _prior_scale(self, keys: Ints) -> float:
         return float(np.max(self.kernel.diag(self.arms)))
 
@@ -181,7 +197,8 @@ class FiniteGP(GaussianPosterior, Described):
         noise_variance: Any = None,
         rng: np.random.Generator | None = None,
     ) -> None:
-        if noise_variance is None and _is_single(arms) and _is_single(rewards):
+        engine = self._rooted
+        if engine is not None and noise_variance is None and _is_single(arms) and _is_single(rewards):
             # One arm, as in most rounds: the checks of the general way without its arrays.
             row, reward = arms[0], rewards[0]
             if (
@@ -193,15 +210,15 @@ class FiniteGP(GaussianPosterior, Described):
             ):
                 with self._turns:
                     if len(self.arms) <= _NO_THREADS:
-                        self._observe_one(int(row), float(reward))
+                        self._observe_one(engine, int(row), float(reward))
                     else:
                         with blas_threads_for(1):
-                            self._observe_one(int(row), float(reward))
+                            self._observe_one(engine, int(row), float(reward))
                 return
         super().observe(arms, rewards, noise_variance, rng)
 
-    def _observe_one(self, row: int, reward: float) -> None:
-        noise, engine = self.noise_variance, self._engine
+    def _observe_one(self, engine: RootEngine, row: int, reward: float) -> None:
+        noise = self.noise_variance
         if not self._weight[row]:
             self._seen = None
         self.information_gain += engine.absorb_one(row, reward, noise, self._weight)
@@ -211,14 +228,33 @@ class FiniteGP(GaussianPosterior, Described):
         self.version += 1
         engine.maintain(self._weight, self._weighted_rewards)
 
+    def _check_noise(self, noise: float) -> None:
+        if noise < self._engine.least_noise:
+            raise InputError(
+                f"noise_variance {noise:.3g} is too small for the visited form, which keeps an "
+                f"inverse: it needs at least {self._engine.least_noise:.3g} here; use form='root'"
+            )
+
+    def _learn(self, weight: Floats, weighted: Floats, noise: Floats) -> float:
+        self._check_noise(float(noise.min()))
+        distinct = np.flatnonzero(weight)
+        merged = 1.0 / weight[distinct]
+        return self._engine.absorb(distinct, weighted[distinct] * merged, merged, self._weight)
+
+    def _after_observing(self) -> None:
+        self._engine.maintain(self._weight, self._weighted_rewards)
+
+    # --- many rounds at once ---------------------------------------------------------------
+
     @one_blas_thread
     def play_table(self, rewards: Any, widths: Any, normals: Any = None) -> Ints:
         """Play many rounds at once against a table of rewards (T, n); returns the arms played (T,).
 
         Round t plays the arm of largest mean + widths[t]·std, or, with ``normals`` (T, …), of
         largest mean + widths[t]·(joint draw); then it learns from ``rewards[t, arm]`` and from
-        nothing else in the table. The same as asking, choosing and observing round by round, and
-        with numba ten times faster. Rounds played before an error stay learned.
+        nothing else in the table. The same as asking, choosing and observing round by round, ten
+        times faster. It is there where :attr:`compiled` says so. Rounds played before an error stay
+        learned.
         """
         table = self._as_table(rewards)
         scales = np.require(as_vector(widths, "widths", len(table)), requirements=["C", "W"])
@@ -228,18 +264,19 @@ class FiniteGP(GaussianPosterior, Described):
             draws = np.require(draws, requirements=["C", "W"])
             if len(draws) != len(table):
                 raise ShapeError(f"normals has {len(draws)} rows, but rewards has {len(table)}")
+        if self._rooted is None or not self.compiled:
+            raise InputError(
+                "play_table needs compiled code (pip install 'superarm[fast]'), form='root' and a "
+                "noise_variance above 1e-5 of the prior's; play round by round instead"
+            )
         with self._turns:
-            if isinstance(self._engine, RootEngine):
-                totals = (self._weight, self._weighted_rewards)
-                played = self._engine.play(table, scales, draws, self.noise_variance, totals)
-                if played is not None:
-                    choices, information = played
-                    self._seen = None
-                    self.information_gain += information
-                    self.count += len(choices)
-                    self.version += 1
-                    return choices
-            return self._play_slowly(table, scales, draws)
+            totals = (self._weight, self._weighted_rewards)
+            choices, gained = self._rooted.play(table, scales, draws, self.noise_variance, totals)
+            self._seen = None
+            self.information_gain += gained
+            self.count += len(choices)
+            self.version += 1
+            return choices
 
     def _as_table(self, rewards: Any) -> Floats:
         """Rewards (T, n)."""
@@ -253,40 +290,6 @@ class FiniteGP(GaussianPosterior, Described):
         require_size(table, "rewards")
         return np.require(table, requirements=["C", "W"])
 
-    def _play_slowly(self, table: Floats, scales: Floats, draws: Floats | None) -> Ints:
-        choices = np.zeros(len(table), dtype=np.intp)
-        for step, (rewards, width) in enumerate(zip(table, scales.tolist(), strict=True)):
-            mean = self._engine.mean
-            if draws is None:
-                index = np.sqrt(self._engine.variance) * width + mean
-            else:
-                drawn = self._engine.draw(draws[step : step + 1], self._weight)[0]
-                index = ((mean + drawn) - mean) * width + mean
-            row = int(index.argmax())
-            choices[step] = row
-            self.observe([row], [rewards[row]])
-        return choices
-
-    def _absorb(
-        self, keys: Ints, rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
-        # Observations of one arm merge into one of their weighted mean: exact, and it keeps
-        # every block at most as large as the arm set.
-        weight = np.bincount(keys, 1.0 / noise, len(self.arms))
-        weighted = np.bincount(keys, rewards / noise, len(self.arms))
-        distinct = np.flatnonzero(weight)
-        merged_noise = 1.0 / weight[distinct]
-        merged = weighted[distinct] * merged_noise
-        self._engine.check_noise(noise)
-        information = self._engine.absorb(distinct, merged, merged_noise, self._weight)
-        self._weight += weight
-        self._weighted_rewards += weighted
-        self._seen = None
-        return information
-
-    def _after_observing(self) -> None:
-        self._engine.maintain(self._weight, self._weighted_rewards)
-
     # --- state -----------------------------------------------------------------------------
 
     def parameters(self) -> Mapping[str, Any]:
@@ -294,59 +297,32 @@ class FiniteGP(GaussianPosterior, Described):
         names = ("kernel", "arms", "noise_variance", "form")
         return {"mean": self._mean, **{name: getattr(self, name) for name in names}}
 
-    @whole
-    def state(self) -> State:
-        return State(
-            kind=self.kind,
-            schema=self.schema,
-            scalars={"count": self.count, "information_gain": self.information_gain},
-            arrays={
-                "weight": self._weight.copy(),
-                "weighted_rewards": self._weighted_rewards.copy(),
-            },
-            parts={"engine": self._engine.state()} if isinstance(self._engine, RootEngine) else {},
-            spec=describe(self),
-        )
+    def _like(self) -> FiniteGP:
+        return FiniteGP(**self.parameters(), backend=self._backend)
 
-    @classmethod
-    def from_state(
-        cls, state: State, kernel: Covariance | None = None, backend: Backend = "auto"
-    ) -> FiniteGP:
-        """The posterior that ``state`` was taken from.
+    def _memory(self) -> Memory:
+        engine = {} if self._rooted is None else {"engine": self._rooted.state()}
+        return super()._memory()._replace(parts=engine)
 
-        The root form goes on with the same numbers. The visited form, or the root form with another
-        kernel, is computed anew from the merged observations.
+    def _remember(self, state: State) -> None:
+        """The root form goes on with the same numbers.
+
+        The visited form, or the root form with another kernel, is computed anew from the merged
+        observations.
         """
-        cls._check_state(state, cls.kind)
-        posterior = cls._made(state, kernel=kernel, backend=backend)
-        n = len(posterior.arms)
-        weight = as_weights(state.array("weight"), n)
-        weighted = as_vector(state.array("weighted_rewards"), "weighted_rewards", n)
-        engine = posterior._engine
-        if isinstance(engine, RootEngine) and engine.resume(state.part("engine"), weight):
-            posterior._weight[:] = weight
-        else:
-            posterior._absorb_merged(weight, weighted)
-        posterior._weighted_rewards[:] = weighted
-        return posterior._restore_counts(state)
-
-    def _absorb_merged(self, weight: Floats, weighted: Floats) -> None:
-        """Learn Σ 1/noise and Σ reward/noise of every arm, nothing being known yet."""
-        visited = np.flatnonzero(weight)
-        noise = 1.0 / weight[visited]
-        means = weighted[visited] * noise
+        super()._remember(state)
+        if self._rooted is not None and self._rooted.resume(state.part("engine"), self._weight):
+            return
+        visited, weight = self.visited, np.zeros(len(self.arms))
+        noise = 1.0 / self._weight[visited]
+        means = self._weighted_rewards[visited] * noise
         require_size(means, "weighted_rewards / weight")
         # The visited form has large blocks in pieces, each as small as an observation.
         most = _RESTORED_AT_ONCE if self.form == "visited" else max(1, len(visited))
         for start in range(0, len(visited), most):
             part = slice(start, start + most)
-            self._engine.absorb(visited[part], means[part], noise[part], self._weight)
-            self._weight[visited[part]] = weight[visited[part]]
-
-    def restored(self, state: State) -> FiniteGP:
-        self._check_state(state, self.kind)
-        check_spec(state, self)
-        return type(self).from_state(state, kernel=self.kernel, backend=self._backend)
+            self._engine.absorb(visited[part], means[part], noise[part], weight)
+            weight[visited[part]] = self._weight[visited[part]]
 
 
 def _is_single(values: Any) -> bool:

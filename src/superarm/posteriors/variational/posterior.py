@@ -19,9 +19,9 @@ What the paper leaves open, and what is done here:
   the algorithm says, or with ``restart=False`` only when it enters. Adam's moments of an arm that
   stays inducing are kept either way.
 * When Adam moves the points, and when they are put back, the *whitened* q stays: it is at fixed
-  whitened q that the gradient was taken. See ``variational_steps.py`` for notation and formulas.
+  whitened q that the gradient was taken. See ``steps.py`` for notation and formulas.
 * When the inducing arms change, or the rows in which they were observed last, q(u) there is what
-  the current q predicts (:func:`superarm.posteriors.variational_steps.carried`).
+  the current q predicts (:func:`superarm.posteriors.variational.steps.carried`).
 """
 
 from __future__ import annotations
@@ -37,23 +37,19 @@ from superarm.errors import InputError, StateError, UnknownArmError
 from superarm.inputs import as_count, as_features, as_positive, as_vector
 from superarm.kernels import Covariance
 from superarm.linalg import solve_lower
-from superarm.registry import Described, describe, register
-from superarm.states import check_spec
+from superarm.posteriors.base import Memory
+from superarm.posteriors.fixed import as_rows
+from superarm.posteriors.rows import KernelPosterior, MeanFunction, information_in
+from superarm.posteriors.variances import prior_variance
+from superarm.registry import register
 
-from .base import as_kernel
-from .fixed import as_rows
-from .rows import MeanFunction, RowPosterior, as_mean_function, information_in, mean_at
-from .streaming_forms import Observed
-from .turns import whole
-from .variances import prior_variance
-from .variational_steps import (
+from .steps import (
     Adam,
     Batch,
     History,
     Variational,
     carried,
     factor_of,
-    lower_bound,
     natural_step,
     point_gradient,
     prior_at,
@@ -71,17 +67,8 @@ class _Learned(NamedTuple):
     arms: Ints  # (M,) which arms of the history are inducing
 
 
-class _Asked(NamedTuple):
-    """The question asked last, with its answer."""
-
-    written: int
-    keys: Floats
-    mean: Floats
-    variance: Floats
-
-
 @register("posterior", "variational")
-class SparseVariational(RowPosterior, Described):
+class SparseVariational(KernelPosterior):
     """Sparse variational posterior with natural gradients, inducing points at the most visited arms.
 
     ``discrete_columns`` say which arm a row belongs to (an edge number, say) and never move; without
@@ -104,6 +91,7 @@ class SparseVariational(RowPosterior, Described):
     schema = 2
     exchangeable = False
     draws = True
+    _data: History
 
     def __init__(
         self,
@@ -119,9 +107,7 @@ class SparseVariational(RowPosterior, Described):
         discrete_columns: Any = (),
         restart: bool = True,
     ) -> None:
-        super().__init__(noise_variance=noise_variance)
-        self.kernel = as_kernel(kernel)
-        self.mean = as_mean_function(mean)
+        super().__init__(kernel, noise_variance, mean)
         self.inducing = as_count(inducing, "inducing")
         self.batch = as_count(batch, "batch")
         self.steps = as_count(steps, "steps")
@@ -134,35 +120,17 @@ class SparseVariational(RowPosterior, Described):
         )
         self.discrete_columns = tuple(as_count(each, "discrete_columns", 0) for each in columns)
         self.restart = bool(restart)
-        self._history = History(self.discrete_columns)
+        self._data = History(self.discrete_columns)
         self._learned: _Learned | None = None
-        self._asked: _Asked | None = None
 
     # --- what it is now --------------------------------------------------------------------
-
-    @property
-    def observed(self) -> Observed:
-        """Everything observed so far: arms (N, d), rewards (N,), noise variances (N,)."""
-        return self._history.view()
 
     @property
     def inducing_points(self) -> Floats:
         """Where the inducing points are, (M, d)."""
         return np.empty((0, 0)) if self._learned is None else self._learned.q.points.copy()
 
-    def evidence_lower_bound(self) -> float:
-        """ELBO of q on all observations, nats: at most their log marginal likelihood."""
-        if self._learned is None:
-            return 0.0
-        arms, rewards, noise = self.observed
-        everything = Batch(arms, rewards - mean_at(self.mean, arms), noise, 1.0)
-        return lower_bound(self._learned.q, self.kernel, everything)
-
     # --- hooks -----------------------------------------------------------------------------
-
-    @property
-    def _columns(self) -> int | None:
-        return self._history.columns if self.count else None
 
     def _check_columns(self, features: Floats) -> Floats:
         if max(self.discrete_columns, default=-1) >= features.shape[1]:
@@ -173,14 +141,11 @@ class SparseVariational(RowPosterior, Described):
         return super()._check_columns(features)
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
-        asked, written = self._asked, self._turns.written
-        if asked is None or asked.written != written or not np.array_equal(asked.keys, keys):
-            asked = _Asked(written, keys.copy(), *self._solve(keys))
-            self._asked = asked
-        return asked.mean.copy(), asked.variance.copy()
+        mean, variance = self._once("solved", keys, self._solve)
+        return mean.copy(), variance.copy()
 
     def _solve(self, keys: Floats) -> tuple[Floats, Floats]:
-        mean = mean_at(self.mean, keys)
+        mean = np.zeros(len(keys)) + self._prior_mean(keys)
         variance = prior_variance(self.kernel, keys)
         if self._learned is None:
             return mean, variance
@@ -208,9 +173,6 @@ class SparseVariational(RowPosterior, Described):
             covariance += A[:, at].T @ A
         return covariance
 
-    def _prior_scale(self, keys: Floats) -> float:
-        return float(np.max(prior_variance(self.kernel, keys), initial=0.0))
-
     def _incumbent(self, sign: float) -> float:
         mean, _ = self._solve(np.unique(self.observed.arms, axis=0))
         return float(np.max(sign * mean))
@@ -220,14 +182,14 @@ class SparseVariational(RowPosterior, Described):
     ) -> float:
         assert rng is not None  # ``draws`` says so
         information = information_in(self._covariance(keys), noise)
-        before, learned = len(self._history), self._put_back()
-        self._history.append(keys, rewards, noise)  # Algorithm 3, line 1
+        before, learned = len(self._data), self._put_back()
+        self._data.append(keys, rewards, noise)  # Algorithm 3, line 1
         try:
             self._learned = self._optimised(self._with_inducing_arms(learned), rng)
         except BaseException:
-            self._history.truncate(before)
+            self._data.truncate(before)
             raise
-        self._asked = None
+        self._kept.clear()
         return information
 
     # --- Algorithm 3 -----------------------------------------------------------------------
@@ -237,14 +199,14 @@ class SparseVariational(RowPosterior, Described):
         learned = self._learned
         if learned is None or not (self.restart and self.adam_rate):
             return learned
-        points = self._history.latest_rows(learned.arms)
+        points = self._data.latest_rows(learned.arms)
         q = replace(learned.q, points=points, factor=factor_of(self.kernel, points))
         return learned._replace(q=q)
 
     def _with_inducing_arms(self, learned: _Learned | None) -> _Learned:
         """Line 2: the most visited arms become inducing, with what is known of them."""
-        arms = self._history.most_visited(self.inducing)
-        points = self._history.latest_rows(arms)
+        arms = self._data.most_visited(self.inducing)
+        points = self._data.latest_rows(arms)
         if learned is None:
             width = points.shape[1] - len(set(self.discrete_columns))
             return _Learned(prior_at(self.kernel, points), Adam.fresh(len(arms), width), arms)
@@ -272,7 +234,7 @@ class SparseVariational(RowPosterior, Described):
             points, factor = q.points, q.factor
             if self.adam_rate and len(moving):
                 gradient = self._gradient(q, A, batch, moving)
-                adam = adam.advanced(gradient / len(self._history))  # of the bound per observation
+                adam = adam.advanced(gradient / len(self._data))  # of the bound per observation
                 points = points.copy()
                 points[:, moving] += self.adam_rate * adam.direction()
                 factor = factor_of(self.kernel, points)
@@ -296,7 +258,7 @@ class SparseVariational(RowPosterior, Described):
             drawn = rng.choice(len(rewards), self.batch, replace=False)
             scale = len(rewards) / self.batch
             arms, rewards, noise = arms[drawn], rewards[drawn], noise[drawn]
-        return Batch(arms, rewards - mean_at(self.mean, arms), noise, scale).merged()
+        return Batch(arms, rewards - self._prior_mean(arms), noise, scale).merged()
 
     # --- state -----------------------------------------------------------------------------
 
@@ -305,63 +267,37 @@ class SparseVariational(RowPosterior, Described):
         more = ("natural_rate", "adam_rate", "discrete_columns", "restart")
         return {name: getattr(self, name) for name in (*names, *more)}
 
-    @whole
-    def state(self) -> State:
-        arms, rewards, noise = self.observed
-        arrays: dict[str, Any] = {
-            "arms": arms.copy(),
-            "rewards": rewards.copy(),
-            "noise": noise.copy(),
-        }
+    def _memory(self) -> Memory:
+        arrays: dict[str, Any] = dict(super()._memory().arrays)
         if self._learned is not None:
             q, adam, inducing = self._learned
             arrays |= {
                 "inducing_arms": inducing.astype(np.int64),
-                "points": q.points.copy(),
-                "precision": q.precision.copy(),
-                "shift": q.shift.copy(),
-                "adam_first": adam.first.copy(),
-                "adam_second": adam.second.copy(),
-                "adam_age": adam.age.copy(),
+                "points": q.points,
+                "precision": q.precision,
+                "shift": q.shift,
+                "adam_first": adam.first,
+                "adam_second": adam.second,
+                "adam_age": adam.age,
             }
-        return State(
-            kind=self.kind,
-            schema=self.schema,
-            scalars={"count": self.count, "information_gain": self.information_gain},
-            arrays=arrays,
-            spec=describe(self),
-        )
+        return Memory(arrays)
 
-    @classmethod
-    def from_state(
-        cls, state: State, kernel: Covariance | None = None, mean: MeanFunction | None = None
-    ) -> SparseVariational:
-        """The posterior that ``state`` was taken from, to the bit: the steps are not made again."""
-        cls._check_state(state, cls.kind)
-        posterior = cls._made(state, kernel=kernel, mean=mean)
-        posterior._restore_counts(state)
-        if posterior.count != len(state.array("rewards")):
-            raise StateError("this state is damaged: it counts other observations than it holds")
-        if posterior.count:
-            posterior._restore_learned(state)
-        return posterior
-
-    def _restore_learned(self, state: State) -> None:
-        rewards = as_vector(state.array("rewards"), "rewards")
-        arms = as_features(state.array("arms"), "arms")
-        self._history.append(arms, rewards, as_vector(state.array("noise"), "noise", len(rewards)))
-        points = as_features(state.array("points"), "points", arms.shape[1])
-        size, width = len(points), arms.shape[1] - len(set(self.discrete_columns))
+    def _remember(self, state: State) -> None:
+        """To the bit: the steps are not made again."""
+        super()._remember(state)
+        if not self.count:
+            return
+        points = as_features(state.array("points"), "points", self._data.columns)
+        size, width = len(points), self._data.columns - len(set(self.discrete_columns))
         precision = as_features(state.array("precision"), "precision", size)
         adam = Adam(
             first=as_features(state.array("adam_first"), "adam_first", width),
             second=as_features(state.array("adam_second"), "adam_second", width),
             age=as_vector(state.array("adam_age"), "adam_age", size),
         )
-        inducing = as_rows(state.array("inducing_arms"), len(rewards))
-        if (np.diff(inducing) <= 0).any() or not len(precision) == len(adam.first) == len(
-            adam.second
-        ) == len(inducing) == size:
+        inducing = as_rows(state.array("inducing_arms"), self.count)
+        lengths = {len(each) for each in (precision, adam.first, adam.second, inducing)}
+        if (np.diff(inducing) <= 0).any() or lengths != {size}:
             raise StateError("this state is damaged: its inducing points are not all there")
         q = Variational(
             points=points,
@@ -371,8 +307,3 @@ class SparseVariational(RowPosterior, Described):
         )
         _ = q.mean  # factorised now: what cannot be is damage
         self._learned = _Learned(q, adam, inducing)
-
-    def restored(self, state: State) -> SparseVariational:
-        self._check_state(state, self.kind)
-        check_spec(state, self)
-        return type(self).from_state(state, kernel=self.kernel, mean=self.mean)

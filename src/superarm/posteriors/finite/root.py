@@ -1,4 +1,4 @@
-"""The root form of :class:`superarm.posteriors.FiniteGP`; notation as in ``finite.py``.
+"""The root form of :class:`superarm.posteriors.FiniteGP`; notation as in ``posterior.py``.
 
 P = R Rᵀ once R is up to date. A policy plays a few arms again and again, so their observations
 are kept *pending* and folded into R together:
@@ -24,10 +24,10 @@ from superarm.errors import InputError, NotPositiveDefiniteError, StateError
 from superarm.inputs import SMALLEST, as_features, as_vector
 from superarm.kernels import Covariance
 from superarm.linalg import PSD_ERROR_LIMIT, psd_root, root_update
+from superarm.posteriors.fixed import as_rows
+from superarm.posteriors.variances import prior_variance
 
-from .fixed import as_rows
 from .loops import Loops, loops_of
-from .variances import prior_variance
 
 PENDING = 32
 """Different arms that may be pending: enough for a policy that has settled, and for BLAS to work
@@ -47,6 +47,8 @@ Backend = Literal["auto", "numpy", "numba"]
 
 class RootEngine:
     """A square root of the covariance, and what came since it was last brought up to date."""
+
+    least_noise = 0.0
 
     def __init__(self, kernel: Covariance, arms: Floats, mean: Floats, backend: Backend) -> None:
         # The kernel's own variances, not the root's: a flat prior must tie exactly, or rounding
@@ -158,10 +160,9 @@ class RootEngine:
     def rank(self) -> int:
         return int(self.root.shape[1])
 
-    @property
-    def compiled(self) -> bool:
+    def plays_with(self, noise: float) -> bool:
         """Whether whole rounds can be played in compiled code."""
-        return self._loops.play is not None
+        return self._loops.play is not None and noise >= self._least_noise
 
     # --- learning --------------------------------------------------------------------------
 
@@ -198,9 +199,6 @@ class RootEngine:
             self._columns, self._pending_weight, self._pending, self._slot, self._count,
             self.mean, self.variance, row, reward, noise,
         )  # fmt: skip
-
-    def check_noise(self, noise: Floats) -> None:
-        """Any noise will do."""
 
     def maintain(self, weight: Floats, weighted_rewards: Floats) -> None:
         if self._until_fold <= 0:
@@ -249,15 +247,14 @@ class RootEngine:
         normals: Floats | None,
         noise: float,
         totals: tuple[Floats, Floats],
-    ) -> tuple[Ints, float] | None:
-        """Rounds against a table of rewards (T, n), compiled; ``None`` where numba is absent.
+    ) -> tuple[Ints, float]:
+        """Rounds against a table of rewards (T, n), where :meth:`plays_with` this noise.
 
         Round t plays the arm of largest mean + width·std, or, with ``normals`` (T, …), of largest
         mean + width·(joint draw). Returns the arms (T,) and the information gained; ``totals``
         (Σ 1/noise, Σ reward/noise of every arm) are brought up to date.
         """
-        if self._loops.play is None or noise < self._least_noise:
-            return None
+        assert self._loops.play is not None
         choices = np.zeros(len(rewards), dtype=np.int64)
         counts = np.zeros(2, dtype=np.int64)
         information, step = 0.0, 0

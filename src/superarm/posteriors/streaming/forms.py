@@ -1,4 +1,4 @@
-"""The two exact forms of :class:`superarm.posteriors.StreamingGP`; notation as in ``streaming.py``."""
+"""The two exact forms of :class:`superarm.posteriors.StreamingGP`; notation as in ``posterior.py``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from superarm.errors import InputError, StateError
 from superarm.inputs import as_features, as_vector
 from superarm.kernels import Covariance, FeatureMap, Kernel
 from superarm.linalg import GrowingCholesky, cholesky, root_update, solve_lower
+from superarm.posteriors.rows import ObservedData
+from superarm.posteriors.variances import prior_variance
 from superarm.threads import blas_threads_for
-
-from .variances import prior_variance
 
 FormName = Literal["cholesky", "finite-rank"]
 
@@ -54,9 +54,8 @@ class StreamingForm(Protocol):
 
     def solve(self, keys: Floats) -> Solved: ...
     def variance(self, keys: Floats, rows: Floats) -> Floats: ...
-    def covariance(self, keys: Floats, rows: Floats) -> Floats: ...
-    def cross(self, keys: Floats, rows: Floats, at: Ints) -> Floats:
-        """Covariance of the arms at these places with all of them, (k, m)."""
+    def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
+        """Covariance of the arms at these places, or of all, with all of them, (k, m)."""
         ...
 
     def root(self, rows: Floats) -> Floats | None:
@@ -70,52 +69,6 @@ class StreamingForm(Protocol):
     def fitted(self) -> Floats:
         """Posterior means of everything observed, without the prior mean, (N,)."""
         ...
-
-
-class Observed(NamedTuple):
-    """Everything observed so far; read-only."""
-
-    arms: Floats  # (N, d)
-    rewards: Floats  # (N,)
-    noise: Floats  # (N,) variances
-
-
-class ObservedData:
-    """Observed arms, rewards and noise in buffers that double."""
-
-    def __init__(self) -> None:
-        self._arms = np.empty((0, 0))
-        self._rewards = np.empty(0)
-        self._noise = np.empty(0)
-        self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
-
-    @property
-    def columns(self) -> int:
-        """Feature columns of the arms; 0 before the first."""
-        return int(self._arms.shape[1])
-
-    def view(self) -> Observed:
-        """All of it, without a copy."""
-        views = [part[: self._size] for part in (self._arms, self._rewards, self._noise)]
-        for view in views:
-            view.flags.writeable = False
-        return Observed(*views)
-
-    def append(self, arms: Floats, rewards: Floats, noise: Floats) -> None:
-        grown = self._size + len(rewards)
-        if grown > len(self._rewards):
-            capacity = max(2 * len(self._rewards), grown, 256)
-            bigger = np.empty((capacity, arms.shape[1])), np.empty(capacity), np.empty(capacity)
-            if self._size:
-                for new, old in zip(bigger, self.view(), strict=True):
-                    new[: self._size] = old
-            self._arms, self._rewards, self._noise = bigger
-        fresh = slice(self._size, grown)
-        self._arms[fresh], self._rewards[fresh], self._noise[fresh] = arms, rewards, noise
-        self._size = grown
 
 
 class CholeskyForm:
@@ -163,12 +116,11 @@ class CholeskyForm:
         left: Floats = prior_variance(self._kernel, keys) - np.einsum("ij,ij->i", rows, rows)
         return left
 
-    def covariance(self, keys: Floats, rows: Floats) -> Floats:
+    def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
+        if at is not None:
+            return self._kernel(keys[at], keys) - rows[at] @ rows.T
         with blas_threads_for(len(rows) * rows.size):
             return self._kernel(keys) - rows @ rows.T
-
-    def cross(self, keys: Floats, rows: Floats, at: Ints) -> Floats:
-        return self._kernel(keys[at], keys) - rows[at] @ rows.T
 
     def root(self, rows: Floats) -> Floats | None:
         return None
@@ -298,11 +250,8 @@ class FiniteRankForm:
         squares: Floats = np.einsum("ij,ij->i", rows, rows)
         return squares
 
-    def covariance(self, keys: Floats, rows: Floats) -> Floats:
-        return rows @ rows.T
-
-    def cross(self, keys: Floats, rows: Floats, at: Ints) -> Floats:
-        return rows[at] @ rows.T
+    def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
+        return (rows if at is None else rows[at]) @ rows.T
 
     def root(self, rows: Floats) -> Floats | None:
         return rows
