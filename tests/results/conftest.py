@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from superarm.networks import RoadMap
+from superarm.problems.roads import MEASURES
 from superarm.results.roads import METHODS
 from superarm.simulation.audit import QUANTILES
 from superarm.simulation.trace import Run, Trace, write_map, write_spec, write_trace
@@ -57,6 +58,7 @@ def _make_run(
     spec |= {"first_seed": 3, "seeds": seeds, "policies": list(policies), "settings": list(settings)}
     given = {policy: OPTIONS.get(policy, {}) for policy in policies}
     spec["parameters"] = {"problem": {"name": "navigation"}, "policies": given}
+    spec["metrics"] = {name: metric._asdict() for name, metric in MEASURES.items()}
     write_spec(directory, spec)
     rng = np.random.default_rng(11)
     for index, setting in enumerate(settings):

@@ -11,11 +11,12 @@ import pytest
 
 from superarm import plotting
 from superarm import report as reports
-from superarm.errors import InputError
 from superarm.networks import RoadMap
 from superarm.plotting import files
 from superarm.results import roads as road_results
-from superarm.results.curves import learners_height
+from superarm.results.charts import regret_chart, run_charts
+from superarm.results.maps import doubt_pictures, networks_picture, visit_pictures
+from superarm.results.pictures import Chart, Dots, Map, Picture
 from superarm.simulation.trace import Run
 
 MakeRun = Callable[..., Run]
@@ -35,117 +36,149 @@ def gids(axes: Any) -> list[str]:
     return [each.get_gid() for each in axes.collections if each.get_gid()]
 
 
-def test_maps_show_visits_uncertainty_and_ends(make_run: MakeRun, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+def maps(picture: Picture | None) -> list[Map]:
+    assert picture is not None
+    return [panel for panel in picture.panels if isinstance(panel, Map)]
+
+
+def charts(picture: Picture) -> list[Chart]:
+    return [panel for panel in picture.panels if isinstance(panel, Chart)]
+
+
+def test_maps_show_visits_and_ends(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    figure = plotting.plot_exploration(run, 0, ["gp-ts", "bi-ts", "prior"])
-    titles = [axes.get_title(loc="left") for axes in figure.axes if axes.get_title(loc="left")]
-    for policy in ("gp-ts", "bi-ts", "prior"):
-        distinct = np.count_nonzero(road_results.visits(run, policy, 0, (3,), EDGES))
-        assert f"{policy} · distinct edges: {distinct}" in titles
-    assert "gp-ts · uncertainty at the end" in titles
-    assert not any(title.startswith("prior · uncertainty") for title in titles)
+    (picture,) = visit_pictures(run, ["gp-ts", "bi-ts", "prior"])
+    for panel in maps(picture):
+        counts = road_results.visits(run, panel.title, 0, (3,), EDGES)
+        assert panel.note == f"distinct edges: {np.count_nonzero(counts)}"
+        shown = np.concatenate([layer.edges for layer in panel.layers])
+        assert sorted(shown) == np.flatnonzero(counts).tolist()  # each edge once
+        widths = [layer.width for layer in panel.layers]
+        most = [counts[layer.edges].max() for layer in panel.layers]
+        assert (widths, most) == (sorted(widths), sorted(most))  # the most driven on top, and widest
+        limits = [int(text.partition("–")[0].rstrip("+")) for _, text in picture.key]
+        for layer in panel.layers:
+            place = [colour for colour, _ in picture.key].index(layer.colour)
+            assert (counts[layer.edges] >= limits[place]).all()
+            assert place == len(limits) - 1 or (counts[layer.edges] < limits[place + 1]).all()
+
+
+def test_maps_show_what_is_uncertain(make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    (picture,) = doubt_pictures(run)
+    assert [panel.title for panel in maps(picture)] == list(SIX)  # baselines know nothing
+    for panel in maps(picture):
+        audit = run.audit(panel.title, 0, 3)
+        assert audit is not None
+        shown = np.concatenate([layer.edges for layer in panel.layers])
+        assert sorted(shown) == list(range(EDGES))
+        lowest = [audit["std"][layer.edges].min() for layer in panel.layers]
+        assert lowest == sorted(lowest, reverse=True)  # what is known lies on top
+    assert doubt_pictures(make_run(tmp_path / "b", audited=())) == []
+
+
+def test_drawn_maps_have_roads_ends_and_a_key(make_run: MakeRun, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    (picture,) = visit_pictures(make_run(tmp_path), ["gp-ts", "prior"])
+    figure = plotting.draw_picture(picture, "Roads")
     assert gids(figure.axes[0]) == ["start", "goal"]
-    driven = max(figure.axes[0].collections, key=lambda each: each.get_zorder() == 3)
-    counts = road_results.visits(run, "gp-ts", 0, (3,), EDGES)
-    assert len(driven.get_segments()) == np.count_nonzero(counts)
-    widths = np.asarray(driven.get_linewidths())
-    assert (np.diff(widths) >= 0).all()  # the most driven last, on top, and widest
+    drawn = figure.axes[0].collections[1 : 1 + len(maps(picture)[0].layers)]
+    assert [len(each.get_segments()) for each in drawn] == [
+        len(layer.edges) for layer in maps(picture)[0].layers
+    ]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        text for _, text in picture.key
+    ]
     figure.canvas.draw()
-    with pytest.raises(InputError, match="not in this run"):
-        plotting.plot_exploration(run, 0, ["nobody"])
 
 
 def test_networks_show_every_trip_once(make_run: MakeRun, chain: MakeMap, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     settings = tuple({"route": f"north-{letter}"} for letter in "ba")
     many = make_run(tmp_path / "a", ("gp-ts",), settings=settings, roads=(chain(goal=7), chain()))
     other = make_run(
         tmp_path / "b", ("prior",), settings=({"route": "coast-a"},), roads=(chain(seed=9),)
     )
-    figure = plotting.plot_networks([many, other, many])
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["Coast", "North"]
-    labels = [text.get_text() for text in figure.axes[1].get_legend().get_texts()]
-    assert labels == ["North A", "North B", "start", "goal"]
-    assert gids(figure.axes[1]) == ["start", "goal"] * 2
-    single = plotting.plot_network(many, 1)
-    assert "route of gp-ts" in texts(single)
+    coast, north = maps(networks_picture([many, other, many]))
+    assert (coast.title, north.title) == ("Coast A", "North A, North B")
+    assert [(start, goal) for start, goal, _ in north.ends] == [(0, 5), (0, 7)]
+    route = road_results.usual_route(many, "gp-ts", 1, 3)
+    assert north.layers[0].edges.tolist() == route.tolist()
     bare = make_run(tmp_path / "c", ("gp-ts",))
     (bare.directory / "maps" / "s0.npz").unlink()
-    with pytest.raises(InputError, match="no road map"):
-        plotting.plot_network(bare)
-    with pytest.raises(InputError, match="none of these runs"):
-        plotting.plot_networks([bare])
+    assert networks_picture([bare]) is None
     assert plotting.save_group_figures([bare], tmp_path / "figures") == {}
 
 
-def test_methods_in_two_scales(make_run: MakeRun, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    run = make_run(tmp_path, (*SIX, "prior", "fastest", "shortest", "gp-greedy", "odd $name"))
-    linear, logarithmic = plotting.plot_methods(run).axes
-    assert (linear.get_yscale(), logarithmic.get_yscale()) == ("linear", "log")
-    assert linear.get_ylim()[1] == pytest.approx(learners_height(run) or linear.get_ylim()[1])
-    written = [text.get_text() for text in logarithmic.texts]
-    for policy in run.policies:
-        assert any(text.startswith(policy.replace("$", r"\$")) for text in written)
-    thin = [line for line in logarithmic.lines if line.get_linewidth() == 1.1]
-    assert len(thin) == 4
-    assert any("dashed: independent edges" in text.get_text() for text in linear.texts)
-    (panel,) = plotting.plot_trips([run]).axes
-    assert [text.get_text() for text in panel.texts[1:]] == list(SIX)
+def test_curves_that_would_lie_on_the_axis_have_a_logarithmic_one(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
+    """Regret grows with a policy's place: the eleventh learner has more than ten times the first's."""
+    near = regret_chart(make_run(tmp_path / "a", (*SIX, "prior")), 0)
+    far = regret_chart(make_run(tmp_path / "b", (*(f"p{i}" for i in range(14)), "prior")), 0)
+    assert (near.log_y, far.log_y) == (False, True)
+    assert near.ceiling is not None  # a baseline leaves through the top
+    assert far.ceiling is None
+    assert "log scale" in far.y_label
+    thin = [series.label.split()[0] for series in near.series if series.style.thin]
+    assert thin == ["prior"]
 
 
 def test_schedules_and_sweeps(make_run: MakeRun, chain: MakeMap, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    settings = tuple({"route": f"x-{r}", "lengthscale": v} for r in "ab" for v in (0.5, 1.0))
-    maps = (chain(), chain(), chain(goal=9), chain(goal=9))
-    run = make_run(tmp_path, SCHEDULES, settings=settings, roads=maps)
-    figure = plotting.plot_schedules(run)
-    assert len(figure.axes) == 12
-    widths = figure.axes[2].lines
+    values = (0.5, 1.0, 2.0)
+    settings = tuple({"route": f"x-{r}", "lengthscale": v} for r in "ab" for v in values)
+    roads = (chain(),) * 3 + (chain(goal=9),) * 3
+    run = make_run(tmp_path, SCHEDULES, settings=settings, roads=roads)
+    pictures = run_charts(run)
+    (betas,) = pictures["widths"]
+    assert len(betas.panels) == 2 * 3
+    widths = charts(betas)[2].series
     schedule = road_results.schedule_of(run, "gp-bucb-half", 0)
     assert schedule is not None
-    np.testing.assert_allclose(widths[3].get_ydata(), schedule.beta(np.arange(1, 13), EDGES))
-    curves = plotting.plot_sweep_curves(run)
-    assert len(curves.axes) == 2 * 4
-    labels = [line.get_label() for line in curves.axes[0].lines]
-    assert labels[:2] == ["0.5", "1"]
-    totals = plotting.plot_sweep_totals(run).axes
-    assert [axes.get_title(loc="left") for axes in totals] == ["X A", "X B"]
-    expected = [run.cumulative("gp-ucb", index)[:, -1].mean() for index in (2, 3)]
-    np.testing.assert_allclose(totals[1].lines[0].get_ydata(), expected)
-    with pytest.raises(InputError, match="sweeps no number"):
-        plotting.plot_sweep_curves(make_run(tmp_path / "b", ("gp-ts",)))
-    with pytest.raises(InputError, match="no policy"):
-        plotting.plot_schedules(make_run(tmp_path / "c", ("gp-ts",)))
+    np.testing.assert_allclose(widths[3].y, schedule.beta(np.arange(1, 13), EDGES))
+    (curves,) = pictures["regret"]  # of all settings together
+    assert len(curves.panels) == 2 * 4
+    assert [series.label for series in charts(curves)[0].series] == ["0.5", "1", "2"]
+    (totals,) = pictures["sweep"]
+    panels = [chart for chart in charts(totals) if "regret" in chart.y_label]
+    assert [chart.title for chart in panels] == ["route = x-a", "route = x-b"]
+    expected = [run.cumulative("gp-ucb", index)[:, -1].mean() for index in (3, 4, 5)]
+    np.testing.assert_allclose(panels[1].series[0].y, expected)
+    assert run_charts(make_run(tmp_path / "c", ("gp-ts",)))["widths"] == []
 
 
-def test_calibration_figure(make_run: MakeRun, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+def test_calibration_picture(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    edges, trips = plotting.plot_calibration(run).axes
-    assert [label.get_text() for label in edges.get_yticklabels()] == list(SIX)
-    drawn = [line.get_xdata().tolist() for line in trips.lines if len(line.get_xdata()) == 3]
+    picture = road_results.calibration_picture(run)
+    assert picture is not None
+    panels = {panel.title: panel for panel in picture.panels if isinstance(panel, Dots)}
+    assert list(panels) == [
+        f"Energy: {what}"
+        for what in ("edges", "first visits", "trips", "truth of edges", "truth of trips")
+    ]
     rows = road_results.calibrations(run)
-    assert drawn == [[level.observed for level in row.trips] for row in rows]
-    with pytest.raises(InputError, match="no forecasts"):
-        plotting.plot_calibration(make_run(tmp_path / "b", audited=()))
+    for title, kind in (("edges", "edges"), ("truth of trips", "true_trips")):
+        drawn = panels[f"Energy: {title}"].rows
+        assert [row.name for row in drawn] == list(SIX)
+        assert [list(row.values) for row in drawn] == [
+            [level.observed for level in getattr(row, kind)] for row in rows
+        ]
+    assert road_results.calibration_picture(make_run(tmp_path / "b", audited=())) is None
 
 
 @pytest.mark.parametrize(
     ("policies", "options", "expected"),
     [
-        (("only",), {"seeds": 1, "rounds": 1}, {"network", "exploration", "regret"}),
-        (("gp-ts",), {"empty": True, "seeds": 1}, {"network", "exploration", "regret"}),
+        (("only",), {"seeds": 1, "rounds": 1}, {"networks", "exploration", "regret"}),
+        (("gp-ts",), {"empty": True, "seeds": 1}, {"networks", "exploration", "regret"}),
         (
             (*SIX, "prior", "We/ird <name>$"),
             {"rounds": 2},
-            {"network", "exploration", "exploration-others", "calibration", "regret"},
+            {"networks", "exploration", "uncertainty", "calibration", "regret"},
         ),
         (
             SCHEDULES,
             {"settings": ({"k": 1}, {"k": 2}), "audited": ()},
-            {"betas", "sweep-k", "curves-k", "network-0", "regret-1"},
+            {"betas", "sweep-k", "networks", "exploration-0", "regret-1"},
         ),
     ],
 )
@@ -169,7 +202,8 @@ def test_every_figure_that_applies_is_saved(
     paths = plotting.save_run_figures(run, tmp_path / "figures")
     assert expected <= set(made)
     assert len(paths) == 2 * len(made)
-    assert "calibration" in made or "calibration" not in expected
+    for figure in made.values():
+        assert run.experiment in " ".join(texts(figure))
     made["exploration" if "exploration" in made else "exploration-0"].canvas.draw()
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from superarm import report as reports
 from superarm.networks import RoadMap
-from superarm.report.svg import Line, svg_lines
+from superarm.report.svg import svg_chart
 from superarm.results import roads as road_results
 from superarm.results.curves import plus_minus
+from superarm.results.pictures import Chart, Series
 from superarm.simulation.trace import Run
 
 MakeRun = Callable[..., Run]
@@ -35,17 +36,17 @@ def test_the_page_has_maps_energy_and_calibration(make_run: MakeRun, tmp_path: P
         numbers = "".join(f'<td class="number">{plus_minus(*pair)}</td>' for pair in cells)
         assert f"{row.policy}</th>{numbers}" in text
     for calibration in road_results.calibrations(run):
-        for level in (*calibration.edges, *calibration.trips):
+        for level in itertools.chain(*calibration[1:]):
             assert f"{100 * level.observed:.1f} ± {100 * level.stderr:.1f}" in text
-    assert "true energy (Wh)" in text
+    assert "energy per trip (Wh)" in text
     assert "true_energy" not in text.partition("<h2>Settings")[0]
     maps = text[text.index("Where they drove") : text.index("Did the forecasts hold?")]
-    assert maps.count('id="roads-0"') == 1
-    assert maps.count('<use href="#roads-0"/>') == 5  # eight policies: the six methods are shown
+    assert maps.count('id="exploration-0"') == 1
+    assert maps.count('<use href="#exploration-0"/>') == 5  # eight policies: the six methods are shown
     for policy in SIX:
         distinct = np.count_nonzero(road_results.visits(run, policy, 0, (3,), EDGES))
         assert f"  distinct edges: {distinct}</tspan>" in maps
-        assert f"Map of the roads that {policy} drove on: {distinct} different edges" in maps
+        assert f"Map: {policy}, distinct edges: {distinct}" in maps
     assert not re.search(r"\bnan\b|\binf\b", text)
 
 
@@ -57,7 +58,7 @@ def test_pages_of_odd_runs(make_run: MakeRun, tmp_path: Path) -> None:
     assert "distinct edges: 0" in empty
     assert "Did the forecasts hold?" not in empty
     schedules = written(make_run(tmp_path / "c", SCHEDULES), tmp_path)
-    assert f"β of Theorem 3.2 for {EDGES} edges." in schedules
+    assert f"β: tests/roads, {EDGES} edges" in schedules
     for text in (odd, empty, schedules):
         assert not re.search(r"\bnan\b|\binf\b", text)
     bare = make_run(tmp_path / "d", ("gp-ts",), audited=())
@@ -71,14 +72,21 @@ def test_the_page_of_a_whole_city_is_small(make_run: MakeRun, chain: MakeMap, tm
 
 
 def test_a_ceiling_cuts_curves_where_they_leave() -> None:
-    low = Line(label="low", x=[0, 10], y=[0.0, 10.0])
-    high = Line(label="high", x=[0.0, 10.0], y=[0.0, 40.0])
-    whole = svg_lines([low, high], description="d")
-    cut = svg_lines([low, high], description="d", ceiling=20.0)
-    assert whole != cut
-    assert ">40<" in whole
-    assert ">40<" not in cut
-    ends = re.findall(r'd="M[\d.]+ [\d.]+L([\d.]+) ([\d.]+)" fill="none" style', cut)
-    x_low, x_high = (float(x) for x, _ in ends[:2])
-    start = float(re.findall(r'd="M([\d.]+) [\d.]+L', cut)[0])
-    assert x_high - start == pytest.approx((x_low - start) / 2.0, abs=0.2)
+    ends = np.array([0.0, 10.0])
+    series = (Series("low", ends, np.array([0.0, 10.0])), Series("high", ends, np.array([0.0, 40.0])))
+    whole = Chart(series=series, x_label="x", y_label="y")
+    cut = Chart(series=series, x_label="x", y_label="y", ceiling=20.0)
+    assert ">40<" in svg_chart(whole)
+    assert ">40<" not in svg_chart(cut)
+    low, high = cut.shapes()
+    assert (low.x[-1], low.y[-1]) == (10.0, 10.0)
+    assert (high.x[-1], high.y[-1]) == (5.0, 20.0)
+
+
+def test_a_logarithmic_axis_of_totals_leaves_out_tiny_first_rounds() -> None:
+    x = np.array([1.0, 2.0, 3.0])
+    tiny, plain = np.array([1e-9, 1.0, 2.0]), np.array([0.0, 100.0, 200.0])
+    series = (Series("tiny", x, tiny), Series("plain", x, plain))
+    chart = Chart(series=series, x_label="x", y_label="y", log_y=True, totals=True)
+    assert [shape.y.tolist() for shape in chart.shapes()] == [[1.0, 2.0], [100.0, 200.0]]
+    assert chart.y_range() == (1.0, 200.0)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from superarm.networks import RoadMap
+from superarm.results import maps
 from superarm.results import roads as road_results
-from superarm.results.curves import learners_height, metric_text, policy_styles
+from superarm.results.curves import learners_height, policy_styles
 from superarm.results.roads import _edge_coverage, _trip_coverage
 from superarm.simulation.audit import LEVELS, QUANTILES
 from superarm.simulation.trace import Run, Trace, write_trace
@@ -159,36 +160,35 @@ def test_widths_in_plain_arithmetic(make_run: MakeRun, tmp_path: Path, arms: int
 
 
 def test_names_and_trips(make_run: MakeRun, chain: MakeMap, tmp_path: Path) -> None:
-    maps = (chain(), chain(), chain(goal=7))
+    roads = (chain(), chain(), chain(goal=7))
     settings = tuple({"route": r, "l": v} for r, v in (("up-town-a", 1), ("up-town-a", 2), ("odd", 1)))
-    run = make_run(tmp_path, ("gp-ts",), settings=settings, roads=maps)
+    run = make_run(tmp_path, ("gp-ts",), settings=settings, roads=roads)
     assert road_results.trip_settings(run) == [0, 2]
     assert [road_results.trip_name(run, index) for index in (0, 2)] == ["Up-Town A", "odd"]
     assert road_results.trip_name(make_run(tmp_path / "b", ("x",)), 0) == "tests/roads"
-    assert metric_text("true_energy") == "true energy (Wh)"
 
 
 def test_windows_hold_what_was_driven(chain: MakeMap) -> None:
     roads = chain(400)
     driven = np.array([10, 50, 51])
-    window = road_results.window_around(roads, driven)
-    shown = road_results.in_window(roads, window)
+    window = maps.window_around(roads, driven)
+    shown = maps.in_window(roads, window)
     assert set(driven) | {roads.start, roads.goal} <= set(shown)
     assert len(shown) < 400
     assert 1 / 3 <= window.aspect <= 3
-    assert road_results.middle(np.array([[0.0, 0.0], [0.0, 4.0], [2.0, 4.0]])) == (0.0, 3.0)
-    assert road_results.middle(np.zeros((1, 2))) == (0.0, 0.0)
+    assert maps.middle(np.array([[0.0, 0.0], [0.0, 4.0], [2.0, 4.0]])) == (0.0, 3.0)
+    assert maps.middle(np.zeros((1, 2))) == (0.0, 0.0)
 
 
-def test_rules_share_a_colour_and_posteriors_a_dash(make_run: MakeRun, tmp_path: Path) -> None:
-    styles = policy_styles([*SIX, "svgp-ts", "prior", "fastest", "shortest", "gp-greedy"])
-    for rule in ("ucb", "bucb", "ts"):
-        assert styles[f"gp-{rule}"].colour == styles[f"bi-{rule}"].colour
-        assert (styles[f"gp-{rule}"].dash, styles[f"bi-{rule}"].dash) == (0, 1)
-    assert len({styles[f"gp-{rule}"].colour for rule in ("ucb", "bucb", "ts")}) == 3
+def test_policies_of_one_run_differ_in_colour(make_run: MakeRun, tmp_path: Path) -> None:
+    learners = [f"{family}-{rule}" for family in ("gp", "bi", "svgp") for rule in ("ucb", "bucb", "ts")]
+    styles = policy_styles([*learners, "prior", "fastest", "shortest"])
+    assert len({style.colour for style in styles.values()}) == len(styles)
+    assert [styles[policy].dash for policy in learners] == [0] * 3 + [1] * 3 + [2] * 3
     thin = [policy for policy, style in styles.items() if style.thin]
-    assert thin == ["prior", "fastest", "shortest", "gp-greedy"]
-    assert len(set(styles.values())) == len(styles)
+    assert thin == ["prior", "fastest", "shortest"]
+    schedules = policy_styles(SCHEDULES)
+    assert len({style.colour for style in schedules.values()}) == 4
     run = make_run(tmp_path, ("gp-ts", "prior"))
     top = run.cumulative("gp-ts")[:, -1]
     expected = 1.05 * (top.mean() + top.std(ddof=1) / 2**0.5)

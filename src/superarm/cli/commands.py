@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from superarm import __version__
 
 from .common import Commands, common_options, importing, print_json, say
+
+if TYPE_CHECKING:
+    from superarm.results.curves import Band
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -122,13 +125,20 @@ def reproduce(target: str, as_json: bool, **request: Any) -> None:
 @superarm.command()
 @click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
 @click.option("--bound", is_flag=True, help="Draw the theoretical bound over the regret.")
+@click.option(
+    "--band",
+    type=click.Choice(["stderr", "std"]),
+    default="stderr",
+    show_default=True,
+    help="What surrounds means: their standard error, or the deviation between seeds.",
+)
 @common_options
 @importing
-def report(directory: Path, bound: bool, as_json: bool, seed: int, quiet: bool) -> None:
+def report(directory: Path, bound: bool, band: Band, as_json: bool, seed: int, quiet: bool) -> None:
     """Write RUN/report.html and, with the plot extra, figures as PNG and SVG."""
     from . import running
 
-    written = running.report(directory, quiet=quiet, bound=bound)
+    written = running.report(directory, quiet=quiet, bound=bound, band=band)
     if as_json:
         figures = [str(path) for path in written.figures]
         print_json({"report": str(written.report.path), "figures": figures})

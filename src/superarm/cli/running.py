@@ -27,6 +27,7 @@ from superarm.experiments.theorems import regret_bounds
 from superarm.registry import suggestion
 from superarm.report import Report, write_index, write_report
 from superarm.results.curves import (
+    Band,
     counted,
     made_data,
     plus_minus,
@@ -160,7 +161,7 @@ class Origin(NamedTuple):
         return cls(experiment.id, experiment.rounds, experiment.seeds)
 
 
-def report(directory: Path, *, quiet: bool, bound: bool) -> Outputs:
+def report(directory: Path, *, quiet: bool, bound: bool, band: Band) -> Outputs:
     """What was written about a run that was made earlier."""
     if not directory.exists():
         raise StateError(f"there is no directory {directory}")
@@ -169,12 +170,18 @@ def report(directory: Path, *, quiet: bool, bound: bool) -> Outputs:
         names = ", ".join(str(path) for path in inside)
         raise StateError(f"{directory} is not a run but holds some; give one of them: {names}")
     return write_outputs(
-        directory, Origin.of(Run.load(directory)), quiet=quiet, figures=True, bound=bound
+        directory, Origin.of(Run.load(directory)), quiet=quiet, figures=True, bound=bound, band=band
     )
 
 
 def write_outputs(
-    directory: Path, origin: Origin | None, *, quiet: bool, figures: bool, bound: bool
+    directory: Path,
+    origin: Origin | None,
+    *,
+    quiet: bool,
+    figures: bool,
+    bound: bool,
+    band: Band = "stderr",
 ) -> Outputs:
     """The report, and the figures where matplotlib is installed."""
     run = Run.load(directory)
@@ -203,6 +210,7 @@ def write_outputs(
         bounds=bounds,
         command=("superarm", "run", origin.name if origin else "FILE.toml"),
         full_size=(origin.rounds, origin.seeds) if origin else None,
+        band=band,
     )
     if not figures:
         return Outputs(page, [])
@@ -214,7 +222,7 @@ def write_outputs(
         return Outputs(page, [])
     from superarm.plotting import save_run_figures
 
-    return Outputs(page, save_run_figures(run, directory / "figures", bounds=bounds))
+    return Outputs(page, save_run_figures(run, directory / "figures", bounds, band))
 
 
 def _group_figures(runs: list[Run], directory: Path) -> dict[str, Path]:

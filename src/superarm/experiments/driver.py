@@ -25,6 +25,7 @@ from superarm.errors import (
 from superarm.parts import import_parts, imported
 from superarm.problems.base import Mapped, World
 from superarm.problems.sources import settle_source
+from superarm.results.curves import seconds_per_round
 from superarm.simulation import Run, Trace, cell_name, simulate, spread
 from superarm.simulation.files import (
     FOLDERS_OF_ANY,
@@ -314,7 +315,7 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
     rows = []
     for index, setting in enumerate(run.settings):
         for policy in run.policies:
-            seconds = float(run.seconds(policy, index).mean(dtype=float))
+            seconds = seconds_per_round(run, policy, index)
             for metric in run.metrics:
                 outcome = outcome_of(run, policy, index, metric)
                 rows.append(

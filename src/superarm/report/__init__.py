@@ -9,7 +9,6 @@ Everything that comes from a run is escaped: names and notes are text, never mar
 """
 
 from .gallery import write_index
-from .svg import Line, svg_heatmap, svg_lines
 from .writing import Report, write_report
 
-__all__ = ["Line", "Report", "svg_heatmap", "svg_lines", "write_index", "write_report"]
+__all__ = ["Report", "write_index", "write_report"]

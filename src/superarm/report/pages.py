@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from superarm.results.curves import PALETTE, PolicyStyle, counted, significant
+from superarm.results.curves import (
+    PALETTE,
+    Average,
+    PolicyStyle,
+    counted,
+    plus_minus,
+    policy_styles,
+    significant,
+)
+from superarm.results.pictures import Chart, Dots, Map, Picture
+from superarm.simulation.trace import Run
 
-from .svg import Line
+from .svg import SMALL, colour_of, svg_chart, svg_dots, svg_maps
 
 Claim = Mapping[str, Any]
 """``{"text": …, "holds": true|false, "verdict": …, "evidence": …}``"""
@@ -19,13 +29,16 @@ VERDICTS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
 
 # --- style sheet -------------------------------------------------------------------------
 
-_DARK = ("#4FB0EE", "#FF8A4C", "#2CCB9C", "#E6A1C8", "#F2B93B", "#8CCBF2", "#C9A878", "#A7AEB7")
+_DARK = (
+    *("#4FB0EE", "#FF8A4C", "#2CCB9C", "#E6A1C8", "#F2B93B", "#8CCBF2"),
+    *("#C9A878", "#A7AEB7", "#B794F0", "#F27C9B", "#C6D05A", "#4FC3CF"),
+)
 STYLE = (
     ":root{color-scheme:light dark;--ink:#1f2328;--paper:#fff;--soft:#f5f7f9;"
-    + "--line:#d8dee4;--link:#0b62a8;"
+    + "--line:#d8dee4;--shade:#0005;--link:#0b62a8;"
     + "".join(f"--c{i}:{colour};" for i, colour in enumerate(PALETTE))
     + "}@media (prefers-color-scheme:dark){:root{--ink:#e4e8ec;--paper:#14181d;--soft:#1c2229;"
-    + "--line:#353d47;--link:#7cbcf5;"
+    + "--line:#353d47;--shade:#fff6;--link:#7cbcf5;"
     + "".join(f"--c{i}:{colour};" for i, colour in enumerate(_DARK))
     + """}}
 *{box-sizing:border-box}
@@ -37,9 +50,16 @@ h1{font-size:1.85rem;line-height:1.2;margin:0 0 6px;letter-spacing:-.01em;overfl
 h2{font-size:1.2rem;margin:40px 0 10px}h3{font-size:1rem;margin:24px 0 6px}
 p{margin:10px 0;max-width:75ch}a{color:var(--link)}
 .meta,figcaption,footer{opacity:.78;font-size:.92rem}.lead{font-size:1.08rem}
-figure{margin:8px 0 22px}svg.chart,img{display:block;width:100%;height:auto}
+figure{margin:8px 0 22px;overflow:hidden}svg.chart,img{display:block;width:100%;height:auto}
+figure>svg.chart{max-width:760px}figure.wide>svg.chart{max-width:none}
 img{background:#fff;border-radius:6px}
-.scroll{overflow-x:auto}
+.scroll,.wide{overflow-x:auto;background:/* a shadow where there is more to see */
+  linear-gradient(90deg,var(--paper) 40%,transparent) 0 0/36px 100% no-repeat local,
+  linear-gradient(270deg,var(--paper) 40%,transparent) 100% 0/36px 100% no-repeat local,
+  linear-gradient(90deg,var(--shade),transparent) 0 0/16px 100% no-repeat,
+  linear-gradient(270deg,var(--shade),transparent) 100% 0/16px 100% no-repeat}
+.scroll::-webkit-scrollbar,.wide::-webkit-scrollbar{height:8px;background:var(--line)}
+.scroll::-webkit-scrollbar-thumb,.wide::-webkit-scrollbar-thumb{background:var(--ink);border-radius:4px}
 table{border-collapse:collapse;width:100%;font-size:.95rem}
 caption{text-align:left;font-weight:600;padding:10px 0 4px}
 th,td{text-align:left;padding:7px 14px 7px 0;border-bottom:1px solid var(--line);vertical-align:top;
@@ -50,7 +70,7 @@ sup{line-height:0;font-size:.78em}
 .number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 thead th{vertical-align:bottom}thead th.number{white-space:normal}
 .facts th{width:28%;white-space:normal}
-.best th,.best td{font-weight:650}
+.best tbody tr:first-child{font-weight:650}
 .swatch{display:inline-block;width:14px;height:4px;border-radius:2px;margin-right:9px;vertical-align:middle}
 .verdict{min-width:9em;font-weight:650}
 .banner{background:#fff3cd;color:#533f03;border-left:5px solid #e0a800;padding:8px 12px;
@@ -59,13 +79,14 @@ thead th{vertical-align:bottom}thead th.number{white-space:normal}
 pre{background:var(--soft);border:1px solid var(--line);border-radius:8px;padding:12px 14px;
   white-space:pre-wrap;overflow-wrap:anywhere}
 code,pre{font:.88rem/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
-.panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(240px,1fr));gap:18px}
+.maps,.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(240px,1fr));gap:18px}
+.charts{grid-template-columns:repeat(auto-fill,minmax(min(380px,100%),1fr))}
+.key>span{white-space:nowrap;margin-right:1.2em}
 .cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(260px,1fr));gap:18px;padding:0;list-style:none}
 .card{border:1px solid var(--line);border-radius:10px;padding:14px 16px;background:var(--soft)}
 .card h3{margin:8px 0 2px}.card p{margin:4px 0;font-size:.92rem}
-@media (max-width:640px){figure{overflow-x:auto}figure svg.chart{min-width:580px}
-  .panels svg.chart{min-width:0}
-  .legend{display:block;position:sticky;left:0}figcaption{position:sticky;left:0}
+@media (max-width:640px){figure>svg.chart{width:calc(100% * var(--crop,1));max-width:none}
+  .wide>svg.chart{width:680px}.legend{display:block}
   .claims,.claims tbody,.claims tr,.claims td{display:block}.claims thead{display:none}
   .claims tr{border-bottom:1px solid var(--line);padding:8px 0}
   .claims td{border:0;padding:2px 0;overflow-wrap:anywhere}}
@@ -100,33 +121,72 @@ def banner(warning: str) -> str:
     return f'<p class="banner">{escape(warning)}</p>' if warning else ""
 
 
+def table(
+    titles: Sequence[str],
+    rows: Iterable[tuple[str, Sequence[str]]],
+    *,
+    caption: str = "",
+    numbers: int = 0,
+    style: str = "",
+) -> str:
+    """Rows of a heading and cells, all ready-made HTML; so many columns after the first are numbers.
+
+    ``titles`` are text, the first that of the headings; without any there is no head.
+    """
+
+    def kind(place: int) -> str:
+        return ' class="number"' if place < numbers else ""
+
+    head = "".join(
+        f'<th scope="col"{kind(place - 1) if place else ""}>{escape(title)}</th>'
+        for place, title in enumerate(titles)
+    )
+    body = "".join(
+        f'<tr><th scope="row">{name}</th>'
+        + "".join(f"<td{kind(place)}>{cell}</td>" for place, cell in enumerate(cells))
+        + "</tr>"
+        for name, cells in rows
+    )
+    told = f"<caption>{escape(caption)}</caption>" if caption else ""
+    head = f"<thead><tr>{head}</tr></thead>" if head else ""
+    look = f' class="{style}"' if style else ""
+    return f'<div class="scroll"><table{look}>{told}{head}<tbody>{body}</tbody></table></div>'
+
+
+def policy_table(
+    run: Run, titles: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]], caption: str = ""
+) -> str:
+    """Numbers of policies, each with a stroke as its line in charts."""
+    named = [(policy_name(run, policy), cells) for policy, cells in rows]
+    return table(["policy", *titles], named, caption=caption, numbers=len(titles))
+
+
+def policy_name(run: Run, policy: str) -> str:
+    return f"{swatch(policy_styles(run.policies)[policy])}{escape(policy)}"
+
+
+def told(run: Run, value: Average) -> str:
+    """A mean and its standard error, where there are several seeds."""
+    return escape(plus_minus(*value) if len(run.seeds) > 1 else significant(value.mean))
+
+
 def fact_table(caption: str, facts: Mapping[str, Any]) -> str:
     """Names and values, those that are None left out."""
-    rows = "".join(
-        f'<tr><th scope="row">{escape(str(key))}</th><td>{escape(readable_value(value))}</td></tr>'
-        for key, value in facts.items()
-        if value is not None
-    )
-    title = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f'<div class="scroll"><table class="facts">{title}<tbody>{rows}</tbody></table></div>'
+    rows = [(escape(str(k)), [escape(readable_value(v))]) for k, v in facts.items() if v is not None]
+    return table([], rows, caption=caption, style="facts")
 
 
 def option_table(caption: str, name: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
     """Rows by name against every key that one of them has."""
     keys = list(dict.fromkeys(key for given in rows.values() for key in given))
-    head = "".join(f'<th scope="col">{escape(str(key))}</th>' for key in (name, *keys))
-    body = "".join(
-        f'<tr><th scope="row">{escape(str(row))}</th>'
-        + "".join(
-            f"<td>{escape(readable_value(given[key])) if key in given else '–'}</td>" for key in keys
+    cells = (
+        (
+            escape(row),
+            [escape(readable_value(given[key])) if key in given else "–" for key in keys],
         )
-        + "</tr>"
         for row, given in rows.items()
     )
-    return (
-        f'<div class="scroll"><table><caption>{escape(caption)}</caption>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
+    return table([name, *map(str, keys)], cells, caption=caption)
 
 
 def claims_table(claims: Sequence[Claim], origins: Sequence[str] | None = None) -> str:
@@ -155,13 +215,38 @@ def claim_count(claims: Sequence[Claim], separator: str) -> str:
     return f"{separator}{counted(len(claims), 'claim')}: {told.replace('does not', 'do not')}"
 
 
-def legend(lines: Sequence[Line]) -> str:
-    """The labels of a chart as a list, for screens that are too narrow to show its right end."""
+def figure(picture: Picture) -> str:
+    """A picture with its heading, the labels of its chart as a list, its key and its caption."""
+    title = f"<h3>{escape(picture.heading)}</h3>" if picture.heading else ""
+    maps = [panel for panel in picture.panels if isinstance(panel, Map)]
+    charts = [panel for panel in picture.panels if isinstance(panel, Chart)]
+    if len(picture.panels) == 1 and charts:
+        shown = svg_chart(charts[0]) + _legend(charts[0])
+    elif maps:
+        shown = f'<div class="maps">{"".join(svg_maps(maps, picture.name))}</div>'
+    else:
+        drawn = (
+            svg_dots(panel) if isinstance(panel, Dots) else svg_chart(panel, SMALL)
+            for panel in picture.panels
+            if not isinstance(panel, Map)
+        )
+        shown = f'<div class="charts">{"".join(drawn)}</div>'
+    key = "".join(
+        f'<span><span class="swatch" style="background:{colour}"></span>{escape(text)}</span> '
+        for colour, text in picture.key
+    )
+    key = f'<p class="key">{key}</p>' if key else ""
+    caption = f"<figcaption>{escape(picture.caption)}</figcaption>"
+    return f"{title}<figure>{shown}{key}{caption}</figure>"
+
+
+def _legend(chart: Chart) -> str:
+    """The labels of a chart, for screens that are too narrow to show its right end."""
     items = "".join(
-        f"<li>{swatch(line.style)}{escape(line.label)}"
-        + (f" ∝ t<sup>{line.exponent:.2f}</sup>" if line.exponent is not None else "")
+        f"<li>{swatch(each.style)}{escape(each.label)}"
+        + (f" ∝ t<sup>{each.exponent:.2f}</sup>" if each.exponent is not None else "")
         + "</li>"
-        for line in lines
+        for each in chart.series
     )
     return f'<ul class="legend">{items}</ul>'
 
@@ -176,7 +261,7 @@ def inline_picture(caption: str, path: Path) -> str:
 
 def swatch(style: PolicyStyle) -> str:
     """A short stroke that looks as the policy's line does."""
-    colour = f"var(--c{style.colour},{PALETTE[style.colour]})"
+    colour = colour_of(style)
     dashes = (
         colour,
         f"linear-gradient(90deg,{colour} 40%,transparent 40% 60%,{colour} 60%)",

@@ -1,200 +1,113 @@
-"""The charts of a report as inline SVG, written by hand.
+"""Pictures as inline SVG, written by hand: neither matplotlib nor a script is needed.
 
-Needs neither matplotlib nor a script. Charts take their ink from ``currentColor`` and their colours
-from the page's custom properties ``--c0`` …, with the palette as a fallback: one chart serves light
-and dark pages.
+They take their ink from ``currentColor`` and their colours from the page's custom properties
+``--c0`` …, with the palette as a fallback: one picture serves light and dark pages.
 """
 
 from __future__ import annotations
 
-import base64
-import struct
-import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from html import escape
-from typing import Any, Literal, NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-from superarm.core import Floats
-from superarm.results.curves import (
-    PALETTE,
-    PolicyStyle,
-    readable_seconds,
-    significant,
-    spread_labels,
-    ticks,
-)
+from superarm.core import Floats, Ints
+from superarm.networks import RoadMap
+from superarm.results.curves import PolicyStyle, readable_seconds, significant, spread_labels, ticks
+from superarm.results.maps import in_window, length_text, middle, round_length
+from superarm.results.pictures import Chart, Dots, Map, Series, Window
 
-_FIRST = PolicyStyle(0, 0)
-_DASHES = ("none", "9 3", "3 3")  # as in ``plotting``
-_MAPS = {
-    "viridis": "4401544828783e498931688e26828e1f9e8935b7796ece58b5de2bfde725",
-    "magma": "000004180f3d440f76721f819e2f7fcd4071f1605dfd9668feca8dfcfdbf",
-}
-_STAR = "M0-9 2.6-3 9-2.6 4 1.7 5.6 8 0 4.6-5.6 8-4 1.7-9-2.6-2.6-3Z"
+DASHES = ("none", "9 3", "3 3")  # as in ``plotting``
+_MAP_WIDTH = 420
+_HALVES = 2
+"""Half units that paths of roads are written in: whole numbers are short."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Line:
-    """One curve of :func:`svg_lines`, labelled at its end."""
+class Frame(NamedTuple):
+    """How large a chart is drawn, and whether with names and numbers."""
 
-    label: str
-    x: ArrayLike
-    y: ArrayLike
-    stderr: ArrayLike | None = None
-    """Half the height of the band around the curve."""
-    style: PolicyStyle = _FIRST
-    exponent: float | None = None
-    """Adds "∝ t" with this exponent to the label."""
-    markers: bool = False
+    width: int
+    height: int
+    bare: bool = False
 
 
-def svg_lines(
-    lines: Sequence[Line],
-    *,
-    description: str,
-    x_label: str = "",
-    y_label: str = "",
-    log_x: bool = False,
-    log_y: bool = False,
-    seconds: bool = False,
-    width: int = 760,
-    height: int = 400,
-    thumbnail: bool = False,
-    ceiling: float | None = None,
-) -> str:
-    """Curves with bands, ticks and labels at the line ends; ``description`` is the alternative text.
+LARGE, SMALL, THUMBNAIL = Frame(640, 360), Frame(440, 290), Frame(320, 170, bare=True)
 
-    ``seconds`` writes the y ticks as times; ``thumbnail`` leaves out labels and ticks; curves are
-    cut off at the ``ceiling``.
-    """
-    longest = max((len(line.label) + 8 * (line.exponent is not None) for line in lines), default=0)
+
+def svg_chart(chart: Chart, frame: Frame = LARGE) -> str:
+    """Curves with bands, ticks and labels at the line ends."""
+    width, height, bare = frame
+    lengths = [len(each.label) + 8 * (each.exponent is not None) for each in chart.series]
     # Where there are dashes, leaders are long enough to show them.
-    stub = 24.0 if any(line.style.dash for line in lines) else 8.0
-    right = width - (8.0 if thumbnail else min(0.42 * width, 28.0 + stub + 6.6 * longest))
-    left, top, bottom = (8.0, 8.0, height - 8.0) if thumbnail else (66.0, 32.0, height - 46.0)
-    curves = [_Shape.of(line, log_y).below(ceiling) for line in lines]
-    x_axis = _Axis.around([c.x for c in curves], log=log_x, start=left, stop=right, tight=True)
-    reach = [edge for c in curves for edge in (c.y, c.low, c.high)]
-    y_axis = _Axis.around(reach, log=log_y, start=bottom, stop=top)
-    parts = [svg_open(width, height, description)]
-    if not thumbnail:
-        for value in y_axis.ticks():
-            y = float(y_axis.place(value))
-            text = readable_seconds(value) if seconds else significant(value)
-            parts += [_rule(f"M{left:g} {y:.1f}H{right:g}", 0.14), _text(left - 8, y + 4, text, "end")]
-        for value in x_axis.ticks():
-            x = float(x_axis.place(value))
-            parts.append(_rule(f"M{x:.1f} {bottom:g}v5", 0.4))
-            parts.append(_text(x, bottom + 20, significant(value), "middle"))
-        parts.append(_text((left + right) / 2, height - 6, x_label, "middle"))
-        parts.append(_text(4, 16, y_label, "start"))
+    stub = 24.0 if any(each.style.dash for each in chart.series) else 8.0
+    right = width - (8.0 if bare else min(0.42 * width, 28.0 + stub + 6.6 * max(lengths, default=0)))
+    top = 48.0 if chart.title else 32.0
+    left, top, bottom = (8.0, 8.0, height - 8.0) if bare else (58.0, top, height - 46.0)
+    x_axis = _Axis(*chart.x_range(), chart.log_x, left, right)
+    y_axis = _Axis(*chart.y_range(), chart.log_y, bottom, top)
+    # On a narrow screen the labels are cut off: a list below says the same.
+    crop = "" if frame is not LARGE else f' style="--crop:{width / (right + 22):.3f}"'
+    parts = [svg_open(width, height, chart.description, crop)]
+    if not bare:
+        parts += _axes(chart, x_axis, y_axis, height)
     parts.append(_rule(f"M{left:g} {bottom:g}H{right:g}", 0.4))
     ends: list[float] = []
-    for line, curve in zip(lines, curves, strict=True):
-        x, y = x_axis.place(curve.x), y_axis.place(curve.y)
-        if line.stderr is not None and not line.style.thin:
-            outline = np.concatenate([y_axis.place(curve.high), y_axis.place(curve.low)[::-1]])
-            band = _path(np.concatenate([x, x[::-1]]), outline)
-            parts.append(f'<path d="{band}Z" style="fill:{_colour(line)}" opacity=".17"/>')
-        parts.append(
-            f'<path d="{_path(x, y)}" fill="none" style="stroke:{_colour(line)}" '
-            f'stroke-width="{1.1 if line.style.thin else 2}" stroke-linejoin="round" '
-            f'stroke-dasharray="{_DASHES[line.style.dash]}"/>'
+    for each, shape in zip(chart.series, chart.shapes(), strict=True):
+        x, y, low, high = (
+            axis.place(part) for axis, part in zip((x_axis, *[y_axis] * 3), shape, strict=True)
         )
-        if line.markers:
+        colour = colour_of(each.style)
+        if each.half is not None and not each.style.thin:  # bands of baselines would lie over all
+            band = _path(np.concatenate([x, x[::-1]]), np.concatenate([high, low[::-1]]))
+            parts.append(f'<path d="{band}Z" style="fill:{colour}" opacity=".17"/>')
+        parts.append(
+            f'<path d="{_path(x, y)}" fill="none" style="stroke:{colour}" '
+            f'stroke-width="{1.1 if each.style.thin else 2}" stroke-linejoin="round" '
+            f'stroke-dasharray="{DASHES[each.style.dash]}"/>'
+        )
+        if chart.markers:
             dots = (f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.2"/>' for a, b in zip(x, y, strict=True))
-            parts.append(f'<g style="fill:{_colour(line)}">{"".join(dots)}</g>')
+            parts.append(f'<g style="fill:{colour}">{"".join(dots)}</g>')
         ends.append(float(y[-1]) if len(y) else bottom)
-    if not thumbnail:
-        for line, end, place in zip(lines, ends, spread_labels(ends, 17.0, top, bottom), strict=True):
-            leader = f"M{right + 3:g} {end:.1f}L{right + 13:g} {place:.1f}"
-            level = f"M{right + 13:g} {place:.1f}h{stub:g}"
-            look = f'fill="none" style="stroke:{_colour(line)}" stroke-width="2"'
-            power = "" if line.exponent is None else _power(line.exponent)
-            parts.append(
-                f'<path d="{leader}" {look}/>'
-                f'<path d="{level}" {look} stroke-dasharray="{_DASHES[line.style.dash]}"/>'
-                f'<text x="{right + 18 + stub:g}" y="{place + 4:.1f}">{escape(line.label)}'
-                f"{power}</text>"
-            )
+    if not bare:
+        for each, end, place in zip(
+            chart.series, ends, spread_labels(ends, 17.0, top, bottom), strict=True
+        ):
+            parts.append(_end_label(each, right, end, place, stub))
     return "".join(parts) + "</svg>"
 
 
-def svg_heatmap(
-    values: ArrayLike,
-    *,
-    description: str,
-    title: str = "",
-    x_range: tuple[float, float] = (0.0, 1.0),
-    y_range: tuple[float, float] = (0.0, 1.0),
-    limits: tuple[float, float] | None = None,
-    points: ArrayLike = (),
-    best: tuple[float, float] | None = None,
-    colours: Literal["viridis", "magma"] = "viridis",
-    size: int = 300,
-) -> str:
-    """A surface (rows from low to high y) as coloured cells, with a key, samples and the optimum.
+def _axes(chart: Chart, x_axis: _Axis, y_axis: _Axis, height: int) -> Iterable[str]:
+    left, right, bottom, top = x_axis.start, x_axis.stop, y_axis.start, y_axis.stop
+    if chart.title:
+        yield f'<text x="4" y="15" font-weight="600">{escape(chart.title)}</text>'
+    for value in y_axis.ticks():
+        y = float(y_axis.place(value))
+        yield _rule(f"M{left:g} {y:.1f}H{right:g}", 0.14)
+        told = readable_seconds(value) if chart.seconds else significant(value)
+        yield _text(left - 8, y + 4, told, "end")
+    for value in x_axis.ticks():
+        x = float(x_axis.place(value))
+        yield _rule(f"M{x:.1f} {bottom:g}v5", 0.4)
+        yield _text(x, bottom + 20, significant(value), "middle")
+    yield _text((left + right) / 2, height - 6, chart.x_label, "middle")
+    yield _text(4, top - 16, chart.y_label, "start")
 
-    ``points`` (m, 2) are in the units of the ranges, the oldest first: older ones are fainter.
-    """
-    surface = np.asarray(values, dtype=np.float64)
-    low, high = limits or (float(surface.min()), float(surface.max()))
-    unit = np.clip((surface - low) / ((high - low) or 1.0), 0.0, 1.0)
-    x_axis = _Axis(*x_range, log=False, start=10.0, stop=10.0 + size)
-    y_axis = _Axis(*y_range, log=False, start=26.0 + size, stop=26.0)
-    parts = [svg_open(size + 20, size + 66, description)]
-    parts.append(f'<text x="10" y="16" font-weight="600">{escape(title)}</text>')
-    parts.append(png_image(unit[::-1], colours, x=10, y=26, width=size, height=size))
-    chosen = np.asarray(points, dtype=np.float64).reshape(-1, 2)
-    for age, (x, y) in enumerate(chosen, start=1):
-        parts.append(
-            f'<circle cx="{x_axis.place(x):.1f}" cy="{y_axis.place(y):.1f}" r="3.6" fill="#fff" '
-            f'stroke="#111" opacity="{0.3 + 0.7 * age / len(chosen):.2f}"/>'
-        )
-    if best is not None:
-        where = f"translate({x_axis.place(best[0]):.1f} {y_axis.place(best[1]):.1f})"
-        parts.append(f'<path transform="{where}" d="{_STAR}" fill="#ff4d4d" stroke="#fff"/>')
-    base = size + 36
-    parts.append(
-        png_image(np.linspace(0.0, 1.0, 64)[None], colours, x=10, y=base, width=size, height=8)
+
+def _end_label(series: Series, right: float, end: float, place: float, stub: float) -> str:
+    look = f'fill="none" style="stroke:{colour_of(series.style)}" stroke-width="2"'
+    power = ""
+    if series.exponent is not None:
+        raised = f'<tspan dy="-4" font-size="10">{series.exponent:.2f}</tspan>'
+        power = f' <tspan opacity=".75">∝ t{raised}</tspan>'
+    return (
+        f'<path d="M{right + 3:g} {end:.1f}L{right + 13:g} {place:.1f}" {look}/>'
+        f'<path d="M{right + 13:g} {place:.1f}h{stub:g}" {look} '
+        f'stroke-dasharray="{DASHES[series.style.dash]}"/>'
+        f'<text x="{right + 18 + stub:g}" y="{place + 4:.1f}">{escape(series.label)}{power}</text>'
     )
-    parts.append(_text(10, base + 24, significant(low), "start"))
-    parts.append(_text(size + 10, base + 24, significant(high), "end"))
-    return "".join(parts) + "</svg>"
-
-
-class _Shape(NamedTuple):
-    """A curve and its band, without what cannot be drawn."""
-
-    x: Floats
-    y: Floats
-    low: Floats
-    high: Floats
-
-    @classmethod
-    def of(cls, line: Line, log: bool) -> _Shape:
-        x, y = (np.asarray(part, dtype=np.float64) for part in (line.x, line.y))
-        half = np.zeros_like(y) if line.stderr is None else np.asarray(line.stderr, dtype=np.float64)
-        shown = np.isfinite(y) & ((y > 0.0) | (not log))
-        x, y, half = x[shown], y[shown], half[shown]
-        # A band that reaches below zero cannot be drawn on a log axis; a tenth of the mean can.
-        return cls(x, y, np.maximum(y - half, y / 10.0) if log else y - half, y + half)
-
-    def below(self, ceiling: float | None) -> _Shape:
-        """The curve up to where it first leaves through the ceiling, and what of its band fits."""
-        if ceiling is None:
-            return self
-        over = np.flatnonzero(self.y > ceiling)
-        stop = int(over[0]) + 1 if len(over) else len(self.y)
-        x, y, low, high = (part[:stop].copy() for part in self)
-        if len(over) and stop > 1:
-            share = (ceiling - y[-2]) / (y[-1] - y[-2])
-            x[-1] = x[-2] + share * (x[-1] - x[-2])
-        return _Shape(x, *(np.minimum(part, ceiling) for part in (y, low, high)))
 
 
 class _Axis(NamedTuple):
@@ -203,20 +116,6 @@ class _Axis(NamedTuple):
     log: bool
     start: float
     stop: float
-
-    @classmethod
-    def around(
-        cls, series: Sequence[Floats], *, log: bool, start: float, stop: float, tight: bool = False
-    ) -> _Axis:
-        values = np.concatenate([*series, np.empty(0)])
-        values = values[np.isfinite(values) & ((values > 0.0) | (not log))]
-        low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 10.0)
-        if log:
-            low, high = (low, high) if high > low else (low / 2.0, high * 2.0)
-            return cls(low, high, log, start, stop)
-        if not tight:
-            low, high = min(low, 0.0), high + 0.04 * (high - min(low, 0.0))
-        return cls(low, high if high > low else low + 1.0, log, start, stop)
 
     def place(self, value: Any) -> Any:
         scaled = (value - self.low) / (self.high - self.low)
@@ -228,12 +127,137 @@ class _Axis(NamedTuple):
         return ticks(self.low, self.high, self.log)
 
 
-def svg_open(width: int, height: int, description: str) -> str:
-    """The opening tag of a chart; ``description`` is its alternative text."""
+def svg_dots(dots: Dots) -> str:
+    """A line of dots for each name, dashed lines where they should lie."""
+    left, gap, top, width = 110, 26, 40, SMALL.width
+    height = top + gap * len(dots.rows) + 28
+    axis = _Axis(dots.least, 1.01, False, left, width - 14)
+    parts = [svg_open(width, height, dots.description)]
+    parts.append(f'<text x="4" y="15" font-weight="600">{escape(dots.title)}</text>')
+    for place, guide in enumerate(dots.guides):
+        x = axis.place(guide)
+        line = f'<path d="M{x:.1f} {top - 12}V{height - 24}" stroke="currentColor"'
+        parts.append(f'{line} stroke-dasharray="4 3" opacity=".6"/>')
+        # The last two lie close together: their numbers stand on either side.
+        side = {len(dots.guides) - 2: "end", len(dots.guides) - 1: "start"}.get(place, "middle")
+        parts.append(_text(x, height - 8, f"{100 * guide:.0f}", side))
+    for number, row in enumerate(dots.rows):
+        y = top + gap * number + 8
+        parts.append(
+            f'<text x="{left - 12}" y="{y + 4}" text-anchor="end">{escape(row.name)}</text>'
+            f'<g style="color:{colour_of(row.style)}">'
+        )
+        # A little apart, so that the bars of neighbouring levels do not merge.
+        heights = y + 5.0 * (np.arange(len(row.values)) - (len(row.values) - 1) / 2.0)
+        for value, half, at in zip(row.values, row.halves, heights, strict=True):
+            low, x, high = (
+                axis.place(min(max(share, axis.low), axis.high))
+                for share in (value - half, value, value + half)
+            )
+            bar = f'<path d="M{low:.1f} {at:g}H{high:.1f}" stroke="currentColor" stroke-width="2"/>'
+            parts.append(f'{bar}<circle cx="{x:.1f}" cy="{at:g}" r="3.4"/>')
+        parts.append("</g>")
+    return "".join(parts) + "</svg>"
+
+
+# --- maps --------------------------------------------------------------------------------
+
+
+class Plane:
+    """From metres to places in a drawing, y downwards, and roads to paths in parts of a unit."""
+
+    def __init__(self, window: Window, width: float, units: int, left: float = 0.0, top: float = 0.0):
+        self.window, self.units = window, units
+        self.scale = width / window.width
+        self.height = window.height * self.scale
+        self._corner = np.array([left, top])
+
+    def place(self, points: Floats) -> Floats:
+        window = self.window
+        x = (points[:, 0] - window.left) * self.scale
+        y = (window.bottom + window.height - points[:, 1]) * self.scale
+        placed: Floats = np.stack([x, y], axis=1) + self._corner
+        return placed
+
+    def path(self, courses: Iterable[Floats]) -> str:
+        """Courses as one path, without what is too short to be seen or drawn already."""
+        drawn: set[frozenset[tuple[int, int]]] = set()
+        parts = []
+        for course in courses:
+            points = np.rint(self.units * self.place(course)).astype(int)
+            moved = np.concatenate([[True], np.any(np.diff(points, axis=0) != 0, axis=1)])
+            corners = [(int(x), int(y)) for x, y in points[moved]]
+            key = frozenset(corners)
+            if len(corners) > 1 and key not in drawn:
+                drawn.add(key)
+                steps = " ".join(f"{x - a} {y - b}" for (a, b), (x, y) in pairwise(corners))
+                parts.append(f"M{corners[0][0]} {corners[0][1]}l{steps}")
+        return "".join(parts).replace(" -", "-") or "M0 0"
+
+
+def svg_maps(maps: Iterable[Map], base: str) -> list[str]:
+    """Maps of the same roads; the grey ones of the first are used again by the others."""
+    drawn: list[tuple[RoadMap, Window, str]] = []
+    pictures = []
+    for each in maps:
+        known = [name for roads, window, name in drawn if roads is each.roads and window == each.window]
+        name = known[0] if known else f"{base}-{len(drawn)}"
+        if not known:
+            drawn.append((each.roads, each.window, name))
+        pictures.append(_svg_map(each, name, again=bool(known)))
+    return pictures
+
+
+def _svg_map(shown: Map, base: str, *, again: bool) -> str:
+    plane = Plane(shown.window, _MAP_WIDTH, _HALVES)
+    head, height = 30, round(plane.height)
+    parts = [
+        svg_open(_MAP_WIDTH, height + head, shown.description),
+        '<text x="0" y="20" font-size="20">',
+        f'<tspan font-weight="600">{escape(shown.title)}</tspan>',
+        f'<tspan opacity=".75">  {escape(shown.note)}</tspan></text>',
+        f'<svg x="0" y="{head}" width="{_MAP_WIDTH}" height="{height}"',
+        f' viewBox="0 0 {_HALVES * _MAP_WIDTH} {_HALVES * height}" fill="none">',
+    ]
+
+    def path(edges: Ints) -> str:
+        return plane.path(shown.roads.course(edge) for edge in edges.tolist())
+
+    if again:
+        parts.append(f'<use href="#{base}"/>')
+    else:
+        grey = path(in_window(shown.roads, shown.window))
+        parts.append(f'<g id="{base}"><path d="{grey}" stroke="currentColor" opacity=".3"/></g>')
+    for layer in shown.layers:
+        look = f'stroke="{layer.colour}" stroke-width="{_HALVES * layer.width:.1f}"'
+        parts.append(f'<path d="{path(layer.edges)}" {look} stroke-linejoin="round"/>')
+    for start, goal, colour in shown.ends:
+        look = f'fill="#fff" stroke="{colour}" stroke-width="5"'
+        ends = [middle(shown.roads.course(edge)) for edge in (start, goal)]
+        (a, b), (x, y) = _HALVES * plane.place(np.array(ends))
+        parts.append(f'<circle cx="{a:.0f}" cy="{b:.0f}" r="9" {look}/>')
+        parts.append(f'<rect x="{x - 8:.0f}" y="{y - 8:.0f}" width="16" height="16" {look}/>')
+    length = round_length(shown.window.width / 4.0)
+    right, y, wide = _MAP_WIDTH - 6, height + head - 6, length * plane.scale
+    bar = f'<path d="M{right - wide:.1f} {y}H{right}" stroke="currentColor" stroke-width="2"/>'
+    place = f'x="{right - wide / 2:.1f}" y="{y - 5}" text-anchor="middle" font-size="17"'
+    return "".join(parts) + f"</svg>{bar}<text {place}>{length_text(length)}</text></svg>"
+
+
+# --- parts -------------------------------------------------------------------------------
+
+
+def svg_open(width: int, height: int, description: str, more: str = "") -> str:
+    """The opening tag; ``description`` is the alternative text."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" viewBox="0 0 {width} {height}" '
-        f'role="img" aria-label="{escape(description)}" font-size="13" fill="currentColor">'
+        f'role="img" aria-label="{escape(description)}" font-size="13" fill="currentColor"{more}>'
     )
+
+
+def colour_of(style: PolicyStyle) -> str:
+    """What the page calls it, or else what it is."""
+    return f"var(--c{style.colour},{style.hex})" if isinstance(style.colour, int) else style.hex
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:
@@ -245,37 +269,5 @@ def _rule(path: str, opacity: float) -> str:
     return f'<path d="{path}" stroke="currentColor" opacity="{opacity}"/>'
 
 
-def _power(exponent: float) -> str:
-    raised = f'<tspan dy="-4" font-size="10">{exponent:.2f}</tspan>'
-    return f' <tspan opacity=".75">∝ t{raised}</tspan>'
-
-
-def _colour(line: Line) -> str:
-    return f"var(--c{line.style.colour},{PALETTE[line.style.colour]})"
-
-
 def _path(x: Floats, y: Floats) -> str:
     return "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x, y, strict=True)) if len(x) else "M0 0"
-
-
-def colour_of(unit: Floats, colours: str) -> NDArray[np.uint8]:
-    """Red, green and blue of numbers in [0, 1], in a last axis of three."""
-    stops = np.frombuffer(bytes.fromhex(_MAPS[colours]), dtype=np.uint8).reshape(-1, 3)
-    place = np.linspace(0.0, 1.0, len(stops))
-    channels = [np.interp(unit, place, stops[:, channel]) for channel in range(3)]
-    return np.rint(np.stack(channels, axis=-1)).astype(np.uint8)
-
-
-def png_image(unit: Floats, colours: str, *, x: int, y: int, width: int, height: int) -> str:
-    """Numbers in [0, 1] as a PNG, written by hand."""
-    rows = colour_of(unit, colours)  # (height, width, 3)
-    header = struct.pack(">IIBBBBB", rows.shape[1], rows.shape[0], 8, 2, 0, 0, 0)
-    pixels = b"".join(b"\0" + row.tobytes() for row in rows)  # 0: no filter
-    png = b"\x89PNG\r\n\x1a\n"
-    for kind, data in ((b"IHDR", header), (b"IDAT", zlib.compress(pixels, 9)), (b"IEND", b"")):
-        checksum = zlib.crc32(kind + data)
-        png += struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
-    return (
-        f'<image x="{x}" y="{y}" width="{width}" height="{height}" preserveAspectRatio="none" '
-        f'href="data:image/png;base64,{base64.b64encode(png).decode()}"/>'
-    )

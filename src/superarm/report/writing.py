@@ -9,20 +9,19 @@ from html import escape
 from itertools import takewhile
 from pathlib import Path
 
-import numpy as np
-
 from superarm.errors import StateError
 from superarm.results.bounds import RegretBounds
+from superarm.results.charts import regret_chart, run_charts
 from superarm.results.curves import (
     Average,
+    Band,
     average,
     counted,
     growth_exponent,
     made_data,
-    metric_text,
-    plus_minus,
-    policy_styles,
+    outcomes,
     readable_seconds,
+    seconds_per_round,
     setting_text,
     significant,
     sweeps,
@@ -32,25 +31,35 @@ from superarm.results.papers import paper_title
 from superarm.simulation.files import atomic_write
 from superarm.simulation.trace import Run
 
-from .charts import (
-    Result,
-    growth_figures,
-    regret_chart,
-    regret_figures,
-    seconds_figures,
-    sweep_figures,
-)
 from .pages import (
     Claim,
     banner,
     claim_count,
     claims_table,
+    figure,
     page,
+    policy_name,
     section,
-    swatch,
+    table,
+    told,
 )
 from .roads import road_sections
 from .settings import reproduce_section, settings_section
+from .svg import THUMBNAIL, svg_chart
+
+_NOT_TIMED = "<p>No timings lie beside this run.</p>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One row of the key table."""
+
+    policy: str
+    regret: Average
+    exponent: float
+    seconds: float | None
+    others: tuple[Average, ...]
+    """The run's other metrics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -78,19 +87,21 @@ def write_report(
     *,
     command: Sequence[str] | None = None,
     full_size: tuple[int, int] | None = None,
+    band: Band = "stderr",
 ) -> Report:
     """Write the page; ``notes`` are paragraphs of plain text below the introduction.
 
     ``bounds`` are drawn over the regret on logarithmic axes, and told in a table. ``picture`` is
     SVG of our own making, shown first as it is. ``command`` holds the first words of the command
     line that makes this run again (``superarm run ID``), ``full_size`` the experiment's own rounds
-    and seeds.
+    and seeds, ``band`` what surrounds means in charts.
     """
     path = Path(path)
     tables = [_results(run, index) for index in range(len(run.settings))]
-    headline = _least_energy(run) + _headline(run, tables) + _smaller(run, full_size)
+    headline = _first_asked(run) + _headline(run, tables) + _smaller(run, full_size)
     origin = made_data(run)
     warning = f"Synthetic data: {origin}." if origin else ""
+    charts = {about: [*map(figure, group)] for about, group in run_charts(run, bounds, band).items()}
     panels = sweeps(run)
     paragraphs = [run.spec.get("description"), *([notes] if isinstance(notes, str) else notes)]
     body = "".join(
@@ -98,14 +109,15 @@ def write_report(
             _header(run, headline, claims, warning),
             "<main>",
             *(f"<p>{escape(str(note))}</p>" for note in paragraphs if note),
-            f"<figure>{picture}</figure>" if picture else "",
-            section(f"Sweep over {panels[0].key}", *sweep_figures(run)) if panels else "",
+            f'<figure class="wide">{picture}</figure>' if picture else "",
+            section(f"Sweep over {panels[0].key}", *charts["sweep"]) if panels else "",
             section("Result", *(_result_table(run, i, rows) for i, rows in enumerate(tables))),
             section("Claims", claims_table(claims)) if claims else "",
             *road_sections(run),  # first what trips took: rectified regret charges for hills
-            section("Regret", *regret_figures(run)),
-            section("How regret grows", *growth_figures(run, tables, bounds)),
-            section("Time per round", *seconds_figures(run)),
+            section("How wide the bounds are", *charts["widths"]) if charts["widths"] else "",
+            section("Regret", *charts["regret"]),
+            section("How regret grows", *charts["growth"], _bound_table(run, bounds) if bounds else ""),
+            section("Time per round", *charts["seconds"] or [_NOT_TIMED]),
             settings_section(run),
             reproduce_section(run, command),
             "</main>",
@@ -118,7 +130,7 @@ def write_report(
         title=run.title,
         headline=headline,
         claims=tuple(claims),
-        thumbnail=regret_chart(run, 0, points=80, thumbnail=True)[0],
+        thumbnail=svg_chart(regret_chart(run, 0, points=80), THUMBNAIL),
         warning=warning,
     )
 
@@ -130,7 +142,7 @@ def _results(run: Run, index: int) -> list[Result]:
     rows = []
     for policy in run.policies:
         try:
-            seconds = float(np.median(run.seconds(policy, index)))
+            seconds = seconds_per_round(run, policy, index)
         except StateError:  # timings are no part of a trace; a run may have been copied without them
             seconds = None
         rows.append(
@@ -140,7 +152,7 @@ def _results(run: Run, index: int) -> list[Result]:
                 exponent=growth_exponent(run, policy, index),
                 seconds=seconds,
                 others=tuple(
-                    average(run.cumulative(policy, index, metric)[:, -1]) for metric in run.metrics[1:]
+                    average(outcomes(run, policy, index, metric)) for metric in run.metrics[1:]
                 ),
             )
         )
@@ -160,11 +172,11 @@ def _headline(run: Run, tables: Sequence[Sequence[Result]]) -> str:
     ranked = sorted(tables[0], key=lambda row: row.regret.mean)
     tied_rows = _tied(run, 0, ranked)
     if len(tied_rows) > 1:
-        parts = [f"{row.policy}, {_plus_minus(run, row.regret)}" for row in tied_rows]
+        parts = [f"{row.policy}, {told(run, row.regret)}" for row in tied_rows]
         return f"Lowest regret: tied within noise: {'; '.join(parts)}."
-    text = f"Lowest regret: {ranked[0].policy}, {_plus_minus(run, ranked[0].regret)}"
+    text = f"Lowest regret: {ranked[0].policy}, {told(run, ranked[0].regret)}"
     if len(ranked) > 1:
-        text += f"; next {ranked[1].policy}, {_plus_minus(run, ranked[1].regret)}"
+        text += f"; next {ranked[1].policy}, {told(run, ranked[1].regret)}"
     return text + "."
 
 
@@ -179,16 +191,18 @@ def _tied(run: Run, index: int, rows: Sequence[Result]) -> list[Result]:
     return [ranked[0], *takewhile(near, ranked[1:])]
 
 
-def _least_energy(run: Run) -> str:
-    """Whose trips took least, where trips take energy."""
-    if "true_energy" not in run.metrics or len(run.settings) > 1:
-        return ""
-    spent = {
-        policy: run.cumulative(policy, 0, "true_energy")[:, -1].mean() / run.rounds
-        for policy in run.policies
-    }
-    best = min(spent, key=lambda policy: float(spent[policy]))
-    return f"Least energy: {best}, {significant(float(spent[best]))} Wh per trip. "
+def _first_asked(run: Run) -> str:
+    """Who is best by what people ask for first, where that is not regret."""
+    text = ""
+    for name in run.metrics if len(run.settings) == 1 else ():
+        metric = run.metric(name)
+        if metric.headline and metric.better:
+            means = {each: float(outcomes(run, each, 0, name).mean()) for each in run.policies}
+            choose, word = (min, "Lowest") if metric.better == "down" else (max, "Highest")
+            best = choose(means, key=lambda policy: means[policy])
+            told = f"{best}, {significant(means[best])} {metric.unit}".rstrip()
+            text += f"{word} {metric.label}: {told}. "
+    return text
 
 
 def _smaller(run: Run, full_size: tuple[int, int] | None) -> str:
@@ -219,37 +233,41 @@ def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> s
 
 
 def _result_table(run: Run, index: int, rows: Sequence[Result]) -> str:
-    styles = policy_styles(run.policies)
     best = min(row.regret.mean for row in rows)
-    titles = ["cumulative regret", "relative to best", "growth", "time per round"]
-    titles += map(metric_text, run.metrics[1:])
-    head = '<th scope="col">policy</th>' + "".join(
-        f'<th scope="col" class="number">{escape(title)}</th>' for title in titles
+    regret, *others = (run.metric(metric).text for metric in run.metrics)
+    titles = [regret, "relative to best", "growth", "time per round", *others]
+    cells = (
+        (
+            policy_name(run, row.policy),
+            [
+                told(run, row.regret),
+                f"{significant(row.regret.mean / best)}×" if best > 0.0 else "–",
+                f"t<sup>{row.exponent:.2f}</sup>" if math.isfinite(row.exponent) else "–",
+                "–" if row.seconds is None else escape(readable_seconds(row.seconds)),
+                *(told(run, each) for each in row.others),
+            ],
+        )
+        for row in sorted(rows, key=lambda row: row.regret.mean)
     )
-    body = ""
-    for row in sorted(rows, key=lambda row: row.regret.mean):
-        relative = f"{significant(row.regret.mean / best)}×" if best > 0.0 else "–"
-        growth = f"t<sup>{row.exponent:.2f}</sup>" if math.isfinite(row.exponent) else "–"
-        cells = (
-            escape(_plus_minus(run, row.regret)),
-            relative,
-            growth,
-            "–" if row.seconds is None else escape(readable_seconds(row.seconds)),
-            *(escape(_plus_minus(run, each)) for each in row.others),
-        )
-        body += (
-            f"<tr{' class=best' if row.regret.mean == best else ''}>"
-            f'<th scope="row">{swatch(styles[row.policy])}{escape(row.policy)}</th>'
-            + "".join(f'<td class="number">{cell}</td>' for cell in cells)
-            + "</tr>"
-        )
-    setting = setting_text(run.settings[index])
-    caption = f"<caption>{escape(setting)}</caption>" if setting else ""
-    return (
-        f'<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>'
-        "</table></div>"
+    return table(
+        ["policy", *titles],
+        cells,
+        caption=setting_text(run.settings[index]),
+        numbers=len(titles),
+        style="best",
     )
 
 
-def _plus_minus(run: Run, value: Average) -> str:
-    return plus_minus(value.mean, value.stderr) if len(run.seeds) > 1 else significant(value.mean)
+def _bound_table(run: Run, bounds: RegretBounds) -> str:
+    """For each policy, the bound after the last round and what it rests on, or why there is none."""
+    titles = ("policy", f"after {run.rounds:,} rounds", "what it rests on, or why there is none")
+    rows = []
+    for policy in run.policies:
+        bound = bounds.drawn.get(policy)
+        value = significant(float(bound.values[-1])) if bound else "–"
+        words = bound.assumes if bound else bounds.missing[policy]
+        rows.append((policy_name(run, policy), [value, f"{escape(words)}."]))
+    setting = setting_text(run.settings[0])
+    caption = f"Bounds from theory{f', for {setting}' if setting else ''}"
+    note = f'<p class="meta">{escape(bounds.note)}</p>' if bounds.note else ""
+    return table(titles, rows, caption=caption, numbers=1) + note

@@ -1,10 +1,10 @@
-"""What figures and reports share: the numbers behind a curve, and how they look. Numpy only."""
+"""The numbers behind curves and tables, how policies look, and how numbers are written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,22 +12,29 @@ from numpy.typing import NDArray
 from superarm.core import Floats
 from superarm.simulation.trace import Run
 
-# Okabe & Ito's colours without the yellow that vanishes on white; told apart by colour-blind eyes.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A6D3B", "#7F7F7F")
+# Okabe & Ito's colours without the yellow that vanishes on white, told apart by colour-blind eyes;
+# then brown, grey, and four more for runs of many policies.
+PALETTE = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
+    *("#8A6D3B", "#7F7F7F", "#6F3FA0", "#A3123F", "#7F8C1A", "#0B5563"),
+)
 _DASHES = 3
+# Viridis between the ends that vanish on white and on black.
+_SHADES = np.array([[0x3A, 0x54, 0x8C], [0x26, 0x82, 0x8E], [0x35, 0xB7, 0x79], [0x8E, 0xD0, 0x48]])
+Band = Literal["stderr", "std"]
+"""Half the height of a band: the standard error of the mean, or the deviation between seeds."""
 _SYNTHETIC = ", synthetic data"  # how problems end the origin of data that they made
-_UNITS = {"true_energy": "Wh"}
 
 
 # --- numbers and looks -------------------------------------------------------------------
 
 
 class Curve(NamedTuple):
-    """A mean over seeds at some rounds, with its standard error (0 for a single seed)."""
+    """A mean over seeds at some rounds, with half the height of its band (0 for a single seed)."""
 
     rounds: NDArray[np.intp]
     mean: Floats
-    stderr: Floats
+    half: Floats
 
 
 class Average(NamedTuple):
@@ -38,44 +45,43 @@ class Average(NamedTuple):
 
 
 class PolicyStyle(NamedTuple):
-    """Places in the palette and among the dash patterns; baselines are thin."""
+    """A place in the palette or a colour of its own, and a dash pattern; baselines are thin."""
 
-    colour: int
-    dash: int
+    colour: int | str
+    dash: int = 0
     thin: bool = False
 
+    @property
+    def hex(self) -> str:
+        return PALETTE[self.colour] if isinstance(self.colour, int) else self.colour
 
-# Policies of one paper get different colours, in every figure the same ones. On roads a rule has one
-# colour and its posterior the dash: Gaussian process, independent edges, variational.
+
+# Policies of one paper differ in colour, and look the same in every figure. On roads the posterior
+# also has a dash pattern: none for Gaussian processes, dashes for independent roads, dots for
+# variational posteriors.
 _KNOWN = {
-    **{
-        name: PolicyStyle(colour, 0)
-        for name, colour in {
-            **{"igp-ucb": 0, "gp-ucb": 1, "gp-ts": 2, "gp-ei": 3, "gp-pi": 4, "kernel-ucb": 5},
-            **{"random": 7, "gp-bucb": 0, "bayes-ucb": 1, "bayes-gp-ucb": 1, "oclok-ucb": 0},
-            **{"acc-ucb": 1, "cc-mab": 4, "tv-gp-ucb": 0, "r-gp-ucb": 2, "gp-md": 0},
-            **{"gp-ts-joint": 5, "gp-ts-potential": 3},
-        }.items()
-    },
-    **{
-        f"{family}-{rule}": PolicyStyle(colour, dash)
-        for dash, family in ((1, "bi"), (2, "svgp"))
-        for rule, colour in (("bucb", 0), ("ucb", 1), ("ts", 2))
-    },
-    "gp-ucb-half": PolicyStyle(1, 1),
-    "gp-bucb-half": PolicyStyle(0, 1),
-    **{
-        name: PolicyStyle(colour, dash, thin=True)
-        for name, colour, dash in (
-            *(("fastest", 7, 0), ("shortest", 7, 1), ("prior", 7, 2)),
-            *(("gp-greedy", 6, 0), ("prior-potential", 6, 2)),
-        )
-    },
+    name: PolicyStyle(colour, dash, thin)
+    for dash, thin, colours in (
+        (
+            *(0, False),
+            {
+                **{"igp-ucb": 0, "gp-ucb": 1, "gp-ts": 2, "gp-ei": 3, "gp-pi": 4, "kernel-ucb": 5},
+                **{"random": 7, "gp-bucb": 0, "bayes-ucb": 1, "bayes-gp-ucb": 1, "oclok-ucb": 0},
+                **{"acc-ucb": 1, "cc-mab": 4, "tv-gp-ucb": 0, "r-gp-ucb": 2, "gp-md": 0},
+                **{"gp-ts-joint": 10, "gp-ts-potential": 8},
+            },
+        ),
+        (1, False, {"bi-ucb": 4, "bi-bucb": 5, "bi-ts": 3, "gp-ucb-half": 4, "gp-bucb-half": 5}),
+        (2, False, {"svgp-ucb": 9, "svgp-bucb": 8, "svgp-ts": 10}),
+        (0, True, {"fastest": 7, "shortest": 6, "gp-greedy": 9}),
+        (2, True, {"prior": 11, "prior-potential": 8}),
+    )
+    for name, colour in colours.items()
 }
 
 
 def policy_styles(policies: Sequence[str]) -> dict[str, PolicyStyle]:
-    """Known policies keep their look; others take what is free, then dashes tell them apart.
+    """Known policies keep their look; others take free colours, then dashes tell them apart.
 
     >>> policy_styles(["mine", "igp-ucb"])["igp-ucb"]
     PolicyStyle(colour=0, dash=0, thin=False)
@@ -89,19 +95,26 @@ def policy_styles(policies: Sequence[str]) -> dict[str, PolicyStyle]:
             if known and wanted is not None and wanted[:2] not in taken:
                 styles[policy] = wanted
             elif not known and policy not in styles:
-                free = (style for style in every if style[:2] not in taken)
-                styles[policy] = next(free, every[len(styles) % len(every)])
+                free = [style for style in every if style[:2] not in taken] or every
+                styles[policy] = min(free, key=lambda style: style.colour in {c for c, _ in taken})
     return {policy: styles[policy] for policy in policies}
 
 
-def metric_text(metric: str) -> str:
-    """A metric's name for reading.
+def shade(place: int, count: int) -> str:
+    """One of ``count`` colours from light to dark, seen on white and on black.
 
-    >>> metric_text("true_energy"), metric_text("distinct_edges")
-    ('true energy (Wh)', 'distinct edges')
+    >>> shade(0, 2), shade(1, 2)
+    ('#8ed048', '#3a548c')
     """
-    unit = _UNITS.get(metric)
-    return metric.replace("_", " ") + (f" ({unit})" if unit else "")
+    at = (len(_SHADES) - 1) * (1.0 - place / max(count - 1, 1))
+    mixed = [np.interp(at, range(len(_SHADES)), channel) for channel in _SHADES.T]
+    return "#" + bytes(np.rint(mixed).astype(np.uint8)).hex()
+
+
+def outcomes(run: Run, policy: str, setting_index: int, metric: str) -> Floats:
+    """What a metric came to after all rounds, their sum or their mean, (seeds,)."""
+    among = run.rounds if run.metric(metric).kind == "per round" else 1
+    return run.cumulative(policy, setting_index, metric)[:, -1] / among
 
 
 def thinned(rounds: int, points: int = 600, log: bool = False) -> NDArray[np.intp]:
@@ -115,6 +128,18 @@ def mean_stderr(values: Floats) -> tuple[Floats, Floats]:
     count = len(values)
     spread = values.std(axis=0, ddof=1) / np.sqrt(count) if count > 1 else np.zeros(values.shape[1:])
     return values.mean(axis=0), spread
+
+
+def mean_band(values: Floats, band: Band) -> tuple[Floats, Floats]:
+    """Mean over the first axis and half the height of a band around it."""
+    mean, stderr = mean_stderr(values)
+    return mean, stderr * np.sqrt(len(values)) if band == "std" else stderr
+
+
+def band_text(run: Run, band: Band) -> str:
+    """What a band around a mean is."""
+    half = {"stderr": "standard error", "std": "standard deviation"}[band]
+    return f"mean ± 1 {half} over {len(run.seeds)} seeds" if len(run.seeds) > 1 else "one seed"
 
 
 def average(values: Floats) -> Average:
@@ -160,13 +185,13 @@ def regret_curve(
     policy: str,
     setting_index: int = 0,
     *,
-    metric: str = "regret",
     points: int = 600,
     log: bool = False,
+    band: Band = "stderr",
 ) -> Curve:
-    """A cumulative metric, averaged over seeds."""
+    """Cumulative regret, averaged over seeds."""
     rounds = thinned(run.rounds, points, log)
-    return Curve(rounds, *mean_stderr(run.cumulative(policy, setting_index, metric)[:, rounds - 1]))
+    return Curve(rounds, *mean_band(run.cumulative(policy, setting_index)[:, rounds - 1], band))
 
 
 def learners_height(run: Run, setting_index: int = 0) -> float | None:
@@ -191,13 +216,22 @@ def growth_exponent(run: Run, policy: str, setting_index: int = 0) -> float:
     return float(np.polyfit(np.log(rounds), np.log(mean), 1)[0])
 
 
+def seconds_per_round(run: Run, policy: str, setting_index: int = 0) -> float:
+    """The mean over seeds and rounds without the first, in which code may be compiled."""
+    return float(_later(run, policy, setting_index).mean(dtype=float))
+
+
 def seconds_curve(run: Run, policy: str, setting_index: int = 0, *, points: int = 120) -> Curve:
-    """Median seconds per round over all seeds, in consecutive stretches that end at ``rounds``."""
-    seconds = run.seconds(policy, setting_index)
-    edges = np.unique(np.linspace(0, run.rounds, min(points, run.rounds) + 1).astype(np.intp))
-    medians = [np.median(seconds[:, a:b]) for a, b in pairwise(edges)]
-    median = np.asarray(medians, dtype=np.float64)
-    return Curve(edges[1:], median, np.zeros_like(median))
+    """Mean seconds per round over all seeds, in consecutive stretches that end at ``rounds``."""
+    seconds = _later(run, policy, setting_index)
+    count = seconds.shape[1]
+    edges = np.unique(np.linspace(0, count, min(points, count) + 1).astype(np.intp))
+    means = np.array([seconds[:, a:b].mean(dtype=float) for a, b in pairwise(edges)])
+    return Curve(edges[1:] + run.rounds - count, means, np.zeros_like(means))
+
+
+def _later(run: Run, policy: str, setting_index: int) -> NDArray[np.float32]:
+    return run.seconds(policy, setting_index)[:, min(1, run.rounds - 1) :]
 
 
 class Sweep(NamedTuple):
@@ -305,12 +339,6 @@ def ticks(low: float, high: float, log: bool = False) -> list[float]:
     step = float(power * next(nice for nice in (1, 2, 2.5, 5, 10) if nice * power >= least * 0.999))
     first, last = int(np.ceil(low / step - 1e-9)), int(np.floor(high / step + 1e-9))
     return [round(number * step, 12) for number in range(first, last + 1)]
-
-
-def timed_in_blocks(run: Run, policy: str, setting_index: int = 0) -> bool:
-    """Whether rounds were timed many at a time: most then took just as long as the one before."""
-    seconds = run.seconds(policy, setting_index)
-    return bool(seconds.shape[1] > 8 and np.mean(seconds[:, 1:] == seconds[:, :-1]) > 0.5)
 
 
 def counted(count: int, noun: str) -> str:

@@ -33,7 +33,8 @@ from superarm.rules import BayesianGPUCB, BayesUCBQuantile
 from superarm.simulation.audit import LEVELS, QUANTILES
 from superarm.simulation.trace import Run
 
-from .curves import Average, average, mean_stderr
+from .curves import Average, average, mean_stderr, policy_styles
+from .pictures import DotRow, Dots, Picture
 
 METHODS = ("gp-ucb", "gp-bucb", "gp-ts", "bi-ucb", "bi-bucb", "bi-ts")
 """The six methods that the paper compares."""
@@ -185,6 +186,11 @@ class Calibration(NamedTuple):
     true_trips: tuple[Coverage, ...]
 
 
+MEASURED = {"edges": "edges", "first": "first visits", "trips": "trips"}
+TRUE = {"true_edges": "truth of edges", "true_trips": "truth of trips"}
+"""Fields of :class:`Calibration`, and what they are about."""
+
+
 def calibrations(run: Run) -> list[Calibration]:
     """Coverage of every policy whose forecasts were recorded, all settings and seeds together."""
     found = []
@@ -264,8 +270,8 @@ def calibration_verdict(rows: Sequence[Calibration]) -> str:
     every = [
         (row.policy, what, coverage)
         for row in rows
-        for what, levels in (("edges", row.edges), ("trips", row.trips), ("first visits", row.first))
-        for coverage in levels
+        for kind, what in MEASURED.items()
+        for coverage in getattr(row, kind)
     ]
     near = sum(abs(coverage.away) <= 2.0 for _, _, coverage in every)
     far = [each for each in every if abs(each[2].away) > OFF]
@@ -287,6 +293,27 @@ def calibration_verdict(rows: Sequence[Calibration]) -> str:
     ]
     names = "; ".join(told)
     return f"Not all intervals cover what they should: {text}. The others: {names}."
+
+
+def calibration_picture(run: Run) -> Picture | None:
+    """Shares inside their intervals, a panel for each kind; None where no forecasts were recorded."""
+    rows = calibrations(run)
+    styles = policy_styles(run.policies)
+    panels = []
+    for kind, what in (MEASURED | TRUE).items():
+        lines = []
+        for row in rows:
+            found: tuple[Coverage, ...] = getattr(row, kind)
+            if found:
+                values, halves = zip(
+                    *((each.observed, 2.0 * each.stderr) for each in found), strict=True
+                )
+                lines.append(DotRow(row.policy, styles[row.policy], values, halves))
+        if lines:
+            panels.append(Dots(f"Energy: {what}", tuple(lines), LEVELS))
+    caption = "Dots: observed shares in percent, ± 2 standard errors. Dashed: what they should be."
+    picture = Picture(name="calibration", panels=tuple(panels), caption=caption, columns=3)
+    return picture if panels else None
 
 
 # --- widths ------------------------------------------------------------------------------
@@ -347,58 +374,3 @@ def compares_schedules(run: Run) -> bool:
     shapes = {schedule for schedule in found.values() if schedule is not None}
     kinds = [schedule.kind for schedule in shapes]
     return len(kinds) > len(set(kinds)) and None not in found.values()
-
-
-# --- geometry ----------------------------------------------------------------------------
-
-
-class Window(NamedTuple):
-    """The part of a map that is shown, in metres."""
-
-    left: float
-    bottom: float
-    width: float
-    height: float
-
-    @property
-    def aspect(self) -> float:
-        return self.width / self.height
-
-
-def window_around(roads: RoadMap, driven: Ints, margin: float = 0.06) -> Window:
-    """Around the edges driven on and the trip's ends, at most three times as wide as high or
-    the reverse, so that panels keep a useful shape."""
-    edges = np.unique(np.concatenate([np.asarray(driven, dtype=np.intp), [roads.start, roads.goal]]))
-    points = np.concatenate([roads.course(edge) for edge in edges])
-    low, high = points.min(axis=0), points.max(axis=0)
-    size = np.maximum(high - low, 1.0)
-    size = np.maximum(size, size[::-1] / 3.0) * (1.0 + 2.0 * margin)
-    left, bottom = (low + high - size) / 2.0
-    return Window(float(left), float(bottom), float(size[0]), float(size[1]))
-
-
-def in_window(roads: RoadMap, window: Window) -> Ints:
-    """Edges whose bounding box meets the window."""
-    low = np.minimum.reduceat(roads.points, roads.offsets[:-1])
-    high = np.maximum.reduceat(roads.points, roads.offsets[:-1])
-    corner = np.array([window.left, window.bottom])
-    reach = corner + np.array([window.width, window.height])
-    return np.flatnonzero((high >= corner).all(axis=1) & (low <= reach).all(axis=1))
-
-
-def middle(course: Floats) -> tuple[float, float]:
-    """The point half-way along a course."""
-    steps = np.hypot(*np.diff(course, axis=0).T)
-    along = np.concatenate([[0.0], np.cumsum(steps)])
-    half = along[-1] / 2.0
-    return float(np.interp(half, along, course[:, 0])), float(np.interp(half, along, course[:, 1]))
-
-
-def round_length(longest: float) -> float:
-    """The largest of 1, 2 or 5 times a power of ten that is not above ``longest`` metres.
-
-    >>> round_length(730.0)
-    500.0
-    """
-    power = 10.0 ** np.floor(np.log10(longest))
-    return float(power * next(step for step in (5.0, 2.0, 1.0) if step * power <= longest * (1 + 1e-9)))

@@ -1,0 +1,259 @@
+"""The charts of a run: regret and how it grows, time per round, what was swept, and schedules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from superarm.errors import StateError
+from superarm.simulation.trace import Run
+
+from .bounds import RegretBounds
+from .curves import (
+    Band,
+    PolicyStyle,
+    Sweep,
+    band_text,
+    growth_exponent,
+    learners_height,
+    mean_band,
+    outcomes,
+    policy_styles,
+    readable_seconds,
+    regret_curve,
+    seconds_curve,
+    seconds_per_round,
+    setting_text,
+    shade,
+    significant,
+    sweeps,
+    thinned,
+)
+from .pictures import Chart, Picture, Series
+from .roads import compares_schedules, schedule_of, trip_name, trip_settings
+
+_MANY_SETTINGS = 4
+_POINTS = 200
+_FAR_APART = 10.0
+"""Ratio of the learners' totals from which on the axis is logarithmic, or some would lie on it."""
+
+
+def run_charts(
+    run: Run, bounds: RegretBounds | None = None, band: Band = "stderr"
+) -> dict[str, list[Picture]]:
+    """All of them, by what they are about."""
+    panels = sweeps(run)
+    first = range(min(len(run.settings), _MANY_SETTINGS))
+    if panels and len(run.settings) > _MANY_SETTINGS:
+        regret = [_sweep_curves(run, panels, band)]
+    else:
+        regret = [_regret(run, index, band) for index in range(len(run.settings))]
+    timed = [_seconds(run, index) for index in first]
+    return {
+        "sweep": [_sweep_totals(run, panels, band)] if panels else [],
+        "widths": [_schedules(run, band)] if trip_settings(run) and compares_schedules(run) else [],
+        "regret": regret,
+        "growth": [_growth(run, index, None if index else bounds) for index in first],
+        "seconds": [each for each in timed if each is not None],
+    }
+
+
+def regret_chart(
+    run: Run,
+    index: int,
+    band: Band = "stderr",
+    policies: Sequence[str] = (),
+    title: str = "",
+    points: int = _POINTS,
+) -> Chart:
+    """Cumulative regret of some policies, else of all; where it differs much, on a logarithmic axis."""
+    chosen = [policy for policy in run.policies if policy in policies] or run.policies
+    series = tuple(_curve(run, policy, index, band, points=points) for policy in chosen)
+    ends = [float(each.y[-1]) for each in series if not each.style.thin and each.y[-1] > 0.0]
+    log = len(ends) > 1 and max(ends) > _FAR_APART * min(ends)
+    return Chart(
+        series=series,
+        title=title,
+        x_label="round",
+        y_label=_regret_text(run) + ", log scale" * log,
+        log_y=log,
+        totals=True,
+        ceiling=None if log or policies else learners_height(run, index),
+    )
+
+
+def _regret_text(run: Run) -> str:
+    return run.metric("regret").text
+
+
+def _curve(
+    run: Run,
+    policy: str,
+    index: int,
+    band: Band,
+    label: str = "",
+    style: PolicyStyle | None = None,
+    points: int = _POINTS,
+) -> Series:
+    curve = regret_curve(run, policy, index, points=points, band=band)
+    style = style or policy_styles(run.policies)[policy]
+    told = label or f"{policy}  {significant(float(curve.mean[-1]))}"
+    return Series(told, curve.rounds, curve.mean, style, curve.half)
+
+
+def _regret(run: Run, index: int, band: Band) -> Picture:
+    chart = regret_chart(run, index, band)
+    caption = _sentence(band_text(run, band))
+    if any(each.style.thin for each in chart.series):
+        caption += " Thin lines are baselines."
+    if chart.ceiling is not None:
+        caption += " A line that leaves through the top goes on growing."
+    return _single(run, index, "regret", chart, caption)
+
+
+def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
+    series = []
+    for policy, style in policy_styles(run.policies).items():
+        curve = regret_curve(run, policy, index, points=_POINTS, log=True)
+        exponent = growth_exponent(run, policy, index)
+        known = exponent if math.isfinite(exponent) else None
+        series.append(Series(policy, curve.rounds, curve.mean, style, exponent=known))
+    caption = "The exponent is the slope over the last half of the rounds."
+    if bounds is not None and bounds.drawn:
+        caption += " Dotted: bounds from theory."
+        for policy, bound in bounds.drawn.items():
+            style = PolicyStyle(policy_styles(run.policies)[policy].colour, 2)
+            series.append(Series(bound.label, bound.rounds, bound.values, style))
+    chart = Chart(
+        series=tuple(series),
+        x_label="round, log scale",
+        y_label=_regret_text(run) + ", log scale",
+        log_x=True,
+        log_y=True,
+    )
+    return _single(run, index, "growth", chart, caption)
+
+
+def _seconds(run: Run, index: int) -> Picture | None:
+    """None where rounds were not timed."""
+    series = []
+    for policy, style in policy_styles(run.policies).items():
+        try:
+            curve = seconds_curve(run, policy, index)
+        except StateError:  # timings are no part of a trace; a run may have been copied without them
+            return None
+        label = f"{policy}  {readable_seconds(seconds_per_round(run, policy, index))}"
+        series.append(Series(label, curve.rounds, curve.mean, style))
+    chart = Chart(
+        series=tuple(series),
+        x_label="round",
+        y_label="time per round, log scale",
+        log_y=True,
+        seconds=True,
+    )
+    caption = "To decide and to learn: means over stretches of rounds and over seeds. Labels: over all."
+    return _single(run, index, "seconds", chart, caption)
+
+
+def _single(run: Run, index: int, name: str, chart: Chart, caption: str) -> Picture:
+    suffix = f"-{index}" if len(run.settings) > 1 else ""
+    heading = setting_text(run.settings[index])
+    return Picture(name=name + suffix, panels=(chart,), heading=heading, caption=caption)
+
+
+# --- what was swept ----------------------------------------------------------------------
+
+
+def _sweep_totals(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
+    """Totals against a swept number, a panel for every metric and for what else was swept."""
+    charts = []
+    for panel in panels:
+        order = np.argsort(panel.values)
+        x = np.asarray(panel.values, dtype=np.float64)[order]
+        for metric in run.metrics:
+            series = []
+            for policy, style in policy_styles(run.policies).items():
+                found = [outcomes(run, policy, panel.settings[place], metric) for place in order]
+                mean, half = mean_band(np.stack(found, axis=1), band)
+                series.append(Series(f"{policy}  {significant(float(mean[-1]))}", x, mean, style, half))
+            chart = Chart(
+                series=tuple(series),
+                title=setting_text(panel.fixed),
+                x_label=panel.key,
+                y_label=run.metric(metric).text,
+                log_x=bool(x[0] > 0 and x[-1] / x[0] >= 20),
+                markers=True,
+            )
+            charts.append(chart)
+    caption = f"After {run.rounds:,} rounds; {band_text(run, band)}."
+    return Picture(name=f"sweep-{_plain(panels)}", panels=tuple(charts), caption=caption, columns=2)
+
+
+def _sweep_curves(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
+    """Regret over time by the value of a swept number, a panel for every policy."""
+    charts = []
+    for panel in panels:
+        pairs = sorted(zip(panel.values, panel.settings, strict=True))
+        for policy in run.policies:
+            series = tuple(
+                _curve(
+                    *(run, policy, index, band, f"{value:g}"),
+                    style=PolicyStyle(shade(place, len(pairs))),
+                    points=80,
+                )
+                for place, (value, index) in enumerate(pairs)
+            )
+            title = ", ".join(filter(None, (policy, setting_text(panel.fixed))))
+            chart = Chart(series=series, title=title, x_label="round", y_label=_regret_text(run))
+            charts.append(chart)
+    caption = f"By {panels[0].key}; {band_text(run, band)}."
+    columns = len(run.policies)
+    return Picture(
+        name=f"curves-{_plain(panels)}", panels=tuple(charts), caption=caption, columns=columns
+    )
+
+
+def _plain(panels: Sequence[Sweep]) -> str:
+    return panels[0].key.replace(".", "-")
+
+
+# --- schedules ---------------------------------------------------------------------------
+
+
+def _schedules(run: Run, band: Band) -> Picture:
+    """For every trip, the regret under each schedule of one kind, and β_t."""
+    rounds = thinned(run.rounds, _POINTS)
+    charts = []
+    for index in trip_settings(run):
+        roads = run.road_map(index)
+        assert roads is not None  # it has a trip
+        found = {policy: schedule_of(run, policy, index) for policy in run.policies}
+        known = {policy: schedule for policy, schedule in found.items() if schedule is not None}
+        where = f"{trip_name(run, index)}, {len(roads):,} edges"
+        for kind, name in (("ucb", "GP-UCB"), ("bucb", "GP-BUCB")):
+            curves = tuple(
+                _curve(run, policy, index, band, schedule.text, points=80)
+                for policy, schedule in known.items()
+                if schedule.kind == kind
+            )
+            title = f"{name}: {where}"
+            charts.append(Chart(series=curves, title=title, x_label="round", y_label=_regret_text(run)))
+        styles = policy_styles(run.policies)
+        widths = tuple(
+            Series(
+                f"{schedule.kind.upper()} {schedule.text}",
+                rounds,
+                schedule.beta(rounds, len(roads)),
+                styles[policy],
+            )
+            for policy, schedule in known.items()
+        )
+        charts.append(Chart(series=widths, title=f"β: {where}", x_label="round", y_label="β"))
+    caption = f"The index is mean − √β · standard deviation. Regret: {band_text(run, band)}."
+    return Picture(name="betas", panels=tuple(charts), caption=caption, columns=3)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."

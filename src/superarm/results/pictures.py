@@ -1,0 +1,190 @@
+"""Pictures as data: what is to be seen. ``report`` draws them as SVG, ``plotting`` with matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.networks import RoadMap
+
+from .curves import PolicyStyle
+
+_FLOOR = 300.0
+"""How far below the lowest end a logarithmic axis of totals begins: first rounds may be tiny."""
+
+
+class Shape(NamedTuple):
+    """A curve and its band, without what cannot be drawn."""
+
+    x: Floats
+    y: Floats
+    low: Floats
+    high: Floats
+
+
+class Series(NamedTuple):
+    """One curve, labelled at its end."""
+
+    label: str
+    x: Floats | Ints
+    y: Floats
+    style: PolicyStyle = PolicyStyle(0)
+    half: Floats | None = None
+    """Half the height of the band around the curve."""
+    exponent: float | None = None
+    """Adds "∝ t" with this exponent to the label."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Chart:
+    """Curves over one pair of axes."""
+
+    series: tuple[Series, ...]
+    x_label: str
+    y_label: str
+    title: str = ""
+    log_x: bool = False
+    log_y: bool = False
+    totals: bool = False
+    """Whether a logarithmic axis may leave out first rounds, far below every end."""
+    seconds: bool = False
+    """Whether heights are written as times."""
+    markers: bool = False
+    ceiling: float | None = None
+    """Where curves are cut off."""
+
+    @property
+    def description(self) -> str:
+        """In words, for those who cannot see it."""
+        told = ", ".join(" ".join(series.label.split()) for series in self.series)
+        return " ".join(f"{self.title} {self.y_label} against {self.x_label}: {told}".split())
+
+    def shapes(self) -> list[Shape]:
+        floor = 0.0
+        if self.log_y and self.totals:
+            ends = [float(series.y[-1]) for series in self.series if series.y[-1] > 0.0]
+            floor = min(ends, default=0.0) / _FLOOR
+        return [self._shape(series, floor) for series in self.series]
+
+    def _shape(self, series: Series, floor: float) -> Shape:
+        x, y = (np.asarray(part, dtype=np.float64) for part in (series.x, series.y))
+        half = np.zeros_like(y) if series.half is None else series.half
+        shown = np.isfinite(y) & ((y > floor) | (not self.log_y))
+        x, y, half = x[shown], y[shown], half[shown]
+        # A band that reaches below zero cannot be drawn on a log axis; a tenth of the mean can.
+        low = np.maximum(y - half, np.maximum(y / 10.0, floor)) if self.log_y else y - half
+        if self.ceiling is None or not np.any(y > self.ceiling):
+            return Shape(x, y, low, y + half)
+        stop = int(np.argmax(y > self.ceiling)) + 1
+        x, y, low, high = (part[:stop].copy() for part in (x, y, low, y + half))
+        if stop > 1:
+            share = (self.ceiling - y[-2]) / (y[-1] - y[-2])
+            x[-1] = x[-2] + share * (x[-1] - x[-2])
+        return Shape(x, *(np.minimum(part, self.ceiling) for part in (y, low, high)))
+
+    def x_range(self) -> tuple[float, float]:
+        return _range((shape.x for shape in self.shapes()), self.log_x, tight=True)
+
+    def y_range(self) -> tuple[float, float]:
+        edges = (edge for shape in self.shapes() for edge in (shape.low, shape.y, shape.high))
+        return _range(edges, self.log_y, tight=False)
+
+
+def _range(parts: Iterable[Floats], log: bool, *, tight: bool) -> tuple[float, float]:
+    values = np.concatenate([*parts, np.empty(0)])
+    values = values[np.isfinite(values) & ((values > 0.0) | (not log))]
+    low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 10.0)
+    if log:
+        return (low, high) if high > low else (low / 2.0, high * 2.0)
+    if not tight:
+        low, high = min(low, 0.0), high + 0.04 * (high - min(low, 0.0))
+    return low, high if high > low else low + 1.0
+
+
+class DotRow(NamedTuple):
+    """A named line of dots."""
+
+    name: str
+    style: PolicyStyle
+    values: tuple[float, ...]
+    halves: tuple[float, ...]
+    """How far each reaches to either side."""
+
+
+class Dots(NamedTuple):
+    """Shares in lines of dots, beside where they should be."""
+
+    title: str
+    rows: tuple[DotRow, ...]
+    guides: tuple[float, ...]
+
+    @property
+    def description(self) -> str:
+        told = ", ".join(
+            f"{row.name} {' '.join(f'{100 * value:.1f}' for value in row.values)}" for row in self.rows
+        )
+        wanted = " ".join(f"{100 * guide:.0f}" for guide in self.guides)
+        return f"{self.title}, percent where {wanted} are right: {told}"
+
+    @property
+    def least(self) -> float:
+        """Where the axis begins."""
+        reach = [a - b for row in self.rows for a, b in zip(row.values, row.halves, strict=True)]
+        return max(0.0, min(*self.guides, *reach) - 0.05)
+
+
+class Window(NamedTuple):
+    """The part of a map that is shown, in metres."""
+
+    left: float
+    bottom: float
+    width: float
+    height: float
+
+    @property
+    def aspect(self) -> float:
+        return self.width / self.height
+
+
+class Layer(NamedTuple):
+    """Edges in one colour, over those of earlier layers."""
+
+    edges: Ints
+    colour: str
+    width: float
+    """In pixels of a map of 420."""
+
+
+class Map(NamedTuple):
+    """Roads in grey, some of them in colour, and the ends of trips."""
+
+    title: str
+    note: str
+    roads: RoadMap
+    window: Window
+    layers: tuple[Layer, ...]
+    ends: tuple[tuple[int, int, str], ...]
+    """First and last edge of each trip, and its colour."""
+
+    @property
+    def description(self) -> str:
+        return f"Map: {self.title}, {self.note}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Picture:
+    """Panels that belong together: one file, or one figure on a page."""
+
+    name: str
+    """Of its files."""
+    panels: tuple[Chart | Dots | Map, ...]
+    heading: str = ""
+    """Which of the run's settings it shows."""
+    caption: str
+    columns: int = 1
+    key: tuple[tuple[str, str], ...] = ()
+    """Colours that all panels share, and what they mean."""
