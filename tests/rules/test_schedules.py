@@ -53,9 +53,27 @@ WIDTHS: list[tuple[Schedule, float]] = [
     (TimeVaryingGPUCB(**SLOPES), 6.4232981155518315),
 ]
 
+# Round 30, γ_29 = 2, and every default.
+DEFAULT_WIDTHS: list[tuple[Schedule, float]] = [
+    (ImprovedGPUCB(norm_bound=1.25, noise_bound=0.75), 3.692418520568967),
+    (ThompsonScale(norm_bound=1.25, noise_bound=0.75), 3.8471520571095255),
+    (AgnosticGPUCB(norm_bound=1.25), 333.67690736146059),
+    (KernelUCB(eta=2.0), 2.0),
+    (SrinivasFinite(arms=40), 5.1558820027039095),
+    (OclokUCB(most_arms=40), 5.4180908028608987),
+    (BayesianGPUCB(arms=40), 4.3754624176728051),
+    (BayesianGPUCBCompact(dimension=2, tau=5.0), 6.7390090638960355),
+    (BayesUCBQuantile(arms=40), 3.077298957264806),
+    (BayesUCBQuantileCompact(dimension=2, tau=5.0), 5.879055625948607),
+    (SimpleQuantile(), 1.8485962885014085),
+    (LogarithmicUCB(), 1.9570368913808541),
+    (ResettingGPUCB(dimension=3), 8.7670136579726149),
+    (TimeVaryingGPUCB(dimension=3), 8.7300000905817224),
+]
+
 
 def gamma(t: int) -> float:
-    return 5.0 if t == 6 else math.nan
+    return {6: 5.0, 29: 2.0}.get(t, math.nan)
 
 
 def name(case: object) -> str | None:
@@ -65,6 +83,11 @@ def name(case: object) -> str | None:
 @pytest.mark.parametrize(("schedule", "expected"), WIDTHS, ids=name)
 def test_width_equals_the_papers_formula(schedule: Schedule, expected: float) -> None:
     assert schedule.width(7, gamma) == pytest.approx(expected, rel=1e-13)
+
+
+@pytest.mark.parametrize(("schedule", "expected"), DEFAULT_WIDTHS, ids=name)
+def test_width_at_a_second_point(schedule: Schedule, expected: float) -> None:
+    assert schedule.width(30, gamma) == pytest.approx(expected, rel=1e-13)
 
 
 @pytest.mark.parametrize(("schedule", "expected"), WIDTHS, ids=name)

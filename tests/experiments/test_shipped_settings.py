@@ -1,0 +1,414 @@
+"""Every setting of every shipped experiment, and every claim with its numbers, as literals.
+
+A number that changes in a TOML, or a default that a TOML leaves to the code, changes what is run or
+what is claimed: it must be changed here, too.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import superarm
+from superarm.registry import find, names, parameters_of
+
+ROOT = Path(superarm.__file__).parent / "experiments"
+PROSE = {"id", "title", "paper", "figure"}
+PAPER_002 = """
+rounds 30000
+seeds 25
+policies igp-ucb: delta=0.1
+policies gp-ucb: delta=0.1
+policies gp-ts: delta=0.1
+policies gp-ei: xi=0.01
+policies gp-pi: xi=0.01
+policies kernel-ucb: delta=0.1
+policies random:
+"""
+FROM_A_PROCESS = """
+claim below: policy=igp-ucb versus=gp-ucb ratio=0.1
+claim below: policy=igp-ucb versus=gp-ucb,gp-ts,gp-ei,gp-pi
+claim below: policy=gp-ts versus=gp-ucb
+claim below: policy=gp-ts versus=gp-ei,gp-pi ratio=3.0
+claim similar: policy=gp-ei versus=gp-pi tolerance=0.25
+"""
+STANDARD = """
+claim below: policy=gp-ei,gp-pi versus=igp-ucb,gp-ucb,gp-ts
+claim below: policy=igp-ucb versus=gp-ei,gp-pi ratio=3.0
+claim below: policy=gp-ts versus=gp-ei,gp-pi ratio=3.0
+claim similar: policy=gp-ei versus=gp-pi tolerance=0.25
+"""
+EXPERIMENTS = {
+    "combinatorial/crowdsourcing": """
+rounds 250
+seeds 5
+problem name=crowdsourcing
+policies oclok-ucb: delta=0.05
+policies random:
+policies benchmark:
+claim above: metric=reward policy=oclok-ucb versus=benchmark ratio=0.95
+claim between: metric=reward policy=random versus=benchmark least=0.4 most=0.6
+""",
+    "demo/city": """
+rounds 80
+seeds 5
+problem name=navigation
+problem network=city
+problem edges=1200
+problem city_seed=2
+policies gp-ts: policy=route-ts
+policies bi-ts: policy=route-ts posterior=independent
+policies prior:
+policies fastest: policy=known-cost cost=travel_time
+policies shortest: policy=known-cost cost=length
+claim below: policy=gp-ts versus=bi-ts
+claim below: metric=true_energy policy=gp-ts versus=prior
+claim below: metric=true_energy policy=gp-ts versus=fastest
+""",
+    "kernelized/gp-matern": PAPER_002
+    + FROM_A_PROCESS
+    + """
+problem name=gp-function
+problem kernel=matern
+problem nu=2.5
+problem lengthscale=0.2
+""",
+    "kernelized/gp-se": PAPER_002
+    + FROM_A_PROCESS
+    + """
+problem name=gp-function
+problem kernel=squared-exponential
+problem lengthscale=0.2
+""",
+    "kernelized/hartmann3": PAPER_002
+    + STANDARD
+    + """
+problem name=benchmark-function
+problem function=hartmann3
+problem lengthscale=0.2
+""",
+    "kernelized/light": PAPER_002
+    + """
+problem name=light-sensors
+claim similar: policy=igp-ucb versus=gp-ucb tolerance=0.1
+claim below: policy=gp-ts versus=igp-ucb,gp-ucb,gp-ei,gp-pi
+claim below: policy=igp-ucb versus=gp-ei,gp-pi
+claim similar: policy=gp-ei versus=gp-pi tolerance=0.25
+""",
+    "kernelized/rkhs-matern": PAPER_002
+    + FROM_A_PROCESS
+    + """
+problem name=rkhs-function
+problem kernel=matern
+problem nu=2.5
+problem lengthscale=0.2
+""",
+    "kernelized/rkhs-se": PAPER_002
+    + FROM_A_PROCESS
+    + """
+problem name=rkhs-function
+problem kernel=squared-exponential
+problem lengthscale=0.2
+""",
+    "kernelized/rosenbrock": PAPER_002
+    + STANDARD
+    + """
+problem name=benchmark-function
+problem function=rosenbrock
+problem lengthscale=0.2
+""",
+    "kernelized/temperature": PAPER_002
+    + """
+problem name=temperature-sensors
+claim similar: policy=igp-ucb versus=gp-ucb tolerance=0.1
+claim below: policy=gp-ts versus=igp-ucb,gp-ucb,gp-ei,gp-pi
+claim similar: policy=gp-ei versus=gp-pi tolerance=0.25
+""",
+    "navigation/_route": """
+rounds 500
+seeds 5
+problem name=navigation
+policies gp-ucb: policy=route-ucb
+policies gp-bucb: policy=route-bucb
+policies gp-ts: policy=route-ts
+policies gp-ts-joint: policy=route-ts mode=joint
+policies bi-ucb: policy=route-ucb posterior=independent
+policies bi-bucb: policy=route-bucb posterior=independent
+policies bi-ts: policy=route-ts posterior=independent
+policies gp-greedy: policy=route-greedy
+policies prior:
+policies fastest: policy=known-cost cost=travel_time
+policies shortest: policy=known-cost cost=length
+policies gp-ts-potential: policy=route-ts routing=potential
+policies prior-potential: policy=prior routing=potential spread=none
+on_request svgp-ucb: policy=route-ucb posterior=variational
+on_request svgp-bucb: policy=route-bucb posterior=variational
+on_request svgp-ts: policy=route-ts posterior=variational
+claim below: policy=gp-ts versus=gp-ucb,gp-bucb
+claim below: policy=bi-ts versus=bi-ucb,bi-bucb
+claim below: policy=gp-bucb versus=gp-ucb
+claim below: policy=gp-ucb versus=bi-ucb
+claim below: policy=gp-bucb versus=bi-bucb
+claim below: policy=gp-ts versus=bi-ts
+claim below: policy=gp-ts versus=gp-ucb,gp-bucb,bi-ucb,bi-bucb,bi-ts
+claim below: metric=distinct_edges policy=gp-ts versus=gp-ucb,gp-bucb
+claim below: metric=distinct_edges policy=bi-ts versus=bi-ucb,bi-bucb
+""",
+    "navigation/betas": """
+rounds 500
+seeds 5
+problem name=navigation
+sweep route=luxembourg-a,luxembourg-b,monaco-a,monaco-b
+policies gp-ucb: policy=route-ucb
+policies gp-ucb-half: policy=route-ucb scale=0.5
+policies gp-bucb: policy=route-bucb
+policies gp-bucb-half: policy=route-bucb xi=0.5
+claim below: policy=gp-ucb-half versus=gp-ucb
+claim below: policy=gp-bucb-half versus=gp-bucb
+claim below: policy=gp-bucb versus=gp-ucb
+""",
+    "navigation/city": """
+extends navigation/_route
+rounds 200
+problem network=city
+problem edges=1500
+""",
+    "navigation/conditions": """
+rounds 100
+seeds 3
+problem name=navigation
+problem network=city
+problem edges=600
+problem conditions=congestion,temperature,load
+policies svgp-ts: policy=route-ts posterior=variational
+policies gp-ts: policy=route-ts posterior=streaming
+policies prior:
+policies fastest: policy=known-cost cost=travel_time
+policies shortest: policy=known-cost cost=length
+claim below: metric=true_energy policy=gp-ts,svgp-ts versus=prior,fastest,shortest
+""",
+    "navigation/lengthscale": """
+rounds 500
+seeds 5
+problem name=navigation
+sweep route=luxembourg-a,luxembourg-b,monaco-a,monaco-b
+sweep lengthscale=0.1,0.25,0.5,1.0,2.0
+policies gp-bucb: policy=route-bucb
+policies bi-bucb: policy=route-bucb posterior=independent
+policies gp-ts: policy=route-ts
+policies bi-ts: policy=route-ts posterior=independent
+claim rises: policy=gp-bucb key=lengthscale
+claim rises: policy=gp-ts key=lengthscale
+claim flat: policy=bi-bucb key=lengthscale tolerance=0.25
+claim flat: policy=bi-ts key=lengthscale tolerance=0.25
+""",
+    "navigation/luxembourg-a": """
+extends navigation/_route
+problem route=luxembourg-a
+""",
+    "navigation/luxembourg-b": """
+extends navigation/_route
+problem route=luxembourg-b
+""",
+    "navigation/luxembourg-c": """
+extends navigation/_route
+problem route=luxembourg-c
+""",
+    "navigation/luxembourg-d": """
+extends navigation/_route
+problem route=luxembourg-d
+""",
+    "navigation/monaco-a": """
+extends navigation/_route
+problem route=monaco-a
+""",
+    "navigation/monaco-b": """
+extends navigation/_route
+problem route=monaco-b
+""",
+    "navigation/network": """
+rounds 200
+seeds 3
+problem name=navigation
+policies gp-ts: policy=route-ts
+policies gp-ts-potential: policy=route-ts routing=potential
+policies bi-ts: policy=route-ts posterior=independent
+policies prior:
+policies prior-potential: policy=prior routing=potential spread=none
+policies fastest: policy=known-cost cost=travel_time
+policies shortest: policy=known-cost cost=length
+""",
+    "navigation/sumo-traffic": """
+rounds 100
+seeds 3
+problem name=sumo-navigation
+problem route=monaco-a
+problem mass=2200.0
+problem auxiliary_power=2000.0
+problem rolling_resistance=0.012
+problem air_density=1.29
+problem traffic=400.0
+problem moments=4
+policies gp-ts: policy=route-ts routing=potential
+policies bi-ts: policy=route-ts posterior=independent routing=potential
+policies gp-greedy: policy=route-greedy routing=potential
+policies prior:
+policies prior-potential: policy=prior routing=potential spread=none
+policies fastest: policy=known-cost cost=travel_time
+policies shortest: policy=known-cost cost=length
+claim below: metric=true_energy policy=gp-ts versus=prior,prior-potential
+claim below: metric=true_energy policy=gp-ts versus=fastest
+claim below: metric=true_energy policy=gp-ts versus=bi-ts
+claim below: metric=true_energy policy=prior-potential versus=prior
+""",
+    "navigation/sumo": """
+rounds 150
+seeds 3
+problem name=sumo-navigation
+problem route=monaco-a
+problem mass=2200.0
+problem auxiliary_power=2000.0
+problem rolling_resistance=0.012
+problem air_density=1.29
+policies gp-ts: policy=route-ts routing=potential
+policies bi-ts: policy=route-ts posterior=independent routing=potential
+policies gp-greedy: policy=route-greedy routing=potential
+policies prior:
+policies prior-potential: policy=prior routing=potential spread=none
+policies fastest: policy=known-cost cost=travel_time
+policies shortest: policy=known-cost cost=length
+claim below: metric=true_energy policy=gp-ts versus=prior,prior-potential
+claim below: metric=true_energy policy=gp-ts versus=fastest
+claim below: metric=true_energy policy=gp-ts versus=bi-ts
+claim below: metric=true_energy policy=prior-potential versus=prior
+""",
+    "navigation/volatile": """
+extends navigation/_route
+rounds 100
+problem network=city
+problem edges=1000
+problem closed_roads=0.03
+problem closed_turns=0.03
+""",
+}
+DEFAULTS = """
+problem benchmark-function: function=rosenbrock lengthscale=0.2 noise_fraction=0.01
+problem benchmark-function: regularisation=noise
+problem crowdsourcing: workers=100 k=5 noise_std=0.1 counting=in_reach source=auto
+problem gp-function: arms=100 dimension=1 kernel=squared-exponential lengthscale=0.2 nu=2.5
+problem gp-function: noise_fraction=0.01 regularisation=noise
+problem landscape: side=32 k=3 hills=7 lengthscale=0.15 noise_std=0.1
+problem light-sensors: source=auto noise_fraction=0.05 prior_mean=learned norm=mean units=raw
+problem light-sensors: regularisation=noise
+problem navigation: edges=2000 city_seed=0 lengthscale=1.0 normalisation=mean prior_scale=0.25
+problem navigation: noise_scale=0.1 mass=1830.0 auxiliary_power=0.0 rolling_resistance=0.01
+problem navigation: air_drag=0.35 air_density=1.2 recuperation=multiply uturns=True closed_roads=0.0
+problem navigation: closed_turns=0.0 on_no_path=error
+problem rkhs-function: arms=100 dimension=1 kernel=squared-exponential lengthscale=0.2 nu=2.5
+problem rkhs-function: noise_fraction=0.01 regularisation=noise
+problem sumo-navigation: traffic=0.0 traffic_reach=500.0 moments=8 mass=1830.0 auxiliary_power=0.0
+problem sumo-navigation: rolling_resistance=0.01 air_drag=0.35 air_density=1.2 motion=stored
+problem sumo-navigation: step=0.25 lengthscale=1.0 normalisation=mean prior_scale=0.25
+problem sumo-navigation: noise_scale=0.02 uturns=True
+problem temperature-sensors: source=auto start_minute=50 noise_fraction=0.05 prior_mean=learned
+problem temperature-sensors: norm=mean units=raw regularisation=noise
+policy composed: posterior=auto stepwise=False most_pending=256
+policy gp-bucb: omega=1.0 xi=1.0 posterior=auto
+policy gp-ei: xi=0.01 posterior=auto
+policy gp-greedy: posterior=auto
+policy gp-pi: xi=0.01 posterior=auto
+policy gp-ts: delta=0.1 gain=growth mode=joint scaled=True decision_set=all posterior=auto
+policy gp-ucb: delta=0.1 gain=growth posterior=auto
+policy gp-ucb-bayesian: scale=1.0 posterior=auto
+policy igp-ucb: delta=0.1 gain=growth posterior=auto
+policy index: direction=maximize stepwise=False most_pending=256 repeats=False
+policy kernel-ucb: delta=0.1 posterior=auto
+policy oclok-ucb: delta=0.05 posterior=auto form=auto
+policy prior: routing=rectified spread=noise
+policy route-bucb: omega=1.0 xi=1.0 posterior=auto routing=rectified spread=noise
+policy route-greedy: posterior=auto routing=rectified spread=noise
+policy route-rule: posterior=auto routing=rectified spread=noise
+policy route-ts: mode=independent posterior=auto routing=rectified spread=noise
+policy route-ucb: scale=1.0 posterior=auto routing=rectified spread=noise
+schedule bayes-ucb: omega=1.0 xi=1.0
+schedule bayes-ucb-compact: tau_exponent=2.0 omega=1.0 xi=1.0
+schedule gp-ts: delta=0.1
+schedule gp-ucb-agnostic: delta=0.1
+schedule gp-ucb-bayesian: scale=1.0
+schedule gp-ucb-bayesian-compact: tau_exponent=2.0 scale=1.0
+schedule gp-ucb-finite: delta=0.1
+schedule igp-ucb: delta=0.1
+schedule kernel-ucb: regularisation=1.0
+schedule logarithmic: c1=0.8 c2=4.0
+schedule oclok-ucb: delta=0.05
+schedule r-gp-ucb: side=1.0 a=1.0 b=1.0 delta=0.1
+schedule tv-gp-ucb: side=1.0 a=1.0 b=1.0 delta=0.1
+rule expected-improvement: xi=0.01 scale=log
+rule probability-of-improvement: xi=0.01 scale=score
+rule rectified: spread=noise
+rule thompson: mode=joint
+"""
+
+
+def settings(table: Mapping[str, Any]) -> Iterator[str]:
+    """One line for each setting, policy and claim; prose is left out."""
+    for key, value in table.items():
+        if key == "claims":
+            for claim in value:
+                rest = {name: each for name, each in claim.items() if name not in ("text", "check")}
+                yield f"claim {claim['check']}: {pairs(rest)}"
+        elif key in ("policies", "on_request"):
+            for name, options in value.items():
+                yield f"{key} {name}: {pairs(options)}".rstrip()
+        elif isinstance(value, Mapping):
+            for name, each in value.items():
+                yield f"{key} {name}={shown(each)}"
+        elif key not in PROSE:
+            yield f"{key} {shown(value)}"
+
+
+def pairs(table: Mapping[str, Any]) -> str:
+    return " ".join(f"{key}={shown(value)}" for key, value in table.items())
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"({pairs(value)})"
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def defaults(family: str) -> Iterator[str]:
+    for name in names(family):
+        if not find(family, name).__module__.startswith("superarm."):  # some test's own part
+            continue
+        for key, value in parameters_of(family, name).items():
+            if isinstance(value, int | float | str):
+                yield f"{family} {name}: {key}={'_'.join(str(value).split())}"
+
+
+def test_defaults() -> None:
+    expected = [
+        f"{start}: {pair}"
+        for start, _, pairs in (line.partition(": ") for line in DEFAULTS.split("\n"))
+        for pair in pairs.split()
+    ]
+    found = [line for family in ("problem", "policy", "schedule", "rule") for line in defaults(family)]
+    assert found == expected
+
+
+def test_every_experiment_is_in_the_table() -> None:
+    shipped = {path.relative_to(ROOT).with_suffix("").as_posix() for path in ROOT.rglob("*.toml")}
+    assert shipped == set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_settings_and_claims(name: str) -> None:
+    found = list(settings(tomllib.loads((ROOT / f"{name}.toml").read_text(encoding="utf-8"))))
+    expected = EXPERIMENTS[name].split("\n")
+    assert sorted(found) == sorted(line for line in expected if line)
+    claims = [line for line in found if line.startswith("claim")]
+    assert claims == [line for line in expected if line.startswith("claim")]
