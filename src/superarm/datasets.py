@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from io import TextIOWrapper
+from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ import numpy as np
 
 from .core import Floats
 from .errors import InputError, MissingDataError
+from .inputs import read_only
 from .packed import open_packed
 
 # --- the catalogue -----------------------------------------------------------------------
@@ -33,13 +35,10 @@ class Dataset:
     """One set of real data: what it is, where it comes from, and under which terms."""
 
     name: str
-    title: str
     files: tuple[str, ...]
     """Paths under a data folder; the first is the one that :func:`find` returns."""
     origin: str
     terms: str
-    size: int
-    """Bytes of all files together, about."""
 
 
 _DATASETS = {
@@ -47,7 +46,6 @@ _DATASETS = {
     for dataset in (
         Dataset(
             name="intel-temperature",
-            title="Temperatures of 52 sensors in the Intel Berkeley lab, every 30 s for 5 days in 2004",
             files=("intel_lab/intel_temp_30s_52x14400.txt.xz",),
             origin=(
                 "Intel Berkeley Research lab, http://db.csail.mit.edu/labdata/labdata.html; the 5-day "
@@ -56,22 +54,18 @@ _DATASETS = {
                 "Sensor Networks' (2008)"
             ),
             terms="no licence stated",
-            size=533_000,
         ),
         Dataset(
             name="cmu-light",
-            title="Light readings of 41 sensors in the CMU Intelligent Workplace, November 2005",
             files=("cmu_light/iw_data_all.mat",),
             origin=(
                 "collected by A. Krause at Carnegie Mellon University; the archive lightsensor.zip "
                 "among the project data of the course 10-708 (autumn 2008) on www.cs.cmu.edu"
             ),
             terms="no licence stated",
-            size=287_000,
         ),
         Dataset(
             name="luxembourg-roads",
-            title="Roads of Luxembourg city (LuST scenario) with SRTM heights",
             files=(
                 "lust/edges.csv.gz",
                 "lust/nodes.csv.gz",
@@ -83,11 +77,9 @@ _DATASETS = {
                 "github.com/lcodeca/LuSTScenario; heights from SRTM"
             ),
             terms="scenario MIT; map © OpenStreetMap contributors, ODbL",
-            size=1_941_000,
         ),
         Dataset(
             name="monaco-roads",
-            title="Roads of Monaco (MoST scenario) in three dimensions",
             files=(
                 "most/edges.csv.gz",
                 "most/nodes.csv.gz",
@@ -99,15 +91,12 @@ _DATASETS = {
                 "github.com/lcodeca/MoSTScenario"
             ),
             terms="GPLv3",
-            size=1_783_000,
         ),
         Dataset(
             name="tokyo-checkins",
-            title="The first 8261 of 573703 Foursquare check-ins in Tokyo, April 2012",
             files=("foursquare/tky_first_checkins.csv.xz",),
-            origin="the Foursquare check-ins of New York City and Tokyo published by D. Yang et al.",
+            origin="the first 8261 of the Foursquare check-ins in Tokyo published by D. Yang et al.",
             terms="academic use; cite Yang et al. (2015)",
-            size=143_000,
         ),
     )
 }
@@ -171,10 +160,22 @@ def load_intel_temperature() -> Floats:
 
 @lru_cache(maxsize=1)  # parsing takes about 0.2 s; experiments ask once per seed
 def _read_intel(path: Path) -> Floats:
-    readings = _numbers(path, columns=len(INTEL_MOTES))
-    if len(readings) != _INTEL_ROWS:
-        raise InputError(f"{path}: {len(readings)} rows, but {_INTEL_ROWS} are expected; get it anew")
-    return _read_only(readings)
+    table: list[list[float]] = []
+    with _open_text(path) as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                row = [float(word) for word in line.split()]
+            except ValueError as error:
+                raise InputError(f"{path}, line {number}: {error}") from None
+            if len(row) != len(INTEL_MOTES):
+                told = f"{len(row)} numbers, but {len(INTEL_MOTES)} are expected"
+                raise InputError(f"{path}, line {number}: {told}")
+            if not all(map(isfinite, row)):
+                raise InputError(f"{path}, line {number}: every number must be finite")
+            table.append(row)
+    if len(table) != _INTEL_ROWS:
+        raise InputError(f"{path}: {len(table)} rows, but {_INTEL_ROWS} are expected; get it anew")
+    return read_only(np.array(table))
 
 
 # --- CMU light ---------------------------------------------------------------------------
@@ -200,7 +201,9 @@ def _read_light(path: Path) -> LightReadings:
 
     try:
         data: Any = loadmat(path, squeeze_me=True, struct_as_record=False)["data"]
-        readings = LightReadings(_read_only(data.train.sensordata), _read_only(data.test.sensordata))
+        readings = LightReadings(
+            *(read_only(np.array(part.sensordata, float)) for part in (data.train, data.test))
+        )
     except Exception as error:  # a damaged MATLAB file fails in many ways, with many types
         raise InputError(
             f"{path}: not the expected MATLAB structure data.train, data.test "
@@ -241,7 +244,7 @@ def _read_checkins(path: Path) -> Floats:
             places.append(place)
     if not places:
         raise InputError(f"{path}: no check-ins; get it anew")
-    return _read_only(places)
+    return read_only(np.array(places))
 
 
 # --- reading -----------------------------------------------------------------------------
@@ -255,31 +258,3 @@ def _open_text(path: Path) -> Iterator[TextIOWrapper]:
             yield lines
         except (lzma.LZMAError, EOFError, UnicodeDecodeError, csv.Error) as error:
             raise InputError(f"{path}: cannot be read ({error}); get it anew") from error
-
-
-def _numbers(path: Path, columns: int) -> Floats:
-    """A table of finite numbers separated by blanks, (rows, columns)."""
-    table: list[list[float]] = []
-    with _open_text(path) as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                row = [float(word) for word in line.split()]
-            except ValueError as error:
-                raise InputError(f"{path}, line {number}: {error}") from None
-            if len(row) != columns:
-                raise InputError(
-                    f"{path}, line {number}: {len(row)} numbers, but {columns} are expected"
-                )
-            table.append(row)
-    numbers = np.array(table, dtype=np.float64).reshape(-1, columns)
-    bad = np.flatnonzero(~np.isfinite(numbers).all(axis=1))
-    if len(bad):
-        raise InputError(f"{path}, line {bad[0] + 1}: every number must be finite")
-    return numbers
-
-
-def _read_only(values: Any) -> Floats:
-    """A float64 copy that callers share and nobody changes."""
-    array = np.array(values, dtype=np.float64)
-    array.flags.writeable = False
-    return array

@@ -177,13 +177,13 @@ class ArmSetGrowth:
         return greedy_information_gain(self.kernel, self.features, steps, self.noise_variance)
 
     @cached_property
-    def _prefixes(self) -> list[_Prefix]:
+    def _prefixes(self) -> list[tuple[float, _Water]]:
         found = []
         for steps in _halves(len(self._greedy.positions)):
             pivots, counts = np.unique(self._greedy.positions[:steps], return_counts=True)
             root = self._root(pivots, self.noise_variance / counts)
             rest = np.maximum(0.0, self._variances - np.einsum("ij,ij->j", root, root))
-            found.append(_Prefix(float(self._greedy.gains[steps]), _Water(rest / self.noise_variance)))
+            found.append((float(self._greedy.gains[steps]), _Water(rest / self.noise_variance)))
         return found
 
     @cached_property
@@ -263,18 +263,9 @@ class _CappedWater:
         return value + 0.5 * (total - float(amounts.sum())) / high
 
 
-class _Prefix(NamedTuple):
-    gain: float
-    rest: _Water
-
-
 def _halves(count: int) -> list[int]:
     """count, count/2, … down to 1."""
-    found = []
-    while count >= 1:
-        found.append(count)
-        count //= 2
-    return found
+    return [count >> shift for shift in range(count.bit_length())]
 
 
 def _arms(features: Any) -> Floats:
