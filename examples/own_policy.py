@@ -21,6 +21,7 @@ class EpsilonGreedy:
     """Explore at random with probability ``epsilon``/√t, else take the best posterior mean."""
 
     epsilon: float = 1.0
+    """How much to explore: with probability epsilon/√t in round t."""
     deterministic = False  # it draws from ``rng``
 
     def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
@@ -30,6 +31,7 @@ class EpsilonGreedy:
 
 @register("policy", "epsilon-greedy")
 def epsilon_greedy(model: Model, *, epsilon: float = 1.0) -> IndexPolicy:
+    """ε-greedy on the problem's own posterior and oracle."""
     return index_policy(model, EpsilonGreedy(epsilon=epsilon))
 
 

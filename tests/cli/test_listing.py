@@ -23,7 +23,7 @@ def test_families(cli: Command) -> None:
     assert all(row["meaning"] for row in rows.values())
     assert rows["oracle"]["parts"] == len(names("oracle"))
     text = cli("list").out
-    assert "how alike two arms are" in text
+    assert "how similar two arms are" in text
     assert "superarm list FAMILY" in text
 
 
@@ -75,6 +75,14 @@ def test_titles_are_those_of_the_bibliography() -> None:
         assert re.search(r"year += (\d+)", entry)[1] == year  # type: ignore[index]
     assert {load_experiment(name).paper for name in experiment_ids()} <= {*_NUMBERS, ""}
     assert paper_title("a paper of my own") == "a paper of my own"
+
+
+def test_our_words_are_not_put_into_the_mouths_of_others(cli: Command) -> None:
+    show = ("show", "epsilon-greedy", "--import", ROOT / "examples" / "own_policy.py", "--json")
+    policy, rule = cli(*show).json()["parts"]
+    assert (policy["family"], rule["family"]) == ("policy", "rule")
+    assert policy["parameters"][0]["meaning"] == ""  # not that of the temporal kernel's epsilon
+    assert rule["parameters"][0]["meaning"].startswith("How much to explore")
 
 
 def test_show_a_part(cli: Command) -> None:

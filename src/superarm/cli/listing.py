@@ -127,9 +127,10 @@ def _experiment(name: str) -> Row:
 
 def _part(family: str, name: str) -> dict[str, Any]:
     about = describe(family, name)
-    fields = _field_docstrings(find(family, name))
-    own = _words().get(f"{family}/{name}", {})
-    meanings = {**_words()["parameters"], **own, **fields}
+    part = find(family, name)
+    meanings = _field_docstrings(part)
+    if getattr(part, "__module__", "").startswith("superarm."):  # the words are those of our own parts
+        meanings = {**_words()["parameters"], **_words().get(f"{family}/{name}", {}), **meanings}
     given = GIVEN if family in ("policy", "problem") else ()
     return {
         "name": name,
