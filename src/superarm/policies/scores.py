@@ -69,7 +69,7 @@ class KnownCosts(_Certain):
     """Minus what each arm on offer is known to cost."""
 
     costs: Floats
-    """(n,)"""
+    """(n,), what each arm on offer costs"""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "costs", read_only(as_vector(self.costs, "costs")))
