@@ -2,13 +2,18 @@
 
 A route is a walk from ``start`` to ``goal`` along legal turns; it costs the sum of the costs of
 its arms, both ends included. Desirabilities are minus the costs, and costs must not be negative:
-that is what lets Dijkstra's algorithm stop early, and what ``Rectified`` is there for.
+that is what Dijkstra's algorithm needs, and what ``Rectified`` is there for.
+
+The same trip is asked for again and again. What its last route costs now is a bound on the cheapest,
+and the search goes no further than that. Where two routes cost the same, which of them is found would
+depend on how far it goes: then all is searched, so that no answer depends on what was asked before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +28,8 @@ from superarm.registry import Described, has_spec, register
 from .base import check_desirability
 
 _MOST_COST = 1e290
+_LARGE = 30_000
+"""Turns from which on a shorter search is worth its checks."""
 _EMPTY = np.empty(0, dtype=np.intp)
 
 
@@ -62,6 +69,8 @@ class ShortestPath(Described, CostsOnly):
     _pointers: Ints = field(init=False, repr=False)
     _indices: Ints = field(init=False, repr=False)
     _graph: Any = field(init=False, repr=False)
+    _last: dict[tuple[int, int], Ints] = field(init=False, repr=False, default_factory=dict)
+    """The turns of the route found last, by its ends."""
 
     def __post_init__(self) -> None:
         from scipy.sparse import csr_array, issparse
@@ -100,28 +109,63 @@ class ShortestPath(Described, CostsOnly):
             return self._no_path(trip, f"arm {end} is closed")
         if trip.start == trip.goal:
             return _selection([trip.start])
-        previous = self._predecessors(np.negative(desirability), trip)
+        weights = np.negative(desirability)[self._indices]  # of entering an arm; inf is closed
+        if trip.closed_turns is not None:
+            weights[trip.closed_turns] = np.inf
+        last = self._last.get((trip.start, trip.goal))
+        route = None
+        if last is not None:
+            bound = float(weights[last].cumsum()[-1])  # added up as the search does it
+            route = self._search(weights, trip, bound) if bound < np.inf else None
+        if route is None:
+            route = self._search(weights, trip, np.inf)
+        if route is None:
+            return self._no_path(trip, "no open route joins them")
+        if len(weights) >= _LARGE:
+            self._last.clear()
+            self._last[trip.start, trip.goal] = np.asarray(
+                self._numbers[0][route[:-1], route[1:]]
+            ).ravel()
+        return _selection(route)
+
+    def _search(self, weights: Floats, trip: Trip, bound: float) -> list[int] | None:
+        """The cheapest route; none where there is none, or where a bounded search is not sure of it."""
+        from scipy.sparse.csgraph import dijkstra
+
+        found = dijkstra(
+            self._matrix(weights),
+            indices=np.array([trip.start]),
+            return_predecessors=True,
+            limit=bound,
+        )
+        costs, previous = found[0][0], found[1][0]
         route = [trip.goal]
         while route[-1] != trip.start:
             before = int(previous[route[-1]])
             if before < 0:
-                return self._no_path(trip, "no open route joins them")
+                return None
             route.append(before)
-        return _selection(route[::-1])
+        route.reverse()
+        return route if bound == np.inf or self._alone(route, weights, costs) else None
 
-    def _predecessors(self, costs: Floats, trip: Trip) -> Ints:
-        """The arm before each arm on its cheapest route from the start; negative: not reached."""
+    def _alone(self, route: list[int], weights: Floats, costs: Floats) -> bool:
+        """Whether each arm of the route but the first is reached at its least cost in one way alone."""
+        incoming = self._numbers[1][:, route[1:]].tocoo()
+        found = costs[incoming.row] + weights[incoming.data]
+        return int(np.count_nonzero(found == costs[route[1:]][incoming.col])) == len(route) - 1
+
+    @cached_property
+    def _numbers(self) -> tuple[Any, Any]:
+        """The number of each turn by the arms that it joins: fast by rows, and by columns."""
+        rows = self._matrix(np.arange(len(self._indices)))
+        return rows, rows.tocsc()
+
+    def _matrix(self, values: Any) -> Any:
+        """One value for each turn; csgraph keeps explicit zeros, and its own type is csr_matrix."""
         from scipy.sparse import csr_matrix
-        from scipy.sparse.csgraph import dijkstra
 
-        weights = costs[self._indices]  # of entering the arm that a turn leads to; inf is closed
-        if trip.closed_turns is not None:
-            weights[trip.closed_turns] = np.inf
-        # csgraph keeps explicit zeros as turns that cost nothing. Its own type is csr_matrix.
-        n = len(costs)
-        graph = csr_matrix((weights, self._indices, self._pointers), shape=(n, n), copy=False)
-        found = dijkstra(graph, indices=np.array([trip.start]), return_predecessors=True)
-        return np.asarray(found[1][0], dtype=np.intp)
+        n = len(self._pointers) - 1
+        return csr_matrix((values, self._indices, self._pointers), shape=(n, n), copy=False)
 
     def _checked(self, desirability: Floats, structure: object, rescore: Rescore | None) -> Trip:
         check_desirability(desirability)
