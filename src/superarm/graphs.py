@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from .core import Floats
+from .core import Floats, Ints
 from .errors import InputError
 from .inputs import as_vector
 from .registry import register
@@ -51,7 +51,7 @@ class TurnGraph(Graph):
             raise InputError(f"turns names a road outside 0 … {len(length) - 1}")
         if len(length) == 0 or not (length > 0.0).all():
             raise InputError("length must hold one number above 0 for each road")
-        for name, array in (("length", length), ("turns", np.unique(turns, axis=0))):
+        for name, array in (("length", length), ("turns", sorted_pairs(turns))):
             array.flags.writeable = False
             object.__setattr__(self, name, array)
 
@@ -131,6 +131,13 @@ class SparseGraph(Graph):
 
     def laplacian(self) -> Any:
         return super().laplacian() if self.data is None else self.successors
+
+
+def sorted_pairs(pairs: Ints | NDArray[np.int32]) -> Any:
+    """Each pair of numbers from 0 on once, in order, (c, 2): as ``np.unique`` by rows, far faster."""
+    largest = int(pairs.max(initial=0)) + 1
+    keys = np.unique(pairs[:, 0].astype(np.int64) * largest + pairs[:, 1])
+    return np.stack(np.divmod(keys, largest), axis=1).astype(pairs.dtype)
 
 
 def _numbers(values: Any, name: str) -> NDArray[np.int32]:

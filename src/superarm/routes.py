@@ -16,7 +16,7 @@ edge dearer than it is believed to be, and ``cut_edges`` counts them. The energy
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,23 +24,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Ints, Offer, Oracle, Posterior, State
+from superarm.core import Floats, Ints, Offer, Oracle, State
 from superarm.errors import InputError, SpecError, StateError
 from superarm.inputs import require_choice
 from superarm.networks import LineGraph, RoadEnergy, RoadNetwork, Vehicle, with_heights
 from superarm.networks.geography import from_utm, to_utm
+from superarm.normal import rectified_mean
 from superarm.oracles import ShortestPath, Trip
 from superarm.policies.base import IndexPolicy
 from superarm.policies.navigation import Routing
-from superarm.policies.published import posterior_for
-from superarm.problems.roads import Roads, load_roads, road_arms, road_model
+from superarm.problems.roads import RoadPrior, Roads, load_roads, road_arms, road_prior
 from superarm.registry import Described, describe, difference, kinds_of, require_kind, suggestion
-from superarm.rules import Greedy, Rectified
-from superarm.rules.rectified import Spread
-from superarm.simulation.audit import QUANTILES
+from superarm.simulation.audit import LEVELS, QUANTILES
+from superarm.simulation.trace import Run, cell_name, read_spec
 from superarm.states import load_state, loaded
 
-__all__ = ["NETWORKS", "Leg", "RouteAnswer", "find_route"]
+__all__ = ["NETWORKS", "Leg", "RouteAnswer", "TrackRecord", "find_route"]
 
 NETWORKS = ("luxembourg", "monaco", "city")
 """Names that stand for a network; anything else is a path."""
@@ -50,8 +49,9 @@ _HALF_WIDTH = float(QUANTILES[-1])
 """Of the central 95 % interval, in standard deviations."""
 _VEHICLE = tuple(field.name for field in dataclasses.fields(Vehicle))
 _ROADS = ("uturns", "edges", "city_seed")
-_MODEL = ("lengthscale", "normalisation", "prior_scale", "noise_scale")
-_KINDS = {**kinds_of(road_model), **kinds_of(load_roads), **kinds_of(Vehicle)}
+_SCALES = ("prior_scale", "noise_scale")
+_PARTS = (RoadPrior.total_variance, road_prior, load_roads, Vehicle)
+_KINDS = {name: kind for part in _PARTS for name, kind in kinds_of(part).items()}
 _NONE: Mapping[str, Any] = {}
 _SAME_PLACE = 0.5
 """Metres by which rounded longitudes and latitudes may miss their junctions."""
@@ -85,6 +85,20 @@ class Leg:
         }
 
 
+class TrackRecord(NamedTuple):
+    """How often the 95 % interval of a policy's own trips held, by the record of its run."""
+
+    trips: int
+    inside: float
+    """Share of the trips."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the share is at most three standard errors below 95 %."""
+        level = LEVELS[-1]
+        return self.inside >= level - 3.0 * float(np.sqrt(level * (1.0 - level) / self.trips))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RouteAnswer:
     """The route that was asked for, and two to compare it with."""
@@ -102,6 +116,8 @@ class RouteAnswer:
     cut_edges: int
     """Edges of the whole network that are believed to cost less than nothing (with potential
     routing: less than their height potential), and so cost more here than they are believed to."""
+    record: TrackRecord | None
+    """Of the policy whose state it is, where that lies in the directory of its run."""
 
     @property
     def graph(self) -> LineGraph:
@@ -126,6 +142,8 @@ class RouteAnswer:
             "edges": self.ids(),
             **self.best.as_json(),
             "interval": INTERVAL,
+            "trips_judged": 0 if self.record is None else self.record.trips,
+            "trips_inside": None if self.record is None else self.record.inside,
             "routing": self.routing,
             "cut_edges": self.cut_edges,
             "flat": self.flat,
@@ -183,46 +201,47 @@ def find_route(
     require_choice(routing, "routing", ("rectified", "potential"))
     if state is None:
         roads = _load(network, elevation, settings)
-        vehicle = Vehicle(**{key: settings[key] for key in _VEHICLE if key in settings})
-        told = {key: settings[key] for key in _MODEL if key in settings}
-        model = road_model(roads.graph, vehicle, horizon=1, **told)
-        posterior = posterior_for(model, form="visited")
+        known = _by_model(roads.graph, settings)
     else:
-        roads, posterior, vehicle = _learned(network, elevation, settings, state)
+        roads, known = _learned(network, elevation, settings, state)
     graph = roads.graph
-    lifted = vehicle.potential(graph.rise) if routing == "potential" else None
-    # Greedy, with no more spread than the routing asks for: what an explorer adds for the noise
-    # (E[max(0, X)] rather than the mean) would only make routes of few long edges look good.
-    spread: Spread = "none" if routing == "potential" else "noise"
-    policy = IndexPolicy(
-        posterior=posterior,
-        rule=Rectified(rule=Greedy(), spread=spread, reduction=lifted),
-        oracle=ShortestPath(successors=graph.turn_graph),
-        direction="minimize",
-    )
     trip = Trip(start=graph.number(start), goal=graph.number(goal))
-    offer = Offer(step=1, arms=road_arms(graph), structure=trip)
-    rng = np.random.default_rng(0)  # nothing here draws
-    chosen = policy.decide(offer, rng).positions
-    believed = policy.beliefs(offer).mean
-    others = {
-        name: policy.oracle.select(np.negative(cost), trip, rng).positions
-        for name, cost in (("fastest", graph.travel_time), ("shortest", graph.length))
-    }
+    lifted = known.vehicle.potential(graph.rise) if routing == "potential" else np.zeros(len(graph))
+    # What the noise adds (E[max(0, X)] rather than the mean) would only make routes of few long edges
+    # look good: potential routing does without.
+    spread = 0.0 if routing == "potential" else known.noise_std
+    costs = rectified_mean(known.mean - lifted, spread)
+    oracle, rng = ShortestPath(successors=graph.turn_graph), np.random.default_rng(0)  # unused
+    best, fastest, shortest = (
+        _leg(graph, known, oracle.select(np.negative(each), trip, rng).positions)
+        for each in (costs, graph.travel_time, graph.length)
+    )
     return RouteAnswer(
         roads=roads,
         trip=trip,
         routing=routing,
-        means=believed[chosen],
-        best=_leg(graph, policy, offer, chosen),
-        others={name: _leg(graph, policy, offer, edges) for name, edges in others.items()},
-        observations=posterior.count,
-        cut_edges=int(np.count_nonzero(believed < (0.0 if lifted is None else lifted))),
+        means=known.mean[best.edges],
+        best=best,
+        others={"fastest": fastest, "shortest": shortest},
+        observations=known.observations,
+        cut_edges=int(np.count_nonzero(known.mean < lifted)),
+        record=None if state is None or isinstance(state, State) else _record(Path(state).absolute()),
     )
 
 
-def _leg(graph: LineGraph, policy: IndexPolicy, offer: Offer, edges: Ints) -> Leg:
-    mean, std = policy.forecast(offer, edges).total()
+class _Known(NamedTuple):
+    """What is believed of all edges, and of the sum of some."""
+
+    vehicle: Vehicle
+    mean: Floats
+    noise_std: float
+    total: Callable[[Ints], tuple[float, float]]
+    """Mean and standard deviation of what some edges cost together, on one trip."""
+    observations: int
+
+
+def _leg(graph: LineGraph, known: _Known, edges: Ints) -> Leg:
+    mean, std = known.total(edges)
     return Leg(
         edges=edges,
         energy=mean,
@@ -249,8 +268,21 @@ def _load(
     return Roads(graph, f"the road network {roads.name}")
 
 
+def _by_model(graph: LineGraph, settings: Mapping[str, Any]) -> _Known:
+    """By the energy model alone: the network's kernel is not made, which takes long on a large one."""
+    vehicle = Vehicle(**{key: settings[key] for key in _VEHICLE if key in settings})
+    prior = road_prior(graph, vehicle, **{key: settings[key] for key in _SCALES if key in settings})
+    mean, lengthscale = prior.energies.values, settings.get("lengthscale", 1.0)
+
+    def total(edges: Ints) -> tuple[float, float]:
+        variance = prior.total_variance(graph, edges, lengthscale)
+        return float(mean[edges].sum()), float(np.sqrt(variance))
+
+    return _Known(vehicle, mean, prior.noise_std, total, observations=0)
+
+
 def _check_settings(settings: Mapping[str, Any]) -> None:
-    known = (*_VEHICLE, *_ROADS, *_MODEL)
+    known = (*_VEHICLE, *_ROADS, "lengthscale", *_SCALES)
     for key, value in settings.items():
         if key not in known:
             raise SpecError(f"a route has no setting {key!r}; {suggestion(key, known, 'it has')}")
@@ -264,7 +296,7 @@ def _learned(
     elevation: str | Path | None,
     settings: Mapping[str, Any],
     state: str | Path | State,
-) -> tuple[Roads, Posterior, Vehicle]:
+) -> tuple[Roads, _Known]:
     """What was learned, on which roads and with which vehicle: the state says all of it."""
     label = "this state" if isinstance(state, State) else str(state)
     own = [key for key in settings if key not in _ROADS]
@@ -291,14 +323,38 @@ def _learned(
             f"{label} was learned on other roads than these: {found[0]}; give the network of its run, "
             "and its elevation"
         )
+    offer = Offer(step=1, arms=road_arms(graph))
     try:
-        policy.posterior.keys(Offer(step=1, arms=road_arms(graph)))
+        mean = policy.posterior.belief(offer).mean
     except InputError as error:
         raise StateError(
             f"{label} was learned where conditions change from trip to trip; a route cannot be found "
             f"without them ({error})"
         ) from error
-    return roads, policy.posterior, energy.vehicle
+    return roads, _Known(
+        energy.vehicle,
+        mean,
+        policy.posterior.noise_std,
+        lambda edges: policy.forecast(offer, edges).total(),
+        policy.posterior.count,
+    )
+
+
+def _record(state: Path) -> TrackRecord | None:
+    """What the run that this state lies in says of its policy's forecasts, all seeds together."""
+    directory = state.parents[1]
+    if state.parent.name != "states" or not (directory / "run.json").is_file():
+        return None
+    run = Run(directory, read_spec(directory))  # it may still be under way
+    for policy in run.policies:
+        for index in range(len(run.settings)):
+            if state.stem in {cell_name(policy, index, seed) for seed in run.seeds}:
+                audits = [run.audit(policy, index, seed) for seed in run.seeds]
+                scores = np.concatenate([[], *(each["score"] for each in audits if each is not None)])
+                scores = np.abs(scores[np.isfinite(scores)])
+                inside = np.count_nonzero(scores <= _HALF_WIDTH)
+                return TrackRecord(len(scores), inside / len(scores)) if len(scores) else None
+    return None
 
 
 def _arrays(roads: LineGraph | RoadEnergy, oracle: Oracle) -> dict[str, Any]:

@@ -60,16 +60,20 @@ def test_the_route_is_the_cheapest_and_its_numbers_add_up(cli: Command, town: An
 
 
 def test_the_interval_is_the_priors_own(cli: Command, town: Any) -> None:
-    """Half-width 1.96·√(Σ prior covariance + k·noise variance), from the kernel itself."""
+    """Half-width 1.96·√(Σ prior covariance + k·noise variance), near to what the kernel itself says."""
     from superarm.problems.roads import load_roads, road_model
 
     answer = cli("route", "--net", town.tables, *ENDS, "--json").json()
     graph = load_roads(str(town.tables)).graph
     model = road_model(graph, Vehicle(), horizon=1)
     rows = np.asarray(model.arms)[[graph.number(edge) for edge in answer["edges"]]]
-    variance = model.kernel(rows).sum() + len(rows) * model.noise_variance
+    exact = 1.959964 * (model.kernel(rows).sum() + len(rows) * model.noise_variance) ** 0.5
+    # Without the graph's kernel: k′_f, and as much again that is each road's own.
+    half, noise = model.kernel.kernels[1](rows), model.noise_variance
+    variance = half.sum() + np.trace(half) + len(rows) * noise
     assert answer["energy_high_wh"] - answer["energy_wh"] == pytest.approx(1.959964 * variance**0.5)
     assert answer["energy_wh"] - answer["energy_low_wh"] == pytest.approx(1.959964 * variance**0.5)
+    assert 1.959964 * variance**0.5 == pytest.approx(exact, rel=0.05)
 
 
 def test_tables_and_sumo_networks_agree(cli: Command, town: Any) -> None:
@@ -189,9 +193,41 @@ def test_what_a_run_learned_comes_back(policy: str, cli: Command, town: Any) -> 
     assert again == answer
     moved = Path("elsewhere.npz")  # a state is whole by itself
     save_state(load_state(state), moved)
-    assert cli("route", "--net", town.net, *ENDS, "--state", moved, "--json").json() == answer
+    unrecorded = {"trips_judged": 0, "trips_inside": None}
+    assert answer["trips_judged"] == 8
+    alone = cli("route", "--net", town.net, *ENDS, "--state", moved, "--json").json()
+    assert alone == answer | unrecorded
     shown = cli("route", "--net", town.net, *ENDS, "--state", state).out
     assert f"believed from {answer['observations']} measurements" in shown
+
+
+def test_the_runs_own_record_says_whether_to_trust_the_interval(cli: Command, town: Any) -> None:
+    """By the forecasts of all seeds at the state's setting; those that were not judged are left out."""
+    state = learned(cli, town.net, "run", "gp-ts", "--seeds", "2", "--set", "noise_scale=[0.1, 0.2]")
+    words = ("route", "--net", town.net, *ENDS, "--state", state)
+
+    def record(index: int, seed: int, scores: list[float]) -> None:
+        path = Path("run") / "audits" / f"gp-ts.s{index}.seed{seed:05d}.npz"
+        with np.load(path) as audit:
+            arrays = dict(audit)
+        np.savez(path, **{**arrays, "score": np.array(scores, dtype=np.float32)})
+
+    for index in (0, 1):
+        record(index, 0, [0.0, -1.9, 2.0, -2.0, 9.0, 9.0, 9.0, np.nan])
+        record(index, 1, [1.0 - index, *[50.0] * 7])
+    answer = cli(*words, "--json").json()
+    assert (answer["trips_judged"], answer["trips_inside"]) == (15, pytest.approx(3 / 15))
+    assert (
+        "in this run 20 % of 15 trips fell inside their 95 % interval: do not trust it"
+        in cli(*words).out
+    )
+    for seed in (0, 1):
+        record(0, seed, [0.5, 1.9] * 4)
+    told = cli(*words).out
+    assert "in this run 100 % of 16 trips fell inside their 95 % interval\n" in told
+    assert "trust" not in told
+    (Path("run") / "audits" / "gp-ts.s0.seed00001.npz").unlink()  # it is under way
+    assert cli(*words, "--json").json()["trips_judged"] == 8
 
 
 def test_a_runs_own_settings_are_used(cli: Command, town: Any) -> None:
@@ -212,7 +248,8 @@ def test_a_runs_own_settings_are_used(cli: Command, town: Any) -> None:
     assert answers[0]["energy_high_wh"] != answers[1]["energy_high_wh"]
     moved = Path("elsewhere.npz")
     save_state(load_state(state), moved)
-    assert cli("route", "--net", town.net, *ENDS, "--state", moved, "--json").json() == answers[0]
+    alone = cli("route", "--net", town.net, *ENDS, "--state", moved, "--json").json()
+    assert alone["energy_high_wh"] == answers[0]["energy_high_wh"]
     given = ("--set", "lengthscale=0.5", "--set", "noise_scale=0.2", "--set", "uturns=false")
     alone = cli("route", "--net", town.net, *ENDS, *given, "--json").json()
     assert alone["observations"] == 0 < answers[0]["observations"]

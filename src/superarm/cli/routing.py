@@ -65,6 +65,7 @@ def print_route(answer: RouteAnswer) -> None:
         f"expected energy {best.energy:.0f} Wh, 95 % interval {best.energy - best.spread:.0f} to "
         f"{best.energy + best.spread:.0f} Wh",
         f"  (where the model holds: {INTERVAL})",
+        *_track_record(answer),
         *(_comparison(name, leg, best) for name, leg in answer.others.items()),
         *_cautions(answer),
         f"believed from {answer.observations} measurements of edges"
@@ -73,6 +74,15 @@ def print_route(answer: RouteAnswer) -> None:
     ]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _track_record(answer: RouteAnswer) -> list[str]:
+    """Whether to trust the interval, as the run itself has found."""
+    if answer.record is None:
+        return []
+    trips, inside = answer.record
+    told = f"  in this run {100.0 * inside:.0f} % of {trips} trips fell inside their 95 % interval"
+    return [told if answer.record.holds else f"{told}: do not trust it"]
 
 
 def _cautions(answer: RouteAnswer) -> list[str]:

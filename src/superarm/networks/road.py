@@ -15,6 +15,7 @@ ends. ``incline`` does not; it is bounded, where a metre-long edge has an absurd
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -25,7 +26,7 @@ import numpy as np
 
 from superarm.core import Bools, Floats, Ints
 from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
-from superarm.graphs import Graph, TurnGraph
+from superarm.graphs import Graph, TurnGraph, sorted_pairs
 
 VEHICLE_CLASSES = (
     "passenger",
@@ -217,7 +218,7 @@ class LineGraph(Graph):
     ids: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        turns = np.unique(np.asarray(self.turns, dtype=np.intp).reshape(-1, 2), axis=0)
+        turns = sorted_pairs(np.asarray(self.turns, dtype=np.intp).reshape(-1, 2))
         _keep(self, "turns", _frozen(turns, np.intp, turns.shape, "turns"))
         _keep(self, "edges", _frozen(self.edges, np.intp, (len(self.edges),), "edges"))
         _keep(self, "ids", tuple(self.network.edge_ids[edge] for edge in self.edges))
@@ -348,8 +349,6 @@ def _read_only(values: Floats) -> Floats:
 
 
 def _require_unique(ids: Sequence[str], what: str) -> None:
-    seen: set[str] = set()
-    for name in ids:
-        if name in seen:
-            raise InputError(f"{what} id {name!r} appears more than once; ids must be unique")
-        seen.add(name)
+    if len(set(ids)) < len(ids):
+        name = next(name for name, count in Counter(ids).items() if count > 1)
+        raise InputError(f"{what} id {name!r} appears more than once; ids must be unique")

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from superarm.capabilities import REGRET, Metric
-from superarm.core import Arms, Floats
+from superarm.core import Arms, Floats, Ints
 from superarm.datasets import find
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_positive, require_choice
@@ -49,6 +49,7 @@ MEASURES = {
 """What is measured on all roads."""
 
 Normalisation = Literal["mean", "unit", "raw"]
+Lengthscale = float | tuple[float, ...]
 
 
 class Roads(NamedTuple):
@@ -196,7 +197,7 @@ def road_kernel(
     graph: LineGraph,
     variance: float,
     *,
-    lengthscale: float | tuple[float, ...] = 1.0,
+    lengthscale: Lengthscale = 1.0,
     normalisation: Normalisation = "mean",
 ) -> Kernel:
     """½v·k_G·k_f + ½v·k′_f of section 4.1: column 0 is the edge, columns 1 to 3 its features."""
@@ -226,12 +227,50 @@ def arm_features(graph: LineGraph) -> Floats:
     return np.column_stack([numbers, graph.features])
 
 
+class RoadPrior(NamedTuple):
+    """What is expected of the roads before any trip, in Wh."""
+
+    energies: RoadEnergy
+    std: float
+    """σ₀: how wrong the energies may be."""
+    noise_std: float
+    """ς"""
+
+    def total_variance(self, graph: LineGraph, edges: Ints, lengthscale: Lengthscale = 1.0) -> float:
+        """Of the energy of a route on one trip, without the graph's kernel.
+
+        What it says of roads that are near is taken to be independent from road to road. Of a route's
+        variance roads that are alike, k′_f and noise make up most, so that the standard deviation is
+        right to a few per cent, on a network of any size.
+        """
+        alike = Matern(nu=2.5, lengthscale=lengthscale)(graph.features[edges])
+        known = 0.5 * self.std**2 * (float(alike.sum()) + len(edges))
+        return known + len(edges) * self.noise_std**2
+
+
+def road_prior(
+    graph: LineGraph, vehicle: Vehicle, *, prior_scale: float = 0.25, noise_scale: float = 0.1
+) -> RoadPrior:
+    """The energies of eq. 8, and how wrong and how noisy they may be, as shares of their spread."""
+    energies = RoadEnergy(vehicle=vehicle, length=graph.length, speed=graph.speed, rise=graph.rise)
+    spread = float(energies.values.std())
+    if spread == 0.0:
+        raise InputError(
+            f"all edges of {graph.network.name} cost the same, so that the model has no scale"
+        )
+    return RoadPrior(
+        energies,
+        _scaled(prior_scale, "prior_scale", spread),
+        _scaled(noise_scale, "noise_scale", spread),
+    )
+
+
 def road_model(
     graph: LineGraph,
     vehicle: Vehicle,
     *,
     horizon: int,
-    lengthscale: float | tuple[float, ...] = 1.0,
+    lengthscale: Lengthscale = 1.0,
     normalisation: Normalisation = "mean",
     prior_scale: float = 0.25,
     noise_scale: float = 0.1,
@@ -239,15 +278,9 @@ def road_model(
 ) -> RoadModel:
     """What a traveller is told: the energies of eq. 8, how wrong they may be, and the turns."""
     require_choice(normalisation, "normalisation", ("mean", "unit", "raw"))
-    roads = {"length": graph.length, "speed": graph.speed, "rise": graph.rise}
-    energies = RoadEnergy(vehicle=vehicle, **roads)
-    spread = float(energies.values.std())
-    if spread == 0.0:
-        raise InputError(
-            f"all edges of {graph.network.name} cost the same, so that the model has no scale"
-        )
-    prior_std = _scaled(prior_scale, "prior_scale", spread)
-    noise_std = _scaled(noise_scale, "noise_scale", spread)
+    energies, prior_std, noise_std = road_prior(
+        graph, vehicle, prior_scale=prior_scale, noise_scale=noise_scale
+    )
     reducible = vehicle.recuperation == "multiply"
     return RoadModel(
         kernel=road_kernel(graph, prior_std**2, lengthscale=lengthscale, normalisation=normalisation),
