@@ -31,7 +31,7 @@ def make_run(
     spec = {"experiment": "tests/two", "title": "A title " * 15, "rounds": rounds, "first_seed": 0}
     write_spec(directory, spec | {"seeds": 3, "policies": list(policies), "settings": list(settings)})
     steps = np.sqrt(np.arange(rounds + 1.0))
-    for index, setting in enumerate(settings):
+    for index in range(len(settings)):
         for place, policy in enumerate(policies):
             for seed in range(3):
                 regret = np.diff(steps) * (place + 1) * (seed + 1) * (index + 1) * (not still)
@@ -39,7 +39,6 @@ def make_run(
                     directory,
                     Trace(
                         policy=policy,
-                        setting=setting,
                         setting_index=index,
                         seed=seed,
                         series={"regret": regret},
@@ -186,7 +185,7 @@ def test_an_axis_that_holds_no_round_number_is_drawn(tmp_path: Path) -> None:
         policy, seed = name[0], int(name[-5:])
         seconds = np.float32([1.31e-5, 1.32e-5, 1.33e-5])
         series = {"regret": np.ones(3)}
-        where = {"setting": {}, "setting_index": 0, "seed": seed, "policy": policy}
+        where = {"setting_index": 0, "seed": seed, "policy": policy}
         write_trace(tmp_path, Trace(series=series, seconds=seconds, **where))
     figure = drawn(Run.load(tmp_path), "seconds")
     assert figure.axes[0].get_yscale() == "log"

@@ -20,7 +20,6 @@ from superarm.results.curves import (
     plus_minus,
     policy_styles,
     readable_seconds,
-    seconds_per_round,
     significant,
     spread_labels,
     sweeps,
@@ -75,13 +74,12 @@ def make_run(
     write_spec(directory, spec | extra)
     rng = np.random.default_rng(7)
     steps = np.arange(1, rounds + 1)
-    for index, setting in enumerate(settings):
+    for index in range(len(settings)):
         for place, policy in enumerate(policies):
             for seed in range(seeds):
                 total = (index + 1.0) * steps ** (0.4 + place / 10) * rng.uniform(0.9, 1.1)
                 trace = Trace(
                     policy=policy,
-                    setting=setting,
                     setting_index=index,
                     seed=seed,
                     series={"regret": np.diff(total, prepend=0.0)},
@@ -191,7 +189,7 @@ def test_noise_is_said_in_table_and_headline(tmp_path: Path) -> None:
     for policy, values in totals.items():
         for seed, total in enumerate(values):
             series = {"regret": np.full(60, total / 60)}
-            trace = Trace(policy=policy, setting={}, setting_index=0, seed=seed, series=series)
+            trace = Trace(policy=policy, setting_index=0, seed=seed, series=series)
             write_trace(tmp_path, trace)
     claims = [{"text": "t", "verdict": "undecided", "evidence": "a − b seed by seed 0 ± 1"}]
     report = reports.write_report(Run.load(tmp_path), claims, tmp_path / "r.html")
@@ -245,11 +243,11 @@ def test_one_time_per_round_in_labels_and_table(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     text = written(run, tmp_path)
     mean = float(run.seconds("igp-ucb")[:, 1:].mean(dtype=float))
-    assert seconds_per_round(run, "igp-ucb") == mean
+    assert run.seconds_per_round("igp-ucb") == mean
     assert f">igp-ucb  {readable_seconds(mean)}</text>" in text
     assert f'<td class="number">{readable_seconds(mean)}</td>' in text
     single = make_run(tmp_path / "one", rounds=1)
-    assert seconds_per_round(single, "gp-ucb") == pytest.approx(single.seconds("gp-ucb").mean())
+    assert single.seconds_per_round("gp-ucb") == pytest.approx(single.seconds("gp-ucb").mean())
 
 
 def test_one_seed_one_round_no_timings_no_regret(tmp_path: Path) -> None:
@@ -258,7 +256,7 @@ def test_one_seed_one_round_no_timings_no_regret(tmp_path: Path) -> None:
     run = make_run(tmp_path / "c", ("only",), seeds=1)
     write_trace(
         run.directory,
-        Trace(policy="only", setting={}, setting_index=0, seed=0, series={"regret": np.zeros(60)}),
+        Trace(policy="only", setting_index=0, seed=0, series={"regret": np.zeros(60)}),
     )
     text = written(Run.load(run.directory), tmp_path)
     Checker(text)

@@ -20,8 +20,8 @@ class Metric(NamedTuple):
     label: str
     """Words for it, without its unit."""
     unit: str = ""
-    kind: Literal["total", "per round"] = "total"
-    """What is told of many rounds: their sum or their mean."""
+    kind: Literal["total", "per round", "ratio"] = "total"
+    """What is told of many rounds: their sum, their mean, or what was made of either already."""
     better: Literal["up", "down", ""] = ""
     """Empty where neither is."""
     headline: bool = False

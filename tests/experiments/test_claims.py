@@ -25,15 +25,13 @@ def make_run(
     seeds = len(next(iter(totals.values())))
     spec = {"experiment": "x", "rounds": 2, "first_seed": 0, "seeds": seeds}
     write_spec(directory, {**spec, "policies": list(totals), "settings": settings})
-    for index, setting in enumerate(settings):
+    for index in range(len(settings)):
         for policy, values in totals.items():
             for seed, total in enumerate(values):
                 series = {"regret": np.array([0.25 * total, 0.75 * total])}
                 for name, others in metrics.items():
                     series[name] = np.array([others[policy][seed], 0.0])
-                trace = Trace(
-                    policy=policy, setting=setting, setting_index=index, seed=seed, series=series
-                )
+                trace = Trace(policy=policy, setting_index=index, seed=seed, series=series)
                 write_trace(directory, trace)
     return Run.load(directory)
 
@@ -236,7 +234,6 @@ def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
         for seed, total in enumerate(values):
             trace = Trace(
                 policy="mine",
-                setting=settings[index],
                 setting_index=index,
                 seed=seed,
                 series={"regret": np.array([total])},
@@ -327,7 +324,6 @@ def test_crossing_is_below_at_first_and_above_at_last(tmp_path: Path) -> None:
                 tmp_path,
                 Trace(
                     policy=policy,
-                    setting=settings[index],
                     setting_index=index,
                     seed=seed,
                     series=series,
@@ -360,7 +356,7 @@ def audited_run(directory: Path, variance: float, **options: Any) -> Run:
             **{name: np.ones((2, 3), dtype=np.float32) for name in ("within", "first", "true_within")},
         }
         series = {"regret": np.zeros(2)}
-        trace = Trace(policy="mine", setting={}, setting_index=0, seed=seed, series=series, audit=audit)
+        trace = Trace(policy="mine", setting_index=0, seed=seed, series=series, audit=audit)
         write_trace(directory, trace)
     return Run.load(directory)
 

@@ -61,7 +61,7 @@ def _make_run(
     spec["metrics"] = {name: metric._asdict() for name, metric in MEASURES.items()}
     write_spec(directory, spec)
     rng = np.random.default_rng(11)
-    for index, setting in enumerate(settings):
+    for index in range(len(settings)):
         write_map(directory, index, roads[index] if roads else _chain())
         for place, policy in enumerate(policies):
             for seed in range(3, 3 + seeds):
@@ -78,7 +78,6 @@ def _make_run(
                 audit = _audit_of(rng, choices) if policy in audited else None
                 trace = Trace(
                     policy=policy,
-                    setting=setting,
                     setting_index=index,
                     seed=seed,
                     series=series,

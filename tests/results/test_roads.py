@@ -50,7 +50,7 @@ def test_the_usual_route_is_the_most_frequent_of_several_the_latest(
         choices = np.full((40, 2), -1, dtype=np.int32)
         choices[-4:] = rows
         series = {"regret": np.ones(40)}
-        where = {"setting": {}, "setting_index": 0, "seed": 3}
+        where = {"setting_index": 0, "seed": 3}
         write_trace(tmp_path, Trace(policy="only", series=series, choices=choices, **where))
         assert road_results.usual_route(run, "only", 0, 3).tolist() == expected
 
@@ -122,10 +122,12 @@ def test_energies_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
     assert road_results.reference_policy(run) == "fastest"
     rows = road_results.trip_energies(run, 0)
     assert [row.overall.mean for row in rows] == sorted(row.overall.mean for row in rows)
-    series = {(t.policy, t.seed): t.series["true_energy"] for t in run.traces}
+    series = {
+        policy: np.diff(run.cumulative(policy, 0, "true_energy"), prepend=0.0)
+        for policy in run.policies
+    }
     for row in rows:
-        each = [series[row.policy, seed] for seed in run.seeds]
-        base = [series["fastest", seed] for seed in run.seeds]
+        each, base = series[row.policy], series["fastest"]
         for pair, values in (
             (row.overall, [e.mean() for e in each]),
             (row.first, [e[:2].mean() for e in each]),

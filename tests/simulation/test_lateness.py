@@ -150,7 +150,7 @@ def test_delays_are_drawn_for_all_arms_and_are_the_same_for_all() -> None:
 
 
 def test_delays_come_on_top_of_what_the_world_says() -> None:
-    mail = Mail(in_order=False)
+    mail = Mail(100, in_order=False)
     offer = Offer(step=1, arms=ARMS)
     decision = Decision(step=1, action=(), positions=np.array([4, 0, 2]))
     said = Feedback(positions=decision.positions, rewards=np.ones(3), delays=np.array([2, 1, 3]))
@@ -160,6 +160,15 @@ def test_delays_come_on_top_of_what_the_world_says() -> None:
         step: [each.feedback.positions.tolist() for each in mail._arrived(step)] for step in range(9)
     }
     assert {step: heard for step, heard in arrived.items() if heard} == {6: [[4]], 7: [[0]]}
+
+
+def test_what_is_due_after_the_last_round_is_not_kept() -> None:
+    mail = Mail(3, in_order=False)
+    offer = Offer(step=1, arms=ARMS)
+    decision = Decision(step=1, action=(), positions=np.arange(3))
+    said = Feedback(positions=decision.positions, rewards=np.ones(3), delays=np.array([1, 2, 3]))
+    assert list(mail.exchange(offer, decision, said, None)) == []
+    assert sorted(due for due, *_ in mail._queue) == [2, 3]
 
 
 def test_every_round_has_delays_of_its_own_stream() -> None:
@@ -230,6 +239,7 @@ def test_a_policy_may_be_one_of_many_without_difference() -> None:
         {"latest": 1.5},
         {"latest": True},
         {"earliest": 4, "latest": 3},
+        {"latest": 10**9 + 1},
         {"lost": 1.5},
         {"lost": "half"},
         {"lost": float("nan")},
@@ -242,7 +252,7 @@ def test_senseless_lateness_is_refused(options: Any) -> None:
 
 
 def test_mail_keeps_parts_of_a_feedback_apart() -> None:
-    mail = Mail(in_order=False)
+    mail = Mail(100, in_order=False)
     offer = Offer(step=1, arms=ARMS)
     decision = Decision(step=1, action=(), positions=np.arange(4))
     whole = Feedback(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from superarm import registry
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Offer, State
 from superarm.errors import ConflictError, InputError
 from superarm.problems import FiniteProblem
-from superarm.simulation import Trajectory, runner, simulate
+from superarm.simulation import Trace, runner, simulate
 from superarm.streams import stream
 from superarm.testing import state_bytes
 
@@ -27,7 +27,7 @@ def problem_of(spec: Mapping[str, Any], seed: int = 5) -> Any:
 
 def run(
     spec: Mapping[str, Any], names: tuple[str, ...], rounds: int = 30, seed: int = 5
-) -> dict[str, Trajectory]:
+) -> dict[str, Trace]:
     problem = problem_of(spec, seed)
     policies = {
         name: registry.build(
@@ -40,7 +40,7 @@ def run(
     return simulate(problem, policies, rounds=rounds, seed=seed)
 
 
-def same(one: Trajectory, other: Trajectory) -> bool:
+def same(one: Trace, other: Trace) -> bool:
     return (
         one.choices.tobytes() == other.choices.tobytes()
         and one.series.keys() == other.series.keys()
@@ -110,8 +110,11 @@ class Scripted:
 
     exchangeable = True
 
-    def __init__(self, plan: list[list[int]], deterministic: bool) -> None:
+    def __init__(
+        self, plan: list[list[int]], deterministic: bool, propensities: Sequence[float | None] = ()
+    ) -> None:
         self.plan = plan
+        self.propensities = propensities
         self.deterministic = deterministic
         self.calls: list[str] = []
         self.rewards: list[Floats] = []
@@ -122,7 +125,8 @@ class Scripted:
         self.calls.append("decide")
         self._drawn = 0.0 if self.deterministic else rng.random()
         positions = np.array(self.plan[offer.step - 1], dtype=np.intp)
-        return Decision(step=offer.step, action=None, positions=positions)
+        known = self.propensities[offer.step - 1] if self.propensities else None
+        return Decision(step=offer.step, action=None, positions=positions, propensity=known)
 
     def commit(self, decision: Decision) -> None:
         self.calls.append("commit")
@@ -142,6 +146,20 @@ class Scripted:
 
 
 PLAN = [[0], [1, 2], [2], [0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("known", "kept"),
+    [([1.0] * 4, False), ([None] * 4, False), ([1.0, None] * 2, True), ([0.5, 1.0] * 2, True)],
+)
+def test_propensities_are_kept_unless_all_are_1_or_unknown(
+    known: list[float | None], kept: bool
+) -> None:
+    policy = Scripted(PLAN, deterministic=False, propensities=known)
+    found = simulate(Costs(), {"me": policy}, rounds=4, seed=9)["me"].propensities
+    assert (found is not None) == kept
+    if found is not None:
+        np.testing.assert_array_equal(found, [np.nan if each is None else each for each in known])
 
 
 def test_streams_are_those_of_the_definition() -> None:
@@ -205,7 +223,7 @@ def from_finite(kind: type[FiniteProblem]) -> FiniteProblem:
     return kind(arms=made.arms, truth=made.truth, noise_std=made.noise_std, model=made.model)
 
 
-def watched_and_not(problem: Any) -> tuple[dict[str, Trajectory], dict[str, Trajectory]]:
+def watched_and_not(problem: Any) -> tuple[dict[str, Trace], dict[str, Trace]]:
     runs = []
     for watch in (None, lambda *_: None):
         policies = {

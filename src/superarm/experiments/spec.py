@@ -9,6 +9,8 @@
     figure = "1a"
     rounds = 30000
     seeds = 25
+    horizons = [1000, 10000]     # optional: policies that plan for T are run anew for each of these
+    rerun = ["igp-ucb"]          # optional: … only these
 
     [problem]                    # a registered problem and its parameters
     name = "rkhs-function"
@@ -29,6 +31,10 @@
     [sweep]                      # optional: what --set with lists would say
     lengthscale = [0.1, 1.0]
 
+    [[derived]]                  # optional: further rows, see derived.py
+    name = "relative_regret"
+    versus = "random"
+
     [[claims]]                   # what the paper says, checked: see claims.py
     text = "…"
     check = "below"
@@ -39,21 +45,29 @@ from __future__ import annotations
 import itertools
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from superarm.core import Policy
 from superarm.errors import SpecError
 from superarm.inputs import as_plain
 from superarm.parts import import_parts
 from superarm.problems.base import World
-from superarm.registry import build, check_parameter, names, parameters_of, suggestion
+from superarm.registry import (
+    build,
+    check_parameter,
+    names,
+    parameters_of,
+    require_kind,
+    suggestion,
+)
 from superarm.simulation.lateness import Lateness
 
 from .claims import check_claim, policies_of
+from .derived import check_derived
 
 Setting = Mapping[str, Any]
 GIVEN = frozenset({"model", "problem", "seed", "horizon"})  # parameters that the driver supplies
@@ -80,51 +94,42 @@ class Experiment:
     feedback: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of :class:`~superarm.simulation.lateness.Lateness`; empty: all comes at once."""
 
+    horizons: Sequence[int] = ()
+    """Lengths, shorter than ``rounds``, for which policies are run anew."""
+    rerun: Sequence[str] = ()
+    """Which policies; all where none is named."""
+    derived: Sequence[Mapping[str, Any]] = ()
+    """Rows that are made from others; see :mod:`superarm.experiments.derived`."""
+
     def as_json(self) -> dict[str, Any]:
         """Plain data, from which :meth:`from_mapping` makes the same experiment."""
-        return {
-            "id": self.id,
-            "title": self.title,
-            "paper": self.paper,
-            "figure": list(self.figures),
-            "rounds": self.rounds,
-            "seeds": self.seeds,
-            "problem": dict(self.problem),
-            "policies": {name: dict(options) for name, options in self.policies.items()},
-            "claims": [dict(claim) for claim in self.claims],
-            "on_request": {name: dict(options) for name, options in self.on_request.items()},
-            "sweep": {key: list(values) for key, values in self.sweep.items()},
-            "feedback": dict(self.feedback),
-        }
+        plain = asdict(self)
+        plain["figure"] = list(plain.pop("figures"))
+        return plain
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any], where: str) -> Experiment:
         """Checked against the registry; ``where`` names the source in errors."""
-        _check_tables(data, where)
+        _check_keys(data, where)
         for claim in data.get("claims", ()):
             check_claim(claim, where)
+        check_derived(data.get("derived", ()), where)
         as_plain(data, where)  # else a run could not be written down and made again
         named = data.get("figure", ())
         figures = (named,) if isinstance(named, str) else tuple(named)
-        plain = {key: value for key, value in data.items() if key not in ("claims", "figure")}
-        experiment = cls(
-            **plain, claims=tuple(data.get("claims", ())), figures=tuple(filter(None, figures))
-        )
+        plain = {key: value for key, value in data.items() if key != "figure"}
+        plain |= {key: tuple(plain.get(key, ())) for key in _LISTS}
+        experiment = cls(**plain, figures=tuple(filter(None, figures)))
         _check_parameters("problem", experiment.problem, where)
         for table in ("policies", "on_request"):
             for name, options in getattr(experiment, table).items():
                 if not name.strip():
                     raise SpecError(f"{where}: a policy has the name {name!r}; give it one that shows")
-                if not isinstance(options, Mapping):
-                    raise SpecError(f"{where}: {table}.{name} must be a table of options")
                 _check_parameters("policy", _policy_spec(name, options), f"{where}: {table}.{name}")
         known = [each.name for each in fields(Lateness)]
         for key in experiment.feedback:
             if key not in known:
                 raise SpecError(f"{where}: feedback has no {key!r}; {suggestion(key, known, 'it has')}")
-        for key, values in experiment.sweep.items():
-            if not isinstance(values, list | tuple) or not values:
-                raise SpecError(f"{where}: sweep.{key} is {values!r}; give a list of values")
         return experiment
 
     # --- variations ------------------------------------------------------------------------
@@ -313,7 +318,7 @@ def _read(source: Path | Traversable, where: str) -> dict[str, Any]:
         raise SpecError(f"{where}: extends is {base!r}; {told}")
     below = _read(_shipped(base), base)
     joined = {**below, **data}
-    for key in (*_TABLES, *_OPTIONAL_TABLES):
+    for key in joined:
         if isinstance(below.get(key), Mapping) and isinstance(data.get(key), Mapping):
             joined[key] = {**below[key], **data[key]}
     return joined
@@ -338,51 +343,46 @@ def _parse(source: Path | Traversable, where: str) -> Experiment:
     except RecursionError:
         raise SpecError(f"{where}: tables are nested too deeply") from None
     known = sorted({*experiment.policies, *experiment.on_request, *names("policy")})
-    for claim in experiment.claims:
-        for name in policies_of(claim):
+    named = [(f"claim {claim['text']!r}", policies_of(claim)) for claim in experiment.claims]
+    named += [
+        (f"derived {each['name']!r}", [each["versus"]])
+        for each in experiment.derived
+        if "versus" in each
+    ]
+    for part, policies in (*named, ("rerun", experiment.rerun)):
+        for name in policies:
             if name not in known:
                 raise SpecError(
-                    f"{where}: claim {claim['text']!r} is about {name!r}, which is no policy here; "
+                    f"{where}: {part} is about {name!r}, which is no policy here; "
                     + suggestion(name, known, command="superarm list policy")
                 )
     return experiment
 
 
-_TEXTS, _COUNTS, _TABLES = (
-    ("id", "title", "paper"),
-    ("rounds", "seeds"),
-    ("problem", "policies"),
-)
-_OPTIONAL_TABLES = ("on_request", "sweep", "feedback")
-_KEYS = sorted((*_TEXTS, *_COUNTS, *_TABLES, *_OPTIONAL_TABLES, "claims", "figure"))
+_KINDS = {**get_type_hints(Experiment), "figure": str | Sequence[str]}
+del _KINDS["figures"]
+_NEEDED = ("id", "rounds", "seeds", "problem", "policies")
+_LISTS = ("claims", "derived", "horizons", "rerun")
 _ONLY_IN_FILES = ("extends", "imports")
 
 
-def _check_tables(data: Mapping[str, Any], where: str) -> None:
+def _check_keys(data: Mapping[str, Any], where: str) -> None:
     """Keys and their types, before anyone relies on them."""
-    for key in data:
-        if key not in _KEYS:
+    for key, value in data.items():
+        if key not in _KINDS:
             raise SpecError(
-                f"{where}: unknown key {key!r}; {suggestion(key, (*_KEYS, *_ONLY_IN_FILES))}"
+                f"{where}: unknown key {key!r}; {suggestion(key, (*_KINDS, *_ONLY_IN_FILES))}"
             )
-    for key in ("id", *_COUNTS, *_TABLES):
+        require_kind(value, _KINDS[key], f"{where}: {key}")
+    for key in _NEEDED:
         if key not in data:
             raise SpecError(f"{where}: {key!r} is missing")
-    for key in _COUNTS:
-        if not isinstance(data[key], int) or isinstance(data[key], bool) or data[key] < 1:
-            raise SpecError(f"{where}: {key} is {data[key]!r}; it must be a whole number above 0")
-    for key in (*_TABLES, *_OPTIONAL_TABLES):
-        if not isinstance(data.get(key, {}), Mapping) or (key in _TABLES and not data[key]):
-            raise SpecError(f"{where}: {key!r} must be a table with at least one entry")
-    for key in _TEXTS:
-        if not isinstance(data.get(key, ""), str) or not data["id"]:
-            raise SpecError(f"{where}: {key} is {data[key]!r}; it must be text")
-    figure = data.get("figure", "")
-    named = figure if isinstance(figure, list | tuple) else [figure]
-    if not all(isinstance(each, str) for each in named):
-        raise SpecError(f"{where}: figure is {figure!r}; it must be text, or a list of texts")
-    if not isinstance(data.get("claims", []), list | tuple):
-        raise SpecError(f"{where}: claims must be tables: write [[claims]]")
+        if not data[key]:
+            raise SpecError(f"{where}: {key} is {data[key]!r}; give at least one")
+    horizons = [("a horizon", horizon) for horizon in data.get("horizons", ())]
+    for name, count in (("rounds", data["rounds"]), ("seeds", data["seeds"]), *horizons):
+        if count < 1:
+            raise SpecError(f"{where}: {name} is {count}; it must be at least 1")
 
 
 def _policy_spec(name: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from superarm.results.curves import (
     made_data,
     outcomes,
     readable_seconds,
-    seconds_per_round,
     setting_text,
     significant,
     sweeps,
@@ -142,7 +141,7 @@ def _results(run: Run, index: int) -> list[Result]:
     rows = []
     for policy in run.policies:
         try:
-            seconds = seconds_per_round(run, policy, index)
+            seconds = run.seconds_per_round(policy, index)
         except StateError:  # timings are no part of a trace; a run may have been copied without them
             seconds = None
         rows.append(

@@ -24,7 +24,6 @@ from .curves import (
     readable_seconds,
     regret_curve,
     seconds_curve,
-    seconds_per_round,
     setting_text,
     shade,
     significant,
@@ -144,7 +143,7 @@ def _seconds(run: Run, index: int) -> Picture | None:
             curve = seconds_curve(run, policy, index)
         except StateError:  # timings are no part of a trace; a run may have been copied without them
             return None
-        label = f"{policy}  {readable_seconds(seconds_per_round(run, policy, index))}"
+        label = f"{policy}  {readable_seconds(run.seconds_per_round(policy, index))}"
         series.append(Series(label, curve.rounds, curve.mean, style))
     chart = Chart(
         series=tuple(series),

@@ -216,11 +216,6 @@ def growth_exponent(run: Run, policy: str, setting_index: int = 0) -> float:
     return float(np.polyfit(np.log(rounds), np.log(mean), 1)[0])
 
 
-def seconds_per_round(run: Run, policy: str, setting_index: int = 0) -> float:
-    """The mean over seeds and rounds without the first, in which code may be compiled."""
-    return float(_later(run, policy, setting_index).mean(dtype=float))
-
-
 def seconds_curve(run: Run, policy: str, setting_index: int = 0, *, points: int = 120) -> Curve:
     """Mean seconds per round over all seeds, in consecutive stretches that end at ``rounds``."""
     seconds = _later(run, policy, setting_index)

@@ -19,6 +19,8 @@ from superarm.errors import InputError
 from superarm.inputs import as_count, as_number
 
 _NEVER = -1
+_LONGEST = 10**9
+"""Rounds: no run is longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +37,8 @@ class Lateness:
     together: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("earliest", "latest"):
-            object.__setattr__(self, name, as_count(getattr(self, name), name, 0))
-        if self.latest < self.earliest:
-            raise InputError(f"latest is {self.latest}, which is before earliest, {self.earliest}")
+        object.__setattr__(self, "earliest", as_count(self.earliest, "earliest", 0))
+        object.__setattr__(self, "latest", as_count(self.latest, "latest", self.earliest, _LONGEST))
         as_number(self.lost, "lost", 0.0, 1.0)
         if type(self.together) is not bool:
             raise InputError(f"together is {self.together!r}; it must be true or false")
@@ -60,9 +60,13 @@ class Delivery(NamedTuple):
 
 
 class Mail:
-    """What is on its way to one policy. ``in_order``: feedback waits for that of earlier decisions."""
+    """What is on its way to one policy in a run of so many rounds; what comes later is not kept.
 
-    def __init__(self, *, in_order: bool) -> None:
+    ``in_order``: feedback waits for that of earlier decisions.
+    """
+
+    def __init__(self, rounds: int, *, in_order: bool) -> None:
+        self._rounds = rounds
         self._in_order = in_order
         # By the round after whose decision it is known, then by its own round, then as sent.
         self._queue: list[tuple[int, int, int, Delivery]] = []
@@ -103,6 +107,8 @@ class Mail:
     def _put(self, due: int, offer: Offer, decision: Decision, feedback: Feedback) -> None:
         if self._in_order:
             due = self._last_due = max(due, self._last_due)
+        if due > self._rounds:
+            return
         self._sent += 1
         heappush(self._queue, (due, offer.step, self._sent, Delivery(offer, decision, feedback)))
 

@@ -15,7 +15,6 @@ from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from superarm.capabilities import AdditiveProblem, Forecaster, TablePlayer, TableProblem
 from superarm.core import (
@@ -28,34 +27,16 @@ from superarm.core import (
     Offer,
     Policy,
     Problem,
-    State,
 )
 from superarm.errors import InputError
 from superarm.streams import Streams
 
 from .audit import Audit
 from .lateness import Lateness, Mail
+from .trace import Trace
 
 _BLOCK_NUMBERS = 1 << 18
 """How many noise values a block may hold: a few megabytes, whatever the number of arms."""
-
-
-class Trajectory(NamedTuple):
-    """What one policy did and how it fared, round by round."""
-
-    series: Mapping[str, Floats]
-    """Metrics of each round, (T,); ``regret`` always."""
-    choices: NDArray[np.int32]
-    """Chosen positions, (T, k), padded with −1."""
-    propensities: Floats | None
-    """Probability of each round's action, (T,), NaN where it is not known; ``None`` if no known one is
-    below 1."""
-    seconds: NDArray[np.float32]
-    """Time spent deciding and learning, (T,)."""
-    audit: Mapping[str, NDArray[np.float32]] | None = None
-    """What :mod:`superarm.simulation.audit` records, for an additive problem."""
-    state: State | None = None
-    """What was learned in the end, for an additive problem."""
 
 
 Watch = Callable[[str, Offer, Decision, Feedback, Forecast | None], None]
@@ -109,13 +90,14 @@ class _Recorder:
     ) -> None:
         self.name = name
         self.policy = policy
+        self._seed = seed
         self._additive = problem if isinstance(problem, AdditiveProblem) else None
         self._tried: set[int] = set()
         self._audit: Audit | None = None
         if self._additive is not None and isinstance(policy, Forecaster):
             self._audit = Audit(policy, rounds)
         self._watch = watch
-        self._mail = Mail(in_order=not policy.exchangeable)
+        self._mail = Mail(rounds, in_order=not policy.exchangeable)
         self._action: object = None
         self._decide_streams = Streams(seed, f"policy:{name}")
         self._learn_streams = Streams(seed, f"learn:{name}")
@@ -209,7 +191,7 @@ class _Recorder:
                 self._series[metric] = np.zeros(len(self._seconds))
             self._series[metric][step - 1] = value
 
-    def trajectory(self, last: Offer) -> Trajectory:
+    def trace(self, last: Offer) -> Trace:
         """Everything recorded; ``last`` is the offer of the last round."""
         most = max(chosen.shape[-1] for chosen in self._choices)
         choices = np.full((len(self._seconds), most), -1, dtype=np.int32)
@@ -218,12 +200,17 @@ class _Recorder:
             rows = chosen if chosen.ndim == 2 else chosen[None, :]
             choices[row : row + len(rows), : rows.shape[1]] = rows
             row += len(rows)
-        known = self._propensities[~np.isnan(self._propensities)]
-        propensities = self._propensities if (known < 1.0).any() else None
-        if self._audit is None:
-            return Trajectory(self._series, choices, propensities, self._seconds)
-        learned, state = self._audit.arrays(last), self.policy.state()
-        return Trajectory(self._series, choices, propensities, self._seconds, learned, state)
+        known = self._propensities
+        return Trace(
+            policy=self.name,
+            seed=self._seed,
+            series=self._series,
+            choices=choices,
+            propensities=None if (known == 1.0).all() or np.isnan(known).all() else known,
+            seconds=self._seconds,
+            audit=None if self._audit is None else self._audit.arrays(last),
+            state=None if self._audit is None else self.policy.state(),
+        )
 
 
 def simulate(
@@ -234,7 +221,7 @@ def simulate(
     seed: int,
     lateness: Lateness | None = None,
     watch: Watch | None = None,
-) -> dict[str, Trajectory]:
+) -> dict[str, Trace]:
     """Run every policy for ``rounds`` rounds; ``watch`` hears of each one.
 
     ``lateness`` delays feedback, on top of the delays that the problem itself states.
@@ -259,6 +246,4 @@ def simulate(
         block = _Block(problem, met)
         for recorder in recorders:
             recorder.play(block)
-    return {
-        name: recorder.trajectory(offer) for name, recorder in zip(policies, recorders, strict=True)
-    }
+    return {recorder.name: recorder.trace(offer) for recorder in recorders}

@@ -5,11 +5,12 @@
     OUT/run.json            what was run (schema 1): experiment, rounds, seeds, policies, settings, …
     OUT/cells/<cell>.npz    one per (policy, setting, seed): "regret" (T,) and further metrics by
                             name, per round; "choices" (T, k), padded with -1; "propensities" (T,)
-                            where any known one is below 1
+                            where some are below 1, or known in some rounds alone
     OUT/timings/<cell>.npz  "seconds" (T,): apart, so that traces are byte-identical between runs
     OUT/audits/<cell>.npz   whether forecasts were true, and what was believed at the end: see audit.py
     OUT/states/<cell>.npz   what was learned, as ``superarm.states`` writes it
     OUT/maps/s<setting>.npz the roads that the arms are, where they are roads
+    OUT/horizons/<T>/       a run like this one of T rounds, for policies that need to know the horizon
     OUT/cells.jsonl         one flat row per cell, written once all cells are there
     OUT/summary.json        the object that the command prints
 
@@ -24,7 +25,9 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any, Self, get_type_hints
 
@@ -33,7 +36,7 @@ from numpy.typing import NDArray
 
 from superarm.capabilities import OWN_METRICS, Metric
 from superarm.core import Floats, State
-from superarm.errors import InputError, ShapeError, SpecError, StateError
+from superarm.errors import InputError, SpecError, StateError, require_extra
 from superarm.inputs import as_plain, as_vector
 from superarm.networks import RoadMap
 from superarm.registry import require_kind
@@ -44,19 +47,15 @@ from .files import array_names, atomic_write, json_bytes, npz_bytes, read_arrays
 
 SCHEMA = 1
 _RESERVED = frozenset({"choices", "propensities", "seconds"})
-_REQUIRED: dict[str, type] = {
-    "experiment": str,
-    "rounds": int,
-    "first_seed": int,
-    "seeds": int,
-    "policies": list,
-    "settings": list,
+_REQUIRED: dict[str, Any] = {
+    **{"experiment": str, "rounds": int, "first_seed": int, "seeds": int},
+    **{"policies": Sequence[str], "settings": Sequence[Mapping[str, Any]]},
 }
 _OPTIONAL: dict[str, Any] = {
     **dict.fromkeys(("title", "paper", "figure", "description", "version"), str),
-    "overrides": Mapping[str, Any],
-    "parameters": Mapping[str, Any],
+    **dict.fromkeys(("overrides", "parameters"), Mapping[str, Any]),
     "settled": Mapping[str, str],
+    "horizons": Sequence[int],
     "metrics": Mapping[str, Mapping[str, Any]],
     "audited": Sequence[str],
     "noise_variance": Sequence[float | None],
@@ -64,30 +63,28 @@ _OPTIONAL: dict[str, Any] = {
 _METRIC_KINDS = get_type_hints(Metric)
 _MOST_CELLS = 10**7
 _MANGLED = re.compile(r"-[0-9a-f]{8}\Z")
-_NAME = re.compile(r"(?P<policy>.+)\.s(?P<setting>\d+)\.seed(?P<seed>\d{5,})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trace:
-    """One policy in one setting with one seed, round by round."""
+    """What one policy did in one setting with one seed and how it fared, round by round."""
 
     policy: str
-    setting: Mapping[str, Any]
-    """The swept keys and their values; empty when nothing is swept."""
-    setting_index: int
+    setting_index: int = 0
     seed: int
     series: Mapping[str, Floats]
     """Per-round (not cumulative) metrics by name, each (T,); always holds ``regret``."""
     choices: NDArray[np.int32] | None = None
-    """Chosen positions, (T, k), padded with -1."""
+    """Chosen positions, (T, k), padded with −1."""
     propensities: Floats | None = None
-    """Probability of each round's action, (T,), NaN where it is not known."""
+    """Probability of each round's action, (T,), NaN where it is not known; ``None`` where it is 1 in
+    every round, or known in none."""
     seconds: NDArray[np.float32] | None = None
-    """Time that the policy took in each round, (T,)."""
+    """Time that the policy took to decide and learn in each round, (T,)."""
     audit: Mapping[str, NDArray[Any]] | None = None
-    """Arrays that :mod:`superarm.simulation.audit` describes."""
+    """Arrays that :mod:`superarm.simulation.audit` describes, for an additive problem."""
     state: State | None = None
-    """What the policy had learned at the end."""
+    """What the policy had learned at the end, for an additive problem."""
 
     def __post_init__(self) -> None:
         if "regret" not in self.series:
@@ -97,21 +94,11 @@ class Trace:
         rounds = len(np.atleast_1d(self.series["regret"]))
         for name, values in self.series.items():
             as_vector(values, name, rounds)
-        if self.choices is not None and (self.choices.ndim != 2 or len(self.choices) != rounds):
-            raise ShapeError(f"choices has shape {self.choices.shape}; it must be ({rounds}, k)")
-        if self.seconds is not None:
-            as_vector(self.seconds, "seconds", rounds)
-        if self.propensities is not None and self.propensities.shape != (rounds,):
-            raise ShapeError(f"propensities has shape {self.propensities.shape}, not ({rounds},)")
 
     @property
     def name(self) -> str:
         """The cell's name on disk."""
         return cell_name(self.policy, self.setting_index, self.seed)
-
-    @property
-    def rounds(self) -> int:
-        return len(self.series["regret"])
 
 
 def cell_name(policy: str, setting_index: int, seed: int) -> str:
@@ -121,9 +108,8 @@ def cell_name(policy: str, setting_index: int, seed: int) -> str:
     'igp-ucb.s0.seed00003'
     """
     safe = re.sub(r"[^a-z0-9_-]+", "_", policy.lower())[:80]
-    if safe != policy or _MANGLED.search(
-        safe
-    ):  # keeps "GP" and "gp" apart where the file system ignores case
+    # Keeps "GP" and "gp" apart where the file system ignores case.
+    if safe != policy or _MANGLED.search(safe):
         safe = f"{safe}-{zlib.crc32(policy.encode()):08x}"
     return f"{safe}.s{setting_index}.seed{seed:05d}"
 
@@ -141,8 +127,7 @@ def write_trace(directory: Path | str, trace: Trace) -> Path:
     directory = Path(directory)
     name = f"{trace.name}.npz"
     if trace.seconds is not None:
-        seconds = np.asarray(trace.seconds, dtype=np.float32)
-        atomic_write(directory / "timings" / name, npz_bytes({"seconds": seconds}))
+        atomic_write(directory / "timings" / name, npz_bytes({"seconds": trace.seconds}))
     if trace.audit is not None:
         atomic_write(directory / "audits" / name, npz_bytes(trace.audit))
     if trace.state is not None:
@@ -150,10 +135,8 @@ def write_trace(directory: Path | str, trace: Trace) -> Path:
     arrays: dict[str, NDArray[Any]] = {
         key: np.asarray(trace.series[key], dtype=np.float64) for key in sorted(trace.series)
     }
-    if trace.choices is not None:
-        arrays["choices"] = np.asarray(trace.choices, dtype=np.int32)
-    if trace.propensities is not None:
-        arrays["propensities"] = np.asarray(trace.propensities, dtype=np.float64)
+    beside = {"choices": trace.choices, "propensities": trace.propensities}
+    arrays |= {key: array for key, array in beside.items() if array is not None}
     path = directory / "cells" / name
     atomic_write(path, npz_bytes(arrays))
     return path
@@ -165,24 +148,16 @@ def write_map(directory: Path | str, setting_index: int, roads: RoadMap) -> None
     atomic_write(path, npz_bytes(roads.as_arrays()))
 
 
-def read_trace(directory: Path | str, name: str) -> Trace:
-    """Read one cell of the run in ``directory`` by its name."""
-    return _read_cell(Path(directory), read_spec(directory), name)
-
-
-def write_cells(directory: Path | str) -> Path:
+def write_cells(run: Run) -> None:
     """Write ``cells.jsonl``: each cell's totals in one row, sorted by setting, policy and seed."""
-    run = Run.load(directory)
     rows = []
     for index, policy, seed in product(range(len(run.settings)), sorted(run.policies), run.seeds):
         name = cell_name(policy, index, seed)
-        trace = _read_cell(run.directory, run.spec, name)
-        totals = {key: float(trace.series[key].sum()) for key in sorted(trace.series)}
-        row = {"cell": name, "policy": policy, "seed": seed, "setting": dict(trace.setting), **totals}
+        arrays = read_arrays(run.directory / "cells" / f"{name}.npz", rounds=run.rounds)
+        totals = {key: float(arrays[key].sum()) for key in sorted(set(arrays) - _RESERVED)}
+        row = {"cell": name, "policy": policy, "seed": seed, "setting": run.settings[index], **totals}
         rows.append(json_bytes(row))
-    path = run.directory / "cells.jsonl"
-    atomic_write(path, b"".join(rows))
-    return path
+    atomic_write(run.directory / "cells.jsonl", b"".join(rows))
 
 
 class Run:
@@ -198,8 +173,7 @@ class Run:
         """Open the run; every cell must be there."""
         directory = Path(directory)
         run = cls(directory, read_spec(directory))
-        cells = directory / "cells"
-        present = {path.stem for path in cells.glob("*.npz")} if cells.is_dir() else set()
+        present = {path.stem for path in (directory / "cells").glob("*.npz")}
         missing = [name for name in run.cells if name not in present]
         if missing:
             raise StateError(
@@ -213,6 +187,19 @@ class Run:
             f"Run({self.experiment!r}, policies={len(self.policies)}, settings={len(self.settings)}, "
             f"seeds={len(self.seeds)}, rounds={self.rounds})"
         )
+
+    def _repr_html_(self) -> str:
+        """A table of means over seeds, for notebooks."""
+        names = self.metrics
+        head = "".join(f"<th>{escape(self.metric(name).text)}</th>" for name in names)
+        rows = ""
+        for index, policy in product(range(len(self.settings)), self.policies):
+            told = ", ".join(f"{key} = {value}" for key, value in self.settings[index].items())
+            values = "".join(f"<td>{self.told(policy, index, name).mean():.4g}</td>" for name in names)
+            rows += f"<tr><th>{escape(policy)}</th><td>{escape(told)}</td>{values}</tr>"
+        caption = escape(f"{self.title}: {self.rounds:,} rounds, mean over {len(self.seeds)} seeds")
+        head = f"<tr><th>policy</th><th>setting</th>{head}</tr>"
+        return f"<table><caption>{caption}</caption>{head}{rows}</table>"
 
     @property
     def experiment(self) -> str:
@@ -247,8 +234,13 @@ class Run:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """What every round was measured by: ``regret``, then the others by name."""
-        names = array_names(self.directory / "cells" / f"{self.cells[0]}.npz")
+        """What the rounds of every setting were measured by: ``regret``, then the others by name."""
+        first, *others = (self.metrics_at(index) for index in range(len(self.settings)))
+        return tuple(name for name in first if all(name in each for each in others))
+
+    def metrics_at(self, setting_index: int) -> tuple[str, ...]:
+        """What the rounds of one setting were measured by: problems differ where they are swept."""
+        names = array_names(self._path("cells", self.policies[0], setting_index, self.seeds[0]))
         return ("regret", *sorted(set(names) - _RESERVED - {"regret"}))
 
     def metric(self, name: str) -> Metric:
@@ -259,11 +251,6 @@ class Run:
         return OWN_METRICS.get(name, Metric(name.replace("_", " ")))
 
     @property
-    def traces(self) -> tuple[Trace, ...]:
-        """Every cell in full, in the order of :attr:`cells`; read anew each time."""
-        return tuple(_read_cell(self.directory, self.spec, name) for name in self.cells)
-
-    @property
     def summary(self) -> Mapping[str, Any]:
         """What the command printed: rows and claims."""
         value = read_json(self.directory / "summary.json")
@@ -271,61 +258,101 @@ class Run:
             raise StateError(f"{self.directory / 'summary.json'} must hold one JSON object; run again")
         return value
 
+    @property
+    def horizons(self) -> tuple[int, ...]:
+        """Shorter runs of some policies that were told to plan for no more."""
+        return tuple(self.spec.get("horizons", ()))
+
+    def at_horizon(self, horizon: int) -> Run:
+        """The run of one of :attr:`horizons`."""
+        return Run.load(self.directory / "horizons" / str(horizon))
+
+    def to_frame(self) -> Any:
+        """A pandas table of totals: one row per setting, policy, seed and metric."""
+        pandas = require_extra("pandas", "frame")
+        return pandas.DataFrame(
+            [
+                {**setting, "policy": policy, "seed": seed, "metric": metric, "total": float(total)}
+                for index, setting in enumerate(self.settings)
+                for policy in self.policies
+                for metric in self.metrics_at(index)
+                for seed, total in zip(
+                    self.seeds, self.cumulative(policy, index, metric)[:, -1], strict=True
+                )
+            ]
+        )
+
     def cumulative(self, policy: str, setting_index: int = 0, metric: str = "regret") -> Floats:
         """Running totals of a metric, (seeds, T)."""
         if metric in _RESERVED:
             raise InputError(f"{metric!r} is not a metric of rounds; this run has {list(self.metrics)}")
         return self._stack("cells", policy, setting_index, metric)
 
+    def told(self, policy: str, setting_index: int = 0, metric: str = "regret") -> Floats:
+        """A metric as it is read: its total, or its mean per round, (seeds,)."""
+        rounds = self.rounds if self.metric(metric).kind == "per round" else 1
+        return self.cumulative(policy, setting_index, metric)[:, -1] / rounds
+
     def seconds(self, policy: str, setting_index: int = 0) -> NDArray[np.float32]:
         """Time that the policy took in each round, (seeds, T)."""
         return self._stack("timings", policy, setting_index, "seconds")
 
+    def seconds_per_round(self, policy: str, setting_index: int = 0) -> float:
+        """Mean over seeds and rounds, without those in which code is compiled and caches are filled.
+
+        These are the first round, or the first block of rounds where many are played in one call:
+        each round of a block has the same share of its time.
+        """
+        seconds = self.seconds(policy, setting_index)
+        later = np.logical_or.accumulate(seconds != seconds[:, :1], axis=1)
+        return float(seconds[later if later.any() else ...].mean(dtype=float))
+
     def audit(self, policy: str, setting_index: int, seed: int) -> dict[str, NDArray[Any]] | None:
         """What :mod:`superarm.simulation.audit` describes; ``None`` where it was not recorded."""
-        path = self.directory / "audits" / f"{cell_name(policy, setting_index, seed)}.npz"
+        path = self._path("audits", policy, setting_index, seed)
         if not path.exists():
             return None
         arrays = read_arrays(path, rounds=self.rounds)
         for name, shape in audit_shapes(self.rounds).items():
-            if name not in arrays or arrays[name].shape != shape or arrays[name].dtype.kind != "f":
-                raise StateError(
-                    f"{path} is damaged: {name!r} must be numbers of shape {shape}; delete it and run "
-                    "again with --resume"
-                )
+            _check_shape(arrays.get(name), shape, "f", path, name)
         return arrays
 
     def choices(self, policy: str, setting_index: int, seed: int) -> NDArray[np.int32]:
         """Chosen positions, (T, k), padded with −1."""
-        path = self.directory / "cells" / f"{cell_name(policy, setting_index, seed)}.npz"
-        chosen: NDArray[np.int32] = read_arrays(path, only="choices", rounds=self.rounds)["choices"]
-        if chosen.ndim != 2 or len(chosen) != self.rounds or chosen.dtype.kind != "i":
-            raise StateError(
-                f"{path} is damaged: choices has shape {chosen.shape} for {self.rounds} rounds; delete "
-                "it and run again with --resume"
-            )
-        return chosen
+        path = self._path("cells", policy, setting_index, seed)
+        chosen = read_arrays(path, only="choices", rounds=self.rounds)["choices"]
+        return _check_shape(chosen, (self.rounds, chosen.size // self.rounds), "i", path, "choices")
+
+    def propensities(self, policy: str, setting_index: int, seed: int) -> Floats | None:
+        """Probability of each round's action, (T,), NaN where it is not known; see :class:`Trace`."""
+        path = self._path("cells", policy, setting_index, seed)
+        if "propensities" not in array_names(path):
+            return None
+        known = read_arrays(path, only="propensities", rounds=self.rounds)["propensities"]
+        return _check_shape(known, (self.rounds,), "f", path, "propensities")
 
     def road_map(self, setting_index: int = 0) -> RoadMap | None:
         """The roads that the arms of a setting are; ``None`` where they are no roads."""
         path = self.directory / "maps" / f"s{setting_index}.npz"
         return RoadMap.from_arrays(read_arrays(path)) if path.exists() else None
 
-    def _stack(self, folder: str, policy: str, setting_index: int, metric: str) -> NDArray[Any]:
+    def _path(self, folder: str, policy: str, setting_index: int, seed: int) -> Path:
         if policy not in self.policies:
             raise InputError(f"policy {policy!r} is not in this run; it has {list(self.policies)}")
         if not 0 <= setting_index < len(self.settings):
             raise InputError(
                 f"setting {setting_index} is not in this run of {len(self.settings)} settings"
             )
+        return self.directory / folder / f"{cell_name(policy, setting_index, seed)}.npz"
+
+    def _stack(self, folder: str, policy: str, setting_index: int, metric: str) -> NDArray[Any]:
         key = (folder, policy, setting_index, metric)
         if key not in self._stacks:
             rows = []
             for seed in self.seeds:
-                path = self.directory / folder / f"{cell_name(policy, setting_index, seed)}.npz"
-                arrays = read_arrays(path, only=metric, rounds=self.rounds)
-                _check_length(arrays[metric], self.rounds, path, metric)
-                rows.append(arrays[metric])
+                path = self._path(folder, policy, setting_index, seed)
+                array = read_arrays(path, only=metric, rounds=self.rounds)[metric]
+                rows.append(_check_shape(array, (self.rounds,), "fiu", path, metric))
             stacked = np.stack(rows)
             if folder == "cells":
                 np.cumsum(stacked, axis=1, out=stacked)
@@ -334,42 +361,15 @@ class Run:
         return self._stacks[key]
 
 
-def _check_length(array: NDArray[Any], rounds: int, path: Path, name: str) -> None:
-    if array.ndim == 0 or len(array) != rounds or array.dtype.kind not in "fiu":
+def _check_shape(
+    array: NDArray[Any] | None, shape: tuple[int, ...], kinds: str, path: Path, name: str
+) -> NDArray[Any]:
+    if array is None or array.shape != shape or array.dtype.kind not in kinds:
         raise StateError(
-            f"{path}: {name} has shape {array.shape} but the run has {rounds} rounds; "
-            "delete the file and run again with --resume"
+            f"{path} is damaged: {name!r} must be numbers of shape {shape}; delete it and run again "
+            "with --resume"
         )
-
-
-def _read_cell(directory: Path, spec: Mapping[str, Any], name: str) -> Trace:
-    parts = _NAME.fullmatch(name)
-    index, seed = (int(parts["setting"]), int(parts["seed"])) if parts else (-1, -1)
-    policy = next((each for each in spec["policies"] if cell_name(each, index, seed) == name), None)
-    seeds = range(spec["first_seed"], spec["first_seed"] + spec["seeds"])
-    if policy is None or index >= len(spec["settings"]) or seed not in seeds:
-        raise InputError(f"cell {name!r} is not part of the run in {directory}")
-    path, rounds = directory / "cells" / f"{name}.npz", spec["rounds"]
-    arrays = read_arrays(path, rounds=rounds)
-    for key, array in arrays.items():
-        _check_length(array, rounds, path, key)
-    timing = directory / "timings" / f"{name}.npz"
-    choices, propensities = arrays.pop("choices", None), arrays.pop("propensities", None)
-    try:
-        return Trace(
-            policy=policy,
-            setting=spec["settings"][index],
-            setting_index=index,
-            seed=seed,
-            series=arrays,
-            choices=choices,
-            propensities=propensities,
-            seconds=read_arrays(timing, only="seconds", rounds=rounds)["seconds"]
-            if timing.exists()
-            else None,
-        )
-    except InputError as error:
-        raise StateError(f"{path}: {error}; delete it and run again with --resume") from error
+    return array
 
 
 def read_spec(directory: Path | str) -> Mapping[str, Any]:
@@ -382,23 +382,10 @@ def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
     if not isinstance(spec, dict) or spec.get("schema") != SCHEMA:
         found = spec.get("schema") if isinstance(spec, dict) else None
         raise StateError(f"{path} has schema {found!r}; this version of superarm reads schema {SCHEMA}")
-    for key, kind in _REQUIRED.items():
-        if not isinstance(spec.get(key), kind) or isinstance(spec[key], bool):
-            raise StateError(f"{path}: {key!r} must be a {kind.__name__}, not {spec.get(key)!r}")
-    if not all(isinstance(policy, str) for policy in spec["policies"]) or not spec["policies"]:
-        raise StateError(f"{path}: 'policies' must be a list of names, at least one")
-    if not all(isinstance(setting, dict) for setting in spec["settings"]) or not spec["settings"]:
-        raise StateError(
-            f"{path}: 'settings' must be a list of objects, one empty when nothing is swept"
-        )
-    if min(spec["rounds"], spec["seeds"], spec["first_seed"] + 1) < 1:
-        raise StateError(f"{path}: 'rounds' and 'seeds' must be at least 1, 'first_seed' at least 0")
-    if spec["seeds"] * len(spec["policies"]) * len(spec["settings"]) > _MOST_CELLS:
-        raise StateError(f"{path}: it names more than {_MOST_CELLS} cells, which no run has")
     try:
-        for key, kind in _OPTIONAL.items():
-            if key in spec:
-                require_kind(spec[key], kind, repr(key))
+        for key, kind in {**_REQUIRED, **_OPTIONAL}.items():
+            if key in spec or key in _REQUIRED:
+                require_kind(spec.get(key), kind, repr(key))
         parameters = spec.get("parameters", {})
         require_kind(parameters.get("problem", {}), Mapping[str, Any], "'problem'")
         require_kind(parameters.get("policies", {}), Mapping[str, Mapping[str, Any]], "'policies'")
@@ -407,4 +394,12 @@ def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
                 require_kind(told.get(key), kind, f"{key!r} of metric {name!r}")
     except SpecError as error:
         raise StateError(f"{path}: {error}; undo the change, or run again") from None
+    sizes = (spec["rounds"], spec["seeds"], len(spec["policies"]), len(spec["settings"]))
+    if min(*sizes, spec["first_seed"] + 1) < 1:
+        raise StateError(
+            f"{path}: it has {sizes} rounds, seeds, policies and settings, from seed "
+            f"{spec['first_seed']}; there must be one of each, and no seed below 0"
+        )
+    if prod(sizes[1:]) > _MOST_CELLS:
+        raise StateError(f"{path}: it names more than {_MOST_CELLS} cells, which no run has")
     return spec

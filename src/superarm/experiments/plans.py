@@ -1,32 +1,31 @@
-"""Runs an experiment: cells over settings, seeds and policies, resumed where they are missing."""
+"""What an experiment runs: cells over settings, seeds and policies, resumed where they are missing."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from superarm import __version__
-from superarm.capabilities import OWN_METRICS, AdditiveProblem, Forecaster, Measured
+from superarm.capabilities import OWN_METRICS, AdditiveProblem, Forecaster, Measured, Metric
 from superarm.errors import (
     ConflictError,
-    InputError,
     MissingDataError,
     MissingExtraError,
     SpecError,
     SuperarmError,
 )
+from superarm.inputs import as_count
 from superarm.parts import import_parts, imported
 from superarm.problems.base import Mapped, World
 from superarm.problems.sources import settle_source
-from superarm.results.curves import seconds_per_round
-from superarm.simulation import Run, Trace, cell_name, simulate, spread
+from superarm.registry import family_of
+from superarm.rewards import Sum
+from superarm.simulation import Run, cell_name, simulate, spread
 from superarm.simulation.files import (
     FOLDERS_OF_ANY,
     FOLDERS_OF_AUDITED,
@@ -40,24 +39,22 @@ from superarm.simulation.files import (
 from superarm.simulation.trace import read_spec, write_cells, write_map, write_spec, write_trace
 from superarm.threads import pin_blas_threads
 
-from .claims import judge, judge_variances, outcome_of
 from .spec import Experiment, expand_settings
-
-_MOST = {"rounds": 10**9, "seeds": 10**6, "seed": 2**63}
-"""Beyond these no run fits into memory or on a disk."""
+from .summaries import summarise
 
 
 class Task(NamedTuple):
     """One seed in one setting, for the policies that are still missing: plain data."""
 
     experiment: str  # JSON
-    setting: dict[str, Any]
     setting_index: int
     seed: int
     rounds: int
     policies: tuple[str, ...]
     out: str
     imports: tuple[str, ...]
+    maps: bool
+    """Whether the roads of the setting, where its arms are roads, are written with it."""
 
     @property
     def work(self) -> int:
@@ -65,20 +62,33 @@ class Task(NamedTuple):
         return self.rounds * len(self.policies)
 
 
+class Facts(NamedTuple):
+    """What is kept of the world of one setting, which is made once before anything runs."""
+
+    audited: tuple[str, ...]
+    """Policies whose forecasts and states are kept beside their traces."""
+    noise_variance: float
+    settled: Mapping[str, str]
+    metrics: Mapping[str, Metric]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """An experiment with everything settled that a command may override."""
 
     experiment: Experiment
+    policies: Sequence[str]
     rounds: int
     seeds: int
     first_seed: int
     settings: Sequence[Mapping[str, Any]]
     fixed: Mapping[str, Any]
     """Parameters that were replaced, the same in all settings."""
-    audited: Sequence[str]
-    """Policies whose forecasts and states are kept beside their traces."""
+    facts: Sequence[Facts]
+    """Of each setting."""
     out: Path
+    reruns: Sequence[Plan] = ()
+    """Policies run anew for each shorter horizon, as runs of their own below ``out``."""
 
     @classmethod
     def make(
@@ -97,56 +107,59 @@ class Plan:
         base = experiment.with_setting(fixed)
         base, settings = _settle_sources(base, settings)
         variants = [base.with_setting(setting) for setting in settings]
-        chosen_rounds = base.rounds if rounds is None else rounds
-        chosen_seeds = base.seeds if seeds is None else seeds
-        if chosen_rounds < 1 or chosen_seeds < 1 or first_seed < 0:
-            raise InputError("rounds and seeds must be at least 1, and the seed not below 0")
-        sizes = {"rounds": chosen_rounds, "seeds": chosen_seeds, "seed": first_seed}
-        for name, size in sizes.items():
-            if size > _MOST[name]:
-                raise SpecError(f"{name} is too large; it can be at most {_MOST[name]}")
-        audited: tuple[str, ...] = ()
-        for variant in variants:
-            audited = _rehearse(variant, seed=first_seed, horizon=chosen_rounds)
-        return cls(
+        with _blaming(base.id):  # beyond these no run fits into memory or on a disk
+            rounds = as_count(base.rounds if rounds is None else rounds, "rounds", 1, 10**9)
+            seeds = as_count(base.seeds if seeds is None else seeds, "seeds", 1, 10**6)
+            as_count(first_seed, "seed", 0, 2**63)
+        plan = cls(
             experiment=base,
-            rounds=chosen_rounds,
-            seeds=chosen_seeds,
+            policies=tuple(base.policies),
+            rounds=rounds,
+            seeds=seeds,
             first_seed=first_seed,
             settings=settings,
             fixed=fixed,
-            audited=audited,
+            facts=[
+                _rehearse(each, each.policies, seed=first_seed, horizon=rounds) for each in variants
+            ],
             out=out,
         )
+        again = tuple(name for name in base.policies if name in (base.rerun or base.policies))
+        reruns = [
+            replace(
+                plan,
+                policies=again,
+                rounds=horizon,
+                facts=[_rehearse(each, again, seed=first_seed, horizon=horizon) for each in variants],
+                out=out / "horizons" / str(horizon),
+            )
+            for horizon in base.horizons
+            if again and horizon < rounds
+        ]
+        return replace(plan, reruns=reruns)
 
     def tasks(self) -> list[Task]:
-        """What is not on disk yet, seed by seed."""
-        tasks = []
+        """What is not on disk yet: shorter horizons first, then seed by seed."""
+        tasks = [task for plan in self.reruns for task in plan.tasks()]
         for index, setting in enumerate(self.settings):
             variant = json.dumps(self.experiment.with_setting(setting).as_json())
             for seed in range(self.first_seed, self.first_seed + self.seeds):
-                missing = tuple(
-                    policy
-                    for policy in self.experiment.policies
-                    if not _is_done(self.out, cell_name(policy, index, seed), policy in self.audited)
-                )
+                missing = tuple(name for name in self.policies if not self._has(name, index, seed))
                 if missing:
-                    where = (str(self.out), tuple(imported()))
-                    tasks.append(
-                        Task(variant, dict(setting), index, seed, self.rounds, missing, *where)
-                    )
+                    where = (str(self.out), tuple(imported()), seed == self.first_seed)
+                    tasks.append(Task(variant, index, seed, self.rounds, missing, *where))
         return tasks
+
+    def _has(self, policy: str, setting_index: int, seed: int) -> bool:
+        audited = policy in self.facts[setting_index].audited
+        file = f"{cell_name(policy, setting_index, seed)}.npz"
+        folders = FOLDERS_OF_AUDITED if audited else FOLDERS_OF_ANY
+        return all((self.out / folder / file).is_file() for folder in folders)
 
     def describe(self) -> dict[str, Any]:
         """What ``run.json`` holds."""
-        worlds = [
-            self.experiment.with_setting(setting).build_problem(
-                seed=self.first_seed, horizon=self.rounds
-            )
-            for setting in self.settings
-        ]
-        world = worlds[0]
         plain = self.experiment.as_json()
+        audited = {name for facts in self.facts for name in facts.audited}
         return {
             "experiment": self.experiment.id,
             "title": self.experiment.title,
@@ -155,30 +168,46 @@ class Plan:
             "rounds": self.rounds,
             "first_seed": self.first_seed,
             "seeds": self.seeds,
-            "policies": list(self.experiment.policies),
+            "policies": list(self.policies),
             "settings": [dict(setting) for setting in self.settings],
+            "horizons": [plan.rounds for plan in self.reruns],
             "overrides": dict(self.fixed),
             "parameters": {key: plain[key] for key in ("problem", "policies", "feedback")},
-            "settled": {**_promised(world), **world.settled, **self.experiment.feedback_told()},
+            "settled": {**self.facts[0].settled, **self.experiment.feedback_told()},
             "metrics": {
-                name: metric._asdict()
-                for each in (
-                    OWN_METRICS,
-                    *(each.measures for each in worlds if isinstance(each, Measured)),
-                )
-                for name, metric in each.items()
+                name: metric._asdict() for facts in self.facts for name, metric in facts.metrics.items()
             },
-            "audited": list(self.audited),
-            "noise_variance": [float(each.model.noise_variance) for each in worlds],
+            "audited": [name for name in self.policies if name in audited],
+            "noise_variance": [facts.noise_variance for facts in self.facts],
             "version": __version__,
         }
 
 
-def _promised(world: World) -> dict[str, str]:
+def _rehearse(experiment: Experiment, policies: Iterable[str], *, seed: int, horizon: int) -> Facts:
+    """Build everything once, so that a bad value is a usage error and costs no time."""
+    with _blaming("feedback"):
+        experiment.build_lateness()
+    with _blaming(f"problem {experiment.problem['name']!r}"):
+        world = experiment.build_problem(seed=seed, horizon=horizon)
+        settled = {**_benchmark_told(world), **_reward_told(world), **world.settled}
+    audited = []
+    for name in policies:
+        with _blaming(f"policy {name!r}"):
+            policy = experiment.build_policy(name, world)
+        if isinstance(world, AdditiveProblem) and isinstance(policy, Forecaster):
+            audited.append(name)
+    measures = world.measures if isinstance(world, Measured) else {}
+    return Facts(
+        tuple(audited), float(world.model.noise_variance), settled, {**OWN_METRICS, **measures}
+    )
+
+
+def _benchmark_told(world: World) -> dict[str, str]:
     """Why regret may be below zero, where the benchmark's oracle is not exact."""
-    if "regret" in world.settled:  # the problem says it itself
+    offer = world.offer(1)
+    if "regret" in world.settled:  # the problem says it itself, and its benchmark may be dear
         return {}
-    alpha = world.best(world.offer(1)).guarantee.alpha
+    alpha = world.best(offer).guarantee.alpha
     if alpha == 1.0:
         return {}
     return {
@@ -186,6 +215,15 @@ def _promised(world: World) -> dict[str, str]:
         "below zero where a policy found something better; alpha_regret, where the optimum is known, "
         "is against that share of it"
     }
+
+
+def _reward_told(world: World) -> dict[str, str]:
+    """What a super arm is worth, where it is more than a sum."""
+    reward = world.model.reward
+    if isinstance(reward, Sum):
+        return {}
+    _, name = family_of(reward) or ("", type(reward).__name__)
+    return {"reward": f"{name} of what its arms yield"}
 
 
 def _settle_sources(
@@ -209,26 +247,6 @@ def _settle_sources(
     return base, settled
 
 
-def _rehearse(experiment: Experiment, *, seed: int, horizon: int) -> tuple[str, ...]:
-    """Build everything and decide once, so that a bad value is a usage error and costs no time.
-
-    Returns the policies that the runner will audit.
-    """
-    audited = []
-    with _blaming("feedback"):
-        experiment.build_lateness()
-    with _blaming(f"problem {experiment.problem['name']!r}"):
-        world = experiment.build_problem(seed=seed, horizon=horizon)
-        offer = world.offer(1)
-    for name in experiment.policies:
-        with _blaming(f"policy {name!r}"):
-            policy = experiment.build_policy(name, world)
-            policy.decide(offer, np.random.default_rng(seed))
-        if isinstance(world, AdditiveProblem) and isinstance(policy, Forecaster):
-            audited.append(name)
-    return tuple(audited)
-
-
 @contextmanager
 def _blaming(part: str) -> Iterator[None]:
     """What a part refuses came from a spec. Missing data or extras did not, nor did slips in code."""
@@ -247,24 +265,13 @@ def play(task: Task) -> str:
         import_parts(source)
     experiment = Experiment.from_mapping(json.loads(task.experiment), "task")
     world = experiment.build_problem(seed=task.seed, horizon=task.rounds)
+    if task.maps and isinstance(world, Mapped):
+        write_map(task.out, task.setting_index, world.road_map())
     policies = {name: experiment.build_policy(name, world) for name in task.policies}
-    trajectories = simulate(
-        world, policies, rounds=task.rounds, seed=task.seed, lateness=experiment.build_lateness()
-    )
-    for name, trajectory in trajectories.items():
-        trace = Trace(
-            policy=name,
-            setting=task.setting,
-            setting_index=task.setting_index,
-            seed=task.seed,
-            series=trajectory.series,
-            choices=trajectory.choices,
-            propensities=trajectory.propensities,
-            seconds=trajectory.seconds,
-            audit=trajectory.audit,
-            state=trajectory.state,
-        )
-        write_trace(task.out, trace)
+    lateness = experiment.build_lateness()
+    traces = simulate(world, policies, rounds=task.rounds, seed=task.seed, lateness=lateness)
+    for trace in traces.values():
+        write_trace(task.out, replace(trace, setting_index=task.setting_index))
     return ", ".join(task.policies)
 
 
@@ -293,93 +300,44 @@ def execute(
 
         if progress is not None:
             progress(0, total)
-        _write_maps(plan)
         spread(play, tasks, jobs=jobs, executor=executor, finished=finished)
-        write_cells(plan.out)
-        summary = summarise(Run.load(plan.out), plan.experiment)
+        run = Run.load(plan.out)
+        write_cells(run)
+        summary = summarise(run, plan.experiment)
         atomic_write(plan.out / "summary.json", json_bytes({**summary, "out": plan.out.name}))
     return {**summary, "out": str(plan.out)}
-
-
-def _write_maps(plan: Plan) -> None:
-    """The roads of every setting whose arms are roads: a report draws on them."""
-    for index, setting in enumerate(plan.settings):
-        variant = plan.experiment.with_setting(setting)
-        world = variant.build_problem(seed=plan.first_seed, horizon=plan.rounds)
-        if isinstance(world, Mapped):
-            write_map(plan.out, index, world.road_map())
-
-
-def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
-    """Rows and claims, as the command line's JSON has them."""
-    rows = []
-    for index, setting in enumerate(run.settings):
-        for policy in run.policies:
-            seconds = seconds_per_round(run, policy, index)
-            for metric in run.metrics:
-                outcome = outcome_of(run, policy, index, metric)
-                rows.append(
-                    {
-                        "policy": policy,
-                        "setting": dict(setting),
-                        "metric": row_name(metric),
-                        "mean": outcome.mean,
-                        "stderr": outcome.stderr,
-                        "seconds_per_round": seconds,
-                    }
-                )
-    return {
-        "experiment": run.experiment,
-        "rounds": run.rounds,
-        "seeds": len(run.seeds),
-        "metrics": {row_name(metric): run.metric(metric)._asdict() for metric in run.metrics},
-        "rows": rows,
-        "claims": [
-            verdict.as_json() for verdict in (*judge(run, experiment.claims), *judge_variances(run))
-        ],
-    }
-
-
-def row_name(metric: str) -> str:
-    """What a metric's total is called in rows: running totals of regret and reward say so."""
-    return f"cumulative_{metric}" if metric in ("regret", "reward") else metric
-
-
-def _is_done(out: Path, cell: str, audited: bool) -> bool:
-    folders = FOLDERS_OF_AUDITED if audited else FOLDERS_OF_ANY
-    return all((out / folder / f"{cell}.npz").is_file() for folder in folders)
 
 
 @contextmanager
 def _claimed(plan: Plan, resume: bool) -> Iterator[None]:
     """The directory is ours while the block runs, or we say why it cannot be."""
-    out, description = plan.out, plan.describe()
+    out = plan.out
     there = out.exists()
     if there and not out.is_dir():
         raise ConflictError(f"{out} is a file; choose another --out")
     entries = {path.name for path in out.iterdir()} - {LOCK} if there else set()
     if entries and not resume:
         raise ConflictError(f"{out} is not empty; use --resume to go on there, or choose another --out")
-    if "run.json" in entries:
-        before, now = read_spec(out), json.loads(json_bytes(description))
+    begun = "run.json" in entries
+    if begun:
+        before, now = read_spec(out), json.loads(json_bytes(plan.describe()))
         changed = sorted(key for key in now if before.get(key) != now[key])
         if changed:
             raise ConflictError(
                 f"{out} holds another run: {', '.join(changed)} differ; choose another --out"
             )
-        with run_lock(out):
-            remove_temporaries(out)
-            yield
-        return
-    if not all(is_temporary(name, ("run.json",)) for name in entries):
+    elif not all(is_temporary(name, ("run.json",)) for name in entries):
         raise ConflictError(f"{out} holds files but no run.json: it is not a run; choose another --out")
+    taken = ConflictError(f"{out} has just been taken by another run; choose another --out")
     try:
         out.mkdir(parents=True, exist_ok=there)
     except FileExistsError:
-        raise ConflictError(f"{out} has just been taken by another run; choose another --out") from None
+        raise taken from None
     with run_lock(out):
-        if (out / "run.json").exists():
-            raise ConflictError(f"{out} has just been taken by another run; choose another --out")
-        remove_temporaries(out)
-        write_spec(out, description)
+        if not begun and (out / "run.json").exists():
+            raise taken
+        for each in (*plan.reruns, plan):  # last, since with it the run has begun
+            remove_temporaries(each.out)
+            if not (each.out / "run.json").exists():
+                write_spec(each.out, each.describe())
         yield

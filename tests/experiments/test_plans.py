@@ -6,15 +6,15 @@ import json
 import os
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from superarm import datasets, registry
-from superarm.core import Offer
+from superarm.core import Guarantee
 from superarm.errors import (
     ConflictError,
     InfeasibleError,
@@ -24,10 +24,12 @@ from superarm.errors import (
     StateError,
     SuperarmError,
 )
-from superarm.experiments import Experiment, Plan, driver, execute
-from superarm.experiments.driver import play
+from superarm.experiments import Experiment, Plan, execute, plans
+from superarm.experiments.plans import play
 from superarm.models import Model
-from superarm.simulation import Run, spread
+from superarm.policies import IndexPolicy
+from superarm.rewards import LogSum
+from superarm.simulation import Lateness, Run, spread
 from superarm.simulation.executors import process_pool
 
 BASE = {
@@ -78,9 +80,7 @@ def test_totals_are_those_of_the_cells(tmp_path: Path) -> None:
     for row in summary["rows"]:
         totals = [cell["regret"] for cell in cells if cell["policy"] == row["policy"]]
         assert row["mean"] == pytest.approx(sum(totals) / 3)
-        assert row["seconds_per_round"] == pytest.approx(
-            run.seconds(row["policy"])[:, 1:].mean(), rel=1e-5
-        )
+        assert row["seconds_per_round"] == run.seconds_per_round(row["policy"])
 
 
 def test_policies_do_not_see_each_other(tmp_path: Path) -> None:
@@ -218,11 +218,8 @@ def test_bad_values_are_usage_errors_and_leave_nothing(
 def test_slips_in_a_users_own_policy_keep_their_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Slip:
-        deterministic = True
-
-        def decide(self, offer: Offer, rng: Any) -> None:
-            offer.arms.nonsense()  # type: ignore[attr-defined]
+    def slip(model: Model) -> None:
+        model.nonsense()  # type: ignore[attr-defined]
 
     def refuse(model: Model) -> None:
         raise InfeasibleError("nothing fits")
@@ -231,7 +228,7 @@ def test_slips_in_a_users_own_policy_keep_their_traceback(
         raise MissingExtraError("install it")
 
     for part, error in (
-        (lambda model: Slip(), AttributeError),
+        (slip, AttributeError),
         (len, TypeError),
         (refuse, SpecError),
         (lack, MissingExtraError),
@@ -243,9 +240,9 @@ def test_slips_in_a_users_own_policy_keep_their_traceback(
 
 def test_absurd_sizes_are_refused(tmp_path: Path) -> None:
     for sizes in ({"rounds": 10**12}, {"rounds": 10**400}, {"seeds": 10**9}):
-        with pytest.raises(SpecError, match="at most"):
+        with pytest.raises(SpecError, match=r"a whole number from 1 to|smaller"):
             plan(tmp_path / "a", **sizes)
-    with pytest.raises(SpecError, match="at most"):
+    with pytest.raises(SpecError, match=r"seed is .*; it must be a whole number from 0 to"):
         Plan.make(Experiment.from_mapping(BASE, "x"), out=tmp_path, first_seed=2**64)
 
 
@@ -262,6 +259,144 @@ def test_names_cannot_leave_the_directory(tmp_path: Path) -> None:
     assert len(list((out / "cells").iterdir())) == len(policies)
     assert {path.parent.name for path in out.rglob("*.npz")} == {"cells", "timings"}
     assert execute(plan(out, policies=policies, id="../../x", seeds=1), resume=True) == summary
+
+
+# --- settings that differ in more than a number ---------------------------------------------
+
+MIXED = ["landscape", "navigation"]
+
+
+@pytest.mark.parametrize("order", [MIXED, MIXED[::-1]])
+def test_problems_of_other_kinds_in_one_run(order: list[str], tmp_path: Path) -> None:
+    """What is audited and what is measured belong to a setting."""
+    rule = {"name": "rectified", "rule": {"name": "greedy"}}
+    policies = {"mine": {"policy": "composed", "rule": rule}, "random": {}}
+    made = {"seeds": 1, "problem": {"name": "landscape"}, "policies": policies}
+
+    def swept() -> Plan:
+        return plan(tmp_path / "a", {"problem.name": order}, **made)
+
+    city = order.index("navigation")
+    assert [facts.audited for facts in swept().facts][city] == ("mine",)
+    summary = execute(swept())
+    assert swept().tasks() == []
+    before = content(tmp_path / "a")
+    assert without_times(execute(swept(), resume=True)) == without_times(summary)
+    assert content(tmp_path / "a") == before
+    run = Run.load(tmp_path / "a")
+    assert run.metrics == ("regret",)
+    assert "true_energy" in run.metrics_at(city)
+    assert run.metric("true_energy").unit == "Wh"
+    energies = [row["setting"] for row in summary["rows"] if row["metric"] == "true_energy"]
+    assert energies == [{"problem.name": "navigation"}] * 2
+    assert (run.road_map(city) is None, run.road_map(1 - city)) == (False, None)
+
+
+def test_a_world_is_built_once_per_setting_and_asked_to_decide_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = []
+    build = Experiment.build_problem
+
+    def building(self: Experiment, **options: Any) -> Any:
+        built.append(options["horizon"])
+        return build(self, **options)
+
+    monkeypatch.setattr(Experiment, "build_problem", building)
+    monkeypatch.setattr(IndexPolicy, "decide", None)
+    ready = plan(tmp_path / "a", {"k": [1, 2]}, policies={"gp-greedy": {}})
+    ready.describe()
+    assert built == [8, 8]
+
+
+# --- derived rows and horizons ---------------------------------------------------------------
+
+
+def test_derived_rows_are_computed_seed_by_seed(tmp_path: Path) -> None:
+    ratio = {"name": "relative_regret", "versus": "random"}
+    rate = {"name": "regret_rate", "per_round": True}
+    unknown = {"name": "lost", "metric": "true_energy", "per_round": True}
+    summary = execute(plan(tmp_path / "a", derived=[ratio, rate, unknown]))
+    rows = {(row["policy"], row["metric"]): row for row in summary["rows"]}
+    assert len(rows) == 2 * 3
+    run = Run.load(tmp_path / "a")
+    own, other = (run.cumulative(policy)[:, -1] for policy in ("gp-greedy", "random"))
+    assert rows["gp-greedy", "relative_regret"]["mean"] == pytest.approx((own / other).mean())
+    assert rows["random", "relative_regret"]["stderr"] == 0.0
+    assert rows["gp-greedy", "regret_rate"]["mean"] == pytest.approx(own.mean() / 8)
+    assert summary["metrics"]["relative_regret"]["kind"] == "ratio"
+    alone = plan(tmp_path / "b", derived=[ratio], policies={"gp-greedy": {}})
+    assert [row["metric"] for row in execute(alone)["rows"]] == ["cumulative_regret"]
+
+
+def test_policies_are_run_anew_for_each_horizon(tmp_path: Path) -> None:
+    changes: dict[str, Any] = {
+        "horizons": [3, 5, 100],
+        "rerun": ["gp-ts"],
+        "problem": {"name": "rkhs-function", "arms": 9},
+        "policies": {"gp-ts": {}, "gp-ei": {}},
+    }
+    overrides = {"gp-ei.xi": [0.1, 0.2]}  # a policy's that is not run anew
+    summary = execute(plan(tmp_path / "a", overrides, **changes), jobs=2)
+    rows = [row for row in summary["rows"] if row["metric"] == "cumulative_regret_at_horizon"]
+    assert [(row["policy"], row["setting"]) for row in rows] == [
+        ("gp-ts", {"gp-ei.xi": xi, "horizon": horizon}) for horizon in (3, 5) for xi in (0.1, 0.2)
+    ]
+    run = Run.load(tmp_path / "a")
+    assert run.horizons == (3, 5)
+    # The same as an experiment of that length.
+    execute(plan(tmp_path / "short", overrides, **{**changes, "rounds": 5, "horizons": []}))
+    cells = [tmp_path / name / "cells" for name in ("a/horizons/5", "short")]
+    assert {p.name: p.read_bytes() for p in cells[0].iterdir()} == {
+        p.name: p.read_bytes() for p in cells[1].glob("gp-ts.*")
+    }
+    before = content(tmp_path / "a")
+    (cells[0] / "gp-ts.s1.seed00001.npz").unlink()
+    counted: list[tuple[int, int]] = []
+    again = execute(
+        plan(tmp_path / "a", overrides, **changes),
+        resume=True,
+        progress=lambda done, total: counted.append((done, total)),
+    )
+    assert counted[-1] == (5, 5)
+    assert content(tmp_path / "a") == before
+    assert without_times(again) == without_times(summary)
+
+
+# --- what run.json says ----------------------------------------------------------------------
+
+
+def test_late_feedback_is_told_and_can_be_set(tmp_path: Path) -> None:
+    late = {"latest": 2, "together": True}
+    experiment = Experiment.from_mapping({**BASE, "feedback": late}, "here")
+    assert experiment.as_json()["feedback"] == late
+    made = Plan.make(experiment, out=tmp_path / "a", overrides={"feedback.latest": 4})
+    assert made.experiment.build_lateness() == Lateness(latest=4, together=True)
+    execute(made)
+    spec = Run.load(tmp_path / "a").spec
+    assert spec["parameters"]["feedback"] == {"latest": 4, "together": True}
+    assert spec["settled"]["feedback"] == "known 0 to 4 rounds later, one delay for all arms of a round"
+    with pytest.raises(SpecError, match="feedback: latest is -1; it must be a whole number from 0 to"):
+        plan(tmp_path / "b", {"feedback.latest": -1})
+
+
+def test_what_the_benchmark_promises_and_what_arms_are_worth_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert set(plan(tmp_path / "a").describe()["settled"]).isdisjoint({"regret", "reward"})
+    build = Experiment.build_problem
+
+    def building(self: Experiment, **options: Any) -> Any:
+        world = build(self, **options)
+        known = world.best(world.offer(1))._replace(guarantee=Guarantee(alpha=0.5))
+        other = replace(world, model=replace(world.model, reward=LogSum()))
+        object.__setattr__(other, "_best", known)
+        return other
+
+    monkeypatch.setattr(Experiment, "build_problem", building)
+    told = plan(tmp_path / "a").describe()["settled"]
+    assert "promises 0.5 of the optimum" in told["regret"]
+    assert told["reward"] == "log-sum of what its arms yield"
 
 
 # --- workers -----------------------------------------------------------------------------
@@ -318,7 +453,7 @@ def test_what_is_built_to_check_a_plan_is_built_as_workers_build_it(
         calls.append("build")
         return build(self, **options)
 
-    monkeypatch.setattr(driver, "pin_blas_threads", lambda: calls.append("pin"))
+    monkeypatch.setattr(plans, "pin_blas_threads", lambda: calls.append("pin"))
     monkeypatch.setattr(Experiment, "build_problem", building)
     plan(tmp_path / "a")
     assert calls[0] == "pin"
@@ -364,8 +499,7 @@ def with_data(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     path.touch()
     monkeypatch.setattr(datasets, "search_path", lambda: [folder])
     places = np.random.default_rng(0).random((50, 2))
-    found = SimpleNamespace(locations=places)
-    monkeypatch.setattr(datasets, "_read_checkins", lambda path: found)
+    monkeypatch.setattr(datasets, "_read_checkins", lambda path: places)
 
 
 @pytest.mark.parametrize("problem", [AUTO, {**AUTO, "source": "auto"}])
