@@ -323,7 +323,7 @@ def test_compositions_of_the_users_own(tmp_path: Path) -> None:
         ('{name = "ucb", schedule = {family = "shedule", name = "fixed"}}', "unknown family"),
         ('{name = "ucb", schedule = 3}', "schedule is 3; it must be a schedule"),
         ('{name = "ucb", schedule = "fixed"}', "schedule is 'fixed'; it must be a schedule"),
-        ('{schedule = {name = "fixed", value = 2.0}}', "needs a name"),
+        ('{schedule = {name = "fixed", value = 2.0}}', "a table with its name"),
         ('{name = "ucb"}', "needs schedule"),
         ("3", "rule is 3; it must be a rule"),
         ('"greedy"', "rule is 'greedy'; it must be a rule"),
