@@ -243,15 +243,6 @@ def test_empirical_reads_ids() -> None:
     np.testing.assert_array_equal(kernel([[9.0, 0.0]], [[9.0, 1.0], [9.0, 3.0]]), [[0.5, 0.1]])
 
 
-def test_stationarity() -> None:
-    assert (Matern() + 2.0 * Constant()).is_stationary()
-    assert not (Matern() * Linear()).is_stationary()
-
-
-def test_stationarity_of_foreign_kernels(sk: Any) -> None:
-    assert (Matern() + sk.RBF()).is_stationary()
-
-
 # --- composition and scikit-learn --------------------------------------------------------
 
 
@@ -294,7 +285,6 @@ def test_plain_covariance_is_enough() -> None:
 
     kernel = Matern() + White()
     assert len(kernel.theta) == 2
-    assert not kernel.is_stationary()
     test_gradient_matches_central_differences(kernel)
 
 

@@ -21,6 +21,7 @@ import dataclasses
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import (
     Any,
     ClassVar,
@@ -39,7 +40,7 @@ from superarm.core import Floats
 from superarm.errors import InputError, MissingExtraError, ShapeError
 from superarm.inputs import as_count, as_positive, as_scale, as_vector
 
-from .features import FeatureMap
+from .features import Box, FeatureMap
 
 Bounds = tuple[float, float] | Literal["fixed"]
 """Range of a free hyper-parameter on its natural scale, or ``"fixed"``."""
@@ -201,24 +202,18 @@ class Kernel(ABC):
 
     def clone_with_theta(self, theta: Any) -> Self:
         """The same kernel with other values of its free hyper-parameters."""
-        values = np.exp(as_vector(theta, "theta", len(self.theta)))
-        changes: dict[str, float | tuple[float, ...]] = {}
-        start = 0
+        values = as_vector(theta, "theta", len(self.theta))
+        return cast(Self, dataclasses.replace(cast(Any, self), **self._changes(values)))
+
+    def _changes(self, theta: Floats) -> dict[str, Any]:
+        """The kernel's own free hyper-parameters, from the logarithms at the head of ``theta``."""
+        values, changes = iter(np.exp(theta).tolist()), {}
         for name in self._free():
             old = getattr(self, name)
-            if isinstance(old, tuple):
-                changes[name] = tuple(float(value) for value in values[start : start + len(old)])
-                start += len(old)
-            else:
-                changes[name] = float(values[start])
-                start += 1
-        return cast(Self, dataclasses.replace(cast(Any, self), **changes))
+            changes[name] = tuple(islice(values, len(old))) if isinstance(old, tuple) else next(values)
+        return changes
 
     # --- facts and relatives -------------------------------------------------------------
-
-    def is_stationary(self) -> bool:
-        """Whether k(x, y) depends on x − y alone (a method, as in scikit-learn)."""
-        return False
 
     def features(
         self, lower: Any, upper: Any, tolerance: float = 1e-13, max_rank: int = 2000
@@ -237,16 +232,12 @@ class Kernel(ABC):
         rows = self._select(np.stack([low, high]), "the box")
         if not np.isfinite(rows).all() or (rows[0] > rows[1]).any():
             raise InputError("every column the kernel looks at needs finite bounds, lower ≤ upper")
-        form = self._features(rows[0], rows[1], as_positive(tolerance, "tolerance"), max_rank)
+        form = self._features(Box(rows[0], rows[1], as_positive(tolerance, "tolerance"), max_rank))
         if form is None or form.rank > max_rank:
             return None
-        if self.columns is None:
-            return form
-        return form.on_columns(self.columns, low, high)
+        return form if self.columns is None else form.on_columns(self.columns, low, high)
 
-    def _features(
-        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
-    ) -> FeatureMap | None:
+    def _features(self, box: Box) -> FeatureMap | None:
         return None
 
     def as_sklearn(self) -> Any:
@@ -273,9 +264,7 @@ class Kernel(ABC):
 def _sum(left: object, right: object) -> Any:
     from .composite import Sum
 
-    if not (isinstance(left, Covariance) and isinstance(right, Covariance)):
-        return NotImplemented
-    return Sum(kernels=_parts(left, Sum) + _parts(right, Sum))
+    return _joined(left, right, Sum)
 
 
 def _product(left: object, right: object) -> Any:
@@ -284,28 +273,33 @@ def _product(left: object, right: object) -> Any:
     for kernel, factor in ((left, right), (right, left)):
         if isinstance(factor, int | float | np.number) and isinstance(kernel, Covariance):
             return Scale(kernel=kernel, factor=float(factor), factor_bounds="fixed")
+    return _joined(left, right, Product)
+
+
+def _joined(left: object, right: object, kind: type[Any]) -> Any:
+    """Sums of sums and products of products are flat."""
     if not (isinstance(left, Covariance) and isinstance(right, Covariance)):
         return NotImplemented
-    return Product(kernels=_parts(left, Product) + _parts(right, Product))
-
-
-def _parts(kernel: Covariance, kind: type[Any]) -> tuple[Covariance, ...]:
-    """Sums of sums and products of products are flat."""
-    return tuple(kernel.kernels) if isinstance(kernel, kind) else (kernel,)
+    parts = [part.kernels if isinstance(part, kind) else (part,) for part in (left, right)]
+    return kind(kernels=(*parts[0], *parts[1]))
 
 
 # --- checks of fields, shared by the kernels ---------------------------------------------
 
 
-def set_positive(kernel: Kernel, *names: str, per_column: Sequence[str] = ()) -> None:
+def set_positive(
+    kernel: Kernel, *names: str, per_column: Sequence[str] = (), or_zero: bool = False
+) -> None:
     """Check hyper-parameters and their bounds: one number each, or a list where ``per_column``."""
     for name in names:
         value = getattr(kernel, name)
         label = f"{type(kernel).__name__}.{name}"
-        if name in per_column and isinstance(value, list | tuple | np.ndarray) and np.ndim(value):
+        if or_zero and np.ndim(value) == 0 and value == 0.0:
+            checked: Any = 0.0
+        elif name in per_column and isinstance(value, list | tuple | np.ndarray) and np.ndim(value):
             if len(value) == 0:
                 raise ShapeError(f"{label} is empty; give a number, or one per column")
-            checked: Any = tuple(as_scale(item, f"{label}[{i}]") for i, item in enumerate(value))
+            checked = tuple(as_scale(item, f"{label}[{i}]") for i, item in enumerate(value))
         else:
             checked = as_scale(value, label)
         object.__setattr__(kernel, name, checked)
@@ -372,7 +366,7 @@ def _sklearn_wrapper() -> Any:
             return self.kernel.diag(X)
 
         def is_stationary(self) -> bool:
-            return self.kernel.is_stationary()
+            return False  # not known to be: nothing in scikit-learn depends on it
 
         @property
         def theta(self) -> Floats:
@@ -397,10 +391,6 @@ def _sklearn_wrapper() -> Any:
             return f"{self.kernel!r}.as_sklearn()"
 
         def __reduce__(self) -> Any:
-            return _as_sklearn, (self.kernel,)  # the class itself cannot be found by name
+            return Kernel.as_sklearn, (self.kernel,)  # the class itself cannot be found by name
 
     return SuperarmKernel
-
-
-def _as_sklearn(kernel: Kernel) -> Any:
-    return kernel.as_sklearn()

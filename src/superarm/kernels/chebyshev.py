@@ -12,24 +12,16 @@ Notation
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from superarm.core import Floats, Ints
 
-from .features import EPSILON, FeatureMap, record, truncate
+from .features import EPSILON, Box, FeatureMap, truncate
 
 
-def gaussian_features(
-    *,
-    lower: Floats,
-    upper: Floats,
-    lengthscales: Floats,
-    variance: float,
-    tolerance: float,
-    max_rank: int,
-) -> FeatureMap | None:
+def gaussian_features(box: Box, lengthscales: Floats, variance: float) -> FeatureMap | None:
     """Features of variance · Π_j exp(−(x_j − y_j)² / (2 l_j²)).
 
     In one dimension the kernel is interpolated in both arguments at g Chebyshev nodes,
@@ -43,6 +35,7 @@ def gaussian_features(
     Rounding comes on top; it grows like g ε in each dimension, and 6 d g ε is allowed for it,
     twice what is measured.
     """
+    lower, upper, tolerance, max_rank = box
     dimensions = len(lower)
     # A tolerance below the rounding of K_GG's eigenvalues would only keep noise.
     budget = max(tolerance / variance, 1e-14)
@@ -93,25 +86,38 @@ def gaussian_features(
         steps.append((left, right))
         combined = pairs[keep]
 
-    first = weights[0] * math.sqrt(variance)
+    weights[0] *= math.sqrt(variance)
     proven = (dropped + interpolation) * (1.0 + 10.0 * budget)
-    return record(
+    varies = upper > lower  # a column that does not sits at the centre of any interval
+    inverse = np.where(varies, 2.0 / np.where(varies, upper - lower, 1.0), 0.0)
+    centre = 0.5 * (lower + upper)
+    return FeatureMap(
         suprema=combined * variance,
         largest=variance * (1.0 + budget),
         error=variance * (proven + 6.0 * EPSILON * dimensions * count),
         lower=lower.copy(),
         upper=upper.copy(),
-        evaluate=_GaussianProduct(
-            centre=(0.5 * (lower + upper))[:, None],
-            # A column that does not vary sits at the centre of any interval.
-            inverse=np.where(upper > lower, 2.0 / np.where(upper > lower, upper - lower, 1.0), 0.0)[
-                :, None
-            ],
-            count=count,
-            weights=(first, *weights[1:]),
-            steps=tuple(steps),
-        ),
+        evaluate=partial(_product, centre[:, None], inverse[:, None], count, weights, steps),
     )
+
+
+def _product(
+    centre: Floats,  # (d, 1)
+    inverse: Floats,  # (d, 1), one over the half-widths
+    count: int,
+    weights: list[Floats],  # d times (r_j, g)
+    steps: list[tuple[Ints, Ints]],  # rows of the product so far, rows of the next factor
+    columns: Floats,
+) -> Floats:
+    points = columns - centre
+    points *= inverse
+    T = _chebyshev(points, count)  # (g, d, n)
+    rows = weights[0] @ T[:, 0]
+    for j, (left, right) in enumerate(steps, start=1):
+        factor = weights[j] @ T[:, j]
+        rows = rows.take(left, axis=0)
+        rows *= factor.take(right, axis=0)
+    return rows
 
 
 def _interpolation_error(reach: float, count: int) -> float:
@@ -167,23 +173,3 @@ def _chebyshev(points: Floats, count: int) -> Floats:
         np.multiply(z[1 : size + 1], z[degree], out=z[degree + 1 : degree + 1 + size])
         degree += size
     return np.ascontiguousarray(z[:count].real)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _GaussianProduct:
-    centre: Floats  # (d, 1)
-    inverse: Floats  # (d, 1), one over the half-widths
-    count: int
-    weights: tuple[Floats, ...]  # d times (r_j, g)
-    steps: tuple[tuple[Ints, Ints], ...]  # rows of the product so far, rows of the next factor
-
-    def __call__(self, columns: Floats) -> Floats:
-        points = columns - self.centre
-        points *= self.inverse
-        T = _chebyshev(points, self.count)  # (g, d, n)
-        rows = self.weights[0] @ T[:, 0]
-        for j, (left, right) in enumerate(self.steps, start=1):
-            factor = self.weights[j] @ T[:, j]
-            rows = rows.take(left, axis=0)
-            rows *= factor.take(right, axis=0)
-        return rows

@@ -8,6 +8,7 @@ for a number.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -28,7 +29,7 @@ from .base import (
     set_columns,
     set_positive,
 )
-from .features import FeatureMap, product_features, sum_features
+from .features import Box, FeatureMap, product_features, sum_features
 
 
 class _Composite(Kernel):
@@ -36,49 +37,52 @@ class _Composite(Kernel):
 
     @property
     @abstractmethod
-    def _children(self) -> tuple[Covariance, ...]: ...
-
-    @abstractmethod
-    def _with_children(self, children: tuple[Covariance, ...], own: Floats) -> Self: ...
+    def _parts(self) -> tuple[Covariance, ...]: ...
 
     @property
     def theta(self) -> Floats:
-        return np.concatenate([super().theta, *(_theta(part) for part in self._children)])
+        return np.concatenate([super().theta, *(_theta(part) for part in self._parts)])
 
     @property
     def bounds(self) -> Floats:
-        return np.concatenate([super().bounds, *(_bounds(part) for part in self._children)])
+        return np.concatenate([super().bounds, *(_bounds(part) for part in self._parts)])
 
     def clone_with_theta(self, theta: Any) -> Self:
         values = as_vector(theta, "theta", len(self.theta))
-        start = len(super().theta)
-        own = values[:start]
-        children: list[Covariance] = []
-        for part in self._children:
+        start, parts = len(super().theta), []
+        for part in self._parts:
             stop = start + len(_theta(part))
+            tuned = part
             if isinstance(part, TunableCovariance):
-                children.append(part.clone_with_theta(values[start:stop]))
-            else:
-                children.append(part)
+                tuned = part.clone_with_theta(values[start:stop])
+            parts.append(tuned)
             start = stop
-        return self._with_children(tuple(children), own)
+        return self._with_parts(tuple(parts), self._changes(values))
 
-    def is_stationary(self) -> bool:
-        return all(_is_stationary(part) for part in self._children)
-
-
-def _check_parts(kernel: _OfSeveral) -> None:
-    parts = tuple(kernel.kernels)
-    if not parts:
-        raise InputError(f"{type(kernel).__name__}.kernels is empty; give at least one kernel")
-    for part in parts:
-        _check_covariance(part, f"{type(kernel).__name__}.kernels")
-    object.__setattr__(kernel, "kernels", parts)
+    @abstractmethod
+    def _with_parts(self, parts: tuple[Covariance, ...], own: dict[str, Any]) -> Self: ...
 
 
 def _check_covariance(kernel: object, name: str) -> None:
     if not isinstance(kernel, Covariance) or isinstance(kernel, type):
         raise InputError(f"{name} holds {kernel!r}, which is no kernel; it needs k(X, Y) and k.diag(X)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfOne(_Composite):
+    """Another kernel, changed."""
+
+    kernel: Covariance
+
+    def __post_init__(self) -> None:
+        _check_covariance(self.kernel, f"{type(self).__name__}.kernel")
+
+    @property
+    def _parts(self) -> tuple[Covariance, ...]:
+        return (self.kernel,)
+
+    def _with_parts(self, parts: tuple[Covariance, ...], own: dict[str, Any]) -> Self:
+        return replace(self, kernel=parts[0], **own)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,14 +92,18 @@ class _OfSeveral(_Composite):
     kernels: tuple[Covariance, ...]
 
     def __post_init__(self) -> None:
-        _check_parts(self)
+        object.__setattr__(self, "kernels", tuple(self.kernels))
+        if not self.kernels:
+            raise InputError(f"{type(self).__name__}.kernels is empty; give at least one kernel")
+        for part in self.kernels:
+            _check_covariance(part, f"{type(self).__name__}.kernels")
 
     @property
-    def _children(self) -> tuple[Covariance, ...]:
+    def _parts(self) -> tuple[Covariance, ...]:
         return self.kernels
 
-    def _with_children(self, children: tuple[Covariance, ...], own: Floats) -> Self:
-        return replace(self, kernels=children)
+    def _with_parts(self, parts: tuple[Covariance, ...], own: dict[str, Any]) -> Self:
+        return replace(self, kernels=parts)
 
 
 @register("kernel", "sum")
@@ -120,13 +128,10 @@ class Sum(_OfSeveral):
             np.concatenate([part.gradient for part in parts], axis=2),
         )
 
-    def _features(
-        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
-    ) -> FeatureMap | None:
-        share = tolerance / len(self.kernels)
-        forms = [_form(part, lower, upper, share, max_rank) for part in self.kernels]
-        known = [form for form in forms if form is not None]
-        return sum_features(known) if len(known) == len(forms) else None
+    def _features(self, box: Box) -> FeatureMap | None:
+        share = box.tolerance / len(self.kernels)
+        forms = _forms(self.kernels, box, [share] * len(self.kernels))
+        return None if forms is None else sum_features(forms)
 
 
 @register("kernel", "product")
@@ -155,29 +160,21 @@ class Product(_OfSeveral):
         K = np.prod([part.covariance for part in parts], axis=0)
         return CovarianceGradient(K, np.concatenate(pieces, axis=2))
 
-    def _features(
-        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
-    ) -> FeatureMap | None:
-        share = tolerance / (2.0 * len(self.kernels))
-        forms: list[FeatureMap] = []
-        for part in self.kernels:
-            form = _form(part, lower, upper, share, max_rank)
-            if form is None:
-                return None
-            forms.append(form)
+    def _features(self, box: Box) -> FeatureMap | None:
+        share = box.tolerance / (2.0 * len(self.kernels))
+        forms = _forms(self.kernels, box, [share] * len(self.kernels))
+        if forms is None:
+            return None
         # A part's error is multiplied by the size of the others: ask again for that much less.
         sizes = [form.largest for form in forms]
-        for i, part in enumerate(self.kernels):
-            others = float(np.prod(sizes[:i] + sizes[i + 1 :]))
-            if others > 1.0:
-                form = _form(part, lower, upper, share / others, max_rank)
-                if form is None:
-                    return None
-                forms[i] = form
+        others = [float(np.prod(sizes[:i] + sizes[i + 1 :])) for i in range(len(sizes))]
+        forms = _forms(self.kernels, box, [share / max(1.0, size) for size in others])
+        if forms is None:
+            return None
         product = forms[0]
         for i, form in enumerate(forms[1:], start=1):
             later = max(1.0, float(np.prod(sizes[i + 1 :])))
-            if product.rank * form.rank > 100 * max_rank + 10_000:
+            if product.rank * form.rank > 100 * box.most + 10_000:
                 return None
             product = product_features(product, form, share / later)
         return product
@@ -185,26 +182,17 @@ class Product(_OfSeveral):
 
 @register("kernel", "scale")
 @dataclass(frozen=True, kw_only=True)
-class Scale(_Composite):
+class Scale(_OfOne):
     """factor · k(x, y); also written ``2.0 * k``, where the factor is then fixed."""
 
     hyperparameters: ClassVar[tuple[str, ...]] = ("factor",)
 
-    kernel: Covariance
     factor: float = 1.0
     factor_bounds: Bounds = DEFAULT_BOUNDS
 
     def __post_init__(self) -> None:
-        _check_covariance(self.kernel, "Scale.kernel")
+        super().__post_init__()
         set_positive(self, "factor")
-
-    @property
-    def _children(self) -> tuple[Covariance, ...]:
-        return (self.kernel,)
-
-    def _with_children(self, children: tuple[Covariance, ...], own: Floats) -> Self:
-        factor = float(np.exp(own[0])) if len(own) else self.factor
-        return replace(self, kernel=children[0], factor=factor)
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         K = _fresh(self.kernel, X, Y)
@@ -220,33 +208,23 @@ class Scale(_Composite):
         own = [K[:, :, None]] if self._free() else []
         return CovarianceGradient(K, np.concatenate([*own, self.factor * inner.gradient], axis=2))
 
-    def _features(
-        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
-    ) -> FeatureMap | None:
-        form = _form(self.kernel, lower, upper, tolerance / self.factor, max_rank)
-        return None if form is None else form.scaled(self.factor)
+    def _features(self, box: Box) -> FeatureMap | None:
+        forms = _forms((self.kernel,), box, [box.tolerance / self.factor])
+        return None if forms is None else forms[0].scaled(self.factor)
 
 
 @register("kernel", "columns")
 @dataclass(frozen=True, kw_only=True)
-class Columns(_Composite):
+class Columns(_OfOne):
     """A kernel (ours or any other) that sees only some columns of ``X``, in this order."""
 
-    kernel: Covariance
     columns: tuple[int, ...] = ()  # required; the default only hides the property of Kernel
 
     def __post_init__(self) -> None:
-        _check_covariance(self.kernel, "Columns.kernel")
+        super().__post_init__()
         if len(self.columns) == 0:
             raise InputError("Columns.columns is empty; name the columns that the kernel sees")
         set_columns(self)
-
-    @property
-    def _children(self) -> tuple[Covariance, ...]:
-        return (self.kernel,)
-
-    def _with_children(self, children: tuple[Covariance, ...], own: Floats) -> Self:
-        return replace(self, kernel=children[0])
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         return _fresh(self.kernel, X, Y)
@@ -257,10 +235,9 @@ class Columns(_Composite):
     def _with_gradient(self, X: Floats) -> CovarianceGradient:
         return _evaluate(self.kernel, X)
 
-    def _features(
-        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
-    ) -> FeatureMap | None:
-        return _form(self.kernel, lower, upper, tolerance, max_rank)
+    def _features(self, box: Box) -> FeatureMap | None:
+        forms = _forms((self.kernel,), box, [box.tolerance])
+        return None if forms is None else forms[0]
 
 
 # --- what a part may or may not have -----------------------------------------------------
@@ -287,14 +264,16 @@ def _fresh(kernel: Covariance, X: Floats, Y: Floats | None) -> Floats:
     return K if isinstance(kernel, Kernel) else np.array(K, dtype=np.float64)
 
 
-def _is_stationary(kernel: Covariance) -> bool:
-    check = getattr(kernel, "is_stationary", None)
-    return bool(check()) if callable(check) else False
-
-
-def _form(
-    kernel: Covariance, lower: Floats, upper: Floats, tolerance: float, max_rank: int
-) -> FeatureMap | None:
-    if not isinstance(kernel, Kernel):
-        return None
-    return kernel.features(lower, upper, tolerance, max_rank)
+def _forms(
+    kernels: Sequence[Covariance], box: Box, tolerances: Sequence[float]
+) -> list[FeatureMap] | None:
+    """The finite-rank forms of all kernels, or ``None`` if one has none."""
+    forms = []
+    for kernel, tolerance in zip(kernels, tolerances, strict=True):
+        if not isinstance(kernel, Kernel):
+            return None
+        form = kernel.features(box.lower, box.upper, tolerance, box.most)
+        if form is None:
+            return None
+        forms.append(form)
+    return forms

@@ -23,7 +23,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,7 +37,16 @@ _ROUNDING = 64.0
 """Rounding allowance of the exact forms, in units of ε·``largest``."""
 
 Evaluate = Callable[[Floats], Floats]
-"""Points as (d, n) columns to features as (r, n) rows."""
+"""Points as (d, n) columns to features as (r, n) rows; it can be pickled."""
+
+
+class Box(NamedTuple):
+    """Where features are wanted, how precise, and how many at most."""
+
+    lower: Floats  # (d,)
+    upper: Floats  # (d,)
+    tolerance: float
+    most: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,7 +57,6 @@ class FeatureMap:
     box raise :class:`~superarm.errors.InputError`, because the error bound ends there.
     """
 
-    rank: int
     error: float
     """Proven in exact arithmetic, plus an allowance for rounding that is tested, not proven."""
     lower: Floats
@@ -58,6 +68,14 @@ class FeatureMap:
     largest: float
     """A bound on k(x, x) over the box."""
     evaluate: Evaluate
+
+    def __post_init__(self) -> None:
+        for array in (self.suprema, self.lower, self.upper):
+            array.flags.writeable = False
+
+    @property
+    def rank(self) -> int:
+        return len(self.suprema)
 
     def __call__(self, X: Floats) -> Floats:
         points = np.asarray(X, dtype=np.float64)
@@ -80,48 +98,26 @@ class FeatureMap:
 
     def on_columns(self, columns: Sequence[int], lower: Floats, upper: Floats) -> FeatureMap:
         """The same features, read from some columns of wider points."""
-        evaluate = _OnColumns(inner=self.evaluate, columns=np.array(columns, dtype=np.intp))
-        return record(
-            suprema=self.suprema,
-            largest=self.largest,
-            error=self.error,
-            lower=lower,
-            upper=upper,
-            evaluate=evaluate,
-        )
+        evaluate = partial(_on_columns, self.evaluate, np.array(columns, dtype=np.intp))
+        return replace(self, lower=lower, upper=upper, evaluate=evaluate)
 
     def scaled(self, factor: float) -> FeatureMap:
         """Features of ``factor``·k."""
-        return record(
+        return replace(
+            self,
             suprema=self.suprema * factor,
             largest=self.largest * factor,
             error=self.error * factor,
-            lower=self.lower,
-            upper=self.upper,
-            evaluate=_Scaled(inner=self.evaluate, factor=math.sqrt(factor)),
+            evaluate=partial(_scaled, self.evaluate, math.sqrt(factor)),
         )
 
 
-def record(
-    *,
-    suprema: Floats,
-    largest: float,
-    error: float,
-    lower: Floats,
-    upper: Floats,
-    evaluate: Evaluate,
-) -> FeatureMap:
-    for array in (suprema, lower, upper):
-        array.flags.writeable = False
-    return FeatureMap(
-        rank=len(suprema),
-        error=error,
-        lower=lower,
-        upper=upper,
-        suprema=suprema,
-        largest=largest,
-        evaluate=evaluate,
-    )
+def _on_columns(inner: Evaluate, at: Ints, columns: Floats) -> Floats:
+    return inner(columns[at])
+
+
+def _scaled(inner: Evaluate, factor: float, columns: Floats) -> Floats:
+    return inner(columns) * factor
 
 
 def truncate(suprema: Floats, budget: float) -> tuple[Ints, float]:
@@ -136,13 +132,10 @@ def truncate(suprema: Floats, budget: float) -> tuple[Ints, float]:
 # --- exact forms -------------------------------------------------------------------------
 
 
-def monomial_features(
-    *, lower: Floats, upper: Floats, degree: int, variance: float, bias: float, max_rank: int
-) -> FeatureMap | None:
+def monomial_features(box: Box, degree: int, variance: float, bias: float) -> FeatureMap | None:
     """Features of variance·(x·y + bias)^degree: √(variance · multinomial · bias^{a_0}) x^a."""
-    dimensions = len(lower)
-    slots = dimensions + (1 if bias > 0.0 else 0)
-    if math.comb(slots + degree - 1, degree) > max_rank:
+    slots = len(box.lower) + (1 if bias > 0.0 else 0)
+    if math.comb(slots + degree - 1, degree) > box.most:
         return None
     powers = np.array(list(_compositions(degree, slots)), dtype=np.intp).reshape(-1, slots)
     factorial = [math.factorial(i) for i in range(degree + 1)]
@@ -152,18 +145,15 @@ def monomial_features(
     if bias > 0.0:
         weights *= bias ** powers[:, -1]
         powers = powers[:, :-1]
-    extent = np.maximum(np.abs(lower), np.abs(upper))
-    suprema = weights * np.prod(extent ** (2 * powers), axis=1)
+    extent = np.maximum(np.abs(box.lower), np.abs(box.upper))
     largest = variance * (float(extent @ extent) + bias) ** degree
-    error = _ROUNDING * EPSILON * max(degree, 1) * largest
-    evaluate = _Monomials(powers=powers, roots=np.sqrt(weights)[:, None], degree=degree)
-    return record(
-        suprema=suprema,
+    return FeatureMap(
+        suprema=weights * np.prod(extent ** (2 * powers), axis=1),
         largest=largest,
-        error=error,
-        lower=lower.copy(),
-        upper=upper.copy(),
-        evaluate=evaluate,
+        error=_ROUNDING * EPSILON * max(degree, 1) * largest,
+        lower=box.lower.copy(),
+        upper=box.upper.copy(),
+        evaluate=partial(_monomials, powers, np.sqrt(weights)[:, None], degree),
     )
 
 
@@ -178,46 +168,39 @@ def _compositions(total: int, slots: int) -> list[tuple[int, ...]]:
     ]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Monomials:
-    powers: Ints  # (r, d)
-    roots: Floats  # (r, 1)
-    degree: int
-
-    def __call__(self, columns: Floats) -> Floats:
-        table = columns ** np.arange(self.degree + 1)[:, None, None]  # (degree + 1, d, n)
-        rows = np.repeat(self.roots, columns.shape[1], axis=1)
-        for j in range(columns.shape[0]):
-            rows *= table[self.powers[:, j], j]
-        return rows
+def _monomials(powers: Ints, roots: Floats, degree: int, columns: Floats) -> Floats:
+    """``powers`` (r, d), ``roots`` (r, 1)."""
+    table = columns ** np.arange(degree + 1)[:, None, None]  # (degree + 1, d, n)
+    rows = np.repeat(roots, columns.shape[1], axis=1)
+    for j in range(columns.shape[0]):
+        rows *= table[powers[:, j], j]
+    return rows
 
 
-def root_features(
-    *, root: Floats, lost: float, largest: float, lower: Floats, upper: Floats
-) -> FeatureMap:
-    """Features of a covariance ``root @ rootᵀ`` over ids, which lie in the one column."""
-    error = lost + _ROUNDING * EPSILON * largest
-    suprema = np.square(root).max(axis=0)
-    return record(
-        suprema=suprema,
+def table_features(box: Box, covariance: Floats) -> FeatureMap:
+    """Features of a given covariance over ids, which lie in the one column."""
+    values, vectors = np.linalg.eigh(covariance)
+    keep = values > box.tolerance
+    root = vectors[:, keep] * np.sqrt(values[keep])
+    lost = float(np.abs(values[~keep]).max(initial=0.0))  # a spectral norm bounds every entry
+    largest = float(np.diagonal(covariance).max())
+    return FeatureMap(
+        suprema=np.square(root).max(axis=0),
         largest=largest,
-        error=error,
-        lower=lower.copy(),
-        upper=upper.copy(),
-        evaluate=_Rows(root=root),
+        error=lost + _ROUNDING * EPSILON * largest,
+        # There are no ids beyond the table: the features hold on the part of the box that has some.
+        lower=np.maximum(box.lower, 0.0),
+        upper=np.minimum(box.upper, len(covariance) - 1.0),
+        evaluate=partial(_table_rows, root),
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Rows:
-    root: Floats  # (ids, r)
-
-    def __call__(self, columns: Floats) -> Floats:
-        ids = columns[0].astype(np.intp)
-        if (ids != columns[0]).any():
-            raise InputError("ids in the column of an Empirical kernel must be integers")
-        rows: Floats = self.root[ids].T
-        return rows
+def _table_rows(root: Floats, columns: Floats) -> Floats:
+    ids = columns[0].astype(np.intp)
+    if (ids != columns[0]).any():
+        raise InputError("ids in the column of an Empirical kernel must be integers")
+    rows: Floats = root[ids].T
+    return rows
 
 
 # --- sums and products -------------------------------------------------------------------
@@ -225,13 +208,12 @@ class _Rows:
 
 def sum_features(parts: Sequence[FeatureMap]) -> FeatureMap:
     """Features of a sum: those of the parts, side by side."""
-    return record(
+    return replace(
+        parts[0],
         suprema=np.concatenate([part.suprema for part in parts]),
         largest=sum(part.largest for part in parts),
         error=sum(part.error for part in parts),
-        lower=parts[0].lower,
-        upper=parts[0].upper,
-        evaluate=_SideBySide(parts=tuple(part.evaluate for part in parts)),
+        evaluate=partial(_side_by_side, tuple(part.evaluate for part in parts)),
     )
 
 
@@ -241,53 +223,21 @@ def product_features(left: FeatureMap, right: FeatureMap, budget: float) -> Feat
     keep, lost = truncate(pairs, budget)
     keep = np.sort(keep)
     rows = np.divmod(keep, right.rank)
-    # |k₁k₂ − h₁h₂| ≤ |k₁ − h₁| |k₂| + |h₁| |k₂ − h₂|
-    error = left.error * right.largest + (left.largest + left.error) * right.error + lost
-    evaluate = _Pairs(left=left.evaluate, right=right.evaluate, rows=rows)
-    largest = left.largest * right.largest
-    return record(
+    return replace(
+        left,
         suprema=pairs[keep],
-        largest=largest,
-        error=error,
-        lower=left.lower,
-        upper=left.upper,
-        evaluate=evaluate,
+        largest=left.largest * right.largest,
+        # |k₁k₂ − h₁h₂| ≤ |k₁ − h₁| |k₂| + |h₁| |k₂ − h₂|
+        error=left.error * right.largest + (left.largest + left.error) * right.error + lost,
+        evaluate=partial(_pairs, left.evaluate, right.evaluate, rows),
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _SideBySide:
-    parts: tuple[Evaluate, ...]
-
-    def __call__(self, columns: Floats) -> Floats:
-        return np.concatenate([part(columns) for part in self.parts])
+def _side_by_side(parts: tuple[Evaluate, ...], columns: Floats) -> Floats:
+    return np.concatenate([part(columns) for part in parts])
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Pairs:
-    left: Evaluate
-    right: Evaluate
-    rows: tuple[Ints, Ints]
-
-    def __call__(self, columns: Floats) -> Floats:
-        product = self.left(columns).take(self.rows[0], axis=0)
-        product *= self.right(columns).take(self.rows[1], axis=0)
-        return product
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _OnColumns:
-    inner: Evaluate
-    columns: Ints
-
-    def __call__(self, columns: Floats) -> Floats:
-        return self.inner(columns[self.columns])
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Scaled:
-    inner: Evaluate
-    factor: float
-
-    def __call__(self, columns: Floats) -> Floats:
-        return self.inner(columns) * self.factor
+def _pairs(left: Evaluate, right: Evaluate, rows: tuple[Ints, Ints], columns: Floats) -> Floats:
+    product = left(columns).take(rows[0], axis=0)
+    product *= right(columns).take(rows[1], axis=0)
+    return product

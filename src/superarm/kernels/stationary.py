@@ -29,7 +29,7 @@ from superarm.registry import register
 
 from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
 from .chebyshev import gaussian_features
-from .features import FeatureMap
+from .features import Box, FeatureMap
 
 Lengthscale = float | tuple[float, ...]
 
@@ -62,9 +62,6 @@ class _Stationary(Kernel):
         set_columns(self)
         if self.columns is not None:
             self._check_width(len(self.columns), "columns")
-
-    def is_stationary(self) -> bool:
-        return True
 
     def _diagonal(self, X: Floats) -> Floats:
         self._check_width(X.shape[1], "X")
@@ -146,18 +143,10 @@ class SquaredExponential(_Radial):
         slope *= -0.5
         return slope
 
-    def _features(
-        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
-    ) -> FeatureMap | None:
-        self._check_width(len(lower), "the box")
-        return gaussian_features(
-            lower=lower,
-            upper=upper,
-            lengthscales=np.broadcast_to(self.lengthscale, lower.shape),
-            variance=self.variance,
-            tolerance=tolerance,
-            max_rank=max_rank,
-        )
+    def _features(self, box: Box) -> FeatureMap | None:
+        self._check_width(len(box.lower), "the box")
+        scales = np.broadcast_to(self.lengthscale, box.lower.shape)
+        return gaussian_features(box, scales, self.variance)
 
 
 @register("kernel", "matern")

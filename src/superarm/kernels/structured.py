@@ -21,30 +21,35 @@ from .base import (
     set_columns,
     set_positive,
 )
-from .features import (
-    FeatureMap,
-    monomial_features,
-    root_features,
-)
+from .features import Box, FeatureMap, monomial_features, table_features
 
 # --- inner products ----------------------------------------------------------------------
 
 
-@register("kernel", "linear")
 @dataclass(frozen=True, kw_only=True)
-class Linear(Kernel):
-    """k(x, y) = variance · x·y + bias, bias ≥ 0; a bias of 0 is absent and not fitted."""
+class _InnerProduct(Kernel):
+    """A function of x·y, with a variance and a bias ≥ 0; a bias of 0 is absent and not fitted."""
 
     hyperparameters: ClassVar[tuple[str, ...]] = ("variance", "bias")
 
     variance: float = 1.0
-    bias: float = 0.0
+    bias: float = 1.0
     variance_bounds: Bounds = DEFAULT_BOUNDS
     bias_bounds: Bounds = DEFAULT_BOUNDS
     columns: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        _check_inner(self)
+        set_positive(self, "variance")
+        set_positive(self, "bias", or_zero=True)
+        set_columns(self)
+
+
+@register("kernel", "linear")
+@dataclass(frozen=True, kw_only=True)
+class Linear(_InnerProduct):
+    """k(x, y) = variance · x·y + bias, bias ≥ 0; a bias of 0 is absent and not fitted."""
+
+    bias: float = 0.0
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         K = X @ (X if Y is None else Y).T
@@ -59,39 +64,23 @@ class Linear(Kernel):
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         return {"variance": [K - self.bias], "bias": [np.full_like(K, self.bias)]}
 
-    def _features(
-        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
-    ) -> FeatureMap | None:
-        return monomial_features(
-            lower=lower,
-            upper=upper,
-            degree=1,
-            variance=self.variance,
-            bias=self.bias / self.variance,
-            max_rank=max_rank,
-        )
+    def _features(self, box: Box) -> FeatureMap | None:
+        return monomial_features(box, 1, self.variance, self.bias / self.variance)
 
 
 @register("kernel", "polynomial")
 @dataclass(frozen=True, kw_only=True)
-class Polynomial(Kernel):
+class Polynomial(_InnerProduct):
     """k(x, y) = variance · (x·y + bias)^degree, bias ≥ 0; a bias of 0 is absent and not fitted."""
 
-    hyperparameters: ClassVar[tuple[str, ...]] = ("variance", "bias")
-
     degree: int = 2
-    variance: float = 1.0
-    bias: float = 1.0
-    variance_bounds: Bounds = DEFAULT_BOUNDS
-    bias_bounds: Bounds = DEFAULT_BOUNDS
-    columns: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         degree = as_positive(self.degree, "Polynomial.degree")
         if degree != int(degree):
             raise InputError(f"Polynomial.degree is {self.degree!r}; it must be an integer ≥ 1")
         object.__setattr__(self, "degree", int(degree))
-        _check_inner(self)
+        super().__post_init__()
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         K = X @ (X if Y is None else Y).T
@@ -110,27 +99,8 @@ class Polynomial(Kernel):
         along_bias = (self.variance * self.degree * self.bias) * inner ** (self.degree - 1)
         return {"variance": [K], "bias": [along_bias]}
 
-    def _features(
-        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
-    ) -> FeatureMap | None:
-        return monomial_features(
-            lower=lower,
-            upper=upper,
-            degree=self.degree,
-            variance=self.variance,
-            bias=self.bias,
-            max_rank=max_rank,
-        )
-
-
-def _check_inner(kernel: Linear | Polynomial) -> None:
-    set_positive(kernel, "variance")
-    if np.ndim(kernel.bias) == 0 and kernel.bias == 0.0:
-        object.__setattr__(kernel, "bias", 0.0)
-        set_bounds(kernel, "bias_bounds")
-    else:
-        set_positive(kernel, "bias")
-    set_columns(kernel)
+    def _features(self, box: Box) -> FeatureMap | None:
+        return monomial_features(box, self.degree, self.variance, self.bias)
 
 
 @register("kernel", "constant")
@@ -146,9 +116,6 @@ class Constant(Kernel):
     def __post_init__(self) -> None:
         set_positive(self, "variance")
 
-    def is_stationary(self) -> bool:
-        return True
-
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         return np.full((len(X), len(X if Y is None else Y)), self.variance)
 
@@ -158,13 +125,8 @@ class Constant(Kernel):
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         return {"variance": [K]}
 
-    def _features(
-        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
-    ) -> FeatureMap | None:
-        # (x·y)⁰: the one monomial of degree 0.
-        return monomial_features(
-            lower=lower, upper=upper, degree=0, variance=self.variance, bias=0.0, max_rank=max_rank
-        )
+    def _features(self, box: Box) -> FeatureMap | None:
+        return monomial_features(box, 0, self.variance, 0.0)  # (x·y)⁰, the monomial of degree 0
 
 
 # --- ids and time ------------------------------------------------------------------------
@@ -228,18 +190,8 @@ class Empirical(Kernel):
     def _ids(self, X: Floats) -> Ints:
         return as_numbers(X[:, 0], len(self.covariance), "the ids of this table", self.column)
 
-    def _features(
-        self, lower: Floats, upper: Floats, tolerance: float, max_rank: int
-    ) -> FeatureMap | None:
-        # There are no ids beyond the table: the features hold on the part of the box that has some.
-        lower = np.maximum(lower, 0.0)
-        upper = np.minimum(upper, len(self.covariance) - 1.0)
-        values, vectors = np.linalg.eigh(self.covariance)
-        keep = values > tolerance
-        lost = float(np.abs(values[~keep]).max(initial=0.0))  # a spectral norm bounds every entry
-        root = vectors[:, keep] * np.sqrt(values[keep])
-        largest = float(np.diagonal(self.covariance).max())
-        return root_features(root=root, lost=lost, largest=largest, lower=lower, upper=upper)
+    def _features(self, box: Box) -> FeatureMap | None:
+        return table_features(box, self.covariance)
 
 
 @register("kernel", "temporal")
@@ -259,10 +211,7 @@ class Temporal(Kernel):
     epsilon_bounds: Bounds = (1e-5, 0.99)
 
     def __post_init__(self) -> None:
-        if np.ndim(self.epsilon) == 0 and self.epsilon == 0.0:
-            object.__setattr__(self, "epsilon", 0.0)
-        else:
-            set_positive(self, "epsilon")
+        set_positive(self, "epsilon", or_zero=True)
         if self.epsilon >= 1.0:
             raise InputError(f"Temporal.epsilon is {self.epsilon:g}; it must lie in [0, 1)")
         set_bounds(self, "epsilon_bounds", below=1.0)
@@ -271,9 +220,6 @@ class Temporal(Kernel):
     @property
     def columns(self) -> tuple[int, ...]:
         return (self.column,)
-
-    def is_stationary(self) -> bool:
-        return True
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         K = np.subtract.outer(X[:, 0], (X if Y is None else Y)[:, 0])
