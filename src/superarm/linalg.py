@@ -233,42 +233,35 @@ class GrowingCholesky:
 
 
 @functools.cache
-def _cython_blas(name: str, argument_count: int) -> Callable[..., None]:
-    """A BLAS routine as SciPy links it, callable with pointers."""
+def _dtrsm() -> Callable[..., None]:
+    """The BLAS routine as SciPy links it, callable with pointers."""
     from scipy.linalg import cython_blas
 
-    routines: dict[str, Any] = dict(cython_blas.__pyx_capi__)
-    capsule = routines[name]
+    capsule = dict(cython_blas.__pyx_capi__)["dtrsm"]
     get_name = ctypes.pythonapi.PyCapsule_GetName
     get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    address = get_pointer(capsule, get_name(capsule))
-    prototype = ctypes.CFUNCTYPE(None, *([ctypes.c_void_p] * argument_count))
-    routine: Callable[..., None] = prototype(address)
+    routine: Callable[..., None] = ctypes.CFUNCTYPE(None, *([ctypes.c_void_p] * 11))(
+        get_pointer(capsule, get_name(capsule))
+    )
     return routine
 
 
 def solve_triangular_in_place(buffer: Floats, B: Floats) -> None:
     """Solve ``L Wᵀ = Bᵀ`` in place of ``B`` (m, n); ``L`` is the leading n × n block of ``buffer``."""
     rows, size = B.shape
-    if not (B.flags.c_contiguous and buffer.flags.c_contiguous and B.flags.writeable):
-        raise ValueError("both arrays must be C-contiguous and B writeable")
-    if B.dtype != np.float64 or buffer.dtype != np.float64 or size > len(buffer):
-        raise ValueError("both arrays must be float64 and the factor at least as large as B is wide")
-    integer = ctypes.c_int
-    one = ctypes.c_double(1.0)
+    plain = all(each.flags.c_contiguous and each.dtype == np.float64 for each in (B, buffer))
+    if not (plain and B.flags.writeable and size <= len(buffer)):
+        raise ValueError("both arrays must be C-contiguous float64, B writeable and no wider")
     flags = [ctypes.c_char(letter) for letter in (b"L", b"U", b"T", b"N")]
-    n, m, lda, ldb = integer(size), integer(rows), integer(buffer.shape[1]), integer(size)
+    sizes = [ctypes.c_int(number) for number in (size, rows)]
     ref: Callable[[Any], Any] = ctypes.byref
     with blas_threads_for(size * B.size / 2):
-        _cython_blas("dtrsm", 11)(
-            *(ref(flag) for flag in flags),
-            ref(n),
-            ref(m),
-            ref(one),
+        _dtrsm()(
+            *map(ref, (*flags, *sizes, ctypes.c_double(1.0))),
             ctypes.c_void_p(buffer.ctypes.data),
-            ref(lda),
+            ref(ctypes.c_int(buffer.shape[1])),
             ctypes.c_void_p(B.ctypes.data),
-            ref(ldb),
+            ref(ctypes.c_int(size)),
         )

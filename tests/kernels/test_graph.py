@@ -255,7 +255,7 @@ def test_an_indefinite_matrix_is_refused(nu: float) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"nu": 1e300}, "nu is 1e\\+300; it must lie between"),
+        ({"nu": 1e300}, "nu is 1e\\+300; it must be"),
         ({"nu": 400}, "nu is 400"),
         ({"kappa": 1e-200}, "kappa"),
         ({"kappa": 1e200}, "kappa"),

@@ -43,7 +43,7 @@ from superarm.errors import (
     ShapeError,
 )
 from superarm.graphs import Graph, SparseGraph
-from superarm.inputs import as_number, as_numbers, as_positive, as_vector, require_choice
+from superarm.inputs import as_number, as_numbers, as_vector, require_choice
 from superarm.registry import Described, has_spec, register
 
 from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
@@ -98,12 +98,8 @@ class GraphMatern(Kernel, Described):
     _graph: _Spectrum | _Factor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name, (least, most) in _RANGES.items():
-            value = as_positive(getattr(self, name), f"GraphMatern.{name}")
-            if not least <= value <= most:
-                raise InputError(
-                    f"GraphMatern.{name} is {value:g}; it must lie between {least:g} and {most:g}"
-                )
+        for name, limits in _RANGES.items():
+            value = as_number(getattr(self, name), f"GraphMatern.{name}", *limits)
             object.__setattr__(self, name, value)
         set_positive(self, "variance")
         set_columns(self)
@@ -275,20 +271,13 @@ class _Factor:
             raise _not_positive(smallest)
         return factor
 
-    def _check_definite(self) -> None:
-        """Refuse a Laplacian that is not positive semi-definite: making the factor of A does.
-
-        Selected inversion itself would answer with numbers that mean nothing.
-        """
-        _ = self._factor
-
     @cached_property
     def diagonal(self) -> Floats:
         from .selected_inverse import inverse_diagonal, plan_elimination
 
         if self._nu > 2:
             return self._diagonal_by_solving()
-        self._check_definite()
+        _ = self._factor  # refuses what is not positive, of which selected inversion makes nonsense
         plan = plan_elimination(self.laplacian)
         if self._nu == 1:
             first: Floats = inverse_diagonal(self._shifted(self._shift), plan)
@@ -334,24 +323,17 @@ class _Factor:
 
     def _remembered(self, nodes: Ints) -> Floats:
         with self._lock:
-            known = {node: self._kept[node] for node in nodes.tolist() if node in self._kept}
-            for node in known:
-                self._kept.move_to_end(node)
-        absent = np.array([node for node in nodes.tolist() if node not in known], dtype=np.intp)
-        if not known:
-            block = self._made(nodes)
-        else:
-            block = np.empty((len(nodes), self.size))
-            made = iter(self._made(absent)) if len(absent) else iter(())
-            for row, node in enumerate(nodes.tolist()):
-                block[row] = known[node] if node in known else next(made)
+            columns = {node: self._kept[node] for node in nodes.tolist() if node in self._kept}
+        absent = [node for node in nodes.tolist() if node not in columns]
+        made = self._made(np.array(absent, dtype=np.intp))
+        columns.update(zip(absent, (row.copy() for row in made), strict=True))
         with self._lock:
-            for row, node in enumerate(nodes.tolist()):
-                if node not in known:
-                    self._kept[node] = block[row].copy()
+            for node in nodes.tolist():
+                self._kept[node] = columns[node]
+                self._kept.move_to_end(node)
             while len(self._kept) > self._room:
                 self._kept.popitem(last=False)
-        return block
+        return np.stack([columns[node] for node in nodes.tolist()])
 
 
 class _Spectrum:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, cast, overload
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from superarm.threads import blas_threads_for
 
 
 class Likelihood(NamedTuple):
-    """The log marginal likelihood and, where asked for, its derivatives."""
+    """The log marginal likelihood and its derivatives."""
 
     value: float
     theta: Floats
@@ -57,46 +57,14 @@ class FitResult:
     """The optimizer's own words on the best start."""
 
 
-@overload
 def log_marginal_likelihood(
-    kernel: Covariance,
-    X: Any,
-    y: Any,
-    *,
-    noise_variance: float,
-    mean: float = 0.0,
-    gradient: Literal[False] = False,
-) -> float: ...
-@overload
-def log_marginal_likelihood(
-    kernel: TunableCovariance,
-    X: Any,
-    y: Any,
-    *,
-    noise_variance: float,
-    mean: float = 0.0,
-    gradient: Literal[True],
-) -> Likelihood: ...
-def log_marginal_likelihood(
-    kernel: Any,
-    X: Any,
-    y: Any,
-    *,
-    noise_variance: float,
-    mean: float = 0.0,
-    gradient: bool = False,
-) -> float | Likelihood:
-    """log p(y | X) of a Gaussian process with constant mean and Gaussian noise, in nats.
-
-    With ``gradient`` also the derivatives in ``theta``, the log noise variance and the mean.
-    """
+    kernel: Covariance, X: Any, y: Any, *, noise_variance: float, mean: float = 0.0
+) -> float:
+    """log p(y | X) of a Gaussian process with constant mean and Gaussian noise, in nats."""
     rows = as_features(X, "X")
-    rewards = as_vector(y, "y", len(rows))
-    noise = as_positive(noise_variance, "noise_variance")
-    if gradient:
-        return _likelihood(kernel, rows, rewards, noise=noise, mean=float(mean))
-    factor = _factorise(kernel(rows), noise, kernel)
-    return _value(factor, _solve(factor, rewards - mean), rewards - mean)
+    residual = as_vector(y, "y", len(rows)) - mean
+    factor = _factorise(kernel(rows), as_positive(noise_variance, "noise_variance"), kernel)
+    return _value(factor, _solve(factor, residual), residual)
 
 
 def fit_kernel(
@@ -139,7 +107,10 @@ def fit_kernel(
     bounds = np.reshape(kernel.bounds, (-1, 2))
     start = np.array(kernel.theta, dtype=np.float64)
     if fit_noise:
-        bounds = np.concatenate([bounds, _log_range(noise_bounds)])
+        low, high = (as_positive(value, "noise_bounds") for value in noise_bounds)
+        if low > high:
+            raise InputError(f"noise_bounds is ({low:g}, {high:g}); the lower one comes first")
+        bounds = np.concatenate([bounds, np.log([[low, high]])])
         start = np.append(start, math.log(noise))
     if restarts > 0 and not np.isfinite(bounds).all():
         raise InputError("restarts are drawn within the bounds, so all bounds must be finite")
@@ -156,23 +127,24 @@ def fit_kernel(
         evaluations += 1
         trial, trial_noise = at(point)
         try:
-            found = _likelihood(trial, rows, rewards, noise=trial_noise, mean=fixed_mean)
+            found = likelihood(trial, rows, rewards, noise=trial_noise, mean=fixed_mean)
         except NotPositiveDefiniteError:
             return math.inf, np.zeros(len(point))
         slope = np.append(found.theta, found.log_noise_variance) if fit_noise else found.theta
         return -found.value, -slope
 
-    best_point, best_loss, converged, message = start, math.inf, False, ""
+    best_point, best_loss, converged, message = start, math.inf, True, "there was nothing to fit"
     if len(start) == 0:
-        best_loss, converged, message = loss(start)[0], True, "there was nothing to fit"
+        best_loss = loss(start)[0]
     else:
-        limits = [(float(low), float(high)) for low, high in bounds]
         starts = [np.clip(start, bounds[:, 0], bounds[:, 1])]
         starts += [rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(restarts)]
         for first in starts:
             if not math.isfinite(loss(first)[0]):
                 continue  # L-BFGS-B cannot leave a point whose value is infinite
-            result = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=limits)
+            result = minimize(
+                loss, first, jac=True, method="L-BFGS-B", bounds=[(a, b) for a, b in bounds.tolist()]
+            )
             if float(result.fun) < best_loss:
                 best_point, best_loss = result.x, float(result.fun)
                 converged, message = bool(result.success), str(result.message)
@@ -196,15 +168,7 @@ def fit_kernel(
     )
 
 
-def _log_range(noise_bounds: tuple[float, float]) -> Floats:
-    """(1, 2), logarithms."""
-    low, high = (as_positive(value, "noise_bounds") for value in noise_bounds)
-    if low > high:
-        raise InputError(f"noise_bounds is ({low:g}, {high:g}); the lower one comes first")
-    return np.log([[low, high]])
-
-
-def _likelihood(
+def likelihood(
     kernel: TunableCovariance, X: Floats, y: Floats, *, noise: float, mean: float | None
 ) -> Likelihood:
     """Value and derivatives; a mean of ``None`` takes its best value."""
@@ -213,11 +177,10 @@ def _likelihood(
     residual = y - (_best_mean(factor, y) if mean is None else mean)
     alpha = _solve(factor, residual)
     # ½ tr((αα' − C⁻¹) ∂C): all derivatives share the bracket, and both its factors are symmetric.
-    bracket = np.outer(alpha, alpha) - _inverse(factor)
-    theta = 0.5 * np.einsum("ij,ijp->p", bracket, gradient)
+    bracket = np.outer(alpha, alpha) - _solve(factor, np.eye(len(factor)))
     return Likelihood(
         value=_value(factor, alpha, residual),
-        theta=theta,
+        theta=0.5 * np.einsum("ij,ijp->p", bracket, gradient),
         log_noise_variance=0.5 * noise * float(np.trace(bracket)),
         mean=float(alpha.sum()),
     )
@@ -258,7 +221,3 @@ def _solve(factor: Floats, right: Floats) -> Floats:
     with blas_threads_for(len(factor) * right.size):
         solution: Floats = cho_solve((factor, True), right, check_finite=False)
     return solution
-
-
-def _inverse(factor: Floats) -> Floats:
-    return _solve(factor, np.eye(len(factor)))

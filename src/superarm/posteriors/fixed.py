@@ -110,10 +110,11 @@ def as_rows(arms: Any, n: int) -> Ints:
         return rows.astype(np.intp)
     if rows.dtype.kind not in "iu":
         raise UnknownArmError(f"arms must be integer row numbers below {n}, not {rows.dtype} values")
-    if rows.min() < 0 or rows.max() >= n:
+    numbers = rows.astype(np.intp, copy=False)
+    if numbers.view(np.uintp).max() >= n:  # read so, what is below 0 is large: one pass, not two
         bad = rows[(rows < 0) | (rows >= n)][0]
         raise UnknownArmError(f"there is no arm {bad}: row numbers run from 0 to {n - 1}")
-    return rows.astype(np.intp, copy=False)
+    return numbers
 
 
 class KnownOffer(NamedTuple):

@@ -85,5 +85,5 @@ def standard_deviation(variance: Floats, scale: Callable[[], float]) -> Floats:
     """√variance in place, with rounding below zero cut off; ``scale``: the largest prior variance."""
     if len(variance) and not variance.min() >= 0.0:
         check_left(variance, scale())
-    np.maximum(variance, 0.0, out=variance)
+        np.maximum(variance, 0.0, out=variance)
     return np.sqrt(variance, out=variance)

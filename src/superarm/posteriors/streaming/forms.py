@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -34,48 +35,44 @@ class Solved(NamedTuple):
     mean: Floats  # (m,) without the prior mean
 
 
-class StreamingForm(Protocol):
+class StreamingForm(ABC):
     """One form of the posterior. Only ``condition`` changes it, all or nothing."""
 
-    @property
-    def name(self) -> FormName: ...
-    @property
-    def rank(self) -> int: ...
-    @property
-    def tolerance(self) -> float: ...
-    @property
-    def least_noise(self) -> float:
-        """The smallest noise variance for which it has the digits."""
-        ...
+    name: FormName
+    tolerance = 0.0
+    """Proven bound on the error of any kernel value."""
+    least_noise = 0.0
+    """The smallest noise variance for which it has the digits."""
 
+    @property
+    @abstractmethod
+    def rank(self) -> int: ...
+
+    @abstractmethod
     def covers(self, keys: Floats) -> bool:
         """Whether it holds for these arms."""
-        ...
 
+    @abstractmethod
     def solve(self, keys: Floats) -> Solved: ...
+    @abstractmethod
     def variance(self, keys: Floats, rows: Floats) -> Floats: ...
+    @abstractmethod
     def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
         """Covariance of the arms at these places, or of all, with all of them, (k, m)."""
-        ...
 
-    def root(self, rows: Floats) -> Floats | None:
-        """A root of the covariance where the rows are one; ``None`` where they are not."""
-        ...
-
+    @abstractmethod
     def condition(self, keys: Floats, rows: Floats, innovation: Floats, noise: Floats) -> float:
         """Learn from arms whose rows are given; returns the information gained."""
-        ...
 
+    @abstractmethod
     def fitted(self) -> Floats:
         """Posterior means of everything observed, without the prior mean, (N,)."""
-        ...
 
 
-class CholeskyForm:
+class CholeskyForm(StreamingForm):
     """L = chol(k(X, X) + D) and z = L⁻¹(y − prior mean); holds for every arm."""
 
-    name: FormName = "cholesky"
-    tolerance = least_noise = 0.0
+    name = "cholesky"
 
     def __init__(self, kernel: Covariance, data: ObservedData, capacity: int = 256) -> None:
         self._kernel = kernel
@@ -122,9 +119,6 @@ class CholeskyForm:
         with blas_threads_for(len(rows) * rows.size):
             return self._kernel(keys) - rows @ rows.T
 
-    def root(self, rows: Floats) -> Floats | None:
-        return None
-
     def condition(self, keys: Floats, rows: Floats, innovation: Floats, noise: Floats) -> float:
         schur = self.covariance(keys, rows)
         schur[np.diag_indices_from(schur)] += noise
@@ -149,10 +143,13 @@ class CholeskyForm:
         return means
 
 
-class FiniteRankForm:
-    """Bayesian linear regression on the kernel's exact features, in square-root form."""
+class FiniteRankForm(StreamingForm):
+    """Bayesian linear regression on the kernel's exact features, in square-root form.
 
-    name: FormName = "finite-rank"
+    Its rows are a root of the covariance.
+    """
+
+    name = "finite-rank"
 
     def __init__(
         self,
@@ -167,6 +164,8 @@ class FiniteRankForm:
         self._root = root
         self._weights = weights
         self._data = data
+        self.tolerance = features.error
+        self.least_noise = _NOISE_PER_ERROR * features.error
 
     @classmethod
     def fitted_to(
@@ -231,14 +230,6 @@ class FiniteRankForm:
     def rank(self) -> int:
         return self._features.rank
 
-    @property
-    def tolerance(self) -> float:
-        return self._features.error
-
-    @property
-    def least_noise(self) -> float:
-        return _NOISE_PER_ERROR * self._features.error
-
     def covers(self, keys: Floats) -> bool:
         return self._features.covers(keys)
 
@@ -252,9 +243,6 @@ class FiniteRankForm:
 
     def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
         return (rows if at is None else rows[at]) @ rows.T
-
-    def root(self, rows: Floats) -> Floats | None:
-        return rows
 
     def condition(self, keys: Floats, rows: Floats, innovation: Floats, noise: Floats) -> float:
         update = root_update(self._root, rows, noise)

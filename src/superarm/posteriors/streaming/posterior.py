@@ -146,10 +146,9 @@ class StreamingGP(KernelPosterior):
 
     def _draw(self, keys: Floats, rng: np.random.Generator, size: int) -> Floats:
         if self.count:
-            form, solved = self._ask(keys)
-            root = form.root(solved.rows)
-            if root is not None:
-                return rng.standard_normal((size, root.shape[1])) @ root.T
+            form, (rows, _) = self._ask(keys)
+            if form.name == "finite-rank":
+                return rng.standard_normal((size, rows.shape[1])) @ rows.T
         return super()._draw(keys, rng, size)
 
     def _incumbent(self, sign: float) -> float:

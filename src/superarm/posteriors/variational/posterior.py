@@ -230,15 +230,14 @@ class SparseVariational(KernelPosterior):
         for _ in range(self.steps):
             batch = self._batch(rng)
             A = q.whitened(self.kernel, batch.rows)
-            precision, shift = natural_step(q, A, batch, self.natural_rate)
-            points, factor = q.points, q.factor
+            stepped = natural_step(q, A, batch, self.natural_rate)
             if self.adam_rate and len(moving):
                 gradient = self._gradient(q, A, batch, moving)
                 adam = adam.advanced(gradient / len(self._data))  # of the bound per observation
-                points = points.copy()
+                points = q.points.copy()
                 points[:, moving] += self.adam_rate * adam.direction()
-                factor = factor_of(self.kernel, points)
-            q = Variational(points=points, factor=factor, precision=precision, shift=shift)
+                stepped = replace(stepped, points=points, factor=factor_of(self.kernel, points))
+            q = stepped
         _ = q.mean  # factorised now, so that what cannot be is refused before anything changes
         return _Learned(q, adam, arms)
 

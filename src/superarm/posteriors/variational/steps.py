@@ -19,7 +19,7 @@ is the prior's own and never moves: the steps are taken on P and h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -152,14 +152,7 @@ def prior_at(kernel: Covariance, points: Floats) -> Variational:
 # --- steps -------------------------------------------------------------------------------
 
 
-class NaturalParameters(NamedTuple):
-    """P and h."""
-
-    precision: Floats
-    shift: Floats
-
-
-def natural_step(q: Variational, A: Floats, batch: Batch, rate: float) -> NaturalParameters:
+def natural_step(q: Variational, A: Floats, batch: Batch, rate: float) -> Variational:
     """θ ← (1 − ρ)θ + ρθ̂: the natural gradient step of a conjugate model (Hensman et al. 2013, eq. 12).
 
     θ̂ = (s·A D⁻¹Aᵀ, s·A D⁻¹y) is the optimum for this batch, so that ρ = 1 with all observations
@@ -172,7 +165,7 @@ def natural_step(q: Variational, A: Floats, batch: Batch, rate: float) -> Natura
     precision += (1.0 - rate) * q.precision
     shift = (1.0 - rate) * q.shift
     shift += (rate * batch.scale) * (A @ (batch.residual / batch.noise))
-    return NaturalParameters(precision, shift)
+    return replace(q, precision=precision, shift=shift)
 
 
 def point_gradient(
