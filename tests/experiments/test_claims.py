@@ -11,6 +11,7 @@ import pytest
 from superarm.errors import SpecError
 from superarm.experiments import Experiment, experiment_ids, judge, load_experiment
 from superarm.experiments.claims import judge_variances, outcome_of, policies_of
+from superarm.results.curves import within_noise
 from superarm.simulation import Run, Trace, write_trace
 from superarm.simulation.trace import write_spec
 
@@ -97,6 +98,23 @@ def test_three_seeds_decide_beyond_four_point_three_standard_errors(
     assert all(name in verdict.evidence for name in policies_of(told))
     assert "decided beyond 4.3 standard errors" in verdict.evidence
     assert verdict.evidence.endswith("(3 seeds, T = 2)")
+
+
+@pytest.mark.parametrize(
+    ("half_width", "word"), [(0.40, "holds"), (0.41, "undecided")], ids=["4.33", "4.22"]
+)
+def test_the_threshold_is_students_for_either_verdict(
+    half_width: float, word: str, tmp_path: Path
+) -> None:
+    """b − a has mean 1 and standard error half_width/√3; three seeds need 4.303 of them."""
+    differences = np.array([1.0 - half_width, 1.0, 1.0 + half_width])
+    assert within_noise(differences) == within_noise(-differences) == (word == "undecided")
+    run = make_run(tmp_path, {"a": [0.0, 0.0, 0.0], "b": differences.tolist()})
+    below, above = judge(
+        run, [claim("below", policy="a", versus="b"), claim("above", policy="a", versus="b")]
+    )
+    assert below.verdict == word
+    assert above.verdict == ("does not hold" if word == "holds" else "undecided")
 
 
 def test_the_evidence_compares_seed_by_seed_at_the_weakest_pair(tmp_path: Path) -> None:

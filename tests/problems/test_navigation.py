@@ -12,10 +12,10 @@ from superarm.normal import rectified_mean
 from superarm.oracles import ShortestPath, Trip
 from superarm.policies import prior, route_ts
 from superarm.problems import Navigation
-from superarm.problems.roads import ROUTES, load_roads
+from superarm.problems.roads import ROUTES, load_roads, road_kernel
 from superarm.simulation import simulate
 from superarm.states import state_to_bytes
-from superarm.streams import Streams
+from superarm.streams import Streams, stream
 
 ANY = np.random.default_rng(0)
 # Section 000 of the papers' digest: what rectified routing loses to potentials, Wh.
@@ -230,6 +230,21 @@ def test_a_round_without_a_route_can_be_waited_out() -> None:
     assert empty.any()
     assert (played.series["regret"][empty] == 0.0).all()
     assert np.isnan(played.audit["score"][empty]).all()
+
+
+@pytest.mark.parametrize("told", [None, 2.0])
+@pytest.mark.parametrize("lengthscale", [0.5, 1.0])
+def test_the_truth_is_a_draw_with_its_own_lengthscale(lengthscale: float, told) -> None:
+    """f − mean = root z with K = root rootᵀ: so (f − mean)ᵀK⁻¹(f − mean) is zᵀz, for this K alone."""
+    world = city(seed=3, lengthscale=lengthscale, model_lengthscale=told)
+    variance = (0.25 * np.std(world.model.energies)) ** 2
+    arms = world.offer(1).arms.features
+    rest = world.energies - world.model.energies
+    normals = stream(3, "truth", 0).standard_normal(len(arms))
+    K = road_kernel(world.roads.graph, variance, lengthscale=lengthscale)(arms)
+    assert rest @ np.linalg.solve(K, rest) == pytest.approx(normals @ normals, rel=1e-9)
+    known = road_kernel(world.roads.graph, variance, lengthscale=told or lengthscale)
+    np.testing.assert_allclose(world.model.kernel(arms[:9], arms), known(arms[:9], arms), rtol=1e-12)
 
 
 def test_other_vehicles_have_other_energies() -> None:
