@@ -52,20 +52,14 @@ if TYPE_CHECKING:  # what editors and type checkers see; a test compares it with
     from .states import load as load
 
 _HOMES = {
-    "Arms": "core",
-    "Decision": "core",
-    "Feedback": "core",
-    "Offer": "core",
-    "State": "core",
+    **dict.fromkeys(("Arms", "Decision", "Feedback", "Offer", "State"), "core"),
+    **dict.fromkeys(("build", "spec_of"), "registry"),
+    **dict.fromkeys(("from_json", "to_json"), "records"),
     "SuperarmError": "errors",
     "IndexPolicy": "policies",
     "Model": "models",
-    "build": "registry",
-    "from_json": "records",
     "load": "states",
     "simulate": "simulation",
-    "spec_of": "registry",
-    "to_json": "records",
 }
 __all__ = sorted(["__version__", *_HOMES])  # noqa: PLE0605
 

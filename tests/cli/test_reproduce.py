@@ -191,7 +191,7 @@ def test_no_edit_of_a_run_ends_in_a_traceback(run: Path, name: str) -> None:
                 at[place[-1]] = value
             (run / name).write_text(json.dumps(edited), encoding="utf-8")
             try:
-                write_outputs(run, None, quiet=True, figures=False, bound=False)
+                write_outputs(run, quiet=True, figures=False, bound=False)
             except SuperarmError as error:
                 refused.append(str(error))
     assert len(refused) > 20

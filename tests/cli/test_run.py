@@ -221,7 +221,11 @@ def test_a_claim_that_fails_exits_0(cli: Command, tiny: str) -> None:
     assert [claim["holds"] for claim in result["claims"]] == [False]
     text = cli("run", tiny, *FAST, "-q")
     assert text.code == 0
-    assert "does not hold" in text.out
+    assert "✗ does not hold: greedy" in text.out
+    assert "1 claim: 1 does not hold." in text.out
+    undecided = cli("run", tiny, "--seeds", 1, *FAST, "-q").out
+    assert "? undecided: greedy" in undecided
+    assert "1 claim: 1 undecided (within chance: more --seeds would decide)." in undecided
 
 
 # --- options -----------------------------------------------------------------------------

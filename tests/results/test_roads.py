@@ -196,3 +196,23 @@ def test_policies_of_one_run_differ_in_colour(make_run: MakeRun, tmp_path: Path)
     expected = 1.05 * (top.mean() + top.std(ddof=1) / 2**0.5)
     assert learners_height(run) == pytest.approx(expected)
     assert learners_height(make_run(tmp_path / "b", ("prior",))) is None
+
+
+def test_forecasts_not_to_be_relied_on_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def calibration(policy: str, observed: float, judged: int) -> road_results.Calibration:
+        stderr = (0.95 * 0.05 / judged) ** 0.5
+        trips = (road_results.Coverage(0.95, observed, stderr, judged),)
+        return road_results.Calibration(policy, (), trips, (), (), ())
+
+    rows = [
+        calibration("narrow", 0.19, 100),
+        calibration("a-little", 0.93, 10_000),  # surely too narrow, yet near what it says
+        calibration("by-chance", 0.8, 10),
+        calibration("right", 0.95, 100),
+        calibration("wide", 1.0, 10_000),
+    ]
+    monkeypatch.setattr(road_results, "calibrations", lambda run: rows)
+    assert road_results.forecast_warnings(None) == [  # type: ignore[arg-type]
+        "forecasts of narrow: 19 % of 100 trips fell inside the 95 % interval: too narrow, do not rely "
+        "on them"
+    ]

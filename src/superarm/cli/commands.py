@@ -14,83 +14,67 @@ from .common import Commands, common_options, importing, print_json, say
 if TYPE_CHECKING:
     from superarm.results.curves import Band
 
-
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="superarm")
-def superarm() -> None:
-    """Learn while you decide among combinations."""
-
-
-_OUT = "Where results go; default: runs/NAME-001, -002, …"
-
-
-_NET = "Road network: a .net.xml or .osm file, a folder of tables, or luxembourg, monaco, city."
-_elevation = click.option(
-    "--elevation",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Heights for the network: an SRTM tile (.hgt) or a folder of them.",
-)
+_PATH = click.Path(path_type=Path)
+_COUNT = click.IntRange(min=1)
+_NET = "Road network: a .net.xml or .osm file, a folder of tables, or luxembourg, monaco or city."
+_HEIGHTS = "Heights for the network: an SRTM tile (.hgt) or a folder of them."
+_SET = "Set a parameter to a TOML value; a list sweeps. May be repeated."
 
 
 def _sizes(command: Any) -> Any:
     """Options of the commands that run experiments."""
     for option in (
-        click.option(
-            "--jobs", type=click.IntRange(min=1), default=None, help="Processes; default: one per core."
-        ),
-        click.option(
-            "--policies", default=None, help="Comma-separated; default: those of the experiment."
-        ),
-        click.option(
-            "--rounds",
-            type=click.IntRange(min=1),
-            default=None,
-            help="Rounds; default: the experiment's own.",
-        ),
-        click.option(
-            "--seeds",
-            type=click.IntRange(min=1),
-            default=None,
-            help="How many seeds, from --seed on; default: the experiment's own.",
-        ),
-        click.option(
-            "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="TOML value; a list sweeps."
-        ),
-        click.option("--resume", is_flag=True, help="Go on in --out where a run was cut off."),
+        click.option("--jobs", type=_COUNT, help="Number of processes; default: one per core."),
+        click.option("--resume", is_flag=True, help="Continue in --out where a run was interrupted."),
+        click.option("--out", type=_PATH, help="Where results go; default: runs/NAME-001, -002, …"),
+        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=_SET),
+        click.option("--policies", help="Comma-separated; default: the experiment's own."),
+        click.option("--rounds", type=_COUNT, help="Number of rounds; default: the experiment's own."),
+        click.option("--seeds", type=_COUNT, help="Number of seeds; default: the experiment's own."),
     ):
         command = option(command)
     return command
 
 
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="superarm")
+def superarm() -> None:
+    """Gaussian-process bandits that learn while they choose combinations.
+
+    `superarm demo` shows one at work; `superarm list` shows what there is.
+    """
+
+
 @superarm.command()
 @click.argument("experiment")
+@_sizes
+@click.option("--net", help=f"{_NET} For problems on roads.")
+@click.option("--from", "start", help="Edge where trips begin; default: chosen for you.")
+@click.option("--to", "goal", help="Edge where trips end; default: chosen for you.")
+@click.option("--elevation", type=_PATH, help=_HEIGHTS)
 @click.option(
     "--executor",
     type=click.Choice(["local", "dask"]),
     default="local",
     show_default=True,
-    help="Processes here, or a Dask cluster ($DASK_SCHEDULER_ADDRESS, else one on this machine).",
+    help="Local processes, or the Dask cluster at $DASK_SCHEDULER_ADDRESS (else a local one).",
 )
-@click.option("--out", type=click.Path(path_type=Path), default=None, help=_OUT)
-@click.option("--net", default=None, help=f"{_NET} For problems on roads.")
-@click.option("--from", "start", default=None, help="Edge where trips begin; default: suggested.")
-@click.option("--to", "goal", default=None, help="Edge where trips end; default: suggested.")
-@_elevation
-@_sizes
 @common_options
 @importing
 def run(
     experiment: str,
-    executor: str,
     net: str | None,
     start: str | None,
     goal: str | None,
     elevation: Path | None,
+    executor: str,
     as_json: bool,
     **request: Any,
 ) -> None:
-    """Run an EXPERIMENT by its id (`superarm list experiments`), or your own from FILE.toml."""
+    """Run an experiment.
+
+    EXPERIMENT is an id (`superarm list experiments` lists them) or a file of your own, FILE.toml.
+    """
     from . import places, running
 
     place = places.Place(net, start, goal, elevation)
@@ -103,15 +87,14 @@ def run(
 
 @superarm.command()
 @click.argument("target", metavar="PAPER[/FIGURE]")
-@click.option("--out", type=click.Path(path_type=Path), default=None, help=_OUT)
 @_sizes
 @common_options
 @importing
 def reproduce(target: str, as_json: bool, **request: Any) -> None:
-    """Run a paper's experiments, by default at the paper's size, and draw its figures.
+    """Run a paper's experiments and draw its figures.
 
-    PAPER is the group of its experiments, such as kernelized; FIGURE one experiment or figure
-    number of it, such as kernelized/rkhs-se or kernelized/1a.
+    PAPER is a group of experiments, such as kernelized; FIGURE is one of them, or the number of a
+    figure: kernelized/rkhs-se, kernelized/1a. The default size is the paper's.
     """
     from . import running
 
@@ -123,19 +106,22 @@ def reproduce(target: str, as_json: bool, **request: Any) -> None:
 
 
 @superarm.command()
-@click.argument("directory", metavar="RUN", type=click.Path(path_type=Path))
-@click.option("--bound", is_flag=True, help="Draw the theoretical bound over the regret.")
+@click.argument("directory", metavar="RUN", type=_PATH)
+@click.option("--bound", is_flag=True, help="Draw the theoretical bound on the regret.")
 @click.option(
     "--band",
     type=click.Choice(["stderr", "std"]),
     default="stderr",
     show_default=True,
-    help="What surrounds means: their standard error, or the deviation between seeds.",
+    help="What surrounds the means: their standard error, or the deviation between seeds.",
 )
 @common_options
 @importing
-def report(directory: Path, bound: bool, band: Band, as_json: bool, seed: int, quiet: bool) -> None:
-    """Write RUN/report.html and, with the plot extra, figures as PNG and SVG."""
+def report(directory: Path, bound: bool, band: Band, as_json: bool, quiet: bool, **_: Any) -> None:
+    """Write a run's report and figures.
+
+    The report is RUN/report.html; figures, as PNG and SVG, need the extra `plot`.
+    """
     from . import running
 
     written = running.report(directory, quiet=quiet, bound=bound, band=band)
@@ -151,19 +137,18 @@ def report(directory: Path, bound: bool, band: Band, as_json: bool, seed: int, q
 @click.option("--net", required=True, help=_NET)
 @click.option("--from", "start", required=True, help="Id of the edge where the trip begins.")
 @click.option("--to", "goal", required=True, help="Id of the edge where it ends.")
-@_elevation
+@click.option("--elevation", type=_PATH, help=_HEIGHTS)
 @click.option(
     "--state",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="What a run has learned on this network: RUN/states/CELL.npz; default: the energy model.",
+    type=_PATH,
+    help="What a run has learned on this network, RUN/states/CELL.npz; default: the energy model.",
 )
 @click.option(
     "--routing",
     type=click.Choice(["potential", "rectified"]),
     default="potential",
     show_default=True,
-    help="How costs are made positive: by height potentials, or as the paper does.",
+    help="How costs are made non-negative: by height potentials, or as in the paper.",
 )
 @click.option(
     "--set",
@@ -175,57 +160,49 @@ def report(directory: Path, bound: bool, band: Band, as_json: bool, seed: int, q
 @click.option("--geojson", is_flag=True, help="Print one line of GeoJSON on stdout.")
 @common_options
 @importing
-def route(
-    net: str,
-    start: str,
-    goal: str,
-    elevation: Path | None,
-    state: Path | None,
-    routing: Any,
-    overrides: tuple[str, ...],
-    geojson: bool,
-    as_json: bool,
-    seed: int,
-    quiet: bool,
-) -> None:
-    """Print the route of least expected energy, with its 95 % interval."""
+def route(geojson: bool, as_json: bool, seed: int, quiet: bool, **asked: Any) -> None:
+    """Find the route of least expected energy.
+
+    It is printed with a 95 % interval, beside the fastest and the shortest route.
+    """
     if geojson and as_json:
         raise click.UsageError("--json and --geojson both print to stdout; choose one")
-    from . import routing as routes
+    from . import routing
 
-    answer = routes.ask(
-        net, start, goal, state=state, routing=routing, elevation=elevation, overrides=overrides
-    )
+    answer = routing.ask(**asked)
     if geojson:
         print_json(answer.as_geojson())
     elif as_json:
         print_json(answer.as_json())
     else:
-        routes.print_route(answer)
+        routing.print_route(answer)
 
 
 @superarm.command()
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=_PATH,
     default=Path("demo"),
     show_default=True,
-    help="Where the run, report.html and learning.svg go; an earlier demo makes way.",
+    help="Where the run, report.html and learning.svg go; an earlier demo is replaced.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(min=10, max=2000),
     default=80,
     show_default=True,
-    help="How long it learns.",
+    help="Number of rounds.",
 )
 @click.option("--delay", type=click.FloatRange(min=0.0), default=0.05, help="Seconds per frame.")
 @common_options
-def demo(out: Path, rounds: int, delay: float, as_json: bool, seed: int, quiet: bool) -> None:
-    """Watch a car learn its way through a city; ends with a table and a report."""
+def demo(as_json: bool, quiet: bool, **asked: Any) -> None:
+    """Watch an electric car learn its way through a city.
+
+    It ends with a table and a report. No data and no extras are needed.
+    """
     from superarm.demo import run_demo
 
-    result = run_demo(out=out, rounds=rounds, seed=seed, quiet=quiet or as_json, delay=delay)
+    result = run_demo(quiet=quiet or as_json, **asked)
     if as_json:
         print_json(result)
 
@@ -234,22 +211,25 @@ def demo(out: Path, rounds: int, delay: float, as_json: bool, seed: int, quiet: 
 @click.argument("family", required=False)
 @common_options
 @importing
-def list_family(family: str | None, as_json: bool, seed: int, quiet: bool) -> None:
-    """List the parts of a FAMILY, or the experiments; without one, the families."""
-    from . import listing
+def list_family(family: str | None, as_json: bool, **_: Any) -> None:
+    """List parts and experiments.
 
-    listing.list_family(family, as_json)
+    FAMILY is a family of parts, such as kernels, or experiments; without it, the families are listed.
+    """
+    from .listing import list_family
+
+    list_family(family, as_json)
 
 
 @superarm.command()
 @click.argument("name")
 @common_options
 @importing
-def show(name: str, as_json: bool, seed: int, quiet: bool) -> None:
-    """Explain a part or an experiment: what it is, its parameters and their defaults.
+def show(name: str, as_json: bool, **_: Any) -> None:
+    """Explain a part or an experiment.
 
-    NAME is that of a part (matern, or kernel/matern where several are called so), an experiment
-    (navigation/betas) or a file of your own (FILE.toml).
+    NAME is a part (matern, or kernel/matern to name its family), an experiment (navigation/betas) or
+    a file of your own (FILE.toml). Parameters are listed with their types, defaults and meanings.
     """
     from . import listing
 
@@ -258,23 +238,23 @@ def show(name: str, as_json: bool, seed: int, quiet: bool) -> None:
 
 @superarm.group()
 def data() -> None:
-    """Data sets: what there is, where it lies, how to get it."""
+    """List and locate the data sets of the experiments."""
 
 
 @data.command("list")
 @common_options
-def data_list(as_json: bool, seed: int, quiet: bool) -> None:
-    """Every data set, whether it is at hand, its origin and terms."""
-    from . import listing
+def data_list(as_json: bool, **_: Any) -> None:
+    """List every data set: where it is, where it comes from, and its terms."""
+    from .listing import list_data
 
-    listing.list_data(as_json)
+    list_data(as_json)
 
 
 @data.command("path")
 @click.argument("name")
 @common_options
-def data_path(name: str, as_json: bool, seed: int, quiet: bool) -> None:
-    """Where a data set lies."""
+def data_path(name: str, as_json: bool, **_: Any) -> None:
+    """Print where a data set is."""
     from superarm.datasets import describe, find
     from superarm.registry import suggestion
 
@@ -290,8 +270,11 @@ def data_path(name: str, as_json: bool, seed: int, quiet: bool) -> None:
 
 @superarm.command()
 @common_options
-def doctor(as_json: bool, seed: int, quiet: bool) -> None:
-    """What is installed, what is missing, and whether the engines agree here."""
+def doctor(as_json: bool, **_: Any) -> None:
+    """Check the installation.
+
+    Prints versions and missing extras, and compares the engines with a plain solve.
+    """
     from .doctor import check_installation
 
     check_installation(as_json)

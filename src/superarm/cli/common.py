@@ -6,7 +6,7 @@ import contextlib
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,65 +18,43 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Commands(click.Group):
-    """A group that says usage errors as every other error is said: in one line."""
+    """A group that says every error in one line on stderr, and ends with its code."""
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
-        if not standalone_mode:
-            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+    def main(self, *args: Any, **extra: Any) -> Any:
+        code: Any = 1
         try:
-            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            code = super().main(*args, **extra | {"standalone_mode": False})
         except click.exceptions.NoArgsIsHelpError as error:
             error.show()
-            sys.exit(error.exit_code)
+            code = error.exit_code
         except click.ClickException as error:
             message = " ".join(error.format_message().split())
             context = getattr(error, "ctx", None)
             advice = f" (`{context.command_path} --help` says more)" if context is not None else ""
             say(f"superarm: {message}{advice}", err=True)
-            sys.exit(error.exit_code)
+            code = error.exit_code
+        except SuperarmError as error:
+            say(f"superarm: {error}", err=True)
+            code = 3 if isinstance(error, ConflictError) else 2 if isinstance(error, SpecError) else 1
         except click.Abort:
             say("superarm: interrupted", err=True)
-            sys.exit(1)
+        except MemoryError as error:
+            say(f"superarm: not enough memory: {error}", err=True)
+        except OSError as error:
+            say(f"superarm: {error}", err=True)
         sys.exit(code if isinstance(code, int) else 0)
 
 
 def common_options(command: Command) -> Command:
-    """``--json``, ``--seed`` and ``-q``, and errors as one line on stderr."""
-
-    @functools.wraps(command)
-    def guarded(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return command(*args, **kwargs)
-        except SuperarmError as error:
-            say(f"superarm: {error}", err=True)
-            sys.exit(exit_code(error))
-        except BrokenPipeError:  # whoever reads our output has left; click ends quietly
-            raise
-        except MemoryError as error:
-            say(f"superarm: not enough memory: {error}", err=True)
-            sys.exit(1)
-        except OSError as error:
-            say(f"superarm: {error}", err=True)
-            sys.exit(1)
-        except KeyboardInterrupt:
-            say("superarm: interrupted", err=True)
-            sys.exit(1)
-
-    decorated = click.option("-q", "--quiet", is_flag=True, help="No progress on stderr.")(guarded)
-    decorated = click.option(
-        "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The first seed."
-    )(decorated)
-    decorated = click.option(
-        "--json", "as_json", is_flag=True, help="Print one line of JSON on stdout."
-    )(decorated)
-    return decorated  # type: ignore[return-value]
+    """``--json``, ``--seed`` and ``-q``."""
+    first = "First seed; commands that draw nothing ignore it."
+    for option in (
+        click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
+        click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help=first),
+        click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout."),
+    ):
+        command = option(command)
+    return command
 
 
 def importing(command: Command) -> Command:
@@ -99,13 +77,6 @@ def importing(command: Command) -> Command:
         help="Import parts of your own first; may be repeated.",
     )
     return option(prepared)  # type: ignore[return-value]
-
-
-def exit_code(error: SuperarmError) -> int:
-    """1 failure, 2 usage, 3 conflict."""
-    if isinstance(error, ConflictError):
-        return 3
-    return 2 if isinstance(error, SpecError) else 1
 
 
 def check_elevation(path: Path | None) -> None:

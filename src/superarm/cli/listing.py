@@ -24,7 +24,7 @@ from superarm.registry import families, find, names, suggestion
 from superarm.results.curves import counted
 from superarm.results.papers import paper_title, spelled_out
 
-from .common import print_json, say, shown
+from .common import print_json, say
 
 Row = Mapping[str, Any]
 
@@ -205,29 +205,14 @@ def _print(key: str, rows: Sequence[Row], as_json: bool, *, by: str = "", advice
     if as_json:
         print_json({key: rows})
         return
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from .visible import make_console
+    from .visible import print_table
 
     for title, group in groupby(rows, key=lambda row: row.get(by)):
         members = list(group)
         heads = [head for head in members[0] if head not in (by, "required")]
-        table = Table(
-            title=None if title is None else Text(title or "Beyond the papers", style="bold"),
-            box=box.SIMPLE_HEAD,
-            title_justify="left",
-            pad_edge=False,
-        )
-        for at, head in enumerate(heads):
-            table.add_column(head, no_wrap=at == 0, overflow="fold")
-        for row in members:
-            cells = (
-                "required" if row.get("required") and h == "default" else _cell(row[h]) for h in heads
-            )
-            table.add_row(*(Text(shown(cell)) for cell in cells))
-        make_console().print(table)
+        told = [{**row, "default": "required"} if row.get("required") else row for row in members]
+        cells = ([_cell(row[head]) for head in heads] for row in told)
+        print_table(heads, cells, title="Beyond the papers" if title == "" else title or "")
     if advice:
         say(advice)
 

@@ -26,6 +26,7 @@ from superarm.experiments import (
 from superarm.experiments.theorems import regret_bounds
 from superarm.registry import suggestion
 from superarm.report import Report, write_index, write_report
+from superarm.report.pages import VERDICTS, claim_count
 from superarm.results.curves import (
     Band,
     counted,
@@ -35,6 +36,7 @@ from superarm.results.curves import (
     setting_text,
     significant,
 )
+from superarm.results.roads import forecast_warnings
 from superarm.simulation import Run, cell_name
 from superarm.simulation.executors import available_cores, process_pool
 from superarm.simulation.trace import read_spec
@@ -102,8 +104,7 @@ def run_one(name: str, request: Request, executor: str, place: Place) -> dict[st
     plan = request.plan(experiment, directory, place)
     with _executor(executor, request.jobs or available_cores()) as pool:
         summary = request.execute(plan, pool)
-    origin = Origin(name, experiment.rounds, experiment.seeds)
-    write_outputs(plan.out, origin, quiet=request.quiet, figures=False, bound=False)
+    write_outputs(plan.out, experiment, name, quiet=request.quiet, figures=False, bound=False)
     return summary
 
 
@@ -125,10 +126,13 @@ def reproduce(target: str, request: Request) -> dict[str, Any]:
     with process_pool(workers) as pool:
         for plan, experiment in zip(plans, experiments, strict=True):
             summaries.append(request.execute(plan, pool if workers > 1 else None))
-            origin = Origin(experiment.id, experiment.rounds, experiment.seeds)
-            written = write_outputs(plan.out, origin, quiet=request.quiet, figures=True, bound=True)
-            reports.append(written.report)
-    pictures = _group_figures([Run.load(plan.out) for plan in plans], directory / "figures")
+            told = (plan.out, experiment, experiment.id)
+            reports.append(write_outputs(*told, quiet=request.quiet, figures=True, bound=True).report)
+    pictures: dict[str, Path] = {}
+    if _can_draw(quiet=True):  # if not, every report has said so
+        from superarm.plotting import save_group_figures
+
+        pictures = save_group_figures([Run.load(plan.out) for plan in plans], directory / "figures")
     write_index(reports, directory / "index.html", title=f"superarm: {target}", pictures=pictures)
     return {
         "reproduce": target,
@@ -145,22 +149,6 @@ class Outputs(NamedTuple):
     figures: list[Path]
 
 
-class Origin(NamedTuple):
-    """Where a run came from: what ``superarm run`` takes, and the size it has by default."""
-
-    name: str
-    rounds: int
-    seeds: int
-
-    @classmethod
-    def of(cls, run: Run) -> Origin | None:
-        """Known for the experiments that superarm ships; a run does not say from which file it is."""
-        if run.experiment not in experiment_ids():
-            return None
-        experiment = load_experiment(run.experiment)
-        return cls(experiment.id, experiment.rounds, experiment.seeds)
-
-
 def report(directory: Path, *, quiet: bool, bound: bool, band: Band) -> Outputs:
     """What was written about a run that was made earlier."""
     if not directory.exists():
@@ -169,26 +157,28 @@ def report(directory: Path, *, quiet: bool, bound: bool, band: Band) -> Outputs:
     if inside and not (directory / "run.json").exists():
         names = ", ".join(str(path) for path in inside)
         raise StateError(f"{directory} is not a run but holds some; give one of them: {names}")
-    return write_outputs(
-        directory, Origin.of(Run.load(directory)), quiet=quiet, figures=True, bound=bound, band=band
-    )
+    shipped = Run.load(directory).experiment
+    known = shipped in experiment_ids()  # a run does not say from which file it is
+    origin = (load_experiment(shipped), shipped) if known else ()
+    return write_outputs(directory, *origin, quiet=quiet, figures=True, bound=bound, band=band)
 
 
 def write_outputs(
     directory: Path,
-    origin: Origin | None,
+    experiment: Experiment | None = None,
+    name: str = "FILE.toml",
     *,
     quiet: bool,
     figures: bool,
     bound: bool,
     band: Band = "stderr",
 ) -> Outputs:
-    """The report, and the figures where matplotlib is installed."""
+    """The report, and the figures where matplotlib is installed; ``name`` is what ``run`` takes."""
     run = Run.load(directory)
     claims = run.summary.get("claims")
     if not isinstance(claims, list) or not all(
         isinstance(claim, dict)
-        and claim.get("verdict") in ("holds", "does not hold", "undecided")
+        and claim.get("verdict") in VERDICTS
         and isinstance(claim.get("text"), str)
         and isinstance(claim.get("evidence"), str)
         for claim in claims
@@ -208,70 +198,54 @@ def write_outputs(
         claims,
         directory / "report.html",
         bounds=bounds,
-        command=("superarm", "run", origin.name if origin else "FILE.toml"),
-        full_size=(origin.rounds, origin.seeds) if origin else None,
+        command=("superarm", "run", name),
+        full_size=(experiment.rounds, experiment.seeds) if experiment else None,
         band=band,
     )
-    if not figures:
-        return Outputs(page, [])
-    try:
-        require_extra("matplotlib", "plot")
-    except MissingExtraError as error:
-        if not quiet:
-            say(f"superarm: no figure files: {error}", err=True)
+    if not figures or not _can_draw(quiet):
         return Outputs(page, [])
     from superarm.plotting import save_run_figures
 
     return Outputs(page, save_run_figures(run, directory / "figures", bounds, band))
 
 
-def _group_figures(runs: list[Run], directory: Path) -> dict[str, Path]:
-    """Figures over several runs, by what they show; none without matplotlib, as was said by then."""
+def _can_draw(quiet: bool) -> bool:
     try:
         require_extra("matplotlib", "plot")
-    except MissingExtraError:
-        return {}
-    from superarm.plotting import save_group_figures
-
-    return save_group_figures(runs, directory)
+    except MissingExtraError as error:
+        if not quiet:
+            say(f"superarm: no figure files: {error}", err=True)
+        return False
+    return True
 
 
 def print_summary(summary: dict[str, Any]) -> None:
-    """A table of totals and the claims; columns that would say nothing are left out."""
-    from rich.table import Table
-    from rich.text import Text
+    """A table of totals, the claims, and what to do next."""
+    from .visible import make_console, print_table
 
-    from .visible import make_console
-
-    console = make_console()
-    rows = summary["rows"]
+    rows, out = summary["rows"], Path(summary["out"])
     metrics = {name: Metric(**told) for name, told in summary["metrics"].items()}
     metrics = dict(sorted(metrics.items(), key=lambda item: not item[1].headline))
-    table = Table(title=Text(shown(f"{summary['experiment']}: {_size(summary)}")))
-    table.add_column("policy")
-    if swept := any(row["setting"] for row in rows):
-        table.add_column("setting")
-    for metric in metrics.values():
-        table.add_column(Text(shown(metric.text)), justify="right")
-    table.add_column("per round", justify="right")
+    swept = any(row["setting"] for row in rows)
+    names = ["policy", "setting"] if swept else ["policy"]
+    lines = []
     for _, group in groupby(rows, key=lambda row: (row["policy"], row["setting"])):
         members = {row["metric"]: row for row in group}
         first = next(iter(members.values()))
-        cells = [first["policy"]]
-        if swept:
-            cells.append(setting_text(first["setting"]))
-        cells += [
+        totals = [
             _told(members.get(name), summary["rounds"] if metric.kind == "per round" else 1)
             for name, metric in metrics.items()
         ]
-        # Text, not str: names are the user's and may hold what rich takes for markup.
-        table.add_row(
-            *(Text(shown(cell)) for cell in cells), readable_seconds(first["seconds_per_round"])
-        )
-    console.print(table)
+        who = [first["policy"], setting_text(first["setting"])][: len(names)]
+        lines.append([*who, *totals, readable_seconds(first["seconds_per_round"])])
+    heads = [*names, *(metric.text for metric in metrics.values()), "time per round"]
+    print_table(heads, lines, title=f"{summary['experiment']}: {_size(summary)}", right=len(names))
+    console = make_console()
     _print_claims(console, summary["claims"])
-    _print_trip(console, Path(summary["out"]))
-    console.print(f"Report: {Path(summary['out']) / 'report.html'}", markup=False, soft_wrap=True)
+    _print_count(console, summary["claims"])
+    for line in forecast_warnings(Run.load(out)):
+        console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
+    say(_next_step(out) + f"Report: {out / 'report.html'}")
 
 
 def _told(row: dict[str, Any] | None, among: int) -> str:
@@ -282,23 +256,19 @@ def _told(row: dict[str, Any] | None, among: int) -> str:
     return significant(mean) if stderr is None else plus_minus(mean, stderr / among)
 
 
-def _print_trip(console: Any, out: Path) -> None:
+def _next_step(out: Path) -> str:
     """Which trip it was, and how to go on with what was learned."""
     spec = read_spec(out)
     trip = (spec.get("settled") or {}).get("route")
     if trip is None or len(spec["settings"]) > 1:
-        return
-    console.print(f"Trip: {shown(trip)}. ", end="", markup=False, soft_wrap=True, highlight=False)
+        return ""
     learners = spec.get("audited")
-    if learners:
-        learner = "gp-ts" if "gp-ts" in learners else learners[0]
-        state = out / "states" / f"{cell_name(learner, 0, spec['first_seed'])}.npz"
-        go_on = (
-            f"Go on with what {learner} learned: superarm route --net … --from … --to … --state {state}"
-        )
-        console.print(go_on, markup=False, soft_wrap=True, highlight=False)
-    else:
-        console.print()
+    if not learners:
+        return f"Trip: {shown(trip)}.\n"
+    learner = "gp-ts" if "gp-ts" in learners else learners[0]
+    state = out / "states" / f"{cell_name(learner, 0, spec['first_seed'])}.npz"
+    command = f"superarm route --net … --from … --to … --state {state}"
+    return f"Trip: {shown(trip)}. To use what {learner} has learned: {command}\n"
 
 
 def print_reproduction(summary: dict[str, Any]) -> None:
@@ -309,16 +279,27 @@ def print_reproduction(summary: dict[str, Any]) -> None:
     for each in summary["runs"]:
         console.print(f"[bold]{each['experiment']}[/bold]  {_size(each)}")
         _print_claims(console, each["claims"])
+    _print_count(console, [claim for each in summary["runs"] for claim in each["claims"]])
     page = Path(summary["out"]) / "index.html"
     console.print(f"{summary['seconds']:.0f} s. All figures: {page}", markup=False, soft_wrap=True)
 
 
 def _print_claims(console: Any, claims: list[dict[str, Any]]) -> None:
+    colours = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
     for claim in claims:
-        colour = {"holds": "green", "does not hold": "red"}.get(claim["verdict"], "yellow")
-        console.print(f"  [{colour}]{claim['verdict']}[/{colour}]: ", end="")
+        word = claim["verdict"]
+        console.print(f"  [{colours[word]}]{VERDICTS[word]} {word}[/]: ", end="")
         told = shown(f"{claim['text']}. {claim['evidence']}")
         console.print(told, markup=False, soft_wrap=True)
+
+
+def _print_count(console: Any, claims: list[dict[str, Any]]) -> None:
+    """How many claims hold, do not and are undecided, and what would decide these."""
+    told = claim_count(claims, "")
+    if any(claim["verdict"] == "undecided" for claim in claims):
+        told += " (within chance: more --seeds would decide)"
+    if told:
+        console.print(f"{told}.", highlight=False, soft_wrap=True)
 
 
 def _size(summary: dict[str, Any]) -> str:

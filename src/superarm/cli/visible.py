@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from rich import box
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook
 from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
 
-from .common import shown_lines
+from .common import shown, shown_lines
 
 
 def make_console() -> Console:
@@ -16,6 +19,26 @@ def make_console() -> Console:
     console = Console()
     console.push_render_hook(_Shown())
     return console
+
+
+def print_table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", right: int | None = None
+) -> None:
+    """A table of texts, never of markup; columns from number ``right`` on hold numbers."""
+    told = Text(shown(title), style="bold") if title else None
+    table = Table(title=told, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    cells = list(rows)
+    for at, head in enumerate(heads):
+        number = right is not None and at >= right
+        table.add_column(
+            Text(shown(head)),
+            justify="right" if number else "left",
+            no_wrap=not at,
+            min_width=max((len(row[at]) for row in cells), default=0) if number else None,
+        )
+    for row in cells:
+        table.add_row(*(Text(shown(cell)) for cell in row))
+    make_console().print(table)
 
 
 class _Shown(RenderHook):

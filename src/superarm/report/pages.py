@@ -210,9 +210,10 @@ def claim_count(claims: Sequence[Claim], separator: str) -> str:
     if not claims:
         return ""
     found = [str(claim["verdict"]) for claim in claims]
-    counts = [(found.count(word), word.replace("holds", "hold")) for word in VERDICTS]
-    told = ", ".join(f"{count} {word}" for count, word in counts if count)
-    return f"{separator}{counted(len(claims), 'claim')}: {told.replace('does not', 'do not')}"
+    plural = {"holds": "hold", "does not hold": "do not hold"}
+    counts = {word: found.count(word) for word in VERDICTS}
+    told = (f"{n} {word if n == 1 else plural.get(word, word)}" for word, n in counts.items() if n)
+    return f"{separator}{counted(len(claims), 'claim')}: {', '.join(told)}"
 
 
 def figure(picture: Picture) -> str:

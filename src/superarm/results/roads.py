@@ -33,7 +33,7 @@ from superarm.rules import BayesianGPUCB, BayesUCBQuantile
 from superarm.simulation.audit import LEVELS, QUANTILES
 from superarm.simulation.trace import Run
 
-from .curves import Average, average, mean_stderr, policy_styles
+from .curves import Average, average, counted, mean_stderr, policy_styles
 from .pictures import DotRow, Dots, Picture
 
 METHODS = ("gp-ucb", "gp-bucb", "gp-ts", "bi-ucb", "bi-bucb", "bi-ts")
@@ -374,3 +374,18 @@ def compares_schedules(run: Run) -> bool:
     shapes = {schedule for schedule in found.values() if schedule is not None}
     kinds = [schedule.kind for schedule in shapes]
     return len(kinds) > len(set(kinds)) and None not in found.values()
+
+
+def forecast_warnings(run: Run) -> list[str]:
+    """One line for each policy whose 95 % intervals held far fewer trips than they should."""
+    return [
+        f"forecasts of {row.policy}: {100 * trips.observed:.0f} % of {counted(trips.judged, 'trip')} "
+        "fell inside the 95 % interval: too narrow, do not rely on them"
+        for row in calibrations(run)
+        for trips in row.trips[-1:]
+        if trips.away < -OFF and trips.observed < trips.level - _FAR
+    ]
+
+
+_FAR = 0.05
+"""A share so far from its level matters to whoever relies on it, however sure the difference is."""
