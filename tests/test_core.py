@@ -12,7 +12,6 @@ from superarm.core import (
     Arms,
     Decision,
     Feedback,
-    Guarantee,
     Offer,
 )
 from superarm.errors import InputError, NotFiniteError, ShapeError, UnknownArmError
@@ -88,7 +87,6 @@ def test_records_are_frozen() -> None:
     decision = Decision(step=1, action=None, positions=np.array([0]))
     with pytest.raises(FrozenInstanceError):
         decision.version = 3  # type: ignore[misc]
-    assert Guarantee() == (1.0, 1.0)
 
 
 def test_a_round_is_when_its_time_says_or_else_its_step() -> None:

@@ -32,7 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError, ShapeError, StateError, UnknownArmError
-from .inputs import as_count, as_features, as_number, as_positions, as_vector, read_only
+from .inputs import as_count, as_features, as_number, as_positions, as_vector, read_only, require_type
+from .shown import Shown
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -45,7 +46,7 @@ Gamma = Callable[[int], float]
 # --- records -----------------------------------------------------------------------------
 
 
-class Arms:
+class Arms(Shown):
     """Arms on offer: the user's own ids and one feature row each.
 
     Equal feature rows are legal, repeated ids are not. The features are copied once and
@@ -88,8 +89,8 @@ class Arms:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __repr__(self) -> str:
-        return f"Arms(n={len(self)}, d={self.features.shape[1]})"
+    def _shown(self) -> Mapping[str, Any]:
+        return {"n": len(self), "d": self.features.shape[1]}
 
     def positions(self, ids: Sequence[Hashable]) -> Ints:
         """Where these ids stand among the arms."""
@@ -102,8 +103,8 @@ class Arms:
             ) from None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Offer:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Offer(Shown):
     """What can be chosen in one round."""
 
     step: int
@@ -122,12 +123,8 @@ class Offer:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", as_count(self.step, "step", 1, _MOST_STEPS))
-        begins: object = self.begins
-        if not isinstance(begins, bool | np.bool_):
-            raise InputError(f"begins is {begins!r:.60}; it must be True or False")
-        arms: object = self.arms
-        if not isinstance(arms, Arms):
-            raise InputError(f"arms must be Arms, not {type(arms).__name__}: Arms.numbered(…)")
+        require_type(self.begins, bool, "begins")
+        require_type(self.arms, Arms, "arms")
         if self.time is not None:
             object.__setattr__(self, "time", as_number(self.time, "time"))
         available: Any = self.available
@@ -165,15 +162,9 @@ _MOST_STEPS = 2**53
 """Rounds that a float counts without a gap: schedules and times compute with them."""
 
 
-class Guarantee(NamedTuple):
-    """An oracle's promise: at least ``alpha`` × the optimum with this ``probability``."""
-
-    alpha: float = 1.0
-    probability: float = 1.0
-
-
-EXACT = Guarantee()
-"""The guarantee of an oracle that finds the optimum."""
+def _refuse_repeats(positions: Ints) -> None:
+    if len(positions) > 1 and len(set(positions.tolist())) < len(positions):
+        raise InputError(f"positions {positions.tolist()[:9]} name an arm twice; name each once")
 
 
 class Selection(NamedTuple):
@@ -183,16 +174,12 @@ class Selection(NamedTuple):
     """The action itself (a route, a slate)."""
     positions: Ints
     """The arms that the action will observe, (k,), without repeats."""
-    guarantee: Guarantee = EXACT
-    """How good this selection is: it may differ from call to call."""
-
-    def decided(self, offer: Offer) -> Decision:
-        """This selection as the decision of a round, without reasons."""
-        return Decision(step=offer.step, action=self.action, positions=self.positions)
+    alpha: float = 1.0
+    """What the oracle promises: this selection is worth at least α × the optimum."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Decision:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Decision(Shown):
     """A chosen super arm, and why."""
 
     step: int
@@ -208,26 +195,28 @@ class Decision:
     """Probability of this action under the policy, where it is known."""
     version: int = 0
     """How many times the policy had learned when it decided."""
-    carry: State | None = None
+    carry: State | None = field(default=None, repr=False)
     """What :meth:`Policy.commit` adopts once the decision is taken."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", as_count(self.step, "step", 1, _MOST_STEPS))
         positions = as_positions(self.positions, "positions")
         object.__setattr__(self, "positions", positions)
-        if len(positions) > 1 and len(set(positions.tolist())) < len(positions):
-            raise InputError(
-                f"positions {positions.tolist()[:9]} name an arm twice; a super arm holds each once"
-            )
+        _refuse_repeats(positions)
         if self.propensity is not None:
             as_number(self.propensity, "propensity", 0.0, 1.0)
-        carry: object = self.carry
-        if not isinstance(carry, State | None):
-            raise InputError(f"carry is a {type(carry).__name__}; it must be a State, or None")
+        if self.carry is not None:
+            require_type(self.carry, State, "carry")
+
+    def ids(self, offer: Offer) -> list[Hashable]:
+        """The user's own ids of the chosen arms; ``offer`` is the one that was answered."""
+        if offer.step != self.step:
+            raise InputError(f"this is the decision of step {self.step}, not {offer.step}")
+        return [offer.arms.ids[position] for position in self.positions.tolist()]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Feedback:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Feedback(Shown):
     """Rewards of some or all chosen arms."""
 
     positions: Ints
@@ -247,10 +236,7 @@ class Feedback:
             object.__setattr__(self, "positions", positions)
         if rewards is not self.rewards:
             object.__setattr__(self, "rewards", rewards)
-        if len(positions) > 1 and len(set(positions.tolist())) < len(positions):
-            raise InputError(
-                f"positions {positions.tolist()[:9]} name an arm twice; give one reward per arm"
-            )
+        _refuse_repeats(positions)
         if self.noise_variance is not None:
             noise = as_vector(self.noise_variance, "noise_variance", len(positions))
             object.__setattr__(self, "noise_variance", noise)
@@ -301,8 +287,8 @@ class Forecast(NamedTuple):
         return float(self.mean.sum()), float(np.sqrt(max(variance, 0.0)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class State:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class State(Shown):
     """A part's whole state: JSON scalars and arrays under a schema number. Never pickle."""
 
     kind: str
@@ -311,7 +297,7 @@ class State:
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     parts: Mapping[str, State] = field(default_factory=dict)
     """States of what it is composed of, by name."""
-    spec: Mapping[str, Any] | None = None
+    spec: Mapping[str, Any] | None = field(default=None, repr=False)
     """The spec of what made it, from ``registry.describe``: plain JSON and arrays."""
 
     def require(self, kind: str, schema: int, reader: str) -> None:
@@ -322,23 +308,22 @@ class State:
                 f"{reader} reads {kind!r} of schema {schema}"
             )
 
+    def _get(self, table: Mapping[str, Any], name: str) -> Any:
+        if name not in table:
+            raise StateError(f"this {self.kind!r} state is damaged: it lacks {name!r}")
+        return table[name]
+
     def part(self, name: str) -> State:
-        """A part's state by name, or :class:`StateError` if it is missing."""
-        if name not in self.parts:
-            raise StateError(f"this {self.kind!r} state is damaged: it lacks its {name!r}")
-        return self.parts[name]
+        """A part's state by name, or :class:`StateError` if it is missing; so for the others."""
+        found: State = self._get(self.parts, name)
+        return found
 
     def scalar(self, name: str) -> Any:
-        """A scalar by name, or :class:`StateError` if it is missing."""
-        if name not in self.scalars:
-            raise StateError(f"this {self.kind!r} state is damaged: it lacks the number {name!r}")
-        return self.scalars[name]
+        return self._get(self.scalars, name)
 
     def array(self, name: str) -> NDArray[Any]:
-        """An array by name, or :class:`StateError` if it is missing."""
-        if name not in self.arrays:
-            raise StateError(f"this {self.kind!r} state is damaged: it lacks the array {name!r}")
-        return self.arrays[name]
+        found: NDArray[Any] = self._get(self.arrays, name)
+        return found
 
 
 # --- protocols ---------------------------------------------------------------------------
@@ -551,8 +536,8 @@ class Best(NamedTuple):
 
     value: float
     """The benchmark: the value of the oracle's super arm under the truth."""
-    guarantee: Guarantee = EXACT
-    """The oracle's promise in that call. Where it is not exact, a policy may beat the benchmark."""
+    alpha: float = 1.0
+    """The oracle's promise in that call. Where it is below 1, a policy may beat the benchmark."""
     optimum: float | None = None
     """The value of the best feasible super arm, where the problem can compute it."""
 

@@ -15,10 +15,11 @@ from .inputs import as_count, as_numbers, as_vector, read_only
 from .kernels import Covariance
 from .registry import register
 from .rewards import Sum
+from .shown import Shown
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Model:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Model(Shown):
     """What a learner is told about a problem before the first round.
 
     Symbols of the papers: ``norm_bound`` B, ``noise_bound`` R, ``noise_variance`` λ or σ²,
@@ -46,7 +47,7 @@ class Model:
     """Columns of the features that say which arm it is, such as its number."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RoadModel(Model):
     """A model whose fixed arms are roads."""
 

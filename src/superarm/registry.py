@@ -40,6 +40,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import numpy as np
 
 from .errors import SpecError
+from .shown import Shown
 
 _FAMILIES: dict[str, tuple[str, ...]] = {
     "kernel": ("superarm.kernels",),
@@ -72,12 +73,15 @@ _names: dict[object, tuple[str, str]] = {}
 Part = TypeVar("Part", bound=Callable[..., Any])
 
 
-class Described(ABC):
+class Described(Shown, ABC):
     """A part that states what it is made of."""
 
     @abstractmethod
     def parameters(self) -> Mapping[str, Any]:
         """Values, arrays and parts by parameter name: made of these, an equal part comes out."""
+
+    def _shown(self) -> Mapping[str, Any]:
+        return self.parameters()
 
 
 def register(family: str, name: str) -> Callable[[Part], Part]:

@@ -23,7 +23,7 @@ from superarm.errors import (
 )
 from superarm.kernels import Empirical, Linear, Matern, SquaredExponential
 from superarm.posteriors import FiniteGP, StreamingGP, finite
-from superarm.testing import state_bytes
+from superarm.states import state_to_bytes as state_bytes
 
 try:
     require_extra("numba", "fast")

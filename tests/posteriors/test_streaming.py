@@ -22,7 +22,8 @@ from superarm.errors import (
 )
 from superarm.kernels import Covariance, Empirical, Linear, Matern, SquaredExponential
 from superarm.posteriors import StreamingGP
-from superarm.testing import restored, state_bytes
+from superarm.states import state_to_bytes as state_bytes
+from superarm.testing import restored
 
 stable = settings(max_examples=30)
 seeds = st.integers(0, 100_000)

@@ -83,10 +83,6 @@ class TestContract(ProblemContract):
     def make_problem(self, seed):
         return build(self.network, seed=seed)
 
-    def choose(self, problem, offer, rng):
-        scores = -rng.random(len(offer.arms))
-        return problem.model.oracle.select(scores, offer.structure, rng).decided(offer)
-
     def test_nothing_beats_the_best(self):
         """There is no known best: regret is against the prior's route, which may be beaten."""
         problem = self.make_problem(3)

@@ -13,8 +13,8 @@ from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Off
 from superarm.errors import ConflictError, InputError
 from superarm.problems import FiniteProblem
 from superarm.simulation import Trace, runner, simulate
+from superarm.states import state_to_bytes as state_bytes
 from superarm.streams import stream
-from superarm.testing import state_bytes
 
 CHANGING = {"name": "crowdsourcing", "source": "synthetic", "k": 3, "workers": 15}
 FIXED = {"name": "gp-function", "arms": 20}

@@ -301,6 +301,10 @@ class IndexPolicy(Saved, Forecaster, TablePlayer):
         more = ("switching", "decision_set", "most_pending", "repeats")
         return {name: getattr(self, name) for name in (*names, *more)}
 
+    def _shown(self) -> Mapping[str, Any]:
+        names = ("posterior", "rule", "oracle", "direction", "switching", "decision_set", "version")
+        return {name: getattr(self, name) for name in names}
+
     def state(self) -> State:
         """What was learned, what is awaited, and what the policy is made of."""
         with self._turns.lock:

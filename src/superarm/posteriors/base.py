@@ -63,6 +63,9 @@ class GaussianPosterior(Described):
         self.version = 0  # rises with every change: beliefs use it to notice that they are stale
         self._turns = Turns()
 
+    def _shown(self) -> Mapping[str, Any]:
+        return {**self.parameters(), "observations": self.count}
+
     # --- hooks -----------------------------------------------------------------------------
 
     @abstractmethod

@@ -19,7 +19,6 @@ from .beliefs import BeliefContract as BeliefContract
 from .helpers import FixedBelief as FixedBelief
 from .helpers import raises as raises
 from .helpers import restored as restored
-from .helpers import state_bytes as state_bytes
 from .kernels import KernelContract as KernelContract
 from .oracles import OracleContract as OracleContract
 from .policies import PolicyContract as PolicyContract

@@ -1,10 +1,11 @@
-"""What the contracts share: states as bytes, expected errors, arrays that refuse to change."""
+"""What the contracts share: states that must not change, expected errors, arrays that refuse to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,14 +44,30 @@ def untouched(rng: np.random.Generator, seed: int = 0) -> bool:
     return bool(rng.bit_generator.state == generator(seed).bit_generator.state)
 
 
-def state_bytes(state: State) -> bytes:
-    """A state as bytes: equal bytes, equal states."""
-    return state_to_bytes(state)
-
-
 def restored(state: State) -> State:
     """The state after its way through bytes."""
     return state_from_bytes(state_to_bytes(state))
+
+
+class Stateful(Protocol):
+    """A posterior or a policy."""
+
+    def state(self) -> State: ...
+
+
+@contextmanager
+def unchanged(part: Stateful, what: str) -> Iterator[None]:
+    """The block must leave the part's state as it is, to the byte."""
+    before = state_to_bytes(part.state())
+    yield
+    assert state_to_bytes(part.state()) == before, f"{what} changed the state"
+
+
+@contextmanager
+def refused(part: Stateful, kind: type[BaseException], what: str) -> Iterator[None]:
+    """The block must raise ``kind`` and leave the part's state as it is."""
+    with unchanged(part, what), raises(kind, what):
+        yield
 
 
 def assert_close(actual: Floats | float, expected: Floats | float, tolerance: float, what: str) -> None:
@@ -80,7 +97,7 @@ def assert_moments(draws: Floats, mean: Floats, cov: Floats, what: str) -> None:
 
 @dataclass(frozen=True)
 class FixedBelief:
-    """A belief with a given mean and covariance, all arrays read-only: for tests of rules."""
+    """A belief with a given mean and covariance, which are read-only: for tests of rules."""
 
     mean: Floats
     cov: Floats
@@ -93,20 +110,18 @@ class FixedBelief:
         return frozen(np.sqrt(np.diagonal(self.cov)))
 
     def sample(self, rng: np.random.Generator) -> Floats:
-        return frozen(rng.multivariate_normal(self.mean, self.cov, method="eigh"))
+        return rng.multivariate_normal(self.mean, self.cov, method="eigh")
 
     def condition(self, positions: Ints) -> FixedBelief:
-        seen = self.cov[positions]
-        gain = np.linalg.solve(seen[:, positions] + self.noise_std**2 * np.eye(len(positions)), seen)
-        return FixedBelief(
-            self.mean,
-            frozen(self.cov - seen.T @ gain),
-            self.noise_std,
-            self.information_gain,
-            self.incumbent,
-        )
+        return replace(self, cov=frozen(conditioned(self.cov, positions, self.noise_std**2)))
 
     def negated(self) -> FixedBelief:
-        return FixedBelief(
-            frozen(-self.mean), self.cov, self.noise_std, self.information_gain, -self.incumbent
-        )
+        return replace(self, mean=frozen(-self.mean), incumbent=-self.incumbent)
+
+
+def conditioned(cov: Floats, positions: Ints, noise_variance: Floats | float) -> Floats:
+    """The covariance once these arms are observed, by the textbook."""
+    seen = cov[positions]
+    noise = noise_variance * np.eye(len(positions))
+    smaller: Floats = cov - seen.T @ np.linalg.solve(seen[:, positions] + noise, seen)
+    return smaller
