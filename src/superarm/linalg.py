@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .core import Floats
 from .errors import JitterWarning, NotPositiveDefiniteError
@@ -186,6 +187,15 @@ def root_update(root: Floats, rows: Floats, noise_variance: Floats) -> RootUpdat
         downdate=solve_lower(M, whitened, transposed=True).T,
         information=float(np.log(np.diagonal(L)).sum() - 0.5 * np.log(noise_variance).sum()),
     )
+
+
+def with_room(buffer: NDArray[Any], used: int, rows: int) -> NDArray[Any]:
+    """``buffer`` if it has ``rows`` rows, else one at least twice as long with its first ``used``."""
+    if rows <= len(buffer):
+        return buffer
+    bigger = np.empty((max(2 * len(buffer), rows), *buffer.shape[1:]), dtype=buffer.dtype)
+    bigger[:used] = buffer[:used]
+    return bigger
 
 
 class GrowingCholesky:

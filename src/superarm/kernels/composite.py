@@ -26,6 +26,7 @@ from .base import (
     CovarianceGradient,
     Kernel,
     TunableCovariance,
+    as_covariance,
     set_columns,
     set_positive,
 )
@@ -63,11 +64,6 @@ class _Composite(Kernel):
     def _with_parts(self, parts: tuple[Covariance, ...], own: dict[str, Any]) -> Self: ...
 
 
-def _check_covariance(kernel: object, name: str) -> None:
-    if not isinstance(kernel, Covariance) or isinstance(kernel, type):
-        raise InputError(f"{name} holds {kernel!r}, which is no kernel; it needs k(X, Y) and k.diag(X)")
-
-
 @dataclass(frozen=True, kw_only=True)
 class _OfOne(_Composite):
     """Another kernel, changed."""
@@ -75,7 +71,7 @@ class _OfOne(_Composite):
     kernel: Covariance
 
     def __post_init__(self) -> None:
-        _check_covariance(self.kernel, f"{type(self).__name__}.kernel")
+        as_covariance(self.kernel, f"{type(self).__name__}.kernel")
 
     @property
     def _parts(self) -> tuple[Covariance, ...]:
@@ -95,8 +91,8 @@ class _OfSeveral(_Composite):
         object.__setattr__(self, "kernels", tuple(self.kernels))
         if not self.kernels:
             raise InputError(f"{type(self).__name__}.kernels is empty; give at least one kernel")
-        for part in self.kernels:
-            _check_covariance(part, f"{type(self).__name__}.kernels")
+        for at, part in enumerate(self.kernels):
+            as_covariance(part, f"{type(self).__name__}.kernels[{at}]")
 
     @property
     def _parts(self) -> tuple[Covariance, ...]:

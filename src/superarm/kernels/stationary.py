@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -266,11 +266,8 @@ class Periodic(_Stationary):
             "variance": [K],
         }
 
-    def _per_column(self, width: int) -> list[tuple[float, float]]:
-        def spread(value: Lengthscale) -> tuple[float, ...]:
-            return value if isinstance(value, tuple) else (value,) * width
-
-        return list(zip(spread(self.period), spread(self.lengthscale), strict=True))
+    def _per_column(self, width: int) -> Iterator[tuple[float, float]]:
+        return zip(*(np.broadcast_to(v, width) for v in (self.period, self.lengthscale)), strict=True)
 
 
 # --- distances ---------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from superarm.inputs import (
     require_scale,
     require_size,
 )
-from superarm.kernels import Covariance
 from superarm.linalg import psd_root
 from superarm.registry import Described, built_parameters, describe, foreign_parts
 from superarm.states import check_spec
@@ -291,13 +290,3 @@ class GaussianPosterior(Described):
         self.count, self.information_gain = count, float(gain)
         self._remember(state)
         return self
-
-
-def as_kernel(kernel: Any) -> Covariance:
-    """``kernel`` if it is one; a name or a spec is not."""
-    if isinstance(kernel, type) or not isinstance(kernel, Covariance):
-        raise InputError(
-            f"kernel is {kernel!r:.60}, which is no kernel: it needs k(X, Y) and k.diag(X), as "
-            'SquaredExponential(lengthscale=0.2) has; build("kernel", spec) makes one from a spec'
-        )
-    return kernel

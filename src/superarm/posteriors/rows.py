@@ -11,9 +11,10 @@ from superarm.core import Floats, Offer, State
 from superarm.errors import InputError, ShapeError, StateError
 from superarm.inputs import LARGEST, as_features, as_vector
 from superarm.kernels import Covariance
-from superarm.linalg import cholesky
+from superarm.kernels.base import as_covariance
+from superarm.linalg import cholesky, with_room
 
-from .base import GaussianPosterior, Memory, as_kernel
+from .base import GaussianPosterior, Memory
 from .variances import prior_variance
 
 MeanFunction = float | Callable[[Floats], Floats]
@@ -52,16 +53,11 @@ class ObservedData:
 
     def append(self, arms: Floats, rewards: Floats, noise: Floats) -> None:
         size, grown = self._size, self._size + len(rewards)
-        if grown > len(self._buffers[1]):
-            capacity = max(2 * len(self._buffers[1]), grown, 256)
-            bigger = np.empty((capacity, arms.shape[1])), np.empty(capacity), np.empty(capacity)
-            if size:
-                for new, old in zip(bigger, self._buffers, strict=True):
-                    new[:size] = old[:size]
-            self._buffers = bigger
-        for buffer, fresh in zip(self._buffers, (arms, rewards, noise), strict=True):
-            buffer[size:grown] = fresh
-        self._size = grown
+        if not size:  # the width is that of the first rows
+            self._buffers = np.empty((256, arms.shape[1])), np.empty(256), np.empty(256)
+        a, r, n = (with_room(buffer, size, grown) for buffer in self._buffers)
+        a[size:grown], r[size:grown], n[size:grown] = arms, rewards, noise
+        self._buffers, self._size = (a, r, n), grown
 
 
 class Kept(NamedTuple):
@@ -144,7 +140,7 @@ class KernelPosterior(RowPosterior):
 
     def __init__(self, kernel: Covariance, noise_variance: float, mean: MeanFunction) -> None:
         super().__init__(noise_variance=noise_variance)
-        self.kernel = as_kernel(kernel)
+        self.kernel = as_covariance(kernel, "kernel")
         self.mean: MeanFunction = mean
         if callable(mean):
             return

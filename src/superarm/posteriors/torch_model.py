@@ -219,12 +219,12 @@ class TorchPosterior(RowPosterior):
 
     # --- hooks -----------------------------------------------------------------------------
 
-    def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
+    def _moments(self, keys: Floats, *, prior: bool = False) -> tuple[Floats, Floats]:
         mean, variance = np.empty(len(keys)), np.empty(len(keys))
         with self._settings():
             for start in range(0, len(keys), _BLOCK):
                 block = slice(start, start + _BLOCK)
-                found = self._distribution(keys[block])
+                found = self._distribution(keys[block], prior=prior)
                 mean[block] = _array(found.mean)
                 # Its own ``variance`` would raise what is small; rounding is cut off elsewhere.
                 variance[block] = _array(found.lazy_covariance_matrix.diagonal(dim1=-1, dim2=-2))
@@ -244,15 +244,7 @@ class TorchPosterior(RowPosterior):
         return cross
 
     def _prior_scale(self, keys: Floats) -> float:
-        if not self._exact:
-            return float(np.max(self._moments(keys)[1], initial=0.0))
-        largest = 0.0
-        with self._settings():
-            for start in range(0, len(keys), _BLOCK):
-                found = self._distribution(keys[start : start + _BLOCK], prior=True)
-                diagonal = found.lazy_covariance_matrix.diagonal(dim1=-1, dim2=-2)
-                largest = max(largest, float(diagonal.max()))
-        return largest
+        return float(np.max(self._moments(keys, prior=self._exact)[1], initial=0.0))
 
     def _incumbent(self, sign: float) -> float:
         return float(np.max(sign * self._moments(np.unique(self.observed.arms, axis=0))[0]))
@@ -273,12 +265,8 @@ class TorchPosterior(RowPosterior):
         if np.abs(keys).max(initial=0.0) > LARGEST:
             raise InputError(f"arms hold {np.abs(keys).max():g}; squares of features must fit a float")
         information = information_in(self._covariance(keys), noise)
-        old = self.observed
-        data = Observed(
-            np.vstack([old.arms, keys]) if len(old.arms) else keys.copy(),
-            np.concatenate([old.rewards, rewards]),
-            np.concatenate([old.noise, noise]),
-        )
+        old, fresh = self.observed, Observed(keys, rewards, noise)
+        data = Observed(*map(np.concatenate, zip(old, fresh, strict=True))) if self.count else fresh
         learner = self._refit if self._exact else self._update
         before = self.model, self.likelihood, self.noise_variance, self.noise_std
         try:

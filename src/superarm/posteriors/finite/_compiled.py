@@ -117,32 +117,17 @@ def draw(
     return drawn
 
 
-@_compile(f"i8({_VECTOR})")
-def _largest(index: Floats) -> int:
-    """The first of the largest."""
+@_compile(f"i8({_VECTOR}, {_VECTOR}, f8)")
+def _best(mean: Floats, deviation: Floats, width: float) -> int:
+    """The first arm of largest mean + width·deviation: what ``TopK(k=1)`` makes of a rule's index."""
+    index = np.empty(len(mean))
+    for i in range(len(mean)):  # by itself, so that it vectorises
+        index[i] = deviation[i] * width + mean[i]
     best, highest = 0, -np.inf
-    for i in range(len(index)):
+    for i in range(len(mean)):
         if index[i] > highest:
             best, highest = i, index[i]
     return best
-
-
-@_compile(f"i8({_VECTOR}, {_VECTOR}, f8)")
-def _most_optimistic(mean: Floats, variance: Floats, width: float) -> int:
-    """As ``UCB`` and ``TopK(k=1)`` choose: the first arm of largest mean + width·std."""
-    index = np.empty(len(mean))
-    for i in range(len(mean)):  # by itself, so that it vectorises
-        index[i] = sqrt(variance[i]) * width + mean[i]
-    return _largest(index)
-
-
-@_compile(f"i8({_VECTOR}, {_VECTOR}, f8)")
-def _luckiest(mean: Floats, drawn: Floats, width: float) -> int:
-    """As ``Thompson`` with a schedule and ``TopK(k=1)`` choose."""
-    index = np.empty(len(mean))
-    for i in range(len(mean)):
-        index[i] = ((mean[i] + drawn[i]) - mean[i]) * width + mean[i]
-    return _largest(index)
 
 
 @_compile(
@@ -164,9 +149,10 @@ def play(
     while step < len(rewards) and counts[1] > 0:
         if len(normals):
             drawn = draw(root, normals[step : step + 1], columns, weight, pending, counts[0])
-            row = _luckiest(mean, drawn[0], widths[step])
+            deviation = (mean + drawn[0]) - mean  # as ``Thompson`` has it
         else:
-            row = _most_optimistic(mean, variance, widths[step])
+            deviation = np.sqrt(variance)
+        row = _best(mean, deviation, widths[step])
         choices[step] = row
         if slot[row] < 0:
             if counts[0] == len(pending):

@@ -33,7 +33,8 @@ from superarm.core import Arms, Floats, Ints, State
 from superarm.errors import InputError, ShapeError
 from superarm.inputs import LARGEST, as_features, as_vector, require_choice, require_size
 from superarm.kernels import Covariance
-from superarm.posteriors.base import Memory, as_kernel
+from superarm.kernels.base import as_covariance
+from superarm.posteriors.base import Memory
 from superarm.posteriors.beliefs import GaussianBelief
 from superarm.posteriors.fixed import FixedArms, FixedPosterior
 from superarm.registry import register
@@ -117,7 +118,7 @@ class FiniteGP(FixedPosterior):
         backend: Backend = "auto",
     ) -> None:
         require_choice(form, "form", ("auto", "root", "visited"))
-        self.kernel = as_kernel(kernel)
+        self.kernel = as_covariance(kernel, "kernel")
         self.arms = as_features(arms, "arms").copy()
         self.arms.flags.writeable = False
         n = len(self.arms)

@@ -11,7 +11,7 @@ from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, StateError
 from superarm.inputs import as_features, as_vector
 from superarm.kernels import Covariance, FeatureMap, Kernel
-from superarm.linalg import GrowingCholesky, cholesky, root_update, solve_lower
+from superarm.linalg import GrowingCholesky, cholesky, root_update, solve_lower, with_room
 from superarm.posteriors.rows import ObservedData
 from superarm.posteriors.variances import prior_variance
 from superarm.threads import blas_threads_for
@@ -127,10 +127,7 @@ class CholeskyForm(StreamingForm):
         corner = cholesky(schur, "the covariance of the observed arms", scale)
         fresh = solve_lower(corner, innovation)
         size, grown = len(self._factor), len(self._factor) + len(fresh)
-        if grown > len(self._z):
-            bigger = np.empty(max(2 * len(self._z), grown))
-            bigger[:size] = self._z[:size]
-            self._z = bigger
+        self._z = with_room(self._z, size, grown)
         self._factor.append(rows, corner)
         self._z[size:grown] = fresh
         return float(np.log(np.diagonal(corner)).sum() - 0.5 * np.log(noise).sum())

@@ -27,7 +27,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.kernels import Covariance
-from superarm.linalg import cholesky, psd_root, solve_lower
+from superarm.linalg import cholesky, psd_root, solve_lower, with_room
 from superarm.posteriors.rows import ObservedData
 from superarm.threads import blas_threads_for
 
@@ -51,10 +51,7 @@ class History(ObservedData):
     def append(self, arms: Floats, rewards: Floats, noise: Floats) -> None:
         first = len(self)
         super().append(arms, rewards, noise)
-        if len(self) > len(self._arm_of):
-            bigger = np.zeros(len(self._buffers[1]), dtype=np.intp)
-            bigger[:first] = self._arm_of[:first]
-            self._arm_of = bigger
+        self._arm_of = with_room(self._arm_of, first, len(self))
         named = (arms[:, list(self._discrete)] if self._discrete else arms) + 0.0  # −0.0 becomes 0.0
         numbers = self._numbers
         for at, row in enumerate(named, start=first):
@@ -62,9 +59,6 @@ class History(ObservedData):
 
     def truncate(self, size: int) -> None:
         """Forget all but the first ``size`` observations."""
-        if size == 0:
-            # The next rows may be of another width.
-            self._buffers = np.empty((0, 0)), np.empty(0), np.empty(0)
         known = int(self._arm_of[:size].max(initial=-1)) + 1
         self._numbers = {name: number for name, number in self._numbers.items() if number < known}
         self._size = size
