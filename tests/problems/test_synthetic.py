@@ -94,15 +94,15 @@ OPTIMA: dict[str, tuple[float, list[tuple[float, ...]]]] = {
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_published_optima(name: str) -> None:
     benchmark, (maximum, maximisers) = BENCHMARKS[name], OPTIMA[name]
-    lower, upper = np.array(benchmark.lower), np.array(benchmark.upper)
+    lower, upper = np.array(benchmark.box).T
     for place in maximisers:
         unit = (np.array(place) - lower) / (upper - lower)
         assert benchmark(unit[None])[0] == pytest.approx(maximum, rel=0.0, abs=1e-9)
     # Nothing above it: a thousand random points, and climbs from the best thirty of them.
-    points = np.random.default_rng(0).random((1000, benchmark.dimension))
+    points = np.random.default_rng(0).random((1000, len(benchmark.box)))
     values = benchmark(points)
     assert values.max() <= maximum
-    bounds = [(0.0, 1.0)] * benchmark.dimension
+    bounds = [(0.0, 1.0)] * len(benchmark.box)
 
     def loss(x: Any) -> float:
         return -float(benchmark(x[None])[0])

@@ -227,6 +227,8 @@ def test_expected_improvement_without_uncertainty_is_exact() -> None:
     logarithm = ExpectedImprovement().desirability(belief, 1, rng())
     assert logarithm[0] == pytest.approx(math.log(0.59))
     assert logarithm[2] == -CERTAIN
+    tied = FakeBelief(mean=frozen([0.4, 0.9]), std=frozen([0.0, 0.0]))  # no better than the incumbent
+    assert ExpectedImprovement(xi=0.0).desirability(tied, 1, rng())[0] == -CERTAIN
 
 
 def test_nan_is_passed_on_for_the_oracle_to_refuse() -> None:

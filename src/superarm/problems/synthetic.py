@@ -7,7 +7,6 @@ point is chosen in each round.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,24 +29,19 @@ from .finite import (
 # --- benchmark functions -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Benchmark:
+class Benchmark(NamedTuple):
     """A well-known test function, turned so that it is *maximised*, on a scaled domain."""
 
     formula: str
     """What exactly is maximised, in words."""
     function: Callable[[Floats], Floats]
     """Values at points of the original domain, (n, d) → (n,)."""
-    lower: tuple[float, ...]
-    upper: tuple[float, ...]
-
-    @property
-    def dimension(self) -> int:
-        return len(self.lower)
+    box: tuple[tuple[float, float], ...]
+    """The least and the greatest value of each coordinate."""
 
     def __call__(self, points: Floats) -> Floats:
         """Values at points of the unit cube, (n, d) → (n,)."""
-        lower, upper = np.array(self.lower), np.array(self.upper)
+        lower, upper = np.array(self.box).T
         return self.function(lower + (upper - lower) * points)
 
 
@@ -98,26 +92,22 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "rosenbrock": Benchmark(
         formula="Rosenbrock as in Azimi et al.: maximise 10 − 100(y − x²)² − (1 − x)² on [0, 1]²",
         function=_rosenbrock,
-        lower=(0.0, 0.0),
-        upper=(1.0, 1.0),
+        box=((0.0, 1.0),) * 2,
     ),
     "branin": Benchmark(
         formula="minus Branin on [−5, 10] × [0, 15], scaled to the unit square",
         function=_branin,
-        lower=(-5.0, 0.0),
-        upper=(10.0, 15.0),
+        box=((-5.0, 10.0), (0.0, 15.0)),
     ),
     "hartmann3": Benchmark(
         formula="Hartmann in 3 dimensions: maximise Σᵢ αᵢ exp(−Σⱼ Aᵢⱼ(xⱼ − Pᵢⱼ)²) on [0, 1]³",
         function=lambda x: _hartmann(x, *_HARTMANN_3),
-        lower=(0.0,) * 3,
-        upper=(1.0,) * 3,
+        box=((0.0, 1.0),) * 3,
     ),
     "hartmann6": Benchmark(
         formula="Hartmann in 6 dimensions: maximise Σᵢ αᵢ exp(−Σⱼ Aᵢⱼ(xⱼ − Pᵢⱼ)²) on [0, 1]⁶",
         function=lambda x: _hartmann(x, *_HARTMANN_6),
-        lower=(0.0,) * 6,
-        upper=(1.0,) * 6,
+        box=((0.0, 1.0),) * 6,
     ),
 }
 
@@ -216,8 +206,9 @@ def benchmark_function(
     """
     require_choice(function, "function", tuple(BENCHMARKS))
     benchmark = BENCHMARKS[function]
-    count = 100 * benchmark.dimension if arms is None else arms
-    domain = _Domain.draw(seed, count, benchmark.dimension, "squared-exponential", lengthscale)
+    dimension = len(benchmark.box)
+    count = 100 * dimension if arms is None else arms
+    domain = _Domain.draw(seed, count, dimension, "squared-exponential", lengthscale)
     return _problem(
         domain,
         truth=benchmark(domain.points),
