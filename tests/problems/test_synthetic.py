@@ -116,8 +116,14 @@ def test_published_optima(name: str) -> None:
 
 
 def test_rosenbrock_by_hand() -> None:
-    values = BENCHMARKS["rosenbrock"](np.array([[1.0, 1.0], [0.0, 0.0], [0.5, 0.5]]))
-    np.testing.assert_allclose(values, [10.0, 9.0, 10.0 - 100.0 * 0.25**2 - 0.25])
+    values = BENCHMARKS["rosenbrock"](np.array([[1.0, 1.0], [0.0, 0.0], [0.2, 0.7]]))
+    np.testing.assert_allclose(values, [10.0, 9.0, -34.2])
+
+
+def test_branin_by_hand() -> None:
+    """x = 0, y = 6 at (1/3, 0.4): −(10(1 − 1/(8π)) + 10); x = −5, y = 0 at the corner: −308.129."""
+    values = BENCHMARKS["branin"](np.array([[1.0 / 3.0, 0.4], [0.0, 0.0]]))
+    np.testing.assert_allclose(values, [-20.0 + 10.0 / (8.0 * np.pi), -308.12909601160663])
 
 
 def test_hartmann_by_hand() -> None:

@@ -277,6 +277,7 @@ def test_oclok_rates() -> None:
         ("linear", math.inf, math.sqrt(3000.0)),
         ("squared-exponential", math.inf, math.sqrt(1000.0 * math.log(100.0) ** 3)),
         ("matern", 2.5, math.sqrt(10.0) * 100.0 ** (5.5 / 8.0)),
+        ("matern", 1.25, math.sqrt(10.0) * 100.0 ** (4.25 / 5.5)),
     ]:
         assert float(rate_oclok(100, kernel, nu=nu, **setting)) == pytest.approx(expected)
     with pytest.raises(InputError, match="nu"):
