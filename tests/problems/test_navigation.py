@@ -272,3 +272,31 @@ def test_batches_of_a_sparse_posterior_differ_from_seed_to_seed() -> None:
         return state_to_bytes(policy.state())
 
     assert taught(1) == taught(1) != taught(2)
+
+
+def test_the_settings_of_the_paper_are_the_defaults() -> None:
+    """σ₀ = σ/4 and ς = σ/10 of the deterministic energies' σ; lengthscale 1 of truth and model."""
+    world = city()
+    spread = world.model.energies.std()
+    assert world.model.noise_variance == pytest.approx((0.1 * spread) ** 2, rel=1e-12)
+    assert world.model.noise_bound == pytest.approx(0.1 * spread, rel=1e-12)
+    assert world.model.kernel.diag(world.model.arms).mean() == pytest.approx((0.25 * spread) ** 2)
+    assert [kernel.lengthscale for kernel in (world.model.kernel.kernels[1],)] == [1.0]
+    draws = world.noise(world.offer(1), np.random.default_rng(0))
+    expected = np.random.default_rng(0).standard_normal(len(draws)) * 0.1 * spread
+    np.testing.assert_allclose(draws, expected, rtol=1e-12)
+
+
+def test_the_truth_has_its_own_lengthscale() -> None:
+    """A model that is told another one changes nothing about the world."""
+    truth = city(lengthscale=3.0).energies
+    np.testing.assert_array_equal(city(lengthscale=3.0, model_lengthscale=0.3).energies, truth)
+    assert np.abs(city(lengthscale=0.3).energies - truth).max() > 1.0
+    # Longer lengthscales make roads that are alike deviate alike.
+    world = city(lengthscale=3.0, model_lengthscale=0.3)
+    near, far = (road_kernel(world.roads.graph, 1.0, lengthscale=each) for each in (0.3, 3.0))
+    rows = world.model.arms[:2]
+    assert world.model.kernel(rows)[0, 1] / world.model.kernel(rows)[0, 0] == pytest.approx(
+        near(rows)[0, 1] / near(rows)[0, 0]
+    )
+    assert far(rows)[0, 1] > near(rows)[0, 1]
