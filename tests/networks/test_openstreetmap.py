@@ -1,4 +1,4 @@
-"""OpenStreetMap through netconvert: a small map, heights and their gaps, failures, real maps."""
+"""OpenStreetMap through netconvert: a small map, heights, failures, real maps."""
 
 import gzip
 import lzma
@@ -11,7 +11,6 @@ import pytest
 
 from superarm.datasets import search_path
 from superarm.errors import InputError, MissingDataError, MissingExtraError
-from superarm.networks import openstreetmap
 from superarm.networks.elevation import Tile
 from superarm.networks.openstreetmap import read_osm
 
@@ -100,30 +99,6 @@ def test_a_map_with_some_heights_is_refused(tmp_path, sumo):
         InputError, match=r"town\.osm: only 1 of 5 road nodes have a height.*elevation="
     ):
         read_osm(write(tmp_path, osm({1: "300", 6: "400"})))
-
-
-@pytest.mark.parametrize("gap", [{}, {102: "about 1000 ft"}])
-def test_gaps_are_filled_along_the_roads(tmp_path, sumo, gap):
-    # A long street, one node of which has no height of its own: a junction of two streets.
-    places = {100 + k: (49.6, 6.1 + 0.002 * k) for k in range(12)} | {200: (49.61, 6.104)}
-    heights = {100 + k: str(300 + 10 * k) for k in range(12)} | {200: "320"}
-    del heights[102]
-    refs = "".join(f'<nd ref="{100 + k}"/>' for k in range(12))
-    ways = (
-        f'<way id="10">{refs}<tag k="highway" v="residential"/></way>\n'
-        '<way id="11"><nd ref="102"/><nd ref="200"/><tag k="highway" v="residential"/></way>\n'
-    )
-    town = read_osm(write(tmp_path, osm(heights | gap, ways, places)))
-    # The mean of 310, 330 and 320.
-    assert heights_of(town) == {"100": 300.0, "102": 320.0, "111": 410.0, "200": 320.0}
-
-
-def test_roads_without_any_height_take_the_mean():
-    found = object.__new__(openstreetmap._Map)
-    found._heights = {"a": 1.0, "b": 3.0}
-    found._roads = [["a", "b", "c", "d"], ["x", "y"]]
-    found._on_roads = set("abcdxy")
-    assert found.gaps() == {"c": 3.0, "d": 3.0, "x": 2.0, "y": 2.0}
 
 
 @pytest.mark.parametrize(

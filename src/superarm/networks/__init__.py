@@ -10,7 +10,7 @@ from .road import LineGraph, RoadNetwork
 from .sumo_net import read_sumo
 from .tables import read_tables
 from .trips import suggest_trip
-from .writing import write_sumo, write_sumo_plain, write_tables
+from .writing import write_sumo
 
 __all__ = [
     "LineGraph",
@@ -27,6 +27,4 @@ __all__ = [
     "suggest_trip",
     "with_heights",
     "write_sumo",
-    "write_sumo_plain",
-    "write_tables",
 ]
