@@ -1,12 +1,12 @@
 """Road networks: records, readers, generated cities, line graphs, and what driving costs."""
 
 from .city import generate_city
-from .drawing import RoadMap
 from .elevation import Tile, with_heights
 from .energy import RoadEnergy, Vehicle
 from .openstreetmap import read_osm
 from .reading import read_network
 from .road import LineGraph, RoadNetwork
+from .road_map import RoadMap
 from .sumo_net import read_sumo
 from .tables import read_tables
 from .trips import suggest_trip

@@ -48,6 +48,10 @@ LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType(
 """What a road can be, in metres, m/s and degrees: beyond it a file is wrong, and numbers overflow."""
 
 
+_MOST_COMPARED = 20_000
+"""Ids that are looked through for one like a wrong one: more would take seconds."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RoadNetwork:
     """Junctions, edges and connections, checked once and then read-only.
@@ -246,7 +250,7 @@ class LineGraph(Graph):
                 f"edge {edge_id!r} of {self.network.name} can not be used here: it is closed to this "
                 "vehicle class, or cut off from the main part of the network"
             )
-        near = difflib.get_close_matches(str(edge_id), self.ids, n=3)
+        near = difflib.get_close_matches(str(edge_id), self.ids[:_MOST_COMPARED], n=3)
         raise UnknownArmError(
             f"{self.network.name} has no edge {edge_id!r}"
             + (f"; did you mean {' or '.join(map(repr, near))}?" if near else "")
@@ -291,10 +295,6 @@ class LineGraph(Graph):
         columns = np.stack([self.length, self.speed, self.incline], axis=1)
         spread = columns.std(axis=0)
         return _read_only((columns - columns.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
-
-    def incidence(self) -> Any:
-        """B of eq. 133 of paper 000, sparse (n, c); see :class:`~superarm.graphs.TurnGraph`."""
-        return self.turn_graph.incidence()
 
     def laplacian(self) -> Any:
         """The incidence Laplacian Δ = B Bᵀ of eq. 132 of paper 000, sparse (n, n)."""

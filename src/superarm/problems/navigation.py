@@ -41,6 +41,7 @@ from .base import Mapped, Scored
 from .conditions import Conditions
 from .roads import (
     MEASURES,
+    OF_THE_VEHICLE,
     TABLE_2,
     Normalisation,
     Roads,
@@ -127,14 +128,8 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
                 raise InputError(f"{name} is 1; some must stay open")
         require_choice(self.normalisation, "normalisation", ("mean", "unit", "raw"))
         require_choice(self.on_no_path, "on_no_path", ("error", "empty"))
-        vehicle = Vehicle(
-            mass=self.mass,
-            auxiliary_power=self.auxiliary_power,
-            rolling_resistance=self.rolling_resistance,
-            air_drag=self.air_drag,
-            air_density=self.air_density,
-            recuperation=self.recuperation,
-        )
+        own = {name: getattr(self, name) for name in OF_THE_VEHICLE}
+        vehicle = Vehicle(**own, recuperation=self.recuperation)
         named = named_trip(self.route, self.network, self.start, self.goal, otherwise="city")
         roads = load_roads(
             named.network,

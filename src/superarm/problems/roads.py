@@ -38,6 +38,8 @@ from superarm.oracles import ShortestPath, Trip
 REAL_NETWORKS = {"luxembourg": "luxembourg-roads", "monaco": "monaco-roads"}
 """Networks by name, and the data sets that hold them."""
 TABLE_2 = Vehicle()
+OF_THE_VEHICLE = ("mass", "auxiliary_power", "rolling_resistance", "air_drag", "air_density")
+"""What problems let one set of the vehicle that drives."""
 _CACHE_MEGABYTES = 256.0  # of solved kernel columns, shared by all policies on a network
 
 

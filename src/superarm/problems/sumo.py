@@ -20,14 +20,13 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import numpy as np
 
 from superarm.capabilities import AdditiveProblem, Measured, Metric
-from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
+from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Offer
 from superarm.datasets import find
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_number, require_choice
@@ -42,6 +41,7 @@ from superarm.streams import Streams
 from .base import Mapped
 from .roads import (
     MEASURES,
+    OF_THE_VEHICLE,
     REAL_NETWORKS,
     TABLE_2,
     Normalisation,
@@ -56,8 +56,6 @@ from .roads import (
 _FILES = (".net.xml", ".net.xml.gz", ".net.xml.xz")
 _DRIVES_KEPT = 4096
 """Of 100 edges each they take some 10 MB."""
-_TRIES_PER_ARM = 100
-"""How long an order is searched for, where arms do not come in that of the road."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -152,15 +150,9 @@ class SumoNavigation(AdditiveProblem, Measured, Mapped):
             prior_scale=self.prior_scale,
             noise_scale=self.noise_scale,
         )
-        vehicle = Vehicle(
-            mass=self.mass,
-            auxiliary_power=self.auxiliary_power,
-            rolling_resistance=self.rolling_resistance,
-            air_drag=self.air_drag,
-            air_density=self.air_density,
-        )
-        reference = _route(graph, trip, model.energies - TABLE_2.potential(graph.rise))
-        traffic = self._traffic(graph, (reference, _route(graph, trip, graph.travel_time)))
+        vehicle = Vehicle(**{name: getattr(self, name) for name in OF_THE_VEHICLE})
+        reference = _cheapest(graph, trip, model.energies - TABLE_2.potential(graph.rise))
+        traffic = self._traffic(graph, (reference, _cheapest(graph, trip, graph.travel_time)))
         streams = Streams(self.seed, "offer")
         for name, value in {
             "model": model,
@@ -194,7 +186,7 @@ class SumoNavigation(AdditiveProblem, Measured, Mapped):
     def _settled(self, told: dict[str, str], vehicle: Vehicle) -> dict[str, str]:
         different = [
             f"{name} {getattr(vehicle, name):g} for {getattr(TABLE_2, name):g}"
-            for name in ("mass", "auxiliary_power", "rolling_resistance", "air_drag", "air_density")
+            for name in OF_THE_VEHICLE
             if getattr(vehicle, name) != getattr(TABLE_2, name)
         ]
         return {
@@ -254,23 +246,22 @@ class SumoNavigation(AdditiveProblem, Measured, Mapped):
         return np.zeros(len(offer.arms))
 
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
-        positions = decision.positions
-        route = self._in_order(positions)
+        route = self._route(decision)
         energies, drive = self._energies(offer, route)
         if self.motion == "stored":
             energies -= drive.stored
-        booked = dict(zip(route, energies, strict=True))
-        rewards = np.array([booked[arm] for arm in positions.tolist()]) + noise[positions]
-        return Feedback(positions=positions, rewards=rewards)
+        booked = dict(zip(route, energies.tolist(), strict=True))
+        rewards = np.array([booked[arm] for arm in decision.positions.tolist()])
+        return Feedback(positions=decision.positions, rewards=rewards + noise[decision.positions])
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        return float(self._energies(offer, self._in_order(decision.positions))[0].sum())
+        return float(self._energies(offer, self._route(decision))[0].sum())
 
     def best(self, offer: Offer) -> Best:
         return Best(float(self._energies(offer, self.reference)[0].sum()))
 
     def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
-        energies, drive = self._energies(offer, self._in_order(decision.positions))
+        energies, drive = self._energies(offer, self._route(decision))
         return {
             "true_energy": float(energies.sum()),
             "duration": drive.duration,
@@ -285,50 +276,23 @@ class SumoNavigation(AdditiveProblem, Measured, Mapped):
         energies[drive.completed :] += self._unfinished[list(route[drive.completed :])]
         return energies, drive
 
-    def _in_order(self, positions: Ints) -> tuple[int, ...]:
-        """The arms as a route. They come in the order of the road, as a rule; else it is searched for.
-
-        A search among arms that are joined in many ways may take for ever, so that it is given up
-        after a number of tries that grows with the arms alone.
-        """
-        given = tuple(positions.tolist())
-        if self._is_route(given):
+    def _route(self, decision: Decision) -> tuple[int, ...]:
+        """The chosen arms as a route: they come in the order of the road, as a rule."""
+        given = tuple(decision.positions.tolist())
+        turns, ends = self.graph.successors, (self.trip.start, self.trip.goal)
+        ways = (turns.indices[turns.indptr[arm] : turns.indptr[arm + 1]] for arm in given)
+        joined = all(after in way for way, after in zip(ways, given[1:], strict=False))
+        if given and (given[0], given[-1]) == ends and len(set(given)) == len(given) and joined:
             return given
-        left, route, waiting = set(given), list[int](), [[self.trip.start]]
-        for _ in range(_TRIES_PER_ARM * len(given)):
-            if not waiting:
-                break
-            if not waiting[-1]:
-                waiting.pop()
-                if route:
-                    left.add(route.pop())
-                continue
-            edge = waiting[-1].pop()
-            if edge not in left:
-                continue
-            left.remove(edge)
-            route.append(edge)
-            if not left and edge == self.trip.goal:
-                return tuple(route)
-            waiting.append([following for following in self._ahead(edge) if following in left])
-        raise InputError(
-            f"the {len(given)} arms chosen are not a route from edge "
-            f"{self.graph.ids[self.trip.start]!r} to {self.graph.ids[self.trip.goal]!r}"
-            + ("; if they are one, give them in the order of the road" if waiting else "")
-        )
-
-    def _is_route(self, edges: tuple[int, ...]) -> bool:
-        if not edges or (edges[0], edges[-1]) != (self.trip.start, self.trip.goal):
-            return False
-        if len(set(edges)) < len(edges):
-            return False
-        return all(after in self._ahead(before) for before, after in pairwise(edges))
-
-    def _ahead(self, edge: int) -> list[int]:
-        """Where one may go on to from an edge."""
-        turns = self.graph.successors
-        following: list[int] = turns.indices[turns.indptr[edge] : turns.indptr[edge + 1]].tolist()
-        return following
+        costs = np.full(len(self.graph), np.inf)
+        costs[list(given)] = 1.0
+        route = _cheapest(self.graph, self.trip, costs)
+        if not given or sorted(route) != sorted(given):
+            raise InputError(
+                f"the {len(given)} arms chosen are not a route from edge {self.graph.ids[ends[0]]!r} "
+                f"to {self.graph.ids[ends[1]]!r}, in the order of the road"
+            )
+        return route
 
 
 def _network_file(network: str) -> Path:
@@ -343,8 +307,8 @@ def _network_file(network: str) -> Path:
     return Path(network)
 
 
-def _route(graph: LineGraph, trip: Trip, costs: Floats) -> tuple[int, ...]:
-    oracle = ShortestPath(successors=graph.successors)
+def _cheapest(graph: LineGraph, trip: Trip, costs: Floats) -> tuple[int, ...]:
+    oracle = ShortestPath(successors=graph.turn_graph, on_no_path="empty")
     scores = -np.maximum(costs, 0.0)
     return tuple(oracle.select(scores, trip, np.random.default_rng(0)).positions.tolist())
 

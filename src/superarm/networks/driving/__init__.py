@@ -1,7 +1,7 @@
 """Trips driven in SUMO (extra ``sumo``): what each edge of a route costs a simulated vehicle.
 
 ``driver`` runs the simulation, ``apart`` keeps one trip from leaving traces in the next, ``ledger``
-books energy to edges, ``roads`` checks routes before anything starts, ``traffic`` fills the roads
+books energy to edges, ``passable`` checks routes before anything starts, ``traffic`` fills the roads
 with other cars.
 """
 

@@ -55,7 +55,7 @@ from superarm.networks.energy import Vehicle
 
 from .apart import can_copy, in_a_copy
 from .ledger import Ledger
-from .roads import SumoRoads
+from .passable import SumoRoads
 from .traffic import Departures, Traffic
 
 _GRAVITY = 9.80665  # m/s², fixed in SUMO

@@ -74,21 +74,14 @@ class RoadMap:
         missing = {"points", "offsets", "speed", "height", "trip"} - set(arrays)
         if missing:
             raise StateError(f"this map is damaged: it lacks {sorted(missing)}")
-        if any(
-            arrays[name].dtype.kind not in "iuf"
-            for name in ("points", "offsets", "speed", "height", "trip")
-        ):
-            raise StateError("this map is damaged: it holds something other than numbers")
-        n = arrays["speed"].size
-        shapes = {"speed": (n,), "height": (n,), "offsets": (n + 1,), "trip": (2,)}
-        points = arrays["points"]
-        fit = all(arrays[name].shape == shape for name, shape in shapes.items())
-        if not fit or points.ndim != 2 or points.shape[1] != 2:
-            raise StateError("this map is damaged: its arrays do not fit together")
-        offsets = arrays["offsets"].astype(np.intp)
-        whole = offsets[0] == 0 and offsets[-1] == len(points) and (np.diff(offsets) >= 1).all()
-        finite = np.isfinite(arrays["speed"]).all() and np.isfinite(arrays["height"]).all()
-        if not whole or not finite:
+        n, p = arrays["speed"].size, len(arrays["points"]) if arrays["points"].ndim else 0
+        shapes = {"points": (p, 2), "offsets": (n + 1,), "speed": (n,), "height": (n,), "trip": (2,)}
+        for name, shape in shapes.items():
+            numbers = arrays[name].dtype.kind in "iuf" and np.isfinite(arrays[name]).all()
+            if not numbers or arrays[name].shape != shape:
+                raise StateError(f"this map is damaged: {name} does not hold numbers of shape {shape}")
+        points, offsets = arrays["points"], arrays["offsets"].astype(np.intp)
+        if offsets[0] != 0 or offsets[-1] != p or (np.diff(offsets) < 1).any():
             raise StateError("this map is damaged: its edges and points do not fit together")
         start, goal = (int(end) for end in arrays["trip"])
         if not (0 <= start < n and 0 <= goal < n):
