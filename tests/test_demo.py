@@ -19,6 +19,7 @@ import pytest
 from rich.console import Console
 
 from superarm import demo
+from superarm.demo import picture
 from superarm.demo.learning import City, Frame, describe_city, learn, make_world
 from superarm.demo.result import Outcome, Row
 from superarm.demo.terminal import Canvas, Screen, display
@@ -42,14 +43,14 @@ def test_in_a_pipe(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> N
     assert done.stderr == ""
     assert "\x1b" not in done.stdout
     assert len(re.findall(r"^round +\d+/10 ", done.stdout, re.MULTILINE)) == 2
-    for word in ("gp-ts", "bi-ts", "prior", "fastest", "shortest", "10 trips, 5 seeds"):
+    for word in ("gp-ts", "bi-ts", "prior", "fastest", "shortest", "10 trips, 10 seeds"):
         assert word in done.stdout
     assert "In its last 5 trips gp-ts took" in done.stdout
     assert "demo/report.html" in done.stdout
     names = {path.name for path in out.iterdir()}
     assert names == demo._OURS - {"figures"}
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-    assert (summary["rounds"], summary["seeds"]) == (10, 5)
+    assert (summary["rounds"], summary["seeds"]) == (10, 10)
 
 
 def test_the_picture_is_whole_and_loads_nothing(
@@ -68,15 +69,18 @@ def test_the_picture_is_whole_and_loads_nothing(
     }
     assert text in (out / "report.html").read_text(encoding="utf-8")
     moving = [element for element in root.iter() if element.tag.endswith("animate")]
-    frames = len(moving) // 2  # of each, what stays and what passes
+    frames = len(moving) // 4  # of each, map and numbers: what stays and what passes
     assert frames >= 6
     # All start together, at the moment when the last frame has come: a preview shows that one.
     assert {element.get("begin") for element in moving} == {f"-{0.35 * frames:.2f}s"}
-    groups = [each for each in root if any(child in moving for child in each)]
-    assert [each.get("opacity") for each in groups] == ["1"] * frames + ["0"] * (frames - 1) + ["1"]
+    groups = [each for each in root.iter() if any(child in moving for child in each)]
+    shown = [each.get("opacity") for each in groups]
+    assert shown.count("1") == 2 * frames + 2  # all that stays, and the last trip
+    assert shown.count("0") == 2 * frames - 2
+    assert "prefers-color-scheme:dark" in text
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "How the paper was read" not in page
-    assert "Smaller than the experiment: 10 of 80 rounds." in page
+    assert "Smaller than the experiment: 10 of 50 rounds." in page
 
 
 def test_the_documented_picture_is_the_demos_own() -> None:
@@ -96,6 +100,17 @@ def test_the_documented_picture_is_the_demos_own() -> None:
     assert structure(drawn) == structure(kept.read_text(encoding="utf-8")), advice
 
 
+def test_every_frame_but_the_last_shows_another_route(learned: tuple[City, list[Frame]]) -> None:
+    """Nothing stands still while trips repeat."""
+    _, frames = learned
+    chosen = picture._telling_frames(frames)
+    assert (chosen[0], chosen[-1]) == (frames[0], frames[-1])
+    steps = [frame.step for frame in chosen]
+    assert steps == sorted(set(steps))
+    for frame in chosen[1:-1]:
+        assert not np.array_equal(frame.route, frames[frame.step - 2].route)
+
+
 def test_a_second_demo_replaces_the_first(
     finished: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
@@ -112,7 +127,7 @@ def test_a_second_demo_replaces_the_first(
     )
     assert (len(done.stdout.splitlines()), done.stderr) == (1, "")
     summary = json.loads(done.stdout)
-    keys = ["experiment", "rounds", "seeds", "rows", "claims", "out", "trips", "conclusion"]
+    keys = ["experiment", "rounds", "seeds", "metrics", "rows", "claims", "out", "trips", "conclusion"]
     assert list(summary) == keys
     assert [row["energy_wh"] for row in summary["trips"]] == sorted(
         row["energy_wh"] for row in summary["trips"]
@@ -121,7 +136,7 @@ def test_a_second_demo_replaces_the_first(
     assert names == demo._OURS - {"figures"}
     now = {path.name: path.read_bytes() for path in (out / "cells").iterdir()}
     shared = [name for name in now if name in cells]
-    assert len(shared) == 5 * 4  # seeds 1 … 4 of 0 … 4 and 1 … 5: the same worlds
+    assert len(shared) == 5 * 9  # seeds 1 … 9 of 0 … 9 and 1 … 10: the same worlds
     assert all(now[name] == cells[name] for name in shared)
 
 
@@ -262,7 +277,7 @@ def outcome(**energies: list[float]) -> Outcome:
         Row(policy=name, energy=np.array(values), regret=10.0 * np.array(values))
         for name, values in given.items()
     ]
-    return Outcome(rows=tuple(rows), latest=20, rounds=80)
+    return Outcome(rows=tuple(rows), latest=20, rounds=50)
 
 
 def test_the_conclusion_follows_from_the_numbers() -> None:
@@ -270,7 +285,7 @@ def test_the_conclusion_follows_from_the_numbers() -> None:
     assert "took 100 Wh a trip" in told
     assert "102 Wh less than the fastest route" in told
     assert "20 Wh less than the energy model's route" in told
-    assert told.endswith("its regret is the lowest.")
+    assert told.endswith("its regret is the lowest, 105 Wh below that of bi-ts.")
     lost = outcome(**{"gp-ts": [300.0, 302.0]}).conclusion()
     assert "99 Wh more than the fastest route" in lost
     assert lost.endswith("trips bi-ts has less regret.")

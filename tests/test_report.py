@@ -212,10 +212,11 @@ def test_settings_show_what_was_swept_and_options_by_policy(tmp_path: Path) -> N
         },
     )
     text = written(run, tmp_path)
-    row = '<tr><th scope="row">igp-ucb</th><td>swept: 0.01, 0.1</td><td>ucb (beta = 2)</td>'
-    assert f"{row}<td>swept: 0.1</td></tr>" in text
-    assert '<tr><th scope="row">gp-ucb</th><td>–</td><td>–</td><td>0.25</td></tr>' in text
-    assert '<tr><th scope="row">depth</th><td>swept: 1</td></tr>' in text  # a default: written nowhere
+    row = '<tr><th scope="row">igp-ucb</th><td>ucb (beta = 2)</td><td>–</td></tr>'
+    assert row in text  # its xi was swept
+    assert '<tr><th scope="row">gp-ucb</th><td>–</td><td>0.25</td></tr>' in text
+    for key, values in (("xi", "0.01, 0.1"), ("igp-ucb.delta", "0.1"), ("depth", "1")):
+        assert f'<tr><th scope="row">{key}</th><td>{values}</td></tr>' in text
     assert '<tr><th scope="row">k</th><td>3</td></tr>' in text
     assert "{&quot;" not in text[text.index("<h2>Settings") : text.index("<h2>Reproduce")]
 

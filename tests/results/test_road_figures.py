@@ -16,7 +16,7 @@ from superarm.plotting import files
 from superarm.results import roads as road_results
 from superarm.results.charts import regret_chart, run_charts
 from superarm.results.maps import doubt_pictures, networks_picture, visit_pictures
-from superarm.results.pictures import Chart, Dots, Map, Picture
+from superarm.results.pictures import Chart, Map, Picture
 from superarm.simulation.trace import Run
 
 MakeRun = Callable[..., Run]
@@ -150,18 +150,18 @@ def test_calibration_picture(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path)
     picture = road_results.calibration_picture(run)
     assert picture is not None
-    panels = {panel.title: panel for panel in picture.panels if isinstance(panel, Dots)}
-    assert list(panels) == [
-        f"Energy: {what}"
-        for what in ("edges", "first visits", "trips", "truth of edges", "truth of trips")
-    ]
+    panels = {chart.title: chart for chart in charts(picture)}
+    assert list(panels) == ["edges", "first visits", "trips", "truth of edges", "truth of trips"]
     rows = road_results.calibrations(run)
     for title, kind in (("edges", "edges"), ("truth of trips", "true_trips")):
-        drawn = panels[f"Energy: {title}"].rows
-        assert [row.name for row in drawn] == list(SIX)
-        assert [list(row.values) for row in drawn] == [
-            [level.observed for level in getattr(row, kind)] for row in rows
-        ]
+        right, *drawn = panels[title].series
+        np.testing.assert_allclose(right.y, right.x)
+        assert [series.label.split()[0] for series in drawn] == list(SIX)
+        for series, row in zip(drawn, rows, strict=True):
+            levels = getattr(row, kind)
+            np.testing.assert_allclose(series.x, [100 * level.level for level in levels])
+            np.testing.assert_allclose(series.y, [100 * level.observed for level in levels])
+            np.testing.assert_allclose(series.half, [200 * level.stderr for level in levels])
     assert road_results.calibration_picture(make_run(tmp_path / "b", audited=())) is None
 
 

@@ -189,7 +189,7 @@ def route(geojson: bool, as_json: bool, seed: int, quiet: bool, **asked: Any) ->
 @click.option(
     "--rounds",
     type=click.IntRange(min=10, max=2000),
-    default=80,
+    default=50,
     show_default=True,
     help="Number of rounds.",
 )

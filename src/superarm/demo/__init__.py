@@ -31,19 +31,10 @@ from .terminal import display
 __all__ = ["ROUNDS", "learning_picture", "run_demo"]
 
 EXPERIMENT = "demo/city"
-ROUNDS = 80
+ROUNDS = 50
 """How long it learns unless told otherwise: the experiment's own length."""
-_OURS = frozenset(
-    (
-        *FOLDERS,
-        "run.json",
-        "cells.jsonl",
-        "summary.json",
-        "report.html",
-        "learning.svg",
-        "figures",
-    )
-)
+_FILES = ("run.json", "cells.jsonl", "summary.json", "report.html", "learning.svg", "figures")
+_OURS = frozenset((*FOLDERS, *_FILES))
 _WORTH_PROCESSES = 40
 """Rounds from which on starting other processes pays."""
 
@@ -70,7 +61,8 @@ def run_demo(
     write_spec(out, plan.describe())
     atomic_write(out / "learning.svg", picture.encode())  # first: by it the next demo knows this one
     jobs = available_cores() if rounds >= _WORTH_PROCESSES else 1
-    with _progress(console, "Now five seeds of it against four others …") as progress:
+    words = f"Now {experiment.seeds} seeds of it against {len(experiment.policies) - 1} others …"
+    with _progress(console, words) as progress:
         summary = execute(plan, resume=True, jobs=jobs, progress=progress)
     run = Run.load(out)
     outcome = Outcome.of(run)

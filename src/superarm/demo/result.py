@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from superarm.core import Floats
-from superarm.results.curves import mean_stderr, plus_minus, within_noise
+from superarm.results.curves import average, plus_minus, within_noise
 from superarm.simulation import Run
 
 from .learning import LEARNER
@@ -26,8 +24,7 @@ WHAT = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Row:
+class Row(NamedTuple):
     """How one policy fared, seed by seed."""
 
     policy: str
@@ -37,8 +34,7 @@ class Row:
     """Total over all trips, Wh, (seeds,)."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Outcome:
+class Outcome(NamedTuple):
     """All policies, the cheapest at the end first."""
 
     rows: tuple[Row, ...]
@@ -54,32 +50,28 @@ class Outcome:
             totals = run.cumulative(policy, 0, "true_energy")
             until = totals[:, -latest - 1] if latest < run.rounds else 0.0
             energy = (totals[:, -1] - until) / latest
-            rows.append(Row(policy=policy, energy=energy, regret=run.cumulative(policy)[:, -1]))
-        rows.sort(key=lambda row: float(row.energy.mean()))
-        return cls(rows=tuple(rows), latest=latest, rounds=run.rounds)
+            rows.append(Row(policy, energy, run.cumulative(policy)[:, -1]))
+        return cls(tuple(sorted(rows, key=lambda row: float(row.energy.mean()))), latest, run.rounds)
 
     def row(self, policy: str) -> Row:
         return next(row for row in self.rows if row.policy == policy)
 
     def saved(self, policy: str) -> float | None:
-        """Share of the fastest route's energy that a policy saves; None where there is none."""
+        """Percent of the fastest route's energy that a policy saves; None where there is none."""
         base = float(self.row("fastest").energy.mean())
-        return 1.0 - float(self.row(policy).energy.mean()) / base if base > 0.0 else None
+        return 100.0 * (1.0 - float(self.row(policy).energy.mean()) / base) if base > 0.0 else None
 
     def as_json(self) -> list[dict[str, Any]]:
         """One flat row per policy."""
-        plain = []
-        for row in self.rows:
-            saved = self.saved(row.policy)
-            plain.append(
-                {
-                    "policy": row.policy,
-                    "energy_wh": float(row.energy.mean()),
-                    "saved_percent": None if saved is None else 100.0 * saved,
-                    "regret_wh": float(row.regret.mean()),
-                }
-            )
-        return plain
+        return [
+            {
+                "policy": row.policy,
+                "energy_wh": float(row.energy.mean()),
+                "saved_percent": self.saved(row.policy),
+                "regret_wh": float(row.regret.mean()),
+            }
+            for row in self.rows
+        ]
 
     def conclusion(self) -> str:
         """One sentence that follows from the numbers, whoever wins."""
@@ -101,7 +93,9 @@ class Outcome:
         difference = float((learner.regret - rival.regret).mean())
         if difference == 0.0 or within_noise(learner.regret - rival.regret):
             return f"its regret is within noise of that of {rival.policy}"
-        return "its regret is the lowest" if difference < 0.0 else f"{rival.policy} has less regret"
+        if difference > 0.0:
+            return f"{rival.policy} has less regret"
+        return f"its regret is the lowest, {-difference:.0f} Wh below that of {rival.policy}"
 
 
 def _compared(learner: Row, other: Row, words: str) -> str:
@@ -132,15 +126,10 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
         table.add_row(
             row.policy,
             *([WHAT.get(row.policy, "")] if explained else []),
-            _told(row.energy),
-            "" if saved is None or row.policy == "fastest" else f"{100.0 * saved:.0f} %",
-            _told(row.regret),
+            plus_minus(*average(row.energy)),
+            "" if saved is None or row.policy == "fastest" else f"{saved:.0f} %",
+            plus_minus(*average(row.regret)),
             style="bold" if row.policy == LEARNER else None,
         )
     console.print(table)
     console.print(outcome.conclusion(), highlight=False)
-
-
-def _told(values: Floats) -> str:
-    mean, stderr = mean_stderr(np.asarray(values))
-    return plus_minus(float(mean), float(stderr))

@@ -7,13 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from superarm.core import Ints
 from superarm.errors import require_extra
 from superarm.results.curves import PolicyStyle, readable_seconds, significant, spread_labels, ticks
 from superarm.results.maps import in_window, length_text, middle, round_length
-from superarm.results.pictures import Chart, Dots, Map, Picture, Series
+from superarm.results.pictures import Chart, Map, Picture, Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,8 +74,6 @@ def draw_picture(picture: Picture, title: str, origin: Sequence[str] = ()) -> Fi
             axes = figure.add_subplot(rows, columns, place + 1)
             if isinstance(panel, Chart):
                 _draw_chart(axes, panel, height)
-            elif isinstance(panel, Dots):
-                _draw_dots(axes, panel)
             else:
                 _draw_map(axes, panel)
         if picture.key:
@@ -86,12 +82,10 @@ def draw_picture(picture: Picture, title: str, origin: Sequence[str] = ()) -> Fi
     return figure
 
 
-def _size(panel: Chart | Dots | Map, *, single: bool) -> tuple[float, float]:
+def _size(panel: Chart | Map, *, single: bool) -> tuple[float, float]:
     """Inches across and down."""
     if isinstance(panel, Chart):
         return (8.0, max(4.0, 1.2 + _LABEL * len(panel.series))) if single else (5.4, 3.5)
-    if isinstance(panel, Dots):
-        return 5.2, 0.9 + 0.42 * len(panel.rows)
     width = 8.0 if single else 4.6
     return width, width / panel.window.aspect + 0.5
 
@@ -157,21 +151,6 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[Series, float]], gap: float) ->
         ):
             axes.add_artist(_stroke(style, x, y, transform=beside, clip_on=False, linewidth=1.6))
         axes.text(stop + 0.06, place, text, transform=beside, va="center", fontsize=10)
-
-
-def _draw_dots(axes: Axes, dots: Dots) -> None:
-    axes.set_title(plain_text(dots.title))
-    for guide in dots.guides:
-        axes.axvline(guide, color=_INK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=1)
-    for place, row in enumerate(dots.rows):
-        # A little apart, so that the bars of neighbouring levels do not merge.
-        y = place + 0.16 * (np.arange(len(row.values)) - (len(row.values) - 1) / 2.0)
-        axes.errorbar(row.values, y, xerr=row.halves, fmt="o", markersize=5, color=row.style.hex)
-    axes.set(xlim=(dots.least, 1.01), ylim=(len(dots.rows) - 0.5, -0.5), xlabel="share (%)")
-    axes.grid(False)
-    axes.set_xticks(dots.guides, labels=[f"{100 * guide:.0f}" for guide in dots.guides])
-    axes.set_yticks(range(len(dots.rows)), labels=[plain_text(row.name) for row in dots.rows])
-    axes.tick_params(axis="y", labelcolor=_INK)
 
 
 def _draw_map(axes: Axes, shown: Map) -> None:

@@ -18,10 +18,10 @@ from superarm.results.curves import (
     policy_styles,
     significant,
 )
-from superarm.results.pictures import Chart, Dots, Map, Picture
+from superarm.results.pictures import Chart, Map, Picture
 from superarm.simulation.trace import Run
 
-from .svg import SMALL, colour_of, svg_chart, svg_dots, svg_maps
+from .svg import SMALL, colour_of, svg_chart, svg_maps
 
 Claim = Mapping[str, Any]
 """``{"text": …, "holds": true|false, "verdict": …, "evidence": …}``"""
@@ -221,17 +221,12 @@ def figure(picture: Picture) -> str:
     title = f"<h3>{escape(picture.heading)}</h3>" if picture.heading else ""
     maps = [panel for panel in picture.panels if isinstance(panel, Map)]
     charts = [panel for panel in picture.panels if isinstance(panel, Chart)]
-    if len(picture.panels) == 1 and charts:
-        shown = svg_chart(charts[0]) + _legend(charts[0])
-    elif maps:
+    if maps:
         shown = f'<div class="maps">{"".join(svg_maps(maps, picture.name))}</div>'
+    elif len(charts) == 1:
+        shown = svg_chart(charts[0]) + _legend(charts[0])
     else:
-        drawn = (
-            svg_dots(panel) if isinstance(panel, Dots) else svg_chart(panel, SMALL)
-            for panel in picture.panels
-            if not isinstance(panel, Map)
-        )
-        shown = f'<div class="charts">{"".join(drawn)}</div>'
+        shown = f'<div class="charts">{"".join(svg_chart(chart, SMALL) for chart in charts)}</div>'
     key = "".join(
         f'<span><span class="swatch" style="background:{colour}"></span>{escape(text)}</span> '
         for colour, text in picture.key

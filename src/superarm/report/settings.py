@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
@@ -28,39 +28,24 @@ def _swept(run: Run) -> dict[str, list[Any]]:
 
 def settings_section(run: Run) -> str:
     """What was run: sizes, what was swept, the problem's parameters, the policies' options."""
-    swept = {
-        key: "swept: " + ", ".join(map(readable_value, values)) for key, values in _swept(run).items()
-    }
+    swept = _swept(run)
     parameters = dict(run.spec.get("parameters") or {})
-    problem, policies = parameters.pop("problem", {}), parameters.pop("policies", {})
-    if not isinstance(problem, Mapping) or not isinstance(policies, Mapping):
-        parameters |= {"problem": problem, "policies": policies}
-        problem, policies = {}, {}
-    problem = {
-        key: swept.get(f"problem.{key}", swept.get(key, value)) for key, value in problem.items()
-    }
+    given = parameters.pop("problem", {})
+    problem = {k: v for k, v in given.items() if not {k, f"problem.{k}"} & set(swept)}
     options = {
-        name: {
-            key: swept.get(f"{name}.{key}", value if key in problem else swept.get(key, value))
-            for key, value in given.items()
-        }
-        for name, given in policies.items()
-        if name in run.policies and isinstance(given, Mapping)
+        name: {k: v for k, v in given.items() if not {k, f"{name}.{k}"} & set(swept)}
+        for name, given in parameters.pop("policies", {}).items()
+        if name in run.policies
     }
-    for key, text in swept.items():  # also what stands nowhere, being a default
-        owner, _, option = key.rpartition(".")
-        if owner == "problem":
-            problem = {**problem, option: text}
-        elif owner in options:
-            options[owner][option] = text
-        elif owner or not any(key in given for given in (problem, *options.values())):
-            parameters[key] = text
     facts = {
         "rounds": run.rounds,
         "seeds": f"{run.seeds[0]} … {run.seeds[-1]}" if len(run.seeds) > 1 else run.seeds[0],
         "superarm": run.spec.get("version"),
     }
     parts = [fact_table("", {**facts, **parameters})]
+    if swept:
+        told = {key: ", ".join(map(readable_value, values)) for key, values in swept.items()}
+        parts.append(fact_table("Swept", told))
     if problem:
         parts.append(fact_table("Problem", problem))
     if any(options.values()):

@@ -17,7 +17,7 @@ from superarm.core import Floats, Ints
 from superarm.networks import RoadMap
 from superarm.results.curves import PolicyStyle, readable_seconds, significant, spread_labels, ticks
 from superarm.results.maps import in_window, length_text, middle, round_length
-from superarm.results.pictures import Chart, Dots, Map, Series, Window
+from superarm.results.pictures import Chart, Map, Series, Window
 
 DASHES = ("none", "9 3", "3 3")  # as in ``plotting``
 _MAP_WIDTH = 420
@@ -127,64 +127,29 @@ class _Axis(NamedTuple):
         return ticks(self.low, self.high, self.log)
 
 
-def svg_dots(dots: Dots) -> str:
-    """A line of dots for each name, dashed lines where they should lie."""
-    left, gap, top, width = 110, 26, 40, SMALL.width
-    height = top + gap * len(dots.rows) + 28
-    axis = _Axis(dots.least, 1.01, False, left, width - 14)
-    parts = [svg_open(width, height, dots.description)]
-    parts.append(f'<text x="4" y="15" font-weight="600">{escape(dots.title)}</text>')
-    for place, guide in enumerate(dots.guides):
-        x = axis.place(guide)
-        line = f'<path d="M{x:.1f} {top - 12}V{height - 24}" stroke="currentColor"'
-        parts.append(f'{line} stroke-dasharray="4 3" opacity=".6"/>')
-        # The last two lie close together: their numbers stand on either side.
-        side = {len(dots.guides) - 2: "end", len(dots.guides) - 1: "start"}.get(place, "middle")
-        parts.append(_text(x, height - 8, f"{100 * guide:.0f}", side))
-    for number, row in enumerate(dots.rows):
-        y = top + gap * number + 8
-        parts.append(
-            f'<text x="{left - 12}" y="{y + 4}" text-anchor="end">{escape(row.name)}</text>'
-            f'<g style="color:{colour_of(row.style)}">'
-        )
-        # A little apart, so that the bars of neighbouring levels do not merge.
-        heights = y + 5.0 * (np.arange(len(row.values)) - (len(row.values) - 1) / 2.0)
-        for value, half, at in zip(row.values, row.halves, heights, strict=True):
-            low, x, high = (
-                axis.place(min(max(share, axis.low), axis.high))
-                for share in (value - half, value, value + half)
-            )
-            bar = f'<path d="M{low:.1f} {at:g}H{high:.1f}" stroke="currentColor" stroke-width="2"/>'
-            parts.append(f'{bar}<circle cx="{x:.1f}" cy="{at:g}" r="3.4"/>')
-        parts.append("</g>")
-    return "".join(parts) + "</svg>"
-
-
 # --- maps --------------------------------------------------------------------------------
 
 
 class Plane:
     """From metres to places in a drawing, y downwards, and roads to paths in parts of a unit."""
 
-    def __init__(self, window: Window, width: float, units: int, left: float = 0.0, top: float = 0.0):
-        self.window, self.units = window, units
+    def __init__(self, window: Window, width: float, units: int) -> None:
+        self._window, self._units = window, units
         self.scale = width / window.width
-        self.height = window.height * self.scale
-        self._corner = np.array([left, top])
+        self.width, self.height = width, window.height * self.scale
 
     def place(self, points: Floats) -> Floats:
-        window = self.window
-        x = (points[:, 0] - window.left) * self.scale
-        y = (window.bottom + window.height - points[:, 1]) * self.scale
-        placed: Floats = np.stack([x, y], axis=1) + self._corner
-        return placed
+        left, bottom, _, height = self._window
+        x = (points[:, 0] - left) * self.scale
+        y = (bottom + height - points[:, 1]) * self.scale
+        return np.stack([x, y], axis=1)
 
     def path(self, courses: Iterable[Floats]) -> str:
         """Courses as one path, without what is too short to be seen or drawn already."""
         drawn: set[frozenset[tuple[int, int]]] = set()
         parts = []
         for course in courses:
-            points = np.rint(self.units * self.place(course)).astype(int)
+            points = np.rint(self._units * self.place(course)).astype(int)
             moved = np.concatenate([[True], np.any(np.diff(points, axis=0) != 0, axis=1)])
             corners = [(int(x), int(y)) for x, y in points[moved]]
             key = frozenset(corners)

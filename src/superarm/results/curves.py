@@ -245,10 +245,9 @@ def sweeps(run: Run, key: str | None = None) -> list[Sweep]:
         for name, value in setting.items():
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 values.setdefault(name, set()).add(value)
-    if key is None:
-        swept = [name for name, found in values.items() if len(found) > 1]
-        key = max(swept, key=lambda name: len(values[name]), default=None)
-    if key is None or key not in values:
+    swept = [name for name, found in values.items() if len(found) > 1]
+    key = key or max(swept, key=lambda name: len(values[name]), default="")
+    if key not in values:
         return []
     panels: dict[str, Sweep] = {}
     for index, setting in enumerate(run.settings):

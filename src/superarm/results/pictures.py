@@ -105,38 +105,6 @@ def _range(parts: Iterable[Floats], log: bool, *, tight: bool) -> tuple[float, f
     return low, high if high > low else low + 1.0
 
 
-class DotRow(NamedTuple):
-    """A named line of dots."""
-
-    name: str
-    style: PolicyStyle
-    values: tuple[float, ...]
-    halves: tuple[float, ...]
-    """How far each reaches to either side."""
-
-
-class Dots(NamedTuple):
-    """Shares in lines of dots, beside where they should be."""
-
-    title: str
-    rows: tuple[DotRow, ...]
-    guides: tuple[float, ...]
-
-    @property
-    def description(self) -> str:
-        told = ", ".join(
-            f"{row.name} {' '.join(f'{100 * value:.1f}' for value in row.values)}" for row in self.rows
-        )
-        wanted = " ".join(f"{100 * guide:.0f}" for guide in self.guides)
-        return f"{self.title}, percent where {wanted} are right: {told}"
-
-    @property
-    def least(self) -> float:
-        """Where the axis begins."""
-        reach = [a - b for row in self.rows for a, b in zip(row.values, row.halves, strict=True)]
-        return max(0.0, min(*self.guides, *reach) - 0.05)
-
-
 class Window(NamedTuple):
     """The part of a map that is shown, in metres."""
 
@@ -181,7 +149,7 @@ class Picture:
 
     name: str
     """Of its files."""
-    panels: tuple[Chart | Dots | Map, ...]
+    panels: tuple[Chart | Map, ...]
     heading: str = ""
     """Which of the run's settings it shows."""
     caption: str

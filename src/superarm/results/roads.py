@@ -33,8 +33,8 @@ from superarm.rules import BayesianGPUCB, BayesUCBQuantile
 from superarm.simulation.audit import LEVELS, QUANTILES
 from superarm.simulation.trace import Run
 
-from .curves import Average, average, counted, mean_stderr, policy_styles
-from .pictures import DotRow, Dots, Picture
+from .curves import Average, PolicyStyle, average, counted, mean_stderr, policy_styles
+from .pictures import Chart, Picture, Series
 
 METHODS = ("gp-ucb", "gp-bucb", "gp-ts", "bi-ucb", "bi-bucb", "bi-ts")
 """The six methods that the paper compares."""
@@ -296,22 +296,37 @@ def calibration_verdict(rows: Sequence[Calibration]) -> str:
 
 
 def calibration_picture(run: Run) -> Picture | None:
-    """Shares inside their intervals, a panel for each kind; None where no forecasts were recorded."""
+    """Shares inside intervals by what they should be; None where no forecasts were recorded."""
     rows = calibrations(run)
     styles = policy_styles(run.policies)
+    nominal = 100.0 * np.asarray(LEVELS)
+    right = Series("right", nominal, nominal, PolicyStyle(7, 2))
     panels = []
     for kind, what in (MEASURED | TRUE).items():
-        lines = []
-        for row in rows:
-            found: tuple[Coverage, ...] = getattr(row, kind)
-            if found:
-                values, halves = zip(
-                    *((each.observed, 2.0 * each.stderr) for each in found), strict=True
-                )
-                lines.append(DotRow(row.policy, styles[row.policy], values, halves))
+        found: dict[str, tuple[Coverage, ...]] = {row.policy: getattr(row, kind) for row in rows}
+        lines = [
+            Series(
+                f"{policy}  {100.0 * levels[-1].observed:.1f}",
+                nominal,
+                np.array([100.0 * each.observed for each in levels]),
+                styles[policy],
+                np.array([200.0 * each.stderr for each in levels]),
+            )
+            for policy, levels in found.items()
+            if levels
+        ]
         if lines:
-            panels.append(Dots(f"Energy: {what}", tuple(lines), LEVELS))
-    caption = "Dots: observed shares in percent, ± 2 standard errors. Dashed: what they should be."
+            chart = Chart(
+                series=(right, *lines),
+                title=what,
+                x_label="interval (%)",
+                y_label="inside it (%)",
+                markers=True,
+            )
+            panels.append(chart)
+    caption = (
+        "Measured energies, and the truth where it is known, inside intervals; ± 2 standard errors."
+    )
     picture = Picture(name="calibration", panels=tuple(panels), caption=caption, columns=3)
     return picture if panels else None
 
