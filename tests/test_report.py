@@ -115,7 +115,7 @@ def test_contents_and_accessibility(tmp_path: Path) -> None:
         *(
             "matern",
             "How the paper was read",
-            "2 claims: 1 hold, 1 do not hold",
+            "2 claims: 1 holds, 1 does not hold",
             "t<sup>0.40</sup>",
             "prefers-color-scheme:dark",
         ),
@@ -270,7 +270,7 @@ def test_index_links_reports_and_joins_claims(tmp_path: Path) -> None:
     text = reports.write_index([first, second], tmp_path / "index.html").read_text("utf-8")
     links = {attributes["href"] for tag, attributes in Checker(text).tags if tag == "a"}
     assert links == {"a%20b/report.html", "c/report.html"}
-    assert "2 experiments; 2 claims: 1 hold, 1 do not hold" in text
+    assert "2 experiments; 2 claims: 1 holds, 1 does not hold" in text
     assert text.count("<svg") == 2
 
 
