@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import click
 
 from superarm import __version__
 
-from .common import Commands, common_options, importing, print_json, say
+from .common import Command, Commands, common_options, importing, print_json, say
 
 if TYPE_CHECKING:
     from superarm.results.curves import Band
@@ -19,6 +20,12 @@ _COUNT = click.IntRange(min=1)
 _NET = "Road network: a .net.xml or .osm file, a folder of tables, or luxembourg, monaco or city."
 _HEIGHTS = "Heights for the network: an SRTM tile (.hgt) or a folder of them."
 _SET = "Set a parameter to a TOML value; a list sweeps. May be repeated."
+
+
+def _choice(name: str, *choices: str, told: str) -> Callable[[Command], Command]:
+    """An option with a few values, the first by default."""
+    kind = click.Choice(choices)
+    return click.option(name, type=kind, default=choices[0], show_default=True, help=told)
 
 
 def _sizes(command: Any) -> Any:
@@ -52,12 +59,11 @@ def superarm() -> None:
 @click.option("--from", "start", help="Edge where trips begin; default: chosen for you.")
 @click.option("--to", "goal", help="Edge where trips end; default: chosen for you.")
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
-@click.option(
+@_choice(
     "--executor",
-    type=click.Choice(["local", "dask"]),
-    default="local",
-    show_default=True,
-    help="Local processes, or the Dask cluster at $DASK_SCHEDULER_ADDRESS (else a local one).",
+    "local",
+    "dask",
+    told="Local processes, or the Dask cluster at $DASK_SCHEDULER_ADDRESS (else a local one).",
 )
 @common_options
 @importing
@@ -108,13 +114,7 @@ def reproduce(target: str, as_json: bool, **request: Any) -> None:
 @superarm.command()
 @click.argument("directory", metavar="RUN", type=_PATH)
 @click.option("--bound", is_flag=True, help="Draw the theoretical bound on the regret.")
-@click.option(
-    "--band",
-    type=click.Choice(["stderr", "std"]),
-    default="stderr",
-    show_default=True,
-    help="What surrounds the means: their standard error, or the deviation between seeds.",
-)
+@_choice("--band", "stderr", "std", told="Bands: standard error, or deviation between seeds.")
 @common_options
 @importing
 def report(directory: Path, bound: bool, band: Band, as_json: bool, quiet: bool, **_: Any) -> None:
@@ -143,12 +143,11 @@ def report(directory: Path, bound: bool, band: Band, as_json: bool, quiet: bool,
     type=_PATH,
     help="What a run has learned on this network, RUN/states/CELL.npz; default: the energy model.",
 )
-@click.option(
+@_choice(
     "--routing",
-    type=click.Choice(["potential", "rectified"]),
-    default="potential",
-    show_default=True,
-    help="How costs are made non-negative: by height potentials, or as in the paper.",
+    "potential",
+    "rectified",
+    told="How costs are made non-negative: by height potentials, or as in the paper.",
 )
 @click.option(
     "--set",

@@ -6,6 +6,7 @@ import platform
 import sys
 from importlib import metadata
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
@@ -28,31 +29,25 @@ _CORE = ("numpy", "scipy", "click", "rich")
 
 def check_installation(as_json: bool) -> None:
     """Versions, extras, and a small problem solved by every engine, compared with a plain solve."""
-    versions = {name: metadata.version(name) for name in _CORE}
-    extras = {name: metadata.version(name) if find_spec(name) else None for name in _EXTRAS}
     worst = _largest_disagreement()
-    sound = worst < 1e-8
+    found: dict[str, Any] = {
+        "superarm": __version__,
+        "python": platform.python_version(),
+        "versions": {name: metadata.version(name) for name in _CORE},
+        "extras": {name: metadata.version(name) if find_spec(name) else None for name in _EXTRAS},
+        "largest_disagreement": worst,
+        "sound": worst < 1e-8,
+    }
     if as_json:
-        print_json(
-            {
-                "superarm": __version__,
-                "python": platform.python_version(),
-                "versions": versions,
-                "extras": extras,
-                "largest_disagreement": worst,
-                "sound": sound,
-            }
-        )
+        print_json(found)
     else:
-        say(f"superarm {__version__} on Python {platform.python_version()}")
-        for name, version in versions.items():
-            say(f"  {name} {version}")
-        for name, found in extras.items():
-            advice = f"not installed; pip install 'superarm[{_EXTRAS[name]}]'"
-            say(f"  {name} {found or advice}")
-        word = "agree" if sound else "DISAGREE"
+        say(f"superarm {__version__} on Python {found['python']}")
+        for name, version in (found["versions"] | found["extras"]).items():
+            missing = f"not installed; pip install 'superarm[{_EXTRAS.get(name)}]'"
+            say(f"  {name} {version or missing}")
+        word = "agree" if found["sound"] else "DISAGREE"
         say(f"The engines {word} with a plain solve; largest difference {worst:.1e}.")
-    if not sound:
+    if not found["sound"]:
         sys.exit(1)
 
 

@@ -34,13 +34,17 @@ def list_family(family: str | None, as_json: bool) -> None:
     plurals = {f"{each[:-1]}ies" if each.endswith("y") else f"{each}s": each for each in families()}
     known = {**plurals, **{each: each for each in families()}, "experiments": "experiments"}
     if family is None:
-        rows = [_family(name) for name in (*families(), "experiments")]
+        members = {each: names(each) for each in families()} | {"experiments": experiment_ids()}
+        words = _words()["families"]
+        rows: list[Row] = [
+            {"family": each, "parts": len(found), "meaning": words[each]}
+            for each, found in members.items()
+        ]
         advice = "`superarm list FAMILY` lists its parts, `superarm show NAME` explains one."
         _print("families", rows, as_json, advice=advice)
     elif family not in known:
-        raise SpecError(
-            f"there are no {family!r}; {suggestion(family, known, command='superarm list')}"
-        )
+        told = suggestion(family, known, command="superarm list")
+        raise SpecError(f"there are no {family!r}; {told}")
     elif family == "experiments":
         rows = [_experiment(name) for name in experiment_ids()]
         rows.sort(key=lambda row: (not row["paper"], row["id"]))  # what is beyond the papers comes last
@@ -113,11 +117,6 @@ def _options(table: Row) -> str:
 # --- rows ----------------------------------------------------------------------------------
 
 
-def _family(name: str) -> Row:
-    members = experiment_ids() if name == "experiments" else names(name)
-    return {"family": name, "parts": len(members), "meaning": _words()["families"][name]}
-
-
 def _experiment(name: str) -> Row:
     experiment = load_experiment(name)
     figures = ", ".join(experiment.figures)
@@ -186,8 +185,9 @@ def _field_docstrings(part: Any) -> dict[str, str]:
         except (OSError, TypeError):  # made without a file
             continue
         for field, text in pairwise(getattr(tree, "body", ())):
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                found[ast.unparse(field.target)] = " ".join(str(ast.literal_eval(text.value)).split())
+            told = text.value if isinstance(text, ast.Expr) else None
+            if isinstance(field, ast.AnnAssign) and isinstance(told, ast.Constant):
+                found[ast.unparse(field.target)] = " ".join(str(told.value).split())
     return found
 
 

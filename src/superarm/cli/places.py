@@ -66,17 +66,12 @@ class Place(NamedTuple):
 
     def _check(self, experiment: Experiment, given: Mapping[str, Any]) -> None:
         takes = set(parameters_of("problem", experiment.problem["name"]))
+        about = f"{experiment.id} is about {experiment.problem['name']!r}"
         ends = (self.net, self.start, self.goal)
         if any(end is not None for end in ends) and not {"network", "start", "goal"} <= takes:
-            raise click.UsageError(
-                f"--net, --from and --to are for problems on roads; {experiment.id} is about "
-                f"{experiment.problem['name']!r}"
-            )
+            raise click.UsageError(f"--net, --from and --to are for problems on roads; {about}")
         if self.elevation is not None and "elevation" not in takes:
-            raise click.UsageError(
-                f"--elevation is for problems on roads that take heights; {experiment.id} is about "
-                f"{experiment.problem['name']!r}"
-            )
+            raise click.UsageError(f"--elevation is for problems on roads with heights; {about}")
         check_elevation(self.elevation)
         if (self.start is None) != (self.goal is None):
             raise click.UsageError("--from and --to go together: name both, or neither")

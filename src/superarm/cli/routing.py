@@ -11,7 +11,7 @@ from superarm.experiments import parse_overrides
 from superarm.policies.navigation import Routing
 from superarm.routes import INTERVAL, NETWORKS, Leg, RouteAnswer, find_route
 
-from .common import check_elevation, shown
+from .common import check_elevation
 
 _MOST_ROWS = 24
 
@@ -44,20 +44,16 @@ def ask(
 
 def print_route(answer: RouteAnswer) -> None:
     """The roads in order, and the sums."""
-    from rich.table import Table
-    from rich.text import Text
-
-    from .visible import make_console
+    from .visible import make_console, print_table
 
     console = make_console()
     ids = answer.ids()
-    table = Table(title=Text(shown(f"{answer.graph.network.name}: {ids[0]} → {ids[-1]}")))
-    table.add_column("road", overflow="fold")
-    for name in ("edges", "m", "km/h", "rise, m", "Wh"):
-        table.add_column(name, justify="right")
-    for row in _shortened(_roads(answer)):
-        table.add_row(*(Text(shown(cell)) for cell in row))
-    console.print(table)
+    print_table(
+        ("road", "edges", "m", "km/h", "rise, m", "Wh"),
+        _shortened(_roads(answer)),
+        title=f"{answer.graph.network.name}: {ids[0]} → {ids[-1]}",
+        right=1,
+    )
     best = answer.best
     lines = [
         f"{len(ids)} edges, {best.length / 1000:.2f} km, {best.seconds / 60:.1f} min at the speed "

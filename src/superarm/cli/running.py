@@ -6,8 +6,8 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from contextlib import contextmanager
-from itertools import groupby
+from contextlib import ExitStack, contextmanager
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -335,25 +335,18 @@ def _executor(name: str, jobs: int) -> Iterator[Executor | None]:
         yield None
         return
     distributed = require_extra("distributed", "cluster")
-    address = os.environ.get("DASK_SCHEDULER_ADDRESS")
-    if address:
-        with distributed.Client(address) as client:
-            yield client.get_executor()
-        return
-    # No cluster named: one on this machine, heard on loopback alone.
-    local = distributed.LocalCluster(
-        n_workers=jobs, threads_per_worker=1, host="127.0.0.1", dashboard_address=None
-    )
-    with local as cluster, distributed.Client(cluster) as client:
-        yield client.get_executor()
+    with ExitStack() as stack:
+        cluster = os.environ.get("DASK_SCHEDULER_ADDRESS")
+        if not cluster:  # one of our own, heard on loopback alone
+            here = {"host": "127.0.0.1", "dashboard_address": None}
+            local = distributed.LocalCluster(n_workers=jobs, threads_per_worker=1, **here)
+            cluster = stack.enter_context(local)
+        yield stack.enter_context(distributed.Client(cluster)).get_executor()
 
 
 def _fresh_directory(name: str) -> Path:
     """``runs/<name>-001`` and so on: the first that is not there yet."""
     plain = Path(name).stem if name.endswith(".toml") else name.replace("/", "-")
     stem = plain.strip("-.") or "run"
-    for number in range(1, 100_000):
-        candidate = Path("runs") / f"{stem}-{number:03d}"
-        if not candidate.exists():
-            return candidate
-    raise SpecError("runs/ is full; give --out")
+    numbered = (Path("runs") / f"{stem}-{number:03d}" for number in count(1))
+    return next(path for path in numbered if not path.exists())

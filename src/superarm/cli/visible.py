@@ -34,6 +34,7 @@ def print_table(
             Text(shown(head)),
             justify="right" if number else "left",
             no_wrap=not at,
+            overflow="fold",
             min_width=max((len(row[at]) for row in cells), default=0) if number else None,
         )
     for row in cells:

@@ -146,7 +146,7 @@ class Experiment:
             else:
                 choices = sorted({*listed, *names("policy")})
                 told = suggestion(name, choices, command="superarm list policy")
-                raise SpecError(f"unknown policy {name!r}; {told}")
+                raise SpecError(f"unknown policy {name!r}; {told} (--import FILE.py adds your own)")
         if not policies:
             raise SpecError("name at least one policy")
         return replace(self, policies=policies)
