@@ -110,8 +110,8 @@ def test_lazy_names_are_those_declared() -> None:
         assert f" {name} as {name}" in source or name in NOT_FOR_USERS
 
 
-INTERNAL = {"capabilities", "inputs", "linalg", "normal", "packed", "parts", "streams", "threads"}
-NOT_FOR_USERS = {*INTERNAL, "cli", "core", "demo"}
+INTERNAL = {"capabilities", "inputs", "linalg", "normal", "packed", "parts", "shown"}
+NOT_FOR_USERS = {*INTERNAL, "cli", "core", "demo", "streams", "threads"}
 
 
 def test_modules_are_found_when_they_are_asked_for() -> None:
