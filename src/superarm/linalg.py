@@ -218,11 +218,6 @@ class GrowingCholesky:
         """The factor, (n, n); a view, do not change it."""
         return self._buffer[: self._size, : self._size]
 
-    @property
-    def log_diagonal_sum(self) -> float:
-        """Σ ln L_ii: half the log determinant."""
-        return float(np.log(np.diagonal(self.factor)).sum())
-
     def solve_rows(self, B: Floats) -> Floats:
         """``W`` with ``L Wᵀ = Bᵀ`` in place of ``B`` (m, n), which must be C-contiguous."""
         if self._size and len(B):

@@ -217,7 +217,7 @@ def test_a_damaged_state_is_refused(name: str, part: str, damage: Any) -> None:
     for what, harmed in damage(state.parts[part]).items():
         with raises(StateError, what):
             gp.restored(replace(state, parts={part: harmed}))
-    with pytest.raises(StateError, match=f"lacks its '{part}'"):
+    with pytest.raises(StateError, match=f"lacks '{part}'"):
         gp.restored(replace(state, parts={}))
 
 

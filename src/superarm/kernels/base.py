@@ -108,10 +108,6 @@ class Kernel(ABC):
     def __call__(
         self, X: Any, Y: None = None, *, eval_gradient: Literal[True]
     ) -> CovarianceGradient: ...
-    @overload
-    def __call__(
-        self, X: Any, Y: Any = None, eval_gradient: bool = False
-    ) -> Floats | CovarianceGradient: ...
     def __call__(
         self, X: Any, Y: Any = None, eval_gradient: bool = False
     ) -> Floats | CovarianceGradient:
@@ -367,19 +363,19 @@ def _sklearn_wrapper() -> Any:
         """One of our kernels under scikit-learn's interface."""
 
         def __init__(self, kernel: Kernel) -> None:
-            self.kernel = kernel  # kept as it is: sklearn.base.clone compares identities
+            self.kernel: Any = kernel  # kept as it is: sklearn.base.clone compares identities
 
         def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
             return self.kernel(X, Y, eval_gradient=eval_gradient)
 
-        def diag(self, X: Any) -> Floats:
+        def diag(self, X: Any) -> Any:
             return self.kernel.diag(X)
 
         def is_stationary(self) -> bool:
             return False  # not known to be: nothing in scikit-learn depends on it
 
         @property
-        def theta(self) -> Floats:
+        def theta(self) -> Any:
             return self.kernel.theta
 
         @theta.setter
@@ -387,7 +383,7 @@ def _sklearn_wrapper() -> Any:
             self.kernel = self.kernel.clone_with_theta(theta)
 
         @property
-        def bounds(self) -> Floats:
+        def bounds(self) -> Any:
             return self.kernel.bounds
 
         @property

@@ -18,7 +18,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -63,8 +63,12 @@ class _Stationary(Kernel):
         if self.columns is not None:
             self._check_width(len(self.columns), "columns")
 
+    def _select(self, X: Any, name: str) -> Floats:
+        rows = super()._select(X, name)
+        self._check_width(rows.shape[1], name)
+        return rows
+
     def _diagonal(self, X: Floats) -> Floats:
-        self._check_width(X.shape[1], "X")
         return np.full(len(X), self.variance)
 
     def _check_width(self, width: int, name: str) -> None:
@@ -82,7 +86,6 @@ class _Radial(_Stationary):
     """variance·f(q)."""
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
-        self._check_width(X.shape[1], "X")
         K = scaled_squared_distances(X, Y, self.lengthscale)
         # By blocks that stay in the cache, with their temporaries: several times faster.
         step = max(1, _BLOCK // max(1, K.shape[1]))
@@ -126,7 +129,6 @@ class SquaredExponential(_Radial):
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         if Y is not None:
-            self._check_width(X.shape[1], "X")
             exponent = _near_exponent(X, Y, self.lengthscale)
             if exponent is not None:
                 np.exp(exponent, out=exponent)
@@ -144,7 +146,6 @@ class SquaredExponential(_Radial):
         return slope
 
     def _features(self, box: Box) -> FeatureMap | None:
-        self._check_width(len(box.lower), "the box")
         scales = np.broadcast_to(self.lengthscale, box.lower.shape)
         return gaussian_features(box, scales, self.variance)
 
@@ -239,7 +240,6 @@ class Periodic(_Stationary):
     period_bounds: Bounds = DEFAULT_BOUNDS
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
-        self._check_width(X.shape[1], "X")
         Z = X if Y is None else Y
         exponent = np.zeros((len(X), len(Z)))
         for j, (period, scale) in enumerate(self._per_column(X.shape[1])):

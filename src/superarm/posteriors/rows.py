@@ -113,7 +113,8 @@ class RowPosterior(GaussianPosterior):
         """The answer for these arms, kept until other arms are asked about or something is written."""
         kept, written = self._kept.get(question), self._turns.written
         if kept is None or kept.written != written or not np.array_equal(kept.keys, keys):
-            kept = self._kept[question] = Kept(written, keys.copy(), answer(keys))
+            kept = Kept(written, keys.copy(), answer(keys))
+            self._kept = {**self._kept, question: kept}  # whole: another thread may be copying it
         found: Answer = kept.answer
         return found
 

@@ -133,14 +133,12 @@ class StreamingGP(KernelPosterior):
         return solved.mean + prior, form.variance(keys, solved.rows)
 
     def _covariance(self, keys: Floats) -> Floats:
-        if not self.count:
-            return np.array(self.kernel(keys), dtype=np.float64)
-        form, solved = self._ask(keys)
-        return form.covariance(keys, solved.rows)
+        return self._cross(keys, None)
 
-    def _cross(self, keys: Floats, at: Ints) -> Floats:
+    def _cross(self, keys: Floats, at: Ints | None) -> Floats:
         if not self.count:
-            return np.array(self.kernel(keys[at], keys), dtype=np.float64)
+            prior = self.kernel(keys) if at is None else self.kernel(keys[at], keys)
+            return np.array(prior, dtype=np.float64)
         form, solved = self._ask(keys)
         return form.covariance(keys, solved.rows, at)
 
@@ -171,7 +169,7 @@ class StreamingGP(KernelPosterior):
         information = form.condition(keys, solved.rows, residual - solved.mean, noise)
         self._form = form
         self._data.append(keys, rewards, noise)
-        self._kept.clear()
+        self._kept = {}
         return information
 
     def _after_observing(self) -> None:
@@ -184,29 +182,32 @@ class StreamingGP(KernelPosterior):
             with suppress(Exception):
                 self._form = self._feature_form(None) or self._form
 
-    def _known(self, keys: Floats) -> tuple[StreamingForm, Solved]:
+    def _known(self, keys: Floats) -> _Asked:
         """What is known of arms to be observed, from the last question if it held them."""
         if self._wanted == "finite-rank" and self._form.name == "cholesky":
-            wider = self._feature_form(keys)
-            if wider is None:
-                raise _no_features()
-            return wider, wider.solve(keys)
+            form = self._feature_form(keys)
+            asked = None if form is None else _Asked(form, form.solve(keys))
+        else:
+            asked = self._matched(keys) or self._ask(keys)
+        if asked is None or self._wanted not in ("auto", asked.form.name):
+            raise _no_features()
+        return asked
+
+    def _matched(self, keys: Floats) -> _Asked | None:
+        """These arms among those asked about last, if all are, in a form that may be used."""
         kept = self._kept.get("solved")
         if (
-            kept is not None
-            and kept.written == self._turns.written
-            and len(keys) * len(kept.keys) <= _LARGEST_MATCH
+            kept is None
+            or kept.written != self._turns.written
+            or len(keys) * len(kept.keys) > _LARGEST_MATCH
+            or self._wanted not in ("auto", kept.answer.form.name)
         ):
-            same = (keys[:, None, :] == kept.keys[None, :, :]).all(axis=2)  # (k, m)
-            if same.any(axis=1).all():
-                where = same.argmax(axis=1)
-                form, (rows, mean) = kept.answer
-                if not (self._wanted == "finite-rank" and form.name == "cholesky"):
-                    return form, Solved(rows[where], mean[where])
-        form, solved = self._ask(keys)
-        if self._wanted == "finite-rank" and form.name == "cholesky":
-            raise _no_features()
-        return form, solved
+            return None
+        same = (keys[:, None, :] == kept.keys[None, :, :]).all(axis=2)  # (k, m)
+        if not same.any(axis=1).all():
+            return None
+        where, (form, (rows, mean)) = same.argmax(axis=1), kept.answer
+        return _Asked(form, Solved(rows[where], mean[where]))
 
     # --- choice of form --------------------------------------------------------------------
 
@@ -248,16 +249,9 @@ class StreamingGP(KernelPosterior):
         return {"form": self._wanted, **{name: getattr(self, name) for name in names}}
 
     def _memory(self) -> Memory:
-        return (
-            super()
-            ._memory()
-            ._replace(
-                scalars={"in_use": self.form, "reconsider_at": self._reconsider_at},
-                parts={"features": self._form.state()}
-                if isinstance(self._form, FiniteRankForm)
-                else {},
-            )
-        )
+        scalars = {"in_use": self.form, "reconsider_at": self._reconsider_at}
+        parts = {"features": self._form.state()} if isinstance(self._form, FiniteRankForm) else {}
+        return super()._memory()._replace(scalars=scalars, parts=parts)
 
     def _remember(self, state: State) -> None:
         """The finite-rank form goes on with the same numbers.
@@ -274,15 +268,11 @@ class StreamingGP(KernelPosterior):
         self._reconsider_at = reconsider_at
         form: StreamingForm | None = None
         if in_use == "finite-rank":
-            known, own = (state.spec or {}).get("kernel"), describe(self)["kernel"]
-            if (
-                isinstance(self.kernel, Kernel)
-                and has_spec(self.kernel)
-                and difference(own, known) is None
-            ):
-                form = FiniteRankForm.from_state(
-                    state.part("features"), self.kernel, self._data, self._most_features()
-                )
+            kernel, known = self.kernel, (state.spec or {}).get("kernel")
+            same = has_spec(kernel) and difference(describe(self)["kernel"], known) is None
+            if same and isinstance(kernel, Kernel):
+                most = self._most_features()
+                form = FiniteRankForm.from_state(state.part("features"), kernel, self._data, most)
             else:
                 form = self._feature_form(None)
         if form is None and self._wanted == "finite-rank":

@@ -189,7 +189,7 @@ class SparseVariational(KernelPosterior):
         except BaseException:
             self._data.truncate(before)
             raise
-        self._kept.clear()
+        self._kept = {}
         return information
 
     # --- Algorithm 3 -----------------------------------------------------------------------
