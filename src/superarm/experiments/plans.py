@@ -189,7 +189,7 @@ def _rehearse(experiment: Experiment, policies: Iterable[str], *, seed: int, hor
         experiment.build_lateness()
     with _blaming(f"problem {experiment.problem['name']!r}"):
         world = experiment.build_problem(seed=seed, horizon=horizon)
-        settled = {**_benchmark_told(world), **_reward_told(world), **world.settled}
+        settled = _settled(world)
     audited = []
     for name in policies:
         with _blaming(f"policy {name!r}"):
@@ -202,28 +202,23 @@ def _rehearse(experiment: Experiment, policies: Iterable[str], *, seed: int, hor
     )
 
 
-def _benchmark_told(world: World) -> dict[str, str]:
-    """Why regret may be below zero, where the benchmark's oracle is not exact."""
-    offer = world.offer(1)
-    if "regret" in world.settled:  # the problem says it itself, and its benchmark may be dear
-        return {}
-    alpha = world.best(offer).alpha
-    if alpha == 1.0:
-        return {}
-    return {
-        "regret": f"against the oracle under the truth, which promises {alpha:.3g} of the optimum: "
-        "below zero where a policy found something better; alpha_regret, where the optimum is known, "
-        "is against that share of it"
-    }
-
-
-def _reward_told(world: World) -> dict[str, str]:
-    """What a super arm is worth, where it is more than a sum."""
-    reward = world.model.reward
-    if isinstance(reward, Sum):
-        return {}
-    _, name = family_of(reward) or ("", type(reward).__name__)
-    return {"reward": f"{name} of what its arms yield"}
+def _settled(world: World) -> dict[str, str]:
+    """What the world says of itself, what a super arm is worth where that is more than a sum, and why
+    regret may be below zero where the benchmark's oracle is not exact."""
+    told: dict[str, str] = {}
+    offer, reward = world.offer(1), world.model.reward
+    if not isinstance(reward, Sum):
+        _, name = family_of(reward) or ("", type(reward).__name__)
+        told["reward"] = f"{name} of what its arms yield"
+    # A problem that says it itself may have a benchmark that is dear to compute.
+    alpha = 1.0 if "regret" in world.settled else world.best(offer).alpha
+    if alpha != 1.0:
+        told["regret"] = (
+            f"against the oracle under the truth, which promises {alpha:.3g} of the optimum: below "
+            "zero where a policy found something better; alpha_regret, where the optimum is known, is "
+            "against that share of it"
+        )
+    return {**told, **world.settled}
 
 
 def _settle_sources(
@@ -241,9 +236,7 @@ def _settle_sources(
             named = {**setting, key: after["source"]}
             if named in settings or named in settled:
                 raise SpecError(f"source 'auto' is {after['source']!r} here, which is swept already")
-            settled.append(named)
-        else:
-            settled.append(setting)
+        settled.append(setting if after == before else named)
     return base, settled
 
 
@@ -259,7 +252,7 @@ def _blaming(part: str) -> Iterator[None]:
         raise SpecError(f"{part}: {told}") from error
 
 
-def play(task: Task) -> str:
+def play(task: Task) -> None:
     """Run one task and write its cells; each appears whole or not at all."""
     for source in task.imports:  # what the user's own process has imported
         import_parts(source)
@@ -272,7 +265,6 @@ def play(task: Task) -> str:
     traces = simulate(world, policies, rounds=task.rounds, seed=task.seed, lateness=lateness)
     for trace in traces.values():
         write_trace(task.out, replace(trace, setting_index=task.setting_index))
-    return ", ".join(task.policies)
 
 
 def execute(
@@ -290,16 +282,15 @@ def execute(
     with _claimed(plan, resume):
         tasks = plan.tasks()
         total = sum(task.work for task in tasks)
-        done = 0
+        left = total
+        report = progress or (lambda done, total: None)
 
-        def finished(task: Task, _: str) -> None:
-            nonlocal done
-            done += task.work
-            if progress is not None:
-                progress(done, total)
+        def finished(task: Task, _: None) -> None:
+            nonlocal left
+            left -= task.work
+            report(total - left, total)
 
-        if progress is not None:
-            progress(0, total)
+        report(0, total)
         spread(play, tasks, jobs=jobs, executor=executor, finished=finished)
         run = Run.load(plan.out)
         write_cells(run)

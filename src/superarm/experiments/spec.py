@@ -1,43 +1,6 @@
 """Experiments as data: one TOML each, overrides and sweeps from ``--set``.
 
-::
-
-    imports = ["parts.py"]       # optional, in a file of your own: modules, and files beside it
-    id = "kernelized/rkhs-se"
-    title = "…"
-    paper = "002"
-    figure = "1a"
-    rounds = 30000
-    seeds = 25
-    horizons = [1000, 10000]     # optional: policies that plan for T are run anew for each of these
-    rerun = ["igp-ucb"]          # optional: … only these
-
-    [problem]                    # a registered problem and its parameters
-    name = "rkhs-function"
-    lengthscale = 0.2
-
-    [policies.igp-ucb]           # a registered policy, under its own name, and its options
-    delta = 0.1
-    [policies.mine]              # … or under another
-    policy = "composed"
-    rule = {name = "greedy"}
-
-    [on_request.slow]            # … or run only when --policies names it
-    policy = "gp-ts"
-
-    [feedback]                   # optional: late, partial or lost feedback, see simulation/lateness.py
-    latest = 5
-
-    [sweep]                      # optional: what --set with lists would say
-    lengthscale = [0.1, 1.0]
-
-    [[derived]]                  # optional: further rows, see derived.py
-    name = "relative_regret"
-    versus = "random"
-
-    [[claims]]                   # what the paper says, checked: see claims.py
-    text = "…"
-    check = "below"
+docs/cli.md has the format, ``examples/own_experiment.toml`` is a whole one.
 """
 
 from __future__ import annotations
@@ -67,7 +30,7 @@ from superarm.registry import (
 from superarm.simulation.lateness import Lateness
 
 from .claims import check_claim, policies_of
-from .derived import check_derived
+from .summaries import check_derived
 
 Setting = Mapping[str, Any]
 GIVEN = frozenset({"model", "problem", "seed", "horizon"})  # parameters that the driver supplies
@@ -86,20 +49,19 @@ class Experiment:
     paper: str = ""
     figures: tuple[str, ...] = ()
     """The figures of the paper that it makes; "2a" is a panel of figure 2."""
-    claims: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    claims: Sequence[Mapping[str, Any]] = ()
     on_request: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Policies that run only when they are named."""
     sweep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Parameters and the values that each takes, as ``--set`` would name them."""
     feedback: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of :class:`~superarm.simulation.lateness.Lateness`; empty: all comes at once."""
-
     horizons: Sequence[int] = ()
     """Lengths, shorter than ``rounds``, for which policies are run anew."""
     rerun: Sequence[str] = ()
     """Which policies; all where none is named."""
     derived: Sequence[Mapping[str, Any]] = ()
-    """Rows that are made from others; see :mod:`superarm.experiments.derived`."""
+    """Rows that are made from others; see :mod:`superarm.experiments.summaries`."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain data, from which :meth:`from_mapping` makes the same experiment."""
@@ -253,9 +215,9 @@ def parse_override(text: str) -> tuple[str, Any]:
         word = value.strip()
         if word.replace("-", "").replace("_", "").isalnum() and not word.isdigit():
             return key, word
-        raise SpecError(f"--set {key}: {_short(value)} is not a TOML value") from None
+        raise SpecError(f"--set {key}: {value!r:.60} is not a TOML value") from None
     if set(parsed) != {"value"}:
-        raise SpecError(f"--set {key}: {_short(value)} is more than one TOML value")
+        raise SpecError(f"--set {key}: {value!r:.60} is more than one TOML value")
     as_plain(parsed["value"], f"--set {key}")
     return key, parsed["value"]
 
@@ -326,8 +288,7 @@ def _read(source: Path | Traversable, where: str) -> dict[str, Any]:
 
 def _import_own(sources: Any, folder: Path, where: str) -> None:
     """What the user's file names to be imported: modules, and files beside it."""
-    if not isinstance(sources, list) or not all(isinstance(each, str) for each in sources):
-        raise SpecError(f"{where}: imports is {sources!r}; write a list of files and modules")
+    require_kind(sources, Sequence[str], f"{where}: imports")
     for each in sources:
         import_parts(folder / each if each.endswith(".py") else each)
 
@@ -343,13 +304,10 @@ def _parse(source: Path | Traversable, where: str) -> Experiment:
     except RecursionError:
         raise SpecError(f"{where}: tables are nested too deeply") from None
     known = sorted({*experiment.policies, *experiment.on_request, *names("policy")})
-    named = [(f"claim {claim['text']!r}", policies_of(claim)) for claim in experiment.claims]
-    named += [
-        (f"derived {each['name']!r}", [each["versus"]])
-        for each in experiment.derived
-        if "versus" in each
-    ]
-    for part, policies in (*named, ("rerun", experiment.rerun)):
+    named = {f"claim {claim['text']!r}": policies_of(claim) for claim in experiment.claims}
+    named["rerun"] = list(experiment.rerun)
+    named["derived"] = [each["versus"] for each in experiment.derived if "versus" in each]
+    for part, policies in named.items():
         for name in policies:
             if name not in known:
                 raise SpecError(
@@ -400,18 +358,11 @@ def _check_parameters(family: str, spec: Mapping[str, Any], where: str) -> None:
         raise SpecError(f"{where}: the {family} needs a name; choose one of {names(family)}")
     try:
         accepted = _parameters(family, spec["name"])
+        for key in spec:
+            if key != "name" and key not in accepted:
+                command = f"superarm show {family}/{spec['name']}"
+                told = suggestion(key, accepted, "it takes", command=command)
+                raise SpecError(f"{family} {spec['name']!r} has no parameter {key!r}; {told}")
+            check_parameter(family, spec["name"], key, spec[key])
     except SpecError as error:
         raise SpecError(f"{where}: {error}") from None
-    for key in spec:
-        if key != "name" and key not in accepted:
-            command = f"superarm show {family}/{spec['name']}"
-            told = suggestion(key, accepted, "it takes", command=command)
-            raise SpecError(f"{where}: {family} {spec['name']!r} has no parameter {key!r}; {told}")
-        try:
-            check_parameter(family, spec["name"], key, spec[key])
-        except SpecError as error:
-            raise SpecError(f"{where}: {error}") from None
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 60 else f"{text[:57]}…")

@@ -1,20 +1,28 @@
-"""What a run comes to: rows of totals, rows derived from them, and claims."""
+"""What a run comes to: rows of totals, rows derived from them, and claims.
+
+A ``[[derived]]`` table makes one number per seed from totals of ``metric`` (regret by default): its
+ratio to that of the policy ``versus``, or with ``per_round = true`` its mean over rounds.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from superarm.capabilities import Metric
 from superarm.core import Floats
+from superarm.errors import SpecError
+from superarm.registry import require_kind, suggestion
 from superarm.simulation import Run
 
 from .claims import judge, judge_variances
-from .derived import derived_metric, derived_values
-from .spec import Experiment
 
-AT_HORIZON = "cumulative_regret_at_horizon"
+if TYPE_CHECKING:
+    from .spec import Experiment
+
+_KINDS = {"name": str, "metric": str, "versus": str, "per_round": bool}
 
 
 def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
@@ -23,7 +31,7 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
     metrics: dict[str, Metric] = {}
 
     def add(source: Run, policy: str, index: int, name: str, values: Floats, metric: Metric) -> None:
-        horizon = {"horizon": source.rounds} if name == AT_HORIZON else {}
+        horizon = {} if source is run else {"horizon": source.rounds}
         count = len(values)
         metrics.setdefault(name, metric)
         rows.append(
@@ -43,15 +51,16 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
                 totals = run.cumulative(policy, index, metric)[:, -1]
                 add(run, policy, index, row_name(metric), totals, run.metric(metric))
             for each in experiment.derived:
-                values = derived_values(run, policy, index, each)
+                values = _derived(run, policy, index, each)
                 if values is not None:
-                    add(run, policy, index, each["name"], values, derived_metric(run, each))
+                    add(run, policy, index, each["name"], values, _derived_metric(run, each))
     for horizon in run.horizons:
         part = run.at_horizon(horizon)
         for index in range(len(part.settings)):
             for policy in part.policies:
                 told = part.metric("regret")._replace(label="cumulative regret at horizon")
-                add(part, policy, index, AT_HORIZON, part.cumulative(policy, index)[:, -1], told)
+                totals = part.cumulative(policy, index)[:, -1]
+                add(part, policy, index, "cumulative_regret_at_horizon", totals, told)
     return {
         "experiment": run.experiment,
         "rounds": run.rounds,
@@ -67,3 +76,39 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
 def row_name(metric: str) -> str:
     """What a metric's total is called in rows: running totals of regret and reward say so."""
     return f"cumulative_{metric}" if metric in ("regret", "reward") else metric
+
+
+def check_derived(declared: Sequence[Mapping[str, Any]], where: str) -> None:
+    """Refuse what could not be computed, before anything runs."""
+    taken = set()
+    for each in declared:
+        for key, value in each.items():
+            if key not in _KINDS:
+                told = suggestion(key, list(_KINDS), "it takes")
+                raise SpecError(f"{where}: [[derived]] has no key {key!r}; {told}")
+            require_kind(value, _KINDS[key], f"{where}: derived: {key}")
+        name = each.get("name")
+        if not name or name in taken:
+            raise SpecError(f"{where}: a derived row has the name {name!r}; give each its own")
+        if ("versus" in each) == bool(each.get("per_round")):
+            raise SpecError(f"{where}: derived {name!r}: give either versus or per_round = true")
+        taken.add(name)
+
+
+def _derived(run: Run, policy: str, index: int, each: Mapping[str, Any]) -> Floats | None:
+    """One number per seed, (seeds,); ``None`` where this run has not what it is made from."""
+    metric, versus = each.get("metric", "regret"), each.get("versus")
+    if metric not in run.metrics_at(index) or versus not in (None, *run.policies):
+        return None
+    totals = run.cumulative(policy, index, metric)[:, -1]
+    if versus is None:
+        return totals / run.rounds
+    with np.errstate(divide="ignore", invalid="ignore"):  # over nothing no ratio is known: null
+        return totals / run.cumulative(versus, index, metric)[:, -1]
+
+
+def _derived_metric(run: Run, each: Mapping[str, Any]) -> Metric:
+    """How it is read."""
+    of, label = run.metric(each.get("metric", "regret")), str(each["name"]).replace("_", " ")
+    unit = "" if "versus" in each else of.unit
+    return Metric(label, unit, "ratio", of.better)

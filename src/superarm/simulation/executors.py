@@ -14,7 +14,7 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     as_completed,
 )
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
 from superarm.errors import InputError, SuperarmError
@@ -38,7 +38,7 @@ def spread(
     *,
     jobs: int = 1,
     executor: Executor | None = None,
-    finished: Callable[[Task, Result], None] | None = None,
+    finished: Callable[[Task, Result], object] = lambda task, result: None,
 ) -> None:
     """Do every task, in any order; the first failure ends the rest and is raised.
 
@@ -51,21 +51,18 @@ def spread(
     if executor is None and (jobs == 1 or len(tasks) <= 1):
         pin_blas_threads()
         for task in tasks:
-            result = work(task)
-            if finished is not None:
-                finished(task, result)
+            finished(task, work(task))
         return
     with (
         _broken_pools_quiet(),
-        process_pool(min(jobs, len(tasks))) if executor is None else _borrowed(executor) as pool,
+        # The caller shuts its own executor down.
+        process_pool(min(jobs, len(tasks))) if executor is None else nullcontext(executor) as pool,
     ):
         with _interrupts_held():  # Ctrl-C amid the start of workers would leave half a pool
             futures = {pool.submit(_pinned, work, task): task for task in tasks}
         try:
             for future in as_completed(futures):
-                result = future.result()
-                if finished is not None:
-                    finished(futures[future], result)
+                finished(futures[future], future.result())
         except BrokenExecutor as error:
             raise SuperarmError(
                 "a worker process was ended from outside, perhaps for want of memory; "
@@ -123,12 +120,6 @@ def _interrupts_held() -> Iterator[None]:
 def _pinned(work: Callable[[Task], Result], task: Task) -> Result:
     pin_blas_threads()
     return work(task)
-
-
-@contextmanager
-def _borrowed(executor: Executor) -> Iterator[Executor]:
-    """The caller's executor, which the caller shuts down."""
-    yield executor
 
 
 def process_pool(jobs: int) -> ProcessPoolExecutor:

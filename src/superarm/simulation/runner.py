@@ -28,7 +28,7 @@ from superarm.core import (
     Policy,
     Problem,
 )
-from superarm.errors import InputError
+from superarm.inputs import as_count
 from superarm.streams import Streams
 
 from .audit import Audit
@@ -150,7 +150,7 @@ class _Recorder:
             decision = policy.decide(offer, decide_rng)
             policy.commit(decision)
             seconds = perf_counter() - start
-            forecast = self._forecast(offer, decision)
+            forecast = None if self._audit is None else self._audit.forecast(offer, decision.positions)
             feedback = problem.feedback(offer, decision, noise)
             for delivery in self._mail.exchange(offer, decision, feedback, delays):
                 start = perf_counter()
@@ -164,9 +164,6 @@ class _Recorder:
             self._measure(step, problem.metrics(offer, decision, feedback))
             if self._audit is not None and self._additive is not None and forecast is not None:
                 self._audit.record(forecast, decision, feedback, self._additive.truth(offer))
-
-    def _forecast(self, offer: Offer, decision: Decision) -> Forecast | None:
-        return None if self._audit is None else self._audit.forecast(offer, decision.positions)
 
     def _record(self, offer: Offer, decision: Decision, value: float, sign: float, best: Best) -> None:
         step, positions = offer.step, decision.positions
@@ -226,8 +223,7 @@ def simulate(
 
     ``lateness`` delays feedback, on top of the delays that the problem itself states.
     """
-    if rounds < 1:
-        raise InputError(f"rounds is {rounds}; run at least one")
+    as_count(rounds, "rounds")
     recorders = [
         _Recorder(name, policy, problem, seed, rounds, watch) for name, policy in policies.items()
     ]

@@ -1,22 +1,7 @@
-"""How a run lies on disk: write a cell, read it back, and see all cells as one run.
+"""A run on disk: write a cell, read it back, and see all cells as one run.
 
-::
-
-    OUT/run.json            what was run (schema 1): experiment, rounds, seeds, policies, settings, …
-    OUT/cells/<cell>.npz    one per (policy, setting, seed): "regret" (T,) and further metrics by
-                            name, per round; "choices" (T, k), padded with -1; "propensities" (T,)
-                            where some are below 1, or known in some rounds alone
-    OUT/timings/<cell>.npz  "seconds" (T,): apart, so that traces are byte-identical between runs
-    OUT/audits/<cell>.npz   whether forecasts were true, and what was believed at the end: see audit.py
-    OUT/states/<cell>.npz   what was learned, as ``superarm.states`` writes it
-    OUT/maps/s<setting>.npz the roads that the arms are, where they are roads
-    OUT/horizons/<T>/       a run like this one of T rounds, for policies that need to know the horizon
-    OUT/cells.jsonl         one flat row per cell, written once all cells are there
-    OUT/summary.json        the object that the command prints
-
-Every file appears whole or not at all. The other files of a cell are written before the cell
-itself: a cell that is there is finished. Audits, states and maps are there where the problem has
-fixed arms whose rewards add up; traces do without them.
+docs/architecture.md shows how it lies there. Every file appears whole or not at all. The other files
+of a cell are written before the cell itself: a cell that is there is finished.
 """
 
 from __future__ import annotations
@@ -166,6 +151,14 @@ class Run:
     def __init__(self, directory: Path, spec: Mapping[str, Any]) -> None:
         self.directory = directory
         self.spec = spec
+        self.experiment: str = spec["experiment"]
+        self.title: str = spec.get("title") or self.experiment
+        self.policies: tuple[str, ...] = tuple(spec["policies"])
+        self.settings: tuple[Mapping[str, Any], ...] = tuple(spec["settings"])
+        self.rounds: int = spec["rounds"]
+        self.seeds = range(spec["first_seed"], spec["first_seed"] + spec["seeds"])
+        self.horizons: tuple[int, ...] = tuple(spec.get("horizons", ()))
+        """Lengths of shorter runs of some policies that were told to plan for no more."""
         self._stacks: dict[tuple[str, str, int, str], NDArray[Any]] = {}
 
     @classmethod
@@ -202,31 +195,6 @@ class Run:
         return f"<table><caption>{caption}</caption>{head}{rows}</table>"
 
     @property
-    def experiment(self) -> str:
-        return str(self.spec["experiment"])
-
-    @property
-    def title(self) -> str:
-        return str(self.spec.get("title") or self.experiment)
-
-    @property
-    def policies(self) -> tuple[str, ...]:
-        return tuple(self.spec["policies"])
-
-    @property
-    def settings(self) -> tuple[Mapping[str, Any], ...]:
-        return tuple(self.spec["settings"])
-
-    @property
-    def rounds(self) -> int:
-        return int(self.spec["rounds"])
-
-    @property
-    def seeds(self) -> range:
-        first = int(self.spec["first_seed"])
-        return range(first, first + int(self.spec["seeds"]))
-
-    @property
     def cells(self) -> tuple[str, ...]:
         """Names of all cells: settings outermost, seeds innermost."""
         keys = product(range(len(self.settings)), self.policies, self.seeds)
@@ -257,11 +225,6 @@ class Run:
         if not isinstance(value, dict):
             raise StateError(f"{self.directory / 'summary.json'} must hold one JSON object; run again")
         return value
-
-    @property
-    def horizons(self) -> tuple[int, ...]:
-        """Shorter runs of some policies that were told to plan for no more."""
-        return tuple(self.spec.get("horizons", ()))
 
     def at_horizon(self, horizon: int) -> Run:
         """The run of one of :attr:`horizons`."""
