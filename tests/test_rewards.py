@@ -37,6 +37,7 @@ class TestCoverage(RewardContract):
 
 def test_worths_by_hand() -> None:
     outcomes = np.array([0.5, 1.0, 0.25, 0.25])
+    assert [reward.lipschitz for reward in (Sum(), LogSum(), Coverage())] == [1.0, 1.0, 1.0]
     assert Sum().worth(outcomes, ALL, None) == 2.0
     assert LogSum().worth(outcomes, ALL, None) == pytest.approx(math.log(3.0))
     assert LogSum().worth(np.array([-0.5, -0.5]), ALL[:2], None) == 0.0  # −1 or less counts as 0

@@ -102,8 +102,44 @@ def test_what_the_paper_prints(kind: Kind) -> None:
             assert ("√(fᵀKf)" in problem.settled["rkhs norm"]) == (norm == "printed")
 
 
+def test_unit_scale_divides_by_the_most_variable_sensor(kind: Kind) -> None:
+    rows = rows_of(kind.build, "synthetic")
+    raw, unit = (
+        kind.build(seed=4, horizon=9, source="synthetic", units=word) for word in ("raw", "unit")
+    )
+    scale = np.sqrt(((rows.learn - rows.learn.mean(axis=0)) ** 2).sum(axis=0).max() / (kind.learn - 1))
+    assert unit.model.kernel.diag(unit.arms.features).max() == pytest.approx(1.0)
+    np.testing.assert_allclose(unit.truth, raw.truth / scale)
+    np.testing.assert_allclose(unit.model.mean, raw.model.mean / scale)
+    assert unit.noise_std == pytest.approx(raw.noise_std / scale)
+    assert unit.settled["units"] == "readings scaled so that k ≤ 1"
+    assert raw.settled["units"] == "readings as they come"
+
+
+def test_mornings_of_a_file_without_a_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Row 960 is 8 am where the file starts at midnight, row 860 where it starts 50 minutes later."""
+    numbers = np.repeat(np.arange(5.0 * 2880)[:, None] + 10.0, 52, axis=1)
+    monkeypatch.setattr(module, "load_intel_temperature", lambda: numbers)
+    for minute, eight in ((50, 860), (0, 960), (480, 0)):
+        rows = module._intel_rows(minute)
+        days = [np.arange(120) + 2880 * day + eight + 10 for day in range(5)]
+        np.testing.assert_array_equal(rows.learn[:, 7], np.concatenate(days[:3]))
+        np.testing.assert_array_equal(rows.test[:, 7], np.concatenate(days[3:]))
+    assert (
+        temperature_sensors(seed=0, horizon=9, source="real", start_minute=0).truth[0] == 3 * 2880 + 970
+    )
+
+
+def test_synthetic_rooms_are_as_warm_and_bright_as_real_ones() -> None:
+    for build, level, spread in ((temperature_sensors, 22.0, 2.0), (light_sensors, 400.0, 80.0)):
+        rows = rows_of(build, "synthetic")
+        assert abs(rows.learn.mean() - level) < spread
+        assert 0.5 * spread < rows.learn.std() < 2.0 * spread
+
+
 @pytest.mark.parametrize("rows", [240, 192, 1, 2, 7, 100])
 def test_every_row_once_and_early_seeds_spread_out(rows: int) -> None:
+    assert [row_of_seed(1, 240), row_of_seed(1, 192), row_of_seed(1, 100)] == [149, 119, 63]
     order = [row_of_seed(seed, rows) for seed in range(rows)]
     assert sorted(order) == list(range(rows))
     assert row_of_seed(rows + 3, rows) == row_of_seed(3, rows)
@@ -120,6 +156,7 @@ def test_glitches_are_interpolated() -> None:
     np.testing.assert_allclose(repaired[:, 0], [21.0, 21.0, 22.0, 26.0, 30.0, 30.0])
     np.testing.assert_allclose(repaired[:, 1], [20.0, 22.0, 24.0, 26.0, 27.0, 28.0])
     assert readings[0, 0] == 0.0  # the input is left alone
+    np.testing.assert_array_equal(repair_glitches(np.array([[5.0], [9.0]]), below=5.0), [[5.0], [9.0]])
 
 
 def test_without_data(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,6 +128,33 @@ def test_equation_59_as_printed_fails_in_the_first_round() -> None:
     assert float(whole_size(1, problem, UCB)) > printed(1)
 
 
+@pytest.mark.parametrize("noise_std", [0.5, 1e-4], ids=["6b", "6c"])
+@pytest.mark.parametrize("options", [UCB, BUCB], ids=["59", "60"])
+@pytest.mark.parametrize("t", [1, 2, 50])
+def test_the_closed_forms_by_hand(t: int, options: dict[str, Any], noise_std: float) -> None:
+    """Eqs 59 and 60 with c at least 0, and 60 without its 2; d = 2, K = 3, L = 1.5, C₁ = 2."""
+    arms, rest = parts({**PROBLEM, "noise_std": noise_std})
+    tail, points = math.log(t**2 / math.sqrt(2 * math.pi)), 2.0
+    if options is BUCB:
+        tail, points = math.log(t**2 / math.sqrt(2 * math.pi) ** 1.5), 3.0
+    growth = points + max(0.0, tail)
+    by_hand = max(
+        (16 * t**4 * 9 * 1.5 * 4 * growth) ** (1 / (1 - 1 / math.e)),
+        (16 * t**5 * 27 * 36 / noise_std**2 * growth) ** (1 / (2 - 1 / math.e)),
+    )
+    closed = arms.log_closed_size(t, arms.conditions(t, **rest), **order(options))
+    assert float(closed) == pytest.approx(math.log(by_hand), rel=1e-12)
+
+
+@pytest.mark.parametrize(("first", "spread"), [(0.1, 0.0), (2.0, math.sqrt(math.log(4.0)))])
+def test_equation_6d_by_hand(first: float, spread: float) -> None:
+    """t²·K·d·C₁·C₃(√ln(C₂d) + √π/2), where slopes are steep; the root counts as 0 for C₂d < 1."""
+    problem = {**PROBLEM, "lipschitz": 1e-9, "derivative_constants": (first, 7.0)}
+    arms, rest = parts(problem)
+    expected = 25 * 3 * 4.0 * 7.0 * (spread + math.sqrt(math.pi) / 2)
+    assert float(arms.conditions(5, **rest).least) == pytest.approx(math.log(expected), rel=1e-12)
+
+
 def test_the_two_in_equation_60_is_spurious() -> None:
     """Lemma A.14 gives β ≤ −2 ln(2η); with the printed 2 it would be β ≤ −2 ln(4η), which fails."""
     normal = NormalDist()
