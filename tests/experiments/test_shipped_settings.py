@@ -54,12 +54,12 @@ claim above: metric=reward policy=oclok-ucb versus=benchmark ratio=0.95
 claim between: metric=reward policy=random versus=benchmark least=0.4 most=0.6
 """,
     "demo/city": """
-rounds 80
-seeds 5
+rounds 50
+seeds 10
 problem name=navigation
 problem network=city
 problem edges=1200
-problem city_seed=2
+problem city_seed=5
 policies gp-ts: policy=route-ts
 policies bi-ts: policy=route-ts posterior=independent
 policies prior:
