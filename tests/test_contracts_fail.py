@@ -1,4 +1,4 @@
-"""A contract that can not fail proves nothing: each catches a part that is wrong."""
+"""A contract that cannot fail proves nothing: each catches a part that is wrong."""
 
 from __future__ import annotations
 

@@ -145,8 +145,8 @@ def test_files_that_cannot_be_unpacked(folder: Path, content: bytes) -> None:
         ("userId,latitude,longitude\n", "no check-ins"),
         ("userId,latitude,longitude\n1,35,139\n1,35\n", "line 3: "),
         ("userId,latitude,longitude\n1,35,139\n1,x,139\n", "line 3: could not convert"),
-        ("userId,latitude,longitude\n1,nan,139\n", "line 2: no place on Earth"),
-        ("userId,latitude,longitude\n1,139,35\n", "line 2: no place on Earth"),
+        ("userId,latitude,longitude\n1,nan,139\n", "line 2: not a place on Earth"),
+        ("userId,latitude,longitude\n1,139,35\n", "line 2: not a place on Earth"),
     ],
 )
 def test_damaged_checkins(folder: Path, text: str, message: str) -> None:

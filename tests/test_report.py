@@ -175,12 +175,12 @@ def test_made_data_and_reduced_runs_are_seen(tmp_path: Path) -> None:
     for path in (report.path, index):
         text = path.read_text("utf-8")
         assert '<p class="banner">Synthetic data: a city.</p>' in text
-        assert "Smaller than the experiment: 60 of 1,000 rounds, 3 of 25 seeds." in text
+        assert "Smaller than the full experiment: 60 of 1,000 rounds, 3 of 25 seeds." in text
     full = reports.write_report(make_run(tmp_path / "b"), [], tmp_path / "b.html", full_size=(60, 3))
     text = full.path.read_text("utf-8")
     assert "Reduced" not in text
     assert 'class="banner"' not in text
-    assert "made from Python" in text
+    assert "started from Python" in text
 
 
 def test_noise_is_said_in_table_and_headline(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_one_time_per_round_in_labels_and_table(tmp_path: Path) -> None:
 
 
 def test_one_seed_one_round_no_timings_no_regret(tmp_path: Path) -> None:
-    assert "No timings" in written(make_run(tmp_path / "a", seconds=False), tmp_path)
+    assert "no timings" in written(make_run(tmp_path / "a", seconds=False), tmp_path)
     assert "One seed." in written(make_run(tmp_path / "b", seeds=1, rounds=1), tmp_path)
     run = make_run(tmp_path / "c", ("only",), seeds=1)
     write_trace(

@@ -87,10 +87,10 @@ def test_states_in_memory(city: RoadNetwork, posterior: Any) -> None:
     policy = learned(city, 40.0, posterior)
     answer = find_route(city, *ENDS, state=policy.state())
     assert answer.observations == policy.posterior.count > 0
-    with pytest.raises(StateError, match=r"learned on other roads than these: length"):
+    with pytest.raises(StateError, match=r"learned on roads other than these: length"):
         find_route(generate_city(edges=300, seed=2), *ENDS, state=policy.state())
     level = replace(city, junctions=city.junctions * [1.0, 1.0, 0.0])
-    with pytest.raises(StateError, match=r"other roads than these: rise\[.* is 0.0 here"):
+    with pytest.raises(StateError, match=r"roads other than these: rise\[.* is 0.0 here"):
         find_route(level, *ENDS, state=policy.state())
     for settings in ({"mass": 3000.0}, {"lengthscale": 2.0}, {"prior_scale": 1.0}):
         with pytest.raises(StateError, match="brings its own vehicle and model"):

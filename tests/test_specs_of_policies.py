@@ -194,8 +194,8 @@ def test_line_graphs_give_the_turns_as_data() -> None:
         (lambda: ByNumber(values=[1.0])(np.array([[1.0]])), "numbered 0 … 0"),
         (lambda: ByNumber(values=[1.0])(np.array([[-1.0]])), "numbered 0 … 0"),
         (lambda: RoadEnergy(vehicle=None, length=[1.0], speed=[1.0], rise=[0.0]), "a Vehicle"),
-        (lambda: ScorePolicy(score=len, oracle=TopK()), "is no score"),
-        (lambda: ScorePolicy(score=Uniform(), oracle=None), "is no oracle"),
+        (lambda: ScorePolicy(score=len, oracle=TopK()), "score is"),
+        (lambda: ScorePolicy(score=Uniform(), oracle=None), "oracle is"),
         (lambda: GrowingGrid(norm_bound=-1, lipschitz=1, lower=[0], side=1), "norm_bound is -1"),
     ],
 )
@@ -211,7 +211,7 @@ def test_a_posterior_needs_a_kernel_where_it_is_made(kernel: Any) -> None:
         lambda: FiniteGP(kernel=kernel, arms=ARMS, noise_variance=0.1),
         lambda: SparseVariational(kernel=kernel, noise_variance=0.1),
     ):
-        with pytest.raises(InputError, match="which is no kernel"):
+        with pytest.raises(InputError, match="which is not a kernel"):
             make()
 
 

@@ -112,5 +112,5 @@ class TablePlayer(ABC):
         """Play rounds ``offer.step`` … as ``decide`` and ``learn`` would, bit for bit.
 
         Of ``rewards`` (T, n) it learns those of arms it plays, and no others. Returns the arms'
-        positions (T,), or ``None``, having changed nothing, if this policy can not.
+        positions (T,), or ``None``, having changed nothing, if this policy cannot.
         """

@@ -174,7 +174,7 @@ def _read_intel(path: Path) -> Floats:
                 raise InputError(f"{path}, line {number}: every number must be finite")
             table.append(row)
     if len(table) != _INTEL_ROWS:
-        raise InputError(f"{path}: {len(table)} rows, but {_INTEL_ROWS} are expected; get it anew")
+        raise InputError(f"{path}: {len(table)} rows, but {_INTEL_ROWS} are expected; get it again")
     return read_only(np.array(table))
 
 
@@ -207,12 +207,12 @@ def _read_light(path: Path) -> LightReadings:
     except Exception as error:  # a damaged MATLAB file fails in many ways, with many types
         raise InputError(
             f"{path}: not the expected MATLAB structure data.train, data.test "
-            f"({type(error).__name__}: {error}); get it anew"
+            f"({type(error).__name__}: {error}); get it again"
         ) from error
     for name, array, rows in (("train", readings.train, 601), ("test", readings.test, 192)):
         if array.shape != (rows, 41) or not np.isfinite(array).all():
             raise InputError(
-                f"{path}: data.{name}.sensordata must be a finite array {(rows, 41)}; get it anew"
+                f"{path}: data.{name}.sensordata must be a finite array {(rows, 41)}; get it again"
             )
     return readings
 
@@ -240,10 +240,10 @@ def _read_checkins(path: Path) -> Floats:
             except (ValueError, IndexError) as error:
                 raise InputError(f"{path}, line {rows.line_num}: {error}") from None
             if not (abs(place[0]) <= 180.0 and abs(place[1]) <= 90.0):  # NaN fails as well
-                raise InputError(f"{path}, line {rows.line_num}: no place on Earth: {place}")
+                raise InputError(f"{path}, line {rows.line_num}: not a place on Earth: {place}")
             places.append(place)
     if not places:
-        raise InputError(f"{path}: no check-ins; get it anew")
+        raise InputError(f"{path}: no check-ins; get it again")
     return read_only(np.array(places))
 
 
@@ -257,4 +257,4 @@ def _open_text(path: Path) -> Iterator[TextIOWrapper]:
         try:
             yield lines
         except (lzma.LZMAError, EOFError, UnicodeDecodeError, csv.Error) as error:
-            raise InputError(f"{path}: cannot be read ({error}); get it anew") from error
+            raise InputError(f"{path}: cannot be read ({error}); get it again") from error

@@ -132,7 +132,7 @@ def npz_names(file: BinaryIO) -> list[str]:
 
 def _array_name(member: zipfile.ZipInfo) -> str:
     if not member.filename.endswith(".npy"):
-        raise InputError(f"it holds {member.filename!r:.80}, which is no array")
+        raise InputError(f"it holds {member.filename!r:.80}, which is not an array")
     return member.filename.removesuffix(".npy")
 
 

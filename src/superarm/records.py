@@ -170,13 +170,13 @@ def _decoded(data: Any, depth: int, reading: _Reading) -> Any:
 
 def _decoded_tuple(data: Any, depth: int, reading: _Reading) -> tuple[Any, ...]:
     if type(data) is not list:
-        raise StateError("a tuple in these data is no list")
+        raise StateError("a tuple in these data is not a list")
     return tuple(_decoded(item, depth, reading) for item in data)
 
 
 def _decoded_dict(data: Any, depth: int, reading: _Reading) -> dict[Any, Any]:
     if type(data) is not list or not all(type(pair) is list for pair in data):
-        raise StateError("a dict in these data is no list of pairs")
+        raise StateError("a dict in these data is not a list of pairs")
     pairs = [(_decoded(key, depth, reading), _decoded(item, depth, reading)) for key, item in data]
     made = dict(pairs)
     if len(made) < len(pairs):
@@ -249,7 +249,7 @@ def _decision(**held: Any) -> Decision:
             or values.shape != chosen.shape
             or values.dtype.kind not in "fiu"
         ):
-            raise StateError("a decision has other numbers of means or desirabilities than of arms")
+            raise StateError("a decision must have as many means and desirabilities as arms")
     if type(decision.version) is not int or decision.version < 0:
         raise StateError("a decision's version must be a whole number of at least 0")
     return decision
@@ -264,9 +264,9 @@ def _state(**held: Any) -> State:
     tables: tuple[Any, ...] = (state.scalars, state.arrays, state.parts, spec)
     for table in tables:
         if type(table) is not dict or not all(type(key) is str for key in table):
-            raise StateError(f"this {state.kind[:60]!r} state is damaged: one of its tables is not one")
+            raise StateError(f"this {state.kind[:60]!r} state is damaged: it has a bad table")
     if not all(isinstance(each, np.ndarray) for each in state.arrays.values()):
-        raise StateError(f"this {state.kind[:60]!r} state is damaged: one of its arrays is not one")
+        raise StateError(f"this {state.kind[:60]!r} state is damaged: it has a bad array")
     if not all(isinstance(each, State) for each in state.parts.values()):
         raise StateError(f"this {state.kind[:60]!r} state is damaged: one of its parts is not a state")
     return state

@@ -320,7 +320,7 @@ def _learned(
         found.append(unlike)
     else:
         raise StateError(
-            f"{label} was learned on other roads than these: {found[0]}; give the network of its run, "
+            f"{label} was learned on roads other than these: {found[0]}; give the network of its run, "
             "and its elevation"
         )
     offer = Offer(step=1, arms=road_arms(graph))
@@ -372,7 +372,7 @@ def _line(network: RoadNetwork, edges: Ints) -> list[list[float]]:
     """Longitude and latitude along these edges, each place once in a row."""
     if network.lon_lat is None:
         raise InputError(
-            f"{network.name} has no geographic reference, so that its roads lie nowhere on earth; "
+            f"{network.name} has no geographic reference, so its roads cannot be placed on Earth; "
             "as_json (--json) needs none"
         )
     projection = _Projection.of(network.junctions, network.lon_lat)

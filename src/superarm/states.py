@@ -72,7 +72,7 @@ def state_from_bytes(data: bytes) -> State:
         return state
     except DAMAGE as error:
         told = str(error) if isinstance(error, InputError | StateError) else type(error).__name__
-        raise StateError(f"this is no saved state, or a damaged one: {told}") from error
+        raise StateError(f"this is not a saved state, or it is damaged: {told}") from error
 
 
 def _ordered(state: State) -> State:
@@ -129,7 +129,7 @@ def loaded(state: State, label: str = "this state") -> Policy:
             "make the same policy again and use policy.restored(superarm.states.load_state(path))"
         )
     if _has_world(state.spec):
-        raise StateError(f"{label} describes a problem, which no policy is made of")
+        raise StateError(f"{label} describes a problem, which is not part of any policy")
     try:
         policy: Policy = build("policy", state.spec)
     except _NONSENSE as error:
@@ -174,12 +174,12 @@ def load_state(path: Path | str) -> State:
     path = Path(path)
     try:
         if path.exists() and not path.is_file():  # a device or a pipe may never end
-            raise StateError(f"{path} is not a file; states of a run lie in its folder states/")
+            raise StateError(f"{path} is not a file; a run keeps its states in its folder states/")
         with path.open("rb") as file:
             data = file.read(_MOST + 1)
     except OSError as error:
         raise StateError(
-            f"{path} cannot be read: {error.strerror}; states of a run lie in its folder states/"
+            f"{path} cannot be read: {error.strerror}; a run keeps its states in its folder states/"
         ) from error
     if len(data) > _MOST:
         raise StateError(f"{path} has more than {_MOST} bytes; larger states are not read")
@@ -187,7 +187,7 @@ def load_state(path: Path | str) -> State:
         return state_from_bytes(data)
     except StateError as error:
         raise StateError(
-            f"{path}: {error}; states of a run lie in its folder states/, one for each cell"
+            f"{path}: {error}; a run keeps its states in its folder states/, one for each cell"
         ) from error
 
 

@@ -145,7 +145,7 @@ def test_data_that_are_not_here(cli: Command, no_data: Path) -> None:
     rows = cli("data", "list", "--json").json()["data"]
     assert {row["path"] for row in rows} == {None}
     assert all(row["origin"] and row["terms"] for row in rows)
-    assert "not here" in cli("data", "list").out
+    assert "not found" in cli("data", "list").out
     message = cli("data", "path", rows[0]["name"]).fails(1)
     assert str(no_data) in message
     assert "Terms" in message

@@ -170,7 +170,7 @@ def test_elevation(cli: Command, town: Any, tile: Path) -> None:
     learned = cli("route", *net, "--elevation", tile, "--state", state, "--json").json()
     assert learned["observations"] > 0
     words = cli("route", *net, "--state", state).fails(1)
-    assert "learned on other roads than these: rise[" in words
+    assert "learned on roads other than these: rise[" in words
     assert "its elevation" in words
 
 

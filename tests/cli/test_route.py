@@ -270,7 +270,7 @@ def test_a_state_of_other_roads_is_refused(
     other = tmp_path / "other.net.xml"
     other.write_text(town.net.read_text(encoding="utf-8").replace('length="90.0"', 'length="190.0"'))
     words = cli("route", "--net", other, *ENDS, "--state", state).fails(1)
-    assert "learned on other roads than these: length[" in words
+    assert "learned on roads other than these: length[" in words
 
 
 def test_a_sparse_state_of_other_roads_is_refused(cli: Command, town: Any, tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_a_sparse_state_of_other_roads_is_refused(cli: Command, town: Any, tmp_p
     other = tmp_path / "other.net.xml"
     other.write_text(town.net.read_text(encoding="utf-8").replace('length="90.0"', 'length="190.0"'))
     words = cli("route", "--net", other, *ENDS, "--state", state).fails(1)
-    assert "learned on other roads than these: length[" in words
+    assert "learned on roads other than these: length[" in words
 
 
 def test_a_runs_own_vehicle_is_used(cli: Command, town: Any) -> None:
@@ -291,7 +291,7 @@ def test_files_that_hold_no_such_state(cli: Command, town: Any, tmp_path: Path) 
 
     junk = tmp_path / "junk.npz"
     junk.write_bytes(b"junk")
-    assert "no saved state" in cli("route", "--net", town.net, *ENDS, "--state", junk).fails(1)
+    assert "not a saved state" in cli("route", "--net", town.net, *ENDS, "--state", junk).fails(1)
     assert "cannot be read" in cli("route", "--net", town.net, *ENDS, "--state", "none.npz").fails(1)
     save_state(State(kind="streaming-gp", schema=1), junk)
     words = cli("route", "--net", town.net, *ENDS, "--state", junk).fails(1)

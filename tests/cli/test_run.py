@@ -351,7 +351,7 @@ def test_made_data_are_said_even_when_quiet(cli: Command) -> None:
     assert all(claim["evidence"].endswith("on synthetic data") for claim in result.json()["claims"])
     page = Path("a", "report.html").read_text(encoding="utf-8")
     assert "Synthetic data" in page
-    assert "Smaller than the experiment: 4 of 250 rounds, 1 of 5 seeds." in page
+    assert "Smaller than the full experiment: 4 of 250 rounds, 1 of 5 seeds." in page
 
 
 def test_usage_errors_are_one_line(cli: Command) -> None:

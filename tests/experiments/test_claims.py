@@ -228,7 +228,7 @@ def test_a_file_claims_only_about_policies_there_are(tmp_path: Path) -> None:
         '[[claims]]\ntext="t"\ncheck="below"\nratio=1\npolicy="mine"\nversus='
     )
     path.write_text(head + '"gp-ie"\n', encoding="utf-8")
-    with pytest.raises(SpecError, match="'gp-ie', which is no policy here"):
+    with pytest.raises(SpecError, match="'gp-ie', which is not a policy here"):
         load_experiment(str(path))
     path.write_text(head + '"gp-ei"\n', encoding="utf-8")  # --policies may add what is registered
     narrowed = load_experiment(str(path)).with_policies(["gp-ei"]).with_setting({})

@@ -189,7 +189,7 @@ def test_two_runs_that_start_at_once_do_not_share_a_directory(
         make(self, *args, **kwargs)
 
     monkeypatch.setattr(Path, "mkdir", late)
-    with pytest.raises(ConflictError, match="just been taken"):
+    with pytest.raises(ConflictError, match="just been claimed"):
         execute(plan(tmp_path / "a"))
 
 

@@ -74,8 +74,8 @@ def test_a_bound_belongs_to_the_policy_not_to_its_label(tmp_path: Path) -> None:
     default = registry.parameters_of("policy", "igp-ucb")["delta"]
     stated = mine("stated", policy="igp-ucb", delta=default)
     np.testing.assert_array_equal(stated.values, plain.values)
-    surer = mine("surer", policy="igp-ucb", delta=default / 10)
-    assert (surer.values[1:] > plain.values[1:]).all()
+    stricter = mine("stricter", policy="igp-ucb", delta=default / 10)
+    assert (stricter.values[1:] > plain.values[1:]).all()
     assert mine("oclok", policy="oclok-ucb").label.startswith("O'CLOK")
 
 

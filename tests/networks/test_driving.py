@@ -198,7 +198,7 @@ def test_a_step_across_edges_is_divided_by_metres():
     np.testing.assert_allclose(ledger.energy, [1.5, 0.5, 1.0 + 8.0 * 6.0 / 32.0])
 
 
-# --- what can not be driven ----------------------------------------------------------------------
+# --- what cannot be driven ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_bad_drivers(network, tmp_path):
         Driver(tmp_path / "none.net.xml")
     with pytest.raises(InputError, match=r"step is 1\.0"):
         Driver(network, step=1.0)
-    with pytest.raises(InputError, match="can not be driven"):
+    with pytest.raises(InputError, match="cannot be driven"):
         Driver(network, vehicle=Vehicle(recuperation="divide"))
     broken = tmp_path / "broken.net.xml"
     lane = '<lane id="ab_0" index="0" speed="9" length="9" shape="0,0 9,0"/>'
@@ -242,7 +242,7 @@ def test_bad_drivers(network, tmp_path):
         ("<net><edge", "line 1"),
         ("<net></net>", "states no version"),
         ("<nothing/>", "not <net>"),
-        (f'<net version="1.20"><edge id="ab" from="a" to="b">{lane}</edge></net>', "SUMO can not load"),
+        (f'<net version="1.20"><edge id="ab" from="a" to="b">{lane}</edge></net>', "SUMO cannot load"),
     ]:
         broken.write_text(text)
         with Driver(broken) as driver, pytest.raises(InputError, match=says):

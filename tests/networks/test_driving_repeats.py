@@ -123,7 +123,7 @@ def test_a_trip_leaves_no_trace(network, busy):
 
 @pytest.mark.parametrize("with_traffic", [False, True])
 def test_loading_anew_gives_what_copies_give(network, busy, with_traffic):
-    """As on systems that can not copy processes."""
+    """As on systems that cannot copy processes."""
     traffic = busy if with_traffic else None
     drives = []
     for copies in (True, False):
@@ -224,7 +224,7 @@ def test_a_real_trip_in_monaco(monaco):
 
 # --- copies of the process ------------------------------------------------------------------------
 
-needs_copies = pytest.mark.skipif(not can_copy(), reason="this system can not copy processes")
+needs_copies = pytest.mark.skipif(not can_copy(), reason="this system cannot copy processes")
 
 
 @needs_copies

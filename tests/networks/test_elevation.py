@@ -94,7 +94,7 @@ def test_a_place_outside_is_refused():
     ("name", "data", "words"),
     [
         ("N49E006.hgt", b"\0" * 100, "holds 100 bytes"),
-        ("hills.hgt", b"", "not named as a tile"),
+        ("hills.hgt", b"", "not named like a tile"),
         ("N49E006.hgt.xz", lzma.compress(plane().tobytes())[:-50], "damaged"),
         ("N49E006.hgt.gz", gzip.compress(plane().tobytes())[:-50], "damaged"),
         ("N49E006.hgt.gz", b"nonsense", "damaged"),
@@ -107,9 +107,9 @@ def test_a_bad_tile_is_refused(tmp_path, name, data, words):
 
 
 def test_a_missing_tile_is_named(tmp_path):
-    with pytest.raises(MissingDataError, match=r"N49E006\.hgt is not there"):
+    with pytest.raises(MissingDataError, match=r"N49E006\.hgt does not exist"):
         Tile.read(tmp_path / "N49E006.hgt")
-    with pytest.raises(MissingDataError, match=r"N01E001\.hgt is not there"):
+    with pytest.raises(MissingDataError, match=r"N01E001\.hgt does not exist"):
         with_heights(network([[6.5, 49.5], [6.5, 49.6]]), tmp_path / "N01E001.hgt")
 
 
@@ -136,7 +136,7 @@ def test_the_second_tile_fills_the_voids_of_the_first():
 
 def test_what_can_not_be_lifted():
     tile = Tile(west=6, south=49, heights=np.zeros((2, 2), dtype=np.int16))
-    words = r"1 of 2 junctions lie outside of all tiles; .* 'j1' .*needed there is S01W070"
+    words = r"1 of 2 junctions lie outside all tiles; .* 'j1' .*needed there is S01W070"
     with pytest.raises(InputError, match=words):
         with_heights(network([[6.5, 49.5], [-69.5, -0.5]]), tile)
     with pytest.raises(InputError, match="does not say where on Earth"):

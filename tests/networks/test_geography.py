@@ -56,7 +56,7 @@ def test_there_and_back_again(zone, away, lat, south):
 def test_wrong_zones_and_shapes_are_refused():
     with pytest.raises(InputError, match="zones 1 … 60"):
         from_utm([[0.0, 0.0]], 61)
-    with pytest.raises(InputError, match=r"easting 1e\+20, northing 0.0 is no place in UTM"):
+    with pytest.raises(InputError, match=r"easting 1e\+20, northing 0.0 is not a place in UTM"):
         from_utm([[5e5, 0.0], [1e20, 0.0]], 32)
     with pytest.raises(InputError, match="must be"):
         to_utm([0.0, 0.0], 32)

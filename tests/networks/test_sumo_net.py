@@ -169,7 +169,7 @@ TURN = line_of('<connection from="ab" to="bc" fromLane="1"')
         (BC + 1, '"90.00"', '"-1"', "length is '-1'; it must lie between"),
         (BC + 1, 'length="90.00"', "", "<lane> lacks the attribute 'length'"),
         (BC + 1, 'index="0"', 'index="1"', "lane index '1' is out of order; it must be 0"),
-        (BC + 2, "</edge>", "</edge><lane/>", "a lane stands outside of any edge"),
+        (BC + 2, "</edge>", "</edge><lane/>", "a lane is outside any edge"),
         (A, 'x="0.00"', "", "<junction> lacks the attribute 'x'"),
         (A, 'z="3.00"', 'z="high"', "z is 'high'; it must be a number"),
         (A, 'id="a"', 'id="b"', "junction id 'b' appears more than once"),
@@ -202,7 +202,7 @@ def test_a_bad_network_is_refused_whole(tmp_path, line, old, new, words):
     [
         ("", "line 1: not XML: no element found"),
         ("PK\3\4", "line 1: not XML"),
-        ("<net/>", "line 1: the network ends here and has no edges"),
+        ("<net/>", "line 1: the network ends here without any edges"),
         ("<net>\n<edge id='e' from='a' to='b'/></net>", "line 2: the edge that ends here has no lanes"),
         (
             "<net>\n<edge id='e' from='a' to='b'>\n<edge id='f'/>",
@@ -222,7 +222,7 @@ def test_files_that_are_no_networks(tmp_path, text, words):
 
 
 def test_files_that_are_not_there(tmp_path):
-    with pytest.raises(MissingDataError, match=r"none\.net\.xml is not there"):
+    with pytest.raises(MissingDataError, match=r"none\.net\.xml does not exist"):
         read_sumo(tmp_path / "none.net.xml")
     with pytest.raises(InputError, match="is not a file"):
         read_sumo(tmp_path)
@@ -240,7 +240,7 @@ def test_elements_do_not_lie_inside_each_other_without_end(tmp_path: Path) -> No
     """A parser keeps every open one: 15 KB that unpack to five million took a gigabyte."""
     path = tmp_path / "deep.net.xml"
     path.write_text("<net>" + "<a>" * 40 + "</a>" * 40 + "</net>")
-    with pytest.raises(InputError, match="line 1: <a> lies inside more than 32 others"):
+    with pytest.raises(InputError, match="line 1: <a> is nested more than 32 levels deep"):
         read_sumo(path)
     path.write_text("<net>" + "<a></a>" * 40 + "</net>")
     with pytest.raises(InputError, match="no"):

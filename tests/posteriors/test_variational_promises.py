@@ -116,7 +116,7 @@ def test_damaged_states_are_refused() -> None:
         with pytest.raises((StateError, ShapeError)):
             SparseVariational.from_state(fewer)
     other = replace(state, scalars={**state.scalars, "count": 3})
-    with pytest.raises(StateError, match="counts other observations"):
+    with pytest.raises(StateError, match="count differs from the observations"):
         SparseVariational.from_state(other)
 
 

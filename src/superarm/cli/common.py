@@ -30,7 +30,7 @@ class Commands(click.Group):
         except click.ClickException as error:
             message = " ".join(error.format_message().split())
             context = getattr(error, "ctx", None)
-            advice = f" (`{context.command_path} --help` says more)" if context is not None else ""
+            advice = f" (see `{context.command_path} --help`)" if context is not None else ""
             say(f"superarm: {message}{advice}", err=True)
             code = error.exit_code
         except SuperarmError as error:

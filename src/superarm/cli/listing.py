@@ -87,7 +87,7 @@ def list_data(as_json: bool) -> None:
             path = None
         rows.append({"name": each.name, "path": path, "origin": each.origin, "terms": each.terms})
         if not as_json:
-            say(f"{each.name}: {path or 'not here'}\n    from {each.origin}\n    terms: {each.terms}")
+            say(f"{each.name}: {path or 'not found'}\n    from {each.origin}\n    terms: {each.terms}")
     if as_json:
         print_json({"data": rows})
 

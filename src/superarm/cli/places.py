@@ -92,7 +92,7 @@ class Place(NamedTuple):
 def check_networks(experiment: Experiment, overrides: Mapping[str, Any]) -> None:
     """Raise what reading the networks raises, if anything; for when a plan was refused.
 
-    A plan blames its words for whatever goes wrong. But a file that can not be read is no slip of
+    A plan blames its words for whatever goes wrong. But a file that cannot be read is no slip of
     whoever named it: it ends as it does for ``superarm route``, with exit code 1.
     """
     from superarm.problems.roads import load_roads

@@ -66,7 +66,7 @@ def print_route(answer: RouteAnswer) -> None:
         *_cautions(answer),
         f"believed from {answer.observations} measurements of edges"
         if answer.observations
-        else "believed from the energy model alone; --state FILE uses what a run has learned",
+        else "from the energy model alone; --state FILE uses what a run has learned",
     ]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -93,7 +93,7 @@ def _cautions(answer: RouteAnswer) -> list[str]:
     elif answer.cut_edges:
         cautions.append(
             f"{answer.cut_edges} of the network's {len(answer.graph)} edges are believed to win "
-            "energy; rectified routing counts that as a small cost, and avoids hills that pay"
+            "energy; rectified routing counts each as a small cost, so it may miss savings downhill"
         )
     if answer.flat:
         cautions.append("flat: the file has no heights; --elevation PATH takes them from SRTM tiles")

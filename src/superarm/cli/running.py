@@ -61,7 +61,7 @@ class Request(NamedTuple):
     def directory(self, name: str) -> Path:
         """Where results go."""
         if self.resume and self.out is None:
-            raise click.UsageError("--resume needs --out: the directory in which to go on")
+            raise click.UsageError("--resume needs --out: the directory of the run to continue")
         return self.out or _fresh_directory(name)
 
     def plan(self, experiment: Experiment, out: Path, place: Place) -> Plan:
@@ -156,7 +156,7 @@ def report(directory: Path, *, quiet: bool, bound: bool, band: Band) -> Outputs:
     inside = sorted(path.parent for path in directory.glob("*/run.json"))
     if inside and not (directory / "run.json").exists():
         names = ", ".join(str(path) for path in inside)
-        raise StateError(f"{directory} is not a run but holds some; give one of them: {names}")
+        raise StateError(f"{directory} is not a run but contains some; give one of them: {names}")
     shipped = Run.load(directory).experiment
     known = shipped in experiment_ids()  # a run does not say from which file it is
     origin = (load_experiment(shipped), shipped) if known else ()

@@ -16,7 +16,7 @@ from .learning import LEARNER
 _TABLE_WIDTH = 80
 _LATEST = 20
 WHAT = {
-    "gp-ts": "learns; roads share it",
+    "gp-ts": "learns; roads share data",
     "bi-ts": "learns road by road",
     "prior": "the energy model alone",
     "fastest": "least time",

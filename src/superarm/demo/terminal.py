@@ -145,7 +145,7 @@ class Screen:
             Text(""),
             Text("expected without learning", style="bold"),
             *(Text(f"{name:9} {known[name]:6.0f} Wh") for name in ("fastest", "shortest", "prior")),
-            Text("if all were known", style="bold"),
+            Text("if everything were known", style="bold"),
             Text(f"best      {known['best']:6.0f} Wh"),
         ]
         for row in rows:

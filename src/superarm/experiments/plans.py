@@ -319,7 +319,7 @@ def _claimed(plan: Plan, resume: bool) -> Iterator[None]:
             )
     elif not all(is_temporary(name, ("run.json",)) for name in entries):
         raise ConflictError(f"{out} holds files but no run.json: it is not a run; choose another --out")
-    taken = ConflictError(f"{out} has just been taken by another run; choose another --out")
+    taken = ConflictError(f"{out} has just been claimed by another run; choose another --out")
     try:
         out.mkdir(parents=True, exist_ok=there)
     except FileExistsError:

@@ -86,7 +86,7 @@ class Experiment:
         for table in ("policies", "on_request"):
             for name, options in getattr(experiment, table).items():
                 if not name.strip():
-                    raise SpecError(f"{where}: a policy has the name {name!r}; give it one that shows")
+                    raise SpecError(f"{where}: a policy has the name {name!r}; give it a visible one")
                 _check_parameters("policy", _policy_spec(name, options), f"{where}: {table}.{name}")
         known = [each.name for each in fields(Lateness)]
         for key in experiment.feedback:
@@ -311,7 +311,7 @@ def _parse(source: Path | Traversable, where: str) -> Experiment:
         for name in policies:
             if name not in known:
                 raise SpecError(
-                    f"{where}: {part} is about {name!r}, which is no policy here; "
+                    f"{where}: {part} is about {name!r}, which is not a policy here; "
                     + suggestion(name, known, command="superarm list policy")
                 )
     return experiment

@@ -158,7 +158,7 @@ class Empirical(Kernel):
         matrix = 0.5 * (matrix + matrix.T)
         if (smallest := float(np.linalg.eigvalsh(matrix)[0])) < -slack:
             raise NotPositiveDefiniteError(
-                f"Empirical.covariance has the eigenvalue {smallest:.3g}, so it is no covariance; "
+                f"Empirical.covariance has the eigenvalue {smallest:.3g}, so it is not a covariance; "
                 "project it first (set negative eigenvalues to 0) or use more samples"
             )
         matrix.flags.writeable = False

@@ -64,7 +64,7 @@ class XmlFile:
             nonlocal depth
             depth += 1
             if depth > _DEEPEST:
-                raise self.fault(f"<{tag}> lies inside more than {_DEEPEST} others; no road does")
+                raise self.fault(f"<{tag}> is nested more than {_DEEPEST} levels deep")
             if start is not None:
                 start(tag, attributes)
 
@@ -87,7 +87,7 @@ class XmlFile:
                     # An element that goes on is read again with every chunk: a long one takes ages.
                     if fed - max(parser.CurrentByteIndex, 0) > _LONGEST:
                         raise self.fault(
-                            f"an element of more than {_LONGEST} bytes begins here, which no road has"
+                            f"an element of more than {_LONGEST} bytes begins here; no road has one"
                         )
                     if copy_to is not None:
                         copy_to.write(chunk)
@@ -108,13 +108,13 @@ class XmlFile:
 def require_file(path: Path) -> None:
     """An error that names ``path`` unless it is a file."""
     if not path.exists():
-        raise MissingDataError(f"{path} is not there; check the path")
+        raise MissingDataError(f"{path} does not exist; check the path")
     if not path.is_file():
         raise InputError(f"{path} is not a file")
 
 
 def unreadable(path: Path, error: Exception) -> InputError:
-    return InputError(f"{path}: the file is damaged or can not be read: {error}")
+    return InputError(f"{path}: the file is damaged or cannot be read: {error}")
 
 
 def bare_name(path: Path) -> str:

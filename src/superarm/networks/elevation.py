@@ -53,7 +53,7 @@ class Tile:
         corner = _corner(path)
         if corner is None:
             raise InputError(
-                f"{path} is not named as a tile; a name such as N49E006.hgt says where it lies"
+                f"{path} is not named like a tile; a name such as N49E006.hgt says where it is"
             )
         require_file(path)
         try:
@@ -89,7 +89,7 @@ class Tile:
         if outside.any():
             where = int(np.argmax(outside))
             raise InputError(
-                f"longitude {lon.flat[where]}, latitude {lat.flat[where]} is outside of the tile at "
+                f"longitude {lon.flat[where]}, latitude {lat.flat[where]} is outside the tile at "
                 f"{self.west}, {self.south}"
             )
         last = len(self.heights) - 1
@@ -125,7 +125,7 @@ def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
     """
     if network.lon_lat is None:
         raise InputError(
-            f"{network.name} does not say where on Earth it lies; heights from tiles need longitudes "
+            f"{network.name} does not say where on Earth it is; heights from tiles need longitudes "
             "and latitudes (a SUMO network has them if it is in UTM)"
         )
     lon, lat = network.lon_lat.T
@@ -137,7 +137,7 @@ def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
         wanted = inside & np.isnan(heights)
         heights[wanted] = tile.height(lon[wanted], lat[wanted])
     for bad, what in (
-        (~covered, "outside of all tiles"),
+        (~covered, "outside all tiles"),
         (np.isnan(heights), "where the tiles have no height (a void)"),
     ):
         if bad.any():

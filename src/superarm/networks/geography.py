@@ -63,7 +63,7 @@ def from_utm(east_north: Any, zone: int, *, south: bool = False) -> Floats:
     far = ~((np.abs(east) <= _FARTHEST_EAST) & (np.abs(north) <= _FARTHEST_NORTH))
     if far.any():
         row = int(np.argmax(far))
-        raise InputError(f"easting {places[row, 0]}, northing {places[row, 1]} is no place in UTM")
+        raise InputError(f"easting {places[row, 0]}, northing {places[row, 1]} is not a place in UTM")
     zeta = (north + 1j * east) / (_SCALE * _RADIUS)  # ξ + iη
     sphere = zeta - sum(beta * np.sin(2.0 * order * zeta) for order, beta in enumerate(_BETA, start=1))
     xi, eta = sphere.real, sphere.imag

@@ -35,7 +35,7 @@ def read_network(path: str | Path, *, elevation: Tiles | None = None) -> RoadNet
         network = read_sumo(path)
     else:
         raise InputError(
-            f"{path} can not be read as a road network; it can be a folder with nodes.csv, edges.csv "
+            f"{path} cannot be read as a road network; it can be a folder with nodes.csv, edges.csv "
             "and connections.csv, a SUMO network (.net.xml), or an OpenStreetMap extract (.osm, "
             ".osm.xml), the files plain or packed (.gz, .xz)"
         )

@@ -191,7 +191,7 @@ class RoadNetwork:
         turns_allowed = self.turn_permits.get(vehicle_class)
         if allowed is None or turns_allowed is None:
             raise InputError(
-                f"{self.name} says nothing of vehicle class {vehicle_class!r}; "
+                f"{self.name} says nothing about vehicle class {vehicle_class!r}; "
                 f"it knows {sorted(set(self.permits) & set(self.turn_permits))}"
             )
         first, second = self.connections.T
@@ -247,7 +247,7 @@ class LineGraph(Graph):
             return number
         if edge_id in self.network.edge_ids:
             raise UnknownArmError(
-                f"edge {edge_id!r} of {self.network.name} can not be used here: it is closed to this "
+                f"edge {edge_id!r} of {self.network.name} cannot be used here: it is closed to this "
                 "vehicle class, or cut off from the main part of the network"
             )
         near = difflib.get_close_matches(str(edge_id), self.ids[:_MOST_COMPARED], n=3)

@@ -74,7 +74,7 @@ class _SumoNet:
         }
         self._file.read(self._start, self._end)
         if not self._edges:
-            raise self._file.fault("the network ends here and has no edges")
+            raise self._file.fault("the network ends here without any edges")
 
     def network(self, name: str | None) -> RoadNetwork:
         edges = self._edges
@@ -144,7 +144,7 @@ class _SumoNet:
         edge = self._open
         if edge is None:
             if not self._inside:
-                raise self._file.fault("a lane stands outside of any edge")
+                raise self._file.fault("a lane is outside any edge")
             self._inner_lanes[attributes["id"]] = mask
             return
         if attributes["index"] != str(len(edge.lanes)):

@@ -32,7 +32,7 @@ def suggest_trip(graph: LineGraph, seed: int = 0) -> tuple[str, str]:
 
     n = len(graph)
     if n < 2 or len(graph.turns) == 0:
-        raise InfeasibleError(f"{graph.network.name} has no two edges with a way between them")
+        raise InfeasibleError(f"{graph.network.name} has no two edges with a route between them")
     rng = stream(seed, "trip", 0)
     first, second = graph.turns.T
     time = graph.travel_time
@@ -53,7 +53,7 @@ def suggest_trip(graph: LineGraph, seed: int = 0) -> tuple[str, str]:
                 best = (score, int(start), int(goal))
     if best is None or best[0] <= 0.0:
         raise InfeasibleError(
-            f"{graph.network.name}: no way was found between the edges tried; take the line graph's "
+            f"{graph.network.name}: no route was found between the edges tried; take the line graph's "
             "strongly connected part (connected=True), or another seed"
         )
     return graph.ids[best[1]], graph.ids[best[2]]

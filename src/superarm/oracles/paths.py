@@ -44,7 +44,7 @@ class Trip:
     start: int
     goal: int
     closed_turns: Ints | None = None
-    """Turns that can not be taken, as places in ``ShortestPath.successors.indices``."""
+    """Turns that cannot be taken, as places in ``ShortestPath.successors.indices``."""
 
 
 @register("oracle", "shortest-path")

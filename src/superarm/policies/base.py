@@ -67,7 +67,7 @@ class Saved(Described):
 def _require_part(part: object, protocol: type, name: str) -> None:
     if isinstance(part, type) or not isinstance(part, protocol):
         raise InputError(
-            f"{name} is {part!r:.60}, which is no {name}: it must be an object with the methods of "
+            f"{name} is {part!r:.60}; it must be an object with the methods of "
             f"{protocol.__module__}.{protocol.__name__}"
         )
 

@@ -237,7 +237,7 @@ class Ledger:
         return ledger
 
 
-_CHANGED = "the decision carries other arms than it chose; it was changed on its way"
+_CHANGED = "the decision carries arms other than those it chose; it was changed on the way"
 
 
 def _check_carry(carry: State) -> None:

@@ -2,7 +2,7 @@
 
 Each is a rule whose costs are rectified, on a posterior of choice, with the model's own oracle.
 ``routing="rectified"`` rectifies the cost itself (the paper); ``"potential"`` rectifies the cost
-reduced by the model's potential (ours), which does not avoid hills that pay.
+reduced by the model's potential (ours), which credits energy won back downhill.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class RowPosterior(GaussianPosterior):
         noise = as_vector(state.array("noise"), "noise", len(rewards))
         arms = as_features(state.array("arms"), "arms")
         if self.count != len(rewards):
-            raise StateError("this state is damaged: it counts other observations than it holds")
+            raise StateError("this state is damaged: its count differs from the observations it holds")
         if len(arms) != len(rewards) or not (noise > 0.0).all():
             raise StateError("this state is damaged: its observations are not possible")
         if len(rewards):

@@ -96,9 +96,9 @@ class Crowdsourcing(Measured):
         )
         settled = {
             "data": places.origin,
-            "workers": f"{_COUNTING[self.counting]}; drawn anew until more than k = {self.k} "
+            "workers": f"{_COUNTING[self.counting]}; redrawn until more than k = {self.k} "
             f"and at most M = {most_arms} workers are on offer",
-            "task": "place and easiness uniform; drawn anew where no known place is in reach",
+            "task": "place and easiness uniform; redrawn where no known place is in reach",
             "reward": "ln(1 + Σ outcomes), natural logarithm; a sum of −1 or less counts as 0",
             "value": "ln(1 + Σ f): regret is measured on expected outcomes",
         }

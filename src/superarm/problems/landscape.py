@@ -56,7 +56,7 @@ def landscape(
             gain={"name": "squared-exponential", "dimension": 2},
             most_arms=len(arms),
         ),
-        settled={"landscape": f"{hills} hills and hollows made from the seed, not from the model"},
+        settled={"landscape": f"{hills} hills and hollows drawn from the seed, not from the model"},
     )
 
 

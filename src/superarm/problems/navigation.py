@@ -103,11 +103,11 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
     recuperation: Recuperation = "multiply"
     uturns: bool = True
     closed_roads: float = 0.0
-    """Share of the roads that are closed in a round, drawn anew each round."""
+    """Share of the roads that are closed in a round, redrawn each round."""
     closed_turns: float = 0.0
-    """Share of the turns that can not be taken in a round."""
+    """Share of the turns that cannot be taken in a round."""
     on_no_path: Literal["error", "empty"] = "error"
-    """Whether closures are such that a route is left, or a round without one is waited out."""
+    """Whether closures always leave a route, or a round without one is waited out."""
     conditions: Sequence[str] = ()
     """What changes from trip to trip: "congestion", "temperature", "load". Arms are then no
     fixed set: choose a posterior that takes features, "variational" or "streaming"."""
@@ -125,7 +125,7 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
         as_count(self.horizon, "horizon", least=1)
         for name in ("closed_roads", "closed_turns"):
             if as_number(getattr(self, name), name, 0.0, 1.0) == 1.0:
-                raise InputError(f"{name} is 1; some must stay open")
+                raise InputError(f"{name} is 1, but some must stay open")
         require_choice(self.normalisation, "normalisation", ("mean", "unit", "raw"))
         require_choice(self.on_no_path, "on_no_path", ("error", "empty"))
         own = {name: getattr(self, name) for name in OF_THE_VEHICLE}
@@ -228,8 +228,7 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
         if self.closed_roads or self.closed_turns:
             told["closures"] = (
                 f"each round {self.closed_roads:.1%} of the roads and {self.closed_turns:.1%} of the "
-                "turns are closed"
-                + (", such that a route is left" if self.on_no_path == "error" else "")
+                "turns are closed" + (", always leaving a route" if self.on_no_path == "error" else "")
             )
         if self.conditions:
             told["conditions"] = f"{', '.join(self.conditions)} change from trip to trip"
@@ -266,7 +265,7 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
             if any_will_do or self._cheapest(self.roads.graph.length, trip, available):
                 return Offer(step=step, arms=arms, available=available, structure=trip)
         raise InfeasibleError(
-            f"{_TRIES} times no route was left with {self.closed_roads:.0%} of the roads and "
+            f"{_TRIES} times there was no route left with {self.closed_roads:.0%} of the roads and "
             f"{self.closed_turns:.0%} of the turns closed; close fewer"
         )
 

@@ -143,7 +143,7 @@ def _load_roads(
 ) -> Roads:
     if network == "city":
         if elevation is not None:
-            raise InputError("a generated city lies nowhere on Earth: leave elevation out")
+            raise InputError("a generated city is nowhere on Earth: leave elevation out")
         city = generate_city(edges=edges, seed=city_seed)
         told = f"a generated city (seed {city_seed}), synthetic data"
         return Roads(city.line_graph(uturns=uturns), told)
@@ -257,9 +257,7 @@ def road_prior(
     energies = RoadEnergy(vehicle=vehicle, length=graph.length, speed=graph.speed, rise=graph.rise)
     spread = float(energies.values.std())
     if spread == 0.0:
-        raise InputError(
-            f"all edges of {graph.network.name} cost the same, so that the model has no scale"
-        )
+        raise InputError(f"all edges of {graph.network.name} cost the same, so the model has no scale")
     return RoadPrior(
         energies,
         _scaled(prior_scale, "prior_scale", spread),

@@ -1,7 +1,7 @@
 """Which sensor reads highest? Figure 4 of paper 002.
 
 Arms are sensors. Their covariance and mean are learned from past readings; the function to be
-maximised is one later row of readings, the same throughout a run. Each seed takes another row.
+maximised is one later row of readings, the same throughout a run. Each seed takes a different row.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def _sensor_problem(
             "units": "readings as they come" if units == "raw" else "readings scaled so that k ≤ 1",
             "data": rows.origin,
             "function": f"one of {len(rows.test)} test rows, the readings themselves; "
-            "each seed takes another",
+            "each seed takes a different one",
             "kernel": f"empirical covariance of {len(rows.learn)} learning rows",
             "prior mean": "zero, as printed" if prior_mean == "zero" else "that of the learning rows",
             "rkhs norm": (
@@ -232,8 +232,8 @@ def _intel_rows(start_minute: int = _START_MINUTE) -> SensorRows:
         learn=mornings(_LEARNING_DAYS),
         test=mornings(_TEST_DAYS),
         origin=(
-            "Intel Berkeley lab, 52 sensors, 5 days at hand: 8–9 am of days 1–3 to learn, of days 4–5 "
-            f"to test. The file carries no clock; its first row is taken as {start_minute} minutes "
+            "Intel Berkeley lab, 52 sensors, 5 days of data: 8–9 am of days 1–3 to learn, of days 4–5 "
+            f"to test. The file has no clock; its first row is taken as {start_minute} minutes "
             f"after midnight. Readings under {_GLITCH_BELOW:g} °C are interpolated in time"
         ),
     )

@@ -96,7 +96,7 @@ class SumoNavigation(AdditiveProblem, Measured, Mapped):
     traffic_reach: float = 500.0
     """Other cars travel between roads within so many metres of the trip's two reference routes."""
     moments: int = 8
-    """From how many states of the traffic rounds begin; which one is drawn anew each round."""
+    """From how many states of the traffic rounds begin; which one is redrawn each round."""
     mass: float = TABLE_2.mass
     """kg, of the vehicle that drives; this and what follows may differ from the prior's Table 2."""
     auxiliary_power: float = TABLE_2.auxiliary_power
@@ -192,7 +192,7 @@ class SumoNavigation(AdditiveProblem, Measured, Mapped):
         return {
             **told,
             "energy": f"driven in SUMO, class Energy/unknown, steps of {self.step:g} s; what is used "
-            "inside a junction is booked to the edge just left",
+            "inside a junction is charged to the edge just left",
             "motion": "feedback leaves out what is stored in the car's motion"
             if self.motion == "stored"
             else "feedback counts what goes into the car's motion as spent",
@@ -201,7 +201,7 @@ class SumoNavigation(AdditiveProblem, Measured, Mapped):
             if self.traffic == 0.0
             else f"{self.traffic:g} cars an hour between roads within {self.traffic_reach:g} m of the "
             f"prior's and the fastest route; each round begins at one of {self.moments} moments",
-            "regret": "energy above that of the prior's route of least energy, driven in the same "
+            "regret": "energy above that of the prior's most economical route, driven in the same "
             "round; negative where a better one was found",
             "stranded": "a trip that does not arrive is charged eq. 8 of the vehicle that drives for "
             "every edge not completed, and counted",

@@ -52,7 +52,7 @@ def settings_section(run: Run) -> str:
         parts.append(option_table("Policies", "name", options))
     if settled := run.spec.get("settled"):
         paper = bool(run.spec.get("paper"))
-        title = "How the paper was read where it leaves a choice" if paper else "How it was set up"
+        title = "How the paper was read where it leaves room" if paper else "How it was set up"
         parts.append(fact_table(title, settled))
     return section("Settings", *parts)
 
@@ -60,7 +60,7 @@ def settings_section(run: Run) -> str:
 def reproduce_section(run: Run, command: Sequence[str] | None) -> str:
     """The command line that makes this run again; list values sweep."""
     if command is None:
-        told = "<p>This run was made from Python; no command line makes it again.</p>"
+        told = "<p>This run was started from Python, so no command line repeats it.</p>"
         return section("Reproduce", told)
     words = [*command, "--rounds", str(run.rounds)]
     words += ["--seed", str(run.seeds[0]), "--seeds", str(len(run.seeds))]

@@ -46,7 +46,7 @@ from .roads import road_sections
 from .settings import reproduce_section, settings_section
 from .svg import THUMBNAIL, svg_chart
 
-_NOT_TIMED = "<p>No timings lie beside this run.</p>"
+_NOT_TIMED = "<p>This run has no timings.</p>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +210,7 @@ def _smaller(run: Run, full_size: tuple[int, int] | None) -> str:
         return ""
     sizes = ((run.rounds, full_size[0], "round"), (len(run.seeds), full_size[1], "seed"))
     parts = [f"{now:,} of {counted(full, noun)}" for now, full, noun in sizes if now < full]
-    return f" Smaller than the experiment: {', '.join(parts)}." if parts else ""
+    return f" Smaller than the full experiment: {', '.join(parts)}." if parts else ""
 
 
 def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> str:
@@ -258,8 +258,8 @@ def _result_table(run: Run, index: int, rows: Sequence[Result]) -> str:
 
 
 def _bound_table(run: Run, bounds: RegretBounds) -> str:
-    """For each policy, the bound after the last round and what it rests on, or why there is none."""
-    titles = ("policy", f"after {run.rounds:,} rounds", "what it rests on, or why there is none")
+    """For each policy, the bound after the last round and what it is based on, or why there is none."""
+    titles = ("policy", f"after {run.rounds:,} rounds", "what it is based on, or why there is none")
     rows = []
     for policy in run.policies:
         bound = bounds.drawn.get(policy)

@@ -108,7 +108,7 @@ def _regret(run: Run, index: int, band: Band) -> Picture:
     if any(each.style.thin for each in chart.series):
         caption += " Thin lines are baselines."
     if chart.ceiling is not None:
-        caption += " A line that leaves through the top goes on growing."
+        caption += " A line that leaves at the top keeps growing."
     return _single(run, index, "regret", chart, caption)
 
 
@@ -152,7 +152,7 @@ def _seconds(run: Run, index: int) -> Picture | None:
         log_y=True,
         seconds=True,
     )
-    caption = "To decide and to learn: means over stretches of rounds and over seeds. Labels: over all."
+    caption = "Time to decide and learn: means over stretches of rounds and seeds. Labels: over all."
     return _single(run, index, "seconds", chart, caption)
 
 

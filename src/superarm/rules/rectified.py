@@ -8,7 +8,7 @@
 =================  ====================================================================
 
 Algorithm 2 of paper 000 rectifies μ̃ itself, which throws away what a downhill road gives back
-and so avoids hills that pay. A potential shifts that gain to where it was paid for: Δh adds up
+and so avoids useful hills. A potential shifts that gain to where it was paid for: Δh adds up
 to the same for every route between two places, so that it changes no route's rank, but it lifts
 costs to where rectifying hardly changes them.
 """

@@ -65,7 +65,7 @@ def spread(
                 finished(futures[future], future.result())
         except BrokenExecutor as error:
             raise SuperarmError(
-                "a worker process was ended from outside, perhaps for want of memory; "
+                "a worker process was ended from outside, perhaps because memory ran out; "
                 "go on with --resume, and fewer --jobs"
             ) from error
         except BaseException:

@@ -364,5 +364,5 @@ def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
             f"{spec['first_seed']}; there must be one of each, and no seed below 0"
         )
     if prod(sizes[1:]) > _MOST_CELLS:
-        raise StateError(f"{path}: it names more than {_MOST_CELLS} cells, which no run has")
+        raise StateError(f"{path}: it names more than {_MOST_CELLS} cells, more than any run has")
     return spec

@@ -29,7 +29,7 @@ SUMO remembers: when lanes were last changed on an edge, for one, so that a trip
 state may change lanes one step later than the same trip before it. Therefore no trip is driven in a
 simulation that has driven: the network is loaded once and never moves. Every trip takes place in a
 copy of the process (``apart.py``), where the traffic of its moment is loaded, and ends with it. Where
-processes can not be copied (Windows), the network is loaded anew for every trip, which takes longer
+processes cannot be copied (Windows), the network is loaded anew for every trip, which takes longer
 and gives the same. Traffic-actuated signals run as fixed programs, for a state does not restore what
 their detectors saw.
 """
@@ -63,7 +63,7 @@ _AIR_DENSITY = 1.2041  # kg/m³, fixed in SUMO
 LONGEST_STEP = 0.25
 """Seconds; with longer steps the energy of braking and accelerating is off by up to a percent."""
 _TELEPORT_AFTER = 300.0
-"""Seconds after which a car that can not move is taken out of the way; a trip then ends."""
+"""Seconds after which a car that cannot move is taken out of the way; a trip then ends."""
 _ACTUATED = re.compile(rb'(<tlLogic\b[^>]*?\btype=")(?:actuated|delay_based|NEMA)(")')
 _VERSION = re.compile(rb"<net\b[^>]*\bversion=")
 _TRIP, _DRIVEN, _OTHER = "trip", "driven", "other"
@@ -144,7 +144,7 @@ class Driver:
         if not 0.01 <= step <= LONGEST_STEP:
             raise InputError(f"step is {step!r} s; it must be between 0.01 and {LONGEST_STEP}")
         if self.vehicle.recuperation != "multiply":
-            raise InputError("SUMO multiplies by η⁻; recuperation 'divide' can not be driven there")
+            raise InputError("SUMO multiplies by η⁻; recuperation 'divide' cannot be driven there")
         if not self.network_file.is_file():
             raise MissingDataError(f"there is no network file {self.network_file}")
         self._sumo: Any = require_extra("libsumo", "sumo")
@@ -167,7 +167,7 @@ class Driver:
         self.close()
 
     def close(self) -> None:
-        """Give up the simulation and its files; the driver can not be used again."""
+        """Give up the simulation and its files; the driver cannot be used again."""
         if self._holds():
             self._sumo.close()
             Driver._holder = None
@@ -328,7 +328,7 @@ class Driver:
             if self._sumo.simulation.isLoaded():
                 self._sumo.close()
             raise InputError(
-                f"{self.network_file}: SUMO can not load this network ({error}); why is on stderr"
+                f"{self.network_file}: SUMO cannot load this network ({error}); why is on stderr"
             ) from error
 
     @property
@@ -392,5 +392,5 @@ def _checked_text(path: Path) -> bytes:
     text = BytesIO()
     XmlFile(path, root="net").read(copy_to=text)
     if not _VERSION.search(text.getvalue()):
-        raise InputError(f"{path}: <net> states no version; make the network anew with netconvert")
+        raise InputError(f"{path}: <net> states no version; build the network again with netconvert")
     return text.getvalue()

@@ -22,7 +22,7 @@ class SumoRoads:
         self._turns: dict[str, frozenset[str]] = {}
 
     def check_route(self, route: Sequence[str]) -> None:
-        """Refuse a route that can not be driven."""
+        """Refuse a route that cannot be driven."""
         if isinstance(route, str) or len(route) == 0:
             raise InputError(f"route is {route!r}; it must be a list of at least one edge id")
         for edge in route:

@@ -94,7 +94,7 @@ class Departures:
             self[len(self._known)]
 
     def _route(self) -> tuple[str, ...]:
-        """The fastest way between two places; drawn anew where there is none."""
+        """The fastest way between two places; redrawn where there is none."""
         for _ in range(_TRIES):
             first, last = np.searchsorted(self._weights, self._rng.random(2), side="right")
             if first != last:
@@ -102,6 +102,6 @@ class Departures:
                 if len(route) > 1:
                     return route
         raise InfeasibleError(
-            f"{_TRIES} times no road joined two places drawn for the background traffic; "
+            f"{_TRIES} times no road connected two places drawn for the background traffic; "
             "name edges that are connected"
         )
