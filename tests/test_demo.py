@@ -80,7 +80,7 @@ def test_the_picture_is_whole_and_loads_nothing(
     assert "prefers-color-scheme:dark" in text
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "How the paper was read" not in page
-    assert "Smaller than the experiment: 10 of 50 rounds." in page
+    assert "Smaller than the full experiment: 10 of 50 rounds." in page
 
 
 def test_the_documented_picture_is_the_demos_own() -> None:
@@ -318,7 +318,7 @@ def test_in_a_real_terminal(width: int, tmp_path: Path) -> None:
     assert code == 0, text
     assert "Traceback" not in text
     assert "\x1b[38;2;" in output or "\x1b[38;5;" in output
-    assert len(re.findall(r"trip \d+ of 10", text)) >= 10  # drawn anew every round
+    assert len(re.findall(r"trip \d+ of 10", text)) >= 10  # redrawn every round
     assert "◆" in text
     assert ("what it does" in text) == (width >= 80)
     assert max(map(len, re.split(r"[\r\n]+", text))) <= width

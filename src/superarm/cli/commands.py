@@ -154,7 +154,7 @@ def report(directory: Path, bound: bool, band: Band, as_json: bool, quiet: bool,
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Of the vehicle (mass, auxiliary_power, …), the model, or a city (edges, city_seed).",
+    help="A parameter of the vehicle (mass, …), the model, or a city (edges, city_seed).",
 )
 @click.option("--geojson", is_flag=True, help="Print one line of GeoJSON on stdout.")
 @common_options

@@ -61,7 +61,7 @@ def run_demo(
     write_spec(out, plan.describe())
     atomic_write(out / "learning.svg", picture.encode())  # first: by it the next demo knows this one
     jobs = available_cores() if rounds >= _WORTH_PROCESSES else 1
-    words = f"Now {experiment.seeds} seeds of it against {len(experiment.policies) - 1} others …"
+    words = f"Now {experiment.seeds} seeds next to {len(experiment.policies) - 1} other policies …"
     with _progress(console, words) as progress:
         summary = execute(plan, resume=True, jobs=jobs, progress=progress)
     run = Run.load(out)

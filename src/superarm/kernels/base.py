@@ -287,7 +287,7 @@ def as_covariance(kernel: Any, name: str) -> Covariance:
     """``kernel`` if it is one; a name or a spec is not."""
     if isinstance(kernel, type) or not isinstance(kernel, Covariance):
         raise InputError(
-            f"{name} is {kernel!r:.60}, which is no kernel: it needs k(X, Y) and k.diag(X), as "
+            f"{name} is {kernel!r:.60}, which is not a kernel: it needs k(X, Y) and k.diag(X), as "
             'SquaredExponential(lengthscale=0.2) has; build("kernel", spec) makes one from a spec'
         )
     return kernel

@@ -286,7 +286,7 @@ class GaussianPosterior(Described):
         count, gain = state.scalar("count"), state.scalar("information_gain")
         number = isinstance(gain, float | int) and abs(gain) < 1e300  # False for NaN, too
         if not isinstance(count, int) or count < 0 or not number:
-            raise StateError("this state is damaged: its count or its information gain is none")
+            raise StateError("this state is damaged: its count or its information gain is not a number")
         self.count, self.information_gain = count, float(gain)
         self._remember(state)
         return self
