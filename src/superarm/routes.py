@@ -28,7 +28,6 @@ from superarm.core import Floats, Ints, Offer, Oracle, State
 from superarm.errors import InputError, SpecError, StateError
 from superarm.inputs import require_choice
 from superarm.networks import LineGraph, RoadEnergy, RoadNetwork, Vehicle, with_heights
-from superarm.networks.geography import from_utm, to_utm
 from superarm.normal import rectified_mean
 from superarm.oracles import ShortestPath, Trip
 from superarm.policies.base import IndexPolicy
@@ -53,8 +52,9 @@ _SCALES = ("prior_scale", "noise_scale")
 _PARTS = (RoadPrior.total_variance, road_prior, load_roads, Vehicle)
 _KINDS = {name: kind for part in _PARTS for name, kind in kinds_of(part).items()}
 _NONE: Mapping[str, Any] = {}
-_SAME_PLACE = 0.5
-"""Metres by which rounded longitudes and latitudes may miss their junctions."""
+_COMPLEX = np.array([1.0, 1.0j])
+_ECCENTRICITY = 0.00669438
+"""Of the earth, squared."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -154,8 +154,8 @@ class RouteAnswer:
     def as_geojson(self) -> dict[str, Any]:
         """A FeatureCollection: the route as a line, longitude before latitude.
 
-        It follows the bends of the roads where the network has them and is in UTM; elsewhere it
-        goes straight from junction to junction.
+        It follows the bends of the roads where the network has them; elsewhere it goes straight from
+        junction to junction.
         """
         line = _line(self.graph.network, self.graph.edges[self.best.edges])
         return {
@@ -375,35 +375,24 @@ def _line(network: RoadNetwork, edges: Ints) -> list[list[float]]:
             f"{network.name} has no geographic reference, so its roads cannot be placed on Earth; "
             "as_json (--json) needs none"
         )
-    projection = _Projection.of(network.junctions, network.lon_lat)
-    if network.shapes is None or projection is None:
-        junctions = [int(network.tail[edges[0]]), *network.head[edges].tolist()]
-        places = network.lon_lat[junctions]
-    else:
-        metres = np.concatenate([network.shapes[edge] for edge in edges])
-        places = from_utm(metres + projection.offset, projection.zone)
-    line = np.round(places, 7).tolist()
+    line = np.round(
+        np.concatenate([_course(network, network.lon_lat, edge) for edge in edges]), 7
+    ).tolist()
     moved = [place for before, place in pairwise(line) if place != before]
     return [line[0], *(moved or line[1:2])]
 
 
-class _Projection(NamedTuple):
-    """UTM, shifted: metres of the network plus ``offset`` are eastings and northings of ``zone``."""
-
-    zone: int
-    offset: Floats
-
-    @classmethod
-    def of(cls, junctions: Floats, lon_lat: Floats) -> _Projection | None:
-        """As the junctions say, whose places are known in metres and in degrees; or none.
-
-        In the right zone they differ by one offset, in which a false northing of the south is
-        included. A network may be drawn in the zone beside its own.
-        """
-        middle = int((float(np.median(lon_lat[:, 0])) + 180.0) // 6.0) % 60 + 1
-        for zone in (middle, middle % 60 + 1, (middle - 2) % 60 + 1):
-            offsets = to_utm(lon_lat, zone) - junctions[:, :2]
-            offset = np.median(offsets, axis=0)
-            if np.abs(offsets - offset).max() <= _SAME_PLACE:
-                return cls(zone, offset)
-        return None
+def _course(network: RoadNetwork, lon_lat: Floats, edge: int) -> Floats:
+    """One edge in degrees. Its bends lie as in metres, turned and scaled to where its junctions are."""
+    junctions = [network.tail[edge], network.head[edge]]
+    ends, (begin, end) = lon_lat[junctions], network.junctions[junctions, :2] @ _COMPLEX
+    if network.shapes is None or begin == end:
+        return np.array(ends)
+    latitude = np.radians(ends[0, 1])
+    # Metres of a degree of longitude beside those of a degree of latitude, on the ellipsoid.
+    flatter = (1.0 - _ECCENTRICITY * np.sin(latitude) ** 2) / (1.0 - _ECCENTRICITY)
+    shrunk = np.array([np.cos(latitude) * flatter, 1.0])
+    first, last = (ends * shrunk) @ _COMPLEX
+    places = first + (network.shapes[edge] @ _COMPLEX - begin) / (end - begin) * (last - first)
+    degrees: Floats = np.stack([places.real, places.imag], axis=1) / shrunk
+    return degrees

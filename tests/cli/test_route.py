@@ -142,7 +142,7 @@ def test_geojson(cli: Command, town: Any) -> None:
 
 
 def test_geojson_follows_the_bends_of_a_network_in_utm(cli: Command, town: Any) -> None:
-    from superarm.networks.geography import to_utm
+    from superarm.networks.geography import from_utm
 
     text = town.net.read_text(encoding="utf-8")
     utm = 'netOffset="-292000.00,-5499000.00" projParameter="+proj=utm +zone=32 +ellps=WGS84 +units=m"'
@@ -152,12 +152,12 @@ def test_geojson_follows_the_bends_of_a_network_in_utm(cli: Command, town: Any) 
     town.net.write_text(bent, encoding="utf-8")
     collection = cli("route", "--net", town.net, *ENDS, "--geojson").json()
     line = collection["features"][0]["geometry"]["coordinates"]
-    places = to_utm(line, 32) - [292000.0, 5499000.0]
     network = read_network(town.net)
     edges = [network.edge_ids.index(edge) for edge in collection["features"][0]["properties"]["edges"]]
     shapes = np.concatenate([network.shapes[edge] for edge in edges])
     kept = [0, *(1 + np.flatnonzero(np.abs(np.diff(shapes, axis=0)).sum(axis=1)))]
-    np.testing.assert_allclose(places, shapes[kept], atol=0.02)
+    places = from_utm(shapes[kept] + [292000.0, 5499000.0], 32)
+    np.testing.assert_allclose(line, places, atol=2e-7)
     assert len(line) > len(edges) + 1
 
 

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +89,7 @@ class _SumoNet:
                         f"edge {key!r} names junction {junction!r}, which is not in the file", edge.line
                     )
                 ends[row, column] = numbers[junction]
-        masks = np.array([_any(edge.lanes) for edge in edges.values()])
+        masks = np.array([reduce(or_, edge.lanes) for edge in edges.values()])
         turns = self._turns()
         pairs = np.array(list(turns), dtype=np.intp).reshape(-1, 2)
         junctions = np.array(list(self._junctions.values()))
@@ -152,10 +154,8 @@ class _SumoNet:
                 f"lane index {attributes['index']!r} is out of order; it must be {len(edge.lanes)}"
             )
         if not edge.lanes:
-            edge.length, edge.speed = (
-                self._limited("length", attributes, "length"),
-                self._limited("speed", attributes, "speed"),
-            )
+            edge.length = self._limited("length", attributes, "length")
+            edge.speed = self._limited("speed", attributes, "speed")
             edge.shape = edge.shape or attributes["shape"]
         edge.lanes.append(mask)
 
@@ -177,22 +177,16 @@ class _SumoNet:
     def _at(self, attributes: Attributes) -> None:
         self._location = (attributes, self._file.line)
 
-    def _number(self, key: str, attributes: Attributes) -> float:
-        text = attributes[key]
+    def _limited(self, key: str, attributes: Attributes, what: str) -> float:
+        text, (least, most) = attributes[key], LIMITS[what]
         try:
             number = float(text)
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
             raise self._file.fault(f"{key} is {text!r}; it must be a number")
-        return number
-
-    def _limited(self, key: str, attributes: Attributes, what: str) -> float:
-        least, most = LIMITS[what]
-        number = self._number(key, attributes)
         if not least <= number <= most:
-            told = f"{key} is {attributes[key]!r}; it must lie between {least:g} and {most:g}"
-            raise self._file.fault(told)
+            raise self._file.fault(f"{key} is {text!r}; it must lie between {least:g} and {most:g}")
         return number
 
     # --- when all is known -----------------------------------------------------------------
@@ -299,13 +293,6 @@ def _mask(allow: str, disallow: str) -> int:
     named = (allow or disallow).split()
     mask = sum(1 << bit for bit, who in enumerate(VEHICLE_CLASSES) if who in named or "all" in named)
     return mask if allow else _EVERYBODY & ~mask
-
-
-def _any(masks: list[int]) -> int:
-    union = 0
-    for mask in masks:
-        union |= mask
-    return union
 
 
 def _by_class(masks: Ints) -> dict[str, Bools]:

@@ -38,7 +38,7 @@ def suggest_trip(graph: LineGraph, seed: int = 0) -> tuple[str, str]:
     time = graph.travel_time
     forward = csr_array((time[second], (first, second)), shape=(n, n))
     backward = csr_array((time[second], (second, first)), shape=(n, n))
-    far = _farthest(_times(forward, int(rng.integers(n))))
+    far = int(np.nanargmax(_times(forward, int(rng.integers(n)))))
     longest = float(np.nanmax(_times(forward, far)))
     best: tuple[float, int, int] | None = None
     starts, goals = (_STARTS, _GOALS) if n <= _LARGE else (_FEW_STARTS, _FEW_GOALS)
@@ -66,10 +66,6 @@ def _times(graph: Any, source: int) -> Floats:
     times: Floats = dijkstra(graph, indices=np.array([source]))[0]
     times[np.isinf(times)] = np.nan
     return times
-
-
-def _farthest(times: Floats) -> int:
-    return int(np.nanargmax(times))
 
 
 def _goals(since: Floats, longest: float, rng: np.random.Generator, count: int) -> Ints:

@@ -90,13 +90,7 @@ class Drive:
 
     def as_plain(self) -> dict[str, Any]:
         """Plain data, of which :meth:`from_plain` makes the same."""
-        arrays = {"energy": self.energy.tolist(), "stored": self.stored.tolist()}
-        return {
-            **arrays,
-            "duration": self.duration,
-            "arrived": self.arrived,
-            "completed": self.completed,
-        }
+        return {**vars(self), "energy": self.energy.tolist(), "stored": self.stored.tolist()}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Self:
