@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from superarm.capabilities import AdditiveProblem, Measured, Metric
-from superarm.core import Arms, Best, Bools, Decision, Direction, Feedback, Floats, Offer
+from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Offer
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_count, as_number, as_positive, require_choice
 from superarm.kernels import prior_root
@@ -32,7 +32,7 @@ from superarm.models import RoadModel
 from superarm.networks import RoadMap, Vehicle
 from superarm.networks.energy import Recuperation
 from superarm.normal import rectified_mean
-from superarm.oracles import ShortestPath, Trip
+from superarm.oracles import Trip
 from superarm.registry import register
 from superarm.rewards import total
 from superarm.streams import Streams, stream
@@ -45,6 +45,7 @@ from .roads import (
     TABLE_2,
     Normalisation,
     Roads,
+    cheapest,
     load_roads,
     named_trip,
     road_arms,
@@ -261,8 +262,8 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
             available[[self.trip.start, self.trip.goal]] = True
             shut = np.flatnonzero(rng.random(len(self.roads.graph.turns)) < self.closed_turns)
             trip = Trip(start=self.trip.start, goal=self.trip.goal, closed_turns=shut)
-            any_will_do = self.on_no_path == "empty"
-            if any_will_do or self._cheapest(self.roads.graph.length, trip, available):
+            lengths = np.where(available, self.roads.graph.length, np.inf)
+            if self.on_no_path == "empty" or cheapest(self.roads.graph, trip, lengths):
                 return Offer(step=step, arms=arms, available=available, structure=trip)
         raise InfeasibleError(
             f"{_TRIES} times there was no route left with {self.closed_roads:.0%} of the roads and "
@@ -310,24 +311,18 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
 
     def _costs(self, energies: Floats) -> _Costs:
         weights = rectified_mean(energies, float(np.sqrt(self.model.noise_variance)))
-        route = self._cheapest(weights, self.trip, None)
-        return _Costs(weights, total(weights[list(route)]))
+        route = cheapest(self.roads.graph, self.trip, weights)
+        return _Costs(weights, total(weights[route]))
 
     def _best(self, costs: _Costs, offer: Offer) -> float:
         trip = offer.structure
         assert isinstance(trip, Trip)
         if offer.available is None and trip.closed_turns is None:
             return costs.best
-        return total(costs.weights[list(self._cheapest(costs.weights, trip, offer.available))])
-
-    def _cheapest(self, weights: Floats, trip: Trip, available: Bools | None) -> tuple[int, ...]:
-        scores = -weights if available is None else np.where(available, -weights, -np.inf)
-        oracle = ShortestPath(successors=self.roads.graph.successors, on_no_path="empty")
-        return oracle.select(scores, trip, _ANY).action  # type: ignore[return-value]
+        is_open = True if offer.available is None else offer.available
+        route = cheapest(self.roads.graph, trip, np.where(is_open, costs.weights, np.inf))
+        return total(costs.weights[route])
 
     def road_map(self) -> RoadMap:
         """The roads and the ends of the trip, to draw on."""
         return RoadMap.of(self.roads.graph, self.trip.start, self.trip.goal)
-
-
-_ANY = np.random.default_rng(0)  # the oracle leaves it alone

@@ -34,7 +34,7 @@ from superarm.models import RoadModel
 from superarm.networks import LineGraph, RoadMap, Vehicle
 from superarm.networks.driving import LONGEST_STEP, Drive, Driver, Traffic
 from superarm.networks.road import made_again
-from superarm.oracles import ShortestPath, Trip
+from superarm.oracles import Trip
 from superarm.registry import register
 from superarm.streams import Streams
 
@@ -45,6 +45,7 @@ from .roads import (
     REAL_NETWORKS,
     TABLE_2,
     Normalisation,
+    cheapest,
     load_roads,
     named_trip,
     road_arms,
@@ -151,15 +152,16 @@ class SumoNavigation(AdditiveProblem, Measured, Mapped):
             noise_scale=self.noise_scale,
         )
         vehicle = Vehicle(**{name: getattr(self, name) for name in OF_THE_VEHICLE})
-        reference = _cheapest(graph, trip, model.energies - TABLE_2.potential(graph.rise))
-        traffic = self._traffic(graph, (reference, _cheapest(graph, trip, graph.travel_time)))
+        reduced = model.energies - TABLE_2.potential(graph.rise)
+        reference = cheapest(graph, trip, np.maximum(reduced, 0.0))
+        traffic = self._traffic(graph, {*reference, *cheapest(graph, trip, graph.travel_time)})
         streams = Streams(self.seed, "offer")
         for name, value in {
             "model": model,
             "vehicle": vehicle,
             "graph": graph,
             "trip": trip,
-            "reference": reference,
+            "reference": tuple(reference),
             "_arms": road_arms(graph),
             # Empty roads are the same whatever the seed: seeds then share what they have driven.
             "_garage": _garage(file, vehicle, self.step, traffic, self.seed if traffic else 0),
@@ -172,13 +174,13 @@ class SumoNavigation(AdditiveProblem, Measured, Mapped):
     def __reduce__(self) -> Any:  # a driver in SUMO is no data: copies drive with one of their own
         return made_again(self)
 
-    def _traffic(self, graph: LineGraph, routes: tuple[tuple[int, ...], ...]) -> Traffic | None:
+    def _traffic(self, graph: LineGraph, around: set[int]) -> Traffic | None:
         if self.traffic == 0.0:
             return None
         network = graph.network
         ends = network.junctions[network.head[graph.edges], :2]
         near = np.zeros(len(graph), dtype=bool)
-        for edge in sorted({edge for route in routes for edge in route}):
+        for edge in sorted(around):
             near |= np.hypot(*(ends - ends[edge]).T) <= self.traffic_reach
         edges = tuple(graph.ids[edge] for edge in np.flatnonzero(near))
         return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=self.moments)
@@ -286,7 +288,7 @@ class SumoNavigation(AdditiveProblem, Measured, Mapped):
             return given
         costs = np.full(len(self.graph), np.inf)
         costs[list(given)] = 1.0
-        route = _cheapest(self.graph, self.trip, costs)
+        route = tuple(cheapest(self.graph, self.trip, costs))
         if not given or sorted(route) != sorted(given):
             raise InputError(
                 f"the {len(given)} arms chosen are not a route from edge {self.graph.ids[ends[0]]!r} "
@@ -305,12 +307,6 @@ def _network_file(network: str) -> Path:
             f"network ({', '.join(_FILES)}). netconvert makes one of OpenStreetMap files"
         )
     return Path(network)
-
-
-def _cheapest(graph: LineGraph, trip: Trip, costs: Floats) -> tuple[int, ...]:
-    oracle = ShortestPath(successors=graph.turn_graph, on_no_path="empty")
-    scores = -np.maximum(costs, 0.0)
-    return tuple(oracle.select(scores, trip, np.random.default_rng(0)).positions.tolist())
 
 
 @lru_cache(maxsize=4)
