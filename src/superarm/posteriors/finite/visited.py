@@ -259,7 +259,7 @@ class VisitedEngine:
         """
         message, self._unsaid = self._unsaid, None
         if message is not None:
-            warnings.warn(message, PrecisionWarning, stacklevel=5)
+            warnings.warn(message, PrecisionWarning, stacklevel=8)  # who called ``observe``
 
     # --- joint draws -----------------------------------------------------------------------
 
