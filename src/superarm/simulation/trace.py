@@ -10,7 +10,6 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -25,6 +24,7 @@ from superarm.errors import InputError, SpecError, StateError, require_extra
 from superarm.inputs import as_plain, as_vector
 from superarm.networks import RoadMap
 from superarm.registry import require_kind
+from superarm.shown import Shown
 from superarm.states import state_to_bytes
 
 from .audit import audit_shapes
@@ -145,7 +145,7 @@ def write_cells(run: Run) -> None:
     atomic_write(run.directory / "cells.jsonl", b"".join(rows))
 
 
-class Run:
+class Run(Shown):
     """A finished run: its spec, and its cells stacked over seeds. Arrays are read when first used."""
 
     def __init__(self, directory: Path, spec: Mapping[str, Any]) -> None:
@@ -175,24 +175,10 @@ class Run:
             )
         return run
 
-    def __repr__(self) -> str:
-        return (
-            f"Run({self.experiment!r}, policies={len(self.policies)}, settings={len(self.settings)}, "
-            f"seeds={len(self.seeds)}, rounds={self.rounds})"
-        )
-
-    def _repr_html_(self) -> str:
-        """A table of means over seeds, for notebooks."""
-        names = self.metrics
-        head = "".join(f"<th>{escape(self.metric(name).text)}</th>" for name in names)
-        rows = ""
-        for index, policy in product(range(len(self.settings)), self.policies):
-            told = ", ".join(f"{key} = {value}" for key, value in self.settings[index].items())
-            values = "".join(f"<td>{self.told(policy, index, name).mean():.4g}</td>" for name in names)
-            rows += f"<tr><th>{escape(policy)}</th><td>{escape(told)}</td>{values}</tr>"
-        caption = escape(f"{self.title}: {self.rounds:,} rounds, mean over {len(self.seeds)} seeds")
-        head = f"<tr><th>policy</th><th>setting</th>{head}</tr>"
-        return f"<table><caption>{caption}</caption>{head}{rows}</table>"
+    def _shown(self) -> Mapping[str, Any]:
+        """Sizes, and whom it is about."""
+        sizes = {"settings": len(self.settings), "seeds": len(self.seeds), "rounds": self.rounds}
+        return {"experiment": self.experiment, "policies": list(self.policies), **sizes}
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -250,11 +236,6 @@ class Run:
         if metric in _RESERVED:
             raise InputError(f"{metric!r} is not a metric of rounds; this run has {list(self.metrics)}")
         return self._stack("cells", policy, setting_index, metric)
-
-    def told(self, policy: str, setting_index: int = 0, metric: str = "regret") -> Floats:
-        """A metric as it is read: its total, or its mean per round, (seeds,)."""
-        rounds = self.rounds if self.metric(metric).kind == "per round" else 1
-        return self.cumulative(policy, setting_index, metric)[:, -1] / rounds
 
     def seconds(self, policy: str, setting_index: int = 0) -> NDArray[np.float32]:
         """Time that the policy took in each round, (seeds, T)."""
