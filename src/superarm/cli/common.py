@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -57,26 +56,23 @@ def common_options(command: Command) -> Command:
     return command
 
 
-def importing(command: Command) -> Command:
-    """``--import``: parts of the user's own, registered before the command begins."""
+def _import(context: click.Context, option: click.Parameter, sources: tuple[str, ...]) -> None:
+    if sources:
+        from superarm.parts import import_parts
 
-    @functools.wraps(command)
-    def prepared(*args: Any, imports: tuple[str, ...], **kwargs: Any) -> Any:
-        if imports:
-            from superarm.parts import import_parts
+        for source in sources:
+            import_parts(source)
 
-            for source in imports:
-                import_parts(source)
-        return command(*args, **kwargs)
 
-    option = click.option(
-        "--import",
-        "imports",
-        multiple=True,
-        metavar="FILE.py|MODULE",
-        help="Import parts of your own first; may be repeated.",
-    )
-    return option(prepared)  # type: ignore[return-value]
+importing = click.option(
+    "--import",
+    multiple=True,
+    expose_value=False,
+    callback=_import,
+    metavar="FILE.py|MODULE",
+    help="Import parts of your own first; may be repeated.",
+)
+"""``--import``: parts of the user's own, registered before the command begins."""
 
 
 def check_elevation(path: Path | None) -> None:

@@ -98,7 +98,8 @@ def _show_experiment(name: str, as_json: bool) -> None:
     if as_json:
         print_json(plain)
         return
-    source = [plain["paper"], *(f"Figure {each}" for each in experiment.figures)]
+    figures = f"Figure{'s' * (len(experiment.figures) > 1)} {', '.join(experiment.figures)}"
+    source = [plain["paper"], figures if experiment.figures else ""]
     size = f"{counted(experiment.rounds, 'round')}, {counted(experiment.seeds, 'seed')}"
     lines = [f"{experiment.id}: {experiment.title}", ", ".join(filter(None, source)), size]
     lines.append(f"problem: {_options(experiment.problem)}")
@@ -156,13 +157,17 @@ def _parameter(parameter: Parameter, meanings: Mapping[str, str]) -> Row:
 
 
 def _signature(parameters: Sequence[Row]) -> str:
-    """Names and defaults in one line; limits for fitting are left to ``show``."""
-    told = (
+    """Names and defaults in one line; limits for fitting and the last of many are left out."""
+    told = [
         each["name"] if each["required"] else f"{each['name']}={_cell(each['default'])}"
         for each in parameters
         if not each["name"].endswith("_bounds")
-    )
-    return ", ".join(told)
+    ]
+    return ", ".join(told if len(told) <= _MOST else [*told[:_MOST], f"… {len(told) - _MOST} more"])
+
+
+_MOST = 8
+"""So many parameters of a part are listed beside its name."""
 
 
 def _readable(text: str) -> str:

@@ -58,6 +58,11 @@ class Request(NamedTuple):
     resume: bool
     quiet: bool
 
+    @property
+    def workers(self) -> int:
+        """How many processes work."""
+        return self.jobs or available_cores()
+
     def directory(self, name: str) -> Path:
         """Where results go."""
         if self.resume and self.out is None:
@@ -70,9 +75,10 @@ class Request(NamedTuple):
         experiment, placing = place.applied(experiment, given)
         if self.policies is not None:
             chosen = [name.strip() for name in self.policies.split(",") if name.strip()]
-            if spaced := [name for name in chosen if " " in name]:
-                joined = ",".join(spaced[0].split())
-                raise SpecError(f"separate policies by commas: --policies {joined}")
+            for name in chosen:
+                if " " in name and name not in {**experiment.policies, **experiment.on_request}:
+                    joined = ",".join(name.split())
+                    raise SpecError(f"separate policies by commas: --policies {joined}")
             experiment = experiment.with_policies(chosen)
         replaced = {**given, **placing}
         sizes = {"rounds": self.rounds, "seeds": self.seeds}
@@ -84,14 +90,8 @@ class Request(NamedTuple):
 
     def execute(self, plan: Plan, pool: Executor | None) -> dict[str, Any]:
         """Run it, under a progress bar."""
-        with progress_bar(plan.experiment.id, self.quiet) as progress:
-            return execute(
-                plan,
-                resume=self.resume,
-                jobs=self.jobs or available_cores(),
-                executor=pool,
-                progress=progress,
-            )
+        with progress_bar(plan.experiment.id, self.quiet) as bar:
+            return execute(plan, resume=self.resume, jobs=self.workers, executor=pool, progress=bar)
 
 
 def run_one(name: str, request: Request, executor: str, place: Place) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def run_one(name: str, request: Request, executor: str, place: Place) -> dict[st
         raise click.UsageError(f"{name!r} is a group of experiments; {advice}")
     experiment = load_experiment(name)
     plan = request.plan(experiment, directory, place)
-    with _executor(executor, request.jobs or available_cores()) as pool:
+    with _executor(executor, request.workers) as pool:
         summary = request.execute(plan, pool)
     write_outputs(plan.out, experiment, name, quiet=request.quiet, figures=False, bound=False)
     return summary
@@ -122,10 +122,9 @@ def reproduce(target: str, request: Request) -> dict[str, Any]:
     ]
     started = time.perf_counter()
     summaries, reports = [], []
-    workers = request.jobs or available_cores()
-    with process_pool(workers) as pool:
+    with process_pool(request.workers) as pool:
         for plan, experiment in zip(plans, experiments, strict=True):
-            summaries.append(request.execute(plan, pool if workers > 1 else None))
+            summaries.append(request.execute(plan, pool if request.workers > 1 else None))
             told = (plan.out, experiment, experiment.id)
             reports.append(write_outputs(*told, quiet=request.quiet, figures=True, bound=True).report)
     pictures: dict[str, Path] = {}
