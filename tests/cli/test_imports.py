@@ -108,7 +108,7 @@ def test_what_cannot_be_imported(cli: Command, tmp_path: Path, source: str, word
 @pytest.mark.parametrize("line", ["imports = 3", 'imports = "a.py"', "imports = [1]"])
 def test_imports_are_a_list_of_names(cli: Command, own: Any, line: str) -> None:
     folder = own("mine-never", line)
-    assert "write a list of files and modules" in cli("run", folder / "own.toml").fails(2)
+    assert "imports is" in cli("run", folder / "own.toml").fails(2)
 
 
 def test_as_a_module(tmp_path: Path) -> None:
