@@ -49,7 +49,7 @@ def main() -> dict[str, list[str]]:
             decision = policy.decide(offer, rng)
             policy.commit(decision)
             chosen = decision.positions
-            menus[day] = [names[position] for position in chosen]
+            menus[day] = [str(name) for name in decision.ids(offer)]
             cups_sold, spread = policy.forecast(offer, chosen).total()
             rewards = cups(offer.arms.features[chosen], rng)
             policy.learn(offer, decision, Feedback(positions=chosen, rewards=rewards), rng)
