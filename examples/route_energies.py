@@ -12,7 +12,7 @@ from superarm.datasets import find
 from superarm.networks import LineGraph, Vehicle
 from superarm.normal import rectified_mean
 from superarm.oracles import ShortestPath, Trip
-from superarm.problems.roads import ROUTES, load_roads
+from superarm.problems.road_models import ROUTES, load_roads
 
 KINDS = ("rectified", "potential", "fastest", "shortest")
 

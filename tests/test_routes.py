@@ -18,7 +18,7 @@ from superarm.normal import rectified_mean
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy, known_cost, route_greedy
 from superarm.posteriors import FiniteGP
-from superarm.problems.roads import road_model, with_conditions
+from superarm.problems.road_models import road_model, with_conditions
 from superarm.routes import RouteAnswer, find_route
 from superarm.rules import Greedy
 

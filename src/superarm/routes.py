@@ -32,7 +32,7 @@ from superarm.normal import rectified_mean
 from superarm.oracles import ShortestPath, Trip
 from superarm.policies.base import IndexPolicy
 from superarm.policies.navigation import Routing
-from superarm.problems.roads import RoadPrior, Roads, load_roads, road_arms, road_prior
+from superarm.problems.road_models import RoadPrior, Roads, load_roads, road_arms, road_prior
 from superarm.registry import Described, describe, difference, kinds_of, require_kind, suggestion
 from superarm.simulation.audit import LEVELS, QUANTILES
 from superarm.simulation.trace import Run, cell_name, read_spec

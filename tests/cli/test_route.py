@@ -61,7 +61,7 @@ def test_the_route_is_the_cheapest_and_its_numbers_add_up(cli: Command, town: An
 
 def test_the_interval_is_the_priors_own(cli: Command, town: Any) -> None:
     """Half-width 1.96·√(Σ prior covariance + k·noise variance), near to what the kernel itself says."""
-    from superarm.problems.roads import load_roads, road_model
+    from superarm.problems.road_models import load_roads, road_model
 
     answer = cli("route", "--net", town.tables, *ENDS, "--json").json()
     graph = load_roads(str(town.tables)).graph

@@ -17,7 +17,7 @@ from superarm.networks.driving import Drive, Driver
 from superarm.networks.driving.apart import can_copy, in_a_copy
 from superarm.networks.driving.traffic import Departures, Traffic
 from superarm.oracles import ShortestPath, Trip
-from superarm.problems.roads import ROUTES, load_roads
+from superarm.problems.road_models import ROUTES, load_roads
 
 libsumo = pytest.importorskip("libsumo", reason="libsumo is not installed")
 pytest.importorskip("sumo", reason="sumo is not installed")

@@ -12,7 +12,7 @@ from superarm.normal import rectified_mean
 from superarm.oracles import ShortestPath, Trip
 from superarm.policies import prior, route_ts
 from superarm.problems import Navigation
-from superarm.problems.roads import ROUTES, load_roads, road_kernel
+from superarm.problems.road_models import ROUTES, load_roads, road_kernel
 from superarm.simulation import simulate
 from superarm.states import state_to_bytes
 from superarm.streams import Streams, stream

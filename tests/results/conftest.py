@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from superarm.networks import RoadMap
-from superarm.problems.roads import MEASURES
+from superarm.problems.road_models import MEASURES
 from superarm.results.roads import METHODS
 from superarm.simulation.audit import QUANTILES
 from superarm.simulation.trace import Run, Trace, write_map, write_spec, write_trace

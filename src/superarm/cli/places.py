@@ -95,7 +95,7 @@ def check_networks(experiment: Experiment, overrides: Mapping[str, Any]) -> None
     A plan blames its words for whatever goes wrong. But a file that cannot be read is no slip of
     whoever named it: it ends as it does for ``superarm route``, with exit code 1.
     """
-    from superarm.problems.roads import load_roads
+    from superarm.problems.road_models import load_roads
 
     problem = {**experiment.problem, **experiment.sweep}
     names = [_value("network", given) for given in (overrides, problem)]
@@ -120,7 +120,7 @@ def _whole(network: str) -> str:
 
 def _network_of_routes(experiment: Experiment) -> str | None:
     """The one network on which the experiment's own routes lie."""
-    from superarm.problems.roads import ROUTES
+    from superarm.problems.road_models import ROUTES
 
     routes = _value("route", {**experiment.problem, **experiment.sweep})
     if routes is None:

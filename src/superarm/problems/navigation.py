@@ -39,7 +39,7 @@ from superarm.streams import Streams, stream
 
 from .base import Mapped, Scored
 from .conditions import Conditions
-from .roads import (
+from .road_models import (
     MEASURES,
     OF_THE_VEHICLE,
     TABLE_2,

@@ -39,7 +39,7 @@ from superarm.registry import register
 from superarm.streams import Streams
 
 from .base import Mapped
-from .roads import (
+from .road_models import (
     MEASURES,
     OF_THE_VEHICLE,
     REAL_NETWORKS,

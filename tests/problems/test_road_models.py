@@ -10,7 +10,7 @@ import pytest
 
 from superarm.errors import InputError
 from superarm.networks import Vehicle, generate_city
-from superarm.problems.roads import load_roads, road_kernel, road_model
+from superarm.problems.road_models import load_roads, road_kernel, road_model
 from superarm.records import to_json
 from superarm.registry import spec_of
 
