@@ -12,9 +12,12 @@ from superarm import datasets
 from superarm.core import Decision, Feedback
 from superarm.errors import InputError, MissingDataError
 from superarm.problems import Crowdsourcing
+from superarm.problems import crowdsourcing as module
 from superarm.problems.crowdsourcing import expected_outcome
+from superarm.streams import Streams
 
 ROUNDS = 400
+CITY = [[0.8217141364727311, 0.3998012967815999], [0.6398064244658455, 0.5050688677017475]]
 
 
 def build(**parameters: Any) -> Crowdsourcing:
@@ -52,6 +55,48 @@ def test_contexts_and_counts() -> None:
     battery = np.concatenate([offer.arms.features[:, 2] for offer in offers])
     for draws in (np.array(easiness), battery):
         assert abs(draws.mean() - 0.5) < 5.0 * np.sqrt(1.0 / 12.0 / len(draws))
+
+
+def test_distances_are_those_of_the_task_to_the_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody waits at one place; a task out of reach is drawn anew."""
+    place = np.array([[0.1, 0.3]])
+    monkeypatch.setattr(module, "_synthetic_city", lambda: module._Places(place, "one place"))
+    problem = build(workers=9, k=2)
+    for step in range(1, 30):
+        rng, count, square = Streams(1, "offer").at(step), 0, 1.0
+        while not (square < 0.5 and 2 < count <= 24):
+            square = float(((place[0] - rng.random(2)) ** 2).sum())
+            count = int(rng.poisson(9))
+            if square < 0.5:
+                rng.integers(1, size=count)
+        contexts = problem.offer(step).arms.features
+        assert len(contexts) == count
+        np.testing.assert_allclose(contexts[:, 0], np.sqrt(square / 0.5))
+
+
+def test_the_synthetic_city_fills_the_unit_square() -> None:
+    city = module._synthetic_city().at
+    assert city.shape == (8000, 2)
+    assert city.min(axis=0).tolist() == [0.0, 0.0]
+    assert city.max(axis=0).tolist() == [1.0, 1.0]
+    np.testing.assert_allclose(city[:2], CITY, atol=1e-12)
+
+
+def test_rewards_are_outcomes_plus_noise() -> None:
+    problem = build()
+    offer = problem.offer(1)
+    noise = np.linspace(-1.0, 1.0, len(offer.arms))
+    decision = Decision(step=1, action=None, positions=np.array([2, 5]))
+    rewards = problem.feedback(offer, decision, noise).rewards
+    np.testing.assert_allclose(rewards, problem.means(offer)[[2, 5]] + noise[[2, 5]])
+
+
+def test_the_best_group_has_the_largest_outcomes() -> None:
+    problem = build(k=3)
+    for step in range(1, 20):
+        offer = problem.offer(step)
+        means = sorted(problem.means(offer).tolist(), reverse=True)
+        assert problem.best(offer).value == pytest.approx(log(1.0 + sum(means[:3])))
 
 
 def test_ids_are_never_used_again() -> None:

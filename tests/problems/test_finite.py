@@ -12,8 +12,9 @@ from superarm.errors import InputError, ShapeError
 from superarm.kernels import SquaredExponential
 from superarm.models import Model
 from superarm.oracles import TopK
-from superarm.problems import FiniteProblem
+from superarm.problems import FiniteProblem, gp_function, landscape
 from superarm.problems.finite import gaussian_draw, hilbert_norm, representer
+from superarm.streams import stream
 
 
 def build(
@@ -38,6 +39,15 @@ def test_values_add_up() -> None:
     for positions in ([0, 2], [3]):
         decision = Decision(step=1, action=None, positions=np.array(positions))
         assert problem.value(offer, decision) == 3.0
+
+
+def test_rewards_are_the_truth_plus_noise() -> None:
+    problem = build([1.0, 4.0, 2.0, 3.0])
+    noise = np.array([0.5, 0.25, -0.5, 2.0])
+    decision = Decision(step=1, action=None, positions=np.array([3, 0]))
+    assert problem.feedback(problem.offer(1), decision, noise).rewards.tolist() == [5.0, 1.5]
+    assert problem.table(noise[None, :]).tolist() == [[1.5, 4.25, 1.5, 5.0]]
+    assert gp_function(seed=0, horizon=1).model.mean == 0.0
 
 
 def test_costs_are_minimised() -> None:
@@ -104,3 +114,24 @@ def test_norms_by_hand() -> None:
     np.testing.assert_allclose(hilbert_norm(K, alpha), np.sqrt(alpha @ K @ alpha))
     several = representer(K, 0.5, np.column_stack([values, 2.0 * values]))
     np.testing.assert_allclose(hilbert_norm(K, several), hilbert_norm(K, alpha) * np.array([1.0, 2.0]))
+
+
+def test_a_landscape_is_a_sum_of_bumps() -> None:
+    """Drawn in the order centres, widths, signs, sizes; scaled to mean 0 and standard deviation 1."""
+    rng = stream(6, "truth", 0)
+    centres, widths = rng.uniform(0.05, 0.95, (3, 2)), rng.uniform(0.08, 0.22, 3)
+    signs = [-0.6 if each < 0.3 else 1.0 for each in rng.random(3)]
+    sizes = rng.uniform(0.5, 1.0, 3)
+    heights = np.array(
+        [
+            sum(
+                signs[i] * sizes[i] * np.exp(-((x - a) ** 2 + (y - b) ** 2) / (2.0 * widths[i] ** 2))
+                for i, (a, b) in enumerate(centres)
+            )
+            for y in np.linspace(0.0, 1.0, 5)
+            for x in np.linspace(0.0, 1.0, 5)
+        ]
+    )
+    problem = landscape(seed=6, horizon=9, side=5, hills=3)
+    np.testing.assert_allclose(problem.truth, (heights - heights.mean()) / heights.std(), rtol=1e-9)
+    assert problem.arms.features[1].tolist() == [0.25, 0.0]

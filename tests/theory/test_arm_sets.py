@@ -11,7 +11,7 @@ import pytest
 
 import superarm.theory.arm_sets as module
 from superarm.errors import InputError
-from superarm.kernels import Linear, Matern, SquaredExponential
+from superarm.kernels import Empirical, Linear, Matern, SquaredExponential
 from superarm.theory import (
     ArmSetGrowth,
     greedy_information_gain,
@@ -69,6 +69,15 @@ def test_eigenvalue_bounds_hold_for_every_subset_and_history(kernel: Any, budget
         assert min(bounds).value == pytest.approx(covariance.diagonal().max())
     if budget >= 8:
         assert min(bounds).value == pytest.approx(np.linalg.eigvalsh(covariance)[-1])
+
+
+@pytest.mark.parametrize(("budget", "rows"), [(1, 9.0), (2, 9.0 + 3.0), (3, 9.0 + 3.0 + 1.0)])
+def test_rows_by_hand(budget: int, rows: float) -> None:
+    """The first arm has the largest variance and row; each row's own entry counts once."""
+    table = Empirical(covariance=[[9.0, 3.0, -1.0], [3.0, 4.0, 0.5], [-1.0, 0.5, 2.0]], column=0)
+    bounds = {each.name: each.value for each in prior_eigenvalue_bounds(table, [[0], [1], [2]], budget)}
+    assert bounds["rows"] == rows
+    assert bounds["trace"] == 9.0 * budget
 
 
 def test_eigenvalues_in_blocks_equal_the_whole_matrix(monkeypatch: pytest.MonkeyPatch) -> None:

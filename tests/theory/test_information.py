@@ -137,6 +137,12 @@ def test_growth_rates(growth: SquaredExponentialGain, expected: float) -> None:
     assert build("gain", spec) == growth
 
 
+def test_growth_rates_begin_at_two() -> None:
+    assert SquaredExponentialGain(dimension=1)(2) == pytest.approx(math.log(2.0) ** 2)
+    assert LinearGain(dimension=3)(2) == pytest.approx(3.0 * math.log(2.0))
+    assert MaternGain(nu=1.0, dimension=1)(2) == pytest.approx(math.sqrt(2.0) * math.log(2.0))
+
+
 def test_greedy_growth_is_certified() -> None:
     X = points(12)
     greedy = greedy_information_gain(KERNEL, X, 30, NOISE)
