@@ -85,7 +85,7 @@ def test_bands_are_standard_errors_or_deviations(tmp_path: Path) -> None:
 def test_growth_labels_hold_the_slope_and_bounds_their_policys_colour(tmp_path: Path) -> None:
     bound = Bound("theory", np.array([1.0, 2.0, 900.0]), np.array([0.0, 3.0, 300.0]), "")
     figure = drawn(make_run(tmp_path), "growth", bounds=RegretBounds({"gp-ucb": bound}, {}))
-    assert any(label.startswith("igp-ucb") and "0.50" in label for label in texts(figure))
+    assert any(label.startswith("igp-ucb") and "t⁰·⁵⁰" in label for label in texts(figure))
     (line,) = (
         line
         for line in figure.axes[0].lines

@@ -116,7 +116,7 @@ def test_contents_and_accessibility(tmp_path: Path) -> None:
             "matern",
             "How the paper was read",
             "2 claims: 1 holds, 1 does not hold",
-            "t<sup>0.40</sup>",
+            "t⁰·⁴⁰",
             "prefers-color-scheme:dark",
         ),
         "superarm run tests/one --rounds 60 --seed 0 --seeds 3 --policies igp-ucb,gp-ucb --out OUT",

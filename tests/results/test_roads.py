@@ -13,7 +13,7 @@ import pytest
 from superarm.networks import RoadMap
 from superarm.results import maps
 from superarm.results import roads as road_results
-from superarm.results.curves import learners_height, policy_styles
+from superarm.results.curves import policy_styles
 from superarm.results.roads import _edge_coverage, _trip_coverage
 from superarm.simulation.audit import LEVELS, QUANTILES
 from superarm.simulation.trace import Run, Trace, write_trace
@@ -121,21 +121,24 @@ def test_energies_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
     run = make_run(tmp_path, rounds=25, seeds=3)
     assert road_results.reference_policy(run) == "fastest"
     rows = road_results.trip_energies(run, 0)
-    assert [row.overall.mean for row in rows] == sorted(row.overall.mean for row in rows)
+    overall = [row["energy per trip (Wh)"].mean for row in rows.values()]
+    assert overall == sorted(overall)
     series = {
         policy: np.diff(run.cumulative(policy, 0, "true_energy"), prepend=0.0)
         for policy in run.policies
     }
-    for row in rows:
-        each, base = series[row.policy], series["fastest"]
-        for pair, values in (
-            (row.overall, [e.mean() for e in each]),
-            (row.first, [e[:2].mean() for e in each]),
-            (row.last, [e[-2:].mean() for e in each]),
-            (row.against, [(e - b).mean() for e, b in zip(each, base, strict=True)]),
-        ):
+    for policy, row in rows.items():
+        each, base = series[policy], series["fastest"]
+        expected = {
+            "energy per trip (Wh)": [e.mean() for e in each],
+            "minus fastest’s": [(e - b).mean() for e, b in zip(each, base, strict=True)],
+            "first 2 rounds": [e[:2].mean() for e in each],
+            "last 2 rounds": [e[-2:].mean() for e in each],
+        }
+        assert list(row) == list(expected)
+        for title, values in expected.items():
             stderr = np.std(values, ddof=1) / 3**0.5
-            assert pair == pytest.approx((np.mean(values), stderr), abs=1e-9)
+            assert row[title] == pytest.approx((np.mean(values), stderr), abs=1e-9)
 
 
 @pytest.mark.parametrize("arms", [2, 5895])
@@ -182,7 +185,7 @@ def test_windows_hold_what_was_driven(chain: MakeMap) -> None:
     assert maps.middle(np.zeros((1, 2))) == (0.0, 0.0)
 
 
-def test_policies_of_one_run_differ_in_colour(make_run: MakeRun, tmp_path: Path) -> None:
+def test_policies_of_one_run_differ_in_colour() -> None:
     learners = [f"{family}-{rule}" for family in ("gp", "bi", "svgp") for rule in ("ucb", "bucb", "ts")]
     styles = policy_styles([*learners, "prior", "fastest", "shortest"])
     assert len({style.colour for style in styles.values()}) == len(styles)
@@ -191,28 +194,3 @@ def test_policies_of_one_run_differ_in_colour(make_run: MakeRun, tmp_path: Path)
     assert thin == ["prior", "fastest", "shortest"]
     schedules = policy_styles(SCHEDULES)
     assert len({style.colour for style in schedules.values()}) == 4
-    run = make_run(tmp_path, ("gp-ts", "prior"))
-    top = run.cumulative("gp-ts")[:, -1]
-    expected = 1.05 * (top.mean() + top.std(ddof=1) / 2**0.5)
-    assert learners_height(run) == pytest.approx(expected)
-    assert learners_height(make_run(tmp_path / "b", ("prior",))) is None
-
-
-def test_forecasts_not_to_be_relied_on_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def calibration(policy: str, observed: float, judged: int) -> road_results.Calibration:
-        stderr = (0.95 * 0.05 / judged) ** 0.5
-        trips = (road_results.Coverage(0.95, observed, stderr, judged),)
-        return road_results.Calibration(policy, (), trips, (), (), ())
-
-    rows = [
-        calibration("narrow", 0.19, 100),
-        calibration("a-little", 0.93, 10_000),  # surely too narrow, yet near what it says
-        calibration("by-chance", 0.8, 10),
-        calibration("right", 0.95, 100),
-        calibration("wide", 1.0, 10_000),
-    ]
-    monkeypatch.setattr(road_results, "calibrations", lambda run: rows)
-    assert road_results.forecast_warnings(None) == [  # type: ignore[arg-type]
-        "forecasts of narrow: 19 % of 100 trips fell inside the 95 % interval: too narrow, do not rely "
-        "on them"
-    ]

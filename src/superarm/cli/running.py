@@ -27,6 +27,7 @@ from superarm.experiments.theorems import regret_bounds
 from superarm.registry import suggestion
 from superarm.report import Report, write_index, write_report
 from superarm.report.pages import VERDICTS, claim_count
+from superarm.results.charts import group_pictures
 from superarm.results.curves import (
     Band,
     counted,
@@ -127,11 +128,12 @@ def reproduce(target: str, request: Request) -> dict[str, Any]:
             summaries.append(request.execute(plan, pool if request.workers > 1 else None))
             told = (plan.out, experiment, experiment.id)
             reports.append(write_outputs(*told, quiet=request.quiet, figures=True, bound=True).report)
-    pictures: dict[str, Path] = {}
+    pictures = group_pictures([Run.load(plan.out) for plan in plans])
     if _can_draw(quiet=True):  # if not, every report has said so
-        from superarm.plotting import save_group_figures
+        from superarm.plotting import save_pictures
 
-        pictures = save_group_figures([Run.load(plan.out) for plan in plans], directory / "figures")
+        origin = ["synthetic data"] * any(report.warning for report in reports)
+        save_pictures(pictures, f"superarm: {target}", directory / "figures", origin)
     write_index(reports, directory / "index.html", title=f"superarm: {target}", pictures=pictures)
     return {
         "reproduce": target,

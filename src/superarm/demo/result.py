@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from superarm.core import Floats
-from superarm.results.curves import average, plus_minus, within_noise
+from superarm.results.curves import average, per_round, plus_minus, within_noise
 from superarm.simulation import Run
 
 from .learning import LEARNER
@@ -47,9 +47,7 @@ class Outcome(NamedTuple):
         latest = max(1, min(_LATEST, run.rounds // 2))
         rows = []
         for policy in run.policies:
-            totals = run.cumulative(policy, 0, "true_energy")
-            until = totals[:, -latest - 1] if latest < run.rounds else 0.0
-            energy = (totals[:, -1] - until) / latest
+            energy = per_round(run, policy, 0, "true_energy", run.rounds - latest)
             rows.append(Row(policy, energy, run.cumulative(policy)[:, -1]))
         return cls(tuple(sorted(rows, key=lambda row: float(row.energy.mean()))), latest, run.rounds)
 

@@ -5,6 +5,6 @@ or the global settings. :func:`draw_picture` gives a :class:`matplotlib.figure.F
 """
 
 from .figures import draw_picture
-from .files import save_figure, save_group_figures, save_run_figures
+from .files import save_figure, save_pictures, save_run_figures
 
-__all__ = ["draw_picture", "save_figure", "save_group_figures", "save_run_figures"]
+__all__ = ["draw_picture", "save_figure", "save_pictures", "save_run_figures"]

@@ -142,8 +142,6 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[Series, float]], gap: float) ->
         ends, wishes, spread_labels(wishes, gap, 0.0, 1.0), strict=True
     ):
         text = plain_text(series.label)
-        if series.exponent is not None:
-            text += rf"  $\propto\,t^{{\,{series.exponent:.2f}}}$"
         leader = PolicyStyle(series.style.colour)
         for style, x, y in (
             (leader, (0.03, 0.13), (wish, place)),

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from superarm.results.bounds import RegretBounds
-from superarm.results.charts import regret_chart, run_charts
-from superarm.results.curves import Band, band_text, made_data
+from superarm.results.charts import run_charts
+from superarm.results.curves import Band, made_data
 from superarm.results.maps import doubt_pictures, networks_picture, visit_pictures
 from superarm.results.pictures import Picture
-from superarm.results.roads import METHODS, calibration_picture, trip_name, trip_settings
+from superarm.results.roads import calibration_picture
 from superarm.simulation.files import atomic_write
 from superarm.simulation.trace import Run
 
@@ -44,33 +44,15 @@ def save_run_figures(
     pictures += visit_pictures(run, run.policies) + doubt_pictures(run)
     pictures += filter(None, (networks_picture([run]), calibration_picture(run)))
     origin = [run.experiment, *(["synthetic data"] if made_data(run) else [])]
-    files: list[Path] = []
-    for picture in pictures:
-        files += save_figure(draw_picture(picture, run.title, origin), Path(directory) / picture.name)
-    return files
+    return save_pictures(pictures, run.title, directory, origin)
 
 
-def save_group_figures(
-    runs: Sequence[Run], directory: Path | str, band: Band = "stderr"
-) -> dict[str, Path]:
-    """Pictures over several runs, as PNG and SVG; the PNG files by what they show.
-
-    Runs on roads have their networks in one, and the methods of all trips in another; other runs
-    have none.
-    """
-    # A trip's route is best taken from a run that made no other trip.
-    mapped = sorted((run for run in runs if trip_settings(run)), key=lambda run: len(run.settings))
-    networks = networks_picture(mapped)
-    if networks is None:
-        return {}
-    found = {"Networks with the routes of least regret that were found": networks}
-    single = [run for run in mapped if len(run.settings) == 1 and set(METHODS) & set(run.policies)]
-    if single:
-        panels = tuple(regret_chart(run, 0, band, METHODS, title=trip_name(run, 0)) for run in single)
-        told = f"Cumulative regret on every route, {band_text(single[0], band)}"
-        found[told] = Picture(name="methods", panels=panels, caption="", columns=3)
-    synthetic = ["synthetic data"] if any(made_data(run) for run in mapped) else []
-    return {
-        told: save_figure(draw_picture(picture, told, synthetic), Path(directory) / picture.name)[0]
-        for told, picture in found.items()
-    }
+def save_pictures(
+    pictures: Iterable[Picture], title: str, directory: Path | str, origin: Sequence[str] = ()
+) -> list[Path]:
+    """Pictures as PNG and SVG, one figure alive at a time."""
+    return [
+        path
+        for picture in pictures
+        for path in save_figure(draw_picture(picture, title, origin), Path(directory) / picture.name)
+    ]

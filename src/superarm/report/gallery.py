@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
+from superarm.results.pictures import Picture
 from superarm.simulation.files import atomic_write
 
-from .pages import banner, claim_count, claims_table, inline_picture, page, section
+from .pages import banner, claim_count, claims_table, figure, page, section
 from .writing import Report
 
 
@@ -19,14 +20,10 @@ def write_index(
     path: Path | str,
     title: str = "Experiments",
     notes: str = "",
-    pictures: Mapping[str, Path] | None = None,
+    pictures: Sequence[Picture] = (),
 ) -> Path:
-    """Write a gallery of reports, with all their claims in one table.
-
-    ``pictures`` are PNG files by what they show; they become part of the page.
-    """
+    """Write a gallery of reports, with all their claims in one table and pictures over all."""
     path = Path(path)
-    shown = "".join(inline_picture(told, picture) for told, picture in (pictures or {}).items())
     links = [quote(Path(os.path.relpath(report.path, path.parent)).as_posix()) for report in reports]
     cards = "".join(
         f'<li class="card">{report.thumbnail}<h3><a href="{link}">{escape(report.title)}</a></h3>'
@@ -45,7 +42,7 @@ def write_index(
     body = (
         f'<header><h1>{escape(title)}</h1><p class="lead">{count}</p></header><main>'
         + (f"<p>{escape(notes)}</p>" if notes else "")
-        + (section("Together", shown) if shown else "")
+        + (section("Together", *map(figure, pictures)) if pictures else "")
         + section("Reports", f'<ul class="cards">{cards}</ul>')
         + (section("Claims", claims_table(every, [link for link, _ in rows])) if rows else "")
         + "</main>"

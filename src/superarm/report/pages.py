@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import Any
 
 from superarm.results.curves import (
@@ -66,7 +64,6 @@ th,td{text-align:left;padding:7px 14px 7px 0;border-bottom:1px solid var(--line)
   overflow-wrap:break-word}
 thead th{font-weight:600;opacity:.78;font-size:.86rem;white-space:nowrap}
 tbody th{font-weight:500;white-space:nowrap}
-sup{line-height:0;font-size:.78em}
 .number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 thead th{vertical-align:bottom}thead th.number{white-space:normal}
 .facts th{width:28%;white-space:normal}
@@ -238,21 +235,8 @@ def figure(picture: Picture) -> str:
 
 def _legend(chart: Chart) -> str:
     """The labels of a chart, for screens that are too narrow to show its right end."""
-    items = "".join(
-        f"<li>{swatch(each.style)}{escape(each.label)}"
-        + (f" ∝ t<sup>{each.exponent:.2f}</sup>" if each.exponent is not None else "")
-        + "</li>"
-        for each in chart.series
-    )
+    items = "".join(f"<li>{swatch(each.style)}{escape(each.label)}</li>" for each in chart.series)
     return f'<ul class="legend">{items}</ul>'
-
-
-def inline_picture(caption: str, path: Path) -> str:
-    """A PNG file as part of the page."""
-    data = base64.b64encode(path.read_bytes()).decode()
-    told = escape(caption)
-    image = f'<img alt="{told}" src="data:image/png;base64,{data}">'
-    return f"<figure>{image}<figcaption>{told}</figcaption></figure>"
 
 
 def swatch(style: PolicyStyle) -> str:

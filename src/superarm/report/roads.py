@@ -16,7 +16,6 @@ from superarm.results.roads import (
     calibration_verdict,
     calibrations,
     main_policies,
-    reference_policy,
     trip_energies,
     trip_settings,
 )
@@ -52,18 +51,9 @@ def _energy_parts(run: Run) -> Iterable[str]:
 
 
 def _energy_table(run: Run, index: int) -> str:
-    tenth = max(1, run.rounds // 10)
-    titles = (
-        *(run.metric("true_energy").text, f"minus {reference_policy(run)}’s"),
-        *(f"first {tenth:,} rounds", f"last {tenth:,} rounds", "distinct edges"),
-    )
-    rows = [
-        (
-            row.policy,
-            [told(run, each) for each in (row.overall, row.against, row.first, row.last, row.edges)],
-        )
-        for row in trip_energies(run, index)
-    ]
+    found = trip_energies(run, index)
+    rows = [(policy, [told(run, each) for each in row.values()]) for policy, row in found.items()]
+    titles = next(([*row] for row in found.values()), [])
     return policy_table(run, titles, rows, setting_text(run.settings[index])) if rows else ""
 
 

@@ -39,7 +39,7 @@ LARGE, SMALL, THUMBNAIL = Frame(640, 360), Frame(440, 290), Frame(320, 170, bare
 def svg_chart(chart: Chart, frame: Frame = LARGE) -> str:
     """Curves with bands, ticks and labels at the line ends."""
     width, height, bare = frame
-    lengths = [len(each.label) + 8 * (each.exponent is not None) for each in chart.series]
+    lengths = [len(each.label) for each in chart.series]
     # Where there are dashes, leaders are long enough to show them.
     stub = 24.0 if any(each.style.dash for each in chart.series) else 8.0
     right = width - (8.0 if bare else min(0.42 * width, 28.0 + stub + 6.6 * max(lengths, default=0)))
@@ -98,15 +98,11 @@ def _axes(chart: Chart, x_axis: _Axis, y_axis: _Axis, height: int) -> Iterable[s
 
 def _end_label(series: Series, right: float, end: float, place: float, stub: float) -> str:
     look = f'fill="none" style="stroke:{colour_of(series.style)}" stroke-width="2"'
-    power = ""
-    if series.exponent is not None:
-        raised = f'<tspan dy="-4" font-size="10">{series.exponent:.2f}</tspan>'
-        power = f' <tspan opacity=".75">∝ t{raised}</tspan>'
     return (
         f'<path d="M{right + 3:g} {end:.1f}L{right + 13:g} {place:.1f}" {look}/>'
         f'<path d="M{right + 13:g} {place:.1f}h{stub:g}" {look} '
         f'stroke-dasharray="{DASHES[series.style.dash]}"/>'
-        f'<text x="{right + 18 + stub:g}" y="{place + 4:.1f}">{escape(series.label)}{power}</text>'
+        f'<text x="{right + 18 + stub:g}" y="{place + 4:.1f}">{escape(series.label)}</text>'
     )
 
 

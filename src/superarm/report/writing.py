@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -20,6 +19,7 @@ from superarm.results.curves import (
     growth_exponent,
     made_data,
     outcomes,
+    power_text,
     readable_seconds,
     setting_text,
     significant,
@@ -241,7 +241,7 @@ def _result_table(run: Run, index: int, rows: Sequence[Result]) -> str:
             [
                 told(run, row.regret),
                 f"{significant(row.regret.mean / best)}×" if best > 0.0 else "–",
-                f"t<sup>{row.exponent:.2f}</sup>" if math.isfinite(row.exponent) else "–",
+                power_text(row.exponent),
                 "–" if row.seconds is None else escape(readable_seconds(row.seconds)),
                 *(told(run, each) for each in row.others),
             ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,10 +16,10 @@ from .curves import (
     Sweep,
     band_text,
     growth_exponent,
-    learners_height,
     mean_band,
     outcomes,
     policy_styles,
+    power_text,
     readable_seconds,
     regret_curve,
     seconds_curve,
@@ -30,13 +29,14 @@ from .curves import (
     sweeps,
     thinned,
 )
+from .maps import networks_picture
 from .pictures import Chart, Picture, Series
-from .roads import compares_schedules, schedule_of, trip_name, trip_settings
+from .roads import METHODS, compares_schedules, schedule_of, trip_name, trip_settings
 
 _MANY_SETTINGS = 4
 _POINTS = 200
 _FAR_APART = 10.0
-"""Ratio of the learners' totals from which on the axis is logarithmic, or some would lie on it."""
+"""Ratio of totals from which on the axis is logarithmic: on a linear one some would lie on it."""
 
 
 def run_charts(
@@ -59,6 +59,22 @@ def run_charts(
     }
 
 
+def group_pictures(runs: Sequence[Run]) -> list[Picture]:
+    """Pictures over several runs: on roads the networks, and the methods on every trip."""
+    # A trip's route is best taken from a run that made no other trip.
+    mapped = sorted((run for run in runs if trip_settings(run)), key=lambda run: len(run.settings))
+    networks = networks_picture(mapped)
+    pictures = [networks] if networks else []
+    single = [run for run in mapped if len(run.settings) == 1 and set(METHODS) & set(run.policies)]
+    if single:
+        panels = tuple(
+            regret_chart(run, 0, policies=METHODS, title=trip_name(run, 0)) for run in single
+        )
+        caption = _sentence(band_text(single[0], "stderr"))
+        pictures.append(Picture(name="methods", panels=panels, caption=caption, columns=3))
+    return pictures
+
+
 def regret_chart(
     run: Run,
     index: int,
@@ -70,7 +86,7 @@ def regret_chart(
     """Cumulative regret of some policies, else of all; where it differs much, on a logarithmic axis."""
     chosen = [policy for policy in run.policies if policy in policies] or run.policies
     series = tuple(_curve(run, policy, index, band, points=points) for policy in chosen)
-    ends = [float(each.y[-1]) for each in series if not each.style.thin and each.y[-1] > 0.0]
+    ends = [float(each.y[-1]) for each in series if each.y[-1] > 0.0]
     log = len(ends) > 1 and max(ends) > _FAR_APART * min(ends)
     return Chart(
         series=series,
@@ -79,7 +95,6 @@ def regret_chart(
         y_label=_regret_text(run) + ", log scale" * log,
         log_y=log,
         totals=True,
-        ceiling=None if log or policies else learners_height(run, index),
     )
 
 
@@ -107,8 +122,6 @@ def _regret(run: Run, index: int, band: Band) -> Picture:
     caption = _sentence(band_text(run, band))
     if any(each.style.thin for each in chart.series):
         caption += " Thin lines are baselines."
-    if chart.ceiling is not None:
-        caption += " A line that leaves at the top keeps growing."
     return _single(run, index, "regret", chart, caption)
 
 
@@ -116,9 +129,8 @@ def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
     series = []
     for policy, style in policy_styles(run.policies).items():
         curve = regret_curve(run, policy, index, points=_POINTS, log=True)
-        exponent = growth_exponent(run, policy, index)
-        known = exponent if math.isfinite(exponent) else None
-        series.append(Series(policy, curve.rounds, curve.mean, style, exponent=known))
+        label = f"{policy}  {power_text(growth_exponent(run, policy, index))}"
+        series.append(Series(label, curve.rounds, curve.mean, style))
     caption = "The exponent is the slope over the last half of the rounds."
     if bounds is not None and bounds.drawn:
         caption += " Dotted: bounds from theory."

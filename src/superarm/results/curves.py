@@ -117,6 +117,15 @@ def outcomes(run: Run, policy: str, setting_index: int, metric: str) -> Floats:
     return run.cumulative(policy, setting_index, metric)[:, -1] / among
 
 
+def per_round(
+    run: Run, policy: str, setting_index: int, metric: str, start: int, stop: int | None = None
+) -> Floats:
+    """A metric's mean over rounds, as a slice of them: after ``start`` of them, up to ``stop``."""
+    stop = run.rounds if stop is None else stop
+    totals = run.cumulative(policy, setting_index, metric)
+    return (totals[:, stop - 1] - (totals[:, start - 1] if start else 0.0)) / (stop - start)
+
+
 def thinned(rounds: int, points: int = 600, log: bool = False) -> NDArray[np.intp]:
     """At most ``points`` rounds of 1 … ``rounds``, ends included, evenly spaced on the axis."""
     space = np.geomspace if log else np.linspace
@@ -194,16 +203,14 @@ def regret_curve(
     return Curve(rounds, *mean_band(run.cumulative(policy, setting_index)[:, rounds - 1], band))
 
 
-def learners_height(run: Run, setting_index: int = 0) -> float | None:
-    """Just above the regret of all policies but baselines, which may grow without end; ``None``
-    where nothing would be cut off by it, or nothing left."""
-    styles = policy_styles(run.policies)
-    tops: dict[bool, list[float]] = {False: [], True: []}
-    for policy in run.policies:
-        mean, stderr = mean_stderr(run.cumulative(policy, setting_index)[:, -1])
-        tops[styles[policy].thin].append(float(mean + stderr))
-    height = 1.05 * max(tops[False], default=0.0)
-    return height if 0.0 < height < max(tops[True], default=0.0) else None
+def power_text(exponent: float) -> str:
+    """How regret grows, in one line; a dash where nobody knows.
+
+    >>> power_text(0.5), power_text(-0.05)
+    ('t⁰·⁵⁰', 't⁻⁰·⁰⁵')
+    """
+    raised = str.maketrans("-.0123456789", "⁻·⁰¹²³⁴⁵⁶⁷⁸⁹")
+    return "t" + f"{exponent:.2f}".translate(raised) if np.isfinite(exponent) else "–"
 
 
 def growth_exponent(run: Run, policy: str, setting_index: int = 0) -> float:

@@ -35,8 +35,6 @@ class Series(NamedTuple):
     style: PolicyStyle = PolicyStyle(0)
     half: Floats | None = None
     """Half the height of the band around the curve."""
-    exponent: float | None = None
-    """Adds "∝ t" with this exponent to the label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -54,8 +52,6 @@ class Chart:
     seconds: bool = False
     """Whether heights are written as times."""
     markers: bool = False
-    ceiling: float | None = None
-    """Where curves are cut off."""
 
     @property
     def description(self) -> str:
@@ -77,14 +73,7 @@ class Chart:
         x, y, half = x[shown], y[shown], half[shown]
         # A band that reaches below zero cannot be drawn on a log axis; a tenth of the mean can.
         low = np.maximum(y - half, np.maximum(y / 10.0, floor)) if self.log_y else y - half
-        if self.ceiling is None or not np.any(y > self.ceiling):
-            return Shape(x, y, low, y + half)
-        stop = int(np.argmax(y > self.ceiling)) + 1
-        x, y, low, high = (part[:stop].copy() for part in (x, y, low, y + half))
-        if stop > 1:
-            share = (self.ceiling - y[-2]) / (y[-1] - y[-2])
-            x[-1] = x[-2] + share * (x[-1] - x[-2])
-        return Shape(x, *(np.minimum(part, self.ceiling) for part in (y, low, high)))
+        return Shape(x, y, low, y + half)
 
     def x_range(self) -> tuple[float, float]:
         return _range((shape.x for shape in self.shapes()), self.log_x, tight=True)

@@ -21,6 +21,7 @@ observation, and the error is that of the mean over runs (seeds and settings).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ from superarm.rules import BayesianGPUCB, BayesUCBQuantile
 from superarm.simulation.audit import LEVELS, QUANTILES
 from superarm.simulation.trace import Run
 
-from .curves import Average, PolicyStyle, average, counted, mean_stderr, policy_styles
+from .curves import Average, PolicyStyle, average, counted, mean_stderr, per_round, policy_styles
 from .pictures import Chart, Picture, Series
 
 METHODS = ("gp-ucb", "gp-bucb", "gp-ts", "bi-ucb", "bi-bucb", "bi-ts")
@@ -82,39 +83,18 @@ def visits(run: Run, policy: str, setting_index: int, seeds: Sequence[int], edge
 
 def usual_route(run: Run, policy: str, setting_index: int, seed: int) -> Ints:
     """The route driven most often in the last tenth of the rounds; of several, the latest."""
-    chosen = run.choices(policy, setting_index, seed)
-    late = chosen[-max(1, run.rounds // 10) :]
-    routes, counts = np.unique(late[::-1], axis=0, return_counts=True)
-    most = [route for route, count in zip(routes, counts, strict=True) if count == counts.max()]
-    latest = next(route for route in late[::-1] if any(np.array_equal(route, each) for each in most))
-    driven: Ints = latest[latest >= 0].astype(np.intp)
-    return driven
+    late = run.choices(policy, setting_index, seed)[: -max(1, run.rounds // 10) - 1 : -1]
+    routes = Counter(tuple(row[row >= 0].tolist()) for row in late)  # ties keep their order
+    return np.array(routes.most_common(1)[0][0], dtype=np.intp)
 
 
 def best_policy(run: Run, setting_index: int) -> str:
     """The policy of least regret over the last tenth of the rounds; of several, the first."""
-    late = max(1, run.rounds // 10)
-
-    def recent(policy: str) -> float:
-        total = run.cumulative(policy, setting_index)
-        before = total[:, -late - 1] if late < run.rounds else 0.0
-        return float((total[:, -1] - before).mean())
-
-    return min(run.policies, key=recent)
-
-
-class TripEnergy(NamedTuple):
-    """Energy per trip of one policy, in some stretches of rounds."""
-
-    policy: str
-    overall: Average
-    first: Average
-    """Over the first tenth of the rounds."""
-    last: Average
-    edges: Average
-    """Distinct edges driven on."""
-    against: Average
-    """``overall`` minus that of the reference, seed by seed: truths differ more than policies do."""
+    start = run.rounds - max(1, run.rounds // 10)
+    return min(
+        run.policies,
+        key=lambda policy: float(per_round(run, policy, setting_index, "regret", start).mean()),
+    )
 
 
 def reference_policy(run: Run) -> str:
@@ -123,28 +103,27 @@ def reference_policy(run: Run) -> str:
     return next((policy for policy in known if policy in run.policies), run.policies[0])
 
 
-def trip_energies(run: Run, setting_index: int) -> list[TripEnergy]:
-    """Every policy's true energy per trip, least first; empty where it was not recorded."""
-    if not {"true_energy", "distinct_edges"} <= set(run.metrics):
-        return []
+def trip_energies(run: Run, setting_index: int) -> dict[str, dict[str, Average]]:
+    """Every policy's energy per trip by what it is told of, least first; empty if not recorded."""
+    if "true_energy" not in run.metrics:
+        return {}
     tenth = max(1, run.rounds // 10)
-    rows = []
-    reference = run.cumulative(reference_policy(run), setting_index, "true_energy")[:, -1]
-    for policy in run.policies:
-        total = run.cumulative(policy, setting_index, "true_energy")
-        edges = run.cumulative(policy, setting_index, "distinct_edges")[:, -1]
-        before = total[:, -tenth - 1] if tenth < run.rounds else 0.0
-        rows.append(
-            TripEnergy(
-                policy=policy,
-                overall=average(total[:, -1] / run.rounds),
-                first=average(total[:, tenth - 1] / tenth),
-                last=average((total[:, -1] - before) / tenth),
-                edges=average(edges),
-                against=average((total[:, -1] - reference) / run.rounds),
-            )
-        )
-    return sorted(rows, key=lambda row: row.overall.mean)
+    reference = reference_policy(run)
+
+    def energy(policy: str, start: int = 0, stop: int | None = None) -> Floats:
+        return per_round(run, policy, setting_index, "true_energy", start, stop)
+
+    rows = {
+        policy: {
+            run.metric("true_energy").text: average(energy(policy)),
+            # Seed by seed: truths differ more than policies do.
+            f"minus {reference}’s": average(energy(policy) - energy(reference)),
+            f"first {counted(tenth, 'round')}": average(energy(policy, 0, tenth)),
+            f"last {counted(tenth, 'round')}": average(energy(policy, run.rounds - tenth)),
+        }
+        for policy in run.policies
+    }
+    return dict(sorted(rows.items(), key=lambda row: next(iter(row[1].values())).mean))
 
 
 def main_policies(run: Run) -> list[str]:
