@@ -315,7 +315,8 @@ def test_derived_rows_are_computed_seed_by_seed(tmp_path: Path) -> None:
     ratio = {"name": "relative_regret", "versus": "random"}
     rate = {"name": "regret_rate", "per_round": True}
     unknown = {"name": "lost", "metric": "true_energy", "per_round": True}
-    summary = execute(plan(tmp_path / "a", derived=[ratio, rate, unknown]))
+    experiment = Experiment.from_mapping({**BASE, "derived": [ratio, rate, unknown]}, "here")
+    summary = execute(Plan.make(experiment, out=str(tmp_path / "a")))
     rows = {(row["policy"], row["metric"]): row for row in summary["rows"]}
     assert len(rows) == 2 * 3
     run = Run.load(tmp_path / "a")

@@ -95,13 +95,14 @@ class Plan:
         cls,
         experiment: Experiment,
         *,
-        out: Path,
+        out: Path | str,
         rounds: int | None = None,
         seeds: int | None = None,
         first_seed: int = 0,
         overrides: Mapping[str, Any] | None = None,
     ) -> Plan:
         """Overrides applied and checked down to the parts they build; nothing is run or written."""
+        out = Path(out)
         pin_blas_threads()  # caches keep what is made from here on, as workers would make it
         fixed, settings = expand_settings({**experiment.sweep, **(overrides or {})})
         base = experiment.with_setting(fixed)

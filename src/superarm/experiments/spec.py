@@ -136,21 +136,18 @@ class Experiment:
                     if not dot and key in _parameters("policy", _policy_spec(name, options)["name"])
                 ]
                 if not takers:
-                    raise SpecError(f"--set {key}: no such parameter; " + self._parameter_help(key))
+                    raise SpecError(f"--set {key}: no such parameter; {self._parameter_help(key)}")
                 for name in takers:
                     policies[name][key] = value
         changed = {**self.as_json(), "problem": problem, "policies": policies, "feedback": feedback}
         return Experiment.from_mapping(changed, self.id)
 
     def _parameter_help(self, key: str) -> str:
-        own = set(_parameters("problem", self.problem["name"]))
-        options = {
-            option
-            for name, given in self.policies.items()
-            for option in _parameters("policy", _policy_spec(name, given)["name"])
-        }
+        choices = set(_parameters("problem", self.problem["name"]))
+        for name, given in self.policies.items():
+            choices |= set(_parameters("policy", _policy_spec(name, given)["name"]))
         command = f"superarm show problem/{self.problem['name']}"
-        return suggestion(key, own | options, "the problem and the policies take", command=command)
+        return suggestion(key, choices, "the problem and the policies take", command=command)
 
     # --- building --------------------------------------------------------------------------
 
