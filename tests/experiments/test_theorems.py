@@ -80,7 +80,7 @@ def test_a_bound_belongs_to_the_policy_not_to_its_label(tmp_path: Path) -> None:
 
 
 GAIN, NORM, NOISE, RIDGE, GRID, DRAWN, EXACT = (
-    "an upper bound on γ",
+    "a proven bound on γ",
     "‖f‖ ≤ B",
     "noise that never exceeds √λ",
     "λ = 1 + 2/T",

@@ -196,7 +196,7 @@ def _unmet(name: str, case: _Case) -> Iterator[str]:
     if case.options["posterior"] not in _EXACT:
         yield f"the exact posterior (here it is {case.options['posterior']})"
     if case.options.get("gain") != "greedy":  # which is certified
-        yield "an upper bound on γ (here the experiment's own, which nobody proved)"
+        yield "a proven bound on γ (here the experiment's γ, which is not proven)"
     if name == "oclok-ucb":
         if case.problem != "gp-function":
             yield "f drawn from the learner's Gaussian process (here it is not)"
