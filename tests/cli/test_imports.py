@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -71,6 +72,19 @@ def test_imports_in_a_file_are_found_beside_it(shell: Command, own: Any) -> None
     assert {row["policy"] for row in done["rows"]} == {"mine-by-file"}
     assert "mine_by_file" not in (folder.parent / "out" / "run.json").read_text(encoding="utf-8")
     assert "policy mine-by-file" in shell("show", folder / "own.toml").out
+
+
+def test_nothing_is_imported_because_a_run_names_it(cli: Command, tiny: str, tmp_path: Path) -> None:
+    cli("run", tiny, "--jobs", 1, "-q", "--out", "run", "--json").json()
+    (tmp_path / "evil.py").write_text("from pathlib import Path\nPath('ran').touch()\n")
+    path = tmp_path / "run" / "run.json"
+    named = {"imports": [str(tmp_path / "evil.py"), "evil"]}
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    spec = {**spec, **named, "parameters": {**spec["parameters"], **named}}
+    path.write_text(json.dumps(spec), encoding="utf-8")
+    assert cli("report", "run", "--bound", "-q").code in (0, 1, 2)
+    assert (tmp_path / "run" / "report.html").exists()
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_module_by_its_name(shell: Command, own: Any) -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from superarm import __version__
 
 from .common import Command, Commands, common_options, importing, print_json, say
-
-if TYPE_CHECKING:
-    from superarm.results.curves import Band
 
 _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
@@ -117,14 +114,14 @@ def reproduce(target: str, as_json: bool, **request: Any) -> None:
 @_choice("--band", "stderr", "std", told="Bands: standard error, or deviation between seeds.")
 @common_options
 @importing
-def report(directory: Path, bound: bool, band: Band, as_json: bool, quiet: bool, **_: Any) -> None:
+def report(directory: Path, as_json: bool, seed: int, **asked: Any) -> None:
     """Write a run's report and figures.
 
     The report is RUN/report.html; figures, as PNG and SVG, need the extra `plot`.
     """
     from . import running
 
-    written = running.report(directory, quiet=quiet, bound=bound, band=band)
+    written = running.report(directory, **asked)
     if as_json:
         figures = [str(path) for path in written.figures]
         print_json({"report": str(written.report.path), "figures": figures})
