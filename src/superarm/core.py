@@ -162,6 +162,17 @@ _MOST_STEPS = 2**53
 """Rounds that a float counts without a gap: schedules and times compute with them."""
 
 
+class Guarantee(NamedTuple):
+    """An oracle's promise: at least ``alpha`` × the optimum with this ``probability``."""
+
+    alpha: float = 1.0
+    probability: float = 1.0
+
+
+EXACT = Guarantee()
+"""The guarantee of an oracle that finds the optimum."""
+
+
 def _refuse_repeats(positions: Ints) -> None:
     if len(positions) > 1 and len(set(positions.tolist())) < len(positions):
         raise InputError(f"positions {positions.tolist()[:9]} name an arm twice; name each once")
@@ -174,8 +185,8 @@ class Selection(NamedTuple):
     """The action itself (a route, a slate)."""
     positions: Ints
     """The arms that the action will observe, (k,), without repeats."""
-    alpha: float = 1.0
-    """What the oracle promises: this selection is worth at least α × the optimum."""
+    guarantee: Guarantee = EXACT
+    """How good this selection is: it may differ from call to call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -536,8 +547,8 @@ class Best(NamedTuple):
 
     value: float
     """The benchmark: the value of the oracle's super arm under the truth."""
-    alpha: float = 1.0
-    """The oracle's promise in that call. Where it is below 1, a policy may beat the benchmark."""
+    guarantee: Guarantee = EXACT
+    """The oracle's promise in that call. Where α is below 1, a policy may beat the benchmark."""
     optimum: float | None = None
     """The value of the best feasible super arm, where the problem can compute it."""
 

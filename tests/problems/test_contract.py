@@ -120,7 +120,7 @@ def test_nothing_beats_the_best(problem: Any) -> None:
         best = problem.best(offer)
         assert type(best) is Best
         assert type(best.value) is float
-        assert best.alpha == 1.0
+        assert best.guarantee == (1.0, 1.0)
         for positions in islice(super_arms(problem, len(offer.arms)), 50):
             value = problem.value(offer, decided(offer, positions))
             assert type(value) is float

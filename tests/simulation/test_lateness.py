@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Offer, State
+from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Guarantee, Offer, State
 from superarm.errors import InputError
 from superarm.kernels import SquaredExponential
 from superarm.oracles import TopK
@@ -74,7 +74,7 @@ class Post:
         return 1.0 if offer.previous_action == "home" else 0.5
 
     def best(self, offer: Offer) -> Best:
-        return Best(1.0, alpha=0.5, optimum=1.5)
+        return Best(1.0, Guarantee(alpha=0.5), optimum=1.5)
 
     def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> dict[str, float]:
         return {"answered": float(len(feedback.positions))}

@@ -212,7 +212,7 @@ def _settled(world: World) -> dict[str, str]:
         _, name = family_of(reward) or ("", type(reward).__name__)
         told["reward"] = f"{name} of what its arms yield"
     # A problem that says it itself may have a benchmark that is dear to compute.
-    alpha = 1.0 if "regret" in world.settled else world.best(offer).alpha
+    alpha = 1.0 if "regret" in world.settled else world.best(offer).guarantee.alpha
     if alpha != 1.0:
         told["regret"] = (
             f"against the oracle under the truth, which promises {alpha:.3g} of the optimum: below "

@@ -61,7 +61,7 @@ class FiniteProblem(TableProblem):
         rng, told = np.random.default_rng(0), self.structure
         chosen = self.model.oracle.select(sign * truth, told, rng)
         worth = self.model.reward.worth(truth[chosen.positions], chosen.positions, told)
-        object.__setattr__(self, "_best", Best(worth, chosen.alpha, self.optimum))
+        object.__setattr__(self, "_best", Best(worth, chosen.guarantee, self.optimum))
 
     @property
     def direction(self) -> Direction:

@@ -174,7 +174,7 @@ class _Recorder:
             self._propensities[step - 1] = np.nan if known is None else known
         if best.optimum is not None and best.optimum >= 0.0:  # of a loss no share is promised
             # Of a reward, α × the optimum is promised; of a cost, the optimum over α.
-            alpha = best.alpha
+            alpha = best.guarantee.alpha
             promised = best.optimum * alpha if sign > 0.0 else best.optimum / alpha
             self._measure(step, {"alpha_regret": sign * (promised - value)})
         if self._additive is not None:

@@ -90,7 +90,7 @@ class ProblemContract(ABC):
             offer = problem.offer(step)
             best = problem.best(offer)
             limit = best.value if best.optimum is None else best.optimum
-            exact = best.alpha == 1.0 or best.optimum is not None
+            exact = best.guarantee.alpha == 1.0 or best.optimum is not None
             for _ in range(20):
                 decision = self.choose(problem, offer, rng)
                 value = problem.value(offer, decision)
