@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from superarm import Arms, Model, simulate
-from superarm.core import Floats, Selection
+from superarm.core import Floats, Guarantee, Selection
 from superarm.kernels import Matern
 from superarm.policies import oclok_ucb, random
 from superarm.problems.finite import FiniteProblem
@@ -30,7 +30,7 @@ class Greedy:
         while len(chosen) < 4:
             left = [arm for arm in range(24) if arm not in chosen]
             chosen.append(max(left, key=lambda arm: reached(desirability, [*chosen, arm])))
-        return Selection(tuple(chosen), np.array(chosen), alpha=1.0 - np.exp(-1.0))
+        return Selection(tuple(chosen), np.array(chosen), Guarantee(alpha=1.0 - np.exp(-1.0)))
 
 
 def main(rounds: int = 60) -> dict[str, float]:
