@@ -87,7 +87,7 @@ def test_a_policy_minds_what_it_costs_to_move() -> None:
             for action in (None, [1], [2], [3])
         ]
         assert chosen == [0, 1, 2, 3], "of equals, the nearest"
-    with pytest.raises(InputError, match="no switching cost"):
+    with pytest.raises(InputError, match="switching cost is 2"):
         IndexPolicy(
             posterior=policy.posterior,
             rule=policy.rule,
