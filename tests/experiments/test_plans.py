@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from superarm import datasets, registry
+from superarm.core import Guarantee
 from superarm.errors import (
     ConflictError,
     InfeasibleError,
@@ -388,7 +389,7 @@ def test_what_the_benchmark_promises_and_what_arms_are_worth_is_told(
 
     def building(self: Experiment, **options: Any) -> Any:
         world = build(self, **options)
-        known = world.best(world.offer(1))._replace(alpha=0.5)
+        known = world.best(world.offer(1))._replace(guarantee=Guarantee(alpha=0.5))
         other = replace(world, model=replace(world.model, reward=LogSum()))
         object.__setattr__(other, "_best", known)
         return other
