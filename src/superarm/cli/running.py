@@ -181,7 +181,7 @@ def write_outputs(
     claims = run.summary.get("claims")
     if not isinstance(claims, list) or not all(
         isinstance(claim, dict)
-        and claim.get("verdict") in VERDICTS
+        and claim.get("verdict") in tuple(VERDICTS)  # also where it is no text
         and isinstance(claim.get("text"), str)
         and isinstance(claim.get("evidence"), str)
         for claim in claims

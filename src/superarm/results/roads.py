@@ -275,11 +275,11 @@ def calibration_verdict(rows: Sequence[Calibration]) -> str:
 
 
 def calibration_picture(run: Run) -> Picture | None:
-    """Shares inside intervals by what they should be; None where no forecasts were recorded."""
+    """Shares inside intervals, against what they should be; None where no forecasts were recorded."""
     rows = calibrations(run)
     styles = policy_styles(run.policies)
     nominal = 100.0 * np.asarray(LEVELS)
-    right = Series("right", nominal, nominal, PolicyStyle(7, 2))
+    right = Series("as promised", nominal, np.zeros_like(nominal), PolicyStyle(7, 2))
     panels = []
     for kind, what in (MEASURED | TRUE).items():
         found: dict[str, tuple[Coverage, ...]] = {row.policy: getattr(row, kind) for row in rows}
@@ -287,7 +287,7 @@ def calibration_picture(run: Run) -> Picture | None:
             Series(
                 f"{policy}  {100.0 * levels[-1].observed:.1f}",
                 nominal,
-                np.array([100.0 * each.observed for each in levels]),
+                np.array([100.0 * (each.observed - each.level) for each in levels]),
                 styles[policy],
                 np.array([200.0 * each.stderr for each in levels]),
             )
@@ -299,12 +299,13 @@ def calibration_picture(run: Run) -> Picture | None:
                 series=(right, *lines),
                 title=what,
                 x_label="interval (%)",
-                y_label="inside it (%)",
+                y_label="share inside, above what was promised (points)",
                 markers=True,
             )
             panels.append(chart)
     caption = (
-        "Measured energies, and the truth where it is known, inside intervals; ± 2 standard errors."
+        "How many fell inside their intervals, minus how many should; ± 2 standard errors. "
+        "Below zero the intervals are too narrow. Labels: share inside 95 %."
     )
     picture = Picture(name="calibration", panels=tuple(panels), caption=caption, columns=3)
     return picture if panels else None
