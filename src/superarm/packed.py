@@ -9,13 +9,16 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
+import math
 import os
+import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,18 +29,11 @@ _GROWTH = 100
 """How many times its packed size a text may have: road networks have 5 to 15 times."""
 _SMALL = 1 << 24
 """16 MiB: below this a text may have grown by any factor."""
-DAMAGE = (
-    *(OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error),
-    *(
-        NotImplementedError,
-        RuntimeError,
-        RecursionError,
-        MemoryError,
-        AttributeError,
-        tokenize.TokenError,
-    ),
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, EOFError),
+    *(OSError, ValueError, KeyError, TypeError, RuntimeError),
 )
-"""What numpy, zipfile and json raise for bytes that are cut off, changed or of another kind."""
+"""What numpy and zipfile raise for bytes that are cut off, changed or of another kind."""
 
 
 def open_packed(path: Path) -> io.BufferedReader:
@@ -75,33 +71,28 @@ class _Bounded(io.RawIOBase):
         super().close()
 
 
-class _Header(NamedTuple):
-    """What stands before an array's numbers."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    length: int
-
-    @property
-    def size(self) -> int:
-        """Bytes of the whole member."""
-        count = 1
-        for each in self.shape:
-            count *= each
-        return self.length + count * self.dtype.itemsize
+@contextmanager
+def _archive(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            yield archive
+    except _DAMAGE as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"it is cut off, changed or no .npz file ({type(error).__name__})") from error
 
 
 def read_npz(
     file: BinaryIO, *, most: int | None = None, wanted: Callable[[str], bool] = lambda _: True
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of an ``.npz`` file whose names are ``wanted``; other files raise one of ``DAMAGE``.
+    """The arrays of an ``.npz`` file whose names are ``wanted``; other files raise ``InputError``.
 
     ``most``: how many bytes they may have once unpacked. Without it nothing may be packed, so that
     they have no more than the file itself. Every size is known and checked before any is unpacked.
     """
     methods = (zipfile.ZIP_STORED,) if most is None else (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
     end = file.seek(0, os.SEEK_END)
-    with zipfile.ZipFile(file) as archive:
+    with _archive(file) as archive:
         members = archive.infolist()
         names = [_array_name(member) for member in members]
         if len(set(names)) != len(names):
@@ -115,7 +106,7 @@ def read_npz(
         if total > (end if most is None else most):
             raise InputError(f"its arrays would take {total} bytes, far more than such a file holds")
         for name, member in chosen:
-            if _header(archive, member).size != member.file_size:
+            if _stated_size(archive, member) != member.file_size:
                 raise InputError(f"the array {name!r} is not of the size that it states")
         arrays = {}
         for name, member in chosen:
@@ -126,7 +117,7 @@ def read_npz(
 
 def npz_names(file: BinaryIO) -> list[str]:
     """The names of the arrays of an ``.npz`` file; nothing is unpacked."""
-    with zipfile.ZipFile(file) as archive:
+    with _archive(file) as archive:
         return [_array_name(member) for member in archive.infolist()]
 
 
@@ -136,7 +127,8 @@ def _array_name(member: zipfile.ZipInfo) -> str:
     return member.filename.removesuffix(".npy")
 
 
-def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _Header:
+def _stated_size(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
+    """Bytes of a whole member, by what stands before its numbers."""
     with archive.open(member) as packed:
         version = np.lib.format.read_magic(packed)
         if version == (1, 0):
@@ -149,4 +141,4 @@ def _header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> _Header:
             )
         if dtype.hasobject or dtype.itemsize == 0 or min(shape, default=0) < 0:
             raise InputError(f"it has an array of {dtype} and shape {shape}, which is impossible")
-        return _Header(shape, dtype, packed.tell())
+        return packed.tell() + math.prod(shape) * dtype.itemsize

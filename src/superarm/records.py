@@ -24,13 +24,14 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .core import Arms, Decision, Feedback, Offer, State
 from .errors import SpecError, StateError, SuperarmError
+from .inputs import as_count, require_type
 from .registry import build, family_of, names, parameters_of
 
 MOST_DEPTH = 64
@@ -39,7 +40,6 @@ _MOST_TEXT_BYTES = 1 << 26
 _DTYPE = re.compile(r"[<>|](b1|[iu][1248]|f[248]|U[0-9]{1,5})")
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
-Record = TypeVar("Record")
 Keep = Callable[[NDArray[Any]], str]
 """Puts an array elsewhere and returns the name under which it can be found."""
 Find = Callable[[str], NDArray[Any]]
@@ -61,14 +61,6 @@ def from_json(data: object, find: Find | None = None) -> Any:
         if isinstance(error, StateError):
             raise
         raise StateError(f"these data cannot be read: {error}") from error
-
-
-def read(kind: type[Record], data: object) -> Record:
-    """A record of this kind, or :class:`StateError`."""
-    found = from_json(data)
-    if not isinstance(found, kind):
-        raise StateError(f"these data are of type {type(found).__name__}, not {kind.__name__}")
-    return found
 
 
 # --- writing -------------------------------------------------------------------------------
@@ -105,20 +97,20 @@ def _encoded(value: Any, depth: int, keep: Keep | None) -> Any:  # noqa: PLR0911
 
 
 def _encoded_record(value: Any, depth: int, keep: Keep | None) -> dict[str, Any]:
-    name = _NAMES.get(type(value))
-    if name is None:
+    kind: type = type(value)
+    name = kind.__name__.lower()
+    if _RECORDS.get(name) is not kind:
         family, name = family_of(value) or ("", "")
         if family != "structure" or not is_dataclass(value):
             raise SpecError(
-                f"a value of type {type(value).__name__} cannot be written as JSON: use numbers, text, "
+                f"a value of type {kind.__name__} cannot be written as JSON: use numbers, text, "
                 'tuples, lists, dicts and arrays, or a frozen dataclass with @register("structure", …)'
             )
-    held = {"ids": list(value.ids), "features": value.features} if name == "arms" else _fields_of(value)
+    if isinstance(value, Arms):
+        held = {"ids": list(value.ids), "features": value.features}
+    else:
+        held = {item.name: getattr(value, item.name) for item in fields(value) if item.init}
     return {"$record": name, **{key: _encoded(item, depth, keep) for key, item in held.items()}}
-
-
-def _fields_of(record: Any) -> dict[str, Any]:
-    return {item.name: getattr(record, item.name) for item in fields(record) if item.init}
 
 
 def _entries(array: NDArray[Any]) -> list[Any]:
@@ -169,14 +161,14 @@ def _decoded(data: Any, depth: int, reading: _Reading) -> Any:
 
 
 def _decoded_tuple(data: Any, depth: int, reading: _Reading) -> tuple[Any, ...]:
-    if type(data) is not list:
-        raise StateError("a tuple in these data is not a list")
+    require_type(data, list, "a tuple in these data")
     return tuple(_decoded(item, depth, reading) for item in data)
 
 
 def _decoded_dict(data: Any, depth: int, reading: _Reading) -> dict[Any, Any]:
-    if type(data) is not list or not all(type(pair) is list for pair in data):
-        raise StateError("a dict in these data is not a list of pairs")
+    require_type(data, list, "a dict in these data")
+    for pair in data:
+        require_type(pair, list, "an entry of a dict in these data")
     pairs = [(_decoded(key, depth, reading), _decoded(item, depth, reading)) for key, item in data]
     made = dict(pairs)
     if len(made) < len(pairs):
@@ -190,8 +182,8 @@ def _decoded_array(data: Any, depth: int, reading: _Reading) -> NDArray[Any]:
     dtype, shape, entries = data
     if type(dtype) is not str or not _DTYPE.fullmatch(dtype):
         raise StateError(f"an array has the dtype {str(dtype)[:60]!r}; it must hold numbers or text")
-    if type(shape) is not list or type(entries) is not list:
-        raise StateError("an array in these data has no shape, or no list of entries")
+    require_type(shape, list, "the shape of an array")
+    require_type(entries, list, "what an array holds")
     kind = np.dtype(dtype)
     if not all(type(size) is int and size >= 0 for size in shape) or math.prod(shape) != len(entries):
         raise StateError(f"an array of {len(entries)} entries cannot have the shape {str(shape)[:60]}")
@@ -237,61 +229,37 @@ _TAGS: dict[str, Callable[[Any, int, _Reading], Any]] = {
 # --- records -------------------------------------------------------------------------------
 
 
-def _decision(**held: Any) -> Decision:
-    decision = Decision(**held)
-    chosen = decision.positions
-    if not isinstance(held["positions"], np.ndarray) or chosen.min(initial=0) < 0:
-        raise StateError("a decision's positions must be an array of whole numbers, 0 or more")
-    numbers: tuple[Any, ...] = (decision.mean, decision.std, decision.desirability)
-    for values in numbers:
-        if values is not None and (
-            not isinstance(values, np.ndarray)
-            or values.shape != chosen.shape
-            or values.dtype.kind not in "fiu"
-        ):
-            raise StateError("a decision must have as many means and desirabilities as arms")
-    if type(decision.version) is not int or decision.version < 0:
-        raise StateError("a decision's version must be a whole number of at least 0")
-    return decision
-
-
-def _state(**held: Any) -> State:
-    state = State(**held)
-    kind: object = state.kind
-    if not isinstance(kind, str) or type(state.schema) is not int:
-        raise StateError("a state needs a kind and the number of its schema")
-    spec: Any = {} if state.spec is None else state.spec
-    tables: tuple[Any, ...] = (state.scalars, state.arrays, state.parts, spec)
-    for table in tables:
-        if type(table) is not dict or not all(type(key) is str for key in table):
-            raise StateError(f"this {state.kind[:60]!r} state is damaged: it has a bad table")
-    if not all(isinstance(each, np.ndarray) for each in state.arrays.values()):
-        raise StateError(f"this {state.kind[:60]!r} state is damaged: it has a bad array")
-    if not all(isinstance(each, State) for each in state.parts.values()):
-        raise StateError(f"this {state.kind[:60]!r} state is damaged: one of its parts is not a state")
-    return state
-
-
-def _arms(*, ids: Any, features: Any) -> Arms:
-    if type(ids) is not list:
-        raise StateError("the ids of arms must be a list")
-    return Arms(ids=ids, features=features)
-
-
 _RECORDS: dict[str, Callable[..., Any]] = {
-    "arms": _arms,
-    "offer": Offer,
-    "decision": _decision,
-    "feedback": Feedback,
-    "state": _state,
+    kind.__name__.lower(): kind for kind in (Arms, Offer, Decision, Feedback, State)
 }
-_NAMES: dict[type, str] = {
-    Arms: "arms",
-    Offer: "offer",
-    Decision: "decision",
-    Feedback: "feedback",
-    State: "state",
-}
+
+
+def _check_record(record: Any, held: Mapping[str, Any]) -> None:
+    """What a record takes on trust from those who write Python, but not from data."""
+    if isinstance(record, Arms):
+        require_type(held["ids"], list, "ids")
+    elif isinstance(record, Decision):
+        chosen = record.positions
+        require_type(held["positions"], np.ndarray, "positions")
+        if chosen.min(initial=0) < 0:
+            raise StateError("the positions of a decision must be 0 or more")
+        for name in ("mean", "std", "desirability"):
+            values = getattr(record, name)
+            plain = isinstance(values, np.ndarray) and values.dtype.kind in "fiu"
+            if values is not None and not (plain and values.shape == chosen.shape):
+                raise StateError(f"the {name} of a decision must be one number for each of its arms")
+        as_count(record.version, "version", 0)
+    elif isinstance(record, State):
+        require_type(record.kind, str, "kind")
+        as_count(record.schema, "schema", 0)
+        kinds = {"scalars": object, "arrays": np.ndarray, "parts": State, "spec": object}
+        for name, kind in kinds.items():
+            table = held.get(name)
+            if table is not None:
+                require_type(table, dict, name)
+                for key, value in table.items():
+                    require_type(key, str, f"a name in {name}")
+                    require_type(value, kind, f"{name}.{key}"[:60])
 
 
 def _decoded_record(name: Any, held: dict[str, Any]) -> Any:
@@ -299,11 +267,11 @@ def _decoded_record(name: Any, held: dict[str, Any]) -> Any:
         raise StateError("a record in these data has no name")
     if name in _RECORDS:
         try:
-            return _RECORDS[name](**held)
-        except StateError:
-            raise
+            record = _RECORDS[name](**held)
+            _check_record(record, held)
         except (TypeError, ValueError, KeyError) as error:
             raise StateError(f"the {name} in these data cannot be read: {error}") from error
+        return record
     if name not in names("structure"):
         raise StateError(f"there is no record {name[:60]!r} here; register it as a structure first")
     accepted = parameters_of("structure", name)

@@ -273,58 +273,44 @@ def foreign_parts(spec: Any, where: str = "") -> Iterator[tuple[str, str]]:
 
 def difference(here: Any, there: Any, where: str = "") -> str | None:
     """The first difference between a spec and that of a state, in words; ``None`` if there is none."""
-    if isinstance(here, Mapping) and isinstance(there, Mapping):
-        for key in (*_ABOUT, *here, *there):
-            path = where if key in _ABOUT else f"{where}.{key}" if where else str(key)
-            if key in here or key in there:
-                found = difference(here.get(key, _NOTHING), there.get(key, _NOTHING), path)
-                if found is not None:
-                    return found
-        return None
-    if isinstance(here, list) and isinstance(there, list) and len(here) == len(there):
-        pairs = enumerate(zip(here, there, strict=True))
-        found_in = (difference(ours, theirs, f"{where}[{at}]") for at, (ours, theirs) in pairs)
+    pairs = _pairs(here, there, where)
+    if pairs is not None:
+        found_in = (difference(ours, theirs, place) for place, ours, theirs in pairs)
         return next((found for found in found_in if found is not None), None)
-    if isinstance(here, np.ndarray) and isinstance(there, np.ndarray):
-        return _array_difference(here, there, where)
     alike = type(here) is type(there) or {type(here), type(there)} == {int, float}
-    if alike and (here == there or repr(here) == repr(there)):  # NaN is like NaN
-        return None
+    if alike and not isinstance(here, np.ndarray) and (here == there or repr(here) == repr(there)):
+        return None  # NaN is like NaN
     return f"{where or 'it'} is {_shown(here)} here and {_shown(there)} in the state"
 
 
-def _array_difference(here: Any, there: Any, where: str) -> str | None:
-    if here.shape != there.shape:
-        return f"{where} has shape {here.shape} here and {there.shape} in the state"
-    if here.dtype.kind != there.dtype.kind:
-        return f"{where} holds {here.dtype} values here and {there.dtype} values in the state"
-    unlike = np.argwhere(here != there)
-    if not len(unlike):
-        return None
-    at = tuple(unlike[0].tolist())
-    place = ", ".join(map(str, at))
-    return f"{where}[{place}] is {here[at].item()!r} here and {there[at].item()!r} in the state"
+def _pairs(here: Any, there: Any, where: str) -> Iterable[tuple[str, Any, Any]] | None:
+    """What two specs consist of, by place; ``None`` where they are compared as they are."""
+    if isinstance(here, Mapping) and isinstance(there, Mapping):
+        keys = [key for key in (*_ABOUT, *here, *there) if key in here or key in there]
+        below = [where if key in _ABOUT else f"{where}.{key}" if where else str(key) for key in keys]
+        found = ((here.get(key, _MISSING), there.get(key, _MISSING)) for key in keys)
+        return ((place, *pair) for place, pair in zip(below, found, strict=True))
+    if isinstance(here, list) and isinstance(there, list) and len(here) == len(there):
+        return ((f"{where}[{at}]", here[at], there[at]) for at in range(len(here)))
+    arrays = isinstance(here, np.ndarray) and isinstance(there, np.ndarray)
+    if arrays and here.shape == there.shape and here.dtype.kind == there.dtype.kind:
+        unlike = map(tuple, np.argwhere(here != there).tolist())
+        return ((f"{where}{[*at]}", here[at].item(), there[at].item()) for at in unlike)
+    return None
 
 
+_MISSING = type("missing", (), {"__repr__": lambda self: "missing"})()
+"""Stands for a parameter that one of two specs does not have."""
 _ABOUT = ("family", "name", "foreign")
 """What a spec says besides its parameters."""
-
-
-class _Nothing:
-    """Stands for a parameter that one of two specs does not have."""
-
-    def __repr__(self) -> str:
-        return "missing"
-
-
-_NOTHING = _Nothing()
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return repr(value.get("name", value.get("foreign", "a table")))
-    text = "an array" if isinstance(value, np.ndarray) else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} and shape {value.shape}"
+    return repr(value) if len(repr(value)) <= 60 else f"{value!r:.57}…"
 
 
 def _spec(part: Any, *, strict: bool) -> dict[str, Any]:

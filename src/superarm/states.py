@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from .core import Policy, State
 from .errors import InputError, StateError
-from .packed import DAMAGE, read_npz
+from .packed import read_npz
 from .records import from_json, to_json
 from .registry import build, describe, difference, foreign_parts
 
@@ -37,11 +37,21 @@ _MOST = 1 << 31
 
 def state_to_bytes(state: State) -> bytes:
     """The whole state; equal states give equal bytes."""
-    kept = _Kept()
-    text = json.dumps(to_json(_ordered(state), kept.add), sort_keys=True, allow_nan=False).encode()
+    arrays: dict[str, NDArray[Any]] = {}
+    names: dict[object, str] = {}
+
+    def keep(array: NDArray[Any]) -> str:
+        """Equal arrays are kept once: a part's spec often repeats what its parts are made of."""
+        plain = np.ascontiguousarray(array).reshape(np.shape(array))
+        content = (plain.dtype.str, plain.shape, sha256(plain.data).digest())
+        name = names.setdefault(content, f"array:{len(arrays)}")
+        arrays.setdefault(name, plain)
+        return name
+
+    text = json.dumps(to_json(_ordered(state), keep), sort_keys=True, allow_nan=False).encode()
     buffer = io.BytesIO()
     head = {_HEAD: np.frombuffer(text, dtype=np.uint8)}
-    np.savez(buffer, allow_pickle=False, **head, **kept.arrays)
+    np.savez(buffer, allow_pickle=False, **head, **arrays)
     return buffer.getvalue()
 
 
@@ -70,31 +80,14 @@ def state_from_bytes(data: bytes) -> State:
         if strangers := sorted(set(arrays) - asked):
             raise InputError(f"it holds {strangers!r:.80}, which nothing in it refers to")
         return state
-    except DAMAGE as error:
-        told = str(error) if isinstance(error, InputError | StateError) else type(error).__name__
-        raise StateError(f"this is not a saved state, or it is damaged: {told}") from error
+    except (ValueError, KeyError, RecursionError) as error:
+        raise StateError(f"this is not a saved state, or it is damaged: {error}") from error
 
 
 def _ordered(state: State) -> State:
     """The same state, with tables sorted by name."""
     parts = {name: _ordered(part) for name, part in sorted(state.parts.items())}
     return replace(state, arrays=dict(sorted(state.arrays.items())), parts=parts)
-
-
-class _Kept:
-    """The arrays of a file, each once: a part's spec often repeats what its parts are made of."""
-
-    def __init__(self) -> None:
-        self.arrays: dict[str, NDArray[Any]] = {}
-        self._names: dict[object, str] = {}
-
-    def add(self, array: Any) -> str:
-        """The name under which the array, or an equal one, is kept."""
-        plain = np.ascontiguousarray(array).reshape(np.shape(array))
-        content = (plain.dtype.str, plain.shape, sha256(plain.data).digest())
-        name = self._names.setdefault(content, f"array:{len(self.arrays)}")
-        self.arrays.setdefault(name, plain)
-        return name
 
 
 # --- what made a state ---------------------------------------------------------------------
@@ -121,9 +114,7 @@ def loaded(state: State, label: str = "this state") -> Policy:
     """The policy that this state was taken from, built from the spec in it."""
     if state.spec is None:
         raise StateError(f"{label} does not say which policy made it")
-    foreign = next(foreign_parts(state.spec), None)
-    if foreign is not None:
-        where, kind = foreign
+    for where, kind in foreign_parts(state.spec):
         raise StateError(
             f"{label} was made by a policy whose {where} is of type {kind}, which no file can hold; "
             "make the same policy again and use policy.restored(superarm.states.load_state(path))"
@@ -174,20 +165,16 @@ def load_state(path: Path | str) -> State:
     path = Path(path)
     try:
         if path.exists() and not path.is_file():  # a device or a pipe may never end
-            raise StateError(f"{path} is not a file; a run keeps its states in its folder states/")
+            raise StateError("it is not a file")
         with path.open("rb") as file:
             data = file.read(_MOST + 1)
-    except OSError as error:
-        raise StateError(
-            f"{path} cannot be read: {error.strerror}; a run keeps its states in its folder states/"
-        ) from error
-    if len(data) > _MOST:
-        raise StateError(f"{path} has more than {_MOST} bytes; larger states are not read")
-    try:
+        if len(data) > _MOST:
+            raise StateError(f"it has more than {_MOST} bytes")
         return state_from_bytes(data)
-    except StateError as error:
+    except (OSError, StateError) as error:
+        told = error.strerror if isinstance(error, OSError) else error
         raise StateError(
-            f"{path}: {error}; a run keeps its states in its folder states/, one for each cell"
+            f"{path} cannot be read: {told}; a run keeps its states in its folder states/, one a cell"
         ) from error
 
 
@@ -202,17 +189,12 @@ def atomic_write(path: Path | str, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_directory(path.parent)
     except BaseException:
         with suppress(OSError):
             temporary.unlink()
         raise
-
-
-def _sync_directory(directory: Path) -> None:
-    """The renaming itself must be on disk before it is reported; not every system can."""
-    with suppress(OSError):
-        handle = os.open(directory, os.O_RDONLY)
+    with suppress(OSError):  # the renaming itself must be on disk, too; not every system can
+        handle = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:

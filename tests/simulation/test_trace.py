@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from superarm.capabilities import Metric
 from superarm.errors import InputError, MissingExtraError, ShapeError, StateError
-from superarm.simulation.files import atomic_write, json_bytes
+from superarm.simulation.files import json_bytes
 from superarm.simulation.trace import (
     Run,
     Trace,
@@ -24,6 +24,7 @@ from superarm.simulation.trace import (
     write_spec,
     write_trace,
 )
+from superarm.states import atomic_write
 
 ROUNDS = 12
 

@@ -20,8 +20,9 @@ from superarm.experiments import Plan, execute, load_experiment
 from superarm.report import write_report
 from superarm.simulation import Run
 from superarm.simulation.executors import available_cores
-from superarm.simulation.files import FOLDERS, atomic_write, is_temporary
+from superarm.simulation.files import FOLDERS, is_temporary
 from superarm.simulation.trace import write_spec
+from superarm.states import atomic_write
 
 from .learning import describe_city, learn, make_world
 from .picture import animated_svg

@@ -30,13 +30,13 @@ from superarm.simulation.files import (
     FOLDERS_OF_ANY,
     FOLDERS_OF_AUDITED,
     LOCK,
-    atomic_write,
     is_temporary,
     json_bytes,
     remove_temporaries,
     run_lock,
 )
 from superarm.simulation.trace import read_spec, write_cells, write_map, write_spec, write_trace
+from superarm.states import atomic_write
 from superarm.threads import pin_blas_threads
 
 from .spec import Experiment, expand_settings

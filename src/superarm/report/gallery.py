@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from superarm.results.pictures import Picture
-from superarm.simulation.files import atomic_write
+from superarm.states import atomic_write
 
 from .pages import banner, claim_count, claims_table, figure, page, section
 from .writing import Report

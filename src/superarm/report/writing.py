@@ -27,8 +27,8 @@ from superarm.results.curves import (
     within_noise,
 )
 from superarm.results.papers import paper_title
-from superarm.simulation.files import atomic_write
 from superarm.simulation.trace import Run
+from superarm.states import atomic_write
 
 from .pages import (
     Claim,

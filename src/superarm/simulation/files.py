@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from superarm.errors import ConflictError, InputError, StateError
 from superarm.inputs import as_plain
-from superarm.packed import DAMAGE, npz_names, read_npz
-from superarm.states import atomic_write as atomic_write  # noqa: PLC0414 (a run is written by it)
+from superarm.packed import npz_names, read_npz
 
 LOCK = ".lock"
 FOLDERS_OF_ANY = ("cells", "timings")
@@ -50,7 +49,7 @@ def run_lock(directory: Path) -> Iterator[None]:
 
 
 def remove_temporaries(directory: Path | str) -> None:
-    """Remove what :func:`atomic_write` left behind in a run whose process was killed."""
+    """Remove what ``atomic_write`` left behind in a run whose process was killed."""
     for folder in (Path(directory), *(Path(directory) / name for name in FOLDERS)):
         for path in folder.glob(".*.tmp"):
             if _TEMPORARY.fullmatch(path.name):
@@ -58,7 +57,7 @@ def remove_temporaries(directory: Path | str) -> None:
 
 
 def is_temporary(name: str, of: Collection[str]) -> bool:
-    """Whether :func:`atomic_write` was about to write one of these files under this name."""
+    """Whether ``atomic_write`` was about to write one of these files under this name."""
     parts = _TEMPORARY.fullmatch(name)
     return parts is not None and parts["name"] in of
 
@@ -97,10 +96,9 @@ def array_names(path: Path) -> list[str]:
 def _damage_named(path: Path) -> Iterator[None]:
     try:
         yield
-    except DAMAGE as error:
-        told = str(error) if isinstance(error, InputError) else type(error).__name__
+    except (InputError, OSError) as error:
         raise StateError(
-            f"{path} is damaged ({told}); delete it and run again with --resume"
+            f"{path} is damaged: {error}; delete it and run again with --resume"
         ) from error
 
 

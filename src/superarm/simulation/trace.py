@@ -25,10 +25,10 @@ from superarm.inputs import as_plain, as_vector
 from superarm.networks import RoadMap
 from superarm.registry import require_kind
 from superarm.shown import Shown
-from superarm.states import state_to_bytes
+from superarm.states import atomic_write, state_to_bytes
 
 from .audit import audit_shapes
-from .files import array_names, atomic_write, json_bytes, npz_bytes, read_arrays, read_json
+from .files import array_names, json_bytes, npz_bytes, read_arrays, read_json
 
 SCHEMA = 1
 _RESERVED = frozenset({"choices", "propensities", "seconds"})
