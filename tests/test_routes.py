@@ -108,7 +108,7 @@ def test_a_state_knows_its_vehicle_and_its_turns(city: RoadNetwork) -> None:
     assert answer.best.energy == pytest.approx(alone.best.energy)
     assert answer.best.spread == pytest.approx(alone.best.spread, rel=0.05)
     assert find_route(city, *ENDS).best.spread < 0.9 * alone.best.spread
-    with pytest.raises(StateError, match="length has shape"):
+    with pytest.raises(StateError, match="length is float64 of shape"):
         find_route(city, *ENDS, state=state, settings={"uturns": True})
 
 

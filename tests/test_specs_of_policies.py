@@ -287,7 +287,7 @@ def test_a_posterior_refuses_the_state_of_another() -> None:
             "kernel.lengthscale is 0.5 here and 0.2",
         ),
         (FiniteGP(SE, moved, 0.1), r"arms\[2, 0\] is 0.58\d* here and 0.33\d* in the state"),
-        (FiniteGP(SE, ARMS[:5], 0.1), r"arms is an array of float64 and shape \(5, 1\) here and"),
+        (FiniteGP(SE, ARMS[:5], 0.1), r"arms is float64 of shape \(5, 1\) here and"),
         (FiniteGP(SE, ARMS, 0.1, form="visited"), "form is 'visited' here and 'root'"),
     ]
     for other, message in cases:

@@ -309,7 +309,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return repr(value.get("name", value.get("foreign", "a table")))
     if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype} and shape {value.shape}"
+        return f"{value.dtype} of shape {value.shape}"
     return repr(value) if len(repr(value)) <= 60 else f"{value!r:.57}…"
 
 

@@ -266,7 +266,7 @@ def test_a_state_of_other_roads_is_refused(
     words = cli(
         "route", "--net", small.net, "--from", "-00_10", "--to", "-23_33", "--state", state
     ).fails(1)
-    assert "length has shape (48,) here and (80,) in the state" in words
+    assert "length is float64 of shape (48,) here and float64 of shape (80,) in the state" in words
     other = tmp_path / "other.net.xml"
     other.write_text(town.net.read_text(encoding="utf-8").replace('length="90.0"', 'length="190.0"'))
     words = cli("route", "--net", other, *ENDS, "--state", state).fails(1)
