@@ -168,7 +168,7 @@ def test_a_state_is_never_compressed(tmp_path):
         members = [(name, archive.read(name)) for name in archive.namelist()]
     assert state_from_bytes(npz(members).getvalue()).scalars == STATE.scalars
     (tmp_path / "bomb.npz").write_bytes(npz(members, zipfile.ZIP_DEFLATED).getvalue())
-    with pytest.raises(StateError, match=r"bomb\.npz cannot be read: .* in a way that superarm never writes"):
+    with pytest.raises(StateError, match=r"bomb\.npz cannot.* in a way that superarm never writes"):
         load_state(tmp_path / "bomb.npz")
     for stranger in ("other.npy", "array.npy"):
         with pytest.raises(StateError, match="which nothing in it refers to"):
