@@ -13,8 +13,8 @@ from superarm.results.curves import Band, made_data
 from superarm.results.maps import doubt_pictures, networks_picture, visit_pictures
 from superarm.results.pictures import Picture
 from superarm.results.roads import calibration_picture
-from superarm.states import atomic_write
 from superarm.simulation.trace import Run
+from superarm.states import atomic_write
 
 from .figures import draw_picture, look
 
