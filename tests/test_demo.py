@@ -45,7 +45,7 @@ def test_in_a_pipe(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> N
     assert len(re.findall(r"^round +\d+/10 ", done.stdout, re.MULTILINE)) == 2
     for word in ("gp-ts", "bi-ts", "prior", "fastest", "shortest", "10 trips, 10 seeds"):
         assert word in done.stdout
-    assert "In its last 5 trips gp-ts took" in done.stdout
+    assert "In its last 5 trips gp-ts needed" in done.stdout
     assert "demo/report.html" in done.stdout
     names = {path.name for path in out.iterdir()}
     assert names == demo._OURS - {"figures"}
@@ -282,7 +282,7 @@ def outcome(**energies: list[float]) -> Outcome:
 
 def test_the_conclusion_follows_from_the_numbers() -> None:
     told = outcome().conclusion()
-    assert "took 100 Wh a trip" in told
+    assert "needed 100 Wh a trip" in told
     assert "102 Wh less than the fastest route" in told
     assert "20 Wh less than the energy model's route" in told
     assert told.endswith("its regret is the lowest, 105 Wh below that of bi-ts.")

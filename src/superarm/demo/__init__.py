@@ -50,8 +50,8 @@ def run_demo(
     problem = make_world(experiment, rounds=rounds, seed=seed)
     city = describe_city(problem)
     console.print(
-        "An electric car makes the same trip every day. What each road takes, hills and\n"
-        "all, it learns by driving; what it sees on one road says something about others.\n",
+        "An electric car makes the same trip every day. It learns how much energy each\n"
+        "road takes, and what it measures on one road tells it something about others.\n",
         highlight=False,
     )
     with display(console, city, rounds, delay) as show:
@@ -70,8 +70,8 @@ def run_demo(
     notes = (
         outcome.conclusion(),
         "The picture shows one seed. Left: the roads, from low (green) to high (brown), those tried "
-        "in orange, the trip of the day in blue. Right: what each trip took, within what was "
-        "forecast for it, beside routes that need no learning.",
+        "in orange, today's trip in blue. Right: the energy of each trip and its forecast, next to "
+        "routes that do not learn.",
     )
     write_report(
         run,

@@ -81,7 +81,7 @@ class Outcome(NamedTuple):
         }
         parts = [_compared(learner, self.row(name), words) for name, words in others.items()]
         return (
-            f"In its last {self.latest} trips {LEARNER} took {learner.energy.mean():.0f} Wh a trip: "
+            f"In its last {self.latest} trips {LEARNER} needed {learner.energy.mean():.0f} Wh a trip: "
             f"{parts[0]}, {parts[1]} and {parts[2]}; over all {self.rounds} trips {self._regret()}."
         )
 
@@ -109,8 +109,8 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
     seeds = len(outcome.rows[0].energy)
     table = Table(
         title=f"{outcome.rounds} trips, {seeds} seeds",
-        caption=f"Wh per trip: the last {outcome.latest}. Saved: against the fastest route. "
-        "Regret: what all trips took beyond the best route, as the paper counts it.",
+        caption=f"Wh per trip: the last {outcome.latest}. Saved: compared with the fastest route. "
+        "Regret: energy of all trips above the best route's, as the paper counts it.",
     )
     explained = console.width >= _TABLE_WIDTH
     table.add_column("policy")
