@@ -40,7 +40,8 @@ def test_worths_by_hand() -> None:
     assert [reward.lipschitz for reward in (Sum(), LogSum(), Coverage())] == [1.0, 1.0, 1.0]
     assert Sum().worth(outcomes, ALL, None) == 2.0
     assert LogSum().worth(outcomes, ALL, None) == pytest.approx(math.log(3.0))
-    assert LogSum().worth(np.array([-0.5, -0.5]), ALL[:2], None) == 0.0  # −1 or less counts as 0
+    for low in (-2.0, -0.5, -0.4, 0.0):  # a sum below 0 counts as 0
+        assert LogSum().worth(np.array([low, low / 2.0]), ALL[:2], None) == 0.0
     targets = Targets(of_arm=np.array([7, 8, 7, 9]))
     expected = (1.0 - 0.5 * 0.75) + 1.0 + 0.25
     assert Coverage().worth(outcomes, ALL, targets) == pytest.approx(expected)

@@ -47,15 +47,14 @@ class Sum:
 class LogSum:
     """ln(1 + Σ outcomes): each further arm is worth less [nika2022oclok, section 5.1].
 
-    Outcomes should be 0 or more: there B = 1. Noise may bring their sum below that; a sum of −1 or
-    less is worth 0.
+    Noise may bring the sum below 0, where the logarithm is steep and then ends: such a sum is worth 0,
+    so that the worth is monotone with B = 1 everywhere.
     """
 
     lipschitz = 1.0
 
     def worth(self, outcomes: Floats, positions: Ints, structure: object) -> float:
-        summed = total(outcomes)
-        return log1p(summed) if summed > -1.0 else 0.0
+        return log1p(max(total(outcomes), 0.0))
 
 
 @register("structure", "targets")
