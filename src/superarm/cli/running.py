@@ -135,7 +135,7 @@ def reproduce(target: str, request: Request) -> dict[str, Any]:
         from superarm.plotting import save_pictures
 
         origin = ["synthetic data"] * any(report.warning for report in reports)
-        save_pictures(pictures, title, directory / "figures", origin)
+        save_pictures(pictures, f"superarm: {target}", directory / "figures", origin)
     write_index(reports, directory / "index.html", title=title, pictures=pictures)
     return {
         "reproduce": target,
