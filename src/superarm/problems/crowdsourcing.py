@@ -99,7 +99,7 @@ class Crowdsourcing(Measured):
             "workers": f"{_COUNTING[self.counting]}; redrawn until more than k = {self.k} "
             f"and at most M = {most_arms} workers are on offer",
             "task": "place and easiness uniform; redrawn where no known place is in reach",
-            "reward": "ln(1 + Σ outcomes), natural logarithm; a sum of −1 or less counts as 0",
+            "reward": "ln(1 + Σ outcomes), natural logarithm; a noisy sum below 0 counts as 0",
             "value": "ln(1 + Σ f): regret is measured on expected outcomes",
         }
         for name, value in {
