@@ -12,9 +12,8 @@ from superarm.core import Decision
 from superarm.errors import InputError, MissingDataError, UnknownArmError
 from superarm.networks import Vehicle
 from superarm.networks.driving import Drive
-from superarm.problems import sumo as sumo_problem
 from superarm.problems.base import World
-from superarm.problems.sumo import SumoNavigation, _Garage
+from superarm.problems.sumo import SumoNavigation
 from superarm.testing import ProblemContract
 
 libsumo = pytest.importorskip("libsumo", reason="libsumo is not installed")
@@ -151,17 +150,6 @@ def test_the_order_of_arms_is_that_of_the_road(network):
             problem.feedback(offer, along(offer, wrong), zeros)
 
 
-def test_what_was_driven_is_kept_up_to_a_bound(network, monkeypatch):
-    monkeypatch.setattr(sumo_problem, "_DRIVES_KEPT", 2)
-    garage = _Garage(driver=build(network)._garage.driver)
-    routes = [("0.0to1.0",), ("1.0to2.0",), ("2.0to3.0",)]
-    first = garage.drive(routes[0], 0)
-    garage.drive(routes[1], 0)
-    assert garage.drive(routes[0], 0) is first
-    garage.drive(routes[2], 0)  # drops what was not asked for the longest
-    assert [key[1] for key in garage.drives] == [routes[0], routes[2]]
-
-
 def _elsewhere(problem):
     return next(edge for edge in range(len(problem.graph)) if edge not in problem.reference)
 
@@ -179,7 +167,7 @@ def test_a_heavier_vehicle_with_heating_costs_more(network):
 def test_without_traffic_all_rounds_and_seeds_are_alike(network):
     one, other = build(network, seed=1), build(network, seed=2)
     assert one.best(one.offer(1)) == one.best(one.offer(17)) == other.best(other.offer(4))
-    assert one._garage is other._garage
+    assert one._drive is other._drive
 
 
 def test_with_traffic_rounds_differ_and_repeat(network):
@@ -197,7 +185,7 @@ def test_a_stranded_trip_is_charged_eq_8_for_the_rest(network):
     problem = build(network, mass=2000.0)
     offer = problem.offer(1)
     route = np.array(problem.reference)
-    known = problem._garage.drive(tuple(problem.graph.ids[edge] for edge in route), 0)
+    known = problem._drive(tuple(problem.graph.ids[edge] for edge in route), moment=0)
     stuck = Drive(
         energy=np.where(np.arange(len(route)) < 3, known.energy, 0.0),
         duration=900.0,
@@ -205,17 +193,14 @@ def test_a_stranded_trip_is_charged_eq_8_for_the_rest(network):
         arrived=False,
         completed=3,
     )
-    problem._garage.drives[0, tuple(problem.graph.ids[edge] for edge in route)] = stuck
-    try:
-        graph, rest = problem.graph, route[3:]
-        model = Vehicle(mass=2000.0).energy(graph.length[rest], graph.speed[rest], graph.rise[rest])
-        charged = known.energy[:3].sum() + model.sum()
-        decision = along(offer, route)
-        assert problem.value(offer, decision) == pytest.approx(charged)
-        feedback = problem.feedback(offer, decision, np.zeros(len(offer.arms)))
-        assert problem.metrics(offer, decision, feedback)["stranded"] == 1.0
-    finally:
-        problem._garage.drives.clear()
+    object.__setattr__(problem, "_drive", lambda route, moment: stuck)
+    graph, rest = problem.graph, route[3:]
+    model = Vehicle(mass=2000.0).energy(graph.length[rest], graph.speed[rest], graph.rise[rest])
+    charged = known.energy[:3].sum() + model.sum()
+    decision = along(offer, route)
+    assert problem.value(offer, decision) == pytest.approx(charged)
+    feedback = problem.feedback(offer, decision, np.zeros(len(offer.arms)))
+    assert problem.metrics(offer, decision, feedback)["stranded"] == 1.0
 
 
 @pytest.mark.parametrize(

@@ -23,13 +23,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from superarm.capabilities import AdditiveProblem, Measured, Metric
-from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Offer
+from superarm.capabilities import Metric
+from superarm.core import Arms, Best, Decision, Feedback, Floats, Offer
 from superarm.errors import InfeasibleError, InputError
-from superarm.inputs import as_count, as_number, as_positive, require_choice
+from superarm.inputs import as_number, as_positive, require_choice
 from superarm.kernels import prior_root
-from superarm.models import RoadModel
-from superarm.networks import RoadMap, Vehicle
 from superarm.networks.energy import Recuperation
 from superarm.normal import rectified_mean
 from superarm.oracles import Trip
@@ -37,24 +35,9 @@ from superarm.registry import register
 from superarm.rewards import total
 from superarm.streams import Streams, stream
 
-from .base import Mapped, Scored
+from .base import Scored
 from .conditions import Conditions
-from .road_models import (
-    MEASURES,
-    OF_THE_VEHICLE,
-    TABLE_2,
-    Normalisation,
-    Roads,
-    cheapest,
-    load_roads,
-    named_trip,
-    road_arms,
-    road_kernel,
-    road_model,
-    told_of,
-    trip_ends,
-    with_conditions,
-)
+from .road_models import MEASURES, RoadProblem, load_roads, road_arms, road_kernel, with_conditions
 
 _TRIES = 100
 
@@ -68,41 +51,19 @@ class _Costs(NamedTuple):
 
 @register("problem", "navigation")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Navigation(AdditiveProblem, Measured, Scored, Mapped):
+class Navigation(RoadProblem, Scored):
     """Learn the route of least energy from ``start`` to ``goal``."""
 
-    seed: int
-    horizon: int
-    route: str | None = None
-    """A route of the experiments, such as "monaco-a": names network, start and goal."""
     network: str | None = None
     """"luxembourg", "monaco", "city" (where nothing is named), or the path of a network file."""
-    start: str | None = None
-    """Id of the first edge; without it and ``goal`` a far pair is chosen."""
-    goal: str | None = None
     edges: int = 2000
     """Size of a generated city."""
     city_seed: int = 0
     elevation: str | None = None
     """An SRTM tile, or a folder of them, whose heights replace those of the network."""
-    lengthscale: float = 1.0
-    """Of the feature kernels, of the truth and of the model alike."""
     model_lengthscale: float | None = None
     """Of the model alone, where it shall be wrong."""
-    normalisation: Normalisation = "mean"
-    """How the graph kernel's variance is scaled: "mean", "unit" or "raw"."""
-    prior_scale: float = 0.25
-    noise_scale: float = 0.1
-    mass: float = TABLE_2.mass
-    """kg, of the vehicle; this and what follows are those of Table 2 unless given."""
-    auxiliary_power: float = TABLE_2.auxiliary_power
-    """W"""
-    rolling_resistance: float = TABLE_2.rolling_resistance
-    air_drag: float = TABLE_2.air_drag
-    air_density: float = TABLE_2.air_density
-    """kg/m³"""
     recuperation: Recuperation = "multiply"
-    uturns: bool = True
     closed_roads: float = 0.0
     """Share of the roads that are closed in a round, redrawn each round."""
     closed_turns: float = 0.0
@@ -112,26 +73,17 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
     conditions: Sequence[str] = ()
     """What changes from trip to trip: "congestion", "temperature", "load". Arms are then no
     fixed set: choose a posterior that takes features, "variational" or "streaming"."""
-    model: RoadModel = field(init=False, repr=False)
-    settled: Mapping[str, str] = field(init=False, repr=False)
-    vehicle: Vehicle = field(init=False, repr=False)
-    roads: Roads = field(init=False, repr=False)
-    trip: Trip = field(init=False, repr=False)
-    _arms: Arms = field(init=False, repr=False)
     _closures: Streams = field(init=False, repr=False)
     _conditions: Conditions | None = field(init=False, repr=False)
     _kept: dict[int, tuple[_Costs, _Costs | None]] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        as_count(self.horizon, "horizon", least=1)
         for name in ("closed_roads", "closed_turns"):
             if as_number(getattr(self, name), name, 0.0, 1.0) == 1.0:
                 raise InputError(f"{name} is 1, but some must stay open")
-        require_choice(self.normalisation, "normalisation", ("mean", "unit", "raw"))
         require_choice(self.on_no_path, "on_no_path", ("error", "empty"))
-        own = {name: getattr(self, name) for name in OF_THE_VEHICLE}
-        vehicle = Vehicle(**own, recuperation=self.recuperation)
-        named = named_trip(self.route, self.network, self.start, self.goal, otherwise="city")
+        vehicle = self._own_vehicle(self.recuperation)
+        named = self._named(otherwise="city")
         roads = load_roads(
             named.network,
             uturns=self.uturns,
@@ -139,46 +91,29 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
             city_seed=self.city_seed,
             elevation=self.elevation,
         )
-        graph = roads.graph
-        trip = trip_ends(graph, named.start, named.goal)
         lengthscale = as_positive(self.lengthscale, "lengthscale")
         known = lengthscale if self.model_lengthscale is None else self.model_lengthscale
-        model = road_model(
-            graph,
-            vehicle,
-            horizon=self.horizon,
-            lengthscale=as_positive(known, "model_lengthscale"),
-            normalisation=self.normalisation,
-            prior_scale=self.prior_scale,
-            noise_scale=self.noise_scale,
-            on_no_path=self.on_no_path,
-        )
+        known = as_positive(known, "model_lengthscale")
+        self._set_up(roads, named, vehicle, lengthscale=known, on_no_path=self.on_no_path)
         conditions = None
         if isinstance(self.conditions, str) or not isinstance(self.conditions, Sequence):
             raise InputError(
                 f'conditions is {self.conditions!r}; give a list, such as [["load"]] with --set'
             )
         if self.conditions:
-            conditions = Conditions(names=self.conditions, graph=graph, vehicle=vehicle, seed=self.seed)
-            model = with_conditions(model, len(self.conditions))
-        for name, value in {
-            "model": model,
-            "vehicle": vehicle,
-            "roads": roads,
-            "trip": trip,
-            "_arms": road_arms(graph),
-            "_closures": Streams(self.seed, "offer"),
-            "_conditions": conditions,
-        }.items():
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "settled", self._settled())
+            conditions = Conditions(
+                names=self.conditions, graph=self.graph, vehicle=vehicle, seed=self.seed
+            )
+            self._keep(model=with_conditions(self.model, len(self.conditions)))
+        self._keep(_closures=Streams(self.seed, "offer"), _conditions=conditions)
+        self._keep(settled=self._settled())
 
     # The truth is drawn when it is first asked for: its factor takes seconds on a large network.
 
     @cached_property
     def energies(self) -> Floats:
         """f, (n,)"""
-        graph = self.roads.graph
+        graph = self.graph
         spread = float(np.std(self.model.energies))
         kernel = road_kernel(  # the model's own object, unless its lengthscale is another
             graph,
@@ -196,12 +131,6 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
         energies.flags.writeable = False
         return energies
 
-    def _rectified(self, step: int) -> _Costs:
-        return self._costs_of(step)[0]
-
-    def _reduced(self, step: int) -> _Costs | None:
-        return self._costs_of(step)[1]
-
     def _costs_of(self, step: int) -> tuple[_Costs, _Costs | None]:
         """Rectified and reduced costs of a round; the same for all where nothing changes."""
         key = 0 if self._conditions is None else step
@@ -218,7 +147,7 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
 
     def _settled(self) -> dict[str, str]:
         told = {
-            **told_of(self.roads, self.trip, uturns=self.uturns),
+            **self._told(),
             "recuperation": "negative work is multiplied by η⁻"
             if self.recuperation == "multiply"
             else "negative work is divided by η⁻, as eq. 8 reads",
@@ -234,14 +163,6 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
         if self.conditions:
             told["conditions"] = f"{', '.join(self.conditions)} change from trip to trip"
         return told
-
-    @property
-    def direction(self) -> Direction:
-        return "minimize"
-
-    @property
-    def distinct(self) -> str:
-        return "distinct_edges"
 
     @property
     def measures(self) -> Mapping[str, Metric]:
@@ -260,10 +181,10 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
         for _ in range(_TRIES):
             available = rng.random(len(self._arms)) >= self.closed_roads
             available[[self.trip.start, self.trip.goal]] = True
-            shut = np.flatnonzero(rng.random(len(self.roads.graph.turns)) < self.closed_turns)
+            shut = np.flatnonzero(rng.random(len(self.graph.turns)) < self.closed_turns)
             trip = Trip(start=self.trip.start, goal=self.trip.goal, closed_turns=shut)
-            lengths = np.where(available, self.roads.graph.length, np.inf)
-            if self.on_no_path == "empty" or cheapest(self.roads.graph, trip, lengths):
+            lengths = np.where(available, self.graph.length, np.inf)
+            if self.on_no_path == "empty" or self.cheapest(lengths, trip):
                 return Offer(step=step, arms=arms, available=available, structure=trip)
         raise InfeasibleError(
             f"{_TRIES} times there was no route left with {self.closed_roads:.0%} of the roads and "
@@ -281,7 +202,7 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
 
     def scores(self, offer: Offer) -> Floats:
         """Minus the rectified costs, by which regret is measured."""
-        return np.negative(self._rectified(offer.step).weights)
+        return np.negative(self._costs_of(offer.step)[0].weights)
 
     def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
         draws = rng.standard_normal(len(offer.arms))
@@ -293,15 +214,15 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
         return Feedback(positions=positions, rewards=self.means(offer)[positions] + noise[positions])
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        return total(self._rectified(offer.step).weights[decision.positions])
+        return total(self._costs_of(offer.step)[0].weights[decision.positions])
 
     def best(self, offer: Offer) -> Best:
-        return Best(self._best(self._rectified(offer.step), offer))
+        return Best(self._best(self._costs_of(offer.step)[0], offer))
 
     def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
         positions = decision.positions
         energy = float(self.means(offer)[positions].sum())
-        reduced = self._reduced(offer.step)
+        reduced = self._costs_of(offer.step)[1]
         if reduced is None:
             return {"true_energy": energy}
         regret = total(reduced.weights[positions]) - self._best(reduced, offer)
@@ -311,7 +232,7 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
 
     def _costs(self, energies: Floats) -> _Costs:
         weights = rectified_mean(energies, float(np.sqrt(self.model.noise_variance)))
-        route = cheapest(self.roads.graph, self.trip, weights)
+        route = self.cheapest(weights)
         return _Costs(weights, total(weights[route]))
 
     def _best(self, costs: _Costs, offer: Offer) -> float:
@@ -320,9 +241,5 @@ class Navigation(AdditiveProblem, Measured, Scored, Mapped):
         if offer.available is None and trip.closed_turns is None:
             return costs.best
         is_open = True if offer.available is None else offer.available
-        route = cheapest(self.roads.graph, trip, np.where(is_open, costs.weights, np.inf))
+        route = self.cheapest(np.where(is_open, costs.weights, np.inf), trip)
         return total(costs.weights[route])
-
-    def road_map(self) -> RoadMap:
-        """The roads and the ends of the trip, to draw on."""
-        return RoadMap.of(self.roads.graph, self.trip.start, self.trip.goal)

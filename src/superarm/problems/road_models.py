@@ -11,15 +11,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from superarm.capabilities import REGRET, Metric
-from superarm.core import Arms, Floats, Ints
+from superarm.capabilities import REGRET, AdditiveProblem, Measured, Metric
+from superarm.core import Arms, Direction, Floats, Ints
 from superarm.datasets import find
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_positive, require_choice
@@ -28,18 +28,21 @@ from superarm.models import RoadModel
 from superarm.networks import (
     LineGraph,
     RoadEnergy,
+    RoadMap,
     Vehicle,
     generate_city,
     read_network,
     suggest_trip,
 )
+from superarm.networks.energy import Recuperation
 from superarm.oracles import ShortestPath, Trip
+
+from .base import Mapped
 
 REAL_NETWORKS = {"luxembourg": "luxembourg-roads", "monaco": "monaco-roads"}
 """Networks by name, and the data sets that hold them."""
 TABLE_2 = Vehicle()
-OF_THE_VEHICLE = ("mass", "auxiliary_power", "rolling_resistance", "air_drag", "air_density")
-"""What problems let one set of the vehicle that drives."""
+_OF_THE_VEHICLE = ("mass", "auxiliary_power", "rolling_resistance", "air_drag", "air_density")
 _CACHE_MEGABYTES = 256.0  # of solved kernel columns, shared by all policies on a network
 
 
@@ -67,18 +70,6 @@ class NamedTrip(NamedTuple):
     network: str
     start: str | None
     goal: str | None
-
-
-def named_trip(
-    route: str | None, network: str | None, start: str | None, goal: str | None, *, otherwise: str
-) -> NamedTrip:
-    """The trip that a problem's parameters name: a route of the experiments, or its own."""
-    if route is None:
-        return NamedTrip(otherwise if network is None else network, start, goal)
-    require_choice(route, "route", tuple(ROUTES))
-    if (network, start, goal) != (None, None, None):
-        raise InputError(f"route {route!r} names network, start and goal; leave these out")
-    return ROUTES[route]
 
 
 ROUTES: Mapping[str, NamedTrip] = {
@@ -119,15 +110,8 @@ def load_roads(
     return _load_roads(network, uturns, edges, city_seed, elevation, ages)
 
 
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that no file can have
-        return False
-
-
 def _age(path: str) -> tuple[tuple[str, int, int], ...]:
-    """When the files of a network were last written, and how large they are."""
+    """When the files of a network were last written, and how large they are; nothing where none is."""
     place = Path(path)
     try:
         files = sorted(place.iterdir()) if place.is_dir() else [place]
@@ -139,7 +123,7 @@ def _age(path: str) -> tuple[tuple[str, int, int], ...]:
 
 @lru_cache(maxsize=4)
 def _load_roads(
-    network: str, uturns: bool, edges: int, city_seed: int, elevation: str | None, ages: object
+    network: str, uturns: bool, edges: int, city_seed: int, elevation: str | None, ages: tuple[Any, ...]
 ) -> Roads:
     if network == "city":
         if elevation is not None:
@@ -152,7 +136,7 @@ def _load_roads(
         told = f"the road network of {network.capitalize()}"
     else:
         path, told = Path(network), f"the road network in {Path(network).name}"
-        if not _is_there(path):
+        if not ages[0]:
             raise InputError(
                 f"there is no network {network!r}; choose {', '.join([*REAL_NETWORKS, 'city'])}, "
                 "or give the path of a network file"
@@ -177,33 +161,11 @@ def _oracle(graph: LineGraph) -> ShortestPath:
     return ShortestPath(successors=graph.turn_graph, on_no_path="empty")
 
 
-def cheapest(graph: LineGraph, trip: Trip, costs: Floats) -> list[int]:
-    """The route of least cost; empty where there is none. Roads of infinite cost are closed."""
-    rng = np.random.default_rng(0)  # the oracle leaves it alone
-    route: list[int] = _oracle(graph).select(np.negative(costs), trip, rng).positions.tolist()
-    return route
-
-
-def told_of(roads: Roads, trip: Trip, *, uturns: bool) -> dict[str, str]:
-    """What a report says of the roads and the trip."""
-    graph = roads.graph
-    flat = float(np.ptp(graph.network.junctions[:, 2])) == 0.0
-    return {
-        "data": roads.told,
-        "route": f"from edge {graph.ids[trip.start]} to edge {graph.ids[trip.goal]}",
-        "network": f"passenger edges, largest strongly connected part: {len(graph)} edges, "
-        f"{len(graph.turns)} turns" + ("" if uturns else ", no U-turns"),
-        "heights": "flat: the network has no heights"
-        if flat
-        else "energies use the heights of the junctions, unclipped; the kernel's incline is "
-        "rise / max(length, distance, 1 m)",
-    }
-
-
 @lru_cache(maxsize=4)
 def road_arms(graph: LineGraph) -> Arms:
     """The edges as arms: one object for all seeds, by which posteriors know the offer again."""
-    return Arms(ids=graph.ids, features=arm_features(graph))
+    numbers = np.arange(len(graph), dtype=np.float64)
+    return Arms(ids=graph.ids, features=np.column_stack([numbers, graph.features]))
 
 
 @lru_cache(maxsize=2)
@@ -233,12 +195,6 @@ def _graph_kernel(graph: LineGraph, normalisation: Normalisation) -> GraphMatern
         columns=(0,),
         cache_megabytes=_CACHE_MEGABYTES,
     )
-
-
-def arm_features(graph: LineGraph) -> Floats:
-    """What kernels see of each edge: its number and its standardised features, (n, 4)."""
-    numbers = np.arange(len(graph), dtype=np.float64)
-    return np.column_stack([numbers, graph.features])
 
 
 class RoadPrior(NamedTuple):
@@ -328,3 +284,110 @@ def with_conditions(model: RoadModel, count: int) -> RoadModel:
     variance = float(np.mean(model.kernel.diag(model.arms)))
     changing = Matern(nu=2.5, lengthscale=2.0, variance=variance, columns=columns)
     return replace(model, kernel=Sum(kernels=(model.kernel, changing)), arms=None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoadProblem(AdditiveProblem, Measured, Mapped):
+    """Trips between two edges, again and again: what problems on roads share."""
+
+    seed: int
+    horizon: int
+    route: str | None = None
+    """A route of the experiments, such as "monaco-a": names network, start and goal."""
+    network: str | None = None
+    start: str | None = None
+    """Id of the first edge; without it and ``goal`` a far pair is chosen."""
+    goal: str | None = None
+    mass: float = TABLE_2.mass
+    """kg, of the vehicle that drives; this and what follows are those of Table 2 unless given."""
+    auxiliary_power: float = TABLE_2.auxiliary_power
+    """W, for heating and the like."""
+    rolling_resistance: float = TABLE_2.rolling_resistance
+    """Higher on wet or rough roads."""
+    air_drag: float = TABLE_2.air_drag
+    air_density: float = TABLE_2.air_density
+    """kg/m³; higher in the cold."""
+    lengthscale: float = 1.0
+    """Of the feature kernels: of the model's, and of the truth's where it is drawn."""
+    normalisation: Normalisation = "mean"
+    """How the graph kernel's variance is scaled: "mean", "unit" or "raw"."""
+    prior_scale: float = 0.25
+    noise_scale: float = 0.1
+    uturns: bool = True
+    model: RoadModel = field(init=False, repr=False)
+    settled: Mapping[str, str] = field(init=False, repr=False)
+    vehicle: Vehicle = field(init=False, repr=False)
+    """The vehicle that drives."""
+    roads: Roads = field(init=False, repr=False)
+    trip: Trip = field(init=False, repr=False)
+    _arms: Arms = field(init=False, repr=False)
+
+    def _named(self, otherwise: str) -> NamedTrip:
+        """The trip that the parameters name: a route of the experiments, or its own."""
+        if self.route is None:
+            network = otherwise if self.network is None else self.network
+            return NamedTrip(network, self.start, self.goal)
+        require_choice(self.route, "route", tuple(ROUTES))
+        if (self.network, self.start, self.goal) != (None, None, None):
+            raise InputError(f"route {self.route!r} names network, start and goal; leave these out")
+        return ROUTES[self.route]
+
+    def _own_vehicle(self, recuperation: Recuperation = "multiply") -> Vehicle:
+        own = {name: getattr(self, name) for name in _OF_THE_VEHICLE}
+        return Vehicle(**own, recuperation=recuperation)
+
+    def _set_up(self, roads: Roads, named: NamedTrip, own: Vehicle, **told: Any) -> None:
+        """Keep what trips of one's ``own`` vehicle need; the traveller is ``told`` the rest."""
+        as_count(self.horizon, "horizon", least=1)
+        options: dict[str, Any] = {"vehicle": own, "lengthscale": self.lengthscale, **told}
+        model = road_model(
+            roads.graph,
+            horizon=self.horizon,
+            normalisation=self.normalisation,
+            prior_scale=self.prior_scale,
+            noise_scale=self.noise_scale,
+            **options,
+        )
+        trip = trip_ends(roads.graph, named.start, named.goal)
+        self._keep(model=model, vehicle=own, roads=roads, trip=trip, _arms=road_arms(roads.graph))
+
+    def _keep(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _told(self) -> dict[str, str]:
+        """What a report says of the roads and the trip."""
+        graph = self.graph
+        flat = float(np.ptp(graph.network.junctions[:, 2])) == 0.0
+        return {
+            "data": self.roads.told,
+            "route": f"from edge {graph.ids[self.trip.start]} to edge {graph.ids[self.trip.goal]}",
+            "network": f"passenger edges, largest strongly connected part: {len(graph)} edges, "
+            f"{len(graph.turns)} turns" + ("" if self.uturns else ", no U-turns"),
+            "heights": "flat: the network has no heights"
+            if flat
+            else "energies use the heights of the junctions, unclipped; the kernel's incline is "
+            "rise / max(length, distance, 1 m)",
+        }
+
+    @property
+    def graph(self) -> LineGraph:
+        return self.roads.graph
+
+    @property
+    def direction(self) -> Direction:
+        return "minimize"
+
+    @property
+    def distinct(self) -> str:
+        return "distinct_edges"
+
+    def road_map(self) -> RoadMap:
+        """The roads and the ends of the trip, to draw on."""
+        return RoadMap.of(self.graph, self.trip.start, self.trip.goal)
+
+    def cheapest(self, costs: Floats, trip: Trip | None = None) -> list[int]:
+        """The route of least cost; empty where there is none. Roads of infinite cost are closed."""
+        rng = np.random.default_rng(0)  # the oracle leaves it alone
+        found = _oracle(self.graph).select(np.negative(costs), trip or self.trip, rng)
+        return [int(edge) for edge in found.positions]
