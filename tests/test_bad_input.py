@@ -19,7 +19,7 @@ from superarm.errors import (
 )
 from superarm.experiments import load_experiment
 from superarm.kernels import Columns, Matern, Periodic, SquaredExponential
-from superarm.oracles import BruteForce, TopK
+from superarm.oracles import TopK
 from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
 from superarm.rules import UCB, Fixed, Greedy
 from superarm.states import load_state, save_state, state_from_bytes, state_to_bytes
@@ -215,12 +215,6 @@ def test_rescored_desirabilities_are_checked() -> None:
     asked: list[int] = []
     TopK(k=2).select(values, None, RNG, lambda chosen: asked.append(len(chosen)) or values)
     assert asked == [1]  # no question after the last choice
-
-
-@pytest.mark.parametrize("member", [(-1,), (0, 0), (5,)])
-def test_a_senseless_family_is_refused(member: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match="family yields"):
-        BruteForce(family=lambda n, structure: [member]).select(np.ones(3), None, RNG)
 
 
 def test_parts_are_checked_when_a_policy_is_made() -> None:

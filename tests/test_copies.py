@@ -13,7 +13,7 @@ import pytest
 from superarm.core import Feedback
 from superarm.kernels import GraphMatern
 from superarm.networks import LineGraph, RoadNetwork, Vehicle, generate_city
-from superarm.oracles import BruteForce
+from superarm.oracles import TopK
 from superarm.registry import build, names
 
 WAYS = {"pickle": lambda part: pickle.loads(pickle.dumps(part)), "deepcopy": copy.deepcopy}
@@ -62,10 +62,10 @@ def test_vehicles_oracles_and_kernels(city: RoadNetwork, again: Again) -> None:
     for kernel in (GraphMatern(city.line_graph()), GraphMatern(city.line_graph(), nu=1.5)):
         expected = kernel(nodes)  # and what it has computed so far goes with it, or is made anew
         np.testing.assert_allclose(again(kernel)(nodes), expected, rtol=1e-12)
-    force = BruteForce(family=_pairs)
+    top = TopK(k=2)
     values = np.array([1.0, 3.0, 2.0])
     rng = np.random.default_rng(0)
-    assert again(force).select(values, None, rng).positions.tolist() == [1, 2]
+    assert again(top).select(values, None, rng).positions.tolist() == [1, 2]
     world = road_world()
     model, trip = world.model, world.offer(1).structure
     weights = -np.abs(model.energies)
@@ -74,10 +74,6 @@ def test_vehicles_oracles_and_kernels(city: RoadNetwork, again: Again) -> None:
         model.oracle.select(weights, trip, rng).positions,
     )
     np.testing.assert_array_equal(again(model.kernel)(model.arms), model.kernel(model.arms))
-
-
-def _pairs(count: int, structure: object) -> list[tuple[int, int]]:
-    return [(first, second) for second in range(count) for first in range(second)]
 
 
 @ways

@@ -1,4 +1,4 @@
-"""TopK and BruteForce beyond their contract: ties, rescoring and what is refused."""
+"""TopK beyond its contract: ties, rescoring and what is refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from superarm.core import Floats, Ints
 from superarm.errors import InfeasibleError, InputError, NotFiniteError
-from superarm.oracles import BruteForce, TopK
+from superarm.oracles import TopK
 
 RNG = np.random.default_rng(0)
 scores = st.lists(
@@ -26,15 +26,13 @@ scores = st.lists(
 @given(scores, st.integers(1, 4))
 def test_top_k_equals_brute_force_and_ties_go_to_the_first(values: list[float], k: int) -> None:
     desirability = np.array(values)
-    brute = BruteForce(family=lambda n, structure: combinations(range(n), k))
     if np.count_nonzero(desirability > -np.inf) < k:
-        for oracle in (TopK(k=k), brute):
-            with pytest.raises(InfeasibleError):
-                oracle.select(desirability, None, RNG)
+        with pytest.raises(InfeasibleError):
+            TopK(k=k).select(desirability, None, RNG)
         return
     chosen = TopK(k=k).select(desirability, None, RNG).positions
-    best = brute.select(desirability, None, RNG).positions
-    assert desirability[chosen].sum() == pytest.approx(desirability[best].sum(), rel=1e-12)
+    best = max(float(desirability[list(each)].sum()) for each in combinations(range(len(values)), k))
+    assert desirability[chosen].sum() == pytest.approx(best, rel=1e-12)
     assert chosen.tolist() == sorted(range(len(values)), key=lambda arm: -desirability[arm])[:k]
     assert chosen.dtype == np.intp
 
@@ -75,20 +73,6 @@ def test_rescoring_builds_the_set_arm_by_arm() -> None:
     assert chosen.tolist() == [0, 2]
     assert asked[0] == [0]
     assert first.tolist() == [5.0, 4.9, 1.0, -np.inf]
-
-
-def test_brute_force_takes_any_objective_and_structure() -> None:
-    def coverage(desirability: Floats, positions: Ints) -> float:
-        return float(desirability[positions].max())
-
-    def family(n: int, structure: Any) -> Any:
-        return structure
-
-    oracle = BruteForce(family=family, objective=coverage)
-    chosen = oracle.select(np.array([1.0, 3.0, 2.0]), [(0, 2), (0, 1)], RNG)
-    assert chosen.positions.tolist() == [0, 1]
-    with pytest.raises(InfeasibleError, match="no member of the feasible family"):
-        oracle.select(np.array([1.0]), [], RNG)
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, "2", True, None])

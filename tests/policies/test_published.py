@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from superarm.core import Arms, Offer, Selection
 from superarm.errors import InputError, SpecError
 from superarm.kernels import Matern
 from superarm.models import Model
-from superarm.oracles import BruteForce, ShortestPath, TopK, Trip
+from superarm.oracles import ShortestPath, TopK, Trip
 from superarm.policies import gamma_for, posterior_for, random
 from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
 
@@ -117,11 +116,9 @@ def test_chance_is_fair_to_oracles_that_mind_signs() -> None:
     from scipy.sparse import csr_array
 
     both_ways = csr_array([[0, 1, 1, 0], [0, 0, 0, 1], [0, 0, 0, 1], [0, 0, 0, 0]])
-    pairs = BruteForce(family=lambda n, structure: itertools.combinations(range(n), 2))
     arms = Arms.numbered(np.zeros((4, 1)))
     cases: list[tuple[Any, Any]] = [
         (TopK(k=2), None),
-        (pairs, None),
         (ShortestPath(successors=both_ways), Trip(start=0, goal=3)),
         (Worthwhile(), None),
     ]

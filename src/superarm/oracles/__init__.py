@@ -3,5 +3,4 @@
 from .base import check_desirability as check_desirability
 from .paths import ShortestPath as ShortestPath
 from .paths import Trip as Trip
-from .topk import BruteForce as BruteForce
 from .topk import TopK as TopK

@@ -1,14 +1,13 @@
-"""The k arms of largest desirability, and brute force over any feasible family."""
+"""The k arms of largest desirability."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from superarm.core import Floats, Ints, Rescore, Selection
-from superarm.errors import InfeasibleError, InputError
+from superarm.core import Floats, Rescore, Selection
+from superarm.errors import InfeasibleError
 from superarm.inputs import as_count
 from superarm.registry import register
 
@@ -85,48 +84,3 @@ class TopK:
             f"k = {self.k} arms are to be chosen, but only {available} of {len(desirability)} "
             "are available; offer more arms or lower k"
         )
-
-
-def _total(desirability: Floats, positions: Ints) -> float:
-    return float(desirability[positions].sum())
-
-
-@dataclass(frozen=True, kw_only=True)
-class BruteForce:
-    """Tries every member of a feasible family: the reference that fast oracles are tested against.
-
-    ``family(n, structure)`` yields the feasible sets of positions; ``objective`` is the total
-    desirability unless given.
-    """
-
-    family: Callable[[int, object], Iterable[Iterable[int]]]
-    objective: Callable[[Floats, Ints], float] = _total
-
-    @property
-    def deterministic(self) -> bool:
-        return True
-
-    def select(
-        self,
-        desirability: Floats,
-        structure: object,
-        rng: np.random.Generator,
-        rescore: Rescore | None = None,
-    ) -> Selection:
-        check_desirability(desirability)
-        best: Ints | None = None
-        best_value = -np.inf
-        for members in self.family(len(desirability), structure):
-            positions = np.array(list(members), dtype=np.intp)
-            inside = (positions >= 0) & (positions < len(desirability))
-            if not inside.all() or len(np.unique(positions)) != len(positions):
-                raise InputError(
-                    f"the family yields {positions.tolist()}; members are different positions "
-                    f"below {len(desirability)}"
-                )
-            value = self.objective(desirability, positions)
-            if best is None or value > best_value:
-                best, best_value = positions, value
-        if best is None or best_value == -np.inf:
-            raise InfeasibleError("no member of the feasible family is available in this offer")
-        return Selection(action=best, positions=best)
