@@ -262,7 +262,7 @@ def peak_megabytes(edges: int, visited: int) -> dict[str, float]:
         ours = Ours(scene)
         for path in (pool * 60)[: max(len(pool) + 20, 60)]:
             ours.round(path, ours.rewards(path))
-        ours.posterior._engine._refresh_at = 0  # type: ignore[attr-defined]
+        ours.posterior._engine._refresh_at = 0  # type: ignore[union-attr]
         ours.round(pool[0], ours.rewards(pool[0]))
         peak = tracemalloc.get_traced_memory()[1]
     finally:

@@ -17,7 +17,6 @@ from superarm.linalg import (
     psd_root,
     root_update,
     solve_lower,
-    solve_triangular_in_place,
 )
 
 stable = settings(max_examples=40)
@@ -75,32 +74,31 @@ def test_jitter_is_relative(scale: float) -> None:
 @stable
 @given(seeds, st.integers(1, 12), st.integers(0, 9), st.integers(0, 5))
 def test_solving_in_place_equals_scipy(seed: int, n: int, rows: int, spare: int) -> None:
-    rng = np.random.default_rng(seed)
-    buffer = np.full((n + spare, n + spare), np.nan)  # only the leading block may be read
-    buffer[:n, :n] = np.linalg.cholesky(spd(n, seed) + np.eye(n))
-    B = rng.standard_normal((rows, n))
-    expected = scipy.linalg.solve_triangular(np.tril(buffer[:n, :n]), B.T, lower=True).T
-    solve_triangular_in_place(buffer, B)
+    L = np.linalg.cholesky(spd(n, seed) + np.eye(n))
+    grown = GrowingCholesky(n + spare)
+    grown._buffer[:] = np.nan  # only the leading block may be read
+    grown.append(np.empty((n, 0)), L)
+    B = np.random.default_rng(seed).standard_normal((rows, n))
+    expected = scipy.linalg.solve_triangular(L, B.T, lower=True).T
+    assert grown.solve_rows(B) is B
     np.testing.assert_allclose(B, expected, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(
-        solve_lower(buffer[:n, :n], np.eye(n)), np.linalg.inv(np.tril(buffer[:n, :n])), atol=1e-9
-    )
+    np.testing.assert_allclose(solve_lower(L, np.eye(n)), np.linalg.inv(L), atol=1e-9)
 
 
 def test_arrays_that_blas_would_misread_are_refused() -> None:
-    buffer = np.eye(4)
-    for factor, B in (
-        (buffer, np.zeros((3, 4)).T[:3]),
-        (buffer[:, ::2], np.zeros((1, 2))),
-        (buffer, np.zeros((1, 4), dtype=np.float32)),
-        (buffer, np.zeros((1, 5))),
-    ):
-        with pytest.raises(ValueError, match="both arrays must be"):
-            solve_triangular_in_place(factor, B)
+    grown = GrowingCholesky(8)
+    grown.append(np.empty((4, 0)), np.eye(4))
     frozen = np.zeros((1, 4))
     frozen.flags.writeable = False
-    with pytest.raises(ValueError, match="writeable"):
-        solve_triangular_in_place(buffer, frozen)
+    for B in (
+        np.zeros((4, 4)).T[:3],
+        np.zeros((1, 4), dtype=np.float32),
+        np.zeros((1, 5)),
+        np.zeros((1, 3)),
+        frozen,
+    ):
+        with pytest.raises(ValueError, match="writeable C-contiguous float64"):
+            grown.solve_rows(B)
 
 
 # --- the factor that grows -----------------------------------------------------------------

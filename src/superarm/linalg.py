@@ -99,7 +99,6 @@ PSD_ERROR_SILENT, PSD_ERROR_LIMIT = 1e-12, 1e-6
 def psd_root(
     matrix: Floats,
     what: str = "the covariance matrix",
-    tolerance: float = 1e-15,
     scale: float | None = None,
     *,
     steady: bool = False,
@@ -107,8 +106,8 @@ def psd_root(
     """A root of a positive *semi*-definite matrix, of its numerical rank, by pivoted Cholesky.
 
     A smooth kernel on many arms is singular in floating point: a plain Cholesky would need
-    jitter, which changes the model. Here the rank is cut instead, at ``tolerance``, and the
-    largest error over all entries is measured and reported. Both are relative to ``scale``, the
+    jitter, which changes the model. Here the rank is cut instead, at 1e-15, and the largest
+    error over all entries is measured and reported. Both are relative to ``scale``, the
     largest diagonal entry unless given: a posterior covariance carries rounding of its prior's
     size, however small it has become itself.
 
@@ -134,7 +133,7 @@ def psd_root(
         weight += 0.25 * (np.arange(n) * 0.6180339887498949 % 1.0 - 1.0)
     with blas_threads_for(n**3 / 6):
         factor, pivots, rank, _ = dpstrf(
-            matrix * weight * weight[:, None], tol=tolerance * scale, lower=1, overwrite_a=1
+            matrix * weight * weight[:, None], tol=1e-15 * scale, lower=1, overwrite_a=1
         )
         root = np.zeros((n, int(rank)))
         root[pivots - 1] = np.tril(factor)[:, : int(rank)]
@@ -220,8 +219,23 @@ class GrowingCholesky:
 
     def solve_rows(self, B: Floats) -> Floats:
         """``W`` with ``L Wᵀ = Bᵀ`` in place of ``B`` (m, n), which must be C-contiguous."""
-        if self._size and len(B):
-            solve_triangular_in_place(self._buffer, B)
+        rows, size = B.shape
+        if not B.size:
+            return B
+        plain = B.flags.c_contiguous and B.dtype == np.float64 and B.flags.writeable
+        if not plain or size != self._size:
+            raise ValueError("B must be writeable C-contiguous float64, as wide as the factor")
+        flags = [ctypes.c_char(letter) for letter in (b"L", b"U", b"T", b"N")]
+        sizes = [ctypes.c_int(number) for number in (size, rows)]
+        ref: Callable[[Any], Any] = ctypes.byref
+        with blas_threads_for(size * B.size / 2):
+            _dtrsm()(
+                *map(ref, (*flags, *sizes, ctypes.c_double(1.0))),
+                ctypes.c_void_p(self._buffer.ctypes.data),
+                ref(ctypes.c_int(len(self._buffer))),
+                ctypes.c_void_p(B.ctypes.data),
+                ref(ctypes.c_int(size)),
+            )
         return B
 
     def append(self, W: Floats, corner: Floats) -> None:
@@ -251,22 +265,3 @@ def _dtrsm() -> Callable[..., None]:
         get_pointer(capsule, get_name(capsule))
     )
     return routine
-
-
-def solve_triangular_in_place(buffer: Floats, B: Floats) -> None:
-    """Solve ``L Wᵀ = Bᵀ`` in place of ``B`` (m, n); ``L`` is the leading n × n block of ``buffer``."""
-    rows, size = B.shape
-    plain = all(each.flags.c_contiguous and each.dtype == np.float64 for each in (B, buffer))
-    if not (plain and B.flags.writeable and size <= len(buffer)):
-        raise ValueError("both arrays must be C-contiguous float64, B writeable and no wider")
-    flags = [ctypes.c_char(letter) for letter in (b"L", b"U", b"T", b"N")]
-    sizes = [ctypes.c_int(number) for number in (size, rows)]
-    ref: Callable[[Any], Any] = ctypes.byref
-    with blas_threads_for(size * B.size / 2):
-        _dtrsm()(
-            *map(ref, (*flags, *sizes, ctypes.c_double(1.0))),
-            ctypes.c_void_p(buffer.ctypes.data),
-            ref(ctypes.c_int(buffer.shape[1])),
-            ctypes.c_void_p(B.ctypes.data),
-            ref(ctypes.c_int(size)),
-        )

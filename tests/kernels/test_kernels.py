@@ -396,7 +396,7 @@ ONE_NUMBER = [
 def test_what_must_be_one_number_is_no_list(values: object) -> None:
     for kind, name in ONE_NUMBER:
         with pytest.raises(
-            errors.InputError, match=rf"(?s){kind.__name__}\.{name} is .* must be a number"
+            errors.InputError, match=rf"(?s){kind.__name__}\.{name} is .* must be a (whole )?number"
         ):
             kind(**{name: values})  # type: ignore[arg-type]
     with pytest.raises(errors.InputError, match=r"(?s)Scale\.factor is .* must be a number"):

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import InputError
-from superarm.inputs import as_vector
 from superarm.registry import register
 
 from .base import (
@@ -48,20 +47,16 @@ class _Composite(Kernel):
     def bounds(self) -> Floats:
         return np.concatenate([super().bounds, *(_bounds(part) for part in self._parts)])
 
-    def clone_with_theta(self, theta: Any) -> Self:
-        values = as_vector(theta, "theta", len(self.theta))
-        start, parts = len(super().theta), []
+    def _changes(self, theta: Floats) -> dict[str, Any]:
+        parts, rest = [], theta[len(super().theta) :]
         for part in self._parts:
-            stop = start + len(_theta(part))
-            tuned = part
-            if isinstance(part, TunableCovariance):
-                tuned = part.clone_with_theta(values[start:stop])
-            parts.append(tuned)
-            start = stop
-        return self._with_parts(tuple(parts), self._changes(values))
+            own, rest = np.split(rest, [len(_theta(part))])
+            tuned = isinstance(part, TunableCovariance)
+            parts.append(cast(Any, part).clone_with_theta(own) if tuned else part)
+        return {**super()._changes(theta), **self._with_parts(tuple(parts))}
 
     @abstractmethod
-    def _with_parts(self, parts: tuple[Covariance, ...], own: dict[str, Any]) -> Self: ...
+    def _with_parts(self, parts: tuple[Covariance, ...]) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +72,15 @@ class _OfOne(_Composite):
     def _parts(self) -> tuple[Covariance, ...]:
         return (self.kernel,)
 
-    def _with_parts(self, parts: tuple[Covariance, ...], own: dict[str, Any]) -> Self:
-        return replace(self, kernel=parts[0], **own)
+    def _with_parts(self, parts: tuple[Covariance, ...]) -> dict[str, Any]:
+        return {"kernel": parts[0]}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _OfSeveral(_Composite):
-    """Kernels of equal standing."""
+    """Kernels of equal standing, joined by an operation."""
+
+    _join: ClassVar[np.ufunc]
 
     kernels: tuple[Covariance, ...]
 
@@ -98,8 +95,18 @@ class _OfSeveral(_Composite):
     def _parts(self) -> tuple[Covariance, ...]:
         return self.kernels
 
-    def _with_parts(self, parts: tuple[Covariance, ...], own: dict[str, Any]) -> Self:
-        return replace(self, kernels=parts)
+    def _with_parts(self, parts: tuple[Covariance, ...]) -> dict[str, Any]:
+        return {"kernels": parts}
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        K = _fresh(self.kernels[0], X, Y)
+        for part in self.kernels[1:]:
+            self._join(K, part(X, Y), out=K)
+        return K
+
+    def _diagonal(self, X: Floats) -> Floats:
+        diagonal: Floats = self._join.reduce([part.diag(X) for part in self.kernels])
+        return diagonal
 
 
 @register("kernel", "sum")
@@ -107,15 +114,7 @@ class _OfSeveral(_Composite):
 class Sum(_OfSeveral):
     """k(x, y) = Σ_i k_i(x, y); also written ``k1 + k2``."""
 
-    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
-        K = _fresh(self.kernels[0], X, Y)
-        for part in self.kernels[1:]:
-            K += part(X, Y)
-        return K
-
-    def _diagonal(self, X: Floats) -> Floats:
-        diagonal: Floats = np.sum([part.diag(X) for part in self.kernels], axis=0)
-        return diagonal
+    _join = np.add
 
     def _with_gradient(self, X: Floats) -> CovarianceGradient:
         parts = [_evaluate(part, X) for part in self.kernels]
@@ -135,15 +134,7 @@ class Sum(_OfSeveral):
 class Product(_OfSeveral):
     """k(x, y) = Π_i k_i(x, y); also written ``k1 * k2``."""
 
-    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
-        K = _fresh(self.kernels[0], X, Y)
-        for part in self.kernels[1:]:
-            K *= part(X, Y)
-        return K
-
-    def _diagonal(self, X: Floats) -> Floats:
-        diagonal: Floats = np.prod([part.diag(X) for part in self.kernels], axis=0)
-        return diagonal
+    _join = np.multiply
 
     def _with_gradient(self, X: Floats) -> CovarianceGradient:
         parts = [_evaluate(part, X) for part in self.kernels]
@@ -205,8 +196,8 @@ class Scale(_OfOne):
         return CovarianceGradient(K, np.concatenate([*own, self.factor * inner.gradient], axis=2))
 
     def _features(self, box: Box) -> FeatureMap | None:
-        forms = _forms((self.kernel,), box, [box.tolerance / self.factor])
-        return None if forms is None else forms[0].scaled(self.factor)
+        form = _form(self.kernel, box, box.tolerance / self.factor)
+        return None if form is None else form.scaled(self.factor)
 
 
 @register("kernel", "columns")
@@ -232,8 +223,7 @@ class Columns(_OfOne):
         return _evaluate(self.kernel, X)
 
     def _features(self, box: Box) -> FeatureMap | None:
-        forms = _forms((self.kernel,), box, [box.tolerance])
-        return None if forms is None else forms[0]
+        return _form(self.kernel, box, box.tolerance)
 
 
 # --- what a part may or may not have -----------------------------------------------------
@@ -260,16 +250,19 @@ def _fresh(kernel: Covariance, X: Floats, Y: Floats | None) -> Floats:
     return K if isinstance(kernel, Kernel) else np.array(K, dtype=np.float64)
 
 
+def _form(kernel: Covariance, box: Box, tolerance: float) -> FeatureMap | None:
+    if not isinstance(kernel, Kernel):
+        return None
+    return kernel.features(box.lower, box.upper, tolerance, box.most)
+
+
 def _forms(
     kernels: Sequence[Covariance], box: Box, tolerances: Sequence[float]
 ) -> list[FeatureMap] | None:
     """The finite-rank forms of all kernels, or ``None`` if one has none."""
     forms = []
     for kernel, tolerance in zip(kernels, tolerances, strict=True):
-        if not isinstance(kernel, Kernel):
-            return None
-        form = kernel.features(box.lower, box.upper, tolerance, box.most)
-        if form is None:
+        if (form := _form(kernel, box, tolerance)) is None:
             return None
         forms.append(form)
     return forms

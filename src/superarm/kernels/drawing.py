@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from typing import NamedTuple
 
 import numpy as np
 
@@ -56,13 +55,7 @@ class PriorRoot:
         return drawn
 
 
-class _Known(NamedTuple):
-    kernel: weakref.ref[Kernel]
-    arms: Floats
-    root: PriorRoot
-
-
-_known: list[_Known] = []  # the one used last stands last
+_known: list[tuple[weakref.ref[Kernel], Floats, PriorRoot]] = []  # the one used last stands last
 
 
 def prior_root(kernel: Covariance, arms: Floats, otherwise: str) -> PriorRoot:
@@ -79,16 +72,16 @@ def prior_root(kernel: Covariance, arms: Floats, otherwise: str) -> PriorRoot:
         )
     if not isinstance(kernel, Kernel):  # others, such as scikit-learn's, may change
         return PriorRoot(kernel, arms)
-    for known in _known.copy():
-        if known.kernel() is kernel and np.array_equal(known.arms, arms):
-            _forget(known.kernel)
-            _known.append(known)
-            return known.root
+    for own, known, root in _known.copy():
+        if own() is kernel and np.array_equal(known, arms):
+            _forget(own)
+            _known.append((own, known, root))
+            return root
     del _known[: len(_known) - _MOST_KEPT + 1]  # before another is made: they are large
     root = PriorRoot(kernel, arms)
-    _known.append(_Known(weakref.ref(kernel, _forget), arms, root))
+    _known.append((weakref.ref(kernel, _forget), arms, root))
     return root
 
 
 def _forget(kernel: weakref.ref[Kernel]) -> None:
-    _known[:] = [known for known in _known if known.kernel is not kernel]
+    _known[:] = [known for known in _known if known[0] is not kernel]

@@ -36,12 +36,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.errors import (
-    InputError,
-    NotFiniteError,
-    NotPositiveDefiniteError,
-    ShapeError,
-)
+from superarm.errors import InputError, NotFiniteError, NotPositiveDefiniteError, ShapeError
 from superarm.graphs import Graph, SparseGraph
 from superarm.inputs import as_number, as_numbers, as_vector, require_choice
 from superarm.registry import Described, has_spec, register
@@ -56,8 +51,6 @@ _BLOCK = 32
 """Columns made together: more would not stay in the cache."""
 _STEP = 1e-20
 """The complex step, relative to 2ν/κ²."""
-
-
 _LARGEST_ENTRY = 1e30
 _RANGES = {"nu": (0.01, 32.0), "kappa": (1e-6, 1e6)}
 """ν takes as many solves per column; beyond these the smallest variances underflow."""
@@ -109,13 +102,12 @@ class GraphMatern(Kernel, Described):
             )
         require_choice(self.normalisation, "GraphMatern.normalisation", ("mean", "unit", "raw"))
         as_number(self.cache_megabytes, "GraphMatern.cache_megabytes", 0.0)
-        laplacian = _laplacian_of(self.network)
-        if self.nu == int(self.nu):
-            graph: _Spectrum | _Factor = _Factor(
-                laplacian, int(self.nu), self._shift, 1e6 * self.cache_megabytes
-            )
-        else:
-            graph = _Spectrum(laplacian, self.nu, self._shift)
+        laplacian, shift = _laplacian_of(self.network), 2.0 * self.nu / self.kappa**2
+        graph: _Spectrum | _Factor = (
+            _Factor(laplacian, int(self.nu), shift, 1e6 * self.cache_megabytes)
+            if self.nu == int(self.nu)
+            else _Spectrum(laplacian, self.nu, shift)
+        )
         object.__setattr__(self, "_graph", graph)
 
     def parameters(self) -> Mapping[str, Any]:
@@ -123,10 +115,6 @@ class GraphMatern(Kernel, Described):
         graph = self.network if has_spec(self.network) else SparseGraph.of(self._graph.laplacian)
         names = ("nu", "kappa", "variance", "normalisation", "columns", "variance_bounds")
         return {"network": graph, **{name: getattr(self, name) for name in names}}
-
-    @property
-    def _shift(self) -> float:
-        return 2.0 * self.nu / self.kappa**2
 
     def __len__(self) -> int:
         """Nodes of the graph."""

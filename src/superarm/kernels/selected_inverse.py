@@ -45,16 +45,11 @@ class Front(NamedTuple):
     """Number of the parent's front, or −1."""
 
 
-class Elimination(NamedTuple):
-    """An order of elimination and its fronts, children before parents."""
+def plan_elimination(matrix: Any) -> tuple[Ints, list[Front]]:
+    """Order and fronts for the pattern of a sparse symmetric matrix.
 
-    order: Ints
-    """(n,): the old number of every new one."""
-    fronts: tuple[Front, ...]
-
-
-def plan_elimination(matrix: Any) -> Elimination:
-    """Order and fronts for the pattern of a sparse symmetric matrix."""
+    The order is (n,), the old number of every new one; fronts of children come before their parents.
+    """
     from scipy.sparse import csc_array
 
     n = matrix.shape[0]
@@ -69,9 +64,7 @@ def plan_elimination(matrix: Any) -> Elimination:
     new = np.empty(n + 1, dtype=np.intp)
     new[post] = np.arange(n)
     new[n] = n
-    fronts = _fronts(L, after, new[parents[post]], post, new)
-    order = np.argsort(factor.perm_c)[post]
-    return Elimination(order, fronts)
+    return np.argsort(factor.perm_c)[post], _fronts(L, after, new[parents[post]], post, new)
 
 
 def factorise(matrix: Any) -> Any:
@@ -113,7 +106,7 @@ def _postorder(parents: Ints) -> Ints:
     return post
 
 
-def _fronts(L: Any, after: Ints, parents: Ints, post: Ints, new: Ints) -> tuple[Front, ...]:
+def _fronts(L: Any, after: Ints, parents: Ints, post: Ints, new: Ints) -> list[Front]:
     """The fronts of a factor in postorder: columns of a front and their reach, front by front."""
     n = len(parents)
     starts = _joined(parents.tolist(), after[post].tolist())
@@ -125,7 +118,7 @@ def _fronts(L: Any, after: Ints, parents: Ints, post: Ints, new: Ints) -> tuple[
         rows = np.sort(new[L.indices[L.indptr[last] + 1 : L.indptr[last + 1]]])
         parent = int(front_of[parents[stop - 1]]) if parents[stop - 1] < n else -1
         made.append(Front(start, stop, rows, parent))
-    return tuple(made)
+    return made
 
 
 def _joined(parents: list[int], reach: list[int]) -> list[int]:
@@ -157,25 +150,19 @@ def _joined(parents: list[int], reach: list[int]) -> list[int]:
     return starts
 
 
-class _Eliminated(NamedTuple):
-    """What the way back needs of a front."""
-
-    pivot: Any
-    multiplier: Any
-
-
-def inverse_diagonal(matrix: Any, plan: Elimination) -> Any:
+def inverse_diagonal(matrix: Any, plan: tuple[Ints, list[Front]]) -> Any:
     """diag(``matrix``⁻¹), (n,), real or complex as the matrix is; ``plan`` is of its pattern."""
     from scipy.sparse import csc_array
 
-    ordered = csc_array(matrix)[plan.order][:, plan.order].tocsc()
-    eliminated = _eliminate(ordered, plan.fronts)
-    diagonal = np.empty(len(plan.order), dtype=ordered.dtype)
-    diagonal[plan.order] = _invert(eliminated, plan.fronts, ordered.dtype)
+    order, fronts = plan
+    ordered = csc_array(matrix)[order][:, order].tocsc()
+    diagonal = np.empty(len(order), dtype=ordered.dtype)
+    diagonal[order] = _invert(_eliminate(ordered, fronts), fronts, ordered.dtype)
     return diagonal
 
 
-def _eliminate(A: Any, fronts: tuple[Front, ...]) -> list[_Eliminated]:
+def _eliminate(A: Any, fronts: list[Front]) -> list[tuple[Any, Any]]:
+    """Pivot and multiplier of every front: what the way back needs of it."""
     position = np.empty(A.shape[0], dtype=np.intp)
     waiting: list[list[tuple[Ints, Any]]] = [[] for _ in fronts]
     done = []
@@ -197,11 +184,11 @@ def _eliminate(A: Any, fronts: tuple[Front, ...]) -> list[_Eliminated]:
         multiplier = F[c:, :c] @ pivot
         if len(rows):
             waiting[parent].append((rows, F[c:, c:] - multiplier @ F[c:, :c].T))
-        done.append(_Eliminated(pivot, multiplier))
+        done.append((pivot, multiplier))
     return done
 
 
-def _invert(eliminated: list[_Eliminated], fronts: tuple[Front, ...], kind: Any) -> Any:
+def _invert(eliminated: list[tuple[Any, Any]], fronts: list[Front], kind: Any) -> Any:
     n = fronts[-1].stop if fronts else 0
     position = np.empty(n, dtype=np.intp)
     diagonal = np.empty(n, dtype=kind)

@@ -10,17 +10,10 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.errors import InputError, NotPositiveDefiniteError, ShapeError
-from superarm.inputs import as_count, as_features, as_numbers, as_positive
+from superarm.inputs import as_count, as_features, as_numbers
 from superarm.registry import register
 
-from .base import (
-    DEFAULT_BOUNDS,
-    Bounds,
-    Kernel,
-    set_bounds,
-    set_columns,
-    set_positive,
-)
+from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_bounds, set_columns, set_positive
 from .features import Box, FeatureMap, monomial_features, table_features
 
 # --- inner products ----------------------------------------------------------------------
@@ -76,10 +69,7 @@ class Polynomial(_InnerProduct):
     degree: int = 2
 
     def __post_init__(self) -> None:
-        degree = as_positive(self.degree, "Polynomial.degree")
-        if degree != int(degree):
-            raise InputError(f"Polynomial.degree is {self.degree!r}; it must be an integer ≥ 1")
-        object.__setattr__(self, "degree", int(degree))
+        object.__setattr__(self, "degree", as_count(self.degree, "Polynomial.degree"))
         super().__post_init__()
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:

@@ -34,10 +34,8 @@ class Likelihood(NamedTuple):
     """The log marginal likelihood and its derivatives."""
 
     value: float
-    theta: Floats
-    """(p,), with respect to ``kernel.theta``"""
+    theta: Floats  # (p,)
     log_noise_variance: float
-    mean: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +180,6 @@ def likelihood(
         value=_value(factor, alpha, residual),
         theta=0.5 * np.einsum("ij,ijp->p", bracket, gradient),
         log_noise_variance=0.5 * noise * float(np.trace(bracket)),
-        mean=float(alpha.sum()),
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from superarm.core import Floats, Offer, State
 from superarm.errors import InputError, ShapeError, StateError
-from superarm.inputs import LARGEST, as_features, as_vector
+from superarm.inputs import LARGEST, as_features, as_number, as_vector
 from superarm.kernels import Covariance
 from superarm.kernels.base import as_covariance
 from superarm.linalg import cholesky, with_room
@@ -142,17 +142,7 @@ class KernelPosterior(RowPosterior):
     def __init__(self, kernel: Covariance, noise_variance: float, mean: MeanFunction) -> None:
         super().__init__(noise_variance=noise_variance)
         self.kernel = as_covariance(kernel, "kernel")
-        self.mean: MeanFunction = mean
-        if callable(mean):
-            return
-        try:
-            self.mean = float(mean)
-        except (TypeError, ValueError):
-            self.mean = np.nan
-        if not abs(self.mean) <= LARGEST:
-            raise InputError(
-                f"mean is {mean!r}; it must be a number below {LARGEST:g} or a function of the arms"
-            )
+        self.mean: MeanFunction = mean if callable(mean) else as_number(mean, "mean", -LARGEST, LARGEST)
 
     def _prior_mean(self, keys: Floats) -> Floats | float:
         """The prior mean of these arms, one number or (m,)."""

@@ -1,6 +1,6 @@
 """Inner loops of the root form in numpy, and where to find their compiled twins.
 
-Notation as in ``root_engine.py``. With D = diag(1/weight) over the pending arms V::
+Notation as in ``root.py``. With D = diag(1/weight) over the pending arms V::
 
     columns = base − base_V (base_VV + D)⁻¹ base,   so   base_Vᵀ (base_VV + D)⁻¹ = columnsᵀ D⁻¹
 """

@@ -25,7 +25,7 @@ Neither grows with the number of rounds: an arm seen before adds no row.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
@@ -50,46 +50,6 @@ _RESTORED_AT_ONCE = 128
 _NO_THREADS = 1000
 """Arms up to which BLAS takes no threads for one observation by itself: rank-1 updates of 32 columns
 below 2¹⁵ numbers."""
-
-
-class FiniteEngine(Protocol):
-    """One form of the posterior over all arms; ``variance`` is never below 0."""
-
-    mean: Floats  # (n,)
-    variance: Floats  # (n,)
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def tolerance(self) -> float: ...
-    @property
-    def least_noise(self) -> float:
-        """The smallest noise variance for which this form has the digits."""
-        ...
-
-    @property
-    def normals_per_draw(self) -> int:
-        """Standard normals that a joint draw takes: the same however much was observed."""
-        ...
-
-    def absorb(self, rows: Ints, rewards: Floats, noise: Floats, weight: Floats) -> float:
-        """Learn from distinct rows, all or nothing; returns the information gained.
-
-        ``weight`` is Σ 1/noise of every arm's observations before this one, (n,).
-        """
-        ...
-
-    def maintain(self, weight: Floats, weighted_rewards: Floats) -> None:
-        """Called after every observation with all merged data: clears rounding now and then."""
-        ...
-
-    def cross(self, left: Ints, right: Ints) -> Floats:
-        """Covariance of these rows with those, (a, b), a new array."""
-        ...
-
-    def draw(self, normals: Floats, weight: Floats) -> Floats:
-        """Joint draws about zero of all arms, (m, n), from normals (m, ``normals_per_draw``)."""
-        ...
 
 
 @register("posterior", "finite")
@@ -131,7 +91,7 @@ class FiniteGP(FixedPosterior):
             form if form != "auto" else "root" if n <= ROOT_LARGEST else "visited"
         )
         self._rooted: RootEngine | None = None  # the engine, in root form
-        self._engine: FiniteEngine
+        self._engine: RootEngine | VisitedEngine
         if self.form == "root":
             self._engine = self._rooted = RootEngine(kernel, self.arms, self.prior_mean, backend)
         else:

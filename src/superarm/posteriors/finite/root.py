@@ -48,7 +48,7 @@ Backend = Literal["auto", "numpy", "numba"]
 class RootEngine:
     """A square root of the covariance, and what came since it was last brought up to date."""
 
-    least_noise = 0.0
+    least_noise = 0.0  # it has the digits for any noise
 
     def __init__(self, kernel: Covariance, arms: Floats, mean: Floats, backend: Backend) -> None:
         # The kernel's own variances, not the root's: a flat prior must tie exactly, or rounding
@@ -167,6 +167,10 @@ class RootEngine:
     # --- learning --------------------------------------------------------------------------
 
     def absorb(self, rows: Ints, rewards: Floats, noise: Floats, weight: Floats) -> float:
+        """Learn from distinct rows, all or nothing; returns the information gained.
+
+        ``weight`` is Σ 1/noise of every arm's observations before this one, (n,).
+        """
         if len(rows) > PENDING // 4 or noise.min() < self._least_noise:
             self._fold()
             observed = self.root[rows]
@@ -201,6 +205,7 @@ class RootEngine:
         )  # fmt: skip
 
     def maintain(self, weight: Floats, weighted_rewards: Floats) -> None:
+        """Called after every observation with all merged data: clears rounding now and then."""
         if self._until_fold <= 0:
             self._fold()
 
@@ -221,6 +226,7 @@ class RootEngine:
     # --- asking ----------------------------------------------------------------------------
 
     def cross(self, left: Ints, right: Ints) -> Floats:
+        """Covariance of these rows with those, (a, b), a new array."""
         # R Rᵀ − base (…)⁻¹ baseᵀ, where base (…)⁻¹ is columns × weight (see ``loops``).
         size = self._count
         roots = [self.root[left]]
@@ -234,6 +240,7 @@ class RootEngine:
         return cross
 
     def draw(self, normals: Floats, weight: Floats) -> Floats:
+        """Joint draws about zero of all arms, (m, n), from normals (m, ``normals_per_draw``)."""
         return self._loops.draw(
             self.root, normals, self._columns, self._pending_weight, self._pending, self._count
         )

@@ -89,7 +89,10 @@ class _Part(NamedTuple):
 
 
 class VisitedEngine:
-    """P = K − K_EV H K_VE over the arms visited so far; columns of K are made on demand."""
+    """P = K − K_EV H K_VE over the arms visited so far; columns of K are made on demand.
+
+    Its methods do what those of :class:`~superarm.posteriors.finite.root.RootEngine` do.
+    """
 
     tolerance = 0.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -28,51 +27,14 @@ noise λ and prior variances s. Rounding of the weights' precision, of condition
 that, because δ is at least ε s. Against 50 digits a std is then right to 5e-5 and better."""
 
 
-class Solved(NamedTuple):
-    """What a form knows of some arms."""
+class CholeskyForm:
+    """L = chol(k(X, X) + D) and z = L⁻¹(y − prior mean); holds for every arm.
 
-    rows: Floats  # (m, N) solved rows W, or (m, r) rows of Φ S
-    mean: Floats  # (m,) without the prior mean
+    Only ``condition`` changes a form, all or nothing.
+    """
 
-
-class StreamingForm(ABC):
-    """One form of the posterior. Only ``condition`` changes it, all or nothing."""
-
-    name: FormName
-    tolerance = 0.0
-    """Proven bound on the error of any kernel value."""
-    least_noise = 0.0
-    """The smallest noise variance for which it has the digits."""
-
-    @property
-    @abstractmethod
-    def rank(self) -> int: ...
-
-    @abstractmethod
-    def covers(self, keys: Floats) -> bool:
-        """Whether it holds for these arms."""
-
-    @abstractmethod
-    def solve(self, keys: Floats) -> Solved: ...
-    @abstractmethod
-    def variance(self, keys: Floats, rows: Floats) -> Floats: ...
-    @abstractmethod
-    def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
-        """Covariance of the arms at these places, or of all, with all of them, (k, m)."""
-
-    @abstractmethod
-    def condition(self, keys: Floats, rows: Floats, innovation: Floats, noise: Floats) -> float:
-        """Learn from arms whose rows are given; returns the information gained."""
-
-    @abstractmethod
-    def fitted(self) -> Floats:
-        """Posterior means of everything observed, without the prior mean, (N,)."""
-
-
-class CholeskyForm(StreamingForm):
-    """L = chol(k(X, X) + D) and z = L⁻¹(y − prior mean); holds for every arm."""
-
-    name = "cholesky"
+    name: FormName = "cholesky"
+    tolerance = least_noise = 0.0  # bound on a kernel value's error; noise for which it has the digits
 
     def __init__(self, kernel: Covariance, data: ObservedData, capacity: int = 256) -> None:
         self._kernel = kernel
@@ -99,27 +61,30 @@ class CholeskyForm(StreamingForm):
         return True
 
     def solve(self, keys: Floats) -> Solved:
+        """What is known of these arms."""
         size = len(self._factor)
         if not size:
-            return Solved(np.empty((len(keys), 0)), np.zeros(len(keys)))
+            return Solved(self, np.empty((len(keys), 0)), np.zeros(len(keys)))
         # Solved in place: a copy, unless the array is surely a new one.
         cross = np.array(
             self._kernel(keys, self._data.view().arms), dtype=np.float64, order="C", copy=self._copies
         )
         rows = self._factor.solve_rows(cross)
-        return Solved(rows, rows @ self._z[:size])
+        return Solved(self, rows, rows @ self._z[:size])
 
     def variance(self, keys: Floats, rows: Floats) -> Floats:
         left: Floats = prior_variance(self._kernel, keys) - np.einsum("ij,ij->i", rows, rows)
         return left
 
     def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
+        """Covariance of the arms at these places, or of all, with all of them, (k, m)."""
         if at is not None:
             return self._kernel(keys[at], keys) - rows[at] @ rows.T
         with blas_threads_for(len(rows) * rows.size):
             return self._kernel(keys) - rows @ rows.T
 
     def condition(self, keys: Floats, rows: Floats, innovation: Floats, noise: Floats) -> float:
+        """Learn from arms whose rows are given; returns the information gained."""
         schur = self.covariance(keys, rows)
         schur[np.diag_indices_from(schur)] += noise
         # What is left of a variance may be all rounding: jitter is measured by the prior's size.
@@ -133,6 +98,7 @@ class CholeskyForm(StreamingForm):
         return float(np.log(np.diagonal(corner)).sum() - 0.5 * np.log(noise).sum())
 
     def fitted(self) -> Floats:
+        """Posterior means of everything observed, without the prior mean, (N,)."""
         # K α = (y − prior) − D α with α = (K + D)⁻¹(y − prior), and L z = y − prior.
         z, L = self._z[: len(self._factor)], self._factor.factor
         alpha = solve_lower(L, z, transposed=True)
@@ -140,13 +106,13 @@ class CholeskyForm(StreamingForm):
         return means
 
 
-class FiniteRankForm(StreamingForm):
+class FiniteRankForm:
     """Bayesian linear regression on the kernel's exact features, in square-root form.
 
     Its rows are a root of the covariance.
     """
 
-    name = "finite-rank"
+    name: FormName = "finite-rank"
 
     def __init__(
         self,
@@ -232,7 +198,7 @@ class FiniteRankForm(StreamingForm):
 
     def solve(self, keys: Floats) -> Solved:
         Phi = self._features(keys)
-        return Solved(Phi @ self._root, Phi @ self._weights)
+        return Solved(self, Phi @ self._root, Phi @ self._weights)
 
     def variance(self, keys: Floats, rows: Floats) -> Floats:
         squares: Floats = np.einsum("ij,ij->i", rows, rows)
@@ -252,3 +218,11 @@ class FiniteRankForm(StreamingForm):
 
     def fitted(self) -> Floats:
         return self._features(self._data.view().arms) @ self._weights
+
+
+class Solved(NamedTuple):
+    """What a form knows of arms: a belief about them, or an observation of them, needs it again."""
+
+    form: CholeskyForm | FiniteRankForm
+    rows: Floats  # (m, N) solved rows W, or (m, r) rows of Φ S
+    mean: Floats  # (m,) without the prior mean

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -37,14 +37,7 @@ from superarm.posteriors.rows import KernelPosterior, MeanFunction
 from superarm.posteriors.variances import prior_variance
 from superarm.registry import describe, difference, has_spec, register
 
-from .forms import (
-    FEATURE_TOLERANCE,
-    CholeskyForm,
-    FiniteRankForm,
-    FormName,
-    Solved,
-    StreamingForm,
-)
+from .forms import FEATURE_TOLERANCE, CholeskyForm, FiniteRankForm, FormName, Solved
 
 Form = Literal["auto", "cholesky", "finite-rank"]
 
@@ -52,13 +45,6 @@ _RANK_PER_OBSERVATION = 0.5
 _MOST_FEATURES = 4096
 _LARGEST_MATCH = 1 << 20
 """Pairs of arms up to which those observed are looked for among those asked about."""
-
-
-class _Asked(NamedTuple):
-    """What is known of arms: a belief about them, or an observation of them, needs it again."""
-
-    form: StreamingForm
-    solved: Solved
 
 
 @register("posterior", "streaming")
@@ -89,7 +75,7 @@ class StreamingGP(KernelPosterior):
         require_choice(form, "form", ("auto", "cholesky", "finite-rank"))
         self.timed = bool(timed)
         self._wanted: Form = form
-        self._form: StreamingForm = CholeskyForm(kernel, self._data)
+        self._form: CholeskyForm | FiniteRankForm = CholeskyForm(kernel, self._data)
         self._reconsider_at = 64  # observations at which the cheaper form is looked for next
 
     # --- what it is now --------------------------------------------------------------------
@@ -111,7 +97,7 @@ class StreamingGP(KernelPosterior):
 
     # --- hooks -----------------------------------------------------------------------------
 
-    def _ask(self, keys: Floats) -> _Asked:
+    def _ask(self, keys: Floats) -> Solved:
         """What is known of these arms, computed once for mean, covariance, draws and ``observe``.
 
         Arms outside the box on which the features hold are answered from a wider form, which
@@ -119,18 +105,18 @@ class StreamingGP(KernelPosterior):
         """
         return self._once("solved", keys, self._solve)
 
-    def _solve(self, keys: Floats) -> _Asked:
+    def _solve(self, keys: Floats) -> Solved:
         form = self._form
         if not form.covers(keys):
-            form = self._wider_form(keys)
-        return _Asked(form, form.solve(keys))
+            form = self._feature_form(keys) or self._cholesky_form()
+        return form.solve(keys)
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
         prior = self._prior_mean(keys)
         if not self.count:
             return np.zeros(len(keys)) + prior, prior_variance(self.kernel, keys)
-        form, solved = self._ask(keys)
-        return solved.mean + prior, form.variance(keys, solved.rows)
+        form, rows, mean = self._ask(keys)
+        return mean + prior, form.variance(keys, rows)
 
     def _covariance(self, keys: Floats) -> Floats:
         return self._cross(keys, None)
@@ -139,12 +125,12 @@ class StreamingGP(KernelPosterior):
         if not self.count:
             prior = self.kernel(keys) if at is None else self.kernel(keys[at], keys)
             return np.array(prior, dtype=np.float64)
-        form, solved = self._ask(keys)
-        return form.covariance(keys, solved.rows, at)
+        form, rows, _ = self._ask(keys)
+        return form.covariance(keys, rows, at)
 
     def _draw(self, keys: Floats, rng: np.random.Generator, size: int) -> Floats:
         if self.count:
-            form, (rows, _) = self._ask(keys)
+            form, rows, _ = self._ask(keys)
             if form.name == "finite-rank":
                 return rng.standard_normal((size, rows.shape[1])) @ rows.T
         return super()._draw(keys, rng, size)
@@ -156,7 +142,7 @@ class StreamingGP(KernelPosterior):
         self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
     ) -> float:
         residual = rewards - self._prior_mean(keys)
-        form, solved = self._known(keys)
+        form, rows, mean = self._known(keys)
         if noise.min() < form.least_noise:
             if self._wanted == "finite-rank":
                 raise InputError(
@@ -164,9 +150,8 @@ class StreamingGP(KernelPosterior):
                     f"kernel values are off by up to {form.tolerance:.0e}: it needs at least "
                     f"{form.least_noise:.3g} here; use form='auto'"
                 )
-            form = CholeskyForm.fitted_to(self.kernel, self._data, self._residual())
-            solved = form.solve(keys)
-        information = form.condition(keys, solved.rows, residual - solved.mean, noise)
+            form, rows, mean = self._cholesky_form().solve(keys)
+        information = form.condition(keys, rows, residual - mean, noise)
         self._form = form
         self._data.append(keys, rewards, noise)
         self._kept = {}
@@ -182,18 +167,18 @@ class StreamingGP(KernelPosterior):
             with suppress(Exception):
                 self._form = self._feature_form(None) or self._form
 
-    def _known(self, keys: Floats) -> _Asked:
+    def _known(self, keys: Floats) -> Solved:
         """What is known of arms to be observed, from the last question if it held them."""
         if self._wanted == "finite-rank" and self._form.name == "cholesky":
             form = self._feature_form(keys)
-            asked = None if form is None else _Asked(form, form.solve(keys))
+            asked = None if form is None else form.solve(keys)
         else:
             asked = self._matched(keys) or self._ask(keys)
         if asked is None or self._wanted not in ("auto", asked.form.name):
             raise _no_features()
         return asked
 
-    def _matched(self, keys: Floats) -> _Asked | None:
+    def _matched(self, keys: Floats) -> Solved | None:
         """These arms among those asked about last, if all are, in a form that may be used."""
         kept = self._kept.get("solved")
         if (
@@ -206,16 +191,12 @@ class StreamingGP(KernelPosterior):
         same = (keys[:, None, :] == kept.keys[None, :, :]).all(axis=2)  # (k, m)
         if not same.any(axis=1).all():
             return None
-        where, (form, (rows, mean)) = same.argmax(axis=1), kept.answer
-        return _Asked(form, Solved(rows[where], mean[where]))
+        where, (form, rows, mean) = same.argmax(axis=1), kept.answer
+        return Solved(form, rows[where], mean[where])
 
     # --- choice of form --------------------------------------------------------------------
 
-    def _wider_form(self, keys: Floats) -> StreamingForm:
-        """A form that holds for these arms, too, fitted to everything observed."""
-        wider = self._feature_form(keys)
-        if wider is not None:
-            return wider
+    def _cholesky_form(self) -> CholeskyForm:
         return CholeskyForm.fitted_to(self.kernel, self._data, self._residual())
 
     def _feature_form(self, also: Floats | None) -> FiniteRankForm | None:
@@ -266,7 +247,7 @@ class StreamingGP(KernelPosterior):
         if type(reconsider_at) is not int or not possible:
             raise StateError("this state is damaged: its form is not possible")
         self._reconsider_at = reconsider_at
-        form: StreamingForm | None = None
+        form: FiniteRankForm | None = None
         if in_use == "finite-rank":
             kernel, known = self.kernel, (state.spec or {}).get("kernel")
             same = has_spec(kernel) and difference(describe(self)["kernel"], known) is None
@@ -277,7 +258,7 @@ class StreamingGP(KernelPosterior):
                 form = self._feature_form(None)
         if form is None and self._wanted == "finite-rank":
             raise _no_features()
-        self._form = form or CholeskyForm.fitted_to(self.kernel, self._data, self._residual())
+        self._form = form or self._cholesky_form()
 
 
 def _no_features() -> InputError:

@@ -159,18 +159,17 @@ class SparseVariational(KernelPosterior):
         return mean, variance
 
     def _covariance(self, keys: Floats) -> Floats:
-        return self._learned_from(np.array(self.kernel(keys), dtype=np.float64), keys, slice(None))
+        return self._cross(keys, None)
 
-    def _cross(self, keys: Floats, at: Ints) -> Floats:
-        return self._learned_from(np.array(self.kernel(keys[at], keys), dtype=np.float64), keys, at)
-
-    def _learned_from(self, covariance: Floats, keys: Floats, at: Ints | slice) -> Floats:
-        """The posterior covariance of ``keys[at]`` with all keys, in place of the prior's."""
+    def _cross(self, keys: Floats, at: Ints | None) -> Floats:
+        prior = self.kernel(keys) if at is None else self.kernel(keys[at], keys)
+        covariance = np.array(prior, dtype=np.float64)
         if self._learned is not None:
+            some = slice(None) if at is None else at
             A = self._learned.q.whitened(self.kernel, keys)
-            covariance -= A[:, at].T @ A
+            covariance -= A[:, some].T @ A
             A = solve_lower(self._learned.q.root, A)
-            covariance += A[:, at].T @ A
+            covariance += A[:, some].T @ A
         return covariance
 
     def _incumbent(self, sign: float) -> float:
