@@ -146,8 +146,8 @@ def test_everything_from_outside_is_inert(tmp_path: Path) -> None:
         settled={evil: evil},
     )
     claims = [{"text": evil, "verdict": "holds", "evidence": evil}]
-    report = reports.write_report(run, claims, tmp_path / "report.html", notes=evil)
-    index = reports.write_index([report], tmp_path / "index.html", title=evil, notes=evil)
+    report = reports.write_report(run, claims, tmp_path / "report.html", notes=[evil])
+    index = reports.write_index([report], tmp_path / "index.html", title=evil)
     for path in (report.path, index):
         tags = Checker(path.read_text("utf-8")).tags
         assert "script" not in {tag for tag, _ in tags}

@@ -41,6 +41,7 @@ class Dataset:
     terms: str
 
 
+_ROAD_TABLES = ("edges.csv.gz", "nodes.csv.gz", "connections.csv.gz")
 _DATASETS = {
     dataset.name: dataset
     for dataset in (
@@ -66,12 +67,7 @@ _DATASETS = {
         ),
         Dataset(
             name="luxembourg-roads",
-            files=(
-                "lust/edges.csv.gz",
-                "lust/nodes.csv.gz",
-                "lust/connections.csv.gz",
-                "lust/lust3d.net.xml.xz",
-            ),
+            files=tuple(f"lust/{name}" for name in (*_ROAD_TABLES, "lust3d.net.xml.xz")),
             origin=(
                 "rebuilt with netconvert from the OpenStreetMap source of the LuST scenario, "
                 "github.com/lcodeca/LuSTScenario; heights from SRTM"
@@ -80,12 +76,7 @@ _DATASETS = {
         ),
         Dataset(
             name="monaco-roads",
-            files=(
-                "most/edges.csv.gz",
-                "most/nodes.csv.gz",
-                "most/connections.csv.gz",
-                "most/most.net.xml.xz",
-            ),
+            files=tuple(f"most/{name}" for name in (*_ROAD_TABLES, "most.net.xml.xz")),
             origin=(
                 "rebuilt with netconvert from the OpenStreetMap source of the MoST scenario, "
                 "github.com/lcodeca/MoSTScenario"

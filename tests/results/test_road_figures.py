@@ -130,9 +130,10 @@ def test_schedules_and_sweeps(make_run: MakeRun, chain: MakeMap, tmp_path: Path)
     (betas,) = pictures["widths"]
     assert len(betas.panels) == 2 * 3
     widths = charts(betas)[2].series
-    schedule = road_results.schedule_of(run, "gp-bucb-half", 0)
+    schedule = road_results.schedule_of(run, "gp-bucb-half", 0, EDGES)
     assert schedule is not None
-    np.testing.assert_allclose(widths[3].y, schedule.beta(np.arange(1, 13), EDGES))
+    beta = [schedule.width(step, lambda count: 0.0) ** 2 for step in range(1, 13)]
+    np.testing.assert_allclose(widths[3].y, beta)
     (curves,) = pictures["regret"]  # of all settings together
     assert len(curves.panels) == 2 * 4
     assert [series.label for series in charts(curves)[0].series] == ["0.5", "1", "2"]

@@ -114,26 +114,21 @@ def _progress(console: Console, words: str) -> Iterator[Callable[[int, int], Non
 
 def _make_room(out: Path) -> None:
     """An earlier demo makes way; anything else is left alone."""
-    if not out.exists():
-        return
-    if not out.is_dir():
+    if out.exists() and not out.is_dir():
         raise ConflictError(f"{out} is a file; choose another --out")
-    entries = {path.name for path in out.iterdir()}
+    entries = {path.name for path in out.iterdir()} if out.exists() else set()
     if not entries:
         return
     foreign = {name for name in entries - _OURS if not is_temporary(name, _OURS)}
+    try:
+        experiment = json.loads((out / "run.json").read_text(encoding="utf-8"))["experiment"]
+    except (OSError, ValueError, KeyError, TypeError):
+        experiment = None
     # Runs of the same make are not demos: they may have cost hours. Only demos have the picture.
-    if foreign or "learning.svg" not in entries or not _is_demo(out / "run.json"):
+    if foreign or "learning.svg" not in entries or experiment != EXPERIMENT:
         raise ConflictError(f"{out} holds something other than an earlier demo; choose another --out")
     for path in list(out.iterdir()):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink()
-
-
-def _is_demo(spec: Path) -> bool:
-    try:
-        return bool(json.loads(spec.read_text(encoding="utf-8"))["experiment"] == EXPERIMENT)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from superarm.core import Decision, Feedback, Floats, Forecast, Ints, Offer
+from superarm.core import Decision, Feedback, Forecast, Ints, Offer
 from superarm.experiments import Experiment
 from superarm.networks import RoadMap
 from superarm.normal import rectified_mean
@@ -49,41 +49,6 @@ class City:
     """Expected energy of some routes that need no learning, Wh by name."""
 
 
-@dataclass(kw_only=True, eq=False)
-class _Watcher:
-    """Turns rounds into frames, and shows each as it comes."""
-
-    problem: Navigation
-    show: Callable[[Frame], None]
-    frames: list[Frame] = field(default_factory=list)
-    tried: set[int] = field(default_factory=set)
-
-    def __call__(
-        self,
-        name: str,
-        offer: Offer,
-        decision: Decision,
-        feedback: Feedback,
-        forecast: Forecast | None,
-    ) -> None:
-        assert forecast is not None  # the runner audits every learner on roads
-        fresh = [edge for edge in decision.positions.tolist() if edge not in self.tried]
-        self.tried.update(fresh)
-        mean, std = forecast.total()
-        frame = Frame(
-            step=offer.step,
-            route=decision.positions,
-            fresh=np.array(fresh, dtype=np.intp),
-            tried=len(self.tried),
-            energy=float(feedback.rewards.sum()),
-            forecast=mean,
-            spread=_HALF_WIDTH * std,
-            regret=self.problem.value(offer, decision) - self.problem.best(offer).value,
-        )
-        self.frames.append(frame)
-        self.show(frame)
-
-
 def make_world(experiment: Experiment, *, rounds: int, seed: int) -> Navigation:
     """The demo's city with a truth of this seed."""
     problem = experiment.build_problem(seed=seed, horizon=rounds)
@@ -101,15 +66,11 @@ def describe_city(problem: Navigation) -> City:
         "prior": rectified_mean(model.energies, noise_std),
         "best": rectified_mean(problem.energies, noise_std),
     }
-    return City(
-        roads=problem.road_map(),
-        known={name: _energy_of_cheapest(problem, cost) for name, cost in costs.items()},
-    )
-
-
-def _energy_of_cheapest(problem: Navigation, costs: Floats) -> float:
-    route = problem.model.oracle.select(np.negative(costs), problem.trip, np.random.default_rng(0))
-    return float(problem.energies[route.positions].sum())
+    known = {}
+    for name, cost in costs.items():
+        route = model.oracle.select(np.negative(cost), problem.trip, np.random.default_rng(0))
+        known[name] = float(problem.energies[route.positions].sum())
+    return City(roads=problem.road_map(), known=known)
 
 
 def learn(
@@ -121,7 +82,29 @@ def learn(
     show: Callable[[Frame], None] = lambda frame: None,
 ) -> list[Frame]:
     """Let the learner travel; ``show`` is called after every trip."""
+    frames: list[Frame] = []
+    tried: set[int] = set()
+
+    def watch(
+        name: str, offer: Offer, decision: Decision, feedback: Feedback, forecast: Forecast | None
+    ) -> None:
+        assert forecast is not None  # the runner audits every learner on roads
+        fresh = [edge for edge in decision.positions.tolist() if edge not in tried]
+        tried.update(fresh)
+        mean, std = forecast.total()
+        frame = Frame(
+            step=offer.step,
+            route=decision.positions,
+            fresh=np.array(fresh, dtype=np.intp),
+            tried=len(tried),
+            energy=float(feedback.rewards.sum()),
+            forecast=mean,
+            spread=_HALF_WIDTH * std,
+            regret=problem.value(offer, decision) - problem.best(offer).value,
+        )
+        frames.append(frame)
+        show(frame)
+
     policy = experiment.build_policy(LEARNER, problem)
-    watcher = _Watcher(problem=problem, show=show)
-    simulate(problem, {LEARNER: policy}, rounds=rounds, seed=seed, watch=watcher)
-    return watcher.frames
+    simulate(problem, {LEARNER: policy}, rounds=rounds, seed=seed, watch=watch)
+    return frames

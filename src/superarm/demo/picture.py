@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -44,18 +45,15 @@ def animated_svg(city: City, frames: Sequence[Frame]) -> str:
     chosen = _telling_frames(frames)
     drawn = _Map(city.roads)
     chart = _Chart(city, frames)
-    seconds = _TURN * len(chosen) + _REST
-    stays, passes, before = "", "", 0
-    trips = ""
+    tried, routes, trips, before = "", "", "", 0
     for index, frame in enumerate(chosen):
         since = frames[before : frame.step]
         before = frame.step
-        tried = drawn.path(np.concatenate([each.fresh for each in since]), "tried")
-        stays += _timed(tried, index, len(chosen), seconds, stays=True)
-        trips += _timed(chart.trips(since), index, len(chosen), seconds, stays=True)
-        passes += _timed(drawn.route(frame.route), index, len(chosen), seconds, stays=False)
-        told = _captions(frame, city, frames[-1].step)
-        trips += _timed(told, index, len(chosen), seconds, stays=False)
+        fresh = drawn.path(np.concatenate([each.fresh for each in since]), "tried")
+        tried += _timed(fresh, index, len(chosen), stays=True)
+        routes += _timed(drawn.route(frame.route), index, len(chosen), stays=False)
+        trips += _timed(chart.trips(since), index, len(chosen), stays=True)
+        trips += _timed(_captions(frame, city, frames[-1].step), index, len(chosen), stays=False)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         'class="chart learning" role="img" font-family="system-ui,sans-serif" font-size="13">'
@@ -63,7 +61,7 @@ def animated_svg(city: City, frames: Sequence[Frame]) -> str:
         f'<style>{_style()}</style><rect class="paper" width="{_WIDTH}" height="{_HEIGHT}" rx="8"/>'
         f"{_heading(_MAP[0], 'The city, and the trip of the day')}"
         f"{_heading(_CHART[0] - 50.0, 'What each trip took')}"
-        f"{drawn.inside(drawn.background() + stays + passes + drawn.ends())}"
+        f"{drawn.inside(drawn.background() + tried + routes + drawn.ends())}"
         f"{chart.background()}{trips}{_legend()}</svg>"
     )
 
@@ -82,8 +80,9 @@ def _style() -> str:
     )
 
 
-def _timed(body: str, index: int, count: int, seconds: float, *, stays: bool) -> str:
+def _timed(body: str, index: int, count: int, *, stays: bool) -> str:
     """A group that shows from its turn on, or in its turn alone; where nothing moves, the end."""
+    seconds = _TURN * count + _REST
     step = _TURN / seconds
     start, end, last = index * step, (index + 1) * step, index == count - 1
     if index == 0:
@@ -102,11 +101,8 @@ def _timed(body: str, index: int, count: int, seconds: float, *, stays: bool) ->
 
 def _telling_frames(frames: Sequence[Frame]) -> list[Frame]:
     """Trips that went another way than the one before, some of them where there are many; the last."""
-    kept = [
-        frame
-        for before, frame in zip([None, *frames], frames, strict=False)
-        if before is None or not np.array_equal(before.route, frame.route)
-    ]
+    pairs = pairwise(frames)
+    kept = [frames[0], *(now for before, now in pairs if not np.array_equal(before.route, now.route))]
     if kept[-1] is not frames[-1]:
         kept.append(frames[-1])
     places = np.unique(np.linspace(0, len(kept) - 1, min(_FRAMES, len(kept))).round().astype(int))
@@ -172,9 +168,6 @@ class _Chart:
         margin = 0.04 * (max(values) - min(values)) or 1.0
         self._low, self._high = min(values) - margin, max(values) + margin
 
-    def _x(self, step: float) -> float:
-        return _CHART[0] + _CHART[2] * (step - 0.5) / self._rounds
-
     def _y(self, energy: float) -> float:
         return _CHART[1] + _CHART[3] * (self._high - energy) / (self._high - self._low)
 
@@ -206,12 +199,9 @@ class _Chart:
         thick = max(0.6, min(4.0, 0.7 * _CHART[2] / self._rounds))
         bars = dots = ""
         for frame in frames:
-            x, low, high = (
-                self._x(frame.step),
-                frame.forecast - frame.spread,
-                frame.forecast + frame.spread,
-            )
-            bars += f"M{x:.1f} {self._y(low):.1f}V{self._y(high):.1f}"
+            x = _CHART[0] + _CHART[2] * (frame.step - 0.5) / self._rounds
+            low, high = (self._y(frame.forecast + sign * frame.spread) for sign in (-1.0, 1.0))
+            bars += f"M{x:.1f} {low:.1f}V{high:.1f}"
             # A line of no length with round ends is a dot, and shorter to write.
             dots += f"M{x:.1f} {self._y(frame.energy):.1f}h0"
         return (

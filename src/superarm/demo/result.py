@@ -116,9 +116,8 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
     table.add_column("policy")
     if explained:
         table.add_column("what it does", no_wrap=True)
-    table.add_column("Wh per trip", justify="right")
-    table.add_column("saved", justify="right")
-    table.add_column("regret, Wh", justify="right")
+    for title in ("Wh per trip", "saved", "regret, Wh"):
+        table.add_column(title, justify="right")
     for row in outcome.rows:
         saved = outcome.saved(row.policy)
         table.add_row(

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
+from superarm.results.curves import counted
 from superarm.results.pictures import Picture
 from superarm.states import atomic_write
 
@@ -19,7 +20,6 @@ def write_index(
     reports: Sequence[Report],
     path: Path | str,
     title: str = "Experiments",
-    notes: str = "",
     pictures: Sequence[Picture] = (),
 ) -> Path:
     """Write a gallery of reports, with all their claims in one table and pictures over all."""
@@ -38,10 +38,9 @@ def write_index(
         for claim in report.claims
     ]
     every = [claim for _, claim in rows]
-    count = f"{len(reports)} experiment{'s' * (len(reports) != 1)}{claim_count(every, '; ')}."
+    count = f"{counted(len(reports), 'experiment')}{claim_count(every, '; ')}."
     body = (
         f'<header><h1>{escape(title)}</h1><p class="lead">{count}</p></header><main>'
-        + (f"<p>{escape(notes)}</p>" if notes else "")
         + (section("Together", *map(figure, pictures)) if pictures else "")
         + section("Reports", f'<ul class="cards">{cards}</ul>')
         + (section("Claims", claims_table(every, [link for link, _ in rows])) if rows else "")

@@ -151,15 +151,17 @@ def table(
 
 
 def policy_table(
-    run: Run, titles: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]], caption: str = ""
+    run: Run,
+    titles: Sequence[str],
+    rows: Iterable[tuple[str, Sequence[str]]],
+    caption: str,
+    numbers: int | None = None,
+    style: str = "",
 ) -> str:
-    """Numbers of policies, each with a stroke as its line in charts."""
-    named = [(policy_name(run, policy), cells) for policy, cells in rows]
-    return table(["policy", *titles], named, caption=caption, numbers=len(titles))
-
-
-def policy_name(run: Run, policy: str) -> str:
-    return f"{swatch(policy_styles(run.policies)[policy])}{escape(policy)}"
+    """Numbers of policies (all columns, or so many), each with a stroke as its line in charts."""
+    styles, count = policy_styles(run.policies), len(titles) if numbers is None else numbers
+    named = ((f"{swatch(styles[policy])}{escape(policy)}", cells) for policy, cells in rows)
+    return table(["policy", *titles], named, caption=caption, numbers=count, style=style)
 
 
 def told(run: Run, value: Average) -> str:

@@ -37,16 +37,13 @@ from .pages import (
     claims_table,
     figure,
     page,
-    policy_name,
+    policy_table,
     section,
-    table,
     told,
 )
 from .roads import road_sections
 from .settings import reproduce_section, settings_section
 from .svg import THUMBNAIL, svg_chart
-
-_NOT_TIMED = "<p>This run has no timings.</p>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +77,7 @@ def write_report(
     run: Run,
     claims: Sequence[Claim],
     path: Path | str,
-    notes: str | Sequence[str] = (),
+    notes: Sequence[str] = (),
     bounds: RegretBounds | None = None,
     picture: str = "",
     *,
@@ -102,7 +99,7 @@ def write_report(
     warning = f"Synthetic data: {origin}." if origin else ""
     charts = {about: [*map(figure, group)] for about, group in run_charts(run, bounds, band).items()}
     panels = sweeps(run)
-    paragraphs = [run.spec.get("description"), *([notes] if isinstance(notes, str) else notes)]
+    paragraphs = [run.spec.get("description"), *notes]
     body = "".join(
         (
             _header(run, headline, claims, warning),
@@ -116,7 +113,7 @@ def write_report(
             section("How wide the bounds are", *charts["widths"]) if charts["widths"] else "",
             section("Regret", *charts["regret"]),
             section("How regret grows", *charts["growth"], _bound_table(run, bounds) if bounds else ""),
-            section("Time per round", *charts["seconds"] or [_NOT_TIMED]),
+            section("Time per round", *charts["seconds"] or ["<p>This run has no timings.</p>"]),
             settings_section(run),
             reproduce_section(run, command),
             "</main>",
@@ -237,7 +234,7 @@ def _result_table(run: Run, index: int, rows: Sequence[Result]) -> str:
     titles = [regret, "relative to best", "growth", "time per round", *others]
     cells = (
         (
-            policy_name(run, row.policy),
+            row.policy,
             [
                 told(run, row.regret),
                 f"{significant(row.regret.mean / best)}×" if best > 0.0 else "–",
@@ -248,25 +245,19 @@ def _result_table(run: Run, index: int, rows: Sequence[Result]) -> str:
         )
         for row in sorted(rows, key=lambda row: row.regret.mean)
     )
-    return table(
-        ["policy", *titles],
-        cells,
-        caption=setting_text(run.settings[index]),
-        numbers=len(titles),
-        style="best",
-    )
+    return policy_table(run, titles, cells, setting_text(run.settings[index]), style="best")
 
 
 def _bound_table(run: Run, bounds: RegretBounds) -> str:
     """For each policy, the bound after the last round and what it is based on, or why there is none."""
-    titles = ("policy", f"after {run.rounds:,} rounds", "what it is based on, or why there is none")
+    titles = (f"after {run.rounds:,} rounds", "what it is based on, or why there is none")
     rows = []
     for policy in run.policies:
         bound = bounds.drawn.get(policy)
         value = significant(float(bound.values[-1])) if bound else "–"
         words = bound.assumes if bound else bounds.missing[policy]
-        rows.append((policy_name(run, policy), [value, f"{escape(words)}."]))
+        rows.append((policy, [value, f"{escape(words)}."]))
     setting = setting_text(run.settings[0])
     caption = f"Bounds from theory{f', for {setting}' if setting else ''}"
     note = f'<p class="meta">{escape(bounds.note)}</p>' if bounds.note else ""
-    return table(titles, rows, caption=caption, numbers=1) + note
+    return policy_table(run, titles, rows, caption, numbers=1) + note

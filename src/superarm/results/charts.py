@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from superarm.errors import StateError
+from superarm.rules import BayesianGPUCB
 from superarm.simulation.trace import Run
 
 from .bounds import RegretBounds
@@ -31,7 +32,7 @@ from .curves import (
 )
 from .maps import networks_picture
 from .pictures import Chart, Picture, Series
-from .roads import METHODS, compares_schedules, schedule_of, trip_name, trip_settings
+from .roads import METHODS, Schedule, compares_schedules, schedule_of, trip_name, trip_settings
 
 _MANY_SETTINGS = 4
 _POINTS = 200
@@ -199,7 +200,8 @@ def _sweep_totals(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
             )
             charts.append(chart)
     caption = f"After {run.rounds:,} rounds; {band_text(run, band)}."
-    return Picture(name=f"sweep-{_plain(panels)}", panels=tuple(charts), caption=caption, columns=2)
+    name = f"sweep-{panels[0].key}".replace(".", "-")
+    return Picture(name=name, panels=tuple(charts), caption=caption, columns=2)
 
 
 def _sweep_curves(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
@@ -220,14 +222,8 @@ def _sweep_curves(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
             chart = Chart(series=series, title=title, x_label="round", y_label=_regret_text(run))
             charts.append(chart)
     caption = f"By {panels[0].key}; {band_text(run, band)}."
-    columns = len(run.policies)
-    return Picture(
-        name=f"curves-{_plain(panels)}", panels=tuple(charts), caption=caption, columns=columns
-    )
-
-
-def _plain(panels: Sequence[Sweep]) -> str:
-    return panels[0].key.replace(".", "-")
+    name = f"curves-{panels[0].key}".replace(".", "-")
+    return Picture(name=name, panels=tuple(charts), caption=caption, columns=len(run.policies))
 
 
 # --- schedules ---------------------------------------------------------------------------
@@ -240,30 +236,28 @@ def _schedules(run: Run, band: Band) -> Picture:
     for index in trip_settings(run):
         roads = run.road_map(index)
         assert roads is not None  # it has a trip
-        found = {policy: schedule_of(run, policy, index) for policy in run.policies}
-        known = {policy: schedule for policy, schedule in found.items() if schedule is not None}
+        widths = []
+        regrets: dict[str, list[Series]] = {"UCB": [], "BUCB": []}
+        for policy, style in policy_styles(run.policies).items():
+            schedule = schedule_of(run, policy, index, len(roads))
+            assert schedule is not None  # ``compares_schedules``
+            kind, text = _schedule_text(schedule)
+            regrets[kind].append(_curve(run, policy, index, band, text, points=80))
+            beta = np.array([schedule.width(int(step), lambda count: 0.0) ** 2 for step in rounds])
+            widths.append(Series(f"{kind} {text}", rounds, beta, style))
         where = f"{trip_name(run, index)}, {len(roads):,} edges"
-        for kind, name in (("ucb", "GP-UCB"), ("bucb", "GP-BUCB")):
-            curves = tuple(
-                _curve(run, policy, index, band, schedule.text, points=80)
-                for policy, schedule in known.items()
-                if schedule.kind == kind
-            )
-            title = f"{name}: {where}"
-            charts.append(Chart(series=curves, title=title, x_label="round", y_label=_regret_text(run)))
-        styles = policy_styles(run.policies)
-        widths = tuple(
-            Series(
-                f"{schedule.kind.upper()} {schedule.text}",
-                rounds,
-                schedule.beta(rounds, len(roads)),
-                styles[policy],
-            )
-            for policy, schedule in known.items()
-        )
-        charts.append(Chart(series=widths, title=f"β: {where}", x_label="round", y_label="β"))
+        for kind, curves in regrets.items():
+            title, label = f"GP-{kind}: {where}", _regret_text(run)
+            charts.append(Chart(series=tuple(curves), title=title, x_label="round", y_label=label))
+        charts.append(Chart(series=tuple(widths), title=f"β: {where}", x_label="round", y_label="β"))
     caption = f"The index is mean − √β · standard deviation. Regret: {band_text(run, band)}."
     return Picture(name="betas", panels=tuple(charts), caption=caption, columns=3)
+
+
+def _schedule_text(schedule: Schedule) -> tuple[str, str]:
+    if isinstance(schedule, BayesianGPUCB):
+        return "UCB", "β" if schedule.scale == 1.0 else f"{schedule.scale:g} β"
+    return "BUCB", f"ω = {schedule.omega:g}, ξ = {schedule.xi:g}"
 
 
 def _sentence(text: str) -> str:

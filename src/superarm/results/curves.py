@@ -225,15 +225,11 @@ def growth_exponent(run: Run, policy: str, setting_index: int = 0) -> float:
 
 def seconds_curve(run: Run, policy: str, setting_index: int = 0, *, points: int = 120) -> Curve:
     """Mean seconds per round over all seeds, in consecutive stretches that end at ``rounds``."""
-    seconds = _later(run, policy, setting_index)
+    seconds = run.seconds(policy, setting_index)[:, min(1, run.rounds - 1) :]
     count = seconds.shape[1]
     edges = np.unique(np.linspace(0, count, min(points, count) + 1).astype(np.intp))
     means = np.array([seconds[:, a:b].mean(dtype=float) for a, b in pairwise(edges)])
     return Curve(edges[1:] + run.rounds - count, means, np.zeros_like(means))
-
-
-def _later(run: Run, policy: str, setting_index: int) -> NDArray[np.float32]:
-    return run.seconds(policy, setting_index)[:, min(1, run.rounds - 1) :]
 
 
 class Sweep(NamedTuple):

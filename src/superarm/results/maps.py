@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,17 +87,10 @@ def _visits(run: Run, index: int, policies: Sequence[str]) -> Picture:
     most = max(int(each.max(initial=0)) for each in counts.values())
     limits = [float(least) for least in _CLASSES if least <= max(most, 1)]
     window = window_around(roads, np.flatnonzero(sum(counts.values())))
-    panels = (
-        Map(
-            policy,
-            f"distinct edges: {np.count_nonzero(count):,}",
-            roads,
-            window,
-            _layers(count, limits, widths=(1.25, 4.0)),
-            ((roads.start, roads.goal, _ENDS),),
-        )
+    panels = {
+        (policy, f"distinct edges: {np.count_nonzero(count):,}"): _layers(count, limits, (1.25, 4.0))
         for policy, count in counts.items()
-    )
+    }
     key = []
     for least, limit in zip(limits, [*limits[1:], np.inf], strict=True):
         last = limit - 1.0
@@ -106,7 +99,7 @@ def _visits(run: Run, index: int, policies: Sequence[str]) -> Picture:
         f"Visits in {run.rounds:,} rounds of seed {seed}; the disc is the start, the square the "
         "goal. Grey roads were not driven on."
     )
-    return _trip_picture(run, index, "exploration", panels, key, caption)
+    return _trip_picture(run, index, "exploration", window, panels, key, caption)
 
 
 def _doubts(run: Run, index: int, doubts: Mapping[str, Floats]) -> Picture:
@@ -115,22 +108,17 @@ def _doubts(run: Run, index: int, doubts: Mapping[str, Floats]) -> Picture:
     highest = max(float(np.quantile(np.concatenate(list(doubts.values())), 0.98)), 1e-12)
     limits = [0.0, *(tick for tick in ticks(0.0, highest)[1:] if tick < highest)]
     window = window_around(roads, np.arange(len(roads)), margin=0.02)
-    panels = (
-        Map(
-            policy,
-            f"median {significant(float(np.median(std)))} Wh",
-            roads,
-            window,
-            _layers(std, limits, widths=(1.2, 1.2))[::-1],  # what is known lies on top
-            ((roads.start, roads.goal, _ENDS),),
-        )
+    panels = {  # what is known lies on top
+        (policy, f"median {significant(float(np.median(std)))} Wh"): _layers(std, limits, (1.2, 1.2))[
+            ::-1
+        ]
         for policy, std in doubts.items()
-    )
+    }
     key = [f"from {significant(limit)} Wh" for limit in limits]
     caption = (
         f"Standard deviation of each edge's energy after {run.rounds:,} rounds, seed {run.seeds[0]}."
     )
-    return _trip_picture(run, index, "uncertainty", panels, key, caption)
+    return _trip_picture(run, index, "uncertainty", window, panels, key, caption)
 
 
 def _layers(
@@ -148,13 +136,22 @@ def _layers(
 
 
 def _trip_picture(
-    run: Run, index: int, name: str, panels: Iterable[Map], key: Sequence[str], caption: str
+    run: Run,
+    index: int,
+    name: str,
+    window: Window,
+    panels: Mapping[tuple[str, str], tuple[Layer, ...]],
+    key: Sequence[str],
+    caption: str,
 ) -> Picture:
+    """Maps of one trip; ``panels`` has the layers of each by its title and note."""
     suffix = f"-{index}" if len(run.settings) > 1 else ""
     colours = [shade(place, len(key)) for place in range(len(key))]
+    roads = _roads(run, index)
+    ends = ((roads.start, roads.goal, _ENDS),)
     return Picture(
         name=name + suffix,
-        panels=tuple(panels),
+        panels=tuple(Map(*told, roads, window, layers, ends) for told, layers in panels.items()),
         heading=trip_name(run, index),
         caption=caption,
         columns=3,

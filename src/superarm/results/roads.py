@@ -97,18 +97,13 @@ def best_policy(run: Run, setting_index: int) -> str:
     )
 
 
-def reference_policy(run: Run) -> str:
-    """Whose energy the others are compared with: the fastest route's where the run has it."""
-    known = ("fastest", "prior", "shortest")
-    return next((policy for policy in known if policy in run.policies), run.policies[0])
-
-
 def trip_energies(run: Run, setting_index: int) -> dict[str, dict[str, Average]]:
     """Every policy's energy per trip by what it is told of, least first; empty if not recorded."""
     if "true_energy" not in run.metrics:
         return {}
     tenth = max(1, run.rounds // 10)
-    reference = reference_policy(run)
+    known = ("fastest", "prior", "shortest")
+    reference = next((policy for policy in known if policy in run.policies), run.policies[0])
 
     def energy(policy: str, start: int = 0, stop: int | None = None) -> Floats:
         return per_round(run, policy, setting_index, "true_energy", start, stop)
@@ -186,23 +181,16 @@ def calibrations(run: Run) -> list[Calibration]:
         if cells:
             joined = {name: np.concatenate([cell[name] for cell in cells]) for name in cells[0]}
             fresh = joined["firsts"] > 0
-            found.append(
-                Calibration(
-                    policy,
-                    edges=_edge_coverage(joined["within"], joined["sizes"]),
-                    trips=_trip_coverage(joined["score"]),
-                    first=_edge_coverage(joined["first"][fresh], joined["firsts"][fresh]),
-                    true_edges=_true_coverage([(c["true_within"], c["sizes"]) for c in cells]),
-                    true_trips=_true_coverage(
-                        [
-                            (np.abs(c["true_score"])[:, None] <= QUANTILES, 0 * c["sizes"] + 1)
-                            for c in cells
-                        ]
-                        if not np.isnan(joined["true_score"]).any()
-                        else []
-                    ),
-                )
+            truths = [(_within(cell["true_score"]), np.ones_like(cell["sizes"])) for cell in cells]
+            calibration = Calibration(
+                policy,
+                edges=_edge_coverage(joined["within"], joined["sizes"]),
+                trips=_trip_coverage(joined["score"]),
+                first=_edge_coverage(joined["first"][fresh], joined["firsts"][fresh]),
+                true_edges=_true_coverage([(cell["true_within"], cell["sizes"]) for cell in cells]),
+                true_trips=_true_coverage(truths),
             )
+            found.append(calibration)
     return found
 
 
@@ -215,9 +203,7 @@ def _true_coverage(cells: Sequence[tuple[Any, Ints]]) -> tuple[Coverage, ...]:
     if not len(shares) or not np.isfinite(shares).all():
         return ()
     observed, stderr = mean_stderr(shares)
-    count = int(sum(sizes.sum() for _, sizes in cells))
-    values = zip(LEVELS, observed.tolist(), stderr.tolist(), strict=True)
-    return tuple(Coverage(level, share, error, count) for level, share, error in values)
+    return _coverage(observed, stderr, int(sum(sizes.sum() for _, sizes in cells)))
 
 
 def _edge_coverage(inside: Floats, sizes: Ints) -> tuple[Coverage, ...]:
@@ -226,22 +212,23 @@ def _edge_coverage(inside: Floats, sizes: Ints) -> tuple[Coverage, ...]:
         return ()
     observed = sizes @ inside / count
     away = sizes[:, None] * (inside - np.asarray(LEVELS))
-    stderr = np.sqrt(np.sum(away**2, axis=0)) / count
-    values = zip(LEVELS, observed.tolist(), stderr.tolist(), strict=True)
-    return tuple(Coverage(level, share, error, count) for level, share, error in values)
+    return _coverage(observed, np.sqrt(np.sum(away**2, axis=0)) / count, count)
 
 
 def _trip_coverage(scores: Floats) -> tuple[Coverage, ...]:
-    count = len(scores)
-    return tuple(
-        Coverage(
-            level,
-            float(np.mean(np.abs(scores) <= limit)),
-            float(np.sqrt(level * (1 - level) / count)),
-            count,
-        )
-        for level, limit in zip(LEVELS, QUANTILES.tolist(), strict=True)
-    )
+    levels, count = np.asarray(LEVELS), len(scores)
+    return _coverage(_within(scores).mean(axis=0), np.sqrt(levels * (1 - levels) / count), count)
+
+
+def _within(scores: Floats) -> Floats:
+    """Whether each lies inside its interval of every level, NaN where nobody knows, (n, levels)."""
+    column = scores[:, None]
+    return np.where(np.isnan(column), np.nan, np.abs(column) <= QUANTILES)
+
+
+def _coverage(observed: Floats, stderr: Floats, count: int) -> tuple[Coverage, ...]:
+    values = zip(LEVELS, observed.tolist(), stderr.tolist(), strict=True)
+    return tuple(Coverage(level, share, error, count) for level, share, error in values)
 
 
 def calibration_verdict(rows: Sequence[Calibration]) -> str:
@@ -265,13 +252,12 @@ def calibration_verdict(rows: Sequence[Calibration]) -> str:
     for policy, what, coverage in far:
         side = "too narrow" if coverage.away < 0.0 else "too wide"
         groups.setdefault((f"{policy} ({what})", side), []).append(coverage)
-    told = [
+    told = "; ".join(
         f"{name} {side}: "
         + ", ".join(f"{100 * each.observed:.1f} % inside {100 * each.level:.0f} %" for each in levels)
         for (name, side), levels in groups.items()
-    ]
-    names = "; ".join(told)
-    return f"Not all intervals cover what they should: {text}. The others: {names}."
+    )
+    return f"Not all intervals cover what they should: {text}. The others: {told}."
 
 
 def calibration_picture(run: Run) -> Picture | None:
@@ -314,61 +300,31 @@ def calibration_picture(run: Run) -> Picture | None:
 # --- widths ------------------------------------------------------------------------------
 
 
-class Schedule(NamedTuple):
-    """A confidence width as the run records it: its kind, and the options that shape it."""
-
-    kind: str
-    """``ucb`` or ``bucb``."""
-    scale: float
-    omega: float
-    xi: float
-
-    @property
-    def text(self) -> str:
-        if self.kind == "ucb":
-            return "β" if self.scale == 1.0 else f"{self.scale:g} β"
-        return f"ω = {self.omega:g}, ξ = {self.xi:g}"
-
-    def beta(self, rounds: Ints, arms: int) -> Floats:
-        """β_t on ``arms`` edges, asked of the very schedule that the policy has."""
-        rule = (
-            BayesianGPUCB(arms=arms, scale=self.scale)
-            if self.kind == "ucb"
-            else BayesUCBQuantile(arms=arms, omega=self.omega, xi=self.xi)
-        )
-        return np.array([rule.width(int(step), _no_gain) ** 2 for step in rounds])
+Schedule = BayesianGPUCB | BayesUCBQuantile
+_OPTIONS: dict[str, tuple[type[Schedule], tuple[str, ...]]] = {
+    "route-ucb": (BayesianGPUCB, ("scale",)),
+    "route-bucb": (BayesUCBQuantile, ("omega", "xi")),
+}
 
 
-def _no_gain(count: int) -> float:
-    return 0.0  # neither schedule asks for information
-
-
-_KINDS = {"route-ucb": "ucb", "route-bucb": "bucb"}
-
-
-def schedule_of(run: Run, policy: str, setting_index: int) -> Schedule | None:
-    """The schedule of a route policy with a confidence width; ``None`` for other policies."""
+def schedule_of(run: Run, policy: str, setting_index: int, arms: int) -> Schedule | None:
+    """The very schedule that a route policy has on ``arms`` edges; ``None`` for other policies."""
     policies = (run.spec.get("parameters") or {}).get("policies") or {}
     options: Mapping[str, Any] = policies.get(policy) or {}
-    kind = _KINDS.get(str(options.get("policy", policy)))
-    if kind is None:
-        return None
+    kind, names = _OPTIONS.get(str(options.get("policy", policy)), (None, ()))
     setting = run.settings[setting_index]
-
-    def option(name: str) -> float:
+    given = {}
+    for name in names:
         value = setting.get(f"{policy}.{name}", setting.get(name, options.get(name, 1.0)))
         require_kind(value, float, f"{run.directory / 'run.json'}: {policy}.{name}")
-        return float(value)
-
-    return Schedule(kind, option("scale"), option("omega"), option("xi"))
+        given[name] = float(value)
+    return kind(arms=arms, **given) if kind else None
 
 
 def compares_schedules(run: Run) -> bool:
     """Whether the run holds several parametrisations of one schedule, as Fig. 3 does."""
-    found = {policy: schedule_of(run, policy, 0) for policy in run.policies}
-    shapes = {schedule for schedule in found.values() if schedule is not None}
-    kinds = [schedule.kind for schedule in shapes]
-    return len(kinds) > len(set(kinds)) and None not in found.values()
+    found = {schedule_of(run, policy, 0, arms=1) for policy in run.policies}
+    return None not in found and len(found) > len({type(each) for each in found})
 
 
 def forecast_warnings(run: Run) -> list[str]:

@@ -1,16 +1,7 @@
 """The contracts of superarm's parts, as test classes to inherit from.
 
 Wrote a kernel, a posterior, an oracle of your own? Subclass its contract in your test suite and
-say how to make one; pytest finds the rest::
-
-    from superarm.testing import OracleContract
-
-    class TestMyOracle(OracleContract):
-        def make_oracle(self):
-            return MyOracle(k=2)
-        def feasible(self, n, structure):
-            return itertools.combinations(range(n), 2)
-
+say how to make one, as each contract shows; pytest finds the rest.
 Everything superarm ships passes the same classes. They are plain classes with plain asserts:
 this package imports numpy and superarm's protocols, not pytest.
 """

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from superarm.core import Floats, Ints, State
+from superarm.core import Floats, Ints, Policy, Posterior, State
+from superarm.inputs import read_only
 from superarm.states import state_from_bytes, state_to_bytes
 
 
@@ -30,9 +30,7 @@ def raises(kind: type[BaseException], what: str) -> Iterator[None]:
 
 def frozen(values: ArrayLike) -> Floats:
     """A read-only copy: whoever writes into it fails."""
-    array = np.array(values, dtype=np.float64)
-    array.flags.writeable = False
-    return array
+    return read_only(np.asarray(values, dtype=np.float64))
 
 
 def generator(seed: int = 0) -> np.random.Generator:
@@ -49,14 +47,8 @@ def restored(state: State) -> State:
     return state_from_bytes(state_to_bytes(state))
 
 
-class Stateful(Protocol):
-    """A posterior or a policy."""
-
-    def state(self) -> State: ...
-
-
 @contextmanager
-def unchanged(part: Stateful, what: str) -> Iterator[None]:
+def unchanged(part: Posterior | Policy, what: str) -> Iterator[None]:
     """The block must leave the part's state as it is, to the byte."""
     before = state_to_bytes(part.state())
     yield
@@ -64,7 +56,7 @@ def unchanged(part: Stateful, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def refused(part: Stateful, kind: type[BaseException], what: str) -> Iterator[None]:
+def refused(part: Posterior | Policy, kind: type[BaseException], what: str) -> Iterator[None]:
     """The block must raise ``kind`` and leave the part's state as it is."""
     with unchanged(part, what), raises(kind, what):
         yield

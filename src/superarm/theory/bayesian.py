@@ -33,7 +33,7 @@ import numpy as np
 
 from superarm.core import Floats, Gamma
 from superarm.errors import InputError
-from superarm.inputs import as_count, as_number, as_positive, as_vector
+from superarm.inputs import as_count, as_number, as_positive, as_vector, require_choice
 
 from .compact_sets import CompactSet, confidence_parameter, log_whole
 from .high_probability import as_rounds, evaluate
@@ -77,9 +77,7 @@ def bayesian_regret_bound(
     >>> round(float(bound), 2)
     556.2
     """
-    known = get_args(BayesianAlgorithm)
-    if algorithm not in known:
-        raise InputError(f"algorithm is {algorithm!r}; choose one of {', '.join(known)}")
+    require_choice(algorithm, "algorithm", get_args(BayesianAlgorithm))
     if algorithm != "gp-bucb" and not (omega is None and xi is None):
         raise InputError(f"omega and xi belong to gp-bucb; leave them out for {algorithm}")
     if algorithm == "gp-bucb" and (omega is None or xi is None):

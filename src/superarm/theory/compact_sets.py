@@ -60,12 +60,11 @@ class DiscretisationConditions(NamedTuple):
     square: Floats
     """Eq. 6c."""
 
-    def required(self, log_beta: Floats) -> Floats:
-        """The least ln τ for this ln β."""
-        return np.maximum(
-            np.maximum(0.0, self.least),
-            np.maximum(self.ratio + log_beta, 0.5 * (self.square + log_beta)),
-        )
+    def required(self, log_beta: Floats, power: float = 0.0) -> Floats:
+        """The least ln τ for this ln β; with a ``power``, for a β of τ^power times as much."""
+        ratio, square = self.ratio + log_beta, self.square + log_beta
+        from_beta = np.maximum(ratio / (1.0 - power), square / (2.0 - power))
+        return np.maximum(np.maximum(0.0, self.least), from_beta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,13 +170,7 @@ class CompactSet:
         else:
             points, tail = self.dimension * omega, xi * log_t - omega * LOG_ROOT_TWO_PI
         growth = math.log(2.0) + np.log(points + np.maximum(0.0, tail))
-        return np.maximum(
-            np.maximum(0.0, conditions.least),
-            np.maximum(
-                (conditions.ratio + growth) / (1.0 - 1.0 / math.e),
-                (conditions.square + growth) / (2.0 - 1.0 / math.e),
-            ),
-        )
+        return conditions.required(growth, power=1.0 / math.e)
 
 
 def log_whole(s: Floats) -> Floats:

@@ -20,7 +20,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.errors import InputError, NotPositiveDefiniteError
-from superarm.inputs import as_count, as_features, as_positive, require_choice
+from superarm.inputs import as_count, as_features, as_number, as_positive, require_choice
 from superarm.kernels.base import Covariance
 from superarm.registry import register
 from superarm.threads import one_blas_thread
@@ -179,8 +179,7 @@ class ConstantGain:
     value: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.value) and self.value >= 0.0):
-            raise InputError(f"value is {self.value!r}; it must be finite and not negative")
+        as_number(self.value, "value", least=0.0)
 
     def __call__(self, t: int) -> float:
         return self.value
