@@ -49,7 +49,7 @@ def test_maps_show_visits_and_ends(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path)
     (picture,) = visit_pictures(run, ["gp-ts", "bi-ts", "prior"])
     for panel in maps(picture):
-        counts = road_results.visits(run, panel.title, 0, (3,), EDGES)
+        counts = road_results.visits(run, panel.title, 0, 3, EDGES)
         assert panel.note == f"distinct edges: {np.count_nonzero(counts)}"
         shown = np.concatenate([layer.edges for layer in panel.layers])
         assert sorted(shown) == np.flatnonzero(counts).tolist()  # each edge once

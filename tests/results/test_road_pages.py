@@ -42,7 +42,7 @@ def test_the_page_has_maps_energy_and_calibration(make_run: MakeRun, tmp_path: P
     assert maps.count('id="exploration-0"') == 1
     assert maps.count('<use href="#exploration-0"/>') == 5  # eight policies: the six methods are shown
     for policy in SIX:
-        distinct = np.count_nonzero(road_results.visits(run, policy, 0, (3,), EDGES))
+        distinct = np.count_nonzero(road_results.visits(run, policy, 0, 3, EDGES))
         assert f"  distinct edges: {distinct}</tspan>" in maps
         assert f"Map: {policy}, distinct edges: {distinct}" in maps
     assert not re.search(r"\bnan\b|\binf\b", text)

@@ -113,7 +113,7 @@ def test_the_experiments_bucb_has_no_bound() -> None:
 
 
 def test_wrong_input_is_named() -> None:
-    with pytest.raises(InputError, match="gp-ucb, gp-bucb, gp-ts"):
+    with pytest.raises(InputError, match="'gp-ucb', 'gp-bucb' or 'gp-ts'"):
         bayesian_regret_bound(1, gamma, algorithm="ucb", **SETTING)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="both omega and xi"):
         bayesian_regret_bound(1, gamma, algorithm="gp-bucb", omega=1.5, **SETTING)

@@ -130,8 +130,13 @@ class Screen:
             lines = self._numbers(frame, self._width)[:4]
             return Text("\n", no_wrap=True).join([drawn, *lines])
         grid = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-        panel = Text("\n", no_wrap=True).join([*self._numbers(frame, _PANEL), *self._legend()])
-        grid.add_row(drawn, panel)
+        legend = (
+            Text(""),
+            Text.assemble(_START, " start  ", _GOAL, " goal"),
+            Text.assemble(("━━", _ROUTE), " this trip"),
+            Text.assemble(("━", _TRIED[0]), ("━", _TRIED[2]), " tried: once, often"),
+        )
+        grid.add_row(drawn, Text("\n", no_wrap=True).join([*self._numbers(frame, _PANEL), *legend]))
         return grid
 
     def _numbers(self, frame: Frame, width: int) -> list[Text]:
@@ -151,14 +156,6 @@ class Screen:
         for row in rows:
             row.truncate(width)
         return rows
-
-    def _legend(self) -> list[Text]:
-        return [
-            Text(""),
-            Text.assemble(_START, " start  ", _GOAL, " goal"),
-            Text.assemble(("━━", _ROUTE), " this trip"),
-            Text.assemble(("━", _TRIED[0]), ("━", _TRIED[2]), " tried: once, often"),
-        ]
 
 
 def spark(regrets: list[float], length: int) -> str:

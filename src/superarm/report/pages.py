@@ -48,9 +48,8 @@ h1{font-size:1.85rem;line-height:1.2;margin:0 0 6px;letter-spacing:-.01em;overfl
 h2{font-size:1.2rem;margin:40px 0 10px}h3{font-size:1rem;margin:24px 0 6px}
 p{margin:10px 0;max-width:75ch}a{color:var(--link)}
 .meta,figcaption,footer{opacity:.78;font-size:.92rem}.lead{font-size:1.08rem}
-figure{margin:8px 0 22px;overflow:hidden}svg.chart,img{display:block;width:100%;height:auto}
+figure{margin:8px 0 22px;overflow:hidden}svg.chart{display:block;width:100%;height:auto}
 figure>svg.chart{max-width:760px}figure.wide>svg.chart{max-width:none}
-img{background:#fff;border-radius:6px}
 .scroll,.wide{overflow-x:auto;background:/* a shadow where there is more to see */
   linear-gradient(90deg,var(--paper) 40%,transparent) 0 0/36px 100% no-repeat local,
   linear-gradient(270deg,var(--paper) 40%,transparent) 100% 0/36px 100% no-repeat local,

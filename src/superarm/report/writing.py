@@ -135,6 +135,7 @@ def write_report(
 
 
 def _results(run: Run, index: int) -> list[Result]:
+    """Of every policy, the least regret first."""
     rows = []
     for policy in run.policies:
         try:
@@ -152,39 +153,34 @@ def _results(run: Run, index: int) -> list[Result]:
                 ),
             )
         )
-    return rows
+    return sorted(rows, key=lambda row: row.regret.mean)
 
 
 def _headline(run: Run, tables: Sequence[Sequence[Result]]) -> str:
     """One sentence: who is best, and by how much."""
     if len(tables) > 1:
-        wins = [min(rows, key=lambda row: row.regret.mean).policy for rows in tables]
+        wins = [rows[0].policy for rows in tables]
         most = max(map(wins.count, wins))
         best = [policy for policy in run.policies if wins.count(policy) == most]
         each = " each" if len(best) > 1 else ""
         ties = sum(len(_tied(run, index, rows)) > 1 for index, rows in enumerate(tables))
         tied = f"; tied within noise in {ties}" if ties else ""
         return f"Lowest regret: {' and '.join(best)}, in {most} of {len(tables)} settings{each}{tied}."
-    ranked = sorted(tables[0], key=lambda row: row.regret.mean)
-    tied_rows = _tied(run, 0, ranked)
-    if len(tied_rows) > 1:
-        parts = [f"{row.policy}, {told(run, row.regret)}" for row in tied_rows]
-        return f"Lowest regret: tied within noise: {'; '.join(parts)}."
-    text = f"Lowest regret: {ranked[0].policy}, {told(run, ranked[0].regret)}"
-    if len(ranked) > 1:
-        text += f"; next {ranked[1].policy}, {told(run, ranked[1].regret)}"
-    return text + "."
+    parts = [f"{row.policy}, {told(run, row.regret)}" for row in tables[0]]
+    ties = len(_tied(run, 0, tables[0]))
+    if ties > 1:
+        return f"Lowest regret: tied within noise: {'; '.join(parts[:ties])}."
+    return f"Lowest regret: {'; next '.join(parts[:2])}."
 
 
 def _tied(run: Run, index: int, rows: Sequence[Result]) -> list[Result]:
     """The best, and the next ones as long as chance may explain the difference."""
-    ranked = sorted(rows, key=lambda row: row.regret.mean)
-    best = run.cumulative(ranked[0].policy, index)[:, -1]
+    best = run.cumulative(rows[0].policy, index)[:, -1]
 
     def near(row: Result) -> bool:
         return within_noise(run.cumulative(row.policy, index)[:, -1] - best)
 
-    return [ranked[0], *takewhile(near, ranked[1:])]
+    return [rows[0], *takewhile(near, rows[1:])]
 
 
 def _first_asked(run: Run) -> str:
@@ -229,7 +225,7 @@ def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> s
 
 
 def _result_table(run: Run, index: int, rows: Sequence[Result]) -> str:
-    best = min(row.regret.mean for row in rows)
+    best = rows[0].regret.mean
     regret, *others = (run.metric(metric).text for metric in run.metrics)
     titles = [regret, "relative to best", "growth", "time per round", *others]
     cells = (
@@ -243,7 +239,7 @@ def _result_table(run: Run, index: int, rows: Sequence[Result]) -> str:
                 *(told(run, each) for each in row.others),
             ],
         )
-        for row in sorted(rows, key=lambda row: row.regret.mean)
+        for row in rows
     )
     return policy_table(run, titles, cells, setting_text(run.settings[index]), style="best")
 

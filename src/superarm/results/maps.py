@@ -83,7 +83,7 @@ def doubt_pictures(run: Run) -> list[Picture]:
 
 def _visits(run: Run, index: int, policies: Sequence[str]) -> Picture:
     roads, seed = _roads(run, index), run.seeds[0]
-    counts = {each: visits(run, each, index, (seed,), len(roads)) for each in policies}
+    counts = {each: visits(run, each, index, seed, len(roads)) for each in policies}
     most = max(int(each.max(initial=0)) for each in counts.values())
     limits = [float(least) for least in _CLASSES if least <= max(most, 1)]
     window = window_around(roads, np.flatnonzero(sum(counts.values())))
@@ -108,12 +108,10 @@ def _doubts(run: Run, index: int, doubts: Mapping[str, Floats]) -> Picture:
     highest = max(float(np.quantile(np.concatenate(list(doubts.values())), 0.98)), 1e-12)
     limits = [0.0, *(tick for tick in ticks(0.0, highest)[1:] if tick < highest)]
     window = window_around(roads, np.arange(len(roads)), margin=0.02)
-    panels = {  # what is known lies on top
-        (policy, f"median {significant(float(np.median(std)))} Wh"): _layers(std, limits, (1.2, 1.2))[
-            ::-1
-        ]
-        for policy, std in doubts.items()
-    }
+    panels = {}
+    for policy, std in doubts.items():
+        layers = _layers(std, limits, (1.2, 1.2))[::-1]  # what is known lies on top
+        panels[policy, f"median {significant(float(np.median(std)))} Wh"] = layers
     key = [f"from {significant(limit)} Wh" for limit in limits]
     caption = (
         f"Standard deviation of each edge's energy after {run.rounds:,} rounds, seed {run.seeds[0]}."

@@ -40,8 +40,5 @@ def spelled_out(text: str) -> str:
     >>> spelled_out("Improved GP-UCB [chowdhury2017kernelized, Algorithm 1].")
     'Improved GP-UCB [On Kernelized Multi-armed Bandits (2017), Algorithm 1].'
     """
-    return re.sub(r"paper (\d{3})\b|\b([a-z]+\d{4}[a-z]+)\b", _title, text)
-
-
-def _title(found: re.Match[str]) -> str:
-    return paper_title(found[1] or found[2])
+    key = r"paper (\d{3})\b|\b([a-z]+\d{4}[a-z]+)\b"
+    return re.sub(key, lambda found: paper_title(found[1] or found[2]), text)

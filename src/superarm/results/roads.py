@@ -72,13 +72,10 @@ def trip_name(run: Run, setting_index: int) -> str:
     return f"{place.title()} {letter.upper()}" if place and len(letter) == 1 else route
 
 
-def visits(run: Run, policy: str, setting_index: int, seeds: Sequence[int], edges: int) -> Ints:
-    """How often each edge was driven on, all seeds together, (n,)."""
-    counts = np.zeros(edges, dtype=np.intp)
-    for seed in seeds:
-        chosen = run.choices(policy, setting_index, seed).ravel()
-        counts += np.bincount(chosen[chosen >= 0], minlength=edges)
-    return counts
+def visits(run: Run, policy: str, setting_index: int, seed: int, edges: int) -> Ints:
+    """How often each edge was driven on, (n,)."""
+    chosen = run.choices(policy, setting_index, seed).ravel()
+    return np.bincount(chosen[chosen >= 0], minlength=edges)
 
 
 def usual_route(run: Run, policy: str, setting_index: int, seed: int) -> Ints:

@@ -180,21 +180,17 @@ class PosteriorContract(ABC):
 
     # --- ways to the same end --------------------------------------------------------------
 
-    def test_one_at_a_time_is_as_good_as_all_at_once(self) -> None:
-        data, posterior = self._data(), self.make_posterior()
-        for at in range(len(data.rewards)):
-            self._observe(posterior, [at])
-        self._assert_same(posterior, self._taught(), "one at a time")
-
-    def test_order_does_not_matter(self) -> None:
-        posterior = self.make_posterior()
-        if not posterior.exchangeable:
-            return
-        order = generator(8).permutation(len(self._data().rewards))
-        half = len(order) // 2
-        for part in (order[:half], order[half:]):
-            self._observe(posterior, part)
-        self._assert_same(posterior, self._taught(), "another order")
+    def test_grouping_does_not_matter_nor_order_if_it_says_so(self) -> None:
+        count = len(self._data().rewards)
+        ways = {"one at a time": np.arange(count).reshape(-1, 1).tolist()}
+        if self.make_posterior().exchangeable:
+            order = generator(8).permutation(count).tolist()
+            ways["another order"] = [order[: count // 2], order[count // 2 :]]
+        for what, parts in ways.items():
+            posterior = self.make_posterior()
+            for part in parts:
+                self._observe(posterior, part)
+            self._assert_same(posterior, self._taught(), what)
 
     def test_variance_never_grows(self) -> None:
         """Also with the model's own noise, and where one looks before each observation."""

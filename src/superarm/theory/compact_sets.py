@@ -139,11 +139,11 @@ class CompactSet:
         s = self.log_closed_size(t, conditions, omega=omega, xi=xi)
         for _ in range(_STEPS):
             beta = confidence_parameter(t, self.dimension * s, omega, xi)
-            smaller = np.minimum(s, conditions.required(_log(beta)))
-            settled = bool(np.all(s - smaller <= 1e-13 * s))
+            with np.errstate(divide="ignore"):  # β may be 0
+                smaller = np.minimum(s, conditions.required(np.log(beta)))
+            if np.all(s - smaller <= 1e-13 * s):
+                return smaller
             s = smaller
-            if settled:
-                break
         return s
 
     def log_closed_size(
@@ -180,8 +180,3 @@ def log_whole(s: Floats) -> Floats:
     # e^s has about 15 digits: a whole number that it misses by less is meant.
     whole = np.where(np.abs(real - near) <= 1e-14 * np.maximum(s, 1.0) * real, near, np.ceil(real))
     return np.where(s < math.log(_LARGEST_EXACT), np.log(np.maximum(1.0, whole)), s)
-
-
-def _log(values: Floats) -> Floats:
-    """ln, −∞ at 0 without a warning."""
-    return np.log(values, out=np.full(np.shape(values), -np.inf), where=values > 0.0)
