@@ -54,7 +54,7 @@ def test_tables_become_a_network(tmp_path):
         ({"connections": "from,to\n"}, "line 1 lacks the columns"),
         (
             {"edges": EDGES.replace("ab,a,b,100,10", "ab,a,b,0,10")},
-            "line 2: length_m is '0'; it must lie between",
+            "line 2: length_m is '0'; it must be a number between",
         ),
         ({"nodes": NODES.replace("b,100,0,5", "b,100,0,nan")}, "nodes.csv.gz: line 3: z is 'nan'"),
     ],

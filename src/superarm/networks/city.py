@@ -28,7 +28,7 @@ from superarm.core import Bools, Floats, Ints
 from superarm.inputs import as_count, as_number
 from superarm.streams import stream
 
-from .road import VEHICLE_CLASSES, RoadNetwork, largest_component
+from .road import VEHICLE_CLASSES, RoadNetwork, components, largest_part
 
 Points = NDArray[np.complex128]
 
@@ -325,18 +325,10 @@ def _ridges(points: Points) -> tuple[Points, Ints, Ints]:
     return corners, np.stack([first, second], axis=1), beside
 
 
-def _components(ends: Ints, count: int) -> Ints:
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
-
-    links = csr_array((np.ones(len(ends)), tuple(ends.T)), shape=(count, count))
-    return connected_components(links, directed=False)[1].astype(np.intp)
-
-
 def _contracted(streets: _Streets) -> _Streets:
     """Ends of very short streets become one place; of parallel streets the largest stays."""
     short = (np.abs(streets.spans()) < _SHORTEST) & ~streets.bridge
-    label = _components(streets.ends[short], len(streets.places))
+    label = components(streets.ends[short], len(streets.places), directed=False)
     x, y = (np.bincount(label, weights=axis) for axis in (streets.places.real, streets.places.imag))
     ends = np.sort(label[streets.ends], axis=1)
     order = np.lexsort((-streets.road, ends[:, 1], ends[:, 0]))
@@ -363,7 +355,7 @@ def _cut(streets: _Streets, land: _Land, edges: int) -> _Streets:
     order = np.argsort(land.level(streets.places)[streets.ends].max(axis=1), kind="stable")
     count = np.cumsum(np.where(streets.one_way[order] == 0, 2, 1))
     inner = streets.chosen(order[count <= 1.02 * edges])  # a little is lost where streets lead nowhere
-    label = _components(inner.ends, len(inner.places))[inner.ends[:, 0]]
+    label = components(inner.ends, len(inner.places), directed=False)[inner.ends[:, 0]]
     return inner.chosen(label == np.bincount(label).argmax())
 
 
@@ -379,11 +371,7 @@ def _network(
     back = np.arange(len(street)) >= len(there)
     ends = np.where(back[:, None], streets.ends[street, ::-1], streets.ends[street])
     turns = _turns(streets, street, ends, rng)
-    kept = largest_component(np.arange(len(street)), turns, len(street))
-    number = np.full(len(street), -1)
-    number[kept] = np.arange(len(kept))
-    turns = number[turns]
-    turns = turns[(turns >= 0).all(axis=1)]
+    kept, turns = largest_part(np.arange(len(street)), turns, len(street))
     street, back = street[kept], back[kept]
     used, ends = np.unique(ends[kept], return_inverse=True)
     tail, head = ends.reshape(-1, 2).T

@@ -15,6 +15,7 @@ ends. ``incline`` does not; it is bounded, where a metre-long edge has an absurd
 from __future__ import annotations
 
 import difflib
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -27,6 +28,7 @@ import numpy as np
 from superarm.core import Bools, Floats, Ints
 from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
 from superarm.graphs import Graph, TurnGraph, sorted_pairs
+from superarm.inputs import read_only
 
 VEHICLE_CLASSES = (
     "passenger",
@@ -46,6 +48,18 @@ LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType(
     | {"lon": (-180.0, 180.0), "lat": (-90.0, 90.0)}
 )
 """What a road can be, in metres, m/s and degrees: beyond it a file is wrong, and numbers overflow."""
+
+
+def limited(text: str, what: str) -> float:
+    """The number that a file gives for ``what``; a ``ValueError`` says what it must be."""
+    least, most = LIMITS[what]
+    try:
+        number = float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        number = math.nan
+    if not least <= number <= most:
+        raise ValueError(f"a number between {least:g} and {most:g}")
+    return number
 
 
 _MOST_COMPARED = 20_000
@@ -86,65 +100,46 @@ class RoadNetwork:
 
     def __post_init__(self) -> None:
         j, m = len(self.junction_ids), len(self.edge_ids)
-        shapes: dict[str, tuple[int, ...]] = {
-            "junctions": (j, 3),
-            "tail": (m,),
-            "head": (m,),
-            "length": (m,),
-            "speed": (m,),
-        }
+        parts: list[tuple[str, Any, tuple[int, ...]]] = [
+            ("junctions", np.float64, (j, 3)),
+            *((name, np.intp, (m,)) for name in ("tail", "head")),
+            *((name, np.float64, (m,)) for name in ("length", "speed")),
+            ("connections", np.intp, (*np.shape(self.connections)[:1], 2)),
+        ]
         if self.lon_lat is not None:
-            shapes["lon_lat"] = (j, 2)
-        for name, shape in shapes.items():
-            kind = np.intp if name in ("tail", "head") else np.float64
-            _keep(self, name, _frozen(getattr(self, name), kind, shape, name))
-        connections = np.asarray(self.connections)
-        if connections.size == 0:
-            connections = np.empty((0, 2), dtype=np.intp)
-        if connections.ndim != 2 or connections.shape[1] != 2:
-            raise ShapeError(f"connections has shape {connections.shape}; it must be (c, 2)")
-        _keep(self, "connections", _frozen(connections, np.intp, connections.shape, "connections"))
-        for name, count in (("permits", m), ("turn_permits", len(connections))):
+            parts.append(("lon_lat", np.float64, (j, 2)))
+        for name, kind, shape in parts:
+            object.__setattr__(self, name, _frozen(getattr(self, name), kind, shape, name))
+        for name, count in (("permits", m), ("turn_permits", len(self.connections))):
             given = getattr(self, name)
             checked = {
                 who: _frozen(given[who], np.bool_, (count,), f"{name}[{who!r}]") for who in given
             }
-            _keep(self, name, MappingProxyType(checked))
+            object.__setattr__(self, name, MappingProxyType(checked))
         if self.shapes is not None:
             if len(self.shapes) != m:
                 raise ShapeError(f"{self.name}: shapes has {len(self.shapes)} entries for {m} edges")
             courses = (_frozen(each, np.float64, (len(each), 2), "a shape") for each in self.shapes)
-            _keep(self, "shapes", tuple(courses))
+            object.__setattr__(self, "shapes", tuple(courses))
         _require_unique(self.junction_ids, "junction")
         _require_unique(self.edge_ids, "edge")
         self._check_values(j, m)
 
     def _check_values(self, j: int, m: int) -> None:
-        for name, values, ids, what in (
-            ("length", self.length, self.edge_ids, "edge"),
-            ("speed", self.speed, self.edge_ids, "edge"),
-            ("height", self.junctions[:, 2], self.junction_ids, "junction"),
-            (
-                "place",
-                np.abs(self.junctions[:, :2]).max(axis=1, initial=0.0),
-                self.junction_ids,
-                "junction",
-            ),
-        ):
+        x, y, height = self.junctions.T
+        columns = {"length": self.length, "speed": self.speed, "height": height}
+        columns["place"] = np.maximum(np.abs(x), np.abs(y))
+        if self.lon_lat is not None:
+            columns |= {"lon": self.lon_lat[:, 0], "lat": self.lon_lat[:, 1]}
+        for name, values in columns.items():
             least, most = LIMITS[name]
             bad = np.flatnonzero(~((values >= least) & (values <= most)))
             if len(bad):
+                edge = name in ("length", "speed")
+                ids, what = (self.edge_ids, "edge") if edge else (self.junction_ids, "junction")
                 raise InputError(
                     f"{self.name}: {what} {ids[bad[0]]!r} has {name} {values[bad[0]]}; "
                     f"it must lie between {least:g} and {most:g}"
-                )
-        if self.lon_lat is not None and j:
-            inside = np.abs(self.lon_lat) <= (180.0, 90.0)
-            if not inside.all():
-                where = int(np.argmin(inside.all(axis=1)))
-                raise InputError(
-                    f"{self.name}: junction {self.junction_ids[where]!r} lies at "
-                    f"{self.lon_lat[where].tolist()}; longitude and latitude must be degrees on Earth"
                 )
         for name, values, count in (
             ("tail", self.tail, j),
@@ -179,13 +174,11 @@ class RoadNetwork:
         grade: Floats = self.rise / np.maximum(np.maximum(self.length, apart), 1.0)
         return grade
 
-    def line_graph(
-        self, vehicle_class: str = "passenger", *, uturns: bool = True, connected: bool = True
-    ) -> LineGraph:
+    def line_graph(self, vehicle_class: str = "passenger", *, uturns: bool = True) -> LineGraph:
         """The edges that a vehicle class can use and the turns between them.
 
-        ``connected`` keeps the largest strongly connected component, within which every edge can
-        be reached from every other. ``uturns=False`` leaves out turns back to where one came from.
+        Of these the largest strongly connected component, within which every edge can be reached
+        from every other. ``uturns=False`` leaves out turns back to where one came from.
         """
         allowed = self.permits.get(vehicle_class)
         turns_allowed = self.turn_permits.get(vehicle_class)
@@ -198,16 +191,10 @@ class RoadNetwork:
         usable = turns_allowed & allowed[first] & allowed[second]
         if not uturns:
             usable &= self.head[second] != self.tail[first]
-        kept = np.flatnonzero(allowed)
-        turns = self.connections[usable]
-        if connected:
-            kept = largest_component(kept, turns, len(self.edge_ids))
+        kept, turns = largest_part(np.flatnonzero(allowed), self.connections[usable], len(allowed))
         if len(kept) == 0:
             raise InfeasibleError(f"{self.name} has no edge that {vehicle_class!r} may use")
-        number = np.full(len(self.edge_ids), -1, dtype=np.intp)
-        number[kept] = np.arange(len(kept))
-        inside = number[turns]
-        return LineGraph(network=self, edges=kept, turns=inside[(inside >= 0).all(axis=1)])
+        return LineGraph(network=self, edges=kept, turns=turns)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -223,9 +210,9 @@ class LineGraph(Graph):
 
     def __post_init__(self) -> None:
         turns = sorted_pairs(np.asarray(self.turns, dtype=np.intp).reshape(-1, 2))
-        _keep(self, "turns", _frozen(turns, np.intp, turns.shape, "turns"))
-        _keep(self, "edges", _frozen(self.edges, np.intp, (len(self.edges),), "edges"))
-        _keep(self, "ids", tuple(self.network.edge_ids[edge] for edge in self.edges))
+        object.__setattr__(self, "turns", _frozen(turns, np.intp, turns.shape, "turns"))
+        object.__setattr__(self, "edges", _frozen(self.edges, np.intp, (len(self.edges),), "edges"))
+        object.__setattr__(self, "ids", tuple(self.network.edge_ids[edge] for edge in self.edges))
 
     def __len__(self) -> int:
         return len(self.edges)
@@ -270,50 +257,59 @@ class LineGraph(Graph):
 
     @cached_property
     def length(self) -> Floats:
-        return _read_only(self.network.length[self.edges])
+        return read_only(self.network.length[self.edges])
 
     @cached_property
     def speed(self) -> Floats:
-        return _read_only(self.network.speed[self.edges])
+        return read_only(self.network.speed[self.edges])
 
     @cached_property
     def rise(self) -> Floats:
-        return _read_only(self.network.rise[self.edges])
+        return read_only(self.network.rise[self.edges])
 
     @cached_property
     def incline(self) -> Floats:
-        return _read_only(self.network.incline[self.edges])
+        return read_only(self.network.incline[self.edges])
 
     @cached_property
     def travel_time(self) -> Floats:
         """Seconds at the speed limit."""
-        return _read_only(self.length / self.speed)
+        return read_only(self.length / self.speed)
 
     @cached_property
     def features(self) -> Floats:
         """Length, speed limit and incline, each standardised to mean 0 and variance 1, (n, 3)."""
         columns = np.stack([self.length, self.speed, self.incline], axis=1)
         spread = columns.std(axis=0)
-        return _read_only((columns - columns.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
+        return read_only((columns - columns.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
 
     def laplacian(self) -> Any:
         """The incidence Laplacian Δ = B Bᵀ of eq. 132 of paper 000, sparse (n, n)."""
         return self.turn_graph.laplacian()
 
 
-def largest_component(edges: Ints, turns: Ints, count: int) -> Ints:
-    """Those of ``edges`` in the largest strongly connected component; the first of equals."""
+def components(links: Ints, count: int, *, directed: bool) -> Ints:
+    """The number of each node's component, (count,): where directed, the strongly connected one."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    if len(edges) == 0:
-        return edges
-    graph = csr_array((np.ones(len(turns)), (turns[:, 0], turns[:, 1])), shape=(count, count))
-    labels = connected_components(graph, directed=True, connection="strong")[1][edges]
-    sizes = np.bincount(labels)
-    largest = np.flatnonzero(sizes[labels] == sizes.max())[0]
-    kept: Ints = edges[labels == labels[largest]]
-    return kept
+    graph = csr_array((np.ones(len(links)), tuple(links.T)), shape=(count, count))
+    labels = connected_components(graph, directed=directed, connection="strong")[1]
+    return np.asarray(labels, dtype=np.intp)
+
+
+def largest_part(edges: Ints, turns: Ints, count: int) -> tuple[Ints, Ints]:
+    """Those of ``edges`` in the largest strongly connected component, and the turns among them.
+
+    Turns come in the numbers that these edges then have. Of equal components it is the first.
+    """
+    labels = components(turns, count, directed=True)[edges]
+    sizes = np.bincount(labels, minlength=1)
+    kept: Ints = edges[labels == labels[sizes[labels].argmax()]] if len(edges) else edges
+    number = np.full(count, -1, dtype=np.intp)
+    number[kept] = np.arange(len(kept))
+    inside = number[turns]
+    return kept, inside[(inside >= 0).all(axis=1)]
 
 
 def made_again(record: Any) -> tuple[Any, tuple[Any, ...]]:
@@ -327,25 +323,17 @@ def _made(kind: Callable[..., Any], values: Mapping[str, Any]) -> Any:
     return kind(**values)
 
 
-def _keep(record: object, name: str, value: Any) -> None:
-    object.__setattr__(record, name, value)
-
-
 def _frozen(values: Any, kind: Any, shape: tuple[int, ...], name: str) -> Any:
     given = np.asarray(values)
     if kind is np.intp and given.size and given.dtype.kind not in "iu":
         raise InputError(f"{name} must hold whole numbers, not {given.dtype} values")
     array = np.array(given, dtype=kind)
+    if array.size == 0 == math.prod(shape):  # an empty list has one axis
+        array = array.reshape(shape)
     if array.shape != shape:
         raise ShapeError(f"{name} has shape {array.shape}; it must be {shape}")
     array.flags.writeable = False
     return array
-
-
-def _read_only(values: Floats) -> Floats:
-    """A fresh array that is kept: shared by all seeds and policies, so nobody may write to it."""
-    values.flags.writeable = False
-    return values
 
 
 def _require_unique(ids: Sequence[str], what: str) -> None:

@@ -15,7 +15,6 @@ What becomes of the file:
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import pairwise
@@ -29,7 +28,7 @@ from superarm.errors import InputError
 
 from ._xml import Attributes, XmlFile, bare_name
 from .geography import from_utm
-from .road import LIMITS, VEHICLE_CLASSES, RoadNetwork
+from .road import VEHICLE_CLASSES, RoadNetwork, limited
 
 _INSIDE_JUNCTIONS = ("internal", "crossing", "walkingarea")
 _EVERYBODY = (1 << len(VEHICLE_CLASSES)) - 1
@@ -178,16 +177,10 @@ class _SumoNet:
         self._location = (attributes, self._file.line)
 
     def _limited(self, key: str, attributes: Attributes, what: str) -> float:
-        text, (least, most) = attributes[key], LIMITS[what]
         try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not math.isfinite(number):
-            raise self._file.fault(f"{key} is {text!r}; it must be a number")
-        if not least <= number <= most:
-            raise self._file.fault(f"{key} is {text!r}; it must lie between {least:g} and {most:g}")
-        return number
+            return limited(attributes[key], what)
+        except ValueError as error:
+            raise self._file.fault(f"{key} is {attributes[key]!r}; it must be {error}") from None
 
     # --- when all is known -----------------------------------------------------------------
 

@@ -6,7 +6,6 @@ import csv
 import zlib
 from collections.abc import Callable, Iterator
 from io import TextIOWrapper
-from math import isfinite
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,7 +14,7 @@ import numpy as np
 from superarm.errors import InputError, MissingDataError
 from superarm.packed import open_packed
 
-from .road import LIMITS, RoadNetwork
+from .road import RoadNetwork, limited
 
 Value = TypeVar("Value")
 _COLUMNS = {
@@ -67,17 +66,8 @@ class _Row(dict[str, str]):
 
     where: str
 
-    def number(self, key: str) -> float:
-        return self._parsed(key, _finite, "a finite number")
-
     def limited(self, key: str, what: str) -> float:
-        least, most = LIMITS[what]
-        value = self.number(key)
-        if not least <= value <= most:
-            raise InputError(
-                f"{self.where}: {key} is {self[key]!r}; it must lie between {least:g} and {most:g}"
-            )
-        return value
+        return self._parsed(key, lambda text: limited(text, what))
 
     def flag(self, key: str) -> bool:
         return self._parsed(key, {"0": False, "1": True}.__getitem__, "0 or 1")
@@ -85,20 +75,12 @@ class _Row(dict[str, str]):
     def known(self, key: str, numbers: dict[str, int], what: str) -> int:
         return self._parsed(key, numbers.__getitem__, f"a known {what}")
 
-    def _parsed(self, key: str, parse: Callable[[str], Value], wanted: str) -> Value:
+    def _parsed(self, key: str, parse: Callable[[str], Value], wanted: str = "") -> Value:
         try:
             return parse(self[key])
-        except (ValueError, KeyError):
-            raise InputError(f"{self.where}: {key} is {self[key]!r}; it must be {wanted}") from None
-
-
-def _finite(text: str) -> float:
-    if not text.isascii() or "_" in text:  # which float() would take
-        raise ValueError
-    value = float(text)
-    if not isfinite(value):
-        raise ValueError
-    return value
+        except (ValueError, KeyError) as error:
+            told = f"{self.where}: {key} is {self[key]!r}; it must be {wanted or error}"
+            raise InputError(told) from None
 
 
 def _require_meeting(edges: list[_Row], turns: list[_Row], number: dict[str, int]) -> None:

@@ -49,14 +49,17 @@ def _reduction(model: RoadModel, routing: Routing) -> Floats | None:
     return model.reduction
 
 
-def route_policy(
+@register("policy", "route-rule")
+def route_rule(
     model: Model,
+    *,
     rule: Rule,
     posterior: PosteriorName = "auto",
     routing: Routing = "rectified",
     spread: Spread = "noise",
 ) -> IndexPolicy:
-    """A rule, rectified, on a posterior of choice."""
+    """Any registered rule, rectified: your own route policy from a TOML file."""
+    require_part(rule, "rule", "rule")
     model = _roads(model)
     exact = model.arms is not None and posterior in ("auto", "finite")
     rectified = Rectified(rule=rule, spread=spread, reduction=_reduction(model, routing))
@@ -75,7 +78,7 @@ def route_ucb(
 ) -> IndexPolicy:
     """GP-UCB or BI-UCB: μ − √β_t·σ with the finite-arm β_t of Theorem 3.2, times ``scale``."""
     rule = UCB(schedule=BayesianGPUCB(arms=arm_count(model), scale=scale))
-    return route_policy(model, rule, posterior, routing, spread)
+    return route_rule(model, rule=rule, posterior=posterior, routing=routing, spread=spread)
 
 
 @register("policy", "route-bucb")
@@ -90,7 +93,7 @@ def route_bucb(
 ) -> IndexPolicy:
     """Bayes-UCB (the paper's GP-BUCB and BI-BUCB): a lower quantile of each edge's energy."""
     rule = BayesUCB(schedule=BayesUCBQuantile(arms=arm_count(model), omega=omega, xi=xi))
-    return route_policy(model, rule, posterior, routing, spread)
+    return route_rule(model, rule=rule, posterior=posterior, routing=routing, spread=spread)
 
 
 @register("policy", "route-ts")
@@ -103,7 +106,8 @@ def route_ts(
     spread: Spread = "noise",
 ) -> IndexPolicy:
     """GP-TS or BI-TS: a sample of each edge's energy, edge by edge (the paper) or jointly (ours)."""
-    return route_policy(model, Thompson(mode=mode), posterior, routing, spread)
+    rule = Thompson(mode=mode)
+    return route_rule(model, rule=rule, posterior=posterior, routing=routing, spread=spread)
 
 
 @register("policy", "route-greedy")
@@ -115,21 +119,7 @@ def route_greedy(
     spread: Spread = "noise",
 ) -> IndexPolicy:
     """The posterior mean, without exploration."""
-    return route_policy(model, Greedy(), posterior, routing, spread)
-
-
-@register("policy", "route-rule")
-def route_rule(
-    model: Model,
-    *,
-    rule: Rule,
-    posterior: PosteriorName = "auto",
-    routing: Routing = "rectified",
-    spread: Spread = "noise",
-) -> IndexPolicy:
-    """Any registered rule, rectified: your own route policy from a TOML file."""
-    require_part(rule, "rule", "rule")
-    return route_policy(model, rule, posterior, routing, spread)
+    return route_rule(model, rule=Greedy(), posterior=posterior, routing=routing, spread=spread)
 
 
 @register("policy", "prior")
