@@ -97,20 +97,15 @@ class Tile:
         column = np.minimum(np.floor(across), last - 1).astype(np.intp)
         row = np.minimum(np.floor(down), last - 1).astype(np.intp)
         right, below = across - column, down - row
-        total, weights, plain, count = (np.zeros(lon.shape) for _ in range(4))
-        for step_down, vertical in ((0, 1.0 - below), (1, below)):
-            for step_right, horizontal in ((0, 1.0 - right), (1, right)):
-                corner = self.heights[row + step_down, column + step_right].astype(np.float64)
-                seen = corner != _VOID
-                weight = np.where(seen, vertical * horizontal, 0.0)
-                weights += weight
-                total += weight * corner
-                count += seen
-                plain += np.where(seen, corner, 0.0)
+        corners = self.heights[row[..., None] + (0, 0, 1, 1), column[..., None] + (0, 1, 0, 1)]
+        across = np.stack([1.0 - right, right, 1.0 - right, right], axis=-1)
+        down = np.stack([1.0 - below, 1.0 - below, below, below], axis=-1)
+        seen = corners != _VOID
+        weights = np.where(seen, down * across, 0.0)
         # On a void, the weights of its neighbours are 0: there they count alike.
-        weighted = weights > 0.0
-        mean = np.divide(plain, count, out=np.full(lon.shape, np.nan), where=count > 0.0)
-        heights: Floats = np.divide(total, weights, out=mean, where=weighted)
+        weights = np.where(weights.sum(axis=-1, keepdims=True) > 0.0, weights, seen)
+        with np.errstate(invalid="ignore"):
+            heights: Floats = (weights * corners).sum(axis=-1) / weights.sum(axis=-1)
         return heights
 
 

@@ -207,12 +207,19 @@ class LineGraph(Graph):
     turns: Ints
     """(c, 2): from, to, in this graph's own numbers; sorted, without repeats."""
     ids: tuple[str, ...] = field(init=False)
+    length: Floats = field(init=False)
+    """This and what follows as in the network, (n,)."""
+    speed: Floats = field(init=False)
+    rise: Floats = field(init=False)
+    incline: Floats = field(init=False)
 
     def __post_init__(self) -> None:
         turns = sorted_pairs(np.asarray(self.turns, dtype=np.intp).reshape(-1, 2))
         object.__setattr__(self, "turns", _frozen(turns, np.intp, turns.shape, "turns"))
         object.__setattr__(self, "edges", _frozen(self.edges, np.intp, (len(self.edges),), "edges"))
         object.__setattr__(self, "ids", tuple(self.network.edge_ids[edge] for edge in self.edges))
+        for name in ("length", "speed", "rise", "incline"):
+            object.__setattr__(self, name, read_only(getattr(self.network, name)[self.edges]))
 
     def __len__(self) -> int:
         return len(self.edges)
@@ -252,24 +259,6 @@ class LineGraph(Graph):
     def successors(self) -> Any:
         """The turns as a sparse (n, n) matrix, in the order of ``turns``."""
         return self.turn_graph.successors
-
-    # --- what the edges are like, (n,) -----------------------------------------------------
-
-    @cached_property
-    def length(self) -> Floats:
-        return read_only(self.network.length[self.edges])
-
-    @cached_property
-    def speed(self) -> Floats:
-        return read_only(self.network.speed[self.edges])
-
-    @cached_property
-    def rise(self) -> Floats:
-        return read_only(self.network.rise[self.edges])
-
-    @cached_property
-    def incline(self) -> Floats:
-        return read_only(self.network.incline[self.edges])
 
     @cached_property
     def travel_time(self) -> Floats:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -66,6 +66,7 @@ class ShortestPath(Described, CostsOnly):
 
     successors: Any
     on_no_path: Literal["error", "empty"] = "error"
+    deterministic: ClassVar[bool] = True
     _pointers: Ints = field(init=False, repr=False)
     _indices: Ints = field(init=False, repr=False)
     _graph: Any = field(init=False, repr=False)
@@ -91,10 +92,6 @@ class ShortestPath(Described, CostsOnly):
 
     def parameters(self) -> Mapping[str, Any]:
         return {"successors": self._graph, "on_no_path": self.on_no_path}
-
-    @property
-    def deterministic(self) -> bool:
-        return True
 
     def select(
         self,

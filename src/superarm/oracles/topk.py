@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,13 +27,10 @@ class TopK:
     """
 
     k: int = 1
+    deterministic: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "k", as_count(self.k, "k"))
-
-    @property
-    def deterministic(self) -> bool:
-        return True
 
     def select(
         self,

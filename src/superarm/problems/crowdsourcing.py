@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from math import ceil, sqrt
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -53,6 +53,7 @@ def expected_outcome(contexts: Floats) -> Floats:
 class Crowdsourcing(Measured):
     """Semi-synthetic crowdsourcing; the reward of a group is ln(1 + Σ outcomes)."""
 
+    direction: ClassVar[Direction] = "maximize"
     seed: int
     horizon: int
     workers: int = 100
@@ -110,10 +111,6 @@ class Crowdsourcing(Measured):
             "_most_arms": most_arms,
         }.items():
             object.__setattr__(self, name, value)
-
-    @property
-    def direction(self) -> Direction:
-        return "maximize"
 
     def offer(self, step: int) -> Offer:
         rng = self._streams.at(step)

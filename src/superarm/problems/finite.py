@@ -138,11 +138,6 @@ def hilbert_norm(K: Floats, alpha: Floats) -> Floats:
     return norms
 
 
-def value_range(values: Floats) -> float:
-    """Largest minus smallest value."""
-    return float(values.max() - values.min())
-
-
 def kernelized_problem(
     *,
     arms: Arms,

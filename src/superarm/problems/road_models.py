@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -290,6 +290,8 @@ def with_conditions(model: RoadModel, count: int) -> RoadModel:
 class RoadProblem(AdditiveProblem, Measured, Mapped):
     """Trips between two edges, again and again: what problems on roads share."""
 
+    direction: ClassVar[Direction] = "minimize"
+    distinct: ClassVar[str] = "distinct_edges"
     seed: int
     horizon: int
     route: str | None = None
@@ -373,14 +375,6 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
     @property
     def graph(self) -> LineGraph:
         return self.roads.graph
-
-    @property
-    def direction(self) -> Direction:
-        return "minimize"
-
-    @property
-    def distinct(self) -> str:
-        return "distinct_edges"
 
     def road_map(self) -> RoadMap:
         """The roads and the ends of the trip, to draw on."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from math import gcd, sqrt
 
 import numpy as np
@@ -250,15 +250,6 @@ def _cmu_rows() -> SensorRows:
 
 
 @cache
-def _synthetic_temperatures() -> SensorRows:
-    return _room("temperature", sensors=52, learn=360, test=240, level=22.0, spread=2.0)
-
-
-@cache
-def _synthetic_light() -> SensorRows:
-    return _room("light", sensors=41, learn=601, test=192, level=400.0, spread=80.0)
-
-
 def _room(kind: str, *, sensors: int, learn: int, test: int, level: float, spread: float) -> SensorRows:
     """Sensors in a room, alike when near, drifting smoothly from row to row.
 
@@ -282,3 +273,9 @@ def _room(kind: str, *, sensors: int, learn: int, test: int, level: float, sprea
         test=readings[learn:],
         origin=f"{sensors} {kind} sensors, {learn} rows to learn, {test} to test, synthetic data",
     )
+
+
+_synthetic_temperatures = partial(
+    _room, "temperature", sensors=52, learn=360, test=240, level=22.0, spread=2.0
+)
+_synthetic_light = partial(_room, "light", sensors=41, learn=601, test=192, level=400.0, spread=80.0)

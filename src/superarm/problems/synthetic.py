@@ -17,14 +17,7 @@ from superarm.kernels import Covariance, Matern, SquaredExponential
 from superarm.registry import register
 from superarm.streams import stream
 
-from .finite import (
-    FiniteProblem,
-    gaussian_draw,
-    hilbert_norm,
-    kernelized_problem,
-    representer,
-    value_range,
-)
+from .finite import FiniteProblem, gaussian_draw, hilbert_norm, kernelized_problem, representer
 
 # --- benchmark functions -----------------------------------------------------------------
 
@@ -146,7 +139,7 @@ def rkhs_function(
     domain = _Domain.draw(seed, arms, dimension, kernel, lengthscale, nu)
     fraction = as_positive(noise_fraction, "noise_fraction")
     drawn = gaussian_draw(domain.K, domain.rng)
-    alpha = representer(domain.K, fraction * value_range(drawn), drawn)
+    alpha = representer(domain.K, fraction * float(np.ptp(drawn)), drawn)
     return _problem(
         domain,
         truth=domain.K @ alpha,
@@ -264,7 +257,7 @@ def _problem(
     function: str,
 ) -> FiniteProblem:
     """B is exact where f = Kα; of a function known by its values alone, α = (K + R²I)⁻¹f."""
-    noise_variance = as_positive(noise_fraction, "noise_fraction") * value_range(truth)
+    noise_variance = as_positive(noise_fraction, "noise_fraction") * float(np.ptp(truth))
     norm = "exact for f = Kα"
     if alpha is None:
         norm = "with α = (K + R²I)⁻¹f"

@@ -88,16 +88,6 @@ class Drive:
         """Wh of the whole trip."""
         return float(self.energy.sum())
 
-    def as_plain(self) -> dict[str, Any]:
-        """Plain data, of which :meth:`from_plain` makes the same."""
-        return {**vars(self), "energy": self.energy.tolist(), "stored": self.stored.tolist()}
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Self:
-        """The drive that :meth:`as_plain` told of."""
-        arrays = {name: np.array(plain[name], dtype=np.float64) for name in ("energy", "stored")}
-        return cls(**{**plain, **arrays})
-
 
 class _Kept(NamedTuple):
     """A state to begin trips from."""
@@ -187,10 +177,11 @@ class Driver:
         kept = self._kept[moment]
         if self._departures is not None:  # known here, they need not be found in every copy
             self._departures.until(kept.time + min(longest, 2.0 * free))
-        found = self._untouched(lambda: self._drive(list(route), lengths, longest, kept).as_plain())
-        return Drive.from_plain(found)
+        found = self._untouched(lambda: self._drive(list(route), lengths, longest, kept))
+        arrays = {name: np.array(found[name], dtype=np.float64) for name in ("energy", "stored")}
+        return Drive(**{**found, **arrays})
 
-    def _drive(self, route: list[str], lengths: Floats, longest: float, kept: _Kept) -> Drive:
+    def _drive(self, route: list[str], lengths: Floats, longest: float, kept: _Kept) -> dict[str, Any]:
         sumo, vehicle, simulation = self._sumo, self._sumo.vehicle, self._sumo.simulation
         if kept.file is not None:
             simulation.loadState(kept.file)
@@ -228,18 +219,17 @@ class Driver:
             )
         return self._record(ledger, steps * self.step, None)
 
-    def _record(self, ledger: Ledger, seconds: float, last_step: float | None) -> Drive:
-        """What was measured; ``last_step``: the length of the step in which the car arrived."""
+    def _record(self, ledger: Ledger, seconds: float, last_step: float | None) -> dict[str, Any]:
+        """A drive as plain data; ``last_step``: the length of the step in which the car arrived."""
         if last_step is not None:
             seconds += ledger.arrive(last_step)
-        energy = ledger.energy
-        return Drive(
-            energy=energy,
-            stored=ledger.stored,
-            duration=seconds,
-            arrived=last_step is not None,
-            completed=ledger.index if last_step is None else len(energy),
-        )
+        return {
+            "energy": ledger.energy,
+            "stored": ledger.stored,
+            "duration": seconds,
+            "arrived": last_step is not None,
+            "completed": ledger.index if last_step is None else len(ledger.energy),
+        }
 
     def _advance(self, departed: int) -> int:
         """One time step, before which the cars that are due depart; how many have by then."""

@@ -14,8 +14,6 @@ only put ½mv² beside mgz). Without it, a rectified cost charges the spending a
 
 from __future__ import annotations
 
-import numpy as np
-
 from superarm.core import Floats
 
 
@@ -32,22 +30,14 @@ class Ledger:
         """The edge that the car is on, or has just left."""
         # Plain numbers: there are thousands of steps to a trip, and few edges to a step.
         self._lengths: list[float] = lengths.tolist()
-        self._energy = [0.0] * len(lengths)
-        self._stored = [0.0] * len(lengths)
+        self.energy = [0.0] * len(lengths)
+        self.stored = [0.0] * len(lengths)
         self._inertia = inertia
         self._speed = speed
         self._place = 0.0
         self._odometer = 0.0
         self._energy_rate = 0.0
         self._stored_rate = 0.0
-
-    @property
-    def energy(self) -> Floats:
-        return np.array(self._energy)
-
-    @property
-    def stored(self) -> Floats:
-        return np.array(self._stored)
 
     def book(
         self,
@@ -87,5 +77,5 @@ class Ledger:
         self._add(self.index, seconds * left / metres if metres > 0.0 else seconds)
 
     def _add(self, edge: int, seconds: float) -> None:
-        self._energy[edge] += self._energy_rate * seconds
-        self._stored[edge] += self._stored_rate * seconds
+        self.energy[edge] += self._energy_rate * seconds
+        self.stored[edge] += self._stored_rate * seconds
