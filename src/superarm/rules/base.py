@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import cache
 from statistics import NormalDist
 from types import ModuleType
 from typing import Any
 
 from superarm.errors import InputError
-from superarm.inputs import as_number
+from superarm.inputs import as_count, as_number, as_positive
 
 _LOG_HALF = -math.log(2.0)
 _LOG_SMALLEST = -700.0  # exp(-700) is still a normal number
@@ -45,26 +46,50 @@ def special() -> ModuleType:
     return scipy.special
 
 
-def keep(part: object, check: Callable[[Any, str], float], *fields: str) -> None:
-    """Store a frozen part's fields as ``check`` gives them.
-
-    So that a width is computed from plain floats and integers, whatever the caller passed.
-    """
-    for field in fields:
-        object.__setattr__(part, field, check(getattr(part, field), field))
-
-
-def as_nonnegative(value: Any, name: str) -> float:
-    """A finite number of at least 0."""
-    return as_number(value, name, least=0.0)
-
-
 def as_probability(value: Any, name: str) -> float:
     """A number strictly between 0 and 1."""
     number = as_number(value, name)
     if not 0.0 < number < 1.0:
         raise InputError(f"{name} is {number!r}; it must lie strictly between 0 and 1")
     return number
+
+
+def _as_nonnegative(value: Any, name: str) -> float:
+    return as_number(value, name, least=0.0)
+
+
+def _as_horizon(value: Any, name: str) -> int | None:
+    return None if value is None else as_count(value, name)
+
+
+def _as_tau(value: Any, name: str) -> Any:
+    return value if callable(value) else as_positive(value, name)
+
+
+_CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    **dict.fromkeys(("arms", "most_arms", "dimension"), as_count),
+    **dict.fromkeys(("value", "norm_bound", "noise_bound", "eta"), _as_nonnegative),
+    **dict.fromkeys(("regularisation", "scale", "omega", "xi", "c1", "c2"), as_positive),
+    **dict.fromkeys(("side", "a", "b"), as_positive),
+    "delta": as_probability,
+    "horizon": _as_horizon,
+    "tau": _as_tau,
+    "tau_exponent": as_number,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """A schedule's parameters: what each must be goes by its name.
+
+    They are kept as plain floats and integers, whatever the caller passed, and widths computed from
+    these.
+    """
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            kept = _CHECKS[each.name](getattr(self, each.name), each.name)
+            object.__setattr__(self, each.name, kept)
 
 
 _METHODS = {"schedule": "width", "gain": "__call__", "rule": "desirability"}

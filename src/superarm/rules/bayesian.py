@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from superarm.core import Floats, Gamma
-from superarm.inputs import as_count, as_number, as_positive
 from superarm.registry import register
 
-from .base import keep, root, upper_quantile
+from .base import Checked, root, upper_quantile
 
 LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 """ln √(2π)."""
@@ -53,7 +52,7 @@ def bayesian_log_tail(log_points: Number, log_step: Number, omega: float, xi: fl
 
 @register("schedule", "gp-ucb-bayesian")
 @dataclass(frozen=True, kw_only=True)
-class BayesianGPUCB:
+class BayesianGPUCB(Checked):
     """GP-UCB for Bayesian regret on finitely many arms: β_t = 2 ln(|A| t² / √(2π)).
 
     sandberg2025bayesian, Theorem 3.2 (i); ``scale`` multiplies β_t (½ in its Figure 3, which
@@ -63,27 +62,17 @@ class BayesianGPUCB:
     arms: int
     scale: float = 1.0
 
-    def __post_init__(self) -> None:
-        keep(self, as_count, "arms")
-        keep(self, as_positive, "scale")
-
     def width(self, step: int, gamma: Gamma) -> float:
         return root(self.scale * bayesian_beta(math.log(self.arms), math.log(step)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Discretised:
+class _Discretised(Checked):
     """τ_t points per dimension stand for a compact set; the default exponent is that of eq. 6d."""
 
     dimension: int
     tau: float | Callable[[int], float]
     tau_exponent: float = 2.0
-
-    def __post_init__(self) -> None:
-        keep(self, as_count, "dimension")
-        keep(self, as_number, "tau_exponent")
-        if not callable(self.tau):
-            keep(self, as_positive, "tau")
 
     def log_points(self, step: int) -> float:
         """ln τ_t^d."""
@@ -102,10 +91,6 @@ class BayesianGPUCBCompact(_Discretised):
     """
 
     scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        keep(self, as_positive, "scale")
 
     def width(self, step: int, gamma: Gamma) -> float:
         return root(self.scale * bayesian_beta(self.log_points(step), math.log(step)))
@@ -132,7 +117,7 @@ class QuantileSchedule(ABC):
 
 @register("schedule", "bayes-ucb")
 @dataclass(frozen=True, kw_only=True)
-class BayesUCBQuantile(QuantileSchedule):
+class BayesUCBQuantile(Checked, QuantileSchedule):
     """GP-BUCB on finitely many arms: η_t = √(2π)^ω / (2 |A|^ω t^ξ).
 
     sandberg2025bayesian, Theorem 3.2 (ii), after kaufmann2012bayesian. The theorem needs
@@ -142,10 +127,6 @@ class BayesUCBQuantile(QuantileSchedule):
     arms: int
     omega: float = 1.0
     xi: float = 1.0
-
-    def __post_init__(self) -> None:
-        keep(self, as_count, "arms")
-        keep(self, as_positive, "omega", "xi")
 
     def log_tail(self, step: int) -> float:
         return bayesian_log_tail(math.log(self.arms), math.log(step), self.omega, self.xi)
@@ -161,10 +142,6 @@ class BayesUCBQuantileCompact(_Discretised, QuantileSchedule):
 
     omega: float = 1.0
     xi: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        keep(self, as_positive, "omega", "xi")
 
     def log_tail(self, step: int) -> float:
         return bayesian_log_tail(self.log_points(step), math.log(step), self.omega, self.xi)

@@ -24,7 +24,7 @@ from superarm.errors import InputError
 from superarm.inputs import as_generator, as_number, require_choice
 from superarm.registry import register
 
-from .base import keep, require_part, special
+from .base import require_part, special
 from .bayesian import QuantileSchedule
 
 CERTAIN = 1e300
@@ -136,7 +136,7 @@ class ExpectedImprovement:
     scale: Literal["log", "linear"] = "log"
 
     def __post_init__(self) -> None:
-        keep(self, as_number, "xi")
+        object.__setattr__(self, "xi", as_number(self.xi, "xi"))
         require_choice(self.scale, "scale", ("log", "linear"))
 
     deterministic = True
@@ -162,7 +162,7 @@ class ProbabilityOfImprovement:
     scale: Literal["score", "linear"] = "score"
 
     def __post_init__(self) -> None:
-        keep(self, as_number, "xi")
+        object.__setattr__(self, "xi", as_number(self.xi, "xi"))
         require_choice(self.scale, "scale", ("score", "linear"))
 
     deterministic = True

@@ -21,18 +21,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from superarm.core import Gamma
-from superarm.inputs import as_count, as_positive
 from superarm.registry import register
 
-from .base import as_nonnegative, as_probability, keep, root
+from .base import Checked, root
 
-_LOG_TWO = math.log(2.0)
 _PI_SQUARED = math.pi**2
 
 
 @register("schedule", "fixed")
 @dataclass(frozen=True, kw_only=True)
-class Fixed:
+class Fixed(Checked):
     """The same width in every round.
 
     >>> Fixed(value=2.0).width(7, gamma=lambda t: 0.0)
@@ -40,9 +38,6 @@ class Fixed:
     """
 
     value: float
-
-    def __post_init__(self) -> None:
-        keep(self, as_nonnegative, "value")
 
     def width(self, step: int, gamma: Gamma) -> float:
         return self.value
@@ -53,7 +48,7 @@ class Fixed:
 
 @register("schedule", "igp-ucb")
 @dataclass(frozen=True, kw_only=True)
-class ImprovedGPUCB:
+class ImprovedGPUCB(Checked):
     """IGP-UCB: B + R√(2(γ_{t−1} + 1 + ln(1/δ))).
 
     chowdhury2017kernelized, Algorithm 1. Theorem 2 makes it a confidence band for all rounds
@@ -67,12 +62,10 @@ class ImprovedGPUCB:
     noise_bound: float
     delta: float = 0.1
 
-    def __post_init__(self) -> None:
-        keep(self, as_nonnegative, "norm_bound", "noise_bound")
-        keep(self, as_probability, "delta")
+    log_events: ClassVar[float] = 0.0
 
     def width(self, step: int, gamma: Gamma) -> float:
-        information = gamma(step - 1) + 1.0 - math.log(self.delta)
+        information = gamma(step - 1) + 1.0 + self.log_events - math.log(self.delta)
         return self.norm_bound + self.noise_bound * math.sqrt(2.0 * information)
 
 
@@ -84,14 +77,12 @@ class ThompsonScale(ImprovedGPUCB):
     chowdhury2017kernelized, Algorithm 2.
     """
 
-    def width(self, step: int, gamma: Gamma) -> float:
-        information = gamma(step - 1) + 1.0 + _LOG_TWO - math.log(self.delta)
-        return self.norm_bound + self.noise_bound * math.sqrt(2.0 * information)
+    log_events: ClassVar[float] = math.log(2.0)
 
 
 @register("schedule", "gp-ucb-agnostic")
 @dataclass(frozen=True, kw_only=True)
-class AgnosticGPUCB:
+class AgnosticGPUCB(Checked):
     """GP-UCB for a function in the RKHS: √(2B² + 300 γ_{t−1} ln³(t/δ)).
 
     srinivas2010gaussian, Theorem 3 (there with γ_t, and B standing for the squared norm), in
@@ -101,10 +92,6 @@ class AgnosticGPUCB:
     norm_bound: float
     delta: float = 0.1
 
-    def __post_init__(self) -> None:
-        keep(self, as_nonnegative, "norm_bound")
-        keep(self, as_probability, "delta")
-
     def width(self, step: int, gamma: Gamma) -> float:
         logarithm = math.log(step / self.delta)
         return root(2.0 * self.norm_bound**2 + 300.0 * gamma(step - 1) * logarithm**3)
@@ -112,7 +99,7 @@ class AgnosticGPUCB:
 
 @register("schedule", "kernel-ucb")
 @dataclass(frozen=True, kw_only=True)
-class KernelUCB:
+class KernelUCB(Checked):
     """KernelUCB: η/√λ, with exploration η and ridge regularisation λ.
 
     valko2013finite, Algorithm 1; chowdhury2017kernelized, section 3.1.
@@ -120,10 +107,6 @@ class KernelUCB:
 
     eta: float
     regularisation: float = 1.0
-
-    def __post_init__(self) -> None:
-        keep(self, as_nonnegative, "eta")
-        keep(self, as_positive, "regularisation")
 
     def width(self, step: int, gamma: Gamma) -> float:
         return self.eta / math.sqrt(self.regularisation)
@@ -134,7 +117,7 @@ class KernelUCB:
 
 @register("schedule", "gp-ucb-finite")
 @dataclass(frozen=True, kw_only=True)
-class SrinivasFinite:
+class SrinivasFinite(Checked):
     """GP-UCB on finitely many arms: √(2 ln(|D| t² π² / (6δ))).
 
     srinivas2010gaussian, Theorem 1.
@@ -143,17 +126,13 @@ class SrinivasFinite:
     arms: int
     delta: float = 0.1
 
-    def __post_init__(self) -> None:
-        keep(self, as_count, "arms")
-        keep(self, as_probability, "delta")
-
     def width(self, step: int, gamma: Gamma) -> float:
         return root(2.0 * math.log(self.arms * _PI_SQUARED * step * step / (6.0 * self.delta)))
 
 
 @register("schedule", "oclok-ucb")
 @dataclass(frozen=True, kw_only=True)
-class OclokUCB:
+class OclokUCB(Checked):
     """O'CLOK-UCB: √(2 ln(M π² t² / (3δ))), M the largest number of arms in any round.
 
     nika2022oclok, Theorem 1 and Lemma 2.
@@ -161,10 +140,6 @@ class OclokUCB:
 
     most_arms: int
     delta: float = 0.05
-
-    def __post_init__(self) -> None:
-        keep(self, as_count, "most_arms")
-        keep(self, as_probability, "delta")
 
     def width(self, step: int, gamma: Gamma) -> float:
         return root(2.0 * math.log(self.most_arms * _PI_SQUARED * step * step / (3.0 * self.delta)))
@@ -175,7 +150,7 @@ class OclokUCB:
 
 @register("schedule", "logarithmic")
 @dataclass(frozen=True, kw_only=True)
-class LogarithmicUCB:
+class LogarithmicUCB(Checked):
     """√(c₁ ln(c₂ t)): the growth that theory dictates, with constants chosen by hand.
 
     bogunovic2016time, section 5.
@@ -184,15 +159,12 @@ class LogarithmicUCB:
     c1: float = 0.8
     c2: float = 4.0
 
-    def __post_init__(self) -> None:
-        keep(self, as_positive, "c1", "c2")
-
     def width(self, step: int, gamma: Gamma) -> float:
         return root(self.c1 * math.log(self.c2 * step))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _SlopeSchedule:
+class _SlopeSchedule(Checked):
     """β_T = 2 ln(m π²T²/(6δ)) + 2d ln(r d b T² √ln(d a m π²T²/(6δ))), δ shared by m events.
 
     The domain is [0, r]^d, r the ``side``; a and b bound the slopes of the prior's draws
@@ -208,13 +180,6 @@ class _SlopeSchedule:
     horizon: int | None = None
 
     events: ClassVar[float]
-
-    def __post_init__(self) -> None:
-        keep(self, as_count, "dimension")
-        keep(self, as_positive, "side", "a", "b")
-        keep(self, as_probability, "delta")
-        if self.horizon is not None:
-            keep(self, as_count, "horizon")
 
     def width(self, step: int, gamma: Gamma) -> float:
         rounds = step if self.horizon is None else self.horizon
