@@ -25,7 +25,8 @@ policy may share one.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from copy import copy
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, Self, overload, runtime_checkable
 
 import numpy as np
@@ -124,7 +125,7 @@ class Offer(Shown):
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", as_count(self.step, "step", 1, _MOST_STEPS))
         require_type(self.begins, bool, "begins")
-        require_type(self.arms, Arms, "arms")
+        require_type(self.arms, Arms, "arms", ", such as Arms.numbered(features)")
         if self.time is not None:
             object.__setattr__(self, "time", as_number(self.time, "time"))
         available: Any = self.available
@@ -148,14 +149,9 @@ class Offer(Shown):
         """This offer with ``action`` as the previous one, unless it ``begins`` an episode."""
         if self.begins or action is None:
             return self
-        offer = object.__new__(Offer)  # all else was checked when this one was made
-        for name in _OFFER_FIELDS:
-            object.__setattr__(offer, name, getattr(self, name))
+        offer = copy(self)  # without the checks: they were made when this one was
         object.__setattr__(offer, "previous_action", action)
         return offer
-
-
-_OFFER_FIELDS = tuple(each.name for each in fields(Offer))
 
 
 _MOST_STEPS = 2**53
@@ -243,10 +239,8 @@ class Feedback(Shown):
     def __post_init__(self) -> None:
         positions = as_positions(self.positions, "positions")
         rewards = as_vector(self.rewards, "rewards", len(positions))
-        if positions is not self.positions:
-            object.__setattr__(self, "positions", positions)
-        if rewards is not self.rewards:
-            object.__setattr__(self, "rewards", rewards)
+        object.__setattr__(self, "positions", positions)
+        object.__setattr__(self, "rewards", rewards)
         _refuse_repeats(positions)
         if self.noise_variance is not None:
             noise = as_vector(self.noise_variance, "noise_variance", len(positions))

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .core import Floats
-from .errors import InputError, MissingDataError
+from .errors import InputError, MissingDataError, SpecError
 from .inputs import read_only
 from .packed import open_packed
 
@@ -118,7 +118,7 @@ def find(name: str, *, ending: str = "") -> Path:
     """
     dataset = _DATASETS.get(name)
     if dataset is None:
-        raise InputError(f"unknown data set {name!r}; choose one of {sorted(_DATASETS)}")
+        raise SpecError(f"unknown data set {name!r}; choose one of {sorted(_DATASETS)}")
     file = next((file for file in dataset.files if file.endswith(ending)), None)
     if file is None:
         raise InputError(f"no file of {name} ends in {ending!r}; it consists of {list(dataset.files)}")

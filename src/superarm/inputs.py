@@ -201,11 +201,11 @@ def as_plain(value: Any, where: str | None = None) -> Any:
     return value
 
 
-def require_type(value: Any, kind: type, name: str) -> None:
+def require_type(value: Any, kind: type, name: str, advice: str = "") -> None:
     """Refuse what is not of this type."""
     if not isinstance(value, kind):
         told = f"{name} is {value!r:.60}, of type {type(value).__name__}"
-        raise InputError(f"{told}; it must be of type {kind.__name__}")
+        raise InputError(f"{told}; it must be of type {kind.__name__}{advice}")
 
 
 def as_generator(rng: Any) -> np.random.Generator:

@@ -1,4 +1,4 @@
-"""Parts that are not superarm's own, and what a part is in words.
+"""Parts that are not superarm's own.
 
 Only what the user names on their own machine is imported: a module or a file, or packages that were
 installed with an entry point in the group ``superarm.parts``. No name is ever taken from a run, a state
@@ -8,52 +8,13 @@ or a request.
 from __future__ import annotations
 
 import importlib
-import inspect
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from .errors import SpecError
-from .registry import find, in_words, kinds_of, parameters_of
 
 _imported: dict[str, None] = {}
-
-
-class Parameter(NamedTuple):
-    """One parameter of a part."""
-
-    name: str
-    kind: str
-    """What it must be, in words."""
-    default: Any
-    """``inspect.Parameter.empty`` where it must be given."""
-
-
-class Description(NamedTuple):
-    """What a part is."""
-
-    family: str
-    name: str
-    meaning: str
-    """The first sentence or line of its docstring."""
-    parameters: tuple[Parameter, ...]
-
-
-def describe(family: str, name: str) -> Description:
-    """What a registered part is, and what it takes.
-
-    >>> describe("oracle", "top-k").parameters
-    (Parameter(name='k', kind='a whole number', default=1),)
-    """
-    part = find(family, name)
-    kinds = kinds_of(part)
-    parameters = (
-        Parameter(key, in_words(kinds.get(key, Any)), default)
-        for key, default in parameters_of(family, name).items()
-    )
-    meaning = (inspect.getdoc(part) or "").partition("\n\n")[0].replace("\n", " ")
-    return Description(family, name, meaning, tuple(parameters))
 
 
 def import_parts(source: Path | str) -> None:

@@ -64,28 +64,16 @@ def superarm() -> None:
 )
 @common_options
 @importing
-def run(
-    experiment: str,
-    net: str | None,
-    start: str | None,
-    goal: str | None,
-    elevation: Path | None,
-    executor: str,
-    as_json: bool,
-    **request: Any,
-) -> None:
+def run(experiment: str, executor: str, as_json: bool, **asked: Any) -> None:
     """Run an experiment.
 
     EXPERIMENT is an id (`superarm list experiments` lists them) or a file of your own, FILE.toml.
     """
     from . import places, running
 
-    place = places.Place(net, start, goal, elevation)
-    summary = running.run_one(experiment, running.Request(**request), executor, place)
-    if as_json:
-        print_json(summary)
-    else:
-        running.print_summary(summary)
+    place = places.Place(**{name: asked.pop(name) for name in places.Place._fields})
+    summary = running.run_one(experiment, running.Request(**asked), executor, place)
+    (print_json if as_json else running.print_summary)(summary)
 
 
 @superarm.command()
@@ -102,10 +90,7 @@ def reproduce(target: str, as_json: bool, **request: Any) -> None:
     from . import running
 
     summary = running.reproduce(target, running.Request(**request))
-    if as_json:
-        print_json(summary)
-    else:
-        running.print_reproduction(summary)
+    (print_json if as_json else running.print_reproduction)(summary)
 
 
 @superarm.command()
@@ -251,12 +236,8 @@ def data_list(as_json: bool, **_: Any) -> None:
 @common_options
 def data_path(name: str, as_json: bool, **_: Any) -> None:
     """Print where a data set is."""
-    from superarm.datasets import describe, find
-    from superarm.registry import suggestion
+    from superarm.datasets import find
 
-    known = [dataset.name for dataset in describe()]
-    if name not in known:
-        raise click.UsageError(f"unknown data set {name!r}; {suggestion(name, known)}")
     path = find(name)
     if as_json:
         print_json({"name": name, "path": str(path)})

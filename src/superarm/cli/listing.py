@@ -19,8 +19,7 @@ from superarm.datasets import find as find_data
 from superarm.errors import MissingDataError, SpecError
 from superarm.experiments import experiment_ids, load_experiment
 from superarm.experiments.spec import GIVEN
-from superarm.parts import Parameter, describe
-from superarm.registry import families, find, names, suggestion
+from superarm.registry import families, find, in_words, kinds_of, names, parameters_of, suggestion
 from superarm.results.curves import counted
 from superarm.results.papers import paper_title, spelled_out
 
@@ -126,8 +125,8 @@ def _experiment(name: str) -> Row:
 
 
 def _part(family: str, name: str) -> dict[str, Any]:
-    about = describe(family, name)
     part = find(family, name)
+    kinds = kinds_of(part)
     meanings = _field_docstrings(part)
     if getattr(part, "__module__", "").startswith("superarm."):  # the words are those of our own parts
         meanings = {**_words()["parameters"], **_words().get(f"{family}/{name}", {}), **meanings}
@@ -135,24 +134,25 @@ def _part(family: str, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "parameters": [
-            _parameter(each, meanings) for each in about.parameters if each.name not in given
+            _parameter(each, in_words(kinds.get(each, Any)), default, meanings)
+            for each, default in parameters_of(family, name).items()
+            if each not in given
         ],
-        "meaning": _readable(about.meaning),
+        "meaning": _prose(part).partition("\n\n")[0].replace("\n", " "),
         "family": family,
     }
 
 
-def _parameter(parameter: Parameter, meanings: Mapping[str, str]) -> Row:
-    fitted = parameter.name.removesuffix("_bounds")
-    usual = f"limits between which {fitted} is fitted, or 'fixed'" if fitted != parameter.name else ""
-    default = parameter.default
+def _parameter(name: str, kind: str, default: Any, meanings: Mapping[str, str]) -> Row:
+    fitted = name.removesuffix("_bounds")
+    usual = f"limits between which {fitted} is fitted, or 'fixed'" if fitted != name else ""
     plain = isinstance(default, bool | int | float | str | list | tuple | None)
     return {
-        "name": parameter.name,
-        "type": parameter.kind,
+        "name": name,
+        "type": kind,
         "required": default is inspect.Parameter.empty,
         "default": default if plain else None,
-        "meaning": _readable(meanings.get(parameter.name, usual)),
+        "meaning": _readable(meanings.get(name, usual)),
     }
 
 

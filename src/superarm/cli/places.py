@@ -19,13 +19,6 @@ _ON_ONES_OWN = "navigation/network"
 """The experiment that has no network unless one is given."""
 
 
-class Placed(NamedTuple):
-    """An experiment that names no other place, and the parameters that place it."""
-
-    experiment: Experiment
-    parameters: dict[str, Any]
-
-
 class Place(NamedTuple):
     """What ``--net``, ``--from``, ``--to`` and ``--elevation`` say."""
 
@@ -34,8 +27,10 @@ class Place(NamedTuple):
     goal: str | None = None
     elevation: Path | None = None
 
-    def applied(self, experiment: Experiment, given: Mapping[str, Any]) -> Placed:
-        """The experiment there; ``given`` is what ``--set`` says.
+    def applied(
+        self, experiment: Experiment, given: Mapping[str, Any]
+    ) -> tuple[Experiment, dict[str, Any]]:
+        """The experiment, and the parameters that place it; ``given`` is what ``--set`` says.
 
         A network that is named replaces what the experiment itself says of the place, in its
         problem and in its sweep: a route, a network, and ends that exist on another network only.
@@ -58,11 +53,11 @@ class Place(NamedTuple):
                 parameters["problem.network"] = network
         if self.start is not None:
             parameters |= {"problem.start": self.start, "problem.goal": self.goal}
-        said = {key.removeprefix("problem.") for key in parameters}
         dropped: set[str] = set()
         if networked or self.start is not None:
-            dropped = {"route", "start", "goal"} | (said & {"network"})
-        return Placed(_without(experiment, dropped), parameters)
+            dropped = {"route", "start", "goal"}
+            dropped |= {"network"} if "problem.network" in parameters else set()
+        return _without(experiment, dropped), parameters
 
     def _check(self, experiment: Experiment, given: Mapping[str, Any]) -> None:
         takes = set(parameters_of("problem", experiment.problem["name"]))

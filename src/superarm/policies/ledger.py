@@ -103,7 +103,8 @@ class Ledger:
     def __init__(self, *, most_pending: int) -> None:
         self._most_pending = most_pending
         self._closed = Steps()
-        self._last = 0  # the largest step of which something was learned
+        self.last = 0
+        """The largest step of which something was learned; 0 before that."""
         self._heard: dict[int, set[int]] = {}  # positions seen of decisions not yet seen whole
         self._awaited: dict[int, State] = {}  # what decisions carry that were not seen whole
         self._made: deque[State] = deque(maxlen=_REMEMBERED)  # by this ledger: they need no check
@@ -190,7 +191,7 @@ class Ledger:
                 self._close(next(iter(self._heard)))
         else:
             return
-        self._last = max(self._last, step)
+        self.last = max(self.last, step)
 
     def _close(self, step: int) -> None:
         self._closed.add(step)
@@ -200,12 +201,7 @@ class Ledger:
     def note_rounds(self, step: int, count: int) -> None:
         """Rounds ``step`` … were played and learned from at once."""
         self._closed.add(step, count)
-        self._last = max(self._last, step + count - 1)
-
-    @property
-    def last(self) -> int:
-        """The largest step of which something was learned; 0 before that."""
-        return self._last
+        self.last = max(self.last, step + count - 1)
 
     # --- state -----------------------------------------------------------------------------
 
@@ -228,7 +224,7 @@ class Ledger:
             ledger._heard = {step: set(seen) for step, seen in state.scalar("heard")}
             for number in {*ledger._heard}.union(*ledger._heard.values()):
                 as_count(number, "a step or position", 0)
-            ledger._last = max(ledger._closed.last, max(ledger._heard, default=0))
+            ledger.last = max(ledger._closed.last, max(ledger._heard, default=0))
             for step, carry in sorted((int(name), part) for name, part in state.parts.items()):
                 _check_carry(carry)
                 ledger._awaited[step] = carry

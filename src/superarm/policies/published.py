@@ -8,7 +8,7 @@ and its own options. Symbols: B ``norm_bound``, R ``noise_bound``, λ ``noise_va
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -48,6 +48,7 @@ GainChoice = Literal["growth", "realised", "greedy"]
 
 def posterior_for(model: Model, posterior: PosteriorName = "auto", form: str = "auto") -> Posterior:
     """The exact posterior that fits the model: over its fixed arms where it has them."""
+    require_choice(posterior, "posterior", get_args(PosteriorName))
     if posterior == "auto":
         posterior = "streaming" if model.arms is None else "finite"
     options: dict[str, Any] = {"form": form}
@@ -67,16 +68,12 @@ def posterior_for(model: Model, posterior: PosteriorName = "auto", form: str = "
         raise InputError(f"posterior {posterior!r} needs fixed arms, but these change every round")
     if posterior == "finite":
         return FiniteGP(kernel, model.arms, noise, mean, **options)
-    if posterior == "independent":
-        return IndependentGaussian(kernel.diag(model.arms), noise, mean, arms=model.arms)
-    raise InputError(
-        f"posterior is {posterior!r}; choose 'auto', 'finite', 'streaming', 'variational', "
-        "'variational-kept' or 'independent'"
-    )
+    return IndependentGaussian(kernel.diag(model.arms), noise, mean, arms=model.arms)
 
 
 def gamma_for(model: Model, gain: GainChoice = "growth") -> Gamma | None:
     """γ as a callable; ``None`` asks the rule to use the information gain realised so far."""
+    require_choice(gain, "gain", get_args(GainChoice))
     if gain == "realised":
         return None
     if gain == "growth":
@@ -84,16 +81,10 @@ def gamma_for(model: Model, gain: GainChoice = "growth") -> Gamma | None:
             raise InputError("the model names no growth rate for γ; use gain 'realised' or 'greedy'")
         growth: Gamma = build("gain", model.gain)
         return growth
-    if gain == "greedy":
-        if model.arms is None:
-            raise InputError("greedy information gain needs fixed arms; use gain 'realised'")
-        return GreedyGrowth(
-            kernel=model.kernel,
-            candidates=model.arms,
-            noise_variance=model.noise_variance,
-            horizon=model.horizon,
-        )
-    raise InputError(f"gain is {gain!r}; choose 'growth', 'realised' or 'greedy'")
+    if model.arms is None:
+        raise InputError("greedy information gain needs fixed arms; use gain 'realised'")
+    sizes: dict[str, Any] = {"noise_variance": model.noise_variance, "horizon": model.horizon}
+    return GreedyGrowth(kernel=model.kernel, candidates=model.arms, **sizes)
 
 
 def index_policy(
@@ -107,11 +98,7 @@ def index_policy(
 
 @register("policy", "igp-ucb")
 def igp_ucb(
-    model: Model,
-    *,
-    delta: float = 0.1,
-    gain: GainChoice = "growth",
-    posterior: PosteriorName = "auto",
+    model: Model, *, delta: float = 0.1, gain: GainChoice = "growth", posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
     """Improved GP-UCB [chowdhury2017kernelized, Algorithm 1]."""
     schedule = ImprovedGPUCB(
@@ -124,11 +111,7 @@ def igp_ucb(
 
 @register("policy", "gp-ucb")
 def gp_ucb(
-    model: Model,
-    *,
-    delta: float = 0.1,
-    gain: GainChoice = "growth",
-    posterior: PosteriorName = "auto",
+    model: Model, *, delta: float = 0.1, gain: GainChoice = "growth", posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
     """GP-UCB in the agnostic setting [srinivas2010gaussian, Theorem 3]."""
     schedule = AgnosticGPUCB(norm_bound=_known(model.norm_bound, "norm_bound"), delta=delta)
@@ -212,11 +195,7 @@ def gp_pi(model: Model, *, xi: float = 0.01, posterior: PosteriorName = "auto") 
 
 @register("policy", "kernel-ucb")
 def kernel_ucb(
-    model: Model,
-    *,
-    eta: float | None = None,
-    delta: float = 0.1,
-    posterior: PosteriorName = "auto",
+    model: Model, *, eta: float | None = None, delta: float = 0.1, posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
     """KernelUCB [valko2013finite]: width η/√λ.
 
