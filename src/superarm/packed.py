@@ -38,12 +38,10 @@ _DAMAGE = (
 
 def open_packed(path: Path) -> io.BufferedReader:
     """The bytes of a file, unpacked where its name ends in ``.gz`` or ``.xz``."""
-    suffix = path.suffix.lower()
-    if suffix == ".gz":
-        return io.BufferedReader(_Bounded(path, gzip.GzipFile(path, "rb")))
-    if suffix == ".xz":
-        return io.BufferedReader(_Bounded(path, lzma.LZMAFile(path, "rb")))
-    return path.open("rb")
+    unpacked = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}.get(path.suffix.lower())
+    if unpacked is None:
+        return path.open("rb")
+    return io.BufferedReader(_Bounded(path, unpacked(path, "rb")))
 
 
 class _Bounded(io.RawIOBase):

@@ -33,7 +33,7 @@ import inspect
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -135,20 +135,12 @@ def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
         raise SpecError(f"a {family} spec needs a name; choose one of {names(family)}")
     name = spec["name"]
     part = find(family, name)
-    accepted = parameters_of(family, name)
-    for key in spec:
-        if key not in (*accepted, "name", "family"):
-            told = suggestion(key, accepted, "it takes", command=f"superarm show {family}/{name}")
-            raise SpecError(f"{family} {name!r} has no parameter {key!r}; {told}")
-    parameters = {**given, **built_parameters(spec)}
-    for key, value in parameters.items():
-        if key not in given:
-            check_parameter(family, name, key, value)
-    missing = [
-        key
-        for key, default in accepted.items()
-        if default is inspect.Parameter.empty and key not in parameters
-    ]
+    built = built_parameters(spec)
+    check_parameters(family, name, built)
+    parameters = {**given, **built}
+    empty = inspect.Parameter.empty
+    defaults = parameters_of(family, name).items()
+    missing = [key for key, default in defaults if default is empty and key not in parameters]
     if missing:
         raise SpecError(f"{family} {name!r} needs {', '.join(missing)}")
     return part(**parameters)
@@ -166,9 +158,18 @@ def built_parameters(spec: Mapping[str, Any]) -> dict[str, Any]:
         raise SpecError("the spec is nested too deeply") from None
 
 
-def check_parameter(family: str, name: str, key: str, value: Any) -> None:
-    """Raise an error that names the parameter unless ``value`` is of the declared kind."""
-    require_kind(value, kinds_of(find(family, name)).get(key, Any), f"{family} {name!r}: {key}")
+def check_parameters(
+    family: str, name: str, parameters: Mapping[str, Any], besides: Container[str] = ()
+) -> None:
+    """Refuse a parameter that a part does not take, or ``besides`` takes from elsewhere, and values of
+    other kinds than it declares."""
+    accepted = [key for key in parameters_of(family, name) if key not in besides]
+    kinds = kinds_of(find(family, name))
+    for key, value in parameters.items():
+        if key not in accepted:
+            told = suggestion(key, accepted, "it takes", command=f"superarm show {family}/{name}")
+            raise SpecError(f"{family} {name!r} has no parameter {key!r}; {told}")
+        require_kind(value, kinds.get(key, Any), f"{family} {name!r}: {key}")
 
 
 @functools.cache  # looking them up takes longer than making most parts
@@ -314,14 +315,17 @@ def _shown(value: Any) -> str:
 
 
 def _spec(part: Any, *, strict: bool) -> dict[str, Any]:
-    entry = _names.get(type(part))
+    kind = type(part)
+    entry = _names.get(kind)
     known = isinstance(part, Described) or (entry is not None and dataclasses.is_dataclass(part))
     if strict and (entry is None or not known):
         raise SpecError(
-            f"{type(part).__name__} has no JSON spec: only registered parts do; "
+            f"{kind.__name__} has no JSON spec: only registered parts do; "
             "pass the object itself where it is needed"
         )
-    spec: dict[str, Any] = {"name": entry[1]} if entry else {"foreign": _qualified(type(part))}
+    spec: dict[str, Any] = (
+        {"name": entry[1]} if entry else {"foreign": f"{kind.__module__}.{kind.__qualname__}"}
+    )
     if isinstance(part, Described):
         parameters: Mapping[str, Any] = part.parameters()
     elif entry is not None and known:
@@ -330,10 +334,6 @@ def _spec(part: Any, *, strict: bool) -> dict[str, Any]:
     else:
         parameters = {}
     return spec | {key: _plain(value, strict) for key, value in parameters.items()}
-
-
-def _qualified(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _members(family: Any) -> dict[str, Callable[..., Any]]:

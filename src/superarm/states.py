@@ -14,7 +14,6 @@ import os
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -38,20 +37,19 @@ _MOST = 1 << 31
 def state_to_bytes(state: State) -> bytes:
     """The whole state; equal states give equal bytes."""
     arrays: dict[str, NDArray[Any]] = {}
-    names: dict[object, str] = {}
 
     def keep(array: NDArray[Any]) -> str:
-        """Equal arrays are kept once: a part's spec often repeats what its parts are made of."""
-        plain = np.ascontiguousarray(array).reshape(np.shape(array))
-        content = (plain.dtype.str, plain.shape, sha256(plain.data).digest())
-        name = names.setdefault(content, f"array:{len(arrays)}")
-        arrays.setdefault(name, plain)
-        return name
+        """Named by its content and kept once: specs repeat what their parts are made of."""
+        plain = np.ascontiguousarray(array).reshape(array.shape)
+        content = sha256(plain.data)
+        content.update(f"{plain.dtype.str} {plain.shape}".encode())
+        arrays[content.hexdigest()] = plain
+        return content.hexdigest()
 
-    text = json.dumps(to_json(_ordered(state), keep), sort_keys=True, allow_nan=False).encode()
+    text = json.dumps(to_json(state, keep), sort_keys=True, allow_nan=False).encode()
     buffer = io.BytesIO()
     head = {_HEAD: np.frombuffer(text, dtype=np.uint8)}
-    np.savez(buffer, allow_pickle=False, **head, **arrays)
+    np.savez(buffer, allow_pickle=False, **head, **dict(sorted(arrays.items())))
     return buffer.getvalue()
 
 
@@ -82,12 +80,6 @@ def state_from_bytes(data: bytes) -> State:
         return state
     except (ValueError, KeyError, RecursionError) as error:
         raise StateError(f"this is not a saved state, or it is damaged: {error}") from error
-
-
-def _ordered(state: State) -> State:
-    """The same state, with tables sorted by name."""
-    parts = {name: _ordered(part) for name, part in sorted(state.parts.items())}
-    return replace(state, arrays=dict(sorted(state.arrays.items())), parts=parts)
 
 
 # --- what made a state ---------------------------------------------------------------------

@@ -19,14 +19,7 @@ from superarm.errors import SpecError
 from superarm.inputs import as_plain
 from superarm.parts import import_parts
 from superarm.problems.base import World
-from superarm.registry import (
-    build,
-    check_parameter,
-    names,
-    parameters_of,
-    require_kind,
-    suggestion,
-)
+from superarm.registry import build, check_parameters, names, parameters_of, require_kind, suggestion
 from superarm.simulation.lateness import Lateness
 
 from .claims import check_claim, policies_of
@@ -353,13 +346,8 @@ def _check_parameters(family: str, spec: Mapping[str, Any], where: str) -> None:
     """Names and parameters before anything runs, so that a typo costs no computing time."""
     if "name" not in spec:
         raise SpecError(f"{where}: the {family} needs a name; choose one of {names(family)}")
+    options = {key: value for key, value in spec.items() if key != "name"}
     try:
-        accepted = _parameters(family, spec["name"])
-        for key in spec:
-            if key != "name" and key not in accepted:
-                command = f"superarm show {family}/{spec['name']}"
-                told = suggestion(key, accepted, "it takes", command=command)
-                raise SpecError(f"{family} {spec['name']!r} has no parameter {key!r}; {told}")
-            check_parameter(family, spec["name"], key, spec[key])
+        check_parameters(family, spec["name"], options, besides=GIVEN)
     except SpecError as error:
         raise SpecError(f"{where}: {error}") from None
