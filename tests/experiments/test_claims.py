@@ -10,7 +10,7 @@ import pytest
 
 from superarm.errors import SpecError
 from superarm.experiments import Experiment, experiment_ids, judge, load_experiment
-from superarm.experiments.claims import judge_variances, outcome_of, policies_of
+from superarm.experiments.claims import judge_variances, policies_of
 from superarm.results.curves import within_noise
 from superarm.simulation import Run, Trace, write_trace
 from superarm.simulation.trace import write_spec
@@ -127,7 +127,6 @@ def test_the_evidence_compares_seed_by_seed_at_the_weakest_pair(tmp_path: Path) 
         "decided beyond 12.7 standard errors (2 seeds, T = 2)"
     )
     assert verdict.verdict == "undecided"
-    assert outcome_of(run, "a", 0, "regret")[:2] == (11.0, 10.0)
 
 
 @pytest.mark.parametrize("check", ["below", "above"])

@@ -26,6 +26,7 @@ the totals. A claim about policies or settings that were not run is not judged.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -34,9 +35,9 @@ from superarm.core import Floats
 from superarm.errors import SpecError
 from superarm.registry import require_kind
 from superarm.results.curves import (
+    average,
     counted,
     made_data,
-    mean_stderr,
     noise_limit,
     plus_minus,
     setting_text,
@@ -59,24 +60,6 @@ class Verdict(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         told = {"holds": self.verdict == "holds", "verdict": self.verdict}
         return {"text": self.text, **told, "evidence": self.evidence}
-
-
-class Outcome(NamedTuple):
-    """A policy's total of one metric."""
-
-    mean: float
-    stderr: float | None
-    per_seed: Floats
-
-
-def outcome_of(run: Run, policy: str, setting_index: int, metric: str) -> Outcome:
-    """Totals at the last round over seeds; ``metric`` is a series name such as ``regret``."""
-    return _outcome(run.cumulative(policy, setting_index, metric)[:, -1].astype(np.float64))
-
-
-def _outcome(per_seed: Floats) -> Outcome:
-    mean, stderr = mean_stderr(per_seed)
-    return Outcome(float(mean), float(stderr) if len(per_seed) > 1 else None, per_seed)
 
 
 def judge(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[Verdict]:
@@ -131,10 +114,10 @@ class Margin(NamedTuple):
         """Its mean over what chance explains: beyond ±1 it is decided; 0 for a single seed."""
         if len(self.values) < 2:
             return 0.0
-        mean, stderr = mean_stderr(self.sign * self.values)
+        mean, stderr = average(self.sign * self.values)
         if stderr == 0.0:
             return float("inf") if mean > 0.0 else float("-inf")  # a tie is no lead
-        return float(mean / (stderr * noise_limit(len(self.values))))
+        return mean / (stderr * noise_limit(len(self.values)))
 
 
 class _Totals:
@@ -145,15 +128,16 @@ class _Totals:
         self.metric: str = claim.get("metric", "regret")
 
     def at(self, policy: str, place: int = 0) -> Floats:
-        totals = outcome_of(self.run, policy, self.settings[place], self.metric).per_seed
+        totals = self.run.cumulative(policy, self.settings[place], self.metric)[:, -1].astype(
+            np.float64
+        )
         if self.claim.get("of") == "spread":
             totals = np.abs(totals - np.median(totals))
         return totals
 
     def told(self, policy: str, place: int = 0) -> str:
-        outcome = _outcome(self.at(policy, place))
-        spread = "" if outcome.stderr is None else f" ± {significant(outcome.stderr, 2)}"
-        return f"{significant(outcome.mean)}{spread}"
+        mean, stderr = average(self.at(policy, place))
+        return significant(mean) + (f" ± {significant(stderr, 2)}" if len(self.run.seeds) > 1 else "")
 
     def value(self, place: int) -> Any:
         return self.run.settings[self.settings[place]][self.claim["key"]]
@@ -163,22 +147,16 @@ def _judged(totals: _Totals) -> tuple[Word, str]:
     margins = list(_CHECKS[totals.claim["check"]].margins(totals))
     weakest = min(margins, key=lambda margin: margin.strength)
     evidence = "; ".join(_told(totals))
-    mean, stderr = mean_stderr(weakest.values)
     if len(weakest.values) > 1:
         limit = noise_limit(len(weakest.values))
-        evidence += f"; {weakest.what} seed by seed {plus_minus(float(mean), float(stderr))}"
+        evidence += f"; {weakest.what} seed by seed {plus_minus(*average(weakest.values))}"
         evidence += f", decided beyond {limit:.3g} standard errors"
-    if weakest.strength > 1.0:
-        return "holds", evidence
-    return ("does not hold" if _refuted(totals, weakest) else "undecided"), evidence
-
-
-def _refuted(totals: _Totals, weakest: Margin) -> bool:
+    refuted = weakest.strength < -1.0
     if totals.claim["check"] == "flat":
         # A pattern that anybody can see refutes "none", unless it is too small to matter.
         change = Margin("", _change(totals, totals.claim["policy"]))
-        return abs(change.strength) > 1.0 and float(weakest.values.mean()) < 0.0
-    return weakest.strength < -1.0
+        refuted = abs(change.strength) > 1.0 and float(weakest.values.mean()) < 0.0
+    return "holds" if weakest.strength > 1.0 else "does not hold" if refuted else "undecided", evidence
 
 
 def _told(totals: _Totals) -> Iterator[str]:
@@ -199,7 +177,7 @@ def _names(value: str | Sequence[str]) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
-def _below(totals: _Totals, sign: float = -1.0) -> Iterator[Margin]:
+def _compared(totals: _Totals, sign: float) -> Iterator[Margin]:
     ratio = float(totals.claim.get("ratio", 1.0))
     for policy in _names(totals.claim["policy"]):
         for rival in _names(totals.claim["versus"]):
@@ -213,10 +191,6 @@ def _against(
     factor = "" if ratio == 1.0 else f"{ratio:g} × "
     difference = totals.at(policy, place) - ratio * totals.at(rival, place)
     return Margin(f"{policy} − {factor}{rival}", difference, sign)
-
-
-def _above(totals: _Totals) -> Iterator[Margin]:
-    return _below(totals, 1.0)
 
 
 def _between(totals: _Totals) -> Iterator[Margin]:
@@ -242,13 +216,9 @@ def _change(totals: _Totals, policy: str) -> Floats:
     return change
 
 
-def _rises(totals: _Totals, sign: float = 1.0) -> Iterator[Margin]:
+def _moves(totals: _Totals, sign: float) -> Iterator[Margin]:
     for policy in _names(totals.claim["policy"]):
         yield Margin(f"change of {policy} over all values", _change(totals, policy), sign)
-
-
-def _falls(totals: _Totals) -> Iterator[Margin]:
-    return _rises(totals, -1.0)
 
 
 def _flat(totals: _Totals) -> Iterator[Margin]:
@@ -277,12 +247,12 @@ class _Check(NamedTuple):
 
 
 _CHECKS = {
-    "below": _Check(_below, ("policy", "versus"), ("ratio",)),
-    "above": _Check(_above, ("policy", "versus"), ("ratio",)),
+    "below": _Check(partial(_compared, sign=-1.0), ("policy", "versus"), ("ratio",)),
+    "above": _Check(partial(_compared, sign=1.0), ("policy", "versus"), ("ratio",)),
     "between": _Check(_between, ("policy", "versus", "least", "most")),
     "similar": _Check(_similar, ("policy", "versus", "tolerance")),
-    "rises": _Check(_rises, ("policy", "key")),
-    "falls": _Check(_falls, ("policy", "key")),
+    "rises": _Check(partial(_moves, sign=1.0), ("policy", "key")),
+    "falls": _Check(partial(_moves, sign=-1.0), ("policy", "key")),
     "flat": _Check(_flat, ("policy", "key", "tolerance")),
     "crosses": _Check(_crosses, ("policy", "versus", "key")),
 }

@@ -12,13 +12,7 @@ from typing import Any, NamedTuple
 
 from superarm import __version__
 from superarm.capabilities import OWN_METRICS, AdditiveProblem, Forecaster, Measured, Metric
-from superarm.errors import (
-    ConflictError,
-    MissingDataError,
-    MissingExtraError,
-    SpecError,
-    SuperarmError,
-)
+from superarm.errors import ConflictError, MissingDataError, MissingExtraError, SpecError, SuperarmError
 from superarm.inputs import as_count
 from superarm.parts import import_parts, imported
 from superarm.problems.base import Mapped, World

@@ -111,36 +111,30 @@ class Experiment:
         problem = dict(self.problem)
         policies = {name: dict(options) for name, options in self.policies.items()}
         feedback = dict(self.feedback)
+        owners = {**policies, "problem": problem, "feedback": feedback}
         # The problem's name comes first: it decides which other keys there are.
         for key, value in sorted(setting.items(), key=lambda item: item[0] != "problem.name"):
             owner, dot, option = key.rpartition(".")
-            if dot and owner == "problem":
-                problem[option] = value
-            elif dot and owner == "feedback":
-                feedback[option] = value
-            elif dot and owner in policies:
-                policies[owner][option] = value
-            elif not dot and key in _parameters("problem", problem["name"]):
-                problem[key] = value
+            own = _parameters("problem", problem["name"])
+            accepted = {
+                name: _parameters("policy", _policy_spec(name, options)["name"])
+                for name, options in policies.items()
+            }
+            if dot:
+                takers = [owners[owner]] if owner in owners else []
+            elif key in own:
+                takers = [problem]
             else:
-                takers = [
-                    name
-                    for name, options in policies.items()
-                    if not dot and key in _parameters("policy", _policy_spec(name, options)["name"])
-                ]
-                if not takers:
-                    raise SpecError(f"--set {key}: no such parameter; {self._parameter_help(key)}")
-                for name in takers:
-                    policies[name][key] = value
+                takers = [policies[name] for name in policies if key in accepted[name]]
+            if not takers:
+                command = f"superarm show problem/{problem['name']}"
+                choices = {*own, *itertools.chain(*accepted.values())}
+                told = suggestion(key, choices, "the problem and the policies take", command=command)
+                raise SpecError(f"--set {key}: no such parameter; {told}")
+            for taker in takers:
+                taker[option] = value
         changed = {**self.as_json(), "problem": problem, "policies": policies, "feedback": feedback}
         return Experiment.from_mapping(changed, self.id)
-
-    def _parameter_help(self, key: str) -> str:
-        choices = set(_parameters("problem", self.problem["name"]))
-        for name, given in self.policies.items():
-            choices |= set(_parameters("policy", _policy_spec(name, given)["name"]))
-        command = f"superarm show problem/{self.problem['name']}"
-        return suggestion(key, choices, "the problem and the policies take", command=command)
 
     # --- building --------------------------------------------------------------------------
 
@@ -260,7 +254,10 @@ def _read(source: Path | Traversable, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # bad syntax, not UTF-8, absurd numbers or depth
         raise SpecError(f"{where}: not valid TOML: {error}") from None
     if isinstance(source, Path):
-        _import_own(data.pop("imports", []), source.parent, where)
+        sources = data.pop("imports", [])
+        require_kind(sources, Sequence[str], f"{where}: imports")
+        for each in sources:  # modules, and files beside the user's own
+            import_parts(source.parent / each if each.endswith(".py") else each)
     base = data.pop("extends", None)
     if base is None:
         return data
@@ -274,13 +271,6 @@ def _read(source: Path | Traversable, where: str) -> dict[str, Any]:
         if isinstance(below.get(key), Mapping) and isinstance(data.get(key), Mapping):
             joined[key] = {**below[key], **data[key]}
     return joined
-
-
-def _import_own(sources: Any, folder: Path, where: str) -> None:
-    """What the user's file names to be imported: modules, and files beside it."""
-    require_kind(sources, Sequence[str], f"{where}: imports")
-    for each in sources:
-        import_parts(folder / each if each.endswith(".py") else each)
 
 
 _BASES = ("navigation/_route",)

@@ -17,17 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.capabilities import AdditiveProblem, Forecaster, TablePlayer, TableProblem
-from superarm.core import (
-    Best,
-    Decision,
-    Feedback,
-    Floats,
-    Forecast,
-    Ints,
-    Offer,
-    Policy,
-    Problem,
-)
+from superarm.core import Best, Decision, Feedback, Floats, Forecast, Ints, Offer, Policy, Problem
 from superarm.inputs import as_count
 from superarm.streams import Streams
 
