@@ -97,8 +97,8 @@ def _show_experiment(name: str, as_json: bool) -> None:
     if as_json:
         print_json(plain)
         return
-    figures = f"Figure{'s' * (len(experiment.figures) > 1)} {', '.join(experiment.figures)}"
-    source = [plain["paper"], figures if experiment.figures else ""]
+    figures = f"Figure{'s' * (len(experiment.figure) > 1)} {', '.join(experiment.figure)}"
+    source = [plain["paper"], figures if experiment.figure else ""]
     size = f"{counted(experiment.rounds, 'round')}, {counted(experiment.seeds, 'seed')}"
     lines = [f"{experiment.id}: {experiment.title}", ", ".join(filter(None, source)), size]
     lines.append(f"problem: {_options(experiment.problem)}")
@@ -119,7 +119,7 @@ def _options(table: Row) -> str:
 
 def _experiment(name: str) -> Row:
     experiment = load_experiment(name)
-    figures = ", ".join(experiment.figures)
+    figures = ", ".join(experiment.figure)
     paper = paper_title(experiment.paper)
     return {"id": experiment.id, "figure": figures, "title": experiment.title, "paper": paper}
 

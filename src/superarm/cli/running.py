@@ -319,10 +319,10 @@ def _experiments_of(target: str) -> list[Experiment]:
         for each in members
         if not figure
         or figure == each.id.partition("/")[2]
-        or any(figure in (name, name.rstrip("abcdefgh")) for name in each.figures)
+        or any(figure in (name, name.rstrip("abcdefgh")) for name in each.figure)
     ]
     if not chosen and members:
-        parts = {part for each in members for part in (each.id.partition("/")[2], *each.figures)}
+        parts = {part for each in members for part in (each.id.partition("/")[2], *each.figure)}
         raise SpecError(f"{group} has no experiment or figure {figure!r}; {suggestion(figure, parts)}")
     if not chosen:
         targets = {name for each in everything for name in (each.id, each.id.partition("/")[0])}

@@ -40,7 +40,7 @@ from .summaries import summarise
 class Task(NamedTuple):
     """One seed in one setting, for the policies that are still missing: plain data."""
 
-    experiment: str  # JSON
+    experiment: Experiment
     setting_index: int
     seed: int
     rounds: int
@@ -137,7 +137,7 @@ class Plan:
         """What is not on disk yet: shorter horizons first, then seed by seed."""
         tasks = [task for plan in self.reruns for task in plan.tasks()]
         for index, setting in enumerate(self.settings):
-            variant = json.dumps(self.experiment.with_setting(setting).as_json())
+            variant = self.experiment.with_setting(setting)
             for seed in range(self.first_seed, self.first_seed + self.seeds):
                 missing = tuple(name for name in self.policies if not self._has(name, index, seed))
                 if missing:
@@ -159,7 +159,7 @@ class Plan:
             "experiment": self.experiment.id,
             "title": self.experiment.title,
             "paper": self.experiment.paper,
-            "figure": ", ".join(self.experiment.figures),
+            "figure": ", ".join(self.experiment.figure),
             "rounds": self.rounds,
             "first_seed": self.first_seed,
             "seeds": self.seeds,
@@ -251,7 +251,7 @@ def play(task: Task) -> None:
     """Run one task and write its cells; each appears whole or not at all."""
     for source in task.imports:  # what the user's own process has imported
         import_parts(source)
-    experiment = Experiment.from_mapping(json.loads(task.experiment), "task")
+    experiment = task.experiment
     world = experiment.build_problem(seed=task.seed, horizon=task.rounds)
     if task.maps and isinstance(world, Mapped):
         write_map(task.out, task.setting_index, world.road_map())
@@ -276,14 +276,13 @@ def execute(
     """
     with _claimed(plan, resume):
         tasks = plan.tasks()
-        total = sum(task.work for task in tasks)
-        left = total
+        total, done = sum(task.work for task in tasks), 0
         report = progress or (lambda done, total: None)
 
         def finished(task: Task, _: None) -> None:
-            nonlocal left
-            left -= task.work
-            report(total - left, total)
+            nonlocal done
+            done += task.work
+            report(done, total)
 
         report(0, total)
         spread(play, tasks, jobs=jobs, executor=executor, finished=finished)

@@ -40,7 +40,7 @@ class Experiment:
     seeds: int
     title: str = ""
     paper: str = ""
-    figures: tuple[str, ...] = ()
+    figure: Sequence[str] = ()
     """The figures of the paper that it makes; "2a" is a panel of figure 2."""
     claims: Sequence[Mapping[str, Any]] = ()
     on_request: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -58,9 +58,7 @@ class Experiment:
 
     def as_json(self) -> dict[str, Any]:
         """Plain data, from which :meth:`from_mapping` makes the same experiment."""
-        plain = asdict(self)
-        plain["figure"] = list(plain.pop("figures"))
-        return plain
+        return asdict(self)
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any], where: str) -> Experiment:
@@ -70,11 +68,9 @@ class Experiment:
             check_claim(claim, where)
         check_derived(data.get("derived", ()), where)
         as_plain(data, where)  # else a run could not be written down and made again
-        named = data.get("figure", ())
-        figures = (named,) if isinstance(named, str) else tuple(named)
-        plain = {key: value for key, value in data.items() if key != "figure"}
-        plain |= {key: tuple(plain.get(key, ())) for key in _LISTS}
-        experiment = cls(**plain, figures=tuple(filter(None, figures)))
+        figure = data.get("figure") or ()
+        plain = {**data, "figure": (figure,) if isinstance(figure, str) else figure}
+        experiment = cls(**plain | {key: tuple(plain.get(key, ())) for key in _LISTS})
         _check_parameters("problem", experiment.problem, where)
         for table in ("policies", "on_request"):
             for name, options in getattr(experiment, table).items():
@@ -298,9 +294,8 @@ def _parse(source: Path | Traversable, where: str) -> Experiment:
 
 
 _KINDS = {**get_type_hints(Experiment), "figure": str | Sequence[str]}
-del _KINDS["figures"]
 _NEEDED = ("id", "rounds", "seeds", "problem", "policies")
-_LISTS = ("claims", "derived", "horizons", "rerun")
+_LISTS = ("figure", "claims", "derived", "horizons", "rerun")
 _ONLY_IN_FILES = ("extends", "imports")
 
 

@@ -99,12 +99,11 @@ def write_report(
     warning = f"Synthetic data: {origin}." if origin else ""
     charts = {about: [*map(figure, group)] for about, group in run_charts(run, bounds, band).items()}
     panels = sweeps(run)
-    paragraphs = [run.spec.get("description"), *notes]
     body = "".join(
         (
             _header(run, headline, claims, warning),
             "<main>",
-            *(f"<p>{escape(str(note))}</p>" for note in paragraphs if note),
+            *(f"<p>{escape(str(note))}</p>" for note in notes if note),
             f'<figure class="wide">{picture}</figure>' if picture else "",
             section(f"Sweep over {panels[0].key}", *charts["sweep"]) if panels else "",
             section("Result", *(_result_table(run, i, rows) for i, rows in enumerate(tables))),

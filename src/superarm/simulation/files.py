@@ -48,9 +48,9 @@ def run_lock(directory: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def remove_temporaries(directory: Path | str) -> None:
+def remove_temporaries(directory: Path) -> None:
     """Remove what ``atomic_write`` left behind in a run whose process was killed."""
-    for folder in (Path(directory), *(Path(directory) / name for name in FOLDERS)):
+    for folder in (directory, *(directory / name for name in FOLDERS)):
         for path in folder.glob(".*.tmp"):
             if _TEMPORARY.fullmatch(path.name):
                 path.unlink(missing_ok=True)

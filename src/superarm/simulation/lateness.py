@@ -16,7 +16,7 @@ import numpy as np
 
 from superarm.core import Decision, Feedback, Ints, Offer
 from superarm.errors import InputError
-from superarm.inputs import as_count, as_number
+from superarm.inputs import as_count, as_number, require_type
 
 _NEVER = -1
 _LONGEST = 10**9
@@ -40,8 +40,7 @@ class Lateness:
         object.__setattr__(self, "earliest", as_count(self.earliest, "earliest", 0))
         object.__setattr__(self, "latest", as_count(self.latest, "latest", self.earliest, _LONGEST))
         as_number(self.lost, "lost", 0.0, 1.0)
-        if type(self.together) is not bool:
-            raise InputError(f"together is {self.together!r}; it must be true or false")
+        require_type(self.together, bool, "together")
 
     def delays(self, offer: Offer, rng: np.random.Generator) -> Ints:
         """Rounds until each arm's reward is known, (n,); −1 is never."""
@@ -80,9 +79,7 @@ class Mail:
 
         ``delays`` (n,) come on top of what the world says of it.
         """
-        answer: object = feedback
-        if not isinstance(answer, Feedback):
-            raise InputError(f"the problem answered with a {type(answer).__name__}, not with Feedback")
+        require_type(feedback, Feedback, "the problem's feedback")
         prompt = feedback.delays is None and delays is None
         if prompt and not self._queue:
             return (Delivery(offer, decision, feedback),)
@@ -93,9 +90,8 @@ class Mail:
         return self._arrived(offer.step)
 
     def _send(self, offer: Offer, decision: Decision, feedback: Feedback, delays: Ints | None) -> None:
-        late = (
-            np.zeros(len(feedback.positions), np.intp) if feedback.delays is None else feedback.delays
-        )
+        prompt = np.zeros(len(feedback.positions), np.intp)
+        late = prompt if feedback.delays is None else feedback.delays
         if delays is not None:
             if not set(feedback.positions.tolist()) <= set(decision.positions.tolist()):
                 raise InputError("the problem's feedback names arms that were not chosen")

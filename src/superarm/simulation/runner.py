@@ -52,16 +52,12 @@ class _Block:
     @cached_property
     def table(self) -> Floats | None:
         """Rewards of all arms in all rounds, (T, n); ``None`` if rounds differ by more than noise."""
-        first = self.rounds[0].offer
-        if not isinstance(self.problem, TableProblem) or any(
-            offer.arms is not first.arms
-            or offer.available is not None
-            or offer.structure is not None
-            or offer.time is not None
-            or offer.previous_action is not None
-            or delays is not None
-            for _, offer, _, _, delays in self.rounds
-        ):
+        first = self.rounds[0].offer.arms
+        for _, offer, _, _, delays in self.rounds:
+            own = (offer.available, offer.structure, offer.time, offer.previous_action, delays)
+            if offer.arms is not first or any(each is not None for each in own):
+                return None
+        if not isinstance(self.problem, TableProblem):
             return None
         return self.problem.table(np.stack([each.noise for each in self.rounds]))
 
@@ -70,22 +66,15 @@ class _Recorder:
     """One policy's way through the rounds."""
 
     def __init__(
-        self,
-        name: str,
-        policy: Policy,
-        problem: Problem,
-        seed: int,
-        rounds: int,
-        watch: Watch | None,
+        self, name: str, policy: Policy, problem: Problem, seed: int, rounds: int, watch: Watch | None
     ) -> None:
         self.name = name
         self.policy = policy
         self._seed = seed
         self._additive = problem if isinstance(problem, AdditiveProblem) else None
         self._tried: set[int] = set()
-        self._audit: Audit | None = None
-        if self._additive is not None and isinstance(policy, Forecaster):
-            self._audit = Audit(policy, rounds)
+        audited = self._additive is not None
+        self._audit = Audit(policy, rounds) if audited and isinstance(policy, Forecaster) else None
         self._watch = watch
         self._mail = Mail(rounds, in_order=not policy.exchangeable)
         self._action: object = None

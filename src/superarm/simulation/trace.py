@@ -37,7 +37,7 @@ _REQUIRED: dict[str, Any] = {
     **{"policies": Sequence[str], "settings": Sequence[Mapping[str, Any]]},
 }
 _OPTIONAL: dict[str, Any] = {
-    **dict.fromkeys(("title", "paper", "figure", "description", "version"), str),
+    **dict.fromkeys(("title", "paper", "figure", "version"), str),
     **dict.fromkeys(("overrides", "parameters"), Mapping[str, Any]),
     "settled": Mapping[str, str],
     "horizons": Sequence[int],
@@ -159,7 +159,7 @@ class Run(Shown):
         self.seeds = range(spec["first_seed"], spec["first_seed"] + spec["seeds"])
         self.horizons: tuple[int, ...] = tuple(spec.get("horizons", ()))
         """Lengths of shorter runs of some policies that were told to plan for no more."""
-        self._stacks: dict[tuple[str, str, int, str], NDArray[Any]] = {}
+        self._stacks: dict[tuple[str, str, int], NDArray[Any]] = {}
 
     @classmethod
     def load(cls, directory: Path | str) -> Self:
@@ -235,11 +235,11 @@ class Run(Shown):
         """Running totals of a metric, (seeds, T)."""
         if metric in _RESERVED:
             raise InputError(f"{metric!r} is not a metric of rounds; this run has {list(self.metrics)}")
-        return self._stack("cells", policy, setting_index, metric)
+        return self._stack(metric, policy, setting_index)
 
     def seconds(self, policy: str, setting_index: int = 0) -> NDArray[np.float32]:
         """Time that the policy took in each round, (seeds, T)."""
-        return self._stack("timings", policy, setting_index, "seconds")
+        return self._stack("seconds", policy, setting_index)
 
     def seconds_per_round(self, policy: str, setting_index: int = 0) -> float:
         """Mean over seeds and rounds, without those in which code is compiled and caches are filled.
@@ -263,17 +263,13 @@ class Run(Shown):
 
     def choices(self, policy: str, setting_index: int, seed: int) -> NDArray[np.int32]:
         """Chosen positions, (T, k), padded with −1."""
-        path = self._path("cells", policy, setting_index, seed)
-        chosen = read_arrays(path, only="choices", rounds=self.rounds)["choices"]
-        return _check_shape(chosen, (self.rounds, chosen.size // self.rounds), "i", path, "choices")
+        return self._array("choices", policy, setting_index, seed)
 
     def propensities(self, policy: str, setting_index: int, seed: int) -> Floats | None:
         """Probability of each round's action, (T,), NaN where it is not known; see :class:`Trace`."""
-        path = self._path("cells", policy, setting_index, seed)
-        if "propensities" not in array_names(path):
+        if "propensities" not in array_names(self._path("cells", policy, setting_index, seed)):
             return None
-        known = read_arrays(path, only="propensities", rounds=self.rounds)["propensities"]
-        return _check_shape(known, (self.rounds,), "f", path, "propensities")
+        return self._array("propensities", policy, setting_index, seed)
 
     def road_map(self, setting_index: int = 0) -> RoadMap | None:
         """The roads that the arms of a setting are; ``None`` where they are no roads."""
@@ -289,16 +285,19 @@ class Run(Shown):
             )
         return self.directory / folder / f"{cell_name(policy, setting_index, seed)}.npz"
 
-    def _stack(self, folder: str, policy: str, setting_index: int, metric: str) -> NDArray[Any]:
-        key = (folder, policy, setting_index, metric)
+    def _array(self, name: str, policy: str, setting_index: int, seed: int) -> NDArray[Any]:
+        folder = "timings" if name == "seconds" else "cells"
+        path = self._path(folder, policy, setting_index, seed)
+        array = read_arrays(path, only=name, rounds=self.rounds)[name]
+        columns = (array.size // self.rounds,) if name == "choices" else ()
+        kinds = "i" if name == "choices" else "fiu"
+        return _check_shape(array, (self.rounds, *columns), kinds, path, name)
+
+    def _stack(self, name: str, policy: str, setting_index: int) -> NDArray[Any]:
+        key = (name, policy, setting_index)
         if key not in self._stacks:
-            rows = []
-            for seed in self.seeds:
-                path = self._path(folder, policy, setting_index, seed)
-                array = read_arrays(path, only=metric, rounds=self.rounds)[metric]
-                rows.append(_check_shape(array, (self.rounds,), "fiu", path, metric))
-            stacked = np.stack(rows)
-            if folder == "cells":
+            stacked = np.stack([self._array(*key, seed) for seed in self.seeds])
+            if name != "seconds":
                 np.cumsum(stacked, axis=1, out=stacked)
             stacked.flags.writeable = False
             self._stacks[key] = stacked
