@@ -14,7 +14,7 @@ from rich.console import Console
 
 import superarm.cli
 from superarm.cli.common import say, shown, shown_lines
-from superarm.cli.visible import make_console
+from superarm.cli.visible import make_console, print_table
 
 Command = Callable[..., Any]
 ESCAPE = "\x1b]0;owned\x07\x1b[2J\u202e\x9b"
@@ -97,3 +97,15 @@ def test_ids_of_a_network(cli: Command, town: Any) -> None:
     result = cli("run", "navigation/network", "--net", folder, "--rounds", 3, "--seeds", 1, "--jobs", 1)
     assert result.code == 0, result.err
     assert not STEERING.search(result.out + result.err)
+
+
+def test_no_column_is_left_out_where_a_terminal_is_narrow(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    heads = ["policy", *(f"metric {number}" for number in range(9)), "time per round"]
+    print_table(heads, [["mine", *(f"{number},000 ± 10" for number in range(9)), "7 ms"]], right=1)
+    told = " ".join(capsys.readouterr().out.split())
+    assert all(f"{number},000 ± 10" in told for number in range(9))
+    assert "7 ms" in told
+    assert told.count("policy") == told.count("mine") > 1

@@ -24,9 +24,12 @@ def make_console() -> Console:
 def print_table(
     heads: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", right: int | None = None
 ) -> None:
-    """A table of texts, never of markup; columns from number ``right`` on hold numbers."""
-    told = Text(shown(title), style="bold") if title else None
-    table = Table(title=told, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    """A table of texts, never of markup; columns from number ``right`` on hold numbers.
+
+    Where these are too many for the terminal, tables of some of them follow each other.
+    """
+    caption = Text(shown(title), style="bold") if title else None
+    table = Table(title=caption, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     cells = list(rows)
     for at, head in enumerate(heads):
         number = right is not None and at >= right
@@ -39,7 +42,15 @@ def print_table(
         )
     for row in cells:
         table.add_row(*(Text(shown(cell)) for cell in row))
-    make_console().print(table)
+    console = make_console()
+    needed = console.measure(table, options=console.options.update(max_width=10**6)).minimum
+    if right is None or len(heads) < right + 2 or needed <= console.width:
+        console.print(table)
+        return
+    middle = (right + len(heads) + 1) // 2
+    for part, told in ((slice(right, middle), title), (slice(middle, None), "")):
+        some = [[*row[:right], *row[part]] for row in cells]
+        print_table([*heads[:right], *heads[part]], some, title=told, right=right)
 
 
 class _Shown(RenderHook):

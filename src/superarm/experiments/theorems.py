@@ -255,14 +255,7 @@ class _Routes:
     def bound(self, policy: str, name: str, given: Options) -> Bound:
         self._require_covered(name, given)
         values = bayesian_regret_bound_of_widths(
-            self._widths(name, given),
-            self._growth,
-            arms=len(self._arms),
-            budget=self._budget,
-            noise_variance=self._model.noise_variance,
-            largest_eigenvalue=self._largest_eigenvalue,
-            largest_variance=float(np.max(self._model.kernel.diag(self._arms))),
-            rectified=True,
+            self._widths(name, given), rectified=True, **self._shared
         )
         whose = "the widths of GP-UCB" if name == "route-ts" else "its own widths"
         assumes = f"ours, with {whose}; Theorem 3.2 itself gives no bound because "
@@ -273,9 +266,9 @@ class _Routes:
         """Of every round; Thompson sampling has none, and takes those of GP-UCB in the analysis."""
         schedule: BayesianGPUCB | BayesUCBQuantile
         if name == "route-bucb":
-            schedule = BayesUCBQuantile(arms=len(self._arms), omega=given["omega"], xi=given["xi"])
+            schedule = BayesUCBQuantile(arms=self._shared["arms"], omega=given["omega"], xi=given["xi"])
         else:
-            schedule = BayesianGPUCB(arms=len(self._arms), scale=given.get("scale", 1.0))
+            schedule = BayesianGPUCB(arms=self._shared["arms"], scale=given.get("scale", 1.0))
         steps = range(1, self.run.rounds + 1)
         return np.array([schedule.width(step, lambda count: 0.0) for step in steps])
 
@@ -298,36 +291,27 @@ class _Routes:
                 raise _NoBoundError(reason)
 
     @cached_property
-    def _model(self) -> Model:
-        # Truths differ from seed to seed, what the learner is told does not.
-        world: World = self.experiment.build_problem(seed=self.run.seeds[0], horizon=self.run.rounds)
-        return world.model
-
-    @cached_property
-    def _arms(self) -> Floats:
-        if self._model.arms is None:
-            raise _NoBoundError("arms change from round to round: Theorem 3.2 needs finitely many")
-        return self._model.arms
-
-    @cached_property
-    def _budget(self) -> int:
-        """The theorem's K is the most arms that a route may have; the longest driven stands in."""
+    def _shared(self) -> dict[str, Any]:
+        """What the bound of every policy takes: truths differ from seed to seed, the model does not."""
         run = self.run
+        world: World = self.experiment.build_problem(seed=run.seeds[0], horizon=run.rounds)
+        kernel, arms, noise_variance = world.model.kernel, world.model.arms, world.model.noise_variance
+        if arms is None:
+            raise _NoBoundError("arms change from round to round: Theorem 3.2 needs finitely many")
+        # The theorem's K is the most arms that a route may have; the longest driven stands in.
         driven = (run.choices(each, 0, seed) for each in run.policies for seed in run.seeds)
-        return max(int(choices.shape[1]) for choices in driven)
-
-    @cached_property
-    def _largest_eigenvalue(self) -> float:
-        return prior_eigenvalue_bound(self._model.kernel, self._arms, self._budget).value
-
-    @cached_property
-    def _growth(self) -> ArmSetGrowth:
-        return ArmSetGrowth(
-            kernel=self._model.kernel,
-            features=self._arms,
-            noise_variance=self._model.noise_variance,
-            horizon=self.run.rounds * self._budget,
-        )
+        budget = max(int(choices.shape[1]) for choices in driven)
+        observed = run.rounds * budget
+        return {
+            "gamma": ArmSetGrowth(
+                kernel=kernel, features=arms, noise_variance=noise_variance, horizon=observed
+            ),
+            "arms": len(arms),
+            "budget": budget,
+            "noise_variance": noise_variance,
+            "largest_eigenvalue": prior_eigenvalue_bound(kernel, arms, budget).value,
+            "largest_variance": float(np.max(kernel.diag(arms))),
+        }
 
 
 def _why_not_theorem(name: str, given: Options) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,26 +76,28 @@ def npz_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 def read_arrays(path: Path, *, only: str | None = None, rounds: int = 0) -> dict[str, NDArray[Any]]:
     """The arrays of one file of a run of so many rounds, or just one of them."""
-    names = array_names(path)
-    if only is not None and only not in names:
-        raise InputError(f"{path} has no {only!r}; it has {sorted(names)}")
     most = _MOST + _MOST_PER_ROUND * rounds
-    with _damage_named(path), path.open("rb") as file:
-        return read_npz(file, most=most, wanted=lambda name: only in (None, name))
+    with _opened(path) as file:
+        arrays = read_npz(file, most=most, wanted=lambda name: only in (None, name))
+    if only is not None and only not in arrays:
+        raise InputError(f"{path} has no {only!r}; it has {sorted(array_names(path))}")
+    return arrays
 
 
 def array_names(path: Path) -> list[str]:
     """The names of the arrays of one file of a run."""
-    if not path.is_file():
-        raise StateError(f"{path} is missing; run again with --resume to make it")
-    with _damage_named(path), path.open("rb") as file:
+    with _opened(path) as file:
         return npz_names(file)
 
 
 @contextmanager
-def _damage_named(path: Path) -> Iterator[None]:
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """A file for reading; errors in it name it."""
+    if not path.is_file():
+        raise StateError(f"{path} is missing; run again with --resume to make it")
     try:
-        yield
+        with path.open("rb") as file:
+            yield file
     except (InputError, OSError) as error:
         raise StateError(
             f"{path} is damaged: {error}; delete it and run again with --resume"
