@@ -38,7 +38,7 @@ from .summaries import summarise
 
 
 class Task(NamedTuple):
-    """One seed in one setting, for the policies that are still missing: plain data."""
+    """One seed in one setting, for the policies that are still missing."""
 
     experiment: Experiment
     setting_index: int
