@@ -10,7 +10,7 @@ import pytest
 
 from superarm.errors import SpecError
 from superarm.experiments import Experiment, Plan, execute, experiment_ids, load_experiment
-from superarm.experiments.spec import expand_settings, parse_override, parse_overrides
+from superarm.experiments.spec import expand_settings, parse_overrides
 from superarm.registry import parameters_of
 from superarm.simulation import simulate
 
@@ -196,8 +196,8 @@ def test_unknown_experiments_are_named_with_the_nearest() -> None:
     ],
 )
 def test_override_forms(text: str, key: str, value: Any) -> None:
-    assert parse_override(text) == (key, value)
-    assert type(parse_override(text)[1]) is type(value)
+    assert parse_overrides([text]) == {key: value}
+    assert type(parse_overrides([text])[key]) is type(value)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_override_forms(text: str, key: str, value: Any) -> None:
 )
 def test_overrides_refused(text: str) -> None:
     with pytest.raises(SpecError, match="--set"):
-        parse_override(text)
+        parse_overrides([text])
 
 
 def test_a_key_is_set_once() -> None:

@@ -7,6 +7,5 @@ from .plans import execute as execute
 from .spec import Experiment as Experiment
 from .spec import experiment_ids as experiment_ids
 from .spec import load_experiment as load_experiment
-from .spec import parse_override as parse_override
 from .spec import parse_overrides as parse_overrides
 from .summaries import summarise as summarise

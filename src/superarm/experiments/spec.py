@@ -179,36 +179,29 @@ def expand_settings(overrides: Mapping[str, Any]) -> tuple[dict[str, Any], list[
     return fixed, [dict(zip(swept, values, strict=True)) for values in combinations]
 
 
-def parse_override(text: str) -> tuple[str, Any]:
-    """``key=value`` with a TOML value; a bare word is taken as a string.
-
-    >>> parse_override("lengthscale=[0.1, 0.2]")
-    ('lengthscale', [0.1, 0.2])
-    """
-    key, equals, value = text.partition("=")
-    key = key.strip()
-    if not equals or not key or not value.strip():
-        raise SpecError(f"--set {text!r}: write key=value, for example --set lengthscale=0.2")
-    try:
-        parsed = tomllib.loads(f"value = {value}")
-    except (ValueError, RecursionError):  # beside bad syntax: integers of thousands of digits
-        word = value.strip()
-        if word.replace("-", "").replace("_", "").isalnum() and not word.isdigit():
-            return key, word
-        raise SpecError(f"--set {key}: {value!r:.60} is not a TOML value") from None
-    if set(parsed) != {"value"}:
-        raise SpecError(f"--set {key}: {value!r:.60} is more than one TOML value")
-    as_plain(parsed["value"], f"--set {key}")
-    return key, parsed["value"]
-
-
 def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
-    """Every ``--set`` of a command; a key may come once."""
+    """Every ``key=value`` of a command, with TOML values; a bare word is taken as a string.
+
+    >>> parse_overrides(["lengthscale=[0.1, 0.2]", "source=synthetic"])
+    {'lengthscale': [0.1, 0.2], 'source': 'synthetic'}
+    """
     overrides: dict[str, Any] = {}
-    for key, value in map(parse_override, texts):
+    for text in texts:
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not key or not value:
+            raise SpecError(f"--set {text!r}: write key=value, for example --set lengthscale=0.2")
         if key in overrides:
             raise SpecError(f"--set {key} is given twice; a list sweeps: --set '{key}=[…, …]'")
-        overrides[key] = value
+        try:
+            parsed = tomllib.loads(f"value = {value}")
+        except (ValueError, RecursionError):  # beside bad syntax: integers of thousands of digits
+            if not value.replace("-", "").replace("_", "").isalnum() or value.isdigit():
+                raise SpecError(f"--set {key}: {value!r:.60} is not a TOML value") from None
+            parsed = {"value": value}
+        if set(parsed) != {"value"}:
+            raise SpecError(f"--set {key}: {value!r:.60} is more than one TOML value")
+        as_plain(parsed["value"], f"--set {key}")
+        overrides[key] = parsed["value"]
     return overrides
 
 
