@@ -348,3 +348,20 @@ def test_thinning_keeps_both_ends() -> None:
             chosen = thinned(rounds, log=log)
             assert (chosen[0], chosen[-1]) == (1, rounds)
             assert len(chosen) <= 600
+
+
+def test_what_is_no_total_has_a_table_of_its_own(tmp_path: Path) -> None:
+    rows = [
+        {"policy": "<a>", "metric": "energy_ratio", "setting": {}, "mean": 0.5, "stderr": 0.01},
+        {
+            "policy": "b",
+            "metric": "over_nothing",
+            "setting": {"horizon": 9},
+            "mean": None,
+            "stderr": None,
+        },
+    ]
+    text = written(make_run(tmp_path), tmp_path, further=rows)
+    assert '<tr><th scope="row">&lt;a&gt;</th><td class="number">0.500 ± 0.010</td>' in text
+    assert "<td>over nothing</td><td>horizon = 9</td>" in text
+    assert "Further results" not in written(make_run(tmp_path / "b"), tmp_path)

@@ -209,8 +209,8 @@ def test_what_cannot_be_asked_of_a_run(finished: Path) -> None:
             np.testing.assert_array_equal(run.seconds("igp-ucb", 0)[0], trace().seconds)
     with pytest.raises(StateError, match=r"no summary\.json"):
         _ = run.summary
-    atomic_write(finished / "summary.json", json_bytes({"rows": [], "bad": float("nan")}))
-    assert run.summary == {"rows": [], "bad": None}
+    atomic_write(finished / "summary.json", json_bytes({"rows": [], "claims": [], "bad": float("nan")}))
+    assert run.summary == {"rows": [], "claims": [], "bad": None}
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b"\x93NUMPY\x01\x00", None])

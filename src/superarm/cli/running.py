@@ -23,6 +23,7 @@ from superarm.experiments import (
     load_experiment,
     parse_overrides,
 )
+from superarm.experiments.summaries import row_name
 from superarm.experiments.theorems import regret_bounds
 from superarm.registry import suggestion
 from superarm.report import Report, write_index, write_report
@@ -178,18 +179,11 @@ def write_outputs(
 ) -> Outputs:
     """The report, and the figures where matplotlib is installed; ``name`` is what ``run`` takes."""
     run = Run.load(directory)
-    claims = run.summary.get("claims")
-    if not isinstance(claims, list) or not all(
-        isinstance(claim, dict)
-        and claim.get("verdict") in tuple(VERDICTS)  # also where it is no text
-        and isinstance(claim.get("text"), str)
-        and isinstance(claim.get("evidence"), str)
-        for claim in claims
-    ):
-        raise StateError(
-            f"{directory / 'summary.json'} lacks claims, each with text, verdict and evidence; "
-            "run again with --resume"
-        )
+    claims = run.summary["claims"]
+    if strange := {claim["verdict"] for claim in claims} - {*VERDICTS}:
+        where = directory / "summary.json"
+        raise StateError(f"{where}: verdicts are {sorted(strange)}; run again with --resume")
+    totals = {row_name(name) for at in range(len(run.settings)) for name in run.metrics_at(at)}
     bounds = regret_bounds(run) if bound else None
     if bounds is not None and not bounds.drawn and not quiet:
         say(f"superarm: no theorem bounds the regret of {run.experiment} as it is", err=True)
@@ -201,6 +195,7 @@ def write_outputs(
         claims,
         directory / "report.html",
         bounds=bounds,
+        further=[row for row in run.summary["rows"] if row["metric"] not in totals],
         command=("superarm", "run", name),
         full_size=(experiment.rounds, experiment.seeds) if experiment else None,
         band=band,

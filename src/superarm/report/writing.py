@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import takewhile
+from math import nan
 from pathlib import Path
+from typing import Any
 
 from superarm.errors import StateError
 from superarm.results.bounds import RegretBounds
@@ -19,6 +21,7 @@ from superarm.results.curves import (
     growth_exponent,
     made_data,
     outcomes,
+    plus_minus,
     power_text,
     readable_seconds,
     setting_text,
@@ -39,6 +42,7 @@ from .pages import (
     page,
     policy_table,
     section,
+    table,
     told,
 )
 from .roads import road_sections
@@ -83,6 +87,7 @@ def write_report(
     *,
     command: Sequence[str] | None = None,
     full_size: tuple[int, int] | None = None,
+    further: Sequence[Mapping[str, Any]] = (),
     band: Band = "stderr",
 ) -> Report:
     """Write the page; ``notes`` are paragraphs of plain text below the introduction.
@@ -90,7 +95,8 @@ def write_report(
     ``bounds`` are drawn over the regret on logarithmic axes, and told in a table. ``picture`` is
     SVG of our own making, shown first as it is. ``command`` holds the first words of the command
     line that makes this run again (``superarm run ID``), ``full_size`` the experiment's own rounds
-    and seeds, ``band`` what surrounds means in charts.
+    and seeds, ``further`` the rows of the summary that are no totals of the run, ``band`` what
+    surrounds means in charts.
     """
     path = Path(path)
     tables = [_results(run, index) for index in range(len(run.settings))]
@@ -107,6 +113,7 @@ def write_report(
             f'<figure class="wide">{picture}</figure>' if picture else "",
             section(f"Sweep over {panels[0].key}", *charts["sweep"]) if panels else "",
             section("Result", *(_result_table(run, i, rows) for i, rows in enumerate(tables))),
+            section("Further results", _further_table(further)) if further else "",
             section("Claims", claims_table(claims)) if claims else "",
             *road_sections(run),  # first what trips took: rectified regret charges for hills
             section("How wide the bounds are", *charts["widths"]) if charts["widths"] else "",
@@ -241,6 +248,16 @@ def _result_table(run: Run, index: int, rows: Sequence[Result]) -> str:
         for row in rows
     )
     return policy_table(run, titles, cells, setting_text(run.settings[index]), style="best")
+
+
+def _further_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    cells = []
+    for row in rows:
+        mean = nan if row["mean"] is None else float(row["mean"])
+        value = significant(mean) if row["stderr"] is None else plus_minus(mean, float(row["stderr"]))
+        words = (row["metric"].replace("_", " "), setting_text(row["setting"]))
+        cells.append((escape(row["policy"]), [value, *map(escape, words)]))
+    return table(["policy", "mean", "of", "setting"], cells, numbers=1)
 
 
 def _bound_table(run: Run, bounds: RegretBounds) -> str:

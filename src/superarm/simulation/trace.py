@@ -46,6 +46,13 @@ _OPTIONAL: dict[str, Any] = {
     "noise_variance": Sequence[float | None],
 }
 _METRIC_KINDS = get_type_hints(Metric)
+_SUMMARY: dict[str, dict[str, Any]] = {
+    "claims": dict.fromkeys(("text", "verdict", "evidence"), str),
+    "rows": {
+        **{"policy": str, "metric": str, "setting": Mapping[str, Any]},
+        **{"mean": float | None, "stderr": float | None},
+    },
+}
 _MOST_CELLS = 10**7
 _MANGLED = re.compile(r"-[0-9a-f]{8}\Z")
 
@@ -206,11 +213,18 @@ class Run(Shown):
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """What the command printed: rows and claims."""
-        value = read_json(self.directory / "summary.json")
-        if not isinstance(value, dict):
-            raise StateError(f"{self.directory / 'summary.json'} must hold one JSON object; run again")
-        return value
+        """What the command printed: rows and claims, checked."""
+        path = self.directory / "summary.json"
+        told: dict[str, Any] = read_json(path)
+        try:
+            require_kind(told, Mapping[str, Any], "what it holds")
+            for name, kinds in _SUMMARY.items():
+                require_kind(told.get(name), Sequence[Mapping[str, Any]], repr(name))
+                for each, (key, kind) in product(told[name], kinds.items()):
+                    require_kind(each.get(key), kind, f"{key!r} in {name!r}")
+        except SpecError as error:
+            raise StateError(f"{path}: {error}; run again with --resume") from None
+        return told
 
     def at_horizon(self, horizon: int) -> Run:
         """The run of one of :attr:`horizons`."""
