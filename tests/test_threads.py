@@ -195,7 +195,7 @@ def test_openmp_builds_are_pinned_but_not_limited(monkeypatch: pytest.MonkeyPatc
     with blas_threads_for(1):
         pass
     assert sets == []
-    assert pin_blas_threads() == 1
+    pin_blas_threads()
     assert sets == [1]
 
 
@@ -259,11 +259,11 @@ def test_modules_without_openblas_are_left_alone(tmp_path: Any) -> None:
     assert threads._library_of(_ctypes.__file__) is None
 
 
-def test_pinning_lasts_and_says_how_many_it_found() -> None:
+def test_pinning_lasts() -> None:
     with blas_threads_for(1):
-        assert pin_blas_threads() == len(counts())
+        pin_blas_threads()
     assert held()
-    assert pin_blas_threads() == len(counts())
+    pin_blas_threads()
     threadpoolctl.threadpool_limits(USERS, user_api="blas")
 
 

@@ -83,14 +83,12 @@ class _Limit:
 
     def find(self) -> None:
         """Look at modules that were imported since."""
-        for name in self.unseen:
-            if name in sys.modules:
-                with self.lock:
-                    known = name not in self.unseen  # by another thread, just now
-                    library = None if known else _library_of(str(sys.modules[name].__file__))
-                    if library is not None:
-                        self.libraries.append(library)
-                    self.unseen = tuple(other for other in self.unseen if other != name)
+        if any(name in sys.modules for name in self.unseen):
+            with self.lock:
+                found = [name for name in self.unseen if name in sys.modules]
+                libraries = [_library_of(str(sys.modules[name].__file__)) for name in found]
+                self.libraries += [library for library in libraries if library is not None]
+                self.unseen = tuple(name for name in self.unseen if name not in found)
 
     def begin(self) -> bool:
         """One thread from now on; says whether ``end`` must be called."""
@@ -147,14 +145,13 @@ class _Limit:
             if library.get() == 1:  # else somebody has changed it meanwhile: theirs stands
                 library.set(count)
 
-    def pin(self) -> int:
+    def pin(self) -> None:
         """One thread for good."""
         with self.lock:
             self.find()
             self.before = []
             for library in self.libraries:
                 library.set(1)
-            return len(self.libraries)
 
     def forked(self) -> None:
         """In a child, calls of threads that it does not have will never end."""
@@ -207,12 +204,12 @@ class blas_threads_for:  # noqa: N801 (a context manager, used like a function)
             (_LIMIT.end_large if self._large else _LIMIT.end)()
 
 
-def pin_blas_threads() -> int:
-    """Hold every OpenBLAS of numpy and scipy to one thread for good; returns how many were found.
+def pin_blas_threads() -> None:
+    """Hold every OpenBLAS of numpy and scipy to one thread for good.
 
     Results must not depend on how many cores a machine has, and seeds fan out over processes
     anyway. ``OPENBLAS_NUM_THREADS=1`` in the environment before Python starts does the same.
     """
     import scipy.linalg.cython_blas  # noqa: F401  (loads scipy's BLAS, so that it is found)
 
-    return _LIMIT.pin()
+    _LIMIT.pin()

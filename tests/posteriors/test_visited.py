@@ -153,10 +153,10 @@ def test_rows_grow_by_blocks_that_stay_where_they_are() -> None:
     rows.write(3, expected[3:10])
     rows.write(10, expected[10:])
     assert [block is first for block in rows.blocks] == [True, False, False]
-    joined = np.concatenate([part.rows for part in rows.parts(11)])
+    joined = np.concatenate([part for _, _, part in rows.parts(11)])
     assert np.array_equal(joined, expected)
-    assert all(np.shares_memory(part.rows, rows.blocks[i]) for i, part in enumerate(rows.parts(11)))
-    assert [(part.start, part.stop) for part in rows.parts(6)] == [(0, 4), (4, 6)]
+    assert all(np.shares_memory(part[2], rows.blocks[i]) for i, part in enumerate(rows.parts(11)))
+    assert [(start, stop) for start, stop, _ in rows.parts(6)] == [(0, 4), (4, 6)]
     at, columns = np.array([9, 0, 5, 5]), np.array([7, 7, 0])
     assert np.array_equal(rows.take(at, columns), expected[np.ix_(at, columns)])
 

@@ -51,10 +51,8 @@ DEFAULT_BOUNDS: tuple[float, float] = (1e-5, 1e5)
 class CovarianceGradient(NamedTuple):
     """A covariance matrix and its derivative."""
 
-    covariance: Floats
-    """(n, n)"""
-    gradient: Floats
-    """(n, n, p), with respect to ``theta``"""
+    covariance: Floats  # (n, n)
+    gradient: Floats  # (n, n, p), with respect to ``theta``
 
 
 @runtime_checkable
@@ -312,20 +310,17 @@ def set_positive(
         set_bounds(kernel, f"{name}_bounds")
 
 
-def set_bounds(kernel: Kernel, name: str, below: float = np.inf) -> None:
-    """Check a field of bounds: 0 < lower ≤ upper < ``below``, or ``"fixed"``."""
+def set_bounds(kernel: Kernel, name: str) -> None:
+    """Check a field of bounds: 0 < lower ≤ upper, or ``"fixed"``."""
     value = getattr(kernel, name)
     label = f"{type(kernel).__name__}.{name}"
-    if isinstance(value, str):
-        if value != "fixed":
-            raise InputError(f"{label} is {value!r}; give (lower, upper) or 'fixed'")
+    if isinstance(value, str) and value == "fixed":
         return
     if not isinstance(value, list | tuple | np.ndarray) or len(value) != 2:
         raise InputError(f"{label} is {value!r}; give (lower, upper) or 'fixed'")
     low, high = as_scale(value[0], f"{label}[0]"), as_scale(value[1], f"{label}[1]")
-    if not low <= high < below:
-        limit = "" if np.isinf(below) else f" < {below:g}"
-        raise InputError(f"{label} is ({low:g}, {high:g}); it must be lower ≤ upper{limit}")
+    if low > high:
+        raise InputError(f"{label} is ({low:g}, {high:g}); the lower one comes first")
     object.__setattr__(kernel, name, (low, high))
 
 

@@ -25,6 +25,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
@@ -59,10 +60,8 @@ class FeatureMap:
 
     error: float
     """Proven in exact arithmetic, plus an allowance for rounding that is tested, not proven."""
-    lower: Floats
-    """(d,)"""
-    upper: Floats
-    """(d,)"""
+    lower: Floats  # (d,)
+    upper: Floats  # (d,)
     suprema: Floats
     """(rank,), a bound on the largest square of every feature on the box"""
     largest: float
@@ -137,7 +136,9 @@ def monomial_features(box: Box, degree: int, variance: float, bias: float) -> Fe
     slots = len(box.lower) + (1 if bias > 0.0 else 0)
     if math.comb(slots + degree - 1, degree) > box.most:
         return None
-    powers = np.array(list(_compositions(degree, slots)), dtype=np.intp).reshape(-1, slots)
+    # Every way to write the degree as an ordered sum of integers ≥ 0, one for each slot.
+    factors = np.array(list(combinations_with_replacement(range(slots), degree)), dtype=np.intp)
+    powers: Ints = (factors[:, :, None] == np.arange(slots)).sum(axis=1)
     factorial = [math.factorial(i) for i in range(degree + 1)]
     weights = np.array(
         [variance * factorial[degree] / math.prod(factorial[i] for i in row) for row in powers]
@@ -155,17 +156,6 @@ def monomial_features(box: Box, degree: int, variance: float, bias: float) -> Fe
         upper=box.upper.copy(),
         evaluate=partial(_monomials, powers, np.sqrt(weights)[:, None], degree),
     )
-
-
-def _compositions(total: int, slots: int) -> list[tuple[int, ...]]:
-    """Every way to write ``total`` as an ordered sum of ``slots`` integers ≥ 0."""
-    if slots == 1:
-        return [(total,)]
-    return [
-        (first, *rest)
-        for first in range(total, -1, -1)
-        for rest in _compositions(total - first, slots - 1)
-    ]
 
 
 def _monomials(powers: Ints, roots: Floats, degree: int, columns: Floats) -> Floats:

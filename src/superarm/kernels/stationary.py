@@ -141,9 +141,7 @@ class SquaredExponential(_Radial):
         return _exp_half(q)
 
     def _slope(self, q: Floats) -> Floats:
-        slope = _exp_half(q.copy())
-        slope *= -0.5
-        return slope
+        return -0.5 * _exp_half(q.copy())
 
     def _features(self, box: Box) -> FeatureMap | None:
         scales = np.broadcast_to(self.lengthscale, box.lower.shape)

@@ -13,7 +13,7 @@ from superarm.errors import InputError, NotPositiveDefiniteError, ShapeError
 from superarm.inputs import as_count, as_features, as_numbers
 from superarm.registry import register
 
-from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_bounds, set_columns, set_positive
+from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
 from .features import Box, FeatureMap, monomial_features, table_features
 
 # --- inner products ----------------------------------------------------------------------
@@ -202,9 +202,10 @@ class Temporal(Kernel):
 
     def __post_init__(self) -> None:
         set_positive(self, "epsilon", or_zero=True)
-        if self.epsilon >= 1.0:
-            raise InputError(f"Temporal.epsilon is {self.epsilon:g}; it must lie in [0, 1)")
-        set_bounds(self, "epsilon_bounds", below=1.0)
+        for name in ("epsilon", "epsilon_bounds"):
+            value = getattr(self, name)
+            if value != "fixed" and np.max(value) >= 1.0:
+                raise InputError(f"Temporal.{name} is {value}; it must lie below 1")
         object.__setattr__(self, "column", as_count(self.column, f"{type(self).__name__}.column", 0))
 
     @property

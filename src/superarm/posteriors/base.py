@@ -15,14 +15,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, JointPrediction, Offer, Prediction, State
 from superarm.errors import InputError, ShapeError, SpecError, StateError
-from superarm.inputs import (
-    as_count,
-    as_generator,
-    as_scale,
-    as_vector,
-    require_scale,
-    require_size,
-)
+from superarm.inputs import as_count, as_generator, as_scale, as_vector, require_scale, require_size
 from superarm.linalg import psd_root
 from superarm.registry import Described, built_parameters, describe, foreign_parts
 from superarm.states import check_spec
@@ -239,14 +232,11 @@ class GaussianPosterior(Described):
     def state(self) -> State:
         """All that was learned, and what the posterior is made of."""
         memory = self._memory()
+        counted = {"count": self.count, "information_gain": self.information_gain}
         return State(
             kind=self.kind,
             schema=self.schema,
-            scalars={
-                "count": self.count,
-                "information_gain": self.information_gain,
-                **memory.scalars,
-            },
+            scalars={**counted, **memory.scalars},
             arrays={name: array.copy() for name, array in memory.arrays.items()},
             parts=memory.parts,
             spec=describe(self),
@@ -288,5 +278,8 @@ class GaussianPosterior(Described):
         if not isinstance(count, int) or count < 0 or not number:
             raise StateError("this state is damaged: its count or its information gain is not a number")
         self.count, self.information_gain = count, float(gain)
-        self._remember(state)
+        try:
+            self._remember(state)
+        except InputError as error:
+            raise StateError(f"this state is damaged, or of other parts: {error}") from error
         return self

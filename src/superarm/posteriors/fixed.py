@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Arms, Floats, Ints, Offer, State
-from superarm.errors import InputError, ShapeError, StateError, UnknownArmError
-from superarm.inputs import SMALLEST, as_vector, refuse_masked, require_size
+from superarm.errors import InputError, StateError, UnknownArmError
+from superarm.inputs import SMALLEST, as_positions, as_vector, require_size
 from superarm.registry import has_spec
 
 from .base import GaussianPosterior, Memory
@@ -99,22 +99,11 @@ class FixedPosterior(GaussianPosterior):
 
 def as_rows(arms: Any, n: int) -> Ints:
     """``arms`` as row numbers below ``n``, or an error that says what is wrong."""
-    refuse_masked(arms, "arms")
-    try:
-        rows = np.asarray(arms)
-    except ValueError:
-        raise ShapeError("arms must be a list of row numbers, not lists of different lengths") from None
-    if rows.ndim != 1:
-        raise ShapeError(f"arms has shape {rows.shape}; it must be a list of row numbers")
-    if len(rows) == 0:
-        return rows.astype(np.intp)
-    if rows.dtype.kind not in "iu":
-        raise UnknownArmError(f"arms must be integer row numbers below {n}, not {rows.dtype} values")
-    numbers = rows.astype(np.intp, copy=False)
-    if numbers.view(np.uintp).max() >= n:  # read so, what is below 0 is large: one pass, not two
+    rows = as_positions(arms, "arms")
+    if len(rows) and rows.view(np.uintp).max() >= n:  # read so, what is below 0 is large: one pass
         bad = rows[(rows < 0) | (rows >= n)][0]
         raise UnknownArmError(f"there is no arm {bad}: row numbers run from 0 to {n - 1}")
-    return numbers
+    return rows
 
 
 class KnownOffer(NamedTuple):

@@ -121,6 +121,10 @@ class RowPosterior(GaussianPosterior):
     def _root(self, keys: Floats) -> Floats:
         return self._once("root", keys, super()._root)  # many draws of one belief are usual
 
+    def _incumbent(self, sign: float) -> float:
+        mean, _ = self._moments(np.unique(self.observed.arms, axis=0))
+        return float(np.max(sign * mean))
+
     def _memory(self) -> Memory:
         return Memory(self.observed._asdict())
 

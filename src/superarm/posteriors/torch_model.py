@@ -19,7 +19,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -86,10 +86,8 @@ class TorchPosterior(RowPosterior):
         own = getattr(self.model, "likelihood", None)
         self.likelihood: Any = own if likelihood is None else likelihood
         self._fixed = isinstance(self.likelihood, gpytorch.likelihoods.FixedNoiseGaussianLikelihood)
-        self._given_noise = (
-            None if noise_variance is None else as_scale(noise_variance, "noise_variance")
-        )
-        super().__init__(noise_variance=self._own_noise())
+        self._given_noise = noise_variance
+        super().__init__(noise_variance=self._own_noise())  # which checks it
         self.exchangeable = self._exact and refit is None
         self._refit, self._update = refit, update
         initial = self._initial_data()
@@ -107,17 +105,13 @@ class TorchPosterior(RowPosterior):
     @contextmanager
     def _settings(self) -> Iterator[None]:
         torch, settings = require_extra("torch", "torch"), require_extra("gpytorch", "torch").settings
-        with ExitStack() as stack:
-            for each in (
-                torch.no_grad(),
-                settings.fast_computations(
-                    covar_root_decomposition=False, log_prob=False, solves=False
-                ),
-                settings.max_cholesky_size(_LARGEST_CHOLESKY),
-                settings.fast_pred_var(False),
-                settings.debug(False),  # it warns of questions about the training data, which are usual
-            ):
-                stack.enter_context(each)
+        with (
+            torch.no_grad(),
+            settings.fast_computations(covar_root_decomposition=False, log_prob=False, solves=False),
+            settings.max_cholesky_size(_LARGEST_CHOLESKY),
+            settings.fast_pred_var(False),
+            settings.debug(False),  # it warns of questions about the training data, which are usual
+        ):
             yield
 
     def _distribution(self, rows: Floats, *, prior: bool = False) -> Any:
@@ -129,10 +123,8 @@ class TorchPosterior(RowPosterior):
                 self.model.eval()
                 found = self.model(X)
             else:
-                answer = self.model.posterior(X)
-                if not isinstance(
-                    answer, require_extra("botorch.posteriors", "torch").GPyTorchPosterior
-                ):
+                answer, known = self.model.posterior(X), require_extra("botorch.posteriors", "torch")
+                if not isinstance(answer, known.GPyTorchPosterior):
                     raise InputError(
                         f"the model's posterior is a {type(answer).__name__}, which is not Gaussian: "
                         "leave out the outcome transform, or use one that is affine (Standardize)"
@@ -245,9 +237,6 @@ class TorchPosterior(RowPosterior):
 
     def _prior_scale(self, keys: Floats) -> float:
         return float(np.max(self._moments(keys, prior=self._exact)[1], initial=0.0))
-
-    def _incumbent(self, sign: float) -> float:
-        return float(np.max(sign * self._moments(np.unique(self.observed.arms, axis=0))[0]))
 
     def _absorb(
         self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None

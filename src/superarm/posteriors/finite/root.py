@@ -115,20 +115,17 @@ class RootEngine:
         state.require(_KIND, _SCHEMA, "the root form")
         n = len(self.mean)
         scale = float(self.variance.max())
-        try:
-            probe = as_vector(state.array("probe"), "probe", n)
-            if not np.allclose(probe, self._probe, rtol=0.0, atol=1e-9 * n * scale):
-                return False
-            root = np.array(as_features(state.array("root"), "root"), order="C")
-            mean = as_vector(state.array("mean"), "mean", n).copy()
-            variance = as_vector(state.array("variance"), "variance", n).copy()
-            pending = as_rows(state.array("pending"), n)
-            size = len(pending)
-            held = as_vector(state.array("pending_weight"), "pending_weight", size)
-            base = as_features(state.array("base"), "base", n)
-            columns = as_features(state.array("columns"), "columns", n)
-        except InputError as error:
-            raise StateError(f"this state is damaged: {error}") from error
+        probe = as_vector(state.array("probe"), "probe", n)
+        if not np.allclose(probe, self._probe, rtol=0.0, atol=1e-9 * n * scale):
+            return False
+        root = np.array(as_features(state.array("root"), "root"), order="C")
+        mean = as_vector(state.array("mean"), "mean", n).copy()
+        variance = as_vector(state.array("variance"), "variance", n).copy()
+        pending = as_rows(state.array("pending"), n)
+        size = len(pending)
+        held = as_vector(state.array("pending_weight"), "pending_weight", size)
+        base = as_features(state.array("base"), "base", n)
+        columns = as_features(state.array("columns"), "columns", n)
         until_fold = state.scalar("until_fold")
         if (
             (len(root), len(base), len(columns)) != (n, size, size)

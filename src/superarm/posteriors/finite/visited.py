@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.errors import JitterWarning, NotPositiveDefiniteError, PrecisionWarning
+from superarm.errors import NotPositiveDefiniteError, PrecisionWarning
 from superarm.kernels import Covariance, PriorRoot, prior_root
 from superarm.linalg import cholesky, solve_lower
 from superarm.posteriors.variances import check_left, prior_variance
@@ -61,14 +60,10 @@ class _Rows:
             self.blocks[number][inside : inside + count] = rows[done : done + count]
             done += count
 
-    def parts(self, size: int) -> Iterator[_Part]:
-        """The first ``size`` rows, block by block."""
-        for number, block in enumerate(self.blocks):
-            start = number * self.height
-            if start >= size:
-                return
-            stop = min(start + self.height, size)
-            yield _Part(start, stop, block[: stop - start])
+    def parts(self, size: int) -> Iterator[tuple[int, int, Floats]]:
+        """The first ``size`` rows, block by block: first row, the one behind the last, and a view."""
+        for span, block in zip(_spans(size, self.height), self.blocks, strict=False):
+            yield span.start, span.stop, block[: span.stop - span.start]
 
     def take(self, rows: Ints, columns: Ints) -> Floats:
         """(len(rows), len(columns)) of the entries where they cross."""
@@ -78,14 +73,6 @@ class _Rows:
             here = np.flatnonzero(numbers == number)
             taken[here] = self.blocks[number][inside[here, None], columns]
         return taken
-
-
-class _Part(NamedTuple):
-    """Rows ``start`` … ``stop − 1``, (stop − start, n); a view."""
-
-    start: int
-    stop: int
-    rows: Floats
 
 
 class VisitedEngine:
@@ -126,7 +113,9 @@ class VisitedEngine:
         used, size = len(self._visited), len(self._visited) + len(fresh)
         visited = np.concatenate([self._visited, fresh])
         self._make_room(size)
-        self._write_rows(used, fresh)  # beyond what is in use: nothing has changed yet
+        for part in _spans(len(fresh), max(1, _PIECE_BYTES // (8 * len(self._arms)))):
+            # K_VE of the fresh arms, beyond what is in use: nothing has changed yet.
+            self._rows.write(used + part.start, self._kernel(self._arms[fresh[part]], self._arms))
         slots = self._slot[rows].copy()
         slots[slots < 0] = np.arange(used, size)
         H = self._precision[:size, :size]
@@ -157,8 +146,8 @@ class VisitedEngine:
     def _product(self, left: Floats, strip: slice) -> Floats:
         """``left`` (s, k) times the first k rows of K_VE, for a strip of arms."""
         parts = self._rows.parts(left.shape[1])
-        first = next(parts)
-        W: Floats = left[:, : first.stop] @ first.rows[:, strip]
+        _, stop, rows = next(parts)
+        W: Floats = left[:, :stop] @ rows[:, strip]
         for start, stop, rows in parts:
             W += left[:, start:stop] @ rows[:, strip]
         return W
@@ -172,11 +161,6 @@ class VisitedEngine:
             precision[:held, :held] = self._precision
             self._precision = precision
 
-    def _write_rows(self, at: int, fresh: Ints) -> None:
-        """K_VE of the fresh arms."""
-        for part in _spans(len(fresh), max(1, _PIECE_BYTES // (8 * len(self._arms)))):
-            self._rows.write(at + part.start, self._kernel(self._arms[fresh[part]], self._arms))
-
     # --- clearing rounding -----------------------------------------------------------------
 
     def maintain(self, weight: Floats, weighted_rewards: Floats) -> None:
@@ -188,7 +172,7 @@ class VisitedEngine:
         noise = 1.0 / weight[visited]
         try:
             half = self._inverse_factor(noise)  # L⁻¹ of K_VV + noise = L Lᵀ, so that H = L⁻ᵀL⁻¹
-        except (NotPositiveDefiniteError, JitterWarning) as problem:
+        except NotPositiveDefiniteError as problem:
             # The observation is in and counted, and nothing is wrong but what rounding has done.
             self._refresh_at = self._updates + self._interval
             self._unsaid = f"the visited form cannot clear its rounding: {problem}"
@@ -212,30 +196,23 @@ class VisitedEngine:
 
         size = len(self._visited)
         matrix = np.empty((size, size))
-        self._fill_covariance(matrix, noise)
-        # Read by LAPACK it is the transpose: its upper triangle is our lower one.
-        with blas_threads_for(size**3 / 6):
-            factor, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=1)
-        if failed or not np.isfinite(factor.trace()):  # NaN may pass: then this says so
-            self._fill_covariance(matrix, noise)
-            factor = np.asfortranarray(cholesky(matrix, "the covariance of the visited arms").T)
-        with blas_threads_for(size**3 / 6):
-            inverse, singular = dtrtri(factor, lower=0, overwrite_c=1)
-        if singular:
-            raise NotPositiveDefiniteError("the covariance of the visited arms is singular")
-        half: Floats = inverse.T
-        return half
-
-    def _fill_covariance(self, matrix: Floats, noise: Floats) -> None:
-        for start, stop, rows in self._rows.parts(len(matrix)):
+        for start, stop, rows in self._rows.parts(size):
             matrix[start:stop] = rows[:, self._visited]
         matrix[np.diag_indices_from(matrix)] += noise
+        # Read by LAPACK it is the transpose: its upper triangle is our lower one.
+        with blas_threads_for(size**3 / 3):
+            factor, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=1)
+            if failed or not np.isfinite(factor.trace()):  # NaN may pass
+                raise NotPositiveDefiniteError("the covariance of the visited arms has no factor")
+            inverse, _ = dtrtri(factor, lower=0, overwrite_c=1)
+        half: Floats = inverse.T
+        return half
 
     def _explained(self, half: Floats, strip: slice) -> Floats:
         """Column sums of (L⁻¹ K_VE)² over a strip; L⁻¹ is lower triangular."""
         total = np.zeros(strip.stop - strip.start)
-        for row in self._rows.parts(len(half)):
-            W = self._product(half[row.start : row.stop, : row.stop], strip)
+        for start, stop, _ in self._rows.parts(len(half)):
+            W = self._product(half[start:stop, :stop], strip)
             total += np.einsum("ij,ij->j", W, W)
         return total
 

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints, State
-from superarm.errors import InputError, StateError
+from superarm.errors import StateError
 from superarm.inputs import as_features, as_vector
 from superarm.kernels import Covariance, FeatureMap, Kernel
 from superarm.linalg import GrowingCholesky, cholesky, root_update, solve_lower, with_room
@@ -170,15 +170,12 @@ class FiniteRankForm:
         """
         state.require(cls.name, _SCHEMA, "the finite-rank form")
         wanted = state.scalar("tolerance")
-        try:
-            weights = as_vector(state.array("weights"), "weights").copy()
-            rank = len(weights)
-            root = np.array(as_features(state.array("root"), "root", rank), order="C")
-            lower = as_vector(state.array("lower"), "lower", data.columns)
-            upper = as_vector(state.array("upper"), "upper", data.columns)
-            features = kernel.features(lower, upper, wanted, most)
-        except InputError as error:
-            raise StateError(f"this state is damaged: {error}") from error
+        weights = as_vector(state.array("weights"), "weights").copy()
+        rank = len(weights)
+        root = np.array(as_features(state.array("root"), "root", rank), order="C")
+        lower = as_vector(state.array("lower"), "lower", data.columns)
+        upper = as_vector(state.array("upper"), "upper", data.columns)
+        features = kernel.features(lower, upper, wanted, most)
         if (
             features is None
             or features.rank != rank

@@ -172,10 +172,6 @@ class SparseVariational(KernelPosterior):
             covariance += A[:, some].T @ A
         return covariance
 
-    def _incumbent(self, sign: float) -> float:
-        mean, _ = self._solve(np.unique(self.observed.arms, axis=0))
-        return float(np.max(sign * mean))
-
     def _absorb(
         self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
     ) -> float:

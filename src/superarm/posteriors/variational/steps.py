@@ -103,14 +103,10 @@ class Batch(NamedTuple):
 class Variational:
     """q(v) at its inducing points; immutable, so that a failed step leaves nothing half done."""
 
-    points: Floats
-    """Z, (M, d)"""
-    factor: Floats
-    """L, (M, M)"""
-    precision: Floats
-    """P, (M, M)"""
-    shift: Floats
-    """h, (M,)"""
+    points: Floats  # Z, (M, d)
+    factor: Floats  # L, (M, M)
+    precision: Floats  # P, (M, M)
+    shift: Floats  # h, (M,)
 
     @cached_property
     def root(self) -> Floats:
