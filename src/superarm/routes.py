@@ -53,8 +53,7 @@ _PARTS = (RoadPrior.total_variance, road_prior, load_roads, Vehicle)
 _KINDS = {name: kind for part in _PARTS for name, kind in kinds_of(part).items()}
 _NONE: Mapping[str, Any] = {}
 _COMPLEX = np.array([1.0, 1.0j])
-_ECCENTRICITY = 0.00669438
-"""Of the earth, squared."""
+_ECCENTRICITY = 0.00669438  # of the earth, squared
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

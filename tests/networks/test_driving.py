@@ -230,7 +230,7 @@ def test_a_trip_that_takes_too_long_is_given_up(driver):
 
 
 def test_bad_drivers(network, tmp_path):
-    with pytest.raises(MissingDataError, match="no network file"):
+    with pytest.raises(MissingDataError, match="does not exist"):
         Driver(tmp_path / "none.net.xml")
     with pytest.raises(InputError, match=r"step is 1\.0"):
         Driver(network, step=1.0)

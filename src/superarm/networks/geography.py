@@ -64,7 +64,13 @@ def from_utm(east_north: Any, zone: int, *, south: bool = False) -> Floats:
     xi, eta = sphere.real, sphere.imag
     conformal = np.sin(xi) / np.hypot(np.sinh(eta), np.cos(xi))  # τ′
     longitude = np.arctan2(np.sinh(eta), np.cos(xi))
-    latitude = np.arctan(_tangent(conformal))
+    below = 1.0 - _ECCENTRICITY**2
+    tangent: Floats = conformal / below
+    for _ in range(4):  # τ of τ′ by Newton's method: it doubles the digits, and begins with two
+        reached = _conformal(tangent)
+        slope = (1.0 + below * tangent**2) / (below * np.hypot(1.0, tangent))
+        tangent = tangent + (conformal - reached) / np.hypot(1.0, reached) * slope
+    latitude = np.arctan(tangent)
     return np.stack([6.0 * zone - 183.0 + np.degrees(longitude), np.degrees(latitude)], axis=1)
 
 
@@ -74,14 +80,3 @@ def _conformal(tangent: Floats) -> Floats:
     sigma = np.sinh(e * np.arctanh(e * tangent / np.hypot(1.0, tangent)))
     conformal: Floats = tangent * np.hypot(1.0, sigma) - sigma * np.hypot(1.0, tangent)
     return conformal
-
-
-def _tangent(conformal: Floats) -> Floats:
-    """τ of τ′ by Newton's method: it doubles the digits each time, and begins with two."""
-    below = 1.0 - _ECCENTRICITY**2
-    tangent: Floats = conformal / below
-    for _ in range(4):
-        reached = _conformal(tangent)
-        slope = (1.0 + below * tangent**2) / (below * np.hypot(1.0, tangent))
-        tangent = tangent + (conformal - reached) / np.hypot(1.0, reached) * slope
-    return tangent

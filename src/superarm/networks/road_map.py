@@ -81,11 +81,10 @@ class RoadMap:
             if not numbers or arrays[name].shape != shape:
                 raise StateError(f"this map is damaged: {name} does not hold numbers of shape {shape}")
         points, offsets = arrays["points"], arrays["offsets"].astype(np.intp)
-        if offsets[0] != 0 or offsets[-1] != p or (np.diff(offsets) < 1).any():
-            raise StateError("this map is damaged: its edges and points do not fit together")
         start, goal = (int(end) for end in arrays["trip"])
-        if not (0 <= start < n and 0 <= goal < n):
-            raise StateError(f"this map is damaged: its trip ends on an edge beyond {n - 1}")
+        fits = offsets[0] == 0 and offsets[-1] == p and (np.diff(offsets) >= 1).all()
+        if not (fits and 0 <= start < n and 0 <= goal < n):
+            raise StateError("this map is damaged: its edges, points and trip do not fit together")
         return cls(
             points=points / 100.0,
             offsets=offsets,

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import pairwise
 from operator import or_
 from pathlib import Path
 
@@ -233,30 +232,20 @@ class _SumoNet:
         return mask
 
     def _shapes(self) -> tuple[Floats, ...]:
-        flat: list[float] = []
-        ends = [0]
+        courses: list[Floats] = []
         for key, edge in self._edges.items():
+            points = [point.split(",")[:2] for point in (edge.shape or "").split()]
             try:
-                for point in (edge.shape or "").split():
-                    x, y = point.split(",")[:2]
-                    flat += (float(x), float(y))
+                course = np.array([[float(x), float(y)] for x, y in points])
             except ValueError:
-                raise self._bad_shape(key, edge) from None
-            ends.append(len(flat) // 2)
-            if ends[-1] < ends[-2] + 2:
-                raise self._bad_shape(key, edge)
-        points = np.array(flat).reshape(-1, 2)
-        endless = np.flatnonzero(~np.isfinite(points).all(axis=1))
-        if len(endless):
-            number = int(np.searchsorted(ends, endless[0], side="right")) - 1
-            raise self._bad_shape(*list(self._edges.items())[number])
-        points.flags.writeable = False
-        return tuple(points[begin:end] for begin, end in pairwise(ends))
-
-    def _bad_shape(self, key: str, edge: _Edge) -> InputError:
-        return self._file.fault(
-            f"the shape of edge {key!r} is not a list of two or more points x,y or x,y,z", edge.line
-        )
+                course = np.empty(0)
+            if len(course) < 2 or not np.isfinite(course).all():
+                raise self._file.fault(
+                    f"the shape of edge {key!r} is not a list of two or more points x,y or x,y,z",
+                    edge.line,
+                )
+            courses.append(course)
+        return tuple(courses)
 
     def _lon_lat(self, places: Floats) -> Floats | None:
         """Where the junctions are on Earth; ``None`` for a network in no projection or another one."""

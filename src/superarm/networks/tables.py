@@ -27,9 +27,9 @@ _COLUMNS = {
 def read_tables(folder: str | Path, name: str | None = None) -> RoadNetwork:
     """The network in a folder of csv files; an error names the file and the line."""
     folder = Path(folder)
-    nodes = list(_rows(_file(folder, "nodes"), _COLUMNS["nodes"]))
-    edges = list(_rows(_file(folder, "edges"), _COLUMNS["edges"]))
-    turns = list(_rows(_file(folder, "connections"), _COLUMNS["connections"]))
+    nodes, edges, turns = (
+        list(_rows(_file(folder, table), needed)) for table, needed in _COLUMNS.items()
+    )
     junction = {row["id"]: number for number, row in enumerate(nodes)}
     edge = {row["id"]: number for number, row in enumerate(edges)}
     tail = [row.known("from", junction, "node") for row in edges]

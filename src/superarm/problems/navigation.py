@@ -131,14 +131,17 @@ class Navigation(RoadProblem, Scored):
         energies.flags.writeable = False
         return energies
 
+    def _energies(self, step: int) -> Floats:
+        known, changing = self.energies, self._conditions
+        return known if changing is None else known + changing.extra(step)
+
     def _costs_of(self, step: int) -> tuple[_Costs, _Costs | None]:
         """Rectified and reduced costs of a round; the same for all where nothing changes."""
         key = 0 if self._conditions is None else step
         known = self._kept.get(key)
         if known is not None:
             return known
-        extra = 0.0 if self._conditions is None else self._conditions.extra(step)
-        energies, reduction = self.energies + extra, self.model.reduction
+        energies, reduction = self._energies(step), self.model.reduction
         reduced = None if reduction is None else self._costs(energies - reduction)
         made = self._costs(energies), reduced
         self._kept.clear()
@@ -192,13 +195,9 @@ class Navigation(RoadProblem, Scored):
         )
 
     def means(self, offer: Offer) -> Floats:
-        if self._conditions is None:
-            return self.energies
-        changed: Floats = self.energies + self._conditions.extra(offer.step)
-        return changed
+        return self._energies(offer.step)
 
-    def truth(self, offer: Offer) -> Floats:
-        return self.means(offer)
+    truth = means
 
     def scores(self, offer: Offer) -> Floats:
         """Minus the rectified costs, by which regret is measured."""

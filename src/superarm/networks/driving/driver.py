@@ -49,8 +49,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from superarm.core import Floats
-from superarm.errors import ConflictError, InputError, MissingDataError, require_extra
-from superarm.networks._xml import XmlFile
+from superarm.errors import ConflictError, InputError, require_extra
+from superarm.networks._xml import XmlFile, require_file
 from superarm.networks.energy import Vehicle
 
 from .apart import can_copy, in_a_copy
@@ -129,8 +129,7 @@ class Driver:
             raise InputError(f"step is {step!r} s; it must be between 0.01 and {LONGEST_STEP}")
         if self.vehicle.recuperation != "multiply":
             raise InputError("SUMO multiplies by η⁻; recuperation 'divide' cannot be driven there")
-        if not self.network_file.is_file():
-            raise MissingDataError(f"there is no network file {self.network_file}")
+        require_file(self.network_file)
         self._sumo: Any = require_extra("libsumo", "sumo")
         self._folder = Path(tempfile.mkdtemp(prefix="superarm-sumo-"))
         self._tidy = weakref.finalize(self, shutil.rmtree, str(self._folder), True)
