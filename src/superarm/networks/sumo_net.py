@@ -16,7 +16,7 @@ What becomes of the file:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import or_
 from pathlib import Path
 
@@ -64,7 +64,6 @@ class _SumoNet:
         self._junctions: dict[str, tuple[float, float, float]] = {}
         self._connections: list[tuple[Attributes, int]] = []
         self._location: tuple[Attributes, int] | None = None
-        self._masks: dict[tuple[str, str], int] = {}
         self._handlers = {
             "edge": self._edge,
             "lane": self._lane,
@@ -225,11 +224,7 @@ class _SumoNet:
 
     def _permitted(self, attributes: Attributes) -> int:
         """Who may use a lane or a connection: the few texts that occur are read once."""
-        who = (attributes.get("allow", ""), attributes.get("disallow", ""))
-        mask = self._masks.get(who)
-        if mask is None:
-            mask = self._masks[who] = _mask(*who)
-        return mask
+        return _mask(attributes.get("allow", ""), attributes.get("disallow", ""))
 
     def _shapes(self) -> tuple[Floats, ...]:
         courses: list[Floats] = []
@@ -270,6 +265,7 @@ class _SumoNet:
             ) from None
 
 
+@lru_cache(maxsize=1024)
 def _mask(allow: str, disallow: str) -> int:
     """One bit per vehicle class; ``allow`` wins over ``disallow``, and neither means everybody."""
     named = (allow or disallow).split()

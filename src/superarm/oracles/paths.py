@@ -30,7 +30,6 @@ from .base import check_desirability
 _MOST_COST = 1e290
 _LARGE = 30_000
 """Turns from which on a shorter search is worth its checks."""
-_EMPTY = np.empty(0, dtype=np.intp)
 
 
 @register("structure", "trip")
@@ -203,7 +202,7 @@ class ShortestPath(Described, CostsOnly):
 
     def _no_path(self, trip: Trip, why: str) -> Selection:
         if self.on_no_path == "empty":
-            return Selection(action=(), positions=_EMPTY.copy())
+            return _selection([])
         raise InfeasibleError(
             f"there is no route from arm {trip.start} to arm {trip.goal}: {why}; "
             "open a road, or use on_no_path='empty' to wait"

@@ -41,10 +41,11 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -99,7 +100,7 @@ class _Kept(NamedTuple):
     """How many background cars had departed."""
 
 
-class Driver:
+class Driver(AbstractContextManager["Driver"]):
     """Drives one vehicle over one network, trip after trip.
 
     libsumo holds one simulation per process. Several drivers may exist: whoever drives takes the
@@ -142,9 +143,6 @@ class Driver:
     def moments(self) -> int:
         """From how many different moments of traffic a trip may begin."""
         return 1 if self.traffic is None else self.traffic.moments
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
