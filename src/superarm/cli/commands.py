@@ -106,12 +106,11 @@ def report(directory: Path, as_json: bool, seed: int, **asked: Any) -> None:
     """
     from . import running
 
-    written = running.report(directory, **asked)
+    page, figures = running.report(directory, **asked)
     if as_json:
-        figures = [str(path) for path in written.figures]
-        print_json({"report": str(written.report.path), "figures": figures})
+        print_json({"report": str(page.path), "figures": [str(path) for path in figures]})
     else:
-        for path in (written.report.path, *written.figures):
+        for path in (page.path, *figures):
             say(path)
 
 

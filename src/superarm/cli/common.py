@@ -32,15 +32,13 @@ class Commands(click.Group):
             advice = f" (see `{context.command_path} --help`)" if context is not None else ""
             say(f"superarm: {message}{advice}", err=True)
             code = error.exit_code
-        except SuperarmError as error:
+        except (SuperarmError, OSError) as error:
             say(f"superarm: {error}", err=True)
             code = 3 if isinstance(error, ConflictError) else 2 if isinstance(error, SpecError) else 1
         except click.Abort:
             say("superarm: interrupted", err=True)
         except MemoryError as error:
             say(f"superarm: not enough memory: {error}", err=True)
-        except OSError as error:
-            say(f"superarm: {error}", err=True)
         sys.exit(code if isinstance(code, int) else 0)
 
 

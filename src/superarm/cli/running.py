@@ -129,7 +129,7 @@ def reproduce(target: str, request: Request) -> dict[str, Any]:
         for plan, experiment in zip(plans, experiments, strict=True):
             summaries.append(request.execute(plan, pool if request.workers > 1 else None))
             told = (plan.out, experiment, experiment.id)
-            reports.append(write_outputs(*told, quiet=request.quiet, figures=True, bound=True).report)
+            reports.append(write_outputs(*told, quiet=request.quiet, figures=True, bound=True)[0])
     title = f"superarm: {target}, {paper_title(experiments[0].paper)}"
     pictures = group_pictures([Run.load(plan.out) for plan in plans])
     if _can_draw(quiet=True):  # if not, every report has said so
@@ -146,14 +146,7 @@ def reproduce(target: str, request: Request) -> dict[str, Any]:
     }
 
 
-class Outputs(NamedTuple):
-    """What was written about a run."""
-
-    report: Report
-    figures: list[Path]
-
-
-def report(directory: Path, *, quiet: bool, bound: bool, band: Band) -> Outputs:
+def report(directory: Path, *, quiet: bool, bound: bool, band: Band) -> tuple[Report, list[Path]]:
     """What was written about a run that was made earlier."""
     if not directory.exists():
         raise StateError(f"there is no directory {directory}")
@@ -176,7 +169,7 @@ def write_outputs(
     figures: bool,
     bound: bool,
     band: Band = "stderr",
-) -> Outputs:
+) -> tuple[Report, list[Path]]:
     """The report, and the figures where matplotlib is installed; ``name`` is what ``run`` takes."""
     run = Run.load(directory)
     claims = run.summary["claims"]
@@ -201,10 +194,10 @@ def write_outputs(
         band=band,
     )
     if not figures or not _can_draw(quiet):
-        return Outputs(page, [])
+        return page, []
     from superarm.plotting import save_run_figures
 
-    return Outputs(page, save_run_figures(run, directory / "figures", bounds, band))
+    return page, save_run_figures(run, directory / "figures", bounds, band)
 
 
 def _can_draw(quiet: bool) -> bool:

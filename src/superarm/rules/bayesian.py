@@ -4,7 +4,7 @@
 ``t``               the round, ``step``
 ``n``               points among which is chosen: |A| arms, or τ_t^d of a discretisation
 ``log_points``      ln n, which stays finite where n would overflow
-``η_t``             the upper tail whose normal quantile is the width, ``tail``
+``η_t``             the upper tail whose normal quantile is the width
 ``ω``, ``ξ``        ``omega`` and ``xi`` of GP-BUCB
 ==================  ==============================================================
 
@@ -106,10 +106,6 @@ class QuantileSchedule(ABC):
     @abstractmethod
     def log_tail(self, step: int) -> float:
         """ln η_t, which stays finite where η_t itself would underflow."""
-
-    def tail(self, step: int) -> float:
-        """η_t."""
-        return math.exp(self.log_tail(step))
 
     def width(self, step: int, gamma: Gamma) -> float:
         return upper_quantile(self.log_tail(step))

@@ -15,17 +15,16 @@ costs to where rectifying hardly changes them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from superarm.core import Belief, Floats, Rule
 from superarm.errors import ShapeError
-from superarm.inputs import as_vector, require_choice
+from superarm.inputs import as_vector, read_only, require_choice
 from superarm.normal import rectified_mean
-from superarm.registry import Described, register
+from superarm.registry import register
 
 from .base import require_part
 
@@ -33,8 +32,8 @@ Spread = Literal["noise", "posterior", "none"]
 
 
 @register("rule", "rectified")
-@dataclass(frozen=True, kw_only=True)
-class Rectified(Described):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rectified:
     """Minus the rectified cost of another rule: desirabilities of 0 or less.
 
     sandberg2025bayesian, Algorithm 2, with s = ς; its prose takes the posterior's standard
@@ -44,20 +43,14 @@ class Rectified(Described):
 
     rule: Rule
     spread: Spread = "noise"
-    reduction: Any = field(default=None, repr=False)
-    _offsets: Floats | None = field(init=False, repr=False, compare=False)
+    reduction: Floats | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         require_part(self.rule, "rule", "rule")
         require_choice(self.spread, "spread", ("noise", "posterior", "none"))
-        offsets = None
         if self.reduction is not None:
-            offsets = as_vector(self.reduction, "reduction").copy()
-            object.__setattr__(self, "reduction", tuple(offsets.tolist()))  # which can be compared
-        object.__setattr__(self, "_offsets", offsets)
-
-    def parameters(self) -> Mapping[str, Any]:
-        return {"rule": self.rule, "spread": self.spread, "reduction": self._offsets}
+            kept = read_only(as_vector(self.reduction, "reduction"))
+            object.__setattr__(self, "reduction", kept)
 
     @property
     def deterministic(self) -> bool:
@@ -65,12 +58,12 @@ class Rectified(Described):
 
     def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
         cost = np.negative(self.rule.desirability(belief, step, rng))
-        if self._offsets is not None:
-            if self._offsets.shape != cost.shape:
+        if self.reduction is not None:
+            if self.reduction.shape != cost.shape:
                 raise ShapeError(
-                    f"reduction has {len(self._offsets)} entries for {len(cost)} arms on offer"
+                    f"reduction has {len(self.reduction)} entries for {len(cost)} arms on offer"
                 )
-            cost -= self._offsets
+            cost -= self.reduction
         if self.spread == "none":
             return np.minimum(-cost, 0.0)
         spread = belief.noise_std if self.spread == "noise" else belief.std
