@@ -25,8 +25,7 @@ policy may share one.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, NamedTuple, Protocol, Self, overload, runtime_checkable
 
 import numpy as np
@@ -149,9 +148,14 @@ class Offer(Shown):
         """This offer with ``action`` as the previous one, unless it ``begins`` an episode."""
         if self.begins or action is None:
             return self
-        offer = copy(self)  # without the checks: they were made when this one was
+        offer = object.__new__(Offer)  # all else was checked when this one was made
+        for name in _OFFER_FIELDS:
+            object.__setattr__(offer, name, getattr(self, name))
         object.__setattr__(offer, "previous_action", action)
         return offer
+
+
+_OFFER_FIELDS = tuple(each.name for each in fields(Offer))
 
 
 _MOST_STEPS = 2**53
