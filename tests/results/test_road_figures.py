@@ -151,13 +151,13 @@ def test_calibration_picture(make_run: MakeRun, tmp_path: Path) -> None:
     assert picture is not None
     panels = {chart.title: chart for chart in charts(picture)}
     assert list(panels) == ["edges", "first visits", "trips", "truth of edges", "truth of trips"]
-    rows = road_results.calibrations(run)
-    for title, kind in (("edges", "edges"), ("truth of trips", "true_trips")):
+    found = road_results.calibrations(run)
+    for title in ("edges", "truth of trips"):
         right, *drawn = panels[title].series
         assert not right.y.any()
         assert [series.label.split()[0] for series in drawn] == list(SIX)
-        for series, row in zip(drawn, rows, strict=True):
-            levels = getattr(row, kind)
+        for series, calibration in zip(drawn, found.values(), strict=True):
+            levels = calibration[title]
             np.testing.assert_allclose(series.x, [100 * level.level for level in levels])
             away = [100 * (level.observed - level.level) for level in levels]
             np.testing.assert_allclose(series.y, away)

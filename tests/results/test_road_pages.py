@@ -33,8 +33,8 @@ def test_the_page_has_maps_energy_and_calibration(make_run: MakeRun, tmp_path: P
     for policy, row in road_results.trip_energies(run, 0).items():
         numbers = "".join(f'<td class="number">{plus_minus(*pair)}</td>' for pair in row.values())
         assert f"{policy}</th>{numbers}" in text
-    for calibration in road_results.calibrations(run):
-        for level in itertools.chain(*calibration[1:]):
+    for calibration in road_results.calibrations(run).values():
+        for level in itertools.chain(*calibration.values()):
             assert f"{100 * level.observed:.1f} ± {100 * level.stderr:.1f}" in text
     assert "energy per trip (Wh)" in text
     assert "true_energy" not in text.partition("<h2>Settings")[0]

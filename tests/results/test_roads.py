@@ -56,7 +56,7 @@ def test_the_usual_route_is_the_most_frequent_of_several_the_latest(
 
 def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path, settings=({"route": "x-a"}, {"route": "x-b"}))
-    rows = {row.policy: row for row in road_results.calibrations(run)}
+    rows = road_results.calibrations(run)
     assert list(rows) == list(SIX)  # nothing is forecast by baselines
     for policy, row in rows.items():
         for at, level in enumerate(LEVELS):
@@ -81,27 +81,25 @@ def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
                         sure = abs(audit["true_score"][t]) <= QUANTILES[at]
                         own += [size * float(audit["true_within"][t, at]), size, sure, 1]
                     true.append((own[0] / own[1], own[2] / own[3]))
-            assert row.edges[at].observed == pytest.approx(inside / edges)
-            assert row.edges[at].stderr == pytest.approx(squares**0.5 / edges)
-            assert row.edges[at].judged == edges
-            assert row.trips[at].observed == pytest.approx(hits / trips)
-            assert row.trips[at].stderr == pytest.approx((level * (1 - level) / trips) ** 0.5)
-            assert row.first[at].observed == pytest.approx(fresh / firsts)
-            for coverage, shares in zip(
-                (row.true_edges, row.true_trips), np.transpose(true), strict=True
-            ):
-                assert coverage[at].observed == pytest.approx(shares.mean())
-                assert coverage[at].stderr == pytest.approx(shares.std(ddof=1) / len(shares) ** 0.5)
+            assert row["edges"][at].observed == pytest.approx(inside / edges)
+            assert row["edges"][at].stderr == pytest.approx(squares**0.5 / edges)
+            assert row["edges"][at].judged == edges
+            assert row["trips"][at].observed == pytest.approx(hits / trips)
+            assert row["trips"][at].stderr == pytest.approx((level * (1 - level) / trips) ** 0.5)
+            assert row["first visits"][at].observed == pytest.approx(fresh / firsts)
+            for what, shares in zip(road_results.TRUE, np.transpose(true), strict=True):
+                assert row[what][at].observed == pytest.approx(shares.mean())
+                assert row[what][at].stderr == pytest.approx(shares.std(ddof=1) / len(shares) ** 0.5)
 
 
 def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
     rng = np.random.default_rng(5)
     score = rng.standard_normal(4000)
-    right = road_results.Calibration("right", *[_trip_coverage(score)] * 5)
-    assert "cover what they should: 9 of 9" in road_results.calibration_verdict([right])
-    narrow = right._replace(policy="narrow", trips=_trip_coverage(1.5 * score))
-    wide = right._replace(policy="wide", trips=_trip_coverage(0.5 * score))
-    told = road_results.calibration_verdict([right, narrow, wide])
+    right = dict.fromkeys(road_results.MEASURED, _trip_coverage(score))
+    assert "cover what they should: 9 of 9" in road_results.calibration_verdict({"right": right})
+    narrow = {**right, "trips": _trip_coverage(1.5 * score)}
+    wide = {**right, "trips": _trip_coverage(0.5 * score)}
+    told = road_results.calibration_verdict({"right": right, "narrow": narrow, "wide": wide})
     assert told.startswith("Not all")
     assert "narrow (trips) too narrow" in told
     assert "wide (trips) too wide" in told

@@ -69,13 +69,11 @@ class Canvas:
         shown = self._background.copy()
         style = np.where(shown > 0, 1, 0)
         used = np.searchsorted(_OFTEN, visits, side="right")
-        for level in range(len(_TRIED)):
-            letters = self.letters(np.flatnonzero((visits > 0) & (used == level)))
+        tried = [np.flatnonzero((visits > 0) & (used == level)) for level in range(len(_TRIED))]
+        for place, edges in enumerate((*tried, route)):
+            letters = self.letters(edges)
             shown[letters > 0] = letters[letters > 0]
-            style[letters > 0] = 2 + level
-        letters = self.letters(route)
-        shown[letters > 0] = letters[letters > 0]
-        style[letters > 0] = 5
+            style[letters > 0] = 2 + place
         styles = ("", _ROAD, *_TRIED, _ROUTE, _START[1], _GOAL[1])
         signs = [[chr(_BLANK + int(bits)) if bits else " " for bits in row] for row in shown]
         for place, (row, column) in enumerate(self._ends):

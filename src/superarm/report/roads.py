@@ -62,9 +62,9 @@ def _calibration_parts(run: Run) -> Iterable[str]:
     picture = calibration_picture(run)
     if picture is None:
         return
-    rows = calibrations(run)
+    found = calibrations(run)
     yield (
-        f"<p>{escape(calibration_verdict(rows))}</p>"
+        f"<p>{escape(calibration_verdict(found))}</p>"
         "<p>Before each trip every learner forecast the energy of each edge and of the whole trip; "
         "this is how often the measured energy fell inside the central 50, 90 and 95 % of the "
         "forecast. If a model is right, then whatever it has seen, the next trip falls inside with "
@@ -78,12 +78,12 @@ def _calibration_parts(run: Run) -> Iterable[str]:
     )
     yield figure(picture)
     for caption, kinds in (("What was measured", MEASURED), ("The truth behind it", TRUE)):
-        titles = [f"{name} in {100 * level:.0f} %" for name in kinds.values() for level in LEVELS]
+        titles = [f"{name} in {100 * level:.0f} %" for name in kinds for level in LEVELS]
         shares = [
-            (row.policy, [cell for kind in kinds for cell in _percents(getattr(row, kind))])
-            for row in rows
+            (policy, [cell for kind in kinds for cell in _percents(calibration[kind])])
+            for policy, calibration in found.items()
         ]
-        if any(getattr(row, kind) for row in rows for kind in kinds):
+        if any(calibration[kind] for calibration in found.values() for kind in kinds):
             yield policy_table(run, titles, shares, caption)
     yield (
         '<p class="meta">Observed share ± 1 standard error, in percent; bold where it is more than '

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import takewhile
@@ -50,18 +50,6 @@ from .settings import reproduce_section, settings_section
 from .svg import THUMBNAIL, svg_chart
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """One row of the key table."""
-
-    policy: str
-    regret: Average
-    exponent: float
-    seconds: float | None
-    others: tuple[Average, ...]
-    """The run's other metrics."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Report:
     """What a gallery needs to know about a written report."""
@@ -99,8 +87,8 @@ def write_report(
     surrounds means in charts.
     """
     path = Path(path)
-    tables = [_results(run, index) for index in range(len(run.settings))]
-    headline = _first_asked(run) + _headline(run, tables) + _smaller(run, full_size)
+    rankings = [_ranked(run, index) for index in range(len(run.settings))]
+    headline = _first_asked(run) + _headline(run, rankings) + _smaller(run, full_size)
     origin = made_data(run)
     warning = f"Synthetic data: {origin}." if origin else ""
     charts = {about: [*map(figure, group)] for about, group in run_charts(run, bounds, band).items()}
@@ -112,7 +100,7 @@ def write_report(
             *(f"<p>{escape(str(note))}</p>" for note in notes if note),
             f'<figure class="wide">{picture}</figure>' if picture else "",
             section(f"Sweep over {panels[0].key}", *charts["sweep"]) if panels else "",
-            section("Result", *(_result_table(run, i, rows) for i, rows in enumerate(tables))),
+            section("Result", *(_result_table(run, i, each) for i, each in enumerate(rankings))),
             section("Further results", _further_table(further)) if further else "",
             section("Claims", claims_table(claims)) if claims else "",
             *road_sections(run),  # first what trips took: rectified regret charges for hills
@@ -140,53 +128,35 @@ def write_report(
 # --- what the page says ------------------------------------------------------------------
 
 
-def _results(run: Run, index: int) -> list[Result]:
-    """Of every policy, the least regret first."""
-    rows = []
-    for policy in run.policies:
-        try:
-            seconds = run.seconds_per_round(policy, index)
-        except StateError:  # timings are no part of a trace; a run may have been copied without them
-            seconds = None
-        rows.append(
-            Result(
-                policy=policy,
-                regret=average(run.cumulative(policy, index)[:, -1]),
-                exponent=growth_exponent(run, policy, index),
-                seconds=seconds,
-                others=tuple(
-                    average(outcomes(run, policy, index, metric)) for metric in run.metrics[1:]
-                ),
-            )
-        )
-    return sorted(rows, key=lambda row: row.regret.mean)
+def _ranked(run: Run, index: int) -> dict[str, Average]:
+    """Every policy's regret, the least first."""
+    found = {policy: average(run.cumulative(policy, index)[:, -1]) for policy in run.policies}
+    return dict(sorted(found.items(), key=lambda row: row[1].mean))
 
 
-def _headline(run: Run, tables: Sequence[Sequence[Result]]) -> str:
+def _headline(run: Run, rankings: Sequence[Mapping[str, Average]]) -> str:
     """One sentence: who is best, and by how much."""
-    if len(tables) > 1:
-        wins = [rows[0].policy for rows in tables]
+    if len(rankings) > 1:
+        wins = [next(iter(ranking)) for ranking in rankings]
         most = max(map(wins.count, wins))
         best = [policy for policy in run.policies if wins.count(policy) == most]
         each = " each" if len(best) > 1 else ""
-        ties = sum(len(_tied(run, index, rows)) > 1 for index, rows in enumerate(tables))
+        ties = sum(_tied(run, index, ranking) > 1 for index, ranking in enumerate(rankings))
         tied = f"; tied within noise in {ties}" if ties else ""
-        return f"Lowest regret: {' and '.join(best)}, in {most} of {len(tables)} settings{each}{tied}."
-    parts = [f"{row.policy}, {told(run, row.regret)}" for row in tables[0]]
-    ties = len(_tied(run, 0, tables[0]))
+        return (
+            f"Lowest regret: {' and '.join(best)}, in {most} of {len(rankings)} settings{each}{tied}."
+        )
+    parts = [f"{policy}, {told(run, regret)}" for policy, regret in rankings[0].items()]
+    ties = _tied(run, 0, rankings[0])
     if ties > 1:
         return f"Lowest regret: tied within noise: {'; '.join(parts[:ties])}."
     return f"Lowest regret: {'; next '.join(parts[:2])}."
 
 
-def _tied(run: Run, index: int, rows: Sequence[Result]) -> list[Result]:
-    """The best, and the next ones as long as chance may explain the difference."""
-    best = run.cumulative(rows[0].policy, index)[:, -1]
-
-    def near(row: Result) -> bool:
-        return within_noise(run.cumulative(row.policy, index)[:, -1] - best)
-
-    return [rows[0], *takewhile(near, rows[1:])]
+def _tied(run: Run, index: int, ranking: Iterable[str]) -> int:
+    """How many are best: the first, and the next ones as long as chance may explain the difference."""
+    best, *others = (run.cumulative(policy, index)[:, -1] for policy in ranking)
+    return 1 + len(list(takewhile(lambda each: within_noise(each - best), others)))
 
 
 def _first_asked(run: Run) -> str:
@@ -230,24 +200,22 @@ def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> s
     )
 
 
-def _result_table(run: Run, index: int, rows: Sequence[Result]) -> str:
-    best = rows[0].regret.mean
+def _result_table(run: Run, index: int, ranking: Mapping[str, Average]) -> str:
+    best = next(iter(ranking.values())).mean
     regret, *others = (run.metric(metric).text for metric in run.metrics)
     titles = [regret, "relative to best", "growth", "time per round", *others]
-    cells = (
-        (
-            row.policy,
-            [
-                told(run, row.regret),
-                f"{significant(row.regret.mean / best)}×" if best > 0.0 else "–",
-                power_text(row.exponent),
-                "–" if row.seconds is None else escape(readable_seconds(row.seconds)),
-                *(told(run, each) for each in row.others),
-            ],
-        )
-        for row in rows
-    )
-    return policy_table(run, titles, cells, setting_text(run.settings[index]), style="best")
+    rows = []
+    for policy, total in ranking.items():
+        try:
+            seconds = readable_seconds(run.seconds_per_round(policy, index))
+        except StateError:  # timings are no part of a trace; a run may have been copied without them
+            seconds = "–"
+        ratio = f"{significant(total.mean / best)}×" if best > 0.0 else "–"
+        growth = power_text(growth_exponent(run, policy, index))
+        rest = (average(outcomes(run, policy, index, metric)) for metric in run.metrics[1:])
+        cells = [told(run, total), ratio, growth, seconds, *(told(run, each) for each in rest)]
+        rows.append((policy, cells))
+    return policy_table(run, titles, rows, setting_text(run.settings[index]), style="best")
 
 
 def _further_table(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -144,27 +144,16 @@ class Coverage(NamedTuple):
         return (self.observed - self.level) / self.stderr if self.stderr > 0.0 else 0.0
 
 
-class Calibration(NamedTuple):
-    """One policy's coverage at 50, 90 and 95 %."""
-
-    policy: str
-    edges: tuple[Coverage, ...]
-    trips: tuple[Coverage, ...]
-    first: tuple[Coverage, ...]
-    """Of edges that were driven on for the first time."""
-    true_edges: tuple[Coverage, ...]
-    """Of expected energies, by the intervals of the latent mean; empty where they are not known."""
-    true_trips: tuple[Coverage, ...]
+MEASURED = ("edges", "first visits", "trips")
+TRUE = ("truth of edges", "truth of trips")
+"""Expected energies, by the intervals of the latent mean."""
+Calibration = Mapping[str, tuple[Coverage, ...]]
+"""One policy's coverage at 50, 90 and 95 %, by what it is about; empty where that is not known."""
 
 
-MEASURED = {"edges": "edges", "first": "first visits", "trips": "trips"}
-TRUE = {"true_edges": "truth of edges", "true_trips": "truth of trips"}
-"""Fields of :class:`Calibration`, and what they are about."""
-
-
-def calibrations(run: Run) -> list[Calibration]:
+def calibrations(run: Run) -> dict[str, Calibration]:
     """Coverage of every policy whose forecasts were recorded, all settings and seeds together."""
-    found = []
+    found: dict[str, Calibration] = {}
     for policy in run.policies:
         cells = []
         for index in range(len(run.settings)):
@@ -179,15 +168,13 @@ def calibrations(run: Run) -> list[Calibration]:
             joined = {name: np.concatenate([cell[name] for cell in cells]) for name in cells[0]}
             fresh = joined["firsts"] > 0
             truths = [(_within(cell["true_score"]), np.ones_like(cell["sizes"])) for cell in cells]
-            calibration = Calibration(
-                policy,
-                edges=_edge_coverage(joined["within"], joined["sizes"]),
-                trips=_trip_coverage(joined["score"]),
-                first=_edge_coverage(joined["first"][fresh], joined["firsts"][fresh]),
-                true_edges=_true_coverage([(cell["true_within"], cell["sizes"]) for cell in cells]),
-                true_trips=_true_coverage(truths),
-            )
-            found.append(calibration)
+            found[policy] = {
+                "edges": _edge_coverage(joined["within"], joined["sizes"]),
+                "first visits": _edge_coverage(joined["first"][fresh], joined["firsts"][fresh]),
+                "trips": _trip_coverage(joined["score"]),
+                "truth of edges": _true_coverage([(c["true_within"], c["sizes"]) for c in cells]),
+                "truth of trips": _true_coverage(truths),
+            }
     return found
 
 
@@ -228,13 +215,13 @@ def _coverage(observed: Floats, stderr: Floats, count: int) -> tuple[Coverage, .
     return tuple(Coverage(level, share, error, count) for level, share, error in values)
 
 
-def calibration_verdict(rows: Sequence[Calibration]) -> str:
+def calibration_verdict(found: Mapping[str, Calibration]) -> str:
     """In plain words, whether the intervals cover what they should."""
     every = [
-        (row.policy, what, coverage)
-        for row in rows
-        for kind, what in MEASURED.items()
-        for coverage in getattr(row, kind)
+        (policy, what, coverage)
+        for policy, calibration in found.items()
+        for what in MEASURED
+        for coverage in calibration[what]
     ]
     near = sum(abs(coverage.away) <= 2.0 for _, _, coverage in every)
     far = [each for each in every if abs(each[2].away) > OFF]
@@ -259,13 +246,12 @@ def calibration_verdict(rows: Sequence[Calibration]) -> str:
 
 def calibration_picture(run: Run) -> Picture | None:
     """Shares inside intervals, against what they should be; None where no forecasts were recorded."""
-    rows = calibrations(run)
+    found = calibrations(run)
     styles = policy_styles(run.policies)
     nominal = 100.0 * np.asarray(LEVELS)
     right = Series("as promised", nominal, np.zeros_like(nominal), PolicyStyle(7, 2))
     panels = []
-    for kind, what in (MEASURED | TRUE).items():
-        found: dict[str, tuple[Coverage, ...]] = {row.policy: getattr(row, kind) for row in rows}
+    for what in MEASURED + TRUE:
         lines = [
             Series(
                 f"{policy}  {100.0 * levels[-1].observed:.1f}",
@@ -274,8 +260,8 @@ def calibration_picture(run: Run) -> Picture | None:
                 styles[policy],
                 np.array([200.0 * each.stderr for each in levels]),
             )
-            for policy, levels in found.items()
-            if levels
+            for policy, calibration in found.items()
+            if (levels := calibration[what])
         ]
         if lines:
             chart = Chart(
@@ -327,10 +313,10 @@ def compares_schedules(run: Run) -> bool:
 def forecast_warnings(run: Run) -> list[str]:
     """One line for each policy whose 95 % intervals held far fewer trips than they should."""
     return [
-        f"forecasts of {row.policy}: {100 * trips.observed:.0f} % of {counted(trips.judged, 'trip')} "
+        f"forecasts of {policy}: {100 * trips.observed:.0f} % of {counted(trips.judged, 'trip')} "
         "fell inside the 95 % interval: too narrow, do not rely on them"
-        for row in calibrations(run)
-        for trips in row.trips[-1:]
+        for policy, calibration in calibrations(run).items()
+        for trips in calibration["trips"][-1:]
         if trips.away < -OFF and trips.observed < trips.level - _FAR
     ]
 

@@ -17,11 +17,7 @@ class BeliefContract(ABC):
     Checked: mean, std and covariance belong together; draws have these moments; ``condition``
     keeps the mean and shrinks the covariance by the Gaussian formula, in one step or in two;
     ``negated`` turns the mean and nothing else; none of this changes the belief, and a draw is the
-    caller's own. ::
-
-        class TestMyBelief(BeliefContract):
-            def make_belief(self):
-                return my_posterior.belief(Offer(step=1, arms=arms))
+    caller's own.
     """
 
     tolerance = 1e-9

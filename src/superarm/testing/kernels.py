@@ -20,11 +20,7 @@ class KernelContract(ABC):
     Checked: shapes and finite values; symmetry; positive semi-definiteness; ``diag`` is the
     diagonal; K(X, Y) is a block of the joint matrix; repeated rows; inputs are not written to
     and results are the caller's own; and, where the kernel has ``theta``, that cloning keeps
-    it and that gradients match central differences. ::
-
-        class TestMyKernel(KernelContract):
-            def make_kernel(self):
-                return MyKernel(lengthscale=0.5)
+    it and that gradients match central differences.
 
     Override :meth:`points` if the kernel needs particular columns.
     """

@@ -21,13 +21,7 @@ class OracleContract(ABC):
     repeats, and at least the ``guarantee.alpha`` of that call × the best (mixed signs too for an
     exact oracle); arms at −∞ are never chosen, and where that leaves nothing the oracle says so;
     NaN, +∞ and empty offers are refused; the input is not written to; ``deterministic`` is true;
-    with ``rescore`` the result is feasible too. ::
-
-        class TestMyOracle(OracleContract):
-            def make_oracle(self):
-                return MyOracle(k=2)
-            def feasible(self, n, structure):
-                return itertools.combinations(range(n), 2)
+    with ``rescore`` the result is feasible too.
 
     Override :meth:`structure` if offers carry one, :meth:`objective` if it is not the sum,
     :meth:`admissible` if not every number can be a desirability, and set ``rescores`` to false

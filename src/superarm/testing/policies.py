@@ -27,13 +27,7 @@ class PolicyContract(ABC):
     learned once, and in the order of decisions where the policy is not ``exchangeable``; feedback
     that makes no sense is refused and changes nothing; ``commit`` adopts what is carried, also
     after a way through bytes; a policy restored from bytes decides as the one that never stopped, and
-    one that has a spec is the same when it is built from JSON. ::
-
-        class TestMyPolicy(PolicyContract):
-            def make_policy(self):
-                return MyPolicy(oracle=TopK(k=2))
-            def make_offer(self, step):
-                return Offer(step=step, arms=Arms.numbered(features))
+    one that has a spec is the same when it is built from JSON.
 
     ``make_offer`` must offer more arms than are chosen. Set ``learns = False`` for a policy
     that ignores feedback.

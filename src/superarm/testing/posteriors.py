@@ -39,15 +39,7 @@ class PosteriorContract(ABC):
     information gain and incumbent, with one noise variance per observation and with repeated
     arms; all at once, one at a time, and (if ``exchangeable``) in any order. Variance never
     grows; looking changes nothing, to the byte; bad input is an ``InputError`` and changes
-    nothing; a stale belief refuses; the state survives JSON and ``.npz`` without pickle. ::
-
-        class TestMyPosterior(PosteriorContract):
-            def make_posterior(self):
-                return MyPosterior(kernel, noise_variance=0.1)
-            def make_arms(self):
-                return Arms.numbered(features)
-            def restore(self, state):
-                return MyPosterior.from_state(state)
+    nothing; a stale belief refuses; the state survives JSON and ``.npz`` without pickle.
 
     ``make_arms`` gives six to twenty arms that the posterior knows.
     """

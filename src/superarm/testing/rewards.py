@@ -15,11 +15,7 @@ class RewardContract(ABC):
     """What every reward of super arms promises.
 
     Checked: a finite float that does not depend on the order of arms; monotone in every outcome;
-    Lipschitz with the stated constant B; nothing handed in is written to. ::
-
-        class TestMyReward(RewardContract):
-            def make_reward(self):
-                return MyReward()
+    Lipschitz with the stated constant B; nothing handed in is written to.
 
     Override :meth:`structure` if offers carry one.
     """
@@ -59,13 +55,7 @@ class SwitchingCostContract(ABC):
     """What every switching cost promises.
 
     Checked: one finite number of 0 or more for every arm; all 0 where nothing was done before; the
-    same whenever it is asked; the arms of the previous action cost no more than any other. ::
-
-        class TestMyCost(SwitchingCostContract):
-            def make_cost(self):
-                return MyCost(scale=2.0)
-            def make_offer(self):
-                return Offer(step=2, arms=arms, previous_action=[1, 3])
+    same whenever it is asked; the arms of the previous action cost no more than any other.
 
     ``make_offer`` has a previous action that names arms by their positions.
     """

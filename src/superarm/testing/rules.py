@@ -15,11 +15,7 @@ from .helpers import FixedBelief, frozen, generator, untouched
 class ScheduleContract(ABC):
     """What every schedule promises: a plain, finite, non-negative width in every round.
 
-    Checked in rounds 1 … 1000 and on to a million, for γ = 0 and for a γ that grows. ::
-
-        class TestMySchedule(ScheduleContract):
-            def make_schedule(self):
-                return MySchedule(delta=0.1)
+    Checked in rounds 1 … 1000 and on to a million, for γ = 0 and for a γ that grows.
     """
 
     @abstractmethod
@@ -46,11 +42,7 @@ class RuleContract(ABC):
 
     Checked: one finite float per arm, fresh and writable; the belief is not written to; the
     same generator gives the same scores; ``deterministic`` tells whether the generator is
-    used; arms without uncertainty, single arms, many scales and late rounds. ::
-
-        class TestMyRule(RuleContract):
-            def make_rule(self):
-                return MyRule(xi=0.1)
+    used; arms without uncertainty, single arms, many scales and late rounds.
     """
 
     @abstractmethod
@@ -62,14 +54,12 @@ class RuleContract(ABC):
         cov = root @ root.T
         partly_known = cov.copy()
         partly_known[1] = partly_known[:, 1] = 0.0
-        beliefs = [
+        scaled = (
             FixedBelief(frozen(scale * mean), frozen(scale**2 * cov), incumbent=scale * 0.25)
             for scale in (1.0, 1e-6, 1e6)
-        ]
-        beliefs.append(FixedBelief(frozen(mean), frozen(partly_known)))
-        beliefs.append(FixedBelief(frozen(mean), frozen(0.0 * cov)))
-        beliefs.append(FixedBelief(frozen(mean[:1]), frozen(cov[:1, :1])))
-        return beliefs
+        )
+        others = ((mean, partly_known), (mean, 0.0 * cov), (mean[:1], cov[:1, :1]))
+        return [*scaled, *(FixedBelief(frozen(at), frozen(about)) for at, about in others)]
 
     def test_one_finite_fresh_number_per_arm(self) -> None:
         rule = self.make_rule()
