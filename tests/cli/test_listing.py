@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from superarm.experiments import experiment_ids, load_experiment
-from superarm.registry import families, names
+from superarm.registry import families, find, names
 from superarm.results.papers import paper_title
 
 Command = Callable[..., Any]
@@ -32,6 +32,8 @@ def test_every_part_and_parameter_has_a_meaning(family: str, cli: Command) -> No
     parts = cli("list", family, "--json").json()["parts"]
     assert [part["name"] for part in parts] == names(family)
     for part in parts:
+        if not find(family, part["name"]).__module__.startswith("superarm."):
+            continue  # another test of the same process registered it
         assert len(part["meaning"]) > 8, part["name"]
         assert not re.search(r"[a-z]\d{4}[a-z]|paper \d{3}|`|:class:", part["meaning"]), part["meaning"]
         for parameter in part["parameters"]:
