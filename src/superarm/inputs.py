@@ -52,8 +52,8 @@ def as_positions(values: Any, name: str) -> NDArray[np.intp]:
     """``values`` as a vector of whole numbers, which may be empty."""
     if type(values) is np.ndarray and values.dtype is _INTEGER and values.ndim == 1:
         return values
-    if isinstance(values, np.ma.MaskedArray):
-        raise InputError(f"{name} is a masked array; leave the masked entries out")
+    if np.ma.is_masked(values):
+        raise InputError(f"{name} has masked entries; leave them out")
     try:
         array = np.asarray(values)
     except ValueError:

@@ -215,10 +215,10 @@ def test_sumo_navigation_takes_the_same_options(town: Any) -> None:
 
     experiment = load_experiment("navigation/network")
     driven = experiment.with_setting({"problem.name": "sumo-navigation", "problem.network": "monaco"})
-    placed = Place(str(town.net), "-00_10", "-34_44").applied(driven, {})
-    assert placed.parameters == {
+    placed, parameters = Place(str(town.net), "-00_10", "-34_44").applied(driven, {})
+    assert parameters == {
         "problem.network": str(town.net.resolve()),
         "problem.start": "-00_10",
         "problem.goal": "-34_44",
     }
-    assert placed.experiment.with_setting(placed.parameters).problem["goal"] == "-34_44"
+    assert placed.with_setting(parameters).problem["goal"] == "-34_44"
