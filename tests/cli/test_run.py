@@ -225,7 +225,7 @@ def test_a_claim_that_fails_exits_0(cli: Command, tiny: str) -> None:
     assert "1 claim: 1 does not hold." in text.out
     undecided = cli("run", tiny, "--seeds", 1, *FAST, "-q").out
     assert "? undecided: greedy" in undecided
-    assert "1 claim: 1 undecided (within chance: more --seeds would decide)." in undecided
+    assert "1 claim: 1 undecided (within chance; more --seeds may decide)." in undecided
 
 
 # --- options -----------------------------------------------------------------------------

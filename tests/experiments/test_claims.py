@@ -96,7 +96,7 @@ def test_three_seeds_decide_beyond_four_point_three_standard_errors(
         "evidence": verdict.evidence,
     }
     assert all(name in verdict.evidence for name in policies_of(told))
-    assert "decided beyond 4.3 standard errors" in verdict.evidence
+    assert "; 4.3 decide)" in verdict.evidence
     assert verdict.evidence.endswith("(3 seeds, T = 2)")
 
 
@@ -123,8 +123,8 @@ def test_the_evidence_compares_seed_by_seed_at_the_weakest_pair(tmp_path: Path) 
     (verdict,) = judge(run, [claim("below", policy="a", versus=["c", "b"])])
     # a − b is (−2.5, −1.5): mean −2, standard error 0.5 = 0.707/√2; the least total comes first.
     assert verdict.evidence == (
-        "regret: a 11 ± 10, b 13 ± 9.5, c 70 ± 20; a − b seed by seed -2.00 ± 0.50, "
-        "decided beyond 12.7 standard errors (2 seeds, T = 2)"
+        "regret: a 11 ± 10, b 13 ± 9.5, c 70 ± 20; a − b seed by seed -2.00 ± 0.50 "
+        "(4 standard errors; 12.7 decide) (2 seeds, T = 2)"
     )
     assert verdict.verdict == "undecided"
 

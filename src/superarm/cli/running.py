@@ -288,7 +288,7 @@ def _print_count(console: Any, claims: list[dict[str, Any]]) -> None:
     """How many claims hold, do not and are undecided, and what would decide these."""
     told = claim_count(claims, "")
     if any(claim["verdict"] == "undecided" for claim in claims):
-        told += " (within chance: more --seeds would decide)"
+        told += " (within chance; more --seeds may decide)"
     if told:
         console.print(f"{told}.", highlight=False, soft_wrap=True)
 

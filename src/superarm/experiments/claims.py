@@ -150,7 +150,9 @@ def _judged(totals: _Totals) -> tuple[Word, str]:
     if len(weakest.values) > 1:
         limit = noise_limit(len(weakest.values))
         evidence += f"; {weakest.what} seed by seed {plus_minus(*average(weakest.values))}"
-        evidence += f", decided beyond {limit:.3g} standard errors"
+        away = abs(weakest.strength) * limit
+        errors = "the same in every seed" if np.isinf(away) else f"{away:.2g} standard errors"
+        evidence += f" ({errors}; {limit:.3g} decide)"
     refuted = weakest.strength < -1.0
     if totals.claim["check"] == "flat":
         # A pattern that anybody can see refutes "none", unless it is too small to matter.
