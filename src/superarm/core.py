@@ -123,6 +123,9 @@ class Offer(Shown):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", as_count(self.step, "step", 1, _MOST_STEPS))
+        begins: Any = self.begins
+        if isinstance(begins, np.bool_):
+            object.__setattr__(self, "begins", bool(begins))
         require_type(self.begins, bool, "begins")
         require_type(self.arms, Arms, "arms", ", such as Arms.numbered(features)")
         if self.time is not None:
@@ -215,7 +218,8 @@ class Decision(Shown):
         object.__setattr__(self, "positions", positions)
         _refuse_repeats(positions)
         if self.propensity is not None:
-            as_number(self.propensity, "propensity", 0.0, 1.0)
+            known = as_number(self.propensity, "propensity", 0.0, 1.0)
+            object.__setattr__(self, "propensity", known)
         if self.carry is not None:
             require_type(self.carry, State, "carry")
 

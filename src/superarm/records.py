@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from .core import Arms, Decision, Feedback, Offer, State
 from .errors import SpecError, StateError, SuperarmError
 from .inputs import as_count, require_type
-from .registry import build, family_of, names
+from .registry import build, family_of, find
 
 MOST_DEPTH = 64
 _MOST_BITS = 8192
@@ -254,8 +254,8 @@ def _check_record(record: Any, held: Mapping[str, Any]) -> None:
         as_count(record.schema, "schema", 0)
         kinds = {"scalars": object, "arrays": np.ndarray, "parts": State, "spec": object}
         for name, kind in kinds.items():
-            table = held.get(name)
-            if table is not None:
+            table = held.get(name, {})
+            if table is not None or name != "spec":
                 require_type(table, dict, name)
                 for key, value in table.items():
                     require_type(key, str, f"a name in {name}")
@@ -272,6 +272,10 @@ def _decoded_record(name: Any, held: dict[str, Any]) -> Any:
         except (TypeError, ValueError, KeyError) as error:
             raise StateError(f"the {name} in these data cannot be read: {error}") from error
         return record
-    if name not in names("structure"):
-        raise StateError(f"there is no record {name[:60]!r} here; register it as a structure first")
+    try:
+        find("structure", name)  # the registry looks at installed packages only for what it lacks
+    except SpecError:
+        raise StateError(
+            f"there is no record {name[:60]!r} here; register it as a structure first"
+        ) from None
     return build("structure", name, **held)

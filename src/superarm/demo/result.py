@@ -89,7 +89,7 @@ class Outcome(NamedTuple):
         learner, *others = sorted(self.rows, key=lambda row: row.policy != LEARNER)
         rival = min(others, key=lambda row: float(row.regret.mean()))
         difference = float((learner.regret - rival.regret).mean())
-        if difference == 0.0 or within_noise(learner.regret - rival.regret):
+        if within_noise(learner.regret - rival.regret):
             return f"its regret is within noise of that of {rival.policy}"
         if difference > 0.0:
             return f"{rival.policy} has less regret"
@@ -99,7 +99,7 @@ class Outcome(NamedTuple):
 def _compared(learner: Row, other: Row, words: str) -> str:
     """How much less or more the learner took, seed by seed."""
     difference = float((learner.energy - other.energy).mean())
-    if difference == 0.0 or within_noise(learner.energy - other.energy):
+    if within_noise(learner.energy - other.energy):
         return f"about as much as {words} ({difference:+.0f} Wh, within noise)"
     return f"{abs(difference):.0f} Wh {'less' if difference < 0.0 else 'more'} than {words}"
 

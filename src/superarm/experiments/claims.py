@@ -13,14 +13,14 @@ at 95 %, two-sided, of that many seeds; a single seed decides nothing, and a tie
 ``similar``    the totals differ by less than ``tolerance`` of the larger
 ``rises``      the total rises with the swept number ``key``: its least-squares slope over ranks
 ``falls``      … falls …
-``flat``       the change over all values of ``key`` is less than ``tolerance`` of the mean total;
-               refuted by a change that is both larger and beyond chance
+``flat``       at every value of ``key`` the total is within ``tolerance`` of the mean over them
 ``crosses``    below ``versus`` at the least value of ``key`` and above it at the greatest
 =============  =================================================================================
 
 Of any claim, ``metric`` (regret) says which total; ``where`` picks the settings that it is about;
 ``of = "spread"`` compares the seeds' distances from their median (Brown and Forsythe) in place of
-the totals. A claim about policies or settings that were not run is not judged.
+the totals; fewer than four seeds say nothing of their spread. A claim about policies or settings
+that were not run is not judged.
 """
 
 from __future__ import annotations
@@ -108,11 +108,13 @@ class Margin(NamedTuple):
     what: str
     values: Floats
     sign: float = 1.0
+    least: int = 2
+    """Seeds that it takes to decide anything."""
 
     @property
     def strength(self) -> float:
-        """Its mean over what chance explains: beyond ±1 it is decided; 0 for a single seed."""
-        if len(self.values) < 2:
+        """Its mean over what chance explains: beyond ±1 it is decided; 0 for too few seeds."""
+        if len(self.values) < self.least:
             return 0.0
         mean, stderr = average(self.sign * self.values)
         if stderr == 0.0:
@@ -144,21 +146,19 @@ class _Totals:
 
 
 def _judged(totals: _Totals) -> tuple[Word, str]:
-    margins = list(_CHECKS[totals.claim["check"]].margins(totals))
+    least = 4 if totals.claim.get("of") == "spread" else 2
+    margins = [each._replace(least=least) for each in _CHECKS[totals.claim["check"]].margins(totals)]
     weakest = min(margins, key=lambda margin: margin.strength)
     evidence = "; ".join(_told(totals))
-    if len(weakest.values) > 1:
+    if len(weakest.values) >= least:
         limit = noise_limit(len(weakest.values))
         evidence += f"; {weakest.what} seed by seed {plus_minus(*average(weakest.values))}"
         away = abs(weakest.strength) * limit
         errors = "the same in every seed" if np.isinf(away) else f"{away:.2g} standard errors"
         evidence += f" ({errors}; {limit:.3g} decide)"
-    refuted = weakest.strength < -1.0
-    if totals.claim["check"] == "flat":
-        # A pattern that anybody can see refutes "none", unless it is too small to matter.
-        change = Margin("", _change(totals, totals.claim["policy"]))
-        refuted = abs(change.strength) > 1.0 and float(weakest.values.mean()) < 0.0
-    return "holds" if weakest.strength > 1.0 else "does not hold" if refuted else "undecided", evidence
+    if weakest.strength > 1.0:
+        return "holds", evidence
+    return ("does not hold" if weakest.strength < -1.0 else "undecided"), evidence
 
 
 def _told(totals: _Totals) -> Iterator[str]:
@@ -204,10 +204,20 @@ def _between(totals: _Totals) -> Iterator[Margin]:
 def _similar(totals: _Totals) -> Iterator[Margin]:
     policy, rival = totals.claim["policy"], totals.claim["versus"]
     pair = totals.at(policy), totals.at(rival)
-    room = float(totals.claim["tolerance"]) * np.abs(max(pair, key=lambda each: abs(each.mean())))
-    allowed = f"{totals.claim['tolerance']:.0%} of the larger"
-    yield Margin(f"{allowed} − ({policy} − {rival})", room - (pair[0] - pair[1]))
-    yield Margin(f"{allowed} − ({rival} − {policy})", room - (pair[1] - pair[0]))
+    larger = max(pair, key=lambda each: abs(float(each.mean())))
+    yield from _near(totals, f"{policy} − {rival}", pair[0] - pair[1], "the larger", larger)
+
+
+def _near(totals: _Totals, what: str, difference: Floats, unit: str, level: Floats) -> Iterator[Margin]:
+    """``difference`` is less than ``tolerance`` × ``level``, both ways."""
+    tolerance = float(totals.claim["tolerance"])
+    room = tolerance * np.sign(level.mean()) * level
+    for sign in (1.0, -1.0):
+        inside = room - sign * difference
+        if np.any(inside) or np.any(level):  # where all is zero, it is all the same
+            yield Margin(f"{100 * tolerance:g} % of {unit} {'−+'[sign < 0]} ({what})", inside)
+        else:
+            yield Margin(what, inside + 1.0)
 
 
 def _change(totals: _Totals, policy: str) -> Floats:
@@ -224,12 +234,12 @@ def _moves(totals: _Totals, sign: float) -> Iterator[Margin]:
 
 
 def _flat(totals: _Totals) -> Iterator[Margin]:
-    policy, tolerance = totals.claim["policy"], totals.claim["tolerance"]
-    change = _change(totals, policy)
-    level = np.mean([totals.at(policy, place) for place in range(len(totals.settings))], axis=0)
-    for word, sign in (("rise", 1.0), ("fall", -1.0)):
-        told = f"{tolerance:.0%} of the mean − the {word} of {policy} over all values"
-        yield Margin(told, float(tolerance) * np.abs(level) - sign * change)
+    policy = totals.claim["policy"]
+    every = np.stack([totals.at(policy, place) for place in range(len(totals.settings))])
+    level: Floats = every.mean(axis=0)
+    for place, values in enumerate(every):
+        what = f"{policy} at {totals.value(place):g} − the mean"
+        yield from _near(totals, what, values - level, "the mean", level)
 
 
 def _crosses(totals: _Totals) -> Iterator[Margin]:

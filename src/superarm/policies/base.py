@@ -221,7 +221,15 @@ class IndexPolicy(Saved, Forecaster, TablePlayer):
             return score(conditioned)
 
         desirability = score(seen)
-        available = offer.available if self.decision_set is None else self.decision_set.kept(offer)
+        available = offer.available
+        if self.decision_set is not None:
+            kept, n = np.asarray(self.decision_set.kept(offer)), len(offer.arms)
+            if kept.dtype != np.bool_ or kept.shape != (n,):
+                raise ShapeError(
+                    f"the decision set gave an array of {kept.dtype} with shape {kept.shape}; "
+                    f"it must say True or False of each of the {n} arms"
+                )
+            available = kept if available is None else kept & available
         if available is not None:
             desirability = np.where(available, desirability, -np.inf)
         again = rescore if self.stepwise else None

@@ -175,7 +175,7 @@ def noise_limit(seeds: int) -> float:
 def within_noise(differences: Floats) -> bool:
     """Whether the mean of one difference per seed may be chance; of a single seed nobody can say."""
     mean, stderr = mean_stderr(differences)
-    return len(differences) < 2 or bool(abs(mean) < noise_limit(len(differences)) * stderr)
+    return len(differences) < 2 or bool(abs(mean) <= noise_limit(len(differences)) * stderr)
 
 
 def made_data(run: Run, setting_index: int | None = None) -> str:

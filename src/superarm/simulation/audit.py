@@ -87,9 +87,8 @@ class Audit:
             limits = QUANTILES * np.sqrt(latent)[:, None]
             series["true_within"][at] = (np.abs(away)[:, None] <= limits).mean(axis=0)
             spread = np.sqrt(max(float(forecast.cov.sum()), 0.0))
-            series["true_score"][at] = (
-                away.sum() / spread if spread else np.copysign(np.inf, away.sum())
-            )
+            total = float(away.sum())
+            series["true_score"][at] = total / spread if spread else np.inf * total if total else 0.0
         series["variance"][at] = latent.sum()
         self._series["largest_eigenvalue"][at] = np.linalg.eigvalsh(forecast.cov)[-1]
 
