@@ -7,7 +7,7 @@ export OPENBLAS_NUM_THREADS = 1
 
 # What another processor or other versions could change: numbers, and promises about bytes.
 SHORT = tests/kernels tests/posteriors tests/policies/test_tabled.py tests/oracles \
-	tests/simulation tests/test_linalg.py tests/experiments/test_driver.py tests/cli/test_resume.py
+	tests/simulation tests/test_linalg.py tests/experiments/test_plans.py tests/cli/test_resume.py
 
 .PHONY: demo test slow check core kernels oldest bench torch sumo clean
 
