@@ -145,6 +145,9 @@ def test_training_data_count_as_observed_and_the_model_is_left_alone() -> None:
     assert_agree(theirs, ours)
     assert len(model.train_targets) == 6
     assert not model.training
+    again = TorchPosterior.from_state(theirs.state(), model=model)  # counts its training data once
+    assert (again.count, len(again.observed.rewards)) == (10, 10)
+    assert_agree(again, ours)
 
 
 def test_noise_of_each_observation() -> None:

@@ -326,6 +326,7 @@ class TorchPosterior(RowPosterior):
                 f"this state is of a {state.scalar('model')}, but the model is a "
                 f"{type(self.model).__name__}"
             )
+        self._data = ObservedData()  # the state holds what the model was trained on, too
         super()._remember(state)
         own = {name: value for name, value in state.arrays.items() if name.startswith(_PARAMETER)}
         torch = require_extra("torch", "torch")
