@@ -1,7 +1,8 @@
 """Posteriors over all edges of a road network: ours, and what one would use instead.
 
 ``FullCovariance`` keeps the covariance of all edges and downdates it path by path: exact, n² numbers.
-``GPyTorchSvgp`` is what paper 000 used (Algorithm 3): M inducing points at visited edges, and in
+``GPyTorchSvgp`` is Algorithm 3 of Bayesian Analysis of
+Combinatorial Gaussian Process Bandits (2025): M inducing points at visited edges, and in
 every round one natural-gradient step and one Adam step on a batch, then mean and variance of all
 edges. It is given every help: the graph kernel between inducing points and edges is a table made
 in advance, the features' kernel is evaluated once for both terms, hyper-parameters are fixed.
@@ -35,7 +36,7 @@ class Scene(NamedTuple):
 
 
 def scene_on(graph: LineGraph) -> Scene:
-    """The prior of paper 000's navigation: energies of eq. 8, k_G·k_f + k′_f, half and half."""
+    """The prior of the navigation problem: energies of eq. 8, k_G·k_f + k′_f, half and half."""
     energy = Vehicle().energy(graph.length, graph.speed, graph.rise)
     spread = float(energy.std())
     arms = np.column_stack([np.arange(len(graph)), graph.features])
@@ -102,7 +103,7 @@ class FullCovariance:
 
 
 class GPyTorchSvgp:
-    """Algorithm 3 of paper 000 with GPyTorch, whitened, natural gradients of rate 0.1, Adam 0.01."""
+    """Algorithm 3 (see above) with GPyTorch, whitened, natural gradients of rate 0.1, Adam 0.01."""
 
     def __init__(
         self, scene: Scene, inducing: Ints, batch: int, rows: Ints, rewards: Floats, *, double: bool

@@ -69,7 +69,7 @@ class TurnGraph(Graph):
         return csr_array((np.ones(len(second)), second, pointers), shape=(n, n))
 
     def incidence(self) -> Any:
-        """B of eq. 133 of paper 000, sparse (n, c).
+        """B of eq. 133 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025), (n, c).
 
         A turn e₁ → e₂ weighs mean length / length of e₁: −weight in row e₁, +weight in row e₂.
         """
@@ -83,7 +83,7 @@ class TurnGraph(Graph):
         return csc_array((values, (rows, np.concatenate([both, both]))), shape=(len(self), len(first)))
 
     def laplacian(self) -> Any:
-        """The incidence Laplacian Δ = B Bᵀ of eq. 132 of paper 000, sparse (n, n)."""
+        """The incidence Laplacian Δ = B Bᵀ (eq. 132, with ``incidence`` as B), sparse (n, n)."""
         incidence = self.incidence()
         return (incidence @ incidence.T).tocsc()
 

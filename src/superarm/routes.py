@@ -1,11 +1,12 @@
 """One trip on a road network: by the energy model, or by what a run has learned.
 
 =================  ====================================================================
-``m``              expected energy of each edge, Wh, (n,): eq. 8 of paper 000, or a posterior mean
+``m``              expected energy of each edge, Wh, (n,): by ``Vehicle.energy``, or a posterior mean
 ``Δh``             what each edge changes in the height potential, Wh; see ``Vehicle.potential``
 ``ς``              standard deviation of the noise of one edge, Wh
 ``c``              the cost that a route minimises: max(0, m − Δh) with potential routing,
-                   E[max(0, N(m, ς²))] with rectified routing (Algorithm 2 of paper 000)
+                   E[max(0, N(m, ς²))] with rectified routing (Algorithm 2 of
+                   Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025))
 =================  ====================================================================
 
 Δh adds up to the same for every route between two edges. So potential routing finds the route of

@@ -41,7 +41,7 @@ def laplacian(n: int, links: int, seed: int = 0) -> Any:
 
 
 def dense(matrix: Any, nu: float, kappa: float, normalisation: str) -> Floats:
-    """Eq. 134 of paper 000, slowly."""
+    """Eq. 134 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025), slowly."""
     values, vectors = np.linalg.eigh(matrix.toarray())
     K: Floats = (vectors * (2.0 * nu / kappa**2 + values) ** -nu) @ vectors.T
     if normalisation == "mean":
@@ -57,7 +57,7 @@ def nodes(n: int) -> Floats:
 
 
 def test_the_laplacian_of_turns_by_hand() -> None:
-    """Eq. 132 and 133 of paper 000: a turn weighs mean length / length of the road it leaves."""
+    """Eqs. 132 and 133: a turn weighs mean length / length of the road it leaves."""
     turns = [[2, 0], [0, 1], [1, 2], [0, 1]]  # in any order, one of them twice
     graph = TurnGraph(length=[2.0, 1.0, 3.0], turns=turns)
     np.testing.assert_array_equal(graph.turns, [[0, 1], [1, 2], [2, 0]])

@@ -32,7 +32,7 @@ def chance() -> np.random.Generator:
 
 
 def network_kernel() -> Kernel:
-    """k_G·k_f + k′_f as in paper 000: a covariance over edge numbers in column 0 and two features."""
+    """k_G·k_f + k′_f, as on roads: a covariance over edge numbers in column 0 and two features."""
     root = np.random.default_rng(9).standard_normal((EDGES, EDGES))
     graph = root @ root.T / EDGES + 0.3 * np.eye(EDGES)
     features = Matern(nu=2.5, lengthscale=1.0, columns=(1, 2))
@@ -169,7 +169,7 @@ def test_fewer_points_are_titsias_closed_form() -> None:
 
 
 def test_on_a_graph_matern_kernel_it_converges_to_the_exact_posterior() -> None:
-    """The model of paper 000 on a ring road with a branch, contexts fixed per edge."""
+    """The navigation model on a ring road with a branch, contexts fixed per edge."""
     links = [(i, (i + 1) % EDGES) for i in range(EDGES)] + [(0, 5)]
     incidence = np.zeros((EDGES, len(links)))
     for column, (start, end) in enumerate(links):

@@ -27,7 +27,7 @@ def chance(seed: int = 0) -> np.random.Generator:
 
 
 def network_kernel() -> Kernel:
-    """k_G·k_f + k′_f as in paper 000: a covariance over edge numbers in column 0 and two features."""
+    """k_G·k_f + k′_f, as on roads: a covariance over edge numbers in column 0 and two features."""
     root = np.random.default_rng(9).standard_normal((EDGES, EDGES))
     graph = root @ root.T / EDGES + 0.3 * np.eye(EDGES)
     features = Matern(nu=2.5, lengthscale=1.0, columns=(1, 2))

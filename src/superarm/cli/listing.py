@@ -21,7 +21,7 @@ from superarm.experiments import experiment_ids, load_experiment
 from superarm.experiments.spec import GIVEN
 from superarm.registry import families, find, in_words, kinds_of, names, parameters_of, suggestion
 from superarm.results.curves import counted
-from superarm.results.papers import paper_title, spelled_out
+from superarm.results.papers import spelled_out
 
 from .common import print_json, say
 
@@ -93,7 +93,7 @@ def list_data(as_json: bool) -> None:
 
 def _show_experiment(name: str, as_json: bool) -> None:
     experiment = load_experiment(name)
-    plain = experiment.as_json() | {"paper": paper_title(experiment.paper)}
+    plain = experiment.as_json()
     if as_json:
         print_json(plain)
         return
@@ -120,8 +120,8 @@ def _options(table: Row) -> str:
 def _experiment(name: str) -> Row:
     experiment = load_experiment(name)
     figures = ", ".join(experiment.figure)
-    paper = paper_title(experiment.paper)
-    return {"id": experiment.id, "figure": figures, "title": experiment.title, "paper": paper}
+    told = {"id": experiment.id, "figure": figures, "title": experiment.title}
+    return told | {"paper": experiment.paper}
 
 
 def _part(family: str, name: str) -> dict[str, Any]:

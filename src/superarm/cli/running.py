@@ -38,7 +38,6 @@ from superarm.results.curves import (
     setting_text,
     significant,
 )
-from superarm.results.papers import paper_title
 from superarm.results.roads import forecast_warnings
 from superarm.simulation import Run, cell_name
 from superarm.simulation.executors import available_cores, process_pool
@@ -130,7 +129,7 @@ def reproduce(target: str, request: Request) -> dict[str, Any]:
             summaries.append(request.execute(plan, pool if request.workers > 1 else None))
             told = (plan.out, experiment, experiment.id)
             reports.append(write_outputs(*told, quiet=request.quiet, figures=True, bound=True)[0])
-    title = f"superarm: {target}, {paper_title(experiments[0].paper)}"
+    title = f"superarm: {target}, {experiments[0].paper}"
     pictures = group_pictures([Run.load(plan.out) for plan in plans])
     if _can_draw(quiet=True):  # if not, every report has said so
         from superarm.plotting import save_pictures

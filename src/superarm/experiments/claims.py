@@ -316,7 +316,7 @@ def policies_of(claim: Mapping[str, Any]) -> list[str]:
 
 
 def judge_variances(run: Run) -> list[Verdict]:
-    """Lemma A.12 of paper 000 in every cell with an exact posterior that was audited, per setting.
+    """Lemma A.12 in every cell with an exact posterior that was audited, per setting.
 
     Σσ² ≤ 2(λ* + ς²)·I with λ* as met in the cell: it holds for any choices, so that a failure is
     a slip in the posterior or in its record. The lemma says nothing of approximate posteriors, nor

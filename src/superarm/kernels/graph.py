@@ -9,7 +9,7 @@ Notation
 ``c``          the normalisation: a number, or diagonal matrices on both sides
 =============  =====================================================================
 
-Covariance (eq. 134 of paper 000)::
+Covariance (eq. 134 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025))::
 
     K = variance · c · (2ν/κ² I + Δ)^{−ν}
 

@@ -1,4 +1,6 @@
-"""What an edge costs an electric vehicle at constant speed: eq. 8 of paper 000.
+"""What an edge costs an electric vehicle at constant speed.
+
+Eq. 8 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025):
 
 ====================  ==============================================================
 ``G``                 work along an edge, joules: climbing, rolling and air drag
@@ -36,7 +38,9 @@ Recuperation = Literal["multiply", "divide"]
 @register("vehicle", "electric")
 @dataclass(frozen=True, kw_only=True)
 class Vehicle:
-    """An electric vehicle and its surroundings; the defaults are Table 2 of paper 000.
+    """An electric vehicle and its surroundings.
+
+    The defaults are Table 2 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025).
 
     >>> Vehicle().energy(length=1000.0, speed=13.9, rise=0.0).round(1)
     np.float64(80.8)

@@ -273,7 +273,7 @@ class LineGraph(Graph):
         return read_only((columns - columns.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
 
     def laplacian(self) -> Any:
-        """The incidence Laplacian Δ = B Bᵀ of eq. 132 of paper 000, sparse (n, n)."""
+        """The incidence Laplacian, sparse (n, n): see :meth:`superarm.graphs.TurnGraph.laplacian`."""
         return self.turn_graph.laplacian()
 
 

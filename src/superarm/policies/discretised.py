@@ -1,4 +1,4 @@
-"""Decisions restricted to a discretisation that grows finer: section 4.2 of paper 002."""
+"""A discretisation that grows finer: section 4.2 of On Kernelized Multi-armed Bandits (2017)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GrowingGrid:
     [chowdhury2017kernelized, eq. 7; the paper's cube is [0, r]^d, and only differences matter].
     The available arms stand for it: an arm is kept if it is the nearest to some grid point, and
     the bound holds for the nearest kept arm too. Once the grid is so fine that every arm is kept,
-    all of them are offered; a grid of more than 20 000 points is taken to be.
+    all of them are offered; a grid of more than 20,000 points is taken to be.
     """
 
     norm_bound: float

@@ -1,8 +1,9 @@
-"""Policies that find routes: paper 000's, with its baselines.
+"""Policies that find routes, and baselines.
 
 Each is a rule whose costs are rectified, on a posterior of choice, with the model's own oracle.
-``routing="rectified"`` rectifies the cost itself (the paper); ``"potential"`` rectifies the cost
-reduced by the model's potential (ours), which credits energy won back downhill.
+``routing="rectified"`` rectifies the cost itself (Algorithm 2 of
+Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025)); ``"potential"`` rectifies the
+cost reduced by the model's potential (ours), which credits energy won back downhill.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def route_bucb(
     routing: Routing = "rectified",
     spread: Spread = "noise",
 ) -> IndexPolicy:
-    """Bayes-UCB (the paper's GP-BUCB and BI-BUCB): a lower quantile of each edge's energy."""
+    """Bayes-UCB on roads (GP-BUCB, BI-BUCB): a lower quantile of each edge's energy."""
     rule = BayesUCB(schedule=BayesUCBQuantile(arms=arm_count(model), omega=omega, xi=xi))
     return route_rule(model, rule=rule, posterior=posterior, routing=routing, spread=spread)
 
@@ -105,7 +106,7 @@ def route_ts(
     routing: Routing = "rectified",
     spread: Spread = "noise",
 ) -> IndexPolicy:
-    """GP-TS or BI-TS: a sample of each edge's energy, edge by edge (the paper) or jointly (ours)."""
+    """Thompson sampling on roads (GP-TS, BI-TS): samples of energies, edge by edge or jointly."""
     rule = Thompson(mode=mode)
     return route_rule(model, rule=rule, posterior=posterior, routing=routing, spread=spread)
 

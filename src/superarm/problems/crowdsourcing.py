@@ -1,6 +1,7 @@
-"""Tasks arrive, workers near them are offered, five are sent: Simulation I of paper 001.
+"""Tasks arrive, workers near them are offered, five are sent.
 
-An arm is a worker-task pair with context x = (distance/√½, easiness of the task, battery), all
+Simulation I of Contextual Combinatorial Bandits with Changing Action Sets via Gaussian Processes
+(2022). An arm is a worker-task pair with context x = (distance/√½, easiness of the task, battery), all
 in [0, 1]; its expected outcome is f(x) = exp(−x₁²/(2·0.4²))·√(x₂x₃). New arms come each round.
 """
 

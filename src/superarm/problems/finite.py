@@ -1,4 +1,4 @@
-"""A fixed arm set whose rewards do not change: the world of paper 002.
+"""A fixed arm set whose rewards do not change: that of On Kernelized Multi-armed Bandits (2017).
 
 ============  ==========================================================
 ``K``         the kernel matrix of all arms, (n, n)
@@ -34,7 +34,7 @@ class FiniteProblem(TableProblem):
     """The same arms in every round, fixed expected rewards, Gaussian noise.
 
     The value of a super arm is what its arms' expected rewards are worth. Rounds are kept to about
-    a microsecond each, because runs have 30 000 of them per policy and seed.
+    a microsecond each, because runs have 30,000 of them per policy and seed.
     """
 
     arms: Arms

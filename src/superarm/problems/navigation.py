@@ -1,7 +1,8 @@
-"""An electric vehicle travels between two roads again and again: section 4 of paper 000.
+"""An electric vehicle travels between two roads again and again.
 
-An arm is a road segment; a super arm is a route; the reward of an arm is the energy it costs,
-Wh, to be minimised. The expected energies f are one draw from the traveller's own prior.
+Section 4 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025). An arm is a
+road segment; a super arm is a route; the reward of an arm is the energy it costs, Wh, to be minimised.
+The expected energies f are one draw from the traveller's own prior.
 
 =================  ====================================================================
 ``f``              expected energy of each edge, (n,); negative where more is won back
@@ -10,7 +11,7 @@ Wh, to be minimised. The expected energies f are one draw from the traveller's o
 =================  ====================================================================
 
 A sampled f has cycles of negative cost, so that "the best route under f" is undefined. Regret is
-that of the rectified costs, as in the paper. ``reduced_regret`` is the same with f − Δh in place of
+that of the rectified costs, as there. ``reduced_regret`` is the same with f − Δh in place of
 f: it does not punish a route for going over a hill. ``true_energy`` is Σf of the route itself.
 """
 

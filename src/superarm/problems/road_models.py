@@ -1,7 +1,7 @@
 """Which roads a navigation problem is about, and what its traveller is told of them.
 
 =================  ====================================================================
-``E``              energy of each edge by eq. 8 with Table 2 of paper 000: the prior mean
+``E``              energy of each edge by ``Vehicle()`` at constant speed: the prior mean
 ``σ_det``          its standard deviation over the edges
 ``k``              ½σ₀²·k_G·k_f + ½σ₀²·k′_f, σ₀ = ``prior_scale``·σ_det, columns (edge, features)
 ``ς``              ``noise_scale``·σ_det

@@ -1,4 +1,4 @@
-"""Which sensor reads highest? Figure 4 of paper 002.
+"""Which sensor reads highest? Figure 4 of On Kernelized Multi-armed Bandits (2017).
 
 Arms are sensors. Their covariance and mean are learned from past readings; the function to be
 maximised is one later row of readings, the same throughout a run. Each seed takes a different row.
@@ -70,7 +70,7 @@ def temperature_sensors(
     noise_fraction
         The noise variance R² as a share of the sensors' average variance.
     prior_mean
-        "learned" is the mean of the learning rows, "zero" what the paper's model has.
+        "learned" is the mean of the learning rows, "zero" that of the model in the paper.
     norm
         B from the norms of the learning rows f less the prior mean: their "mean" or the "largest";
         or "printed", the mean of √(fᵀKf), as section 6 prints it.

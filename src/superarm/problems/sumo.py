@@ -1,8 +1,9 @@
 """Navigation in SUMO: every trip is driven, and what each edge cost is the feedback.
 
-The traveller's prior is that of :mod:`superarm.problems.navigation`: eq. 8 of paper 000 with the
-vehicle of Table 2, at constant speed on empty roads. The vehicle that drives may be heavier, heat its
-cabin or meet wet roads, and it brakes for curves, lights and other cars. None of this is told.
+The traveller's prior is that of :mod:`superarm.problems.navigation`: the energy
+model of ``networks/energy.py`` with its default vehicle, at constant speed on empty roads. The vehicle
+that drives may be heavier, heat its cabin or meet wet roads, and it brakes for curves, lights and
+other cars. The traveller is told none of this.
 
 There is no known truth, and no best route to be had: ``means`` is refused, and regret is the
 energy above that of the prior's own route (of least energy by potentials), driven in the same

@@ -1,7 +1,7 @@
-"""Made functions on points of the unit cube: Figures 1, 2 and 3 of paper 002.
+"""Synthetic functions on points of the unit cube: On Kernelized Multi-armed Bandits (2017).
 
-Each seed draws its own points and, except for benchmark functions, its own function. One
-point is chosen in each round.
+Figures 1, 2 and 3. Each seed draws its own points and, except for benchmark functions, its own
+function. One point is chosen in each round.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def rkhs_function(
     noise_fraction: float = 0.01,
     regularisation: str = "noise",
 ) -> FiniteProblem:
-    """A function of the kernel's Hilbert space (paper 002, Figure 1).
+    """A function of the kernel's Hilbert space (On Kernelized Multi-armed Bandits (2017), Figure 1).
 
     A draw y ~ N(0, K) is smoothed: α = (K + λ₀I)⁻¹y with λ₀ = ``noise_fraction``·range(y),
     and f = Kα, whose norm is exactly B = √(αᵀKα).
@@ -165,7 +165,7 @@ def gp_function(
     noise_fraction: float = 0.01,
     regularisation: str = "noise",
 ) -> FiniteProblem:
-    """A draw of the Gaussian process itself (paper 002, Figure 2): f ~ N(0, K).
+    """A draw f of the Gaussian process itself (On Kernelized Multi-armed Bandits (2017), Figure 2).
 
     Such an f lies outside the Hilbert space of an infinite set; B is the norm of its smoothed
     version, α = (K + R²I)⁻¹f. Parameters as for :func:`rkhs_function`.
@@ -192,10 +192,10 @@ def benchmark_function(
     noise_fraction: float = 0.01,
     regularisation: str = "noise",
 ) -> FiniteProblem:
-    """A well-known test function at uniform points of its domain (paper 002, Figure 3).
+    """A well-known test function (On Kernelized Multi-armed Bandits (2017), Figure 3).
 
-    The domain is scaled to the unit cube, where the squared-exponential kernel lives. ``arms``
-    is 100 per dimension unless given; ``function`` is one of ``BENCHMARKS``.
+    Arms are uniform points of its domain, scaled to the unit cube, where the squared-exponential
+    kernel lives. ``arms`` is 100 per dimension unless given; ``function`` is one of ``BENCHMARKS``.
     """
     require_choice(function, "function", tuple(BENCHMARKS))
     benchmark = BENCHMARKS[function]

@@ -29,7 +29,6 @@ from superarm.results.curves import (
     sweeps,
     within_noise,
 )
-from superarm.results.papers import paper_title
 from superarm.simulation.trace import Run
 from superarm.states import atomic_write
 
@@ -184,7 +183,7 @@ def _smaller(run: Run, full_size: tuple[int, int] | None) -> str:
 
 def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> str:
     figure = run.spec.get("figure")
-    named = (paper_title(str(run.spec.get("paper") or "")), f"Figure {figure}" if figure else "")
+    named = (str(run.spec.get("paper") or ""), f"Figure {figure}" if figure else "")
     origin = [run.experiment, *filter(None, named)]
     size = (
         f"{len(run.policies)} polic{'ies' if len(run.policies) > 1 else 'y'}, "

@@ -17,28 +17,12 @@ _TITLES = {
     "vakili2021information": "On Information Gain and Regret Bounds in Gaussian Process Bandits (2021)",
     "valko2013finite": "Finite-Time Analysis of Kernelised Contextual Bandits (2013)",
 }
-_NUMBERS = {
-    "000": "sandberg2025bayesian",
-    "001": "nika2022oclok",
-    "002": "chowdhury2017kernelized",
-    "003": "bogunovic2016time",
-}
-
-
-def paper_title(paper: str) -> str:
-    """Title and year of what an experiment names as its ``paper``; other texts stay as they are.
-
-    >>> paper_title("002")
-    'On Kernelized Multi-armed Bandits (2017)'
-    """
-    return _TITLES.get(_NUMBERS.get(paper, paper), paper)
 
 
 def spelled_out(text: str) -> str:
-    """Keys and numbers of papers in a docstring replaced by their titles.
+    """Keys of papers in a docstring replaced by their titles.
 
     >>> spelled_out("Improved GP-UCB [chowdhury2017kernelized, Algorithm 1].")
     'Improved GP-UCB [On Kernelized Multi-armed Bandits (2017), Algorithm 1].'
     """
-    key = r"paper (\d{3})\b|\b([a-z]+\d{4}[a-z]+)\b"
-    return re.sub(key, lambda found: paper_title(found[1] or found[2]), text)
+    return re.sub(r"\b[a-z]+\d{4}[a-z]+\b", lambda found: _TITLES.get(found[0], found[0]), text)

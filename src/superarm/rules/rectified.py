@@ -7,10 +7,11 @@
 ``Δh``             ``reduction``: what each arm changes in a potential; μ̃ − Δh is rectified
 =================  ====================================================================
 
-Algorithm 2 of paper 000 rectifies μ̃ itself, which throws away what a downhill road gives back
-and so avoids useful hills. A potential shifts that gain to where it was paid for: Δh adds up
-to the same for every route between two places, so that it changes no route's rank, but it lifts
-costs to where rectifying hardly changes them.
+Algorithm 2 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025) rectifies
+μ̃ itself, which throws away what a downhill road gives back and so avoids useful hills. A potential
+shifts that gain to where it was paid for: Δh adds up to the same for every route between two
+places, so that it changes no route's rank, but it lifts costs to where rectifying hardly changes
+them.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@
 ``moment``         one of the kept states of the traffic at which a trip begins
 =================  =====================================================================
 
-*What SUMO computes.* Its emission class ``Energy/unknown`` is eq. 8 of paper 000 at the speed and
-slope of every time step, plus ½·m·Δ(v²) for changes of speed, multiplied by η⁻ where negative. As
-measured, ``getElectricityConsumption`` is a rate, Wh per second, and auxiliaries are drawn without
-passing η⁺, as in ``Vehicle.energy``. Gravity is fixed at 9.80665 m/s² and air density at
+*What SUMO computes.* Its emission class ``Energy/unknown`` is eq. 8 (``networks/energy.py``) at the
+speed and slope of every time step, plus ½·m·Δ(v²) for changes of speed, multiplied by η⁻ where
+negative. As measured, ``getElectricityConsumption`` is a rate, Wh per second, and auxiliaries are
+drawn without passing η⁺, as in ``Vehicle.energy``. Gravity is fixed at 9.80665 m/s² and air density at
 1.2041 kg/m³; a vehicle's own go into the mass (m·g/9.80665, which makes its inertia 0.1 % too large
 for Table 2) and into the drag coefficient. What still differs from eq. 8 at constant speed: braking
 for curves, junctions and other cars, of which η⁺·η⁻ is won back; rolling resistance without cos α; the

@@ -1,8 +1,8 @@
-"""Sparse variational Gaussian process for long histories: Algorithm 3 of paper 000.
+"""Sparse variational Gaussian process for long histories.
 
-The history is summed up in a Gaussian q(u) = N(m, S) over the rewards u of M inducing arms
-(Hensman et al. 2013); a question about n arms costs M²n however long the history is. Each
-``observe``
+Algorithm 3 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025). The
+history is summed up in a Gaussian q(u) = N(m, S) over the rewards u of M inducing arms
+(Hensman et al. 2013); a question about n arms costs M²n however long the history is. Each ``observe``
 
 1. adds the rewards to the history,
 2. makes the M most visited arms the inducing ones,
@@ -13,7 +13,7 @@ The history is summed up in a Gaussian q(u) = N(m, S) over the rewards u of M in
 It is an approximation: after a step at rate ρ, only the fraction ρ of what is new has been learned.
 Where arms are fixed, ``FiniteGP`` is exact and faster.
 
-What the paper leaves open, and what is done here:
+What that algorithm leaves open, and what is done here:
 
 * An inducing arm starts at the row in which it was observed last: in every ``observe``, as line 2 of
   the algorithm says, or with ``restart=False`` only when it enters. Adam's moments of an arm that
