@@ -1,7 +1,7 @@
 """A reward that is not a sum: a target counts once, even if two sensors reach it.
 
 A greedy oracle chooses the sensors. It promises 1 − 1/e of the optimum in every call, and
-``alpha_regret`` is measured against that share: below zero is better than promised.
+``alpha_regret`` is measured against that share: below zero means better than promised.
 """
 
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""Rewards that drift: keys carry the time of their offer, and the kernel lets what was seen grow old.
+"""Rewards that drift: keys carry the time of their offer, and the kernel lets observations age.
 
 ``timed=True`` makes the time of an offer the last column of a key, so that feedback is dated by its own
 offer, however late it comes. Everything else stays the same.

@@ -1,7 +1,7 @@
 """A policy is data: written as JSON, built without any problem, saved, and loaded again.
 
-Whoever loads the file needs nothing else: it says which kernel, rule and oracle made it, and a policy
-with another kernel refuses it. Offers, decisions and feedback can travel as JSON, too.
+Whoever loads the file needs nothing else: it says which kernel, rule and oracle the policy has, and a
+policy with another kernel refuses it. Offers, decisions and feedback can travel as JSON, too.
 """
 
 import json
@@ -43,4 +43,4 @@ def main(rounds: int = 20) -> tuple[list[int], list[int]]:
 
 
 if __name__ == "__main__":
-    print("decisions of the policy that never stopped and of the one that was loaded:", *main())
+    print("chosen by the policy that never stopped, and by the one that was loaded:", *main())

@@ -1,8 +1,8 @@
 """Feedback that comes late, in part and out of order, the same for every policy.
 
-Rewards are known one to twelve rounds after they were earned, and a tenth of them never. Arms that were
-chosen and not yet seen are *pending*: they already shrink the uncertainty, so that a policy looks
-elsewhere. One that does not count them (``most_pending=0``) asks the same question again and again.
+Rewards become known one to twelve rounds after they were earned, and a tenth of them never. Arms that
+were chosen and not yet seen are *pending*: they already shrink the uncertainty, so that a policy looks
+elsewhere. One that ignores them (``most_pending=0``) asks the same question again and again.
 """
 
 from superarm import simulate

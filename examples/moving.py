@@ -1,7 +1,7 @@
 """Switching costs: an arm far from the previous one costs more, and a policy is told how much.
 
-The runner sets ``offer.previous_action``; the world charges for the way, and one policy takes it into
-account.
+The runner sets ``offer.previous_action``. The world charges for every move; one policy takes that cost
+into account, the other does not.
 """
 
 import numpy as np
@@ -17,14 +17,14 @@ from superarm.rules import UCB, Fixed
 
 HEIGHTS = Arms.numbered(np.linspace(0.0, 1.0, 25)[:, None])
 POWER = np.sin(9.0 * HEIGHTS.features[:, 0]) + 0.2 * HEIGHTS.features[:, 0]
-WAY = Distance(scale=1.5)
+MOVE = Distance(scale=1.5)
 
 
 class Kite(FiniteProblem):
-    """One height a round; its value is the power there, less the cost of the way to it."""
+    """One height per round; its value is the power there, less the cost of moving to it."""
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        return float((POWER - WAY.costs(offer))[decision.positions].sum())
+        return float((POWER - MOVE.costs(offer))[decision.positions].sum())
 
 
 def main(rounds: int = 100) -> dict[str, float]:
@@ -33,7 +33,7 @@ def main(rounds: int = 100) -> dict[str, float]:
         kernel=kernel, noise_variance=0.25, oracle=oracle, horizon=rounds, arms=HEIGHTS.features
     )
     kite = Kite(arms=HEIGHTS, truth=POWER, noise_std=0.5, model=model)
-    costs = {"minds the way": WAY, "ignores it": None}
+    costs = {"counts the cost of moving": MOVE, "ignores it": None}
     rule = UCB(schedule=Fixed(value=2.0))
     policies = {name: composed(model, rule=rule, switching=cost) for name, cost in costs.items()}
     runs = simulate(kite, policies, rounds=rounds, seed=0)

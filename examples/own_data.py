@@ -1,7 +1,7 @@
 """Your own data: fit a kernel to past measurements, decide, save, and go on another day.
 
-A café knows how many cups of 40 recipes it sold. A recipe is its shares of sugar and cocoa. Every day
-it can make twelve new recipes, puts three of them on the menu, and learns from what is sold.
+A café knows how many cups it sold of each of 40 recipes. A recipe is its shares of sugar and cocoa.
+Every day it thinks of twelve new recipes, puts three of them on the menu, and learns from the sales.
 """
 
 import tempfile
@@ -28,7 +28,7 @@ def main() -> dict[str, list[str]]:
     recipes = rng.random((40, 2))
     sold = cups(recipes, rng)
 
-    # Fit: one lengthscale for each column, the size of the differences, the noise and the mean.
+    # Fit: a lengthscale for each column, the variance, the noise and the mean.
     start = Matern(nu=2.5, lengthscale=(0.5, 0.5), variance=float(sold.var()))
     fit = fit_kernel(start, recipes, sold, noise_variance=1.0, fit_mean=True, rng=rng)
     print(

@@ -1,7 +1,8 @@
 """A policy of your own in thirty lines: ε-greedy on a Gaussian process, against two others.
 
-A policy is a posterior, a rule and an oracle. The problem's model brings posterior and oracle,
-so only the rule is new: the best posterior mean, and with a falling probability chance instead.
+A policy is a posterior, a rule and an oracle. The problem's model supplies the posterior and the
+oracle, so only the rule is new: it takes the best posterior mean, or, with a probability that falls
+over time, chooses at random.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from superarm.registry import register
 @register("rule", "epsilon-greedy")
 @dataclass(frozen=True, kw_only=True)
 class EpsilonGreedy:
-    """Explore at random with probability ``epsilon``/√t, else take the best posterior mean."""
+    """Explore at random with probability ``epsilon``/√t, otherwise take the best posterior mean."""
 
     epsilon: float = 1.0
     """How much to explore: with probability epsilon/√t in round t."""

@@ -1,7 +1,9 @@
-"""What the six routes of the navigation paper cost: rectified, by potentials, fastest and shortest.
+"""The energy of six routes: with rectified costs, with potentials, the fastest and the shortest.
 
-The energies are those of eq. 8. With ``--sumo`` Monaco's routes are also driven in SUMO, on empty
-roads. Run: ``python examples/route_energies.py [--sumo]``.
+The routes and their energy (eq. 8) are those of *Bayesian Analysis of Combinatorial Gaussian Process
+Bandits* (2025). The road networks must be there: see ``superarm data list``. With ``--sumo`` Monaco's
+routes are also driven in SUMO, on empty roads.
+Run: ``python examples/route_energies.py [--sumo]``.
 """
 
 import sys

@@ -29,7 +29,7 @@ def test_toys_are_short(name: str) -> None:
 
 def test_minding_the_way_pays() -> None:
     regrets = load("moving").main(rounds=60)
-    assert regrets["minds the way"] < regrets["ignores it"]
+    assert regrets["counts the cost of moving"] < regrets["ignores it"]
 
 
 def test_forgetting_pays_where_rewards_drift() -> None:
