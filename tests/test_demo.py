@@ -282,15 +282,15 @@ def outcome(**energies: list[float]) -> Outcome:
 
 def test_the_conclusion_follows_from_the_numbers() -> None:
     told = outcome().conclusion()
-    assert "needed 100 Wh a trip" in told
+    assert "needed 100 Wh per trip" in told
     assert "102 Wh less than the fastest route" in told
     assert "20 Wh less than the energy model's route" in told
     assert told.endswith("its regret is the lowest, 105 Wh below that of bi-ts.")
     lost = outcome(**{"gp-ts": [300.0, 302.0]}).conclusion()
     assert "99 Wh more than the fastest route" in lost
-    assert lost.endswith("trips bi-ts has less regret.")
+    assert lost.endswith("trips bi-ts has lower regret.")
     unsure = outcome(**{"gp-ts": [90.0, 130.0]}).conclusion()
-    assert "about as much as learning road by road (-1 Wh, within noise)" in unsure
+    assert "about as much as learning road by road (−1 Wh, within noise)" in unsure
     assert unsure.endswith("its regret is within noise of that of bi-ts.")
     same = outcome(**{"gp-ts": [120.0, 122.0]}).conclusion()
     assert "about as much as the energy model's route (+0 Wh, within noise)" in same

@@ -114,7 +114,7 @@ def test_contents_and_accessibility(tmp_path: Path) -> None:
         *("✗ does not hold", "{&quot;seconds&quot;: 3.5}", "delta", "1 % of the range", "0.1.0"),
         *(
             "matern",
-            "How the paper was read",
+            "How unclear points",
             "2 claims: 1 holds, 1 does not hold",
             "t⁰·⁴⁰",
             "prefers-color-scheme:dark",
@@ -193,7 +193,7 @@ def test_noise_is_said_in_table_and_headline(tmp_path: Path) -> None:
             write_trace(tmp_path, trace)
     claims = [{"text": "t", "verdict": "undecided", "evidence": "a − b seed by seed 0 ± 1"}]
     report = reports.write_report(Run.load(tmp_path), claims, tmp_path / "r.html")
-    assert report.headline == "Lowest regret: tied within noise: a, 10.0 ± 1.0; b, 10.1 ± 0.1."
+    assert report.headline == "Lowest regret, tied within noise: a, 10.0 ± 1.0; b, 10.1 ± 0.1."
     text = report.path.read_text("utf-8")
     assert "? undecided" in text
     assert "1 claim: 1 undecided" in text
@@ -307,7 +307,7 @@ def test_charts_with_nothing_to_draw() -> None:
 
 def test_numbers_for_reading() -> None:
     assert [significant(x) for x in (0.0, -12345.0, 99.96, 1e-9, float("nan"))] == [
-        *("0", "-12,300", "100", "1e-09", "–")
+        *("0", "−12,300", "100", "1e-09", "–")
     ]
     assert [readable_seconds(x) for x in (2.5, 0.0031, 4.2e-5, 3e-8)] == [
         *("2.5 s", "3.1 ms", "42 µs", "30 ns")

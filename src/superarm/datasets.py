@@ -165,7 +165,8 @@ def _read_intel(path: Path) -> Floats:
                 raise InputError(f"{path}, line {number}: every number must be finite")
             table.append(row)
     if len(table) != _INTEL_ROWS:
-        raise InputError(f"{path}: {len(table)} rows, but {_INTEL_ROWS} are expected; get it again")
+        told = f"{len(table)} rows, but {_INTEL_ROWS} are expected; download it again"
+        raise InputError(f"{path}: {told}")
     return read_only(np.array(table))
 
 
@@ -198,12 +199,12 @@ def _read_light(path: Path) -> LightReadings:
     except Exception as error:  # a damaged MATLAB file fails in many ways, with many types
         raise InputError(
             f"{path}: not the expected MATLAB structure data.train, data.test "
-            f"({type(error).__name__}: {error}); get it again"
+            f"({type(error).__name__}: {error}); download it again"
         ) from error
     for name, array, rows in (("train", readings.train, 601), ("test", readings.test, 192)):
         if array.shape != (rows, 41) or not np.isfinite(array).all():
             raise InputError(
-                f"{path}: data.{name}.sensordata must be a finite array {(rows, 41)}; get it again"
+                f"{path}: data.{name}.sensordata must be a finite array {(rows, 41)}; download it again"
             )
     return readings
 
@@ -234,7 +235,7 @@ def _read_checkins(path: Path) -> Floats:
                 raise InputError(f"{path}, line {rows.line_num}: not a place on Earth: {place}")
             places.append(place)
     if not places:
-        raise InputError(f"{path}: no check-ins; get it again")
+        raise InputError(f"{path}: no check-ins; download it again")
     return read_only(np.array(places))
 
 
@@ -248,4 +249,4 @@ def _open_text(path: Path) -> Iterator[TextIOWrapper]:
         try:
             yield lines
         except (lzma.LZMAError, EOFError, UnicodeDecodeError, csv.Error) as error:
-            raise InputError(f"{path}: cannot be read ({error}); get it again") from error
+            raise InputError(f"{path}: cannot be read ({error}); download it again") from error

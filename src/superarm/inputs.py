@@ -118,8 +118,8 @@ def as_number(value: Any, name: str, least: float = -inf, most: float = inf) -> 
                 raise TypeError
             number = float(value)
         except (TypeError, ValueError, OverflowError):
-            told = f"{name} is {value!r:.60}; it must be a number that fits a float"
-            raise InputError(told) from None
+            large = " that fits a float" * (type(value) is int)
+            raise InputError(f"{name} is {value!r:.60}; it must be a number{large}") from None
     if not (isfinite(number) and least <= number <= most):
         raise InputError(f"{name} is {value!r:.60}; it must be a number{_range(least, most)}")
     return number

@@ -201,6 +201,7 @@ _WORDS = {
     str: "text",
     type(None): "left out",
 }
+_MANY = {float: "numbers", int: "whole numbers", str: "text"}
 
 
 def _is_of(value: Any, kind: Any) -> bool:
@@ -226,11 +227,13 @@ def in_words(kind: Any) -> str:  # noqa: PLR0911 (one for each kind)
     """What a declared kind of value is called."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(in_words(each) for each in inner))
+        told = " or ".join(dict.fromkeys(in_words(each) for each in inner if each is not type(None)))
+        return told + ", or left out" * (type(None) in inner)
     if origin is Literal:
         return f"one of {', '.join(map(repr, inner))}"
     if origin in (tuple, Sequence):
-        return f"a list, each {in_words(inner[0])}"
+        many = _MANY.get(inner[0])
+        return f"a list of {many}" if many else f"a list, each {in_words(inner[0])}"
     if origin is Mapping:
         return "a table" if inner[1] is Any else f"a table, each entry {in_words(inner[1])}"
     if inspect.isclass(kind) and dataclasses.is_dataclass(kind) and kind not in _names:
@@ -381,7 +384,7 @@ def suggestion(
     close = difflib.get_close_matches(str(word).lower(), [form for form, _ in forms], n=1)
     meant = " or ".join(repr(each) for form, each in forms if form in close)
     listed = f"{otherwise} {', '.join(known)}"
-    told = f"`{command}` lists all" if command and len(known) > _FEW else listed
+    told = f"`{command}` lists them" if command and len(known) > _FEW else listed
     return (f"did you mean {meant}? " if meant else "") + told
 
 

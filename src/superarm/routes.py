@@ -43,8 +43,11 @@ __all__ = ["NETWORKS", "Leg", "RouteAnswer", "TrackRecord", "find_route"]
 
 NETWORKS = ("luxembourg", "monaco", "city")
 """Names that stand for a network; anything else is a path."""
-INTERVAL = "95 of 100 such trips, for all that is unknown about the roads and the noise of a trip"
-"""What the interval of an energy covers, where the model holds."""
+INTERVAL = (
+    "if the model is right, 95 of 100 such trips fall inside; it covers uncertainty about the roads "
+    "and the noise of a single trip"
+)
+"""What the interval of an energy means."""
 _HALF_WIDTH = float(QUANTILES[-1])
 """Of the central 95 % interval, in standard deviations."""
 _VEHICLE = tuple(field.name for field in dataclasses.fields(Vehicle))

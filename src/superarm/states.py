@@ -166,7 +166,7 @@ def load_state(path: Path | str) -> State:
     except (OSError, StateError) as error:
         told = error.strerror if isinstance(error, OSError) else error
         raise StateError(
-            f"{path} cannot be read: {told}; a run keeps its states in its folder states/, one a cell"
+            f"{path} cannot be read: {told}; a run keeps its states in states/, one file per cell"
         ) from error
 
 

@@ -134,7 +134,7 @@ def test_show_an_experiment(cli: Command, tiny: str) -> None:
     [
         ("mattern", "did you mean 'gain/matern' or 'kernel/matern'?"),
         ("navigation/beta", "did you mean 'navigation/betas'?"),
-        ("qwertyuiop", "`superarm list` lists all"),
+        ("qwertyuiop", "`superarm list` lists them"),
         ("nope.toml", "there is no file nope.toml"),
     ],
 )

@@ -82,7 +82,7 @@ def test_a_whole_paper(cli: Command, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("nope",), "nothing to reproduce under 'nope'; `superarm list experiments` lists all"),
+        (("nope",), "nothing to reproduce under 'nope'; `superarm list experiments` lists them"),
         (("demo",), "nothing to reproduce under 'demo'"),
         (("kernelised",), "did you mean 'kernelized'?"),
         (("rkhs-se",), "did you mean 'kernelized/rkhs-se'?"),

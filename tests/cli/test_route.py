@@ -102,7 +102,8 @@ def test_for_reading(cli: Command, town: Any) -> None:
     answer = cli("route", "--net", town.net, *ENDS, "--json").json()
     for edge in answer["edges"]:
         assert edge in result.out
-    assert f"expected energy {answer['energy_wh']:.0f} Wh, 95 % interval" in result.out
+    energy = f"{answer['energy_wh']:.0f}".replace("-", "−")
+    assert f"expected energy {energy} Wh, 95 % interval" in result.out
     assert "the fastest route" in result.out
     assert "the shortest route" in result.out
     assert "energy model alone" in result.out
@@ -168,7 +169,7 @@ def test_a_network_without_heights_says_so(cli: Command, town: Any) -> None:
     assert "flat" not in cli("route", "--net", town.net, *ENDS).out
     town.net.write_text(text, encoding="utf-8")
     assert cli("route", "--net", town.net, *ENDS, "--json").json()["flat"] is True
-    assert "flat: the file has no heights" in cli("route", "--net", town.net, *ENDS).out
+    assert "the file has no heights" in cli("route", "--net", town.net, *ENDS).out
 
 
 # --- by what a run has learned -------------------------------------------------------------
@@ -198,7 +199,7 @@ def test_what_a_run_learned_comes_back(policy: str, cli: Command, town: Any) -> 
     alone = cli("route", "--net", town.net, *ENDS, "--state", moved, "--json").json()
     assert alone == answer | unrecorded
     shown = cli("route", "--net", town.net, *ENDS, "--state", state).out
-    assert f"believed from {answer['observations']} measurements" in shown
+    assert f"learned from {answer['observations']} edge measurements" in shown
 
 
 def test_the_runs_own_record_says_whether_to_trust_the_interval(cli: Command, town: Any) -> None:
@@ -218,7 +219,7 @@ def test_the_runs_own_record_says_whether_to_trust_the_interval(cli: Command, to
     answer = cli(*words, "--json").json()
     assert (answer["trips_judged"], answer["trips_inside"]) == (15, pytest.approx(3 / 15))
     assert (
-        "in this run 20 % of 15 trips fell inside their 95 % interval: do not trust it"
+        "in this run 20 % of 15 trips fell inside their 95 % interval: do not rely on this interval"
         in cli(*words).out
     )
     for seed in (0, 1):

@@ -113,7 +113,7 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
         ),
         (
             ("rkhs-se",),
-            "did you mean 'kernelized/rkhs-se'? `superarm list experiments` lists all",
+            "did you mean 'kernelized/rkhs-se'? `superarm list experiments` lists them",
         ),
         (("city",), "did you mean 'demo/city' or 'navigation/city'?"),
         (("kernelized",), "is a group of experiments; `superarm reproduce kernelized`"),
@@ -131,7 +131,7 @@ def test_interrupted_by_the_user(program: list[str], tiny: str, tmp_path: Path) 
         (("TINY", "--executor", "ray"), "--executor"),
         (("TINY", "--frobnicate"), "--frobnicate"),
         (("TINY", "--resume"), "--resume needs --out"),
-        (("TINY", "--policies", "gp-eii"), "did you mean 'gp-ei'? `superarm list policy` lists all"),
+        (("TINY", "--policies", "gp-eii"), "did you mean 'gp-ei'? `superarm list policy` lists them"),
         (("TINY", "--policies", "gp-ei random"), "by commas: --policies gp-ei,random"),
         (("TINY", "--policies", ","), "at least one policy"),
         (("TINY", "--policies", "../x"), "unknown policy '../x'"),

@@ -121,7 +121,7 @@ def test_the_evidence_compares_seed_by_seed_at_the_weakest_pair(tmp_path: Path) 
     (verdict,) = judge(run, [claim("below", policy="a", versus=["c", "b"])])
     # a − b is (−2.5, −1.5): mean −2, standard error 0.5 = 0.707/√2; the least total comes first.
     assert verdict.evidence == (
-        "regret: a 11 ± 10, b 13 ± 9.5, c 70 ± 20; a − b seed by seed -2.00 ± 0.50 "
+        "cumulative regret: a 11 ± 10, b 13 ± 9.5, c 70 ± 20; a − b seed by seed −2.00 ± 0.50 "
         "(4 standard errors; 12.7 decide) (2 seeds, T = 2)"
     )
     assert verdict.verdict == "undecided"
@@ -209,7 +209,7 @@ BASE = {
         (claim("below", policy="a", versus="b", ratio="1"), "ratio is '1'; it must be a number"),
         (claim("below", policy="a", versus="b", ratio=True), "ratio is True"),
         (claim("below", policy="a", versus="b", ratio=float("nan")), "ratio is nan"),
-        (claim("below", policy=1, versus="b"), "policy is 1; it must be text or a list, each text"),
+        (claim("below", policy=1, versus="b"), "policy is 1; it must be text or a list of text"),
         (claim("below", policy="a", versus="b", metric=2), "metric is 2"),
         (claim("below", policy="a", versus="b", where="k"), "where is 'k'; it must be a table"),
         (claim("below", policy="a", versus="b", of="range"), "of is 'range'; it can only be 'spread'"),

@@ -48,7 +48,7 @@ def test_a_bound_is_drawn_where_there_is_one(tmp_path: Path) -> None:
     assert list(found.drawn) == names[:3]
     assert all((bound.values[1:] > 0.0).all() for bound in found.drawn.values())
     for name, told in {
-        "gp-ei": "no theorem here speaks of this policy",
+        "gp-ei": "no theorem implemented here covers it",
         "gp-greedy": "does not explore",
         "kernel-ucb": "SupKernelUCB",
         "random": "learns nothing",
@@ -117,11 +117,11 @@ def test_what_the_theorem_needs_and_the_run_lacks_is_told(
 @pytest.mark.parametrize(
     ("policy", "options", "problem", "told"),
     [
-        ("igp-ucb", {"gain": "realised"}, {}, "the information gained"),
+        ("igp-ucb", {"gain": "realised"}, {}, "the information actually gained"),
         ("gp-ts", {"mode": "independent"}, {}, "joint samples"),
         ("gp-ts", {"scaled": False}, {}, "scaled by v_t"),
         ("gp-ts", {}, {"kernel": "matern", "nu": 0.5}, "Lipschitz"),
-        ("gp-ucb", {}, {"name": "temperature-sensors", "source": "synthetic"}, "takes k ≤ 1"),
+        ("gp-ucb", {}, {"name": "temperature-sensors", "source": "synthetic"}, "assumes k ≤ 1"),
     ],
 )
 def test_no_bound_where_a_theorem_cannot_be_drawn(
@@ -236,9 +236,9 @@ def test_route_policies_have_a_bound_or_the_theorems_reason(tmp_path: Path) -> N
         "bi": "independent",
         "svgp": "approximate",
         "hills": "potential",
-        "other": "another s",
+        "other": "the s that regret uses",
         "greedy": "does not explore",
-        "own": "one’s own",
+        "own": "custom rules",
         "prior": "learns nothing",
     }.items():
         assert told in found.missing[policy]

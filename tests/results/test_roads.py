@@ -127,7 +127,7 @@ def test_energies_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
         each, base = series[policy], series["fastest"]
         expected = {
             "energy per trip (Wh)": [e.mean() for e in each],
-            "minus fastest’s": [(e - b).mean() for e, b in zip(each, base, strict=True)],
+            "difference from fastest": [(e - b).mean() for e, b in zip(each, base, strict=True)],
             "first 2 rounds": [e[:2].mean() for e in each],
             "last 2 rounds": [e[-2:].mean() for e in each],
         }

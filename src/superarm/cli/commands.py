@@ -96,7 +96,7 @@ def reproduce(target: str, as_json: bool, **request: Any) -> None:
 @superarm.command()
 @click.argument("directory", metavar="RUN", type=_PATH)
 @click.option("--bound", is_flag=True, help="Draw the theoretical bound on the regret.")
-@_choice("--band", "stderr", "std", told="Bands: standard error, or deviation between seeds.")
+@_choice("--band", "stderr", "std", told="Bands: standard error, or standard deviation over seeds.")
 @common_options
 @importing
 def report(directory: Path, as_json: bool, seed: int, **asked: Any) -> None:
@@ -128,7 +128,8 @@ def report(directory: Path, as_json: bool, seed: int, **asked: Any) -> None:
     "--routing",
     "potential",
     "rectified",
-    told="How costs are made non-negative: by height potentials, or as in the paper.",
+    told="How costs are made non-negative: by height potentials, or by rectifying each edge "
+    "(Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025), Algorithm 2).",
 )
 @click.option(
     "--set",
@@ -143,7 +144,7 @@ def report(directory: Path, as_json: bool, seed: int, **asked: Any) -> None:
 def route(geojson: bool, as_json: bool, seed: int, quiet: bool, **asked: Any) -> None:
     """Find the route of least expected energy.
 
-    It is printed with a 95 % interval, beside the fastest and the shortest route.
+    It is printed with a 95 % interval, next to the fastest and the shortest route.
     """
     if geojson and as_json:
         raise click.UsageError("--json and --geojson both print to stdout; choose one")

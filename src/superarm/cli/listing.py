@@ -43,7 +43,7 @@ def list_family(family: str | None, as_json: bool) -> None:
         _print("families", rows, as_json, advice=advice)
     elif family not in known:
         told = suggestion(family, known, command="superarm list")
-        raise SpecError(f"there are no {family!r}; {told}")
+        raise SpecError(f"there is no family {family!r}; {told}")
     elif family == "experiments":
         rows = [_experiment(name) for name in experiment_ids()]
         rows.sort(key=lambda row: (not row["paper"], row["id"]))  # what is beyond the papers comes last
@@ -86,7 +86,8 @@ def list_data(as_json: bool) -> None:
             path = None
         rows.append({"name": each.name, "path": path, "origin": each.origin, "terms": each.terms})
         if not as_json:
-            say(f"{each.name}: {path or 'not found'}\n    from {each.origin}\n    terms: {each.terms}")
+            say(f"{each.name}: {path or 'not found'}")
+            say(f"    origin: {each.origin}\n    terms: {each.terms}")
     if as_json:
         print_json({"data": rows})
 

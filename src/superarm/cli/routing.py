@@ -9,6 +9,7 @@ from pathlib import Path
 from superarm.errors import SpecError, UnknownArmError
 from superarm.experiments import parse_overrides
 from superarm.policies.navigation import Routing
+from superarm.results.curves import counted
 from superarm.routes import INTERVAL, NETWORKS, Leg, RouteAnswer, find_route
 
 from .common import check_elevation
@@ -58,13 +59,13 @@ def print_route(answer: RouteAnswer) -> None:
     lines = [
         f"{len(ids)} edges, {best.length / 1000:.2f} km, {best.seconds / 60:.1f} min at the speed "
         f"limits, {best.climb:.0f} m of climbing",
-        f"expected energy {best.energy:.0f} Wh, 95 % interval {best.energy - best.spread:.0f} to "
-        f"{best.energy + best.spread:.0f} Wh",
-        f"  (where the model holds: {INTERVAL})",
+        f"expected energy {_signed(best.energy)} Wh, 95 % interval "
+        f"{_signed(best.energy - best.spread)} to {_signed(best.energy + best.spread)} Wh",
+        f"  ({INTERVAL})",
         *_track_record(answer),
         *(_comparison(name, leg, best) for name, leg in answer.others.items()),
         *_cautions(answer),
-        f"believed from {answer.observations} measurements of edges"
+        f"learned from {counted(answer.observations, 'edge measurement')}"
         if answer.observations
         else "from the energy model alone; --state FILE uses what a run has learned",
     ]
@@ -78,7 +79,7 @@ def _track_record(answer: RouteAnswer) -> list[str]:
         return []
     trips, inside = answer.record
     told = f"  in this run {100.0 * inside:.0f} % of {trips} trips fell inside their 95 % interval"
-    return [told if answer.record.holds else f"{told}: do not trust it"]
+    return [told if answer.record.holds else f"{told}: do not rely on this interval"]
 
 
 def _cautions(answer: RouteAnswer) -> list[str]:
@@ -86,17 +87,17 @@ def _cautions(answer: RouteAnswer) -> list[str]:
     cautions = []
     if answer.cut_edges and answer.routing == "potential":
         cautions.append(
-            f"{answer.cut_edges} of the network's {len(answer.graph)} edges are believed to cost less "
-            "than their height potential and were counted as costing just that: there may be a route "
-            "that is believed to be cheaper"
+            f"{answer.cut_edges} of the network's {len(answer.graph)} edges are expected to cost less "
+            "than their height potential; they were counted as costing exactly that, so a route with "
+            "lower expected energy may exist"
         )
     elif answer.cut_edges:
         cautions.append(
-            f"{answer.cut_edges} of the network's {len(answer.graph)} edges are believed to win "
-            "energy; rectified routing counts each as a small cost, so it may miss savings downhill"
+            f"{answer.cut_edges} of the network's {len(answer.graph)} edges are expected to give "
+            "energy back; rectified routing counts each as a small cost and may miss savings downhill"
         )
     if answer.flat:
-        cautions.append("flat: the file has no heights; --elevation PATH takes them from SRTM tiles")
+        cautions.append("the file has no heights: all roads count as flat (--elevation PATH adds some)")
     return cautions
 
 
@@ -104,9 +105,13 @@ def _comparison(name: str, leg: Leg, best: Leg) -> str:
     if leg.edges.tolist() == best.edges.tolist():
         return f"the {name} route is the same"
     return (
-        f"the {name} route: {leg.energy:.0f} Wh ({leg.energy - best.energy:+.0f}), "
+        f"the {name} route: {_signed(leg.energy)} Wh ({_signed(leg.energy - best.energy, '+')}), "
         f"{leg.length / 1000:.2f} km, {leg.seconds / 60:.1f} min"
     )
+
+
+def _signed(energy: float, plus: str = "") -> str:
+    return f"{energy:{plus}.0f}".replace("-", "−")
 
 
 def _roads(answer: RouteAnswer) -> list[list[str]]:

@@ -32,11 +32,11 @@ from superarm.results.charts import group_pictures
 from superarm.results.curves import (
     Band,
     counted,
-    made_data,
     plus_minus,
     readable_seconds,
     setting_text,
     significant,
+    synthetic_data,
 )
 from superarm.results.roads import forecast_warnings
 from superarm.simulation import Run, cell_name
@@ -174,14 +174,15 @@ def write_outputs(
     claims = run.summary["claims"]
     if strange := {claim["verdict"] for claim in claims} - {*VERDICTS}:
         where = directory / "summary.json"
-        raise StateError(f"{where}: verdicts are {sorted(strange)}; run again with --resume")
+        raise StateError(f"{where}: unknown verdicts {sorted(strange)}; run again with --resume")
     totals = {row_name(name) for at in range(len(run.settings)) for name in run.metrics_at(at)}
     bounds = regret_bounds(run) if bound else None
     if bounds is not None and not bounds.drawn and not quiet:
-        say(f"superarm: no theorem bounds the regret of {run.experiment} as it is", err=True)
-    if made := made_data(run):  # said to those who want no progress, too
-        advice = "`superarm data list` says where the real data come from"
-        say(f"superarm: synthetic data: {made}; {advice}", err=True)
+        say(f"superarm: no theorem bounds the regret of a policy in {run.experiment}", err=True)
+    if made := synthetic_data(run):  # said to those who want no progress, too
+        real = not made.startswith("a generated city")  # which stands for no data set
+        advice = "; `superarm data list` says where the real data come from" * real
+        say(f"superarm: synthetic data: {made}{advice}", err=True)
     page = write_report(
         run,
         claims,
@@ -257,7 +258,7 @@ def _next_step(out: Path) -> str:
         return f"Trip: {shown(trip)}.\n"
     learner = "gp-ts" if "gp-ts" in learners else learners[0]
     state = out / "states" / f"{cell_name(learner, 0, spec['first_seed'])}.npz"
-    command = f"superarm route --net … --from … --to … --state {state}"
+    command = f"superarm route --net NETWORK --from EDGE --to EDGE --state {state}"
     return f"Trip: {shown(trip)}. To use what {learner} has learned: {command}\n"
 
 

@@ -37,7 +37,7 @@ ROUNDS = 50
 _FILES = ("run.json", "cells.jsonl", "summary.json", "report.html", "learning.svg", "figures")
 _OURS = frozenset((*FOLDERS, *_FILES))
 _WORTH_PROCESSES = 40
-"""Rounds from which on starting other processes pays."""
+"""Number of rounds that makes other processes worth starting."""
 
 
 def run_demo(
@@ -62,7 +62,8 @@ def run_demo(
     write_spec(out, plan.describe())
     atomic_write(out / "learning.svg", picture.encode())  # first: by it the next demo knows this one
     jobs = available_cores() if rounds >= _WORTH_PROCESSES else 1
-    words = f"Now {experiment.seeds} seeds next to {len(experiment.policies) - 1} other policies …"
+    others = f"{len(experiment.policies) - 1} other policies"
+    words = f"Now comparing it with {others} over {experiment.seeds} seeds …"
     with _progress(console, words) as progress:
         summary = execute(plan, resume=True, jobs=jobs, progress=progress)
     run = Run.load(out)
@@ -71,7 +72,7 @@ def run_demo(
         outcome.conclusion(),
         "The picture shows one seed. Left: the roads, from low (green) to high (brown), those tried "
         "in orange, today's trip in blue. Right: the energy of each trip and its forecast, next to "
-        "routes that do not learn.",
+        "routes chosen without learning.",
     )
     write_report(
         run,

@@ -59,8 +59,8 @@ def animated_svg(city: City, frames: Sequence[Frame]) -> str:
         'class="chart learning" role="img" font-family="system-ui,sans-serif" font-size="13">'
         "<title>A car learns the route of least energy through a city, trip by trip</title>"
         f'<style>{_style()}</style><rect class="paper" width="{_WIDTH}" height="{_HEIGHT}" rx="8"/>'
-        f"{_heading(_MAP[0], 'The city, and the trip of the day')}"
-        f"{_heading(_CHART[0] - 50.0, 'What each trip took')}"
+        + _heading(_MAP[0], "The city, and today's trip")
+        + f"{_heading(_CHART[0] - 50.0, 'What each trip took')}"
         f"{drawn.inside(drawn.background() + tried + routes + drawn.ends())}"
         f"{chart.background()}{trips}{_legend()}</svg>"
     )
@@ -231,13 +231,13 @@ def _legend() -> str:
         for step in range(_LEVELS)
     )
     marks = (
-        (f'<path class="route" d="M{x} {y - 4}h18" stroke-width="4"/>', "the trip of the day"),
+        (f'<path class="route" d="M{x} {y - 4}h18" stroke-width="4"/>', "today's trip"),
         (f'<path class="tried" d="M{x} {y + 15}h18" stroke-width="2"/>', "roads tried before"),
         (heights, "roads, from low to high"),
         (
             f'<path class="band" d="M{x + 9} {y + 46}v14" stroke-width="4"/><path class="ink" '
             f'd="M{x + 9} {y + 53}h0" stroke-width="3.2" stroke-linecap="round"/>',
-            "a trip in its 95 % forecast",
+            "a trip and its 95 % forecast",
         ),
     )
     return "".join(

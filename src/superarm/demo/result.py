@@ -81,8 +81,9 @@ class Outcome(NamedTuple):
         }
         parts = [_compared(learner, self.row(name), words) for name, words in others.items()]
         return (
-            f"In its last {self.latest} trips {LEARNER} needed {learner.energy.mean():.0f} Wh a trip: "
-            f"{parts[0]}, {parts[1]} and {parts[2]}; over all {self.rounds} trips {self._regret()}."
+            f"In its last {self.latest} trips {LEARNER} needed {learner.energy.mean():.0f} Wh "
+            f"per trip: {parts[0]}, {parts[1]} and {parts[2]}; over all {self.rounds} trips "
+            f"{self._regret()}."
         )
 
     def _regret(self) -> str:
@@ -92,7 +93,7 @@ class Outcome(NamedTuple):
         if within_noise(learner.regret - rival.regret):
             return f"its regret is within noise of that of {rival.policy}"
         if difference > 0.0:
-            return f"{rival.policy} has less regret"
+            return f"{rival.policy} has lower regret"
         return f"its regret is the lowest, {-difference:.0f} Wh below that of {rival.policy}"
 
 
@@ -100,7 +101,8 @@ def _compared(learner: Row, other: Row, words: str) -> str:
     """How much less or more the learner took, seed by seed."""
     difference = float((learner.energy - other.energy).mean())
     if within_noise(learner.energy - other.energy):
-        return f"about as much as {words} ({difference:+.0f} Wh, within noise)"
+        told = f"{difference:+.0f}".replace("-", "−")
+        return f"about as much as {words} ({told} Wh, within noise)"
     return f"{abs(difference):.0f} Wh {'less' if difference < 0.0 else 'more'} than {words}"
 
 
@@ -110,7 +112,8 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
     table = Table(
         title=f"{outcome.rounds} trips, {seeds} seeds",
         caption=f"Wh per trip: the last {outcome.latest}. Saved: compared with the fastest route. "
-        "Regret: energy of all trips above the best route's, as the paper counts it.",
+        "Regret: energy of all trips above the best route's, counted as in Bayesian Analysis of "
+        "Combinatorial Gaussian Process Bandits (2025).",
     )
     explained = console.width >= _TABLE_WIDTH
     table.add_column("policy")

@@ -37,12 +37,13 @@ from superarm.registry import require_kind
 from superarm.results.curves import (
     average,
     counted,
-    made_data,
     noise_limit,
+    outcomes,
     plus_minus,
     setting_text,
     significant,
     sweeps,
+    synthetic_data,
 )
 from superarm.simulation.trace import Run
 from superarm.theory import variance_sum_bound
@@ -77,7 +78,7 @@ def judge(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[Verdict]:
                 word, evidence = _judged(_Totals(run, claim, settings))
             evidence = (f"[{setting_text(told)}] " if told else "") + evidence
             evidence += f" ({counted(len(run.seeds), 'seed')}, T = {run.rounds})"
-            evidence += ", on synthetic data" if made_data(run, settings[0]) else ""
+            evidence += ", on synthetic data" if synthetic_data(run, settings[0]) else ""
             verdicts.append(Verdict(str(claim["text"]), word, evidence))
     return verdicts
 
@@ -130,9 +131,7 @@ class _Totals:
         self.metric: str = claim.get("metric", "regret")
 
     def at(self, policy: str, place: int = 0) -> Floats:
-        totals = self.run.cumulative(policy, self.settings[place], self.metric)[:, -1].astype(
-            np.float64
-        )
+        totals = outcomes(self.run, policy, self.settings[place], self.metric).astype(np.float64)
         if self.claim.get("of") == "spread":
             totals = np.abs(totals - np.median(totals))
         return totals
@@ -163,13 +162,14 @@ def _judged(totals: _Totals) -> tuple[Word, str]:
 
 def _told(totals: _Totals) -> Iterator[str]:
     """Every total that the claim is about, the least first."""
-    metric = totals.metric + (" spread" if totals.claim.get("of") == "spread" else "")
+    spread = "spread of " * (totals.claim.get("of") == "spread")
+    metric = spread + totals.run.metric(totals.metric).text
     names = list(dict.fromkeys(policies_of(totals.claim)))
     if "key" in totals.claim:
         places = range(len(totals.settings))
         for name in names:
             values = ", ".join(f"{totals.value(at):g}: {totals.told(name, at)}" for at in places)
-            yield f"{name} {metric} at {totals.claim['key']} = {values}"
+            yield f"{metric} of {name} at {totals.claim['key']} = {values}"
     else:
         names.sort(key=lambda name: float(totals.at(name).mean()))
         yield f"{metric}: " + ", ".join(f"{name} {totals.told(name)}" for name in names)
@@ -339,8 +339,8 @@ def judge_variances(run: Run) -> list[Verdict]:
         if shares:
             tightest = max(shares, key=lambda cell: shares[cell])
             evidence = (
-                f"at most {shares[tightest]:.3g} of what is allowed in "
-                f"{counted(len(shares), 'cell')} ({tightest}); T = {run.rounds}"
+                f"at most {shares[tightest]:.3g} of what is allowed ({tightest}); "
+                f"{counted(len(shares), 'cell')}, T = {run.rounds}"
             )
             # Records are in single precision, each sum good to about 1e-6.
             holds = shares[tightest] <= 1.0 + 1e-5
@@ -350,7 +350,10 @@ def judge_variances(run: Run) -> list[Verdict]:
     return verdicts
 
 
-_LEMMA = "Lemma A.12: the variances add up to at most 2(λ* + ς²) times the information gained"
+_LEMMA = (
+    "Lemma A.12 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025): the variances "
+    "add up to at most 2(λ* + ς²) times the information gained"
+)
 
 
 def _is_exact(run: Run, policy: str) -> bool:

@@ -36,8 +36,9 @@ _POINTS = 200
 Options = Mapping[str, Any]
 _EXACT = ("auto", "finite", "streaming")
 _NO_THEOREM = {
-    "gp-greedy": "it does not explore: nothing keeps its regret from growing with T",
-    "kernel-ucb": "Valko et al. (2013) bound SupKernelUCB, a slower variant, and not KernelUCB itself",
+    "gp-greedy": "it does not explore: nothing keeps its regret from growing linearly with T",
+    "kernel-ucb": "“Finite-Time Analysis of Kernelised Contextual Bandits” (2013) bounds the regret of "
+    "SupKernelUCB, a slower variant, not of KernelUCB itself",
     **dict.fromkeys(("prior", "known-cost", "random"), "it learns nothing"),
 }
 
@@ -60,14 +61,16 @@ class _Case(NamedTuple):
     def gamma(self) -> Gamma:
         gain = self.options.get("gain", "growth")
         if gain == "realised":
-            raise _NoBoundError("its widths take the information gained, the theorem the most possible")
+            raise _NoBoundError(
+                "its widths use the information actually gained; the theorem uses the largest possible"
+            )
         return cast(Gamma, gamma_for(self.model, gain))
 
     def stated(self, *names: str) -> list[float]:
         """B and R, as the model states them."""
         values = [getattr(self.model, name) for name in names]
         if None in values or self.model.gain is None:
-            raise _NoBoundError("the problem does not state B, R and γ, which the theorem takes")
+            raise _NoBoundError("the problem does not state B, R and γ, which the theorem needs")
         return values
 
 
@@ -96,13 +99,13 @@ def regret_bounds(run: Run) -> RegretBounds:
         given = {**parameters_of("policy", name), **options}
         try:
             if experiment.feedback:
-                raise _NoBoundError("feedback comes late or is lost, which no theorem here allows for")
+                raise _NoBoundError("no theorem implemented here covers feedback that is late or lost")
             if name in _THEOREMS:
                 drawn[policy] = _by_theorem(name, run, experiment, given, rounds.astype(np.float64))
             elif name in _ROUTE_POLICIES:
                 drawn[policy], note = routes.bound(policy, name, given), _ROUTE_NOTE
             else:
-                raise _NoBoundError(_NO_THEOREM.get(name, "no theorem here speaks of this policy"))
+                raise _NoBoundError(_NO_THEOREM.get(name, "no theorem implemented here covers it"))
         except _NoBoundError as reason:
             missing[policy] = f"no bound because {reason}"
     return RegretBounds(drawn, missing, note)
@@ -121,14 +124,12 @@ def _by_theorem(name: str, run: Run, experiment: Experiment, given: Options, rou
         features = world.offer(1).arms.features
         case = _Case(str(experiment.problem["name"]), world.model, features, given)
         if (largest := _largest_variance(case)) > 1.0 + 1e-9:
-            raise _NoBoundError(
-                f"k(x, x) is {largest:.3g} somewhere: the theorem takes k ≤ 1 for granted"
-            )
+            raise _NoBoundError(f"k(x, x) reaches {largest:.3g}: the theorem assumes k ≤ 1")
         values.append(theorem.curve(rounds, case))
         unmet = unmet or list(_unmet(name, case))
     assumes, label = theorem.source, theorem.label
     if unmet:
-        assumes += f". Drawn although the run lacks what it needs: {'; '.join(unmet)}"
+        assumes += f". Drawn although the run does not meet these assumptions: {'; '.join(unmet)}"
         label += " (assumptions not met)"
     return Bound(label, rounds, np.mean(values, axis=0), assumes)
 
@@ -149,7 +150,7 @@ def _gp_ts(rounds: Floats, case: _Case) -> Floats:
     try:
         lipschitz = lipschitz_of_kernel(case.model.kernel)
     except InputError as error:
-        raise _NoBoundError(f"the theorem takes the kernel's Lipschitz constant: {error}") from None
+        raise _NoBoundError(f"the theorem needs the kernel's Lipschitz constant: {error}") from None
     return regret_bound_gp_ts(
         rounds,
         case.gamma,
@@ -174,7 +175,7 @@ def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
     if most_arms is None and model.arms is not None:
         most_arms = len(model.arms)
     if model.gain is None or most_arms is None:
-        raise _NoBoundError("the problem does not state γ and the most arms, which the theorem takes")
+        raise _NoBoundError("the problem does not state γ and most_arms, which the theorem needs")
     try:
         budget = len(model.oracle.select(np.arange(most_arms * 1.0), None, _ANY).positions)
     except InputError:
@@ -208,23 +209,23 @@ def _unmet(name: str, case: _Case) -> Iterator[str]:
     elif not np.isclose(case.model.noise_variance, theory_noise_variance(case.model.horizon)):
         yield f"learners with λ = 1 + 2/T (here λ = {case.model.noise_variance:.3g})"
     if name == "gp-ts" and case.options["decision_set"] == "all":
-        yield "samples on the grids D_t of section 4.2 (here of all arms)"
+        yield "samples on the grids D_t of section 4.2 (here on all arms)"
 
 
 _ANY = np.random.default_rng(0)
-_KERNELIZED = "“On kernelized multi-armed bandits” (2017)"
+_KERNELIZED = "“On Kernelized Multi-armed Bandits” (2017)"
 _THEOREMS = {
     "igp-ucb": _Theorem("IGP-UCB bound", f"Theorem 3 of {_KERNELIZED}", _igp_ucb),
     "gp-ts": _Theorem("GP-TS bound", f"Theorem 4 of {_KERNELIZED}", _gp_ts),
     "gp-ucb": _Theorem(
         "GP-UCB bound",
-        "Theorem 3 of “Gaussian process optimization in the bandit setting” (2010)",
+        "Theorem 3 of “Gaussian Process Optimization in the Bandit Setting” (2010)",
         _gp_ucb,
     ),
     "oclok-ucb": _Theorem(
         "O'CLOK-UCB bound",
-        "Theorem 1 of “Contextual combinatorial bandits with changing action sets via Gaussian "
-        "processes” (2022), with λ* of the prior",
+        "Theorem 1 of “Contextual Combinatorial Bandits with Changing Action Sets via Gaussian "
+        "Processes” (2022), with λ* of the prior",
         _oclok_ucb,
     ),
 }
@@ -234,10 +235,10 @@ _THEOREMS = {
 
 _ROUTE_POLICIES = ("route-ucb", "route-bucb", "route-ts", "route-greedy", "route-rule")
 _ROUTE_NOTE = (
-    "Bounds on routes are ours: the proof of Theorem 3.2 of “Bayesian analysis of combinatorial "
-    "Gaussian process bandits” (2025), for any widths and for rectified regret. They bound the mean "
-    "over truths that are drawn from the model, with λ* of the prior, an upper bound on γ, and K the "
-    "longest route driven."
+    "Bounds on routes are ours: they follow the proof of Theorem 3.2 of “Bayesian Analysis of "
+    "Combinatorial Gaussian Process Bandits” (2025), for any widths and for rectified regret. They "
+    "bound the mean over truths drawn from the model. λ* is that of the prior, γ an upper bound, and K "
+    "the longest route driven."
 )
 
 
@@ -279,12 +280,12 @@ class _Routes:
         for refused, reason in (
             (problem["name"] != "navigation", "the truth is not drawn from the model’s prior"),
             (told not in (None, true), "the model’s lengthscale is not that of the truth"),
-            (posterior == "independent", "edges are taken as independent, which the truth is not"),
+            (posterior == "independent", "edges are treated as independent, which they are not"),
             (posterior not in _EXACT, "the posterior is approximate: the theorems need the exact one"),
             (given["routing"] != "rectified", "it minimises energy less the height potential"),
-            (given["spread"] != "noise", "it rectifies with another s than regret does"),
+            (given["spread"] != "noise", "it does not rectify with the s that regret uses"),
             (name == "route-greedy", _NO_THEOREM["gp-greedy"]),
-            (name == "route-rule", "no theorem here speaks of a rule of one’s own"),
+            (name == "route-rule", "no theorem implemented here covers custom rules"),
             (name == "route-ts" and given["mode"] != "joint", _why_not_theorem(name, given)),
         ):
             if refused:
@@ -322,6 +323,6 @@ def _why_not_theorem(name: str, given: Options) -> str:
     if name == "route-bucb" and given["omega"] <= 1.0:
         reasons.append(f"omega = {given['omega']:g} makes C_omega infinite: Lemma A.13 needs omega > 1")
     if name == "route-ucb" and given["scale"] != 1.0:
-        reasons.append(f"beta_t is multiplied by {given['scale']:g}: the theorem has beta_t itself")
-    reasons.append("regret is rectified: the theorem speaks of sums of f itself")
+        reasons.append(f"beta_t is multiplied by {given['scale']:g}: the theorem needs beta_t itself")
+    reasons.append("regret is rectified: the theorem is about sums of f itself")
     return "; and because ".join(reasons)

@@ -96,7 +96,8 @@ def convert(path: Path, options: list[str], folder: str, timeout: float = 600.0)
         )
     except subprocess.TimeoutExpired:
         raise InputError(
-            f"{path}: netconvert not done after {timeout:g} s; raise timeout, or use a smaller map"
+            f"{path}: netconvert had not finished after {timeout:g} s; raise timeout, or use a "
+            "smaller map"
         ) from None
     if done.returncode:
         words = [line for line in done.stderr.splitlines() if not line.startswith("Warning")]

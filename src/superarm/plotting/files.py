@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from superarm.results.bounds import RegretBounds
 from superarm.results.charts import run_charts
-from superarm.results.curves import Band, made_data
+from superarm.results.curves import Band, synthetic_data
 from superarm.results.maps import doubt_pictures, networks_picture, visit_pictures
 from superarm.results.pictures import Picture
 from superarm.results.roads import calibration_picture
@@ -43,7 +43,7 @@ def save_run_figures(
     pictures = [picture for group in run_charts(run, bounds, band).values() for picture in group]
     pictures += visit_pictures(run, run.policies) + doubt_pictures(run)
     pictures += filter(None, (networks_picture([run]), calibration_picture(run)))
-    origin = [run.experiment, *(["synthetic data"] if made_data(run) else [])]
+    origin = [run.experiment, *(["synthetic data"] if synthetic_data(run) else [])]
     return save_pictures(pictures, run.title, directory, origin)
 
 

@@ -122,7 +122,7 @@ def gp_ucb(
 def gp_ucb_bayesian(
     model: Model, *, scale: float = 1.0, posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
-    """GP-UCB with the finite-arm β_t of Bayesian Analysis of Combinatorial GP Bandits (2025)."""
+    """GP-UCB with the finite-arm β_t of [sandberg2025bayesian, Theorem 3.2]."""
     schedule = BayesianGPUCB(arms=arm_count(model), scale=scale)
     return index_policy(model, UCB(schedule=schedule), posterior)
 
@@ -131,10 +131,11 @@ def gp_ucb_bayesian(
 def gp_bucb(
     model: Model, *, omega: float = 1.0, xi: float = 1.0, posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
-    """Bayes-UCB on a Gaussian process: an upper quantile of the posterior; no batch algorithm.
+    """Bayes-UCB on a Gaussian process: an upper quantile of the posterior.
 
-    Bayesian Analysis of Combinatorial GP Bandits (2025) calls it GP-BUCB. The GP-BUCB of Desautels
-    et al. (2014), which decides on batches, is another algorithm.
+    Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025) calls it GP-BUCB. It is not the
+    batch algorithm of the same name in Parallelizing Exploration-Exploitation Tradeoffs in Gaussian
+    Process Bandit Optimization (2014).
     """
     schedule = BayesUCBQuantile(arms=arm_count(model), omega=omega, xi=xi)
     return index_policy(model, BayesUCB(schedule=schedule), posterior)

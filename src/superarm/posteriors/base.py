@@ -281,5 +281,5 @@ class GaussianPosterior(Described):
         try:
             self._remember(state)
         except InputError as error:
-            raise StateError(f"this state is damaged, or of other parts: {error}") from error
+            raise StateError(f"this state is damaged, or belongs to other parts: {error}") from error
         return self

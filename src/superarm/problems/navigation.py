@@ -63,7 +63,7 @@ class Navigation(RoadProblem, Scored):
     elevation: str | None = None
     """An SRTM tile, or a folder of them, whose heights replace those of the network."""
     model_lengthscale: float | None = None
-    """Of the model alone, where it shall be wrong."""
+    """Lengthscale of the model alone, to make it deliberately wrong."""
     recuperation: Recuperation = "multiply"
     closed_roads: float = 0.0
     """Share of the roads that are closed in a round, redrawn each round."""

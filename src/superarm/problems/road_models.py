@@ -295,13 +295,13 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
     seed: int
     horizon: int
     route: str | None = None
-    """A route of the experiments, such as "monaco-a": names network, start and goal."""
+    """A route of the experiments, such as "monaco-a"; it sets network, start and goal."""
     network: str | None = None
     start: str | None = None
-    """Id of the first edge; without it and ``goal`` a far pair is chosen."""
+    """Id of the first edge; without it and ``goal``, two edges far apart are chosen."""
     goal: str | None = None
     mass: float = TABLE_2.mass
-    """kg, of the vehicle that drives; this and what follows are those of Table 2 unless given."""
+    """kg, of the vehicle that drives."""
     auxiliary_power: float = TABLE_2.auxiliary_power
     """W, for heating and the like."""
     rolling_resistance: float = TABLE_2.rolling_resistance
@@ -310,7 +310,7 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
     air_density: float = TABLE_2.air_density
     """kg/m³; higher in the cold."""
     lengthscale: float = 1.0
-    """Of the feature kernels: of the model's, and of the truth's where it is drawn."""
+    """Lengthscale of the feature kernels, in the model and in the truth where that is drawn."""
     normalisation: Normalisation = "mean"
     """How the graph kernel's variance is scaled: "mean", "unit" or "raw"."""
     prior_scale: float = 0.25

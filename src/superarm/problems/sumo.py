@@ -54,16 +54,16 @@ class SumoNavigation(RoadProblem):
     traffic: float = 0.0
     """Other cars that depart per hour; with none, every trip of a route costs the same."""
     traffic_reach: float = 500.0
-    """Other cars travel between roads within so many metres of the trip's two reference routes."""
+    """Other cars travel between roads within this many metres of the trip's two reference routes."""
     moments: int = 8
-    """From how many states of the traffic rounds begin; which one is redrawn each round."""
+    """How many states of the traffic rounds may begin with; each round draws one of them."""
     motion: Literal["stored", "spent"] = "stored"
     """Whether feedback leaves out what an edge put into the car's motion, or counts it as spent."""
     step: float = LONGEST_STEP
     """Seconds of a time step in SUMO."""
     noise_scale: float = 0.02
     """On Monaco, drives over one edge differ by 0.3 to 1 Wh, in traffic by 1.5 to 1.9: 0.02·σ_det is
-    1.6. With ``motion="spent"`` it is 6 to 8 Wh, the paper's 0.1."""
+    1.6. With ``motion="spent"`` they differ by 6 to 8 Wh, about 0.1·σ_det."""
     reference: tuple[int, ...] = field(init=False, repr=False)
     """The prior's route of least energy, by potentials: what regret is measured against."""
     _drive: Callable[..., Drive] = field(init=False, repr=False)
@@ -119,7 +119,7 @@ class SumoNavigation(RoadProblem):
             "motion": "feedback leaves out what is stored in the car's motion"
             if self.motion == "stored"
             else "feedback counts what goes into the car's motion as spent",
-            "vehicle": "as in the prior, Table 2" if not different else ", ".join(different),
+            "vehicle": "the one that the prior assumes" if not different else ", ".join(different),
             "traffic": "none; signals run fixed programs"
             if self.traffic == 0.0
             else f"{self.traffic:g} cars an hour between roads within {self.traffic_reach:g} m of the "

@@ -42,10 +42,11 @@ def _energy_parts(run: Run) -> Iterable[str]:
     if any(tables):
         yield (
             "<p>True energy of the routes driven: what the trips cost on average, without noise. "
-            "Regret counts every edge's energy from zero upwards, as the paper does, and so gives no "
-            "credit for downhill roads; compare routes that use them (names ending in “potential”) "
-            "here. Differences are taken seed by seed: they are known more precisely than the "
-            "energies themselves, which change with the world of each seed.</p>"
+            "Regret counts every edge's energy from zero upwards, as in Bayesian Analysis "
+            "of Combinatorial Gaussian Process Bandits (2025), and so gives no credit for downhill "
+            "roads; compare routes that use them (names ending in “potential”) here. Differences are "
+            "taken seed by seed: they are known more precisely than the energies themselves, which "
+            "change with the world of each seed.</p>"
         )
         yield from tables
 
@@ -68,13 +69,13 @@ def _calibration_parts(run: Run) -> Iterable[str]:
         "<p>Before each trip every learner forecast the energy of each edge and of the whole trip; "
         "this is how often the measured energy fell inside the central 50, 90 and 95 % of the "
         "forecast. If a model is right, then whatever it has seen, the next trip falls inside with "
-        "just that probability: trips count as independent, and the standard error of their share is "
-        "binomial. Edges of one trip are correlated, so for edges the error is taken over "
-        "whole trips. Independent edges (names starting with “bi”) ignore that roads err together, "
-        "which makes their forecasts of trips too narrow. All policies meet the same noise, "
-        "so what chance does to one it does to others. Most of what is measured is noise that every "
-        "learner knows; what it has learned is judged by roads driven on for the first time, and by "
-        "the truth behind the noise, where it is known.</p>"
+        "exactly that probability: trips count as independent, and the standard error of their share "
+        "is binomial. Edges of one trip are correlated, so for edges the error is taken over "
+        "whole trips. Policies with independent edges (names starting with “bi”) ignore that "
+        "errors on different roads are correlated, which makes their forecasts of trips too narrow. "
+        "All policies meet the same noise, so chance affects them alike. Most of what is measured is "
+        "noise that every learner knows about; what it has learned is judged by roads driven on for "
+        "the first time, and by the truth behind the noise, where it is known.</p>"
     )
     yield figure(picture)
     for caption, kinds in (("What was measured", MEASURED), ("The truth behind it", TRUE)):

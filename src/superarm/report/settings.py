@@ -42,7 +42,8 @@ def settings_section(run: Run) -> str:
         "seeds": f"{run.seeds[0]} … {run.seeds[-1]}" if len(run.seeds) > 1 else run.seeds[0],
         "superarm": run.spec.get("version"),
     }
-    parts = [fact_table("", {**facts, **parameters})]
+    facts |= {key: value for key, value in parameters.items() if value not in ({}, [], "")}
+    parts = [fact_table("", facts)]
     if swept:
         told = {key: ", ".join(map(readable_value, values)) for key, values in swept.items()}
         parts.append(fact_table("Swept", told))
@@ -52,7 +53,7 @@ def settings_section(run: Run) -> str:
         parts.append(option_table("Policies", "name", options))
     if settled := run.spec.get("settled"):
         paper = bool(run.spec.get("paper"))
-        title = "How the paper was read where it leaves room" if paper else "How it was set up"
+        title = "How unclear points of the paper were read" if paper else "How it was set up"
         parts.append(fact_table(title, settled))
     return section("Settings", *parts)
 

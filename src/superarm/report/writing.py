@@ -19,7 +19,6 @@ from superarm.results.curves import (
     average,
     counted,
     growth_exponent,
-    made_data,
     outcomes,
     plus_minus,
     power_text,
@@ -27,6 +26,7 @@ from superarm.results.curves import (
     setting_text,
     significant,
     sweeps,
+    synthetic_data,
     within_noise,
 )
 from superarm.simulation.trace import Run
@@ -88,7 +88,7 @@ def write_report(
     path = Path(path)
     rankings = [_ranked(run, index) for index in range(len(run.settings))]
     headline = _first_asked(run) + _headline(run, rankings) + _smaller(run, full_size)
-    origin = made_data(run)
+    origin = synthetic_data(run)
     warning = f"Synthetic data: {origin}." if origin else ""
     charts = {about: [*map(figure, group)] for about, group in run_charts(run, bounds, band).items()}
     panels = sweeps(run)
@@ -145,10 +145,11 @@ def _headline(run: Run, rankings: Sequence[Mapping[str, Average]]) -> str:
         return (
             f"Lowest regret: {' and '.join(best)}, in {most} of {len(rankings)} settings{each}{tied}."
         )
-    parts = [f"{policy}, {told(run, regret)}" for policy, regret in rankings[0].items()]
+    unit = run.metric("regret").unit
+    parts = [f"{policy}, {told(run, each)} {unit}".rstrip() for policy, each in rankings[0].items()]
     ties = _tied(run, 0, rankings[0])
     if ties > 1:
-        return f"Lowest regret: tied within noise: {'; '.join(parts[:ties])}."
+        return f"Lowest regret, tied within noise: {'; '.join(parts[:ties])}."
     return f"Lowest regret: {'; next '.join(parts[:2])}."
 
 

@@ -165,7 +165,10 @@ def _seconds(run: Run, index: int) -> Picture | None:
         log_y=True,
         seconds=True,
     )
-    caption = "Time to decide and learn: means over stretches of rounds and seeds. Labels: over all."
+    caption = (
+        "Time to decide and learn, averaged over blocks of rounds and over seeds; labels give the "
+        "overall mean."
+    )
     return _single(run, index, "seconds", chart, caption)
 
 

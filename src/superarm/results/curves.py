@@ -23,7 +23,7 @@ _DASHES = 3
 _SHADES = np.array([[0x3A, 0x54, 0x8C], [0x26, 0x82, 0x8E], [0x35, 0xB7, 0x79], [0x8E, 0xD0, 0x48]])
 Band = Literal["stderr", "std"]
 """Half the height of a band: the standard error of the mean, or the deviation between seeds."""
-_SYNTHETIC = ", synthetic data"  # how problems end the origin of data that they made
+_SYNTHETIC = ", synthetic data"  # how problems end the origin of data that they generated
 
 
 # --- numbers and looks -------------------------------------------------------------------
@@ -178,7 +178,7 @@ def within_noise(differences: Floats) -> bool:
     return len(differences) < 2 or bool(abs(mean) <= noise_limit(len(differences)) * stderr)
 
 
-def made_data(run: Run, setting_index: int | None = None) -> str:
+def synthetic_data(run: Run, setting_index: int | None = None) -> str:
     """What the data of a setting (by default: of any) are, if they are synthetic; else empty."""
     told = str((run.spec.get("settled") or {}).get("data", ""))
     said = told.removesuffix(_SYNTHETIC) if told.endswith(_SYNTHETIC) else ""
@@ -186,7 +186,7 @@ def made_data(run: Run, setting_index: int | None = None) -> str:
         setting = run.settings[setting_index]
         source = setting.get("problem.source", setting.get("source"))
         return said if source is None else (said or "synthetic data") if source == "synthetic" else ""
-    return next(filter(None, (made_data(run, index) for index in range(len(run.settings)))), "")
+    return next(filter(None, (synthetic_data(run, index) for index in range(len(run.settings)))), "")
 
 
 def regret_curve(
@@ -289,11 +289,13 @@ def spread_labels(positions: Sequence[float], gap: float, low: float, high: floa
 def significant(value: float, digits: int = 3) -> str:
     """A number for reading.
 
-    >>> [significant(x) for x in (12345.6, 0.012345, 2.0, 1.5e-7)]
-    ['12,300', '0.0123', '2', '1.5e-07']
+    >>> [significant(x) for x in (12345.6, -0.012345, 2.0, 1.5e-7)]
+    ['12,300', '−0.0123', '2', '1.5e-07']
     """
     if not np.isfinite(value):
         return "–"
+    if value < 0.0:
+        return "−" + significant(-value, digits)
     rounded = float(f"{value:.{digits}g}")
     if rounded != 0.0 and not 1e-4 <= abs(rounded) < 1e9:
         return f"{rounded:.{digits}g}"
@@ -310,7 +312,9 @@ def plus_minus(mean: float, stderr: float) -> str:
     """
     if not (np.isfinite(mean) and np.isfinite(stderr)) or not 1e-3 <= abs(mean) < 1e3:
         return f"{significant(mean)} ± {significant(stderr, 2)}"
-    decimals = max(0, 2 - int(np.floor(np.log10(abs(mean)))))
+    if mean < 0.0:
+        return "−" + plus_minus(-mean, stderr)
+    decimals = max(0, 2 - int(np.floor(np.log10(mean))))
     error = f"{stderr:,.{decimals}f}"
     return (
         f"{mean:,.{decimals}f} ± {error if float(error.replace(',', '')) else significant(stderr, 2)}"

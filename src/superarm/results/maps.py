@@ -97,7 +97,7 @@ def _visits(run: Run, index: int, policies: Sequence[str]) -> Picture:
         key.append(f"{least:g}+" if np.isinf(limit) else f"{least:g}" + f"–{last:g}" * (last > least))
     caption = (
         f"Visits in {run.rounds:,} rounds of seed {seed}; the disc is the start, the square the "
-        "goal. Grey roads were not driven on."
+        "goal. Grey roads were never used."
     )
     return _trip_picture(run, index, "exploration", window, panels, key, caption)
 

@@ -38,7 +38,7 @@ from .curves import Average, PolicyStyle, average, counted, mean_stderr, per_rou
 from .pictures import Chart, Picture, Series
 
 METHODS = ("gp-ucb", "gp-bucb", "gp-ts", "bi-ucb", "bi-bucb", "bi-ts")
-"""The six methods that the paper compares."""
+"""The six methods of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025)."""
 OFF = 3.0
 """Standard errors by which a share may differ from its level before it is called wrong."""
 
@@ -99,6 +99,7 @@ def trip_energies(run: Run, setting_index: int) -> dict[str, dict[str, Average]]
     if "true_energy" not in run.metrics:
         return {}
     tenth = max(1, run.rounds // 10)
+    span = counted(tenth, "round") if tenth > 1 else "round"
     known = ("fastest", "prior", "shortest")
     reference = next((policy for policy in known if policy in run.policies), run.policies[0])
 
@@ -109,9 +110,9 @@ def trip_energies(run: Run, setting_index: int) -> dict[str, dict[str, Average]]
         policy: {
             run.metric("true_energy").text: average(energy(policy)),
             # Seed by seed: truths differ more than policies do.
-            f"minus {reference}’s": average(energy(policy) - energy(reference)),
-            f"first {counted(tenth, 'round')}": average(energy(policy, 0, tenth)),
-            f"last {counted(tenth, 'round')}": average(energy(policy, run.rounds - tenth)),
+            f"difference from {reference}": average(energy(policy) - energy(reference)),
+            f"first {span}": average(energy(policy, 0, tenth)),
+            f"last {span}": average(energy(policy, run.rounds - tenth)),
         }
         for policy in run.policies
     }
@@ -119,7 +120,7 @@ def trip_energies(run: Run, setting_index: int) -> dict[str, dict[str, Average]]
 
 
 def main_policies(run: Run) -> list[str]:
-    """What one figure of maps shows: every policy of a small run, else the paper's six methods."""
+    """What one figure of maps shows: every policy of a small run, else the six ``METHODS``."""
     methods = [policy for policy in METHODS if policy in run.policies]
     return (
         methods if methods and len(run.policies) > len(METHODS) else list(run.policies[: len(METHODS)])
@@ -227,8 +228,8 @@ def calibration_verdict(found: Mapping[str, Calibration]) -> str:
     far = [each for each in every if abs(each[2].away) > OFF]
     text = (
         f"{near} of {len(every)} shares lie within two standard errors of their nominal level and "
-        f"{len(every) - len(far)} within three (of independent ones about 19 of 20 would lie within "
-        "two; policies meet the same noise, so that these are not independent)"
+        f"{len(every) - len(far)} within three (if they were independent, about 19 of 20 "
+        "would lie within two; they are not, because all policies meet the same noise)"
     )
     if not far:
         return f"The intervals cover what they should: {text}."
@@ -238,10 +239,13 @@ def calibration_verdict(found: Mapping[str, Calibration]) -> str:
         groups.setdefault((f"{policy} ({what})", side), []).append(coverage)
     told = "; ".join(
         f"{name} {side}: "
-        + ", ".join(f"{100 * each.observed:.1f} % inside {100 * each.level:.0f} %" for each in levels)
+        + ", ".join(
+            f"{100 * each.observed:.1f} % inside the {100 * each.level:.0f} % interval"
+            for each in levels
+        )
         for (name, side), levels in groups.items()
     )
-    return f"Not all intervals cover what they should: {text}. The others: {told}."
+    return f"Not all intervals cover what they should: {text}. Outside three standard errors: {told}."
 
 
 def calibration_picture(run: Run) -> Picture | None:
@@ -249,7 +253,7 @@ def calibration_picture(run: Run) -> Picture | None:
     found = calibrations(run)
     styles = policy_styles(run.policies)
     nominal = 100.0 * np.asarray(LEVELS)
-    right = Series("as promised", nominal, np.zeros_like(nominal), PolicyStyle(7, 2))
+    right = Series("nominal", nominal, np.zeros_like(nominal), PolicyStyle(7, 2))
     panels = []
     for what in MEASURED + TRUE:
         lines = [
@@ -268,13 +272,13 @@ def calibration_picture(run: Run) -> Picture | None:
                 series=(right, *lines),
                 title=what,
                 x_label="interval (%)",
-                y_label="share inside, above what was promised (points)",
+                y_label="share inside minus nominal (percentage points)",
                 markers=True,
             )
             panels.append(chart)
     caption = (
-        "How many fell inside their intervals, minus how many should; ± 2 standard errors. "
-        "Below zero the intervals are too narrow. Labels: share inside 95 %."
+        "Share that fell inside the intervals, minus the nominal share; ± 2 standard errors. "
+        "Below zero, the intervals are too narrow. Labels: share inside the 95 % interval."
     )
     picture = Picture(name="calibration", panels=tuple(panels), caption=caption, columns=3)
     return picture if panels else None
@@ -313,8 +317,8 @@ def compares_schedules(run: Run) -> bool:
 def forecast_warnings(run: Run) -> list[str]:
     """One line for each policy whose 95 % intervals held far fewer trips than they should."""
     return [
-        f"forecasts of {policy}: {100 * trips.observed:.0f} % of {counted(trips.judged, 'trip')} "
-        "fell inside the 95 % interval: too narrow, do not rely on them"
+        f"forecasts of {policy} are too narrow: {100 * trips.observed:.0f} % of "
+        f"{counted(trips.judged, 'trip')} fell inside the 95 % interval; do not rely on them"
         for policy, calibration in calibrations(run).items()
         for trips in calibration["trips"][-1:]
         if trips.away < -OFF and trips.observed < trips.level - _FAR

@@ -46,7 +46,7 @@ def in_a_copy(work: Callable[[], Any]) -> Any:
     if status != 0 or not answer:
         raise SuperarmError(
             f"a copy of this process ended before its work was done (wait status {status}), perhaps "
-            "for want of memory"
+            "because memory ran out"
         )
     told = json.loads(answer)
     if "error" in told:

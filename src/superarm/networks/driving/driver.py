@@ -309,7 +309,7 @@ class Driver(AbstractContextManager["Driver"]):
             if self._sumo.simulation.isLoaded():
                 self._sumo.close()
             raise InputError(
-                f"{self.network_file}: SUMO cannot load this network ({error}); why is on stderr"
+                f"{self.network_file}: SUMO cannot load this network ({error}); the reason is on stderr"
             ) from error
 
     @property

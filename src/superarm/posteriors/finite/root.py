@@ -137,7 +137,7 @@ class RootEngine:
             or type(until_fold) is not int
             or not 0 < until_fold <= FOLD_EVERY
         ):
-            raise StateError("this state is damaged: its numbers of the root form are not possible")
+            raise StateError("this state is damaged: it holds impossible values for the root form")
         left = np.einsum("ij,ij->i", root, root) - held @ (base * columns)
         if variance.min() < 0.0 or np.abs(left - variance).max() > _DAMAGED * scale:
             raise StateError("this state is damaged: its root and its variances do not agree")
