@@ -1,6 +1,6 @@
-"""What a problem, a policy or an oracle may offer besides: whoever does derives from these.
+"""Optional abilities of problems, policies and oracles: base classes to derive from.
 
-Nothing in the flow needs them; the simulator and the reports do more where they are there.
+Nothing in the flow needs them; the simulator and the reports do more where they are present.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from .core import Floats, Forecast, Ints, Offer, Prediction
 
 
 class Metric(NamedTuple):
-    """How a number that every round has is read, by people and by programs."""
+    """How to read a number that every round has, for people and for programs."""
 
     label: str
     """Words for it, without its unit."""
     unit: str = ""
     kind: Literal["total", "per round", "ratio"] = "total"
-    """What is told of many rounds: their sum, their mean, or what was made of either already."""
+    """What stands for many rounds: their sum, their mean, or a ratio that was made already."""
     better: Literal["up", "down", ""] = ""
-    """Empty where neither is."""
+    """The better direction; empty where there is none."""
     headline: bool = False
     """What people ask for first, before regret."""
 

@@ -464,7 +464,7 @@ class Rule(Protocol):
 
 
 Rescore = Callable[[Ints], Floats]
-"""Desirabilities anew once some arms are chosen (for oracles that build a set step by step)."""
+"""Desirabilities, recomputed once some arms are chosen (for oracles that build a set step by step)."""
 
 
 @runtime_checkable
@@ -498,7 +498,7 @@ class SwitchingCost(Protocol):
 
 @runtime_checkable
 class DecisionSet(Protocol):
-    """Which arms may be chosen in a round, by the algorithm's own will."""
+    """Which arms may be chosen in a round, by the algorithm's own choice."""
 
     def kept(self, offer: Offer) -> Bools:
         """Some of the arms that are available, (n,)."""

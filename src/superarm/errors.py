@@ -74,7 +74,7 @@ class ConflictError(SuperarmError, RuntimeError):
 
 
 class MissingDataError(SuperarmError, FileNotFoundError):
-    """A data file is not at hand; the message says how to get it."""
+    """A data file was not found; the message says how to get it."""
 
 
 class MissingExtraError(SuperarmError, ImportError):

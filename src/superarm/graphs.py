@@ -22,7 +22,7 @@ _MOST_NODES = 2**31 - 1
 
 
 class Graph:
-    """What oracles and kernels take for a graph: derive from it and give it one of these, or both."""
+    """What oracles and kernels accept as a graph: derive from it and define one of these, or both."""
 
     @property
     def successors(self) -> Any:

@@ -11,7 +11,7 @@
 
 Δh adds up to the same for every route between two edges. So potential routing finds the route of
 least Σm itself, unless some m − Δh is below zero: those are cut off at zero, which makes an
-edge dearer than it is believed to be, and ``cut_edges`` counts them. The energy model has none.
+edge cost more than is believed, and ``cut_edges`` counts them. The energy model has none.
 """
 
 from __future__ import annotations

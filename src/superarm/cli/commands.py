@@ -95,7 +95,7 @@ def reproduce(target: str, as_json: bool, **request: Any) -> None:
 
 @superarm.command()
 @click.argument("directory", metavar="RUN", type=_PATH)
-@click.option("--bound", is_flag=True, help="Draw the theoretical bound on the regret.")
+@click.option("--bound", is_flag=True, help="Draw theoretical bounds on the regret.")
 @_choice("--band", "stderr", "std", told="Bands: standard error, or standard deviation over seeds.")
 @common_options
 @importing
@@ -174,7 +174,9 @@ def route(geojson: bool, as_json: bool, seed: int, quiet: bool, **asked: Any) ->
     show_default=True,
     help="Number of rounds.",
 )
-@click.option("--delay", type=click.FloatRange(min=0.0), default=0.05, help="Seconds per frame.")
+@click.option(
+    "--delay", type=click.FloatRange(0.0), default=0.05, show_default=True, help="Seconds per frame."
+)
 @common_options
 def demo(as_json: bool, quiet: bool, **asked: Any) -> None:
     """Watch an electric car learn its way through a city.
@@ -225,7 +227,7 @@ def data() -> None:
 @data.command("list")
 @common_options
 def data_list(as_json: bool, **_: Any) -> None:
-    """List every data set: where it is, where it comes from, and its terms."""
+    """List every data set, its origin and its terms."""
     from .listing import list_data
 
     list_data(as_json)

@@ -44,7 +44,7 @@ class Commands(click.Group):
 
 def common_options(command: Command) -> Command:
     """``--json``, ``--seed`` and ``-q``."""
-    first = "First seed; commands that draw nothing ignore it."
+    first = "First seed; commands without random numbers ignore it."
     for option in (
         click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
         click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help=first),

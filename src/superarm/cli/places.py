@@ -128,7 +128,7 @@ def _network_of_routes(experiment: Experiment) -> str | None:
     if len(networks) > 1:
         raise click.UsageError(
             f"{experiment.id} is about {' and '.join(sorted(networks))}: say with --net on which "
-            "of them --from and --to lie"
+            "of them --from and --to are"
         )
     return networks.pop()
 

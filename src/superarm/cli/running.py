@@ -116,7 +116,7 @@ def reproduce(target: str, request: Request) -> dict[str, Any]:
     experiments = _experiments_of(target)
     if not request.resume and directory.is_dir() and any(directory.iterdir()):
         raise ConflictError(
-            f"{directory} is not empty; use --resume to go on there, or choose another --out"
+            f"{directory} is not empty; continue it with --resume, or choose another --out"
         )
     plans = [
         request.plan(experiment, directory / experiment.id.replace("/", "-"), Place())

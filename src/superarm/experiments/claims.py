@@ -284,7 +284,7 @@ def check_claim(claim: object, where: str) -> None:
         raise SpecError(f"{where}: a claim must be a table ([[claims]]), not {claim!r}")
     text, check = claim.get("text"), claim.get("check")
     if not isinstance(text, str) or not text:
-        raise SpecError(f"{where}: a claim needs a text; this has {dict(claim)}")
+        raise SpecError(f"{where}: a claim needs a text; this one has {dict(claim)}")
     if not isinstance(check, str) or check not in _CHECKS:
         raise SpecError(
             f"{where}: claim {text!r} has the check {check!r}; choose one of {sorted(_CHECKS)}"

@@ -82,7 +82,7 @@ class Plan:
     """Of each setting."""
     out: Path
     reruns: Sequence[Plan] = ()
-    """Policies run anew for each shorter horizon, as runs of their own below ``out``."""
+    """Policies run again for each shorter horizon, as runs of their own below ``out``."""
 
     @classmethod
     def make(
@@ -302,7 +302,7 @@ def _claimed(plan: Plan, resume: bool) -> Iterator[None]:
         raise ConflictError(f"{out} is a file; choose another --out")
     entries = {path.name for path in out.iterdir()} - {LOCK} if there else set()
     if entries and not resume:
-        raise ConflictError(f"{out} is not empty; use --resume to go on there, or choose another --out")
+        raise ConflictError(f"{out} is not empty; continue it with --resume, or choose another --out")
     begun = "run.json" in entries
     if begun:
         before, now = read_spec(out), json.loads(json_bytes(plan.describe()))

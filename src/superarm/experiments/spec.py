@@ -50,7 +50,7 @@ class Experiment:
     feedback: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of :class:`~superarm.simulation.lateness.Lateness`; empty: all comes at once."""
     horizons: Sequence[int] = ()
-    """Lengths, shorter than ``rounds``, for which policies are run anew."""
+    """Lengths, shorter than ``rounds``, for which policies are run again from the start."""
     rerun: Sequence[str] = ()
     """Which policies; all where none is named."""
     derived: Sequence[Mapping[str, Any]] = ()
@@ -75,7 +75,7 @@ class Experiment:
         for table in ("policies", "on_request"):
             for name, options in getattr(experiment, table).items():
                 if not name.strip():
-                    raise SpecError(f"{where}: a policy has the name {name!r}; give it a visible one")
+                    raise SpecError(f"{where}: a policy has the name {name!r}; give it a visible name")
                 _check_parameters("policy", _policy_spec(name, options), f"{where}: {table}.{name}")
         known = [each.name for each in fields(Lateness)]
         for key in experiment.feedback:

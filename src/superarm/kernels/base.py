@@ -65,7 +65,7 @@ class Covariance(Protocol):
 
 @runtime_checkable
 class TunableCovariance(Protocol):
-    """A covariance whose hyper-parameters can be fitted; scikit-learn's kernels again are."""
+    """A covariance whose hyper-parameters can be fitted, as scikit-learn's kernels can."""
 
     @property
     def theta(self) -> Floats: ...

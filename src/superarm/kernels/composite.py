@@ -1,8 +1,8 @@
 """Kernels made of kernels: sums, products, scalings and choices of columns.
 
 The parts may be any :class:`~superarm.kernels.Covariance`, scikit-learn's kernels included.
-Write ``ours + theirs``, ours first: scikit-learn's own ``+`` takes a stranger on its right
-for a number.
+Write ``ours + theirs``, ours first: scikit-learn's own ``+`` treats any other object on its
+right as a number.
 """
 
 from __future__ import annotations

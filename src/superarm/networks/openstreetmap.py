@@ -64,7 +64,7 @@ def read_osm(
         try:
             network = read_sumo(net, name or bare_name(path))
         except (InputError, FileNotFoundError) as error:
-            raise InputError(f"{path}: netconvert made no usable network of it: {error}") from None
+            raise InputError(f"{path}: netconvert made no usable network from it: {error}") from None
     return network if elevation is None else with_heights(network, elevation)
 
 

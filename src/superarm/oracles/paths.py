@@ -198,7 +198,7 @@ class ShortestPath(Described, CostsOnly):
         turns = len(self._indices)
         numbers = isinstance(closed, np.ndarray) and closed.ndim == 1 and closed.dtype.kind in "iu"
         if not numbers or (closed.size and not (closed.min() >= 0 and closed.max() < turns)):
-            raise InputError(f"closed_turns must be an array of numbers of turns, 0 to {turns - 1}")
+            raise InputError(f"closed_turns must be an array of turn numbers, 0 to {turns - 1}")
 
     def _no_path(self, trip: Trip, why: str) -> Selection:
         if self.on_no_path == "empty":

@@ -20,7 +20,7 @@ from .base import check_desirability
 class TopK:
     """The ``k`` arms of largest desirability; ties go to the arm offered first.
 
-    With ``rescore`` the set is built one arm at a time, desirabilities anew after each.
+    With ``rescore`` the set is built one arm at a time, with new desirabilities after each.
 
     >>> TopK(k=2).select(np.array([0.1, 0.9, 0.5]), None, np.random.default_rng(0)).positions
     array([1, 2])

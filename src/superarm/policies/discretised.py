@@ -17,14 +17,14 @@ _MOST_POINTS = 20_000
 @register("decision_set", "grid")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GrowingGrid:
-    """In round t only the arms that represent a grid D_t.
+    """Restricts round t to the arms that represent a grid D_t.
 
-    D_t is the uniform grid with ⌈B L r d t²⌉ points a side on the cube of side r from ``lower``,
+    D_t is the uniform grid with ⌈B L r d t²⌉ points per side on the cube of side r from ``lower``,
     for which every function of norm at most B has |f(x) − f([x]_t)| ≤ 1/t²
     [chowdhury2017kernelized, eq. 7; the paper's cube is [0, r]^d, and only differences matter].
     The available arms stand for it: an arm is kept if it is the nearest to some grid point, and
     the bound holds for the nearest kept arm too. Once the grid is so fine that every arm is kept,
-    all of them are offered; a grid of more than 20,000 points is taken to be.
+    all of them are offered; a grid of more than 20,000 points counts as that fine.
     """
 
     norm_bound: float

@@ -77,7 +77,7 @@ def route_ucb(
     routing: Routing = "rectified",
     spread: Spread = "noise",
 ) -> IndexPolicy:
-    """GP-UCB or BI-UCB: μ − √β_t·σ with the finite-arm β_t of Theorem 3.2, times ``scale``."""
+    """UCB on roads (GP-UCB, BI-UCB): μ − √(scale·β_t)·σ [sandberg2025bayesian, Theorem 3.2]."""
     rule = UCB(schedule=BayesianGPUCB(arms=arm_count(model), scale=scale))
     return route_rule(model, rule=rule, posterior=posterior, routing=routing, spread=spread)
 

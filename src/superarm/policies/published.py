@@ -184,13 +184,13 @@ def _grid(model: Model) -> GrowingGrid:
 
 @register("policy", "gp-ei")
 def gp_ei(model: Model, *, xi: float = 0.01, posterior: PosteriorName = "auto") -> IndexPolicy:
-    """Expected improvement over the best posterior mean played."""
+    """Expected improvement over the best posterior mean among arms played."""
     return index_policy(model, ExpectedImprovement(xi=xi), posterior)
 
 
 @register("policy", "gp-pi")
 def gp_pi(model: Model, *, xi: float = 0.01, posterior: PosteriorName = "auto") -> IndexPolicy:
-    """Probability of improvement over the best posterior mean played."""
+    """Probability of improvement over the best posterior mean among arms played."""
     return index_policy(model, ProbabilityOfImprovement(xi=xi), posterior)
 
 
@@ -200,8 +200,8 @@ def kernel_ucb(
 ) -> IndexPolicy:
     """KernelUCB [valko2013finite]: width η/√λ.
 
-    Where ``eta`` is not given it is R √(2 ln(2TN/δ)): Valko et al.'s choice for noise of
-    scale 1, times the noise at hand.
+    Where ``eta`` is not given it is R √(2 ln(2TN/δ)): the published choice for noise of scale 1,
+    times the noise bound R.
     """
     if eta is None:
         delta = as_positive(delta, "delta")

@@ -80,7 +80,7 @@ class KnownCosts(_Certain):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Truth(_Certain):
-    """The true means, or what the world's own benchmark goes by. It cannot be loaded from a file."""
+    """The true means, or what the world's own benchmark uses. It cannot be loaded from a file."""
 
     problem: World
 

@@ -48,11 +48,11 @@ class FitResult:
     mean: float
     log_marginal_likelihood: float
     converged: bool
-    """Whether the optimizer was content at the best point."""
+    """Whether the optimizer converged at the best point."""
     evaluations: int
     """Likelihoods computed, over all starts."""
     message: str
-    """The optimizer's own words on the best start."""
+    """The optimizer's own message for the best start."""
 
 
 def log_marginal_likelihood(

@@ -135,7 +135,7 @@ class RowPosterior(GaussianPosterior):
         if self.count != len(rewards):
             raise StateError("this state is damaged: its count differs from the observations it holds")
         if len(arms) != len(rewards) or not (noise > 0.0).all():
-            raise StateError("this state is damaged: its observations are not possible")
+            raise StateError("this state is damaged: its observations are impossible")
         if len(rewards):
             self._data.append(arms, rewards, noise)
 

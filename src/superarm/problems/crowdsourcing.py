@@ -65,7 +65,7 @@ class Crowdsourcing(Measured):
     counting: str = "in reach"
     """Which workers the Poisson number counts: those "in reach" or those "in the city"."""
     source: str = "auto"
-    """Places from "real" check-ins, a "synthetic" city, or "auto": real where they are at hand."""
+    """Places from "real" check-ins, a "synthetic" city, or "auto": real where they are available."""
     model: Model = field(init=False, repr=False)
     settled: Mapping[str, str] = field(init=False, repr=False)
     _places: Floats = field(init=False, repr=False)

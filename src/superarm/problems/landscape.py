@@ -1,4 +1,4 @@
-"""A made landscape with a few hills: something to watch a policy learn."""
+"""A synthetic landscape with a few hills: something to watch a policy learn."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def landscape(
     """Hills and hollows on a ``side`` × ``side`` grid of [0, 1]²; ``k`` places are tried in a round.
 
     Heights are sums of Gaussian bumps, scaled to mean 0 and standard deviation 1, so that the
-    model's prior (variance 1) is about right without having made them.
+    model's prior (variance 1) is about right, although the heights were not drawn from it.
     """
     as_count(horizon, "horizon", least=1)
     as_count(side, "side", least=2)

@@ -56,9 +56,9 @@ class Navigation(RoadProblem, Scored):
     """Learn the route of least energy from ``start`` to ``goal``."""
 
     network: str | None = None
-    """"luxembourg", "monaco", "city" (where nothing is named), or the path of a network file."""
+    """"luxembourg", "monaco", "city" (by default), or the path of a network file."""
     edges: int = 2000
-    """Size of a generated city."""
+    """About how many edges a generated city has."""
     city_seed: int = 0
     elevation: str | None = None
     """An SRTM tile, or a folder of them, whose heights replace those of the network."""
@@ -70,10 +70,10 @@ class Navigation(RoadProblem, Scored):
     closed_turns: float = 0.0
     """Share of the turns that cannot be taken in a round."""
     on_no_path: Literal["error", "empty"] = "error"
-    """Whether closures always leave a route, or a round without one is waited out."""
+    """With "error", closures always leave a route; with "empty", a round without one is skipped."""
     conditions: Sequence[str] = ()
-    """What changes from trip to trip: "congestion", "temperature", "load". Arms are then no
-    fixed set: choose a posterior that takes features, "variational" or "streaming"."""
+    """What changes from trip to trip: "congestion", "temperature", "load". Arms are then not
+    a fixed set: choose a posterior that takes features, "variational" or "streaming"."""
     _closures: Streams = field(init=False, repr=False)
     _conditions: Conditions | None = field(init=False, repr=False)
     _kept: dict[int, tuple[_Costs, _Costs | None]] = field(init=False, repr=False, default_factory=dict)
@@ -191,7 +191,7 @@ class Navigation(RoadProblem, Scored):
             if self.on_no_path == "empty" or self.cheapest(lengths, trip):
                 return Offer(step=step, arms=arms, available=available, structure=trip)
         raise InfeasibleError(
-            f"{_TRIES} times there was no route left with {self.closed_roads:.0%} of the roads and "
+            f"in {_TRIES} tries no route was left with {self.closed_roads:.0%} of the roads and "
             f"{self.closed_turns:.0%} of the turns closed; close fewer"
         )
 

@@ -301,14 +301,14 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
     """Id of the first edge; without it and ``goal``, two edges far apart are chosen."""
     goal: str | None = None
     mass: float = TABLE_2.mass
-    """kg, of the vehicle that drives."""
+    """Mass of the vehicle that drives, kg."""
     auxiliary_power: float = TABLE_2.auxiliary_power
-    """W, for heating and the like."""
+    """Power for heating and the like, W."""
     rolling_resistance: float = TABLE_2.rolling_resistance
-    """Higher on wet or rough roads."""
+    """Coefficient of rolling resistance; higher on wet or rough roads."""
     air_drag: float = TABLE_2.air_drag
     air_density: float = TABLE_2.air_density
-    """kg/m³; higher in the cold."""
+    """Air density, kg/m³; higher in the cold."""
     lengthscale: float = 1.0
     """Lengthscale of the feature kernels, in the model and in the truth where that is drawn."""
     normalisation: Normalisation = "mean"

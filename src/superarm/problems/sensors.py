@@ -63,7 +63,7 @@ def temperature_sensors(
     ----------
     source
         "real" needs the data, "synthetic" invents sensors of the same shape, "auto" takes real
-        data where they are at hand.
+        data where they are available.
     start_minute
         Minutes after midnight at the real file's first row, which has no clock: 50 fits best,
         0 takes the file to start at midnight.

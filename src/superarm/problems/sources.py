@@ -1,4 +1,4 @@
-"""Real data where they are at hand, synthetic ones else: what ``source`` means."""
+"""Real data where they are available, otherwise synthetic ones: what ``source`` means."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Data = TypeVar("Data")
 
 
 def from_source(source: str, real: Callable[[], Data], synthetic: Callable[[], Data]) -> Data:
-    """ "real" data or an error where they are missing, "synthetic" ones, or "auto": real if at hand."""
+    """ "real" data or an error where they are missing, "synthetic" ones, or "auto": either."""
     require_choice(source, "source", ("auto", "real", "synthetic"))
     if source != "synthetic":
         try:

@@ -5,7 +5,7 @@ model of ``networks/energy.py`` with its default vehicle, at constant speed on e
 that drives may be heavier, heat its cabin or meet wet roads, and it brakes for curves, lights and
 other cars. The traveller is told none of this.
 
-There is no known truth, and no best route to be had: ``means`` is refused, and regret is the
+Neither the truth nor the best route is known: ``means`` is refused, and regret is the
 energy above that of the prior's own route (of least energy by potentials), driven in the same
 round's traffic. It is below zero where learning has found something better.
 
@@ -49,7 +49,7 @@ class SumoNavigation(RoadProblem):
     """Learn the route of least energy from ``start`` to ``goal`` by driving it in SUMO."""
 
     network: str | None = None
-    """"luxembourg", "monaco" (where nothing is named), or the path of a SUMO network (.net.xml,
+    """"luxembourg", "monaco" (by default), or the path of a SUMO network (.net.xml,
     plain or packed)."""
     traffic: float = 0.0
     """Other cars that depart per hour; with none, every trip of a route costs the same."""
@@ -62,8 +62,9 @@ class SumoNavigation(RoadProblem):
     step: float = LONGEST_STEP
     """Seconds of a time step in SUMO."""
     noise_scale: float = 0.02
-    """On Monaco, drives over one edge differ by 0.3 to 1 Wh, in traffic by 1.5 to 1.9: 0.02·σ_det is
-    1.6. With ``motion="spent"`` they differ by 6 to 8 Wh, about 0.1·σ_det."""
+    """Standard deviation of the noise, in units of σ_det, that of all edges' energies. On Monaco,
+    drives over one edge differ by 0.3 to 1 Wh, in traffic by 1.5 to 1.9; 0.02·σ_det is 1.6.
+    With ``motion="spent"`` they differ by 6 to 8 Wh, about 0.1·σ_det."""
     reference: tuple[int, ...] = field(init=False, repr=False)
     """The prior's route of least energy, by potentials: what regret is measured against."""
     _drive: Callable[..., Drive] = field(init=False, repr=False)
@@ -110,7 +111,7 @@ class SumoNavigation(RoadProblem):
     def _settled(self) -> dict[str, str]:
         own, told = vars(self.vehicle), vars(TABLE_2)
         different = [
-            f"{name} {own[name]:g} for {told[name]:g}" for name in own if own[name] != told[name]
+            f"{name} {own[name]:g}, not {told[name]:g}" for name in own if own[name] != told[name]
         ]
         return {
             **self._told(),
@@ -119,15 +120,15 @@ class SumoNavigation(RoadProblem):
             "motion": "feedback leaves out what is stored in the car's motion"
             if self.motion == "stored"
             else "feedback counts what goes into the car's motion as spent",
-            "vehicle": "the one that the prior assumes" if not different else ", ".join(different),
+            "vehicle": "the one that the prior assumes" if not different else "; ".join(different),
             "traffic": "none; signals run fixed programs"
             if self.traffic == 0.0
             else f"{self.traffic:g} cars an hour between roads within {self.traffic_reach:g} m of the "
             f"prior's and the fastest route; each round begins at one of {self.moments} moments",
             "regret": "energy above that of the prior's most economical route, driven in the same "
             "round; negative where a better one was found",
-            "stranded": "a trip that does not arrive is charged eq. 8 of the vehicle that drives for "
-            "every edge not completed, and counted",
+            "stranded": "a trip that does not arrive is counted, and charged the energy model's value "
+            "(for the vehicle that drives) on every edge not completed",
         }
 
     @property
@@ -214,7 +215,7 @@ def _network_file(network: str) -> Path:
     if not network.endswith(_FILES):
         raise InputError(
             f"network is {network!r}; SUMO drives on {', '.join(REAL_NETWORKS)} or the path of a SUMO "
-            f"network ({', '.join(_FILES)}). netconvert makes one of OpenStreetMap files"
+            f"network ({', '.join(_FILES)}). netconvert makes one from OpenStreetMap files"
         )
     return Path(network)
 

@@ -273,7 +273,7 @@ def _problem(
         horizon=horizon,
         settled={
             "function": function,
-            "rkhs norm": f"B² = αᵀKα, {norm} (the printed fᵀKf is a slip)",
+            "rkhs norm": f"B² = αᵀKα, {norm} (fᵀKf, as printed, is a misprint)",
             "noise": f"Gaussian, variance R² = {noise_fraction:g} of the function's range",
             "information gain": "the kernel's growth rate with constant 1",
         },

@@ -61,7 +61,7 @@ class Report:
     thumbnail: str
     """A small chart as SVG."""
     warning: str = ""
-    """What must be seen beside the headline: that the data are made."""
+    """What must be seen beside the headline: that the data are synthetic."""
 
 
 def write_report(

@@ -66,7 +66,7 @@ def spread(
         except BrokenExecutor as error:
             raise SuperarmError(
                 "a worker process was ended from outside, perhaps because memory ran out; "
-                "go on with --resume, and fewer --jobs"
+                "continue with --resume and fewer --jobs"
             ) from error
         except BaseException:
             for future in futures:

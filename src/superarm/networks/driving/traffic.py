@@ -102,6 +102,6 @@ class Departures:
                 if len(route) > 1:
                     return route
         raise InfeasibleError(
-            f"{_TRIES} times no road connected two places drawn for the background traffic; "
+            f"in {_TRIES} tries no road connected two places drawn for the background traffic; "
             "name edges that are connected"
         )

@@ -245,7 +245,7 @@ class StreamingGP(KernelPosterior):
         in_use, reconsider_at = state.scalar("in_use"), state.scalar("reconsider_at")
         possible = in_use in ("cholesky", "finite-rank") and self._wanted in ("auto", in_use)
         if type(reconsider_at) is not int or not possible:
-            raise StateError("this state is damaged: its form is not possible")
+            raise StateError("this state is damaged: its form is impossible")
         self._reconsider_at = reconsider_at
         form: FiniteRankForm | None = None
         if in_use == "finite-rank":
