@@ -133,7 +133,7 @@ def test_netconvert_is_not_waited_for_for_ever(tmp_path, sumo, monkeypatch):
         raise subprocess.TimeoutExpired(command, timeout)
 
     monkeypatch.setattr(subprocess, "run", late)
-    with pytest.raises(InputError, match="not done after 2 s"):
+    with pytest.raises(InputError, match="had not finished after 2 s"):
         read_osm(write(tmp_path, osm()), timeout=2.0)
 
 

@@ -275,7 +275,7 @@ def test_unfinished_runs_and_missing_timings(finished: Path) -> None:
         ({"rounds": "many"}, "'rounds' is 'many'; it must be a whole number"),
         ({"rounds": 0}, "one of each"),
         ({"policies": []}, "one of each"),
-        ({"policies": [3]}, "'policies' is .* a list, each text"),
+        ({"policies": [3]}, "'policies' is .* a list of text"),
         ({"settings": []}, "one of each"),
         ({"settings": [3]}, "'settings' is .* a list, each a table"),
         ({"seeds": 10**30}, "must be smaller"),

@@ -17,10 +17,10 @@ at 95 %, two-sided, of that many seeds; a single seed decides nothing, and a tie
 ``crosses``    below ``versus`` at the least value of ``key`` and above it at the greatest
 =============  =================================================================================
 
-Of any claim, ``metric`` (regret) says which total; ``where`` picks the settings that it is about;
-``of = "spread"`` compares the seeds' distances from their median (Brown and Forsythe) in place of
-the totals; fewer than four seeds say nothing of their spread. A claim about policies or settings
-that were not run is not judged.
+Of any claim, ``metric`` (regret) says which total, or mean per round; ``where`` picks the settings
+that it is about; ``of = "spread"`` compares the seeds' distances from their median (Brown and
+Forsythe) in place of the totals; fewer than four seeds say nothing of their spread. A claim about
+policies or settings that were not run is not judged.
 """
 
 from __future__ import annotations
