@@ -53,6 +53,18 @@ def test_in_a_pipe(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> N
     assert (summary["rounds"], summary["seeds"]) == (10, 10)
 
 
+def test_quiet_prints_the_result_alone(
+    finished: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    _, loud = finished
+    call = [*CALL, *SHORT, "-q"]
+    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert loud.stdout.endswith(done.stdout.lstrip("\n"))
+    assert done.stdout.count("gp-ts") >= 2
+    assert "round" not in done.stdout.splitlines()[0]
+
+
 def test_the_picture_is_whole_and_loads_nothing(
     finished: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:

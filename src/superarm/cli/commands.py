@@ -185,7 +185,7 @@ def demo(as_json: bool, quiet: bool, **asked: Any) -> None:
     """
     from superarm.demo import run_demo
 
-    result = run_demo(quiet=quiet or as_json, **asked)
+    result = run_demo(quiet=quiet, silent=as_json, **asked)
     if as_json:
         print_json(result)
 

@@ -41,11 +41,20 @@ _WORTH_PROCESSES = 40
 
 
 def run_demo(
-    *, out: Path, rounds: int = ROUNDS, seed: int = 0, quiet: bool = False, delay: float = 0.05
+    *,
+    out: Path,
+    rounds: int = ROUNDS,
+    seed: int = 0,
+    quiet: bool = False,
+    silent: bool = False,
+    delay: float = 0.05,
 ) -> dict[str, Any]:
-    """Learn, draw, compare, report; returns the summary that ``--json`` prints."""
+    """Learn, draw, compare, report; returns the summary that ``--json`` prints.
+
+    ``quiet`` prints the result alone, ``silent`` nothing.
+    """
     _make_room(out)
-    console = Console(quiet=quiet)
+    console, results = Console(quiet=quiet or silent), Console(quiet=silent)
     experiment = load_experiment(EXPERIMENT)
     problem = make_world(experiment, rounds=rounds, seed=seed)
     city = describe_city(problem)
@@ -83,9 +92,9 @@ def run_demo(
         command=("superarm", "run", EXPERIMENT),
         full_size=(experiment.rounds, experiment.seeds),
     )
-    print_outcome(console, outcome)
+    print_outcome(results, outcome)
     where = f"\nThe report, with the animation: {out / 'report.html'}"
-    console.print(where, markup=False, soft_wrap=True)  # a path that is broken cannot be followed
+    results.print(where, markup=False, soft_wrap=True)  # a path that is broken cannot be followed
     return {**summary, "trips": outcome.as_json(), "conclusion": outcome.conclusion()}
 
 
