@@ -129,4 +129,4 @@ def test_as_a_module(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "superarm", "list", "no-such-family"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("superarm: there are no 'no-such-family'")
+    assert done.stderr.startswith("superarm: there is no family 'no-such-family'")

@@ -52,7 +52,7 @@ def test_jobs_and_resuming_change_nothing(
     told = json.loads((out / "run.json").read_text(encoding="utf-8"))
     assert told["settled"]["route"] == f"from edge {own.start} to edge {own.goal}"
     assert told["settled"]["data"] == "the road network in own.net.xml"
-    assert "rolling_resistance 0.012 for 0.01" in told["settled"]["vehicle"]
+    assert "rolling_resistance 0.012, not 0.01" in told["settled"]["vehicle"]
     expected = cells(out)
     assert len(expected) == 3
 

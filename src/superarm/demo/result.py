@@ -111,7 +111,7 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
     seeds = len(outcome.rows[0].energy)
     table = Table(
         title=f"{outcome.rounds} trips, {seeds} seeds",
-        caption=f"Wh per trip: the last {outcome.latest}. Saved: compared with the fastest route. "
+        caption=f"Wh per trip: mean of the last {outcome.latest}. Saved: against the fastest route. "
         "Regret: energy of all trips above the best route's, counted as in Bayesian Analysis of "
         "Combinatorial Gaussian Process Bandits (2025).",
     )

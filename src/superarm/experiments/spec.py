@@ -123,10 +123,10 @@ class Experiment:
             else:
                 takers = [policies[name] for name in policies if key in accepted[name]]
             if not takers:
-                command = f"superarm show problem/{problem['name']}"
-                choices = {*own, *itertools.chain(*accepted.values())}
-                told = suggestion(key, choices, "the problem and the policies take", command=command)
-                raise SpecError(f"--set {key}: no such parameter; {told}")
+                choices, takes = {*own, *itertools.chain(*accepted.values())}, "they take"
+                told = suggestion(key, choices, takes, command="superarm show NAME")
+                where = f"of {problem['name']} or of a policy"
+                raise SpecError(f"--set {key}: no such parameter {where}; {told}")
             for taker in takers:
                 taker[option] = value
         changed = {**self.as_json(), "problem": problem, "policies": policies, "feedback": feedback}
