@@ -18,6 +18,7 @@ from superarm.errors import (
     StateError,
 )
 from superarm.experiments import load_experiment
+from superarm.inputs import as_number
 from superarm.kernels import Columns, Matern, Periodic, SquaredExponential
 from superarm.oracles import TopK
 from superarm.posteriors import FiniteGP, IndependentGaussian, StreamingGP
@@ -69,6 +70,12 @@ def test_masks_are_not_dropped() -> None:
     assert fixed.count == stream.count == 0
     fixed.observe(np.ma.array([0]), np.ma.array([1.0]))  # nothing is masked
     assert fixed.count == 1
+
+
+@pytest.mark.parametrize("number", ["1.5", b"1.5", np.bytes_(b"1.5"), None, True, [1.5]])
+def test_text_is_no_number(number: Any) -> None:
+    with pytest.raises(InputError, match="it must be a number"):
+        as_number(number, "it")
 
 
 @pytest.mark.parametrize("size", [None, 1.5, True, 0, "2"])

@@ -80,6 +80,17 @@ def test_what_cannot_be_imported_is_told(tmp_path: Path) -> None:
         import_parts(tmp_path / "absent.py")
 
 
+def test_a_file_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "late_slip.py").write_text(RULE.format(name="own-too-early") + "\n1 / 0\n")
+    with pytest.raises(SpecError, match="ZeroDivisionError"):
+        import_parts(tmp_path / "late_slip.py")
+    assert "own-too-early" not in names("rule")
+    assert "ucb" in names("rule")
+    (tmp_path / "late_slip.py").write_text(RULE.format(name="own-too-early"))
+    import_parts(tmp_path / "late_slip.py")
+    assert "own-too-early" in names("rule")
+
+
 def test_installed_packages_bring_parts(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "installed_parts.py").write_text(RULE.format(name="own-of-a-package"))
     monkeypatch.syspath_prepend(str(tmp_path))

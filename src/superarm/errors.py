@@ -26,6 +26,8 @@ No error here derives from ``KeyError``, which would print its message in quotes
 from __future__ import annotations
 
 import importlib
+import sys
+import warnings
 from types import ModuleType
 
 
@@ -104,3 +106,11 @@ def require_extra(module: str, extra: str) -> ModuleType:
         raise MissingExtraError(
             f"{root} is not installed; run: pip install 'superarm[{extra}]'"
         ) from error
+
+
+def warn(message: str, kind: type[Warning]) -> None:
+    """Warn whoever called superarm, however deep inside it this is."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("superarm."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, kind, stacklevel=level)

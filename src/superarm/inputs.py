@@ -114,7 +114,11 @@ def as_number(value: Any, name: str, least: float = -inf, most: float = inf) -> 
     number: float = value
     if type(value) is not float:
         try:
-            if isinstance(value, bool | np.bool_ | str) or np.ndim(value) or np.ma.is_masked(value):
+            if (
+                isinstance(value, bool | np.bool_ | str | bytes)
+                or np.ndim(value)
+                or np.ma.is_masked(value)
+            ):
                 raise TypeError
             number = float(value)
         except (TypeError, ValueError, OverflowError):

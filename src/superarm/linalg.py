@@ -14,7 +14,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .core import Floats
-from .errors import JitterWarning, NotPositiveDefiniteError
+from .errors import JitterWarning, NotPositiveDefiniteError, warn
 from .threads import blas_threads_for
 
 JITTER_STEPS = (1e-12, 1e-10, 1e-8)
@@ -56,11 +55,10 @@ def cholesky(matrix: Floats, what: str = "the covariance matrix", scale: float |
             f"{what} is of size {scale:.3g}; it must be positive. {_LIKELY_CAUSES}"
         )
     for step in JITTER_STEPS:
-        warnings.warn(
+        warn(
             f"{what} is not numerically positive definite; adding {step:g} x its size "
             f"({step * scale:.3g}) to the diagonal. A larger noise_variance avoids this.",
             JitterWarning,
-            stacklevel=3,
         )
         try:
             raised = matrix + step * scale * np.eye(len(matrix))
@@ -145,11 +143,10 @@ def psd_root(
             "x its largest diagonal entry. Check that it is symmetric and that the kernel is valid."
         )
     if error > PSD_ERROR_SILENT:
-        warnings.warn(
+        warn(
             f"{what} is positive semi-definite only up to {error:.2g} x its largest diagonal entry; "
             "the nearest factorisation found is used",
             JitterWarning,
-            stacklevel=3,
         )
     return PsdRoot(np.ascontiguousarray(root), error)
 

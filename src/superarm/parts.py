@@ -13,6 +13,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 from .errors import SpecError
+from .registry import forget_unimported
 
 _imported: dict[str, None] = {}
 
@@ -30,6 +31,7 @@ def import_parts(source: Path | str) -> None:
         else:
             _run(path)
     except (Exception, SystemExit) as error:
+        forget_unimported()
         advice = "; for a file give its path, which ends in .py" if path is None else ""
         told = f"{type(error).__name__}: {error}{advice}"
         raise SpecError(f"{source} cannot be imported: {told}") from error

@@ -31,7 +31,6 @@ import functools
 import importlib
 import inspect
 import sys
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from types import UnionType
@@ -39,7 +38,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 import numpy as np
 
-from .errors import SpecError
+from .errors import SpecError, warn
 from .shown import Shown
 
 _FAMILIES: dict[str, tuple[str, ...]] = {
@@ -98,6 +97,15 @@ def register(family: str, name: str) -> Callable[[Part], Part]:
         return part
 
     return add
+
+
+def forget_unimported() -> None:
+    """Remove what modules registered that failed later; those are not kept in ``sys.modules``."""
+    for members in _parts.values():
+        for name, part in [*members.items()]:
+            if part.__module__ not in sys.modules:
+                del members[name]
+                _names.pop(part, None)
 
 
 def families() -> list[str]:
@@ -365,11 +373,9 @@ def _import_installed() -> None:
         try:
             entry.load()
         except Exception as error:
-            warnings.warn(
-                f"the installed parts {entry.value!r} are left out: they cannot be imported: {error}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            forget_unimported()
+            told = f"the installed parts {entry.value!r} are left out: they cannot be imported: {error}"
+            warn(told, RuntimeWarning)
 
 
 def suggestion(

@@ -6,10 +6,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from superarm.simulation.executors import process_pool
 
 Command = Callable[..., Any]
 
@@ -62,15 +66,32 @@ def test_a_file_on_the_command_line_in_workers_too(shell: Command, own: Any) -> 
     assert "Greedy, under a name" in shell("list", "policy", *flag).out
     [part] = shell("show", "mine-by-flag", *flag, "--json").json()["parts"]
     assert part["parameters"][0]["name"] == "pull"
-    # A run is data: its report needs no import, and makes none.
+    # A run is data: its report needs no import, and makes none, but says what the run had.
     assert shell("report", "out", "--json").json()["report"]
+    page = (folder.parent / "out" / "report.html").read_text(encoding="utf-8")
+    assert f"--import {folder}/mine_by_flag.py" in page
+
+
+def test_parts_reach_the_workers_of_a_cluster(
+    cli: Command, own: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def cluster(*_: Any, **sizes: Any) -> Any:
+        yield SimpleNamespace(get_executor=lambda: process_pool(1))  # where nothing is imported yet
+
+    stand_in = SimpleNamespace(LocalCluster=cluster, Client=cluster)
+    monkeypatch.setitem(sys.modules, "distributed", stand_in)
+    monkeypatch.delenv("DASK_SCHEDULER_ADDRESS", raising=False)
+    folder = own("mine-on-cluster")
+    flag = ("--import", folder / "mine_on_cluster.py", "--executor", "dask")
+    done = cli("run", folder / "own.toml", *flag, "-q", "--json", "--out", "out").json()
+    assert {row["policy"] for row in done["rows"]} == {"mine-on-cluster"}
 
 
 def test_imports_in_a_file_are_found_beside_it(shell: Command, own: Any) -> None:
     folder = own("mine-by-file", 'imports = ["mine_by_file.py"]')
     done = shell("run", folder / "own.toml", "--jobs", 2, "-q", "--json", "--out", "out").json()
     assert {row["policy"] for row in done["rows"]} == {"mine-by-file"}
-    assert "mine_by_file" not in (folder.parent / "out" / "run.json").read_text(encoding="utf-8")
     assert "policy mine-by-file" in shell("show", folder / "own.toml").out
 
 

@@ -69,6 +69,16 @@ def test_by_name_and_for_people(cli: Command) -> None:
     assert "reproduce-kernelized-rkhs-se-001/index.html" in result.out
 
 
+def test_forecasts_and_bands_as_for_one_run(
+    cli: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("superarm.cli.running.forecast_warnings", lambda run: [f"rely on {run.rounds}"])
+    size = (*SIZE, "--policies", "igp-ucb", "--band", "std", "--out", "a")
+    assert "rely on 20" in cli("reproduce", "kernelized/rkhs-se", *size).out
+    page = (tmp_path / "a" / "kernelized-rkhs-se" / "report.html").read_text(encoding="utf-8")
+    assert "standard deviation" in page
+
+
 @pytest.mark.slow
 def test_a_whole_paper(cli: Command, tmp_path: Path) -> None:
     """Sensors use real data where they are at hand, made ones elsewhere."""

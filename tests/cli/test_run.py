@@ -28,7 +28,16 @@ def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(shell: Command, ti
     args = ("run", tiny, "--seeds", 2, "--rounds", 7, "--seed", 5, "--set", "k=[1, 2]", *FAST)
     result = shell(*args, "--out", "a", "--json")
     summary = result.json()
-    assert list(summary) == ["experiment", "rounds", "seeds", "metrics", "rows", "claims", "out"]
+    assert list(summary) == [
+        "experiment",
+        "rounds",
+        "seeds",
+        "metrics",
+        "rows",
+        "claims",
+        "not_judged",
+        "out",
+    ]
     assert (summary["experiment"], summary["rounds"], summary["seeds"]) == ("tiny", 7, 2)
     assert summary["out"] == "a"
     assert len(summary["rows"]) == 2 * 2
@@ -229,6 +238,44 @@ def test_a_claim_that_fails_exits_0(cli: Command, tiny: str) -> None:
 
 
 # --- options -----------------------------------------------------------------------------
+
+
+def test_claims_about_what_was_not_run_are_counted(cli: Command, tiny: str, tmp_path: Path) -> None:
+    told = "1 claim not judged here: gp-greedy not run."
+    assert told in cli("run", tiny, "--policies", "random", "--out", "a", "-q").out
+    page = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
+    assert told in page
+    assert "feedback" not in page  # nothing is told of what there is not
+    summary = cli("run", tiny, "--policies", "random", "--out", "b", "-q", "--json").json()
+    why = [{"text": "greedy beats chance", "why": "gp-greedy not run"}]
+    assert (summary["claims"], summary["not_judged"]) == ([], why)
+    assert cli("run", tiny, "--out", "c", "-q", "--json").json()["not_judged"] == []
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_policy_that_cannot_decide_is_named(cli: Command, tmp_path: Path, jobs: int) -> None:
+    text = """
+        id = "unfit"
+        rounds = 3
+        seeds = 2
+        [problem]
+        name = "navigation"
+        network = "city"
+        edges = 200
+        [policies.random]
+        [policies.gp-greedy]
+        """
+    (tmp_path / "unfit.toml").write_text(text, encoding="utf-8")
+    told = cli("run", "unfit.toml", "--set", "mass=[900.0]", "--jobs", jobs, "-q").fails(1)
+    assert "a shortest path needs costs of 0 or more" in told
+    assert "(policy 'gp-greedy', rounds 1 to 3; seed = " in told
+    assert ", mass = 900.0)" in told
+
+
+def test_what_is_refused_has_no_progress(cli: Command, tiny: str) -> None:
+    assert "rounds" in cli("run", tiny, "--out", "a", *FAST).err
+    told = cli("run", tiny, "--out", "a", *FAST).fails(3)
+    assert told.startswith("superarm: a is not empty")
 
 
 def test_one_seed_has_no_stderr(cli: Command, tiny: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from superarm.errors import SpecError
 from superarm.experiments import Experiment, experiment_ids, judge, load_experiment
-from superarm.experiments.claims import judge_variances, policies_of
+from superarm.experiments.claims import judge_variances, not_judged, policies_of
 from superarm.results.curves import within_noise
 from superarm.simulation import Run, Trace, write_trace
 from superarm.simulation.trace import write_spec
@@ -41,8 +41,10 @@ def claim(check: str, **keys: Any) -> dict[str, Any]:
     return {"text": f"{check} of something", "check": check, **keys}
 
 
-TOTALS = {"good": [1.0, 3.0, 2.0], "fair": [4.0, 4.0, 4.0], "poor": [10.0, 30.0, 20.0]}
-REWARDS = {"good": [9.0, 11.0, 10.0], "fair": [5.0, 5.0, 5.0], "poor": [1.0, 1.0, 1.0]}
+FAIR = [4.0, 4.0, 4.0]
+TOTALS = {"good": [1.0, 3.0, 2.0], "fair": FAIR, "even": FAIR, "poor": [10.0, 30.0, 20.0]}
+SAME = [5.0, 5.0, 5.0]
+REWARDS = {"good": [9.0, 11.0, 10.0], "fair": SAME, "even": SAME, "poor": [1.0, 1.0, 1.0]}
 
 
 @pytest.mark.parametrize(
@@ -52,9 +54,9 @@ REWARDS = {"good": [9.0, 11.0, 10.0], "fair": [5.0, 5.0, 5.0], "poor": [1.0, 1.0
         (claim("below", policy="good", versus="poor", ratio=0.2), "undecided"),
         (claim("below", policy="good", versus="poor", ratio=0.1), "does not hold"),  # a tie
         (claim("above", policy="good", versus="poor", ratio=0.1), "does not hold"),  # a tie
-        (claim("below", policy="fair", versus="fair"), "does not hold"),
-        (claim("below", policy="fair", versus="fair", ratio=1.01), "holds"),
-        (claim("above", policy="fair", versus="fair", ratio=1.01), "does not hold"),
+        (claim("below", policy="fair", versus="even"), "does not hold"),
+        (claim("below", policy="fair", versus="even", ratio=1.01), "holds"),
+        (claim("above", policy="fair", versus="even", ratio=1.01), "does not hold"),
         (
             claim("above", policy="good", versus="fair", ratio=1.5, metric="reward"),
             "holds",
@@ -63,9 +65,9 @@ REWARDS = {"good": [9.0, 11.0, 10.0], "fair": [5.0, 5.0, 5.0], "poor": [1.0, 1.0
         (claim("below", policy="good", versus="fair", ratio=2.49, metric="reward"), "undecided"),
         (claim("below", policy="good", versus="fair", ratio=2.5, metric="reward"), "holds"),
         (claim("below", policy="good", versus="fair", ratio=1.5, metric="reward"), "does not hold"),
-        (claim("between", policy="fair", versus="fair", least=0.9, most=1.1), "holds"),
-        (claim("between", policy="fair", versus="fair", least=1.1, most=2), "does not hold"),
-        (claim("between", policy="fair", versus="fair", least=0.1, most=0.9), "does not hold"),
+        (claim("between", policy="fair", versus="even", least=0.9, most=1.1), "holds"),
+        (claim("between", policy="fair", versus="even", least=1.1, most=2), "does not hold"),
+        (claim("between", policy="fair", versus="even", least=0.1, most=0.9), "does not hold"),
         (claim("between", policy="good", versus="fair", least=0.4, most=0.6), "undecided"),
         (claim("similar", policy="fair", versus="good", tolerance=0.5), "undecided"),
         (claim("similar", policy="good", versus="fair", tolerance=1.2), "holds"),  # 4.8 − 2 ± 0.577
@@ -76,10 +78,10 @@ REWARDS = {"good": [9.0, 11.0, 10.0], "fair": [5.0, 5.0, 5.0], "poor": [1.0, 1.0
         ),
         (claim("below", policy=["poor", "fair"], versus="good", metric="reward"), "holds"),
         (
-            claim("below", policy=["poor", "fair"], versus=["good", "fair"], metric="reward"),
+            claim("below", policy=["poor", "fair"], versus=["good", "even"], metric="reward"),
             "does not hold",
         ),
-        (claim("below", policy="poor", versus=["good", "fair"], metric="reward"), "holds"),
+        (claim("below", policy="poor", versus=["good", "even"], metric="reward"), "holds"),
     ],
 )
 def test_three_seeds_decide_beyond_four_point_three_standard_errors(
@@ -170,11 +172,36 @@ def test_claims_about_policies_that_were_not_run_are_skipped(tmp_path: Path) -> 
     assert judge(run, []) == []
 
 
-def test_a_metric_that_was_not_measured_does_not_lose_the_run(tmp_path: Path) -> None:
-    told = claim("below", policy="good", versus="poor", ratio=1, metric="profit")
-    (verdict,) = judge(make_run(tmp_path, TOTALS), [told])
-    assert verdict.verdict == "undecided"
-    assert "no 'profit'" in verdict.evidence
+def test_claims_that_are_not_judged_are_told_with_the_reason(tmp_path: Path) -> None:
+    run = make_run(tmp_path, TOTALS, settings=[{"k": 1, "on": "a"}, {"k": 2, "on": "a"}])
+    pair = {"policy": "good", "versus": "poor"}
+    told = [
+        claim("below", **pair),
+        claim("below", policy=["good", "bad"], versus=["poor", "worse"]),
+        claim("below", **pair, metric="profit"),
+        claim("rises", policy="good", key="on"),
+        claim("rises", policy="good", key="k", where={"on": "b"}),
+        claim("rises", policy="good", key="k"),
+    ]
+    assert [each["why"] for each in not_judged(run, told)] == [
+        "bad, worse not run",
+        "profit not measured",
+        "on not swept",
+        "no setting with on = b",
+    ]
+    assert len(judge(run, told)) == 2 + 1
+
+
+def test_a_metric_of_one_setting_is_judged_there(tmp_path: Path) -> None:
+    run = make_run(tmp_path, TOTALS, settings=[{"problem.name": "a"}, {"problem.name": "b"}])
+    for policy, values in TOTALS.items():
+        for seed in range(len(values)):
+            series = {"regret": np.zeros(2), "profit": np.array([values[seed], 0.0])}
+            write_trace(tmp_path, Trace(policy=policy, setting_index=1, seed=seed, series=series))
+    told = [claim("above", policy="poor", versus="good", ratio=9, metric="profit")]
+    (verdict,) = judge(run, told)
+    assert verdict.evidence.startswith("[problem.name = b]")
+    assert not_judged(run, told) == []
 
 
 def test_one_verdict_per_setting_that_names_it(tmp_path: Path) -> None:
@@ -217,6 +244,16 @@ BASE = {
         (claim("similar", policy=["a"], versus="b", tolerance=1), "policy is ['a']; it must be text"),
         (claim("below", policy=[], versus="a"), "policy is []"),
         (claim("rises", policy="a"), "'key'"),
+        (
+            claim("similar", policy="a", versus="b", tolerance=-0.1),
+            "tolerance must be above 0",
+        ),
+        (
+            claim("between", policy="a", versus="b", least=2, most=1),
+            "least must be below most",
+        ),
+        (claim("below", policy=["a", "b"], versus="b"), "b is compared with itself"),
+        (claim("rises", policy="a", key="k", where={"k": 1}), "where holds the key"),
     ],
 )
 def test_malformed_claims_are_refused_before_anything_runs(told: dict[str, Any], words: str) -> None:
@@ -237,6 +274,21 @@ def test_a_file_claims_only_about_policies_there_are(tmp_path: Path) -> None:
     path.write_text(head + '"gp-ei"\n', encoding="utf-8")  # --policies may add what is registered
     narrowed = load_experiment(str(path)).with_policies(["gp-ei"]).with_setting({})
     assert len(narrowed.claims) == 1
+
+
+@pytest.mark.parametrize("line", ["where={sied=5}", 'check="rises"\nkey="sied"'])
+def test_a_mistyped_parameter_in_a_claim_is_noticed_at_once(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    kind = "" if "check" in line else 'check="below"\nversus="gp-ei"\n'
+    text = (
+        'id="x"\nrounds=2\nseeds=1\n[problem]\nname="landscape"\n[policies.random]\n'
+        f'[[claims]]\ntext="t"\npolicy="random"\n{kind}{line}\n'
+    )
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError, match="'sied' is not a parameter here; did you mean 'side'"):
+        load_experiment(str(path))
+    path.write_text(text.replace("sied", "side"), encoding="utf-8")
+    assert len(load_experiment(str(path)).claims) == 1
 
 
 @pytest.mark.parametrize("name", experiment_ids())
@@ -374,11 +426,13 @@ def test_nothing_rises_with_a_single_value(tmp_path: Path) -> None:
     assert judge(sweep_run(tmp_path, {1.0: [1.0, 2.0]}), [told]) == []
 
 
-def audited_run(directory: Path, variance: float, **options: Any) -> Run:
+def audited_run(
+    directory: Path, variance: float, setting: dict[str, Any] | None = None, **options: Any
+) -> Run:
     """Two cells of one policy; allowed is 2(λ* + ς²)·I = 2(0.3 + 0.2)·(0.4 + 0.6) = 1 in each."""
     spec = {"experiment": "x", "rounds": 2, "first_seed": 0, "seeds": 2, "noise_variance": [0.2]}
     policies = {"parameters": {"policies": {"mine": options}}, "audited": ["mine"]}
-    write_spec(directory, {**spec, **policies, "policies": ["mine"], "settings": [{}]})
+    write_spec(directory, {**spec, **policies, "policies": ["mine"], "settings": [setting or {}]})
     for seed, used in enumerate((0.5, variance)):
         audit = {
             "variance": np.array([0.75 * used, 0.25 * used], dtype=np.float32),
@@ -404,3 +458,10 @@ def test_lemma_a12_is_judged_in_every_audited_cell(variance: float, word: str, t
 def test_lemma_a12_says_nothing_of_approximate_or_unrecorded_posteriors(tmp_path: Path) -> None:
     assert judge_variances(audited_run(tmp_path / "a", 2.0, posterior="variational")) == []
     assert judge_variances(make_run(tmp_path / "b", TOTALS)) == []
+
+
+@pytest.mark.parametrize("key", ["posterior", "mine.posterior"])
+def test_lemma_a12_minds_a_posterior_that_is_swept(key: str, tmp_path: Path) -> None:
+    assert judge_variances(audited_run(tmp_path / "a", 2.0, {key: "variational-kept"})) == []
+    exact = audited_run(tmp_path / "b", 0.9, {key: "finite"}, posterior="variational")
+    assert len(judge_variances(exact)) == 1

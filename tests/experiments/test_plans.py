@@ -365,6 +365,50 @@ def test_policies_are_run_anew_for_each_horizon(tmp_path: Path) -> None:
     assert without_times(again) == without_times(summary)
 
 
+HORIZONS: dict[str, Any] = {"horizons": [3], "rerun": ["gp-greedy"]}
+
+
+def test_policies_that_are_run_anew_belong_to_the_run(tmp_path: Path) -> None:
+    execute(plan(tmp_path / "a", **HORIZONS))
+    before = content(tmp_path / "a")
+    with pytest.raises(ConflictError, match=r"3 holds another run: .*policies differ"):
+        execute(plan(tmp_path / "a", **HORIZONS | {"rerun": ["random"]}), resume=True)
+    assert content(tmp_path / "a") == before
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_killed_between_the_first_files(
+    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, written = plans.write_spec, []
+
+    def killed(out: Path, spec: dict[str, Any]) -> None:
+        if len(written) == count:
+            raise KeyboardInterrupt
+        written.append(out)
+        write(out, spec)
+
+    monkeypatch.setattr(plans, "write_spec", killed)
+    with pytest.raises(KeyboardInterrupt):
+        execute(plan(tmp_path / "a", **HORIZONS))
+    monkeypatch.setattr(plans, "write_spec", write)
+    execute(plan(tmp_path / "a", **HORIZONS), resume=True)
+    assert Run.load(tmp_path / "a").at_horizon(3).policies == ("gp-greedy",)
+
+
+def test_a_lost_map_is_made_again_without_a_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = {"name": "navigation", "network": "city", "edges": 200}
+    roads: dict[str, Any] = {"problem": problem, "policies": {"random": {}}, "seeds": 1}
+    execute(plan(tmp_path / "a", {"city_seed": [0, 1]}, **roads))
+    before = content(tmp_path / "a")
+    (tmp_path / "a" / "maps" / "s1.npz").unlink()
+    monkeypatch.setattr(plans, "simulate", None)
+    execute(plan(tmp_path / "a", {"city_seed": [0, 1]}, **roads), resume=True)
+    assert content(tmp_path / "a") == before
+
+
 # --- what run.json says ----------------------------------------------------------------------
 
 
@@ -513,8 +557,8 @@ def test_data_are_settled_once(
     made = plan(tmp_path / "synthetic", **changes)
     with_data(monkeypatch, tmp_path)
     real = plan(tmp_path / "real", **changes)
-    assert made.tasks()[0].experiment.problem["source"] == "synthetic"
-    assert real.tasks()[0].experiment.problem["source"] == "real"
+    assert made.experiment.problem["source"] == "synthetic"
+    assert real.experiment.problem["source"] == "real"
     execute(made)  # a worker with the data keeps to what run.json says
     described = json.loads((tmp_path / "synthetic" / "run.json").read_text(encoding="utf-8"))
     assert described["parameters"]["problem"]["source"] == "synthetic"
@@ -539,7 +583,8 @@ def test_swept_data_are_settled_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         {"problem.name": ["crowdsourcing", "light-sensors"]},
         **{**changes, "problem": {"name": "light-sensors"}},
     )
-    sources = [task.experiment.problem["source"] for task in swept.tasks()]
+    variants = [swept.experiment.with_setting(setting) for setting in swept.settings]
+    sources = [variant.problem["source"] for variant in variants]
     assert sources == ["synthetic", "synthetic"]
     mixed = {"problem.name": ["landscape", "light-sensors"]}
     plain = {**changes, "problem": {"name": "light-sensors"}}

@@ -120,8 +120,9 @@ def test_rounding_is_cut_off_and_more_is_told() -> None:
     np.testing.assert_array_equal(standard_deviation(np.array([4.0, -3e-8]), lambda: 4.0), [2.0, 0.0])
     with pytest.warns(PrecisionWarning, match="set to 0"):
         standard_deviation(np.array([4.0, -5e-8]), lambda: 4.0)
-    with pytest.warns(PrecisionWarning, match="set to 0"):
+    with pytest.warns(PrecisionWarning, match="set to 0") as told:
         standard_deviation(np.array([4.0, -3e-6]), lambda: 4.0)
+    assert told[0].filename == __file__  # whoever called superarm
     with pytest.raises(NotPositiveDefiniteError, match="arm 1"):
         standard_deviation(np.array([4.0, -5e-6]), lambda: 4.0)
     with pytest.raises(NotPositiveDefiniteError, match="arm 1"):

@@ -304,5 +304,9 @@ def test_mistakes_and_failures_surface() -> None:
     assert simulate(Costs(), {}, rounds=2, seed=0) == {}
     with pytest.raises(IndexError):
         simulate(Costs(), {"short": Scripted(PLAN[:1], deterministic=True)}, rounds=2, seed=0)
+    with pytest.raises(
+        InputError, match=r"policy 'a' is 3, which has no deterministic, .*learn, state"
+    ):
+        simulate(Costs(), {"a": 3}, rounds=1, seed=0)  # type: ignore[dict-item]
     with pytest.raises(InputError, match="seed is -1"):
         simulate(Costs(), {}, rounds=1, seed=-1)

@@ -209,8 +209,11 @@ def test_what_cannot_be_asked_of_a_run(finished: Path) -> None:
             np.testing.assert_array_equal(run.seconds("igp-ucb", 0)[0], trace().seconds)
     with pytest.raises(StateError, match=r"no summary\.json"):
         _ = run.summary
-    atomic_write(finished / "summary.json", json_bytes({"rows": [], "claims": [], "bad": float("nan")}))
-    assert run.summary == {"rows": [], "claims": [], "bad": None}
+    atomic_write(
+        finished / "summary.json",
+        json_bytes({"rows": [], "claims": [], "not_judged": [], "bad": float("nan")}),
+    )
+    assert run.summary == {"rows": [], "claims": [], "not_judged": [], "bad": None}
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b"\x93NUMPY\x01\x00", None])
@@ -254,7 +257,8 @@ def test_cells_of_another_length_are_refused(finished: Path) -> None:
     write_trace(finished, trace(series={"regret": np.ones(5)}, choices=None, seconds=None))
     with pytest.raises(StateError, match=r"'regret' must be numbers of shape \(12,\)"):
         Run.load(finished).cumulative("igp-ucb")
-    write_trace(finished, trace(choices=np.zeros((5, 2), np.int32)))
+    short = {"series": {"regret": np.ones(5)}, "propensities": None, "seconds": None}
+    write_trace(finished, trace(choices=np.zeros((5, 2), np.int32), **short))
     with pytest.raises(StateError, match="'choices' must be numbers of shape"):
         Run.load(finished).choices("igp-ucb", 0, 3)
 
@@ -314,3 +318,18 @@ def test_traces_are_checked_when_made() -> None:
         trace(series={"regret": np.ones(ROUNDS), "reward": np.ones(3)})
     with pytest.raises(InputError, match=r"regret\[1\] is nan"):
         trace(series={"regret": np.array([1.0, np.nan, *np.ones(ROUNDS - 2)])})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"choices": np.zeros(ROUNDS, dtype=np.int32)},
+        {"choices": np.zeros((ROUNDS - 1, 2), dtype=np.int32)},
+        {"propensities": np.ones((ROUNDS, 1))},
+        {"seconds": np.ones(ROUNDS + 1, dtype=np.float32)},
+        {"audit": {"within": np.ones((ROUNDS, 3))}},
+    ],
+)
+def test_arrays_of_a_trace_have_a_row_per_round(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ShapeError, match=r"has shape .*; it must be \("):
+        trace(**wrong)

@@ -25,6 +25,11 @@ def _choice(name: str, *choices: str, told: str) -> Callable[[Command], Command]
     return click.option(name, type=kind, default=choices[0], show_default=True, help=told)
 
 
+_band = _choice(
+    "--band", "stderr", "std", told="Bands: standard error, or standard deviation over seeds."
+)
+
+
 def _sizes(command: Any) -> Any:
     """Options of the commands that run experiments."""
     for option in (
@@ -78,10 +83,11 @@ def run(experiment: str, executor: str, as_json: bool, **asked: Any) -> None:
 
 @superarm.command()
 @click.argument("target", metavar="PAPER[/FIGURE]")
+@_band
 @_sizes
 @common_options
 @importing
-def reproduce(target: str, as_json: bool, **request: Any) -> None:
+def reproduce(target: str, band: Any, as_json: bool, **request: Any) -> None:
     """Run a paper's experiments and draw its figures.
 
     PAPER is a group of experiments, such as kernelized; FIGURE is one of them, or the number of a
@@ -89,14 +95,14 @@ def reproduce(target: str, as_json: bool, **request: Any) -> None:
     """
     from . import running
 
-    summary = running.reproduce(target, running.Request(**request))
+    summary = running.reproduce(target, running.Request(**request), band)
     (print_json if as_json else running.print_reproduction)(summary)
 
 
 @superarm.command()
 @click.argument("directory", metavar="RUN", type=_PATH)
 @click.option("--bound", is_flag=True, help="Draw theoretical bounds on the regret.")
-@_choice("--band", "stderr", "std", told="Bands: standard error, or standard deviation over seeds.")
+@_band
 @common_options
 @importing
 def report(directory: Path, as_json: bool, seed: int, **asked: Any) -> None:

@@ -33,7 +33,8 @@ class Commands(click.Group):
             say(f"superarm: {message}{advice}", err=True)
             code = error.exit_code
         except (SuperarmError, OSError) as error:
-            say(f"superarm: {error}", err=True)
+            notes = "; ".join(getattr(error, "__notes__", ()))
+            say(f"superarm: {error}" + (f" ({notes})" if notes else ""), err=True)
             code = 3 if isinstance(error, ConflictError) else 2 if isinstance(error, SpecError) else 1
         except click.Abort:
             say("superarm: interrupted", err=True)
@@ -104,13 +105,18 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None]
         TextColumn("rounds"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=False) as bar:
-        task = bar.add_task(shown(label), total=None)
+    bar = Progress(*columns, console=Console(stderr=True))
+    task = bar.add_task(shown(label), total=None)
 
-        def update(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=max(total, 1) if total else done or 1)
+    def update(done: int, total: int) -> None:
+        bar.start()  # not before: what is refused has no progress
+        bar.update(task, completed=done, total=total or 1)
 
+    try:
         yield update
+    finally:
+        if bar.live.is_started:
+            bar.stop()
 
 
 def say(text: object, *, err: bool = False) -> None:

@@ -27,7 +27,7 @@ from superarm.experiments.summaries import row_name
 from superarm.experiments.theorems import regret_bounds
 from superarm.registry import suggestion
 from superarm.report import Report, write_index, write_report
-from superarm.report.pages import VERDICTS, claim_count
+from superarm.report.pages import VERDICTS, claim_count, silent_text
 from superarm.results.charts import group_pictures
 from superarm.results.curves import (
     Band,
@@ -110,7 +110,7 @@ def run_one(name: str, request: Request, executor: str, place: Place) -> dict[st
     return summary
 
 
-def reproduce(target: str, request: Request) -> dict[str, Any]:
+def reproduce(target: str, request: Request, band: Band) -> dict[str, Any]:
     """A paper's experiments one after the other, with figures and one page over all."""
     directory = request.directory(f"reproduce-{target}")
     experiments = _experiments_of(target)
@@ -128,7 +128,8 @@ def reproduce(target: str, request: Request) -> dict[str, Any]:
         for plan, experiment in zip(plans, experiments, strict=True):
             summaries.append(request.execute(plan, pool if request.workers > 1 else None))
             told = (plan.out, experiment, experiment.id)
-            reports.append(write_outputs(*told, quiet=request.quiet, figures=True, bound=True)[0])
+            page, _ = write_outputs(*told, quiet=request.quiet, figures=True, bound=True, band=band)
+            reports.append(page)
     title = f"superarm: {target}, {experiments[0].paper}"
     pictures = group_pictures([Run.load(plan.out) for plan in plans])
     if _can_draw(quiet=True):  # if not, every report has said so
@@ -188,6 +189,7 @@ def write_outputs(
         claims,
         directory / "report.html",
         bounds=bounds,
+        not_judged=run.summary["not_judged"],
         further=[row for row in run.summary["rows"] if row["metric"] not in totals],
         command=("superarm", "run", name),
         full_size=(experiment.rounds, experiment.seeds) if experiment else None,
@@ -233,9 +235,8 @@ def print_summary(summary: dict[str, Any]) -> None:
     print_table(heads, lines, title=f"{summary['experiment']}: {_size(summary)}", right=len(names))
     console = make_console()
     _print_claims(console, summary["claims"])
-    _print_count(console, summary["claims"])
-    for line in forecast_warnings(Run.load(out)):
-        console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
+    _print_count(console, summary["claims"], summary["not_judged"])
+    _print_forecasts(console, out)
     say(_next_step(out) + f"Report: {out / 'report.html'}")
 
 
@@ -270,7 +271,9 @@ def print_reproduction(summary: dict[str, Any]) -> None:
     for each in summary["runs"]:
         console.print(f"[bold]{each['experiment']}[/bold]  {_size(each)}")
         _print_claims(console, each["claims"])
-    _print_count(console, [claim for each in summary["runs"] for claim in each["claims"]])
+        _print_forecasts(console, Path(each["out"]))
+    every = [[one for each in summary["runs"] for one in each[key]] for key in ("claims", "not_judged")]
+    _print_count(console, *every)
     page = Path(summary["out"]) / "index.html"
     console.print(f"{summary['seconds']:.0f} s. All figures: {page}", markup=False, soft_wrap=True)
 
@@ -284,13 +287,20 @@ def _print_claims(console: Any, claims: list[dict[str, Any]]) -> None:
         console.print(told, markup=False, soft_wrap=True)
 
 
-def _print_count(console: Any, claims: list[dict[str, Any]]) -> None:
-    """How many claims hold, do not and are undecided, and what would decide these."""
+def _print_forecasts(console: Any, out: Path) -> None:
+    for line in forecast_warnings(Run.load(out)):
+        console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def _print_count(console: Any, claims: list[dict[str, Any]], not_judged: list[dict[str, Any]]) -> None:
+    """How many claims hold, do not and are undecided, what would decide these, and which were left."""
     told = claim_count(claims, "")
     if any(claim["verdict"] == "undecided" for claim in claims):
         told += " (within chance; more --seeds may decide)"
     if told:
         console.print(f"{told}.", highlight=False, soft_wrap=True)
+    if not_judged:
+        console.print(shown(silent_text(not_judged)), markup=False, highlight=False, soft_wrap=True)
 
 
 def _size(summary: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ at 95 %, two-sided, of that many seeds; a single seed decides nothing, and a tie
 Of any claim, ``metric`` (regret) says which total, or mean per round; ``where`` picks the settings
 that it is about; ``of = "spread"`` compares the seeds' distances from their median (Brown and
 Forsythe) in place of the totals; fewer than four seeds say nothing of their spread. A claim about
-policies or settings that were not run is not judged.
+policies, settings or metrics that a run does not have is not judged, and the run says so.
 """
 
 from __future__ import annotations
@@ -68,14 +68,8 @@ def judge(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[Verdict]:
     verdicts = []
     for claim in claims:
         check_claim(claim, run.experiment)
-        metric = claim.get("metric", "regret")
-        if not set(policies_of(claim)) <= set(run.policies):
-            continue
         for told, settings in _places(run, claim):
-            word: Word = "undecided"
-            evidence = f"the run has no {metric!r}; it has {list(run.metrics)}"
-            if metric in run.metrics:
-                word, evidence = _judged(_Totals(run, claim, settings))
+            word, evidence = _judged(_Totals(run, claim, settings))
             evidence = (f"[{setting_text(told)}] " if told else "") + evidence
             evidence += f" ({counted(len(run.seeds), 'seed')}, T = {run.rounds})"
             evidence += ", on synthetic data" if synthetic_data(run, settings[0]) else ""
@@ -83,17 +77,37 @@ def judge(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[Verdict]:
     return verdicts
 
 
+def not_judged(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The other claims, each with why this run cannot speak to it."""
+    silent = (claim for claim in claims if not any(_places(run, claim)))
+    return [{"text": str(claim["text"]), "why": _obstacle(run, claim)} for claim in silent]
+
+
+def _obstacle(run: Run, claim: Mapping[str, Any]) -> str:
+    absent = [name for name in dict.fromkeys(policies_of(claim)) if name not in run.policies]
+    if absent:
+        return f"{', '.join(absent)} not run"
+    if "key" in claim and not sweeps(run, claim["key"]):
+        return f"{claim['key']} not swept"
+    if not any(_matches(setting, claim) for setting in run.settings):
+        return f"no setting with {setting_text(claim['where'])}"
+    return f"{_metric(claim)} not measured"
+
+
+def _metric(claim: Mapping[str, Any]) -> str:
+    return str(claim.get("metric", "regret"))
+
+
 def _places(run: Run, claim: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], list[int]]]:
     """What is judged as one: a setting, or those that differ in ``key`` alone, in its order."""
     if "key" in claim:
-        for panel in sweeps(run, claim["key"]):
-            if _matches(panel.fixed, claim):
-                order = sorted(zip(panel.values, panel.settings, strict=True))
-                yield panel.fixed, [index for _, index in order]
+        places = [(panel.fixed, panel.settings) for panel in sweeps(run, claim["key"])]
     else:
-        for index, setting in enumerate(run.settings):
-            if _matches(setting, claim):
-                yield setting, [index]
+        places = [(setting, [index]) for index, setting in enumerate(run.settings)]
+    for told, settings in places:
+        measured = all(_metric(claim) in run.metrics_at(index) for index in settings)
+        if _matches(told, claim) and measured and set(policies_of(claim)) <= set(run.policies):
+            yield told, settings
 
 
 def _matches(setting: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
@@ -128,7 +142,7 @@ class _Totals:
 
     def __init__(self, run: Run, claim: Mapping[str, Any], settings: list[int]) -> None:
         self.run, self.claim, self.settings = run, claim, settings
-        self.metric: str = claim.get("metric", "regret")
+        self.metric = _metric(claim)
 
     def at(self, policy: str, place: int = 0) -> Floats:
         totals = outcomes(self.run, policy, self.settings[place], self.metric).astype(np.float64)
@@ -303,8 +317,16 @@ def check_claim(claim: object, where: str) -> None:
         require_kind(claim[key], kinds[key], f"{where}: claim {text!r}: {key}")
         if claim[key] in ("", [], {}) or claim[key] != claim[key]:
             raise SpecError(f"{where}: claim {text!r}: {key} is {claim[key]!r}; give a value")
-    if claim.get("of", "spread") != "spread":
-        raise SpecError(f"{where}: claim {text!r}: of is {claim['of']!r}; it can only be 'spread'")
+    twice = set(_names(claim["policy"])) & set(_names(claim.get("versus", [])))
+    for wrong, told in (
+        (claim.get("of", "spread") != "spread", f"of is {claim.get('of')!r}; it can only be 'spread'"),
+        (claim.get("tolerance", 1.0) <= 0.0, "tolerance must be above 0"),
+        (claim.get("least", 0.0) >= claim.get("most", np.inf), "least must be below most"),
+        (twice, f"{', '.join(sorted(twice))} is compared with itself"),
+        (claim.get("key") in claim.get("where", {}), "where holds the key that varies; leave it out"),
+    ):
+        if wrong:
+            raise SpecError(f"{where}: claim {text!r}: {told}")
 
 
 def policies_of(claim: Mapping[str, Any]) -> list[str]:
@@ -325,13 +347,13 @@ def judge_variances(run: Run) -> list[Verdict]:
     if (run.spec.get("parameters") or {}).get("feedback"):
         return []
     noise_variance = run.spec.get("noise_variance")
-    audited = [name for name in run.spec.get("audited", []) if _is_exact(run, name)]
+    audited = run.spec.get("audited", [])
     if not audited or noise_variance is None:
         return []
     verdicts = []
     for index, setting in enumerate(run.settings):
         shares = {}
-        for policy in audited:
+        for policy in (name for name in audited if _is_exact(run, name, setting)):
             for seed in run.seeds:
                 audit = run.audit(policy, index, seed)
                 if audit is not None and not np.isnan(audit["variance"]).all():
@@ -356,9 +378,10 @@ _LEMMA = (
 )
 
 
-def _is_exact(run: Run, policy: str) -> bool:
+def _is_exact(run: Run, policy: str, setting: Mapping[str, Any]) -> bool:
     options = run.spec.get("parameters", {}).get("policies", {}).get(policy, {})
-    return options.get("posterior") not in ("variational", "variational-kept")
+    chosen = setting.get(f"{policy}.posterior", setting.get("posterior", options.get("posterior")))
+    return chosen not in ("variational", "variational-kept")
 
 
 def _share_used(audit: Mapping[str, Any], noise_variance: float) -> float:

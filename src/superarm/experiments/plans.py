@@ -18,6 +18,7 @@ from superarm.parts import import_parts, imported
 from superarm.problems.base import Mapped, World
 from superarm.problems.sources import settle_source
 from superarm.registry import family_of
+from superarm.results.curves import setting_text
 from superarm.rewards import Sum
 from superarm.simulation import Run, cell_name, simulate, spread
 from superarm.simulation.files import (
@@ -40,20 +41,18 @@ from .summaries import summarise
 class Task(NamedTuple):
     """One seed in one setting, for the policies that are still missing."""
 
-    experiment: Experiment
+    plan: Plan
     setting_index: int
     seed: int
-    rounds: int
     policies: tuple[str, ...]
-    out: str
     imports: tuple[str, ...]
     maps: bool
-    """Whether the roads of the setting, where its arms are roads, are written with it."""
+    """Whether the roads of the setting are written with it."""
 
     @property
     def work(self) -> int:
         """Rounds to play."""
-        return self.rounds * len(self.policies)
+        return self.plan.rounds * len(self.policies)
 
 
 class Facts(NamedTuple):
@@ -64,6 +63,8 @@ class Facts(NamedTuple):
     noise_variance: float
     settled: Mapping[str, str]
     metrics: Mapping[str, Metric]
+    mapped: bool
+    """Whether its arms are roads."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,13 +137,20 @@ class Plan:
     def tasks(self) -> list[Task]:
         """What is not on disk yet: shorter horizons first, then seed by seed."""
         tasks = [task for plan in self.reruns for task in plan.tasks()]
-        for index, setting in enumerate(self.settings):
-            variant = self.experiment.with_setting(setting)
+        alone = replace(self, reruns=())
+        for index, facts in enumerate(self.facts):
+            unmapped = facts.mapped and not (self.out / "maps" / f"s{index}.npz").is_file()
             for seed in range(self.first_seed, self.first_seed + self.seeds):
                 missing = tuple(name for name in self.policies if not self._has(name, index, seed))
-                if missing:
-                    where = (str(self.out), tuple(imported()), seed == self.first_seed)
-                    tasks.append(Task(variant, index, seed, self.rounds, missing, *where))
+                task = Task(
+                    plan=alone,
+                    setting_index=index,
+                    seed=seed,
+                    policies=missing,
+                    imports=tuple(imported()),
+                    maps=unmapped and seed == self.first_seed,
+                )
+                tasks += [task] if missing or task.maps else []
         return tasks
 
     def _has(self, policy: str, setting_index: int, seed: int) -> bool:
@@ -174,6 +182,7 @@ class Plan:
             },
             "audited": [name for name in self.policies if name in audited],
             "noise_variance": [facts.noise_variance for facts in self.facts],
+            "imports": imported(),
             "version": __version__,
         }
 
@@ -193,7 +202,11 @@ def _rehearse(experiment: Experiment, policies: Iterable[str], *, seed: int, hor
             audited.append(name)
     measures = world.measures if isinstance(world, Measured) else {}
     return Facts(
-        tuple(audited), float(world.model.noise_variance), settled, {**OWN_METRICS, **measures}
+        audited=tuple(audited),
+        noise_variance=float(world.model.noise_variance),
+        settled=settled,
+        metrics={**OWN_METRICS, **measures},
+        mapped=isinstance(world, Mapped),
     )
 
 
@@ -251,15 +264,22 @@ def play(task: Task) -> None:
     """Run one task and write its cells; each appears whole or not at all."""
     for source in task.imports:  # what the user's own process has imported
         import_parts(source)
-    experiment = task.experiment
-    world = experiment.build_problem(seed=task.seed, horizon=task.rounds)
+    plan, index, seed = task.plan, task.setting_index, task.seed
+    experiment = plan.experiment.with_setting(plan.settings[index])
+    world = experiment.build_problem(seed=seed, horizon=plan.rounds)
     if task.maps and isinstance(world, Mapped):
-        write_map(task.out, task.setting_index, world.road_map())
+        write_map(plan.out, index, world.road_map())
+    if not task.policies:
+        return
     policies = {name: experiment.build_policy(name, world) for name in task.policies}
     lateness = experiment.build_lateness()
-    traces = simulate(world, policies, rounds=task.rounds, seed=task.seed, lateness=lateness)
+    try:
+        traces = simulate(world, policies, rounds=plan.rounds, seed=seed, lateness=lateness)
+    except Exception as error:
+        error.add_note(setting_text({"seed": seed, **plan.settings[index]}))
+        raise
     for trace in traces.values():
-        write_trace(task.out, replace(trace, setting_index=task.setting_index))
+        write_trace(plan.out, replace(trace, setting_index=index))
 
 
 def execute(
@@ -305,12 +325,8 @@ def _claimed(plan: Plan, resume: bool) -> Iterator[None]:
         raise ConflictError(f"{out} is not empty; continue it with --resume, or choose another --out")
     begun = "run.json" in entries
     if begun:
-        before, now = read_spec(out), json.loads(json_bytes(plan.describe()))
-        changed = sorted(key for key in now if before.get(key) != now[key])
-        if changed:
-            raise ConflictError(
-                f"{out} holds another run: {', '.join(changed)} differ; choose another --out"
-            )
+        for each in (plan, *plan.reruns):
+            _check_same(each)
     elif not all(is_temporary(name, ("run.json",)) for name in entries):
         raise ConflictError(f"{out} holds files but no run.json: it is not a run; choose another --out")
     taken = ConflictError(f"{out} has just been claimed by another run; choose another --out")
@@ -321,8 +337,20 @@ def _claimed(plan: Plan, resume: bool) -> Iterator[None]:
     with run_lock(out):
         if not begun and (out / "run.json").exists():
             raise taken
-        for each in (*plan.reruns, plan):  # last, since with it the run has begun
+        for each in (plan, *plan.reruns):  # its own comes first: with it the run has begun
             remove_temporaries(each.out)
             if not (each.out / "run.json").exists():
                 write_spec(each.out, each.describe())
         yield
+
+
+def _check_same(plan: Plan) -> None:
+    """What was begun in the directory, if anything, is this plan."""
+    if (plan.out / "run.json").exists():
+        before, now = read_spec(plan.out), json.loads(json_bytes(plan.describe()))
+        # Where parts come from may change: what they are called may not.
+        changed = sorted(key for key in now if key != "imports" and before.get(key) != now[key])
+        if changed:
+            raise ConflictError(
+                f"{plan.out} holds another run: {', '.join(changed)} differ; choose another --out"
+            )

@@ -283,7 +283,23 @@ def _parse(source: Path | Traversable, where: str) -> Experiment:
                     f"{where}: {part} is about {name!r}, which is not a policy here; "
                     + suggestion(name, known, command="superarm list policy")
                 )
+    keys = _keys_of(experiment)
+    for claim in experiment.claims:
+        for key in (*claim.get("where", ()), *filter(None, [claim.get("key")])):
+            if key not in keys:
+                told = f"{where}: claim {claim['text']!r}: {key!r} is not a parameter here"
+                raise SpecError(f"{told}; {suggestion(key, keys)}")
     return experiment
+
+
+def _keys_of(experiment: Experiment) -> set[str]:
+    """What a setting of the experiment can name."""
+    own = {"problem": ["name", *_parameters("problem", experiment.problem["name"])]}
+    for name, options in {**experiment.on_request, **experiment.policies}.items():
+        own[name] = _parameters("policy", _policy_spec(name, options)["name"])
+    dotted = {f"{owner}.{key}" for owner, keys in own.items() for key in keys}
+    late = {f"feedback.{each.name}" for each in fields(Lateness)}
+    return {*experiment.sweep, *itertools.chain(*own.values()), *dotted, *late} - {"name"}
 
 
 _KINDS = {**get_type_hints(Experiment), "figure": str | Sequence[str]}

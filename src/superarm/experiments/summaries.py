@@ -17,7 +17,7 @@ from superarm.errors import SpecError
 from superarm.registry import require_kind, suggestion
 from superarm.simulation import Run
 
-from .claims import judge, judge_variances
+from .claims import judge, judge_variances, not_judged
 
 if TYPE_CHECKING:
     from .spec import Experiment
@@ -70,6 +70,7 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
         "claims": [
             verdict.as_json() for verdict in (*judge(run, experiment.claims), *judge_variances(run))
         ],
+        "not_judged": not_judged(run, experiment.claims),
     }
 
 

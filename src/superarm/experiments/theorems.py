@@ -16,7 +16,8 @@ from superarm.policies.published import gamma_for
 from superarm.problems.base import World
 from superarm.registry import parameters_of
 from superarm.results.bounds import Bound, RegretBounds
-from superarm.rules import BayesianGPUCB, BayesUCBQuantile
+from superarm.results.roads import schedule_of
+from superarm.rules import BayesianGPUCB
 from superarm.simulation import Run
 from superarm.theory import (
     ArmSetGrowth,
@@ -255,21 +256,17 @@ class _Routes:
 
     def bound(self, policy: str, name: str, given: Options) -> Bound:
         self._require_covered(name, given)
-        values = bayesian_regret_bound_of_widths(
-            self._widths(name, given), rectified=True, **self._shared
-        )
+        widths = self._widths(policy)
+        values = bayesian_regret_bound_of_widths(widths, rectified=True, **self._shared)
         whose = "the widths of GP-UCB" if name == "route-ts" else "its own widths"
         assumes = f"ours, with {whose}; Theorem 3.2 itself gives no bound because "
         assumes += _why_not_theorem(name, given)
         return Bound(f"bound of {policy}", self.rounds * 1.0, values[self.rounds - 1], assumes)
 
-    def _widths(self, name: str, given: Options) -> Floats:
+    def _widths(self, policy: str) -> Floats:
         """Of every round; Thompson sampling has none, and takes those of GP-UCB in the analysis."""
-        schedule: BayesianGPUCB | BayesUCBQuantile
-        if name == "route-bucb":
-            schedule = BayesUCBQuantile(arms=self._shared["arms"], omega=given["omega"], xi=given["xi"])
-        else:
-            schedule = BayesianGPUCB(arms=self._shared["arms"], scale=given.get("scale", 1.0))
+        arms = self._shared["arms"]
+        schedule = schedule_of(self.run, policy, 0, arms) or BayesianGPUCB(arms=arms)
         steps = range(1, self.run.rounds + 1)
         return np.array([schedule.width(step, lambda count: 0.0) for step in steps])
 

@@ -9,17 +9,16 @@ Heights are the nodes' ``ele`` tags, if the roads have them. netconvert puts a n
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
-from superarm.errors import InputError, MissingExtraError, require_extra
+from superarm.errors import InputError
 
 from ._xml import Attributes, XmlFile, bare_name
 from .elevation import Tiles, with_heights
+from .netconvert import convert
 from .road import RoadNetwork
 from .sumo_net import read_sumo
 
@@ -42,7 +41,6 @@ _ROADS = frozenset(
     for link in ("", "_link")
 ) | {"unclassified", "residential", "living_street", "service", "road"}
 _METRES = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*m?\s*", re.ASCII)
-_ERROR_LINES = 10
 
 
 def read_osm(
@@ -66,43 +64,6 @@ def read_osm(
         except (InputError, FileNotFoundError) as error:
             raise InputError(f"{path}: netconvert made no usable network from it: {error}") from None
     return network if elevation is None else with_heights(network, elevation)
-
-
-def _netconvert() -> Path:
-    home = Path(require_extra("sumo", "sumo").SUMO_HOME)
-    program = home / "bin" / ("netconvert.exe" if os.name == "nt" else "netconvert")
-    if not program.is_file():
-        raise MissingExtraError(f"{program} is missing; run: pip install 'superarm[sumo]'")
-    return program
-
-
-def convert(path: Path, options: list[str], folder: str, timeout: float = 600.0) -> None:
-    """Run netconvert in ``folder``, where names hold nothing that it could take for more.
-
-    ``path`` is what an error is about.
-    """
-    program = _netconvert()
-    try:
-        done = subprocess.run(
-            [str(program), *options, "--xml-validation=never"],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout,
-            check=False,
-            env={**os.environ, "SUMO_HOME": str(program.parents[1])},
-            encoding="utf-8",
-            errors="replace",
-        )
-    except subprocess.TimeoutExpired:
-        raise InputError(
-            f"{path}: netconvert had not finished after {timeout:g} s; raise timeout, or use a "
-            "smaller map"
-        ) from None
-    if done.returncode:
-        words = [line for line in done.stderr.splitlines() if not line.startswith("Warning")]
-        said = "\n".join(words[-_ERROR_LINES:]) or "nothing"
-        raise InputError(f"{path}: netconvert failed (exit code {done.returncode}) and said:\n{said}")
 
 
 class _Map:

@@ -18,7 +18,7 @@ import numpy as np
 from superarm.core import Bools
 from superarm.errors import InputError
 
-from .openstreetmap import convert
+from .netconvert import convert
 from .road import VEHICLE_CLASSES, RoadNetwork
 
 _OPTIONS = (

@@ -10,7 +10,6 @@ is far less, also with less noise.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -22,6 +21,7 @@ from superarm.errors import (
     NotPositiveDefiniteError,
     PrecisionWarning,
     ShapeError,
+    warn,
 )
 from superarm.inputs import LARGEST
 from superarm.kernels import Covariance
@@ -78,7 +78,7 @@ def check_left(variance: Floats, scale: float) -> None:
     if value < -PSD_ERROR_LIMIT * scale:
         raise NotPositiveDefiniteError(message)
     if value < -_EXPLAINED * scale:
-        warnings.warn(f"{message}; it is set to 0", PrecisionWarning, stacklevel=4)
+        warn(f"{message}; it is set to 0", PrecisionWarning)
 
 
 def standard_deviation(variance: Floats, scale: Callable[[], float]) -> Floats:

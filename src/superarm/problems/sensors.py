@@ -57,30 +57,7 @@ def temperature_sensors(
     units: str = "raw",
     regularisation: str = "noise",
 ) -> FiniteProblem:
-    """The warmest of 52 sensors between 8 and 9 am in the Intel Berkeley lab.
-
-    Parameters
-    ----------
-    source
-        "real" needs the data, "synthetic" invents sensors of the same shape, "auto" takes real
-        data where they are available.
-    start_minute
-        Minutes after midnight at the real file's first row, which has no clock: 50 fits best,
-        0 takes the file to start at midnight.
-    noise_fraction
-        The noise variance R² as a share of the sensors' average variance.
-    prior_mean
-        "learned" is the mean of the learning rows, "zero" that of the model in the paper.
-    norm
-        B from the norms of the learning rows f less the prior mean: their "mean" or the "largest";
-        or "printed", the mean of √(fᵀKf), as section 6 prints it.
-    units
-        "raw" takes readings as they come (the kernel is the empirical covariance); "unit" in
-        units of the most variable sensor's standard deviation, so that k ≤ 1, which the paper
-        assumes and its widths B + R√… need: B has no unit, R has that of the readings.
-    regularisation
-        The λ that learners use: "noise" is R², "theory" is 1 + 2/T.
-    """
+    """The warmest of 52 sensors between 8 and 9 am in the Intel Berkeley lab."""
     as_count(start_minute, "start_minute", least=0)
     if start_minute > 8 * 60:
         raise InputError(f"start_minute is {start_minute}; the file must start by 8 am, minute 480")
@@ -111,8 +88,7 @@ def light_sensors(
 ) -> FiniteProblem:
     """The brightest of 41 light sensors in the CMU Intelligent Workplace.
 
-    601 rows to learn from and 192 to test on, as the data come. Parameters as for
-    :func:`temperature_sensors`.
+    601 rows to learn from and 192 to test on, as the data come.
     """
     rows = from_source(source, _cmu_rows, _synthetic_light)
     return _sensor_problem(

@@ -124,17 +124,6 @@ def rkhs_function(
 
     A draw y ~ N(0, K) is smoothed: α = (K + λ₀I)⁻¹y with λ₀ = ``noise_fraction``·range(y),
     and f = Kα, whose norm is exactly B = √(αᵀKα).
-
-    Parameters
-    ----------
-    arms, dimension
-        How many points, uniform on [0, 1]^dimension.
-    kernel, lengthscale, nu
-        "squared-exponential" or "matern" (``nu`` counts for the latter only).
-    noise_fraction
-        The noise variance R² as a share of f's range.
-    regularisation
-        The λ that learners use: "noise" is R², "theory" is 1 + 2/T.
     """
     domain = _Domain.draw(seed, arms, dimension, kernel, lengthscale, nu)
     fraction = as_positive(noise_fraction, "noise_fraction")
@@ -168,7 +157,7 @@ def gp_function(
     """A draw f of the Gaussian process itself (On Kernelized Multi-armed Bandits (2017), Figure 2).
 
     Such an f lies outside the Hilbert space of an infinite set; B is the norm of its smoothed
-    version, α = (K + R²I)⁻¹f. Parameters as for :func:`rkhs_function`.
+    version, α = (K + R²I)⁻¹f.
     """
     domain = _Domain.draw(seed, arms, dimension, kernel, lengthscale, nu)
     return _problem(

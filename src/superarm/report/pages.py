@@ -187,7 +187,9 @@ def option_table(caption: str, name: str, rows: Mapping[str, Mapping[str, Any]])
     return table([name, *map(str, keys)], cells, caption=caption)
 
 
-def claims_table(claims: Sequence[Claim], origins: Sequence[str] | None = None) -> str:
+def claims_table(
+    claims: Sequence[Claim], origins: Sequence[str] | None = None, not_judged: Sequence[Claim] = ()
+) -> str:
     """What was claimed and what was found; ``origins`` are ready-made HTML, one per claim."""
     body = ""
     for place, claim in enumerate(claims):
@@ -200,7 +202,9 @@ def claims_table(claims: Sequence[Claim], origins: Sequence[str] | None = None) 
         )
     titles = ("experiment",) * bool(origins) + ("claim", "here", "evidence")
     head = "".join(f'<th scope="col">{title}</th>' for title in titles)
-    return f'<table class="claims"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    table = f'<table class="claims"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    silent = f'<p class="meta">{escape(silent_text(not_judged))}</p>' if not_judged else ""
+    return (table if claims else "") + silent
 
 
 def claim_count(claims: Sequence[Claim], separator: str) -> str:
@@ -212,6 +216,12 @@ def claim_count(claims: Sequence[Claim], separator: str) -> str:
     counts = {word: found.count(word) for word in VERDICTS}
     told = (f"{n} {word if n == 1 else plural.get(word, word)}" for word, n in counts.items() if n)
     return f"{separator}{counted(len(claims), 'claim')}: {', '.join(told)}"
+
+
+def silent_text(not_judged: Sequence[Claim]) -> str:
+    """How many claims a run could not judge, and why."""
+    reasons = "; ".join(dict.fromkeys(str(each["why"]) for each in not_judged))
+    return f"{counted(len(not_judged), 'claim')} not judged here: {reasons}."
 
 
 def figure(picture: Picture) -> str:

@@ -66,6 +66,8 @@ def reproduce_section(run: Run, command: Sequence[str] | None) -> str:
     words = [*command, "--rounds", str(run.rounds)]
     words += ["--seed", str(run.seeds[0]), "--seeds", str(len(run.seeds))]
     words += ["--policies", ",".join(run.policies)]
+    for source in run.spec.get("imports", ()):  # told, never imported from here
+        words += ["--import", source]
     for key, value in run.spec.get("overrides", {}).items():
         if key in _PLACE and isinstance(value, str):
             words += [_PLACE[key], value]

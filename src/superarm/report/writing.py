@@ -75,6 +75,7 @@ def write_report(
     command: Sequence[str] | None = None,
     full_size: tuple[int, int] | None = None,
     further: Sequence[Mapping[str, Any]] = (),
+    not_judged: Sequence[Claim] = (),
     band: Band = "stderr",
 ) -> Report:
     """Write the page; ``notes`` are paragraphs of plain text below the introduction.
@@ -82,8 +83,8 @@ def write_report(
     ``bounds`` are drawn over the regret on logarithmic axes, and told in a table. ``picture`` is
     SVG of our own making, shown first as it is. ``command`` holds the first words of the command
     line that makes this run again (``superarm run ID``), ``full_size`` the experiment's own rounds
-    and seeds, ``further`` the rows of the summary that are no totals of the run, ``band`` what
-    surrounds means in charts.
+    and seeds, ``further`` the rows of the summary that are no totals of the run, ``not_judged`` the
+    claims that it says nothing of, ``band`` what surrounds means in charts.
     """
     path = Path(path)
     rankings = [_ranked(run, index) for index in range(len(run.settings))]
@@ -101,7 +102,9 @@ def write_report(
             section(f"Sweep over {panels[0].key}", *charts["sweep"]) if panels else "",
             section("Result", *(_result_table(run, i, each) for i, each in enumerate(rankings))),
             section("Further results", _further_table(further)) if further else "",
-            section("Claims", claims_table(claims)) if claims else "",
+            section("Claims", claims_table(claims, not_judged=not_judged))
+            if claims or not_judged
+            else "",
             *road_sections(run),  # first what trips took: rectified regret charges for hills
             section("How wide the bounds are", *charts["widths"]) if charts["widths"] else "",
             section("Regret", *charts["regret"]),

@@ -185,12 +185,11 @@ def _sweep_totals(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
     """Totals against a swept number, a panel for every metric and for what else was swept."""
     charts = []
     for panel in panels:
-        order = np.argsort(panel.values)
-        x = np.asarray(panel.values, dtype=np.float64)[order]
+        x = np.asarray(panel.values, dtype=np.float64)
         for metric in run.metrics:
             series = []
             for policy, style in policy_styles(run.policies).items():
-                found = [outcomes(run, policy, panel.settings[place], metric) for place in order]
+                found = [outcomes(run, policy, index, metric) for index in panel.settings]
                 mean, half = mean_band(np.stack(found, axis=1), band)
                 series.append(Series(f"{policy}  {significant(float(mean[-1]))}", x, mean, style, half))
             chart = Chart(
@@ -211,7 +210,7 @@ def _sweep_curves(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
     """Regret over time by the value of a swept number, a panel for every policy."""
     charts = []
     for panel in panels:
-        pairs = sorted(zip(panel.values, panel.settings, strict=True))
+        pairs = [*zip(panel.values, panel.settings, strict=True)]
         for policy in run.policies:
             series = tuple(
                 _curve(

@@ -242,7 +242,8 @@ class Sweep(NamedTuple):
 
 
 def sweeps(run: Run, key: str | None = None) -> list[Sweep]:
-    """The run's settings as panels along ``key`` (by default the swept key with most numbers)."""
+    """The run's settings as panels along ``key`` (by default the swept key with most numbers), in its
+    order."""
     values: dict[str, set[Any]] = {}
     for setting in run.settings:
         for name, value in setting.items():
@@ -253,7 +254,7 @@ def sweeps(run: Run, key: str | None = None) -> list[Sweep]:
     if key not in values:
         return []
     panels: dict[str, Sweep] = {}
-    for index, setting in enumerate(run.settings):
+    for index, setting in sorted(enumerate(run.settings), key=lambda each: each[1].get(key, 0)):
         fixed = {name: value for name, value in setting.items() if name != key}
         panel = panels.setdefault(repr(sorted(fixed.items())), Sweep(key, fixed, [], []))
         if key in setting:

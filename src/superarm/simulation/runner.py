@@ -18,6 +18,7 @@ import numpy as np
 
 from superarm.capabilities import AdditiveProblem, Forecaster, TablePlayer, TableProblem
 from superarm.core import Best, Decision, Feedback, Floats, Forecast, Ints, Offer, Policy, Problem
+from superarm.errors import InputError
 from superarm.inputs import as_count
 from superarm.streams import Streams
 
@@ -29,6 +30,7 @@ _BLOCK_NUMBERS = 1 << 18
 """How many noise values a block may hold: a few megabytes, whatever the number of arms."""
 
 
+_NEEDED = ("deterministic", "exchangeable", "decide", "commit", "learn", "state")
 Watch = Callable[[str, Offer, Decision, Feedback, Forecast | None], None]
 """Hears of every round: policy, offer, decision, the world's feedback (which may reach the policy
 later), and what the policy had expected of its choice before, where its forecasts are audited."""
@@ -203,6 +205,11 @@ def simulate(
     ``lateness`` delays feedback, on top of the delays that the problem itself states.
     """
     as_count(rounds, "rounds")
+    for name, policy in policies.items():
+        missing = [each for each in _NEEDED if getattr(policy, each, None) is None]
+        if missing:
+            told = f"policy {name!r} is {policy!r:.60}, which has no {', '.join(missing)}"
+            raise InputError(f"{told}; give an object with all that superarm.core.Policy has")
     recorders = [
         _Recorder(name, policy, problem, seed, rounds, watch) for name, policy in policies.items()
     ]
@@ -220,5 +227,9 @@ def simulate(
             step += 1
         block = _Block(problem, met)
         for recorder in recorders:
-            recorder.play(block)
+            try:
+                recorder.play(block)
+            except Exception as error:
+                error.add_note(f"policy {recorder.name!r}, rounds {met[0].step} to {met[-1].step}")
+                raise
     return {recorder.name: recorder.trace(offer) for recorder in recorders}

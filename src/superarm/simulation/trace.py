@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from superarm.capabilities import OWN_METRICS, Metric
 from superarm.core import Floats, State
-from superarm.errors import InputError, SpecError, StateError, require_extra
+from superarm.errors import InputError, ShapeError, SpecError, StateError, require_extra
 from superarm.inputs import as_plain, as_vector
 from superarm.networks import RoadMap
 from superarm.registry import require_kind
@@ -42,7 +42,7 @@ _OPTIONAL: dict[str, Any] = {
     "settled": Mapping[str, str],
     "horizons": Sequence[int],
     "metrics": Mapping[str, Mapping[str, Any]],
-    "audited": Sequence[str],
+    **dict.fromkeys(("audited", "imports"), Sequence[str]),
     "noise_variance": Sequence[float | None],
 }
 _METRIC_KINDS = get_type_hints(Metric)
@@ -52,6 +52,7 @@ _SUMMARY: dict[str, dict[str, Any]] = {
         **{"policy": str, "metric": str, "setting": Mapping[str, Any]},
         **{"mean": float | None, "stderr": float | None},
     },
+    "not_judged": dict.fromkeys(("text", "why"), str),
 }
 _MOST_CELLS = 10**7
 _MANGLED = re.compile(r"-[0-9a-f]{8}\Z")
@@ -86,6 +87,15 @@ class Trace:
         rounds = len(np.atleast_1d(self.series["regret"]))
         for name, values in self.series.items():
             as_vector(values, name, rounds)
+        width = 1 if self.choices is None or self.choices.ndim != 2 else self.choices.shape[1]
+        shapes = {"choices": (rounds, width), "propensities": (rounds,), "seconds": (rounds,)}
+        found = {name: array for name in shapes if (array := getattr(self, name)) is not None}
+        if self.audit is not None:
+            shapes |= audit_shapes(rounds)
+            found |= {name: self.audit.get(name) for name in audit_shapes(rounds)}
+        for name, array in found.items():
+            if np.shape(array) != shapes[name]:
+                raise ShapeError(f"{name} has shape {np.shape(array)}; it must be {shapes[name]}")
 
     @property
     def name(self) -> str:

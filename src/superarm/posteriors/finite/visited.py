@@ -16,13 +16,12 @@ it grows without being copied, and everything else is made in pieces that stay i
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.errors import NotPositiveDefiniteError, PrecisionWarning
+from superarm.errors import NotPositiveDefiniteError, PrecisionWarning, warn
 from superarm.kernels import Covariance, PriorRoot, prior_root
 from superarm.linalg import cholesky, solve_lower
 from superarm.posteriors.variances import check_left, prior_variance
@@ -239,7 +238,7 @@ class VisitedEngine:
         """
         message, self._unsaid = self._unsaid, None
         if message is not None:
-            warnings.warn(message, PrecisionWarning, stacklevel=8)  # who called ``observe``
+            warn(message, PrecisionWarning)
 
     # --- joint draws -----------------------------------------------------------------------
 
