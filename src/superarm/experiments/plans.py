@@ -137,7 +137,7 @@ class Plan:
     def tasks(self) -> list[Task]:
         """What is not on disk yet: shorter horizons first, then seed by seed."""
         tasks = [task for plan in self.reruns for task in plan.tasks()]
-        alone = replace(self, reruns=())
+        alone = replace(self, reruns=(), facts=())  # as much as a worker needs
         for index, facts in enumerate(self.facts):
             unmapped = facts.mapped and not (self.out / "maps" / f"s{index}.npz").is_file()
             for seed in range(self.first_seed, self.first_seed + self.seeds):
