@@ -139,7 +139,8 @@ def test_a_second_demo_replaces_the_first(
     )
     assert (len(done.stdout.splitlines()), done.stderr) == (1, "")
     summary = json.loads(done.stdout)
-    keys = ["experiment", "rounds", "seeds", "metrics", "rows", "claims", "out", "trips", "conclusion"]
+    keys = ["experiment", "rounds", "seeds", "metrics", "rows", "claims", "not_judged", "out"]
+    keys += ["trips", "conclusion"]
     assert list(summary) == keys
     assert [row["energy_wh"] for row in summary["trips"]] == sorted(
         row["energy_wh"] for row in summary["trips"]

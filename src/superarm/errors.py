@@ -7,6 +7,7 @@
     │   ├── ShapeError                     … its shape
     │   ├── NotFiniteError                 … it holds NaN or infinity
     │   ├── UnknownArmError                … an arm id or row that is not there
+    │   ├── FileError                      … a file that it names is not what it should be
     │   └── SpecError                      … a name or parameter in a spec, a TOML file or ``--set``
     ├── InfeasibleError (ValueError)       the oracle has no feasible super arm
     ├── NotPositiveDefiniteError (ArithmeticError)
@@ -49,6 +50,10 @@ class NotFiniteError(InputError):
 
 class UnknownArmError(InputError):
     """An arm id or row number that the receiver does not know."""
+
+
+class FileError(InputError):
+    """A file cannot be read as what it should be; whoever named it made no slip."""
 
 
 class SpecError(InputError):

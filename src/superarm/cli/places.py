@@ -84,24 +84,6 @@ class Place(NamedTuple):
             )
 
 
-def check_networks(experiment: Experiment, overrides: Mapping[str, Any]) -> None:
-    """Raise what reading the networks raises, if anything; for when a plan was refused.
-
-    A plan blames its words for whatever goes wrong. But a file that cannot be read is no slip of
-    whoever named it: it ends as it does for ``superarm route``, with exit code 1.
-    """
-    from superarm.problems.road_models import load_roads
-
-    problem = {**experiment.problem, **experiment.sweep}
-    names = [_value("network", given) for given in (overrides, problem)]
-    named: Any = next((each for each in names if each is not None), [])
-    heights = _value("elevation", overrides) or _value("elevation", problem)
-    for network in named if isinstance(named, list | tuple) else [named]:
-        known = isinstance(network, str) and (network in NETWORKS or Path(network).exists())
-        if known and (heights is not None or network not in NETWORKS):
-            load_roads(network, elevation=None if heights is None else str(heights))
-
-
 def _value(name: str, given: Mapping[str, Any]) -> Any:
     """A parameter of the problem, under either of its names."""
     return given.get(f"problem.{name}", given.get(name))

@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 
 from superarm import __version__
 from superarm.capabilities import OWN_METRICS, AdditiveProblem, Forecaster, Measured, Metric
-from superarm.errors import ConflictError, MissingDataError, MissingExtraError, SpecError, SuperarmError
+from superarm.errors import (
+    ConflictError,
+    FileError,
+    MissingDataError,
+    MissingExtraError,
+    SpecError,
+    SuperarmError,
+)
 from superarm.inputs import as_count
 from superarm.parts import import_parts, imported
 from superarm.problems.base import Mapped, World
@@ -250,10 +257,10 @@ def _settle_sources(
 
 @contextmanager
 def _blaming(part: str) -> Iterator[None]:
-    """What a part refuses came from a spec. Missing data or extras did not, nor did slips in code."""
+    """What a part refuses came from a spec. Missing data, bad files or slips in code did not."""
     try:
         yield
-    except (MissingDataError, MissingExtraError):
+    except (FileError, MissingDataError, MissingExtraError):
         raise
     except (SuperarmError, ValueError, ArithmeticError) as error:
         told = str(error).removeprefix(f"{part}: ")

@@ -21,7 +21,7 @@ import numpy as np
 from superarm.capabilities import REGRET, AdditiveProblem, Measured, Metric
 from superarm.core import Arms, Direction, Floats, Ints
 from superarm.datasets import find
-from superarm.errors import InputError
+from superarm.errors import FileError, InputError
 from superarm.inputs import as_count, as_positive, require_choice
 from superarm.kernels import GraphMatern, Kernel, Matern, Sum
 from superarm.models import RoadModel
@@ -141,7 +141,10 @@ def _load_roads(
                 f"there is no network {network!r}; choose {', '.join([*REAL_NETWORKS, 'city'])}, "
                 "or give the path of a network file"
             )
-    roads = read_network(path, elevation=elevation)
+    try:
+        roads = read_network(path, elevation=elevation)
+    except InputError as error:
+        raise FileError(str(error)) from error
     if network in REAL_NETWORKS:
         roads = replace(roads, name=network.capitalize())
     return Roads(roads.line_graph(uturns=uturns), told)
