@@ -131,6 +131,13 @@ def test_report_writes_page_and_figures(cli: Command, run: Path) -> None:
     assert cli("report", "run", "--bound", "-q").code == 0
 
 
+def test_where_no_bound_is_drawn_the_report_says_why(cli: Command, tiny: str) -> None:
+    cli("run", tiny, "--policies", "random", "-q", "--out", "none", "--json").json()
+    told = cli("report", "none", "--bound").err
+    assert "no bound could be drawn for tiny; the report says why" in told
+    assert "no bound because it learns nothing" in Path("none/report.html").read_text("utf-8")
+
+
 def test_report_without_matplotlib(cli: Command, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = cli("report", "run")

@@ -140,7 +140,9 @@ def test_a_single_seed_decides_nothing(check: str, tmp_path: Path) -> None:
 
 def test_totals_that_are_all_zero_are_similar(tmp_path: Path) -> None:
     run = make_run(tmp_path, {"a": [0.0, 0.0], "b": [0.0, 0.0], "c": [1.0, -1.0]})
-    assert judge(run, [claim("similar", policy="a", versus="b", tolerance=0.1)])[0].verdict == "holds"
+    (same,) = judge(run, [claim("similar", policy="a", versus="b", tolerance=0.1)])
+    assert same.verdict == "holds"
+    assert "a − b seed by seed 0 ± 0 (the same in every seed" in same.evidence
     (other,) = judge(run, [claim("similar", policy="a", versus="c", tolerance=0.1)])
     assert other.verdict == "undecided"
 
@@ -419,6 +421,15 @@ def test_crossing_is_below_at_first_and_above_at_last(tmp_path: Path) -> None:
         claim("crosses", policy="stayer", versus="mover", key="rho"),
     ]
     assert [verdict.verdict for verdict in judge(run, told)] == ["holds", "does not hold"]
+
+
+@pytest.mark.parametrize("check", ["rises", "falls"])
+def test_a_tie_neither_rises_nor_falls(check: str, tmp_path: Path) -> None:
+    """Of nine equal totals the ranks' products do not add up to zero exactly: 0.1 is not binary."""
+    run = sweep_run(tmp_path, {float(width): [938.1, 0.1, 1e9 / 3] for width in range(9)})
+    (verdict,) = judge(run, [claim(check, policy="mine", key="width")])
+    assert verdict.verdict == "does not hold"
+    assert "seed by seed 0 ± 0 (the same in every seed" in verdict.evidence
 
 
 def test_nothing_rises_with_a_single_value(tmp_path: Path) -> None:

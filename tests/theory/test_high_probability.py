@@ -166,7 +166,14 @@ def test_igp_ucb_bound() -> None:
 def test_gp_ts_bound() -> None:
     shape = {"lipschitz": 3.0, "side": 1.5, "dimension": 2}
     bound = regret_bound_gp_ts(100, twelve, 2.0, 0.3, 0.1, **shape)
-    assert float(bound) == pytest.approx(807105.90655277217, rel=1e-13)
+    assert float(bound) == pytest.approx(807105.90655277217 + 16.0, rel=1e-13)
+    for rounds, first in ((1, 4.0), (3, 12.0), (9, 16.0)):  # with γ = R = 0: c_T = B(1 + √…)
+        c = 2.0 * (
+            1.0 + math.sqrt(4.0 * math.log(rounds) + 4.0 * math.log(2.0 * 3.0 * 1.5 * 2 * rounds**2))
+        )
+        azuma = 19.0 * c / ANTI_CONCENTRATION * math.sqrt(2.0 * rounds * math.log(20.0))
+        bound = regret_bound_gp_ts(rounds, lambda count: 0.0, 2.0, 0.0, 0.1, **shape)
+        assert float(bound) == pytest.approx(first + 5.0 * math.pi**2 / 6.0 + azuma, rel=1e-13)
 
 
 def test_anti_concentration_constant() -> None:

@@ -175,7 +175,7 @@ def write_outputs(
     totals = {row_name(name) for at in range(len(run.settings)) for name in run.metrics_at(at)}
     bounds = regret_bounds(run) if bound else None
     if bounds is not None and not bounds.drawn and not quiet:
-        say(f"superarm: no theorem bounds the regret of a policy in {run.experiment}", err=True)
+        say(f"superarm: no bound could be drawn for {run.experiment}; the report says why", err=True)
     if made := synthetic_data(run):  # said to those who want no progress, too
         real = not made.startswith("a generated city")  # which stands for no data set
         advice = "; `superarm data list` says where the real data come from" * real

@@ -125,6 +125,7 @@ class Margin(NamedTuple):
     sign: float = 1.0
     least: int = 2
     """Seeds that it takes to decide anything."""
+    tie_holds: bool = False
 
     @property
     def strength(self) -> float:
@@ -133,7 +134,7 @@ class Margin(NamedTuple):
             return 0.0
         mean, stderr = average(self.sign * self.values)
         if stderr == 0.0:
-            return float("inf") if mean > 0.0 else float("-inf")  # a tie is no lead
+            return float("inf") if mean > 0.0 or self.tie_holds else float("-inf")  # a tie is no lead
         return mean / (stderr * noise_limit(len(self.values)))
 
 
@@ -231,14 +232,15 @@ def _near(totals: _Totals, what: str, difference: Floats, unit: str, level: Floa
         if np.any(inside) or np.any(level):  # where all is zero, it is all the same
             yield Margin(f"{100 * tolerance:g} % of {unit} {'−+'[sign < 0]} ({what})", inside)
         else:
-            yield Margin(what, inside + 1.0)
+            yield Margin(what, difference, tie_holds=True)
 
 
 def _change(totals: _Totals, policy: str) -> Floats:
     """The change of a total over all values of ``key``, by least squares over their ranks."""
     every = np.stack([totals.at(policy, place) for place in range(len(totals.settings))])
     ranks = np.arange(len(every)) - (len(every) - 1) / 2.0
-    change: Floats = (len(every) - 1) * (ranks @ every) / (ranks @ ranks)
+    # From the first value: rounding would make a change of totals that are all the same.
+    change: Floats = (len(every) - 1) * (ranks @ (every - every[0])) / (ranks @ ranks)
     return change
 
 

@@ -123,13 +123,13 @@ def regret_bound_gp_ts(
 ) -> Floats:
     """Theorem 4 with the constants of Lemma 13.
 
-    R_T ≤ (11 c_T/p) Σσ_{t−1}(x_t) + (2B+1)π²/6 + ((4B+11) c_T/p)√(2T ln(2/δ)) with
-    probability 1 − δ, where c_T = v_T(1 + √(4 ln T + 2d ln(B L r d T²))) and p = 1/(4e√π).
+    R_T ≤ 2B·min(T, 4) + (11 c_T/p) Σσ_{t−1}(x_t) + (2B+1)π²/6 + ((4B+11) c_T/p)√(2T ln(2/δ))
+    with probability 1 − δ, where c_T = v_T(1 + √(4 ln T + 2d ln(B L r d T²))) and p = 1/(4e√π).
     Σσ is bounded by Lemma 4. Assumes a compact convex domain in [0, r]^d, λ = 1 + 2/T, and joint
     samples on the discretisation D_t.
 
-    Lemma 10 gives no information on rounds 1 to 4 (p − 1/t² < 0 there); 8B, the most those
-    rounds can cost, repairs it and is not included here.
+    The first term is ours: Lemma 10 gives no information on rounds 1 to 4 (p − 1/t² < 0 there), so
+    they count with the most that they can cost.
     """
     _check(norm_bound=norm_bound, noise_bound=noise_bound, delta=delta)
     T = as_rounds(rounds)
@@ -137,7 +137,7 @@ def regret_bound_gp_ts(
     points = _log_discretisation(T, norm_bound, lipschitz, side, dimension)
     c = scale * (1.0 + np.sqrt(4.0 * np.log(T) + 2.0 * points))
     exploration = 11.0 * c / ANTI_CONCENTRATION * std_sum_bound(T, gamma)
-    constant = (2.0 * norm_bound + 1.0) * math.pi**2 / 6.0
+    constant = 2.0 * norm_bound * np.minimum(T, 4.0) + (2.0 * norm_bound + 1.0) * math.pi**2 / 6.0
     azuma = (4.0 * norm_bound + 11.0) * c / ANTI_CONCENTRATION
     return exploration + constant + azuma * np.sqrt(2.0 * T * math.log(2.0 / delta))
 
