@@ -46,6 +46,17 @@ def test_the_page_has_maps_energy_and_calibration(make_run: MakeRun, tmp_path: P
         assert f"  distinct edges: {distinct}</tspan>" in maps
         assert f"Map: {policy}, distinct edges: {distinct}" in maps
     assert not re.search(r"\bnan\b|\binf\b", text)
+    assert "its standard error is over seeds" in text
+
+
+def test_the_truth_of_one_seed_has_no_error(make_run: MakeRun, tmp_path: Path) -> None:
+    run = make_run(tmp_path, ("gp-ts",), seeds=1)
+    text = written(run, tmp_path)
+    truth = text[text.index("The truth behind it") :].partition("</table>")[0]
+    for level in road_results.calibrations(run)["gp-ts"]["truth of edges"]:
+        assert f">{100 * level.observed:.1f}<" in truth
+    assert "±" not in truth
+    assert "<b>" not in truth
 
 
 def test_pages_of_odd_runs(make_run: MakeRun, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -60,8 +61,9 @@ def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
     assert list(rows) == list(SIX)  # nothing is forecast by baselines
     for policy, row in rows.items():
         for at, level in enumerate(LEVELS):
-            inside = edges = squares = hits = trips = fresh = firsts = 0.0
-            true: list[tuple[float, float]] = []  # of edges and of trips, one pair per run
+            inside = edges = hits = trips = alone = fresh = firsts = 0.0
+            away, hit = (dict.fromkeys(itertools.product(run.seeds, range(12)), 0.0) for _ in range(2))
+            true: dict[int, list[tuple[float, float]]] = {seed: [] for seed in run.seeds}
             for index in range(2):
                 for seed in run.seeds:
                     audit = run.audit(policy, index, seed)
@@ -73,21 +75,28 @@ def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
                         size = sum(edge >= 0 for edge in run.choices(policy, index, seed)[t])
                         share = float(audit["within"][t, at])
                         inside, edges = inside + size * share, edges + size
-                        squares += (size * (share - level)) ** 2
-                        hits, trips = hits + (abs(audit["score"][t]) <= QUANTILES[at]), trips + 1
+                        away[seed, t] += size * (share - level)
+                        within = float(abs(audit["score"][t]) <= QUANTILES[at])
+                        hits, trips = hits + within, trips + 1
+                        hit[seed, t] += within - level
+                        alone += (within - level) ** 2
                         if audit["firsts"][t]:
                             fresh += float(audit["firsts"][t]) * float(audit["first"][t, at])
                             firsts += float(audit["firsts"][t])
                         sure = abs(audit["true_score"][t]) <= QUANTILES[at]
                         own += [size * float(audit["true_within"][t, at]), size, sure, 1]
-                    true.append((own[0] / own[1], own[2] / own[3]))
+                    true[seed].append((own[0] / own[1], own[2] / own[3]))
+            squares, shared = (sum(each**2 for each in sums.values()) for sums in (away, hit))
+            variance = level * (1 - level) * trips + max(0.0, shared - alone)
             assert row["edges"][at].observed == pytest.approx(inside / edges)
             assert row["edges"][at].stderr == pytest.approx(squares**0.5 / edges)
             assert row["edges"][at].judged == edges
             assert row["trips"][at].observed == pytest.approx(hits / trips)
-            assert row["trips"][at].stderr == pytest.approx((level * (1 - level) / trips) ** 0.5)
+            assert row["trips"][at].stderr == pytest.approx(variance**0.5 / trips)
             assert row["first visits"][at].observed == pytest.approx(fresh / firsts)
-            for what, shares in zip(road_results.TRUE, np.transpose(true), strict=True):
+            means = np.array([np.mean(pairs, axis=0) for pairs in true.values()])
+            for what, shares in zip(road_results.TRUE, means.T, strict=True):
+                assert row[what][at].seeds == len(run.seeds)
                 assert row[what][at].observed == pytest.approx(shares.mean())
                 assert row[what][at].stderr == pytest.approx(shares.std(ddof=1) / len(shares) ** 0.5)
 
@@ -95,10 +104,12 @@ def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
 def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
     rng = np.random.default_rng(5)
     score = rng.standard_normal(4000)
-    right = dict.fromkeys(road_results.MEASURED, _trip_coverage(score))
+    trips = np.arange(4000)
+    right = dict.fromkeys(road_results.MEASURED, _trip_coverage(score, trips))
+    right |= dict.fromkeys(road_results.TRUE, ())  # nobody knows it
     assert "cover what they should: 9 of 9" in road_results.calibration_verdict({"right": right})
-    narrow = {**right, "trips": _trip_coverage(1.5 * score)}
-    wide = {**right, "trips": _trip_coverage(0.5 * score)}
+    narrow = {**right, "trips": _trip_coverage(1.5 * score, trips)}
+    wide = {**right, "trips": _trip_coverage(0.5 * score, trips)}
     told = road_results.calibration_verdict({"right": right, "narrow": narrow, "wide": wide})
     assert told.startswith("Not all")
     assert "narrow (trips) too narrow" in told
@@ -109,9 +120,45 @@ def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
 def test_independent_edges_would_understate_the_error_of_correlated_ones() -> None:
     """Edges of a trip that fall inside or outside together: a trip is one observation."""
     inside = np.repeat([[1.0], [0.0]], [60, 40], axis=0) * np.ones(3)
-    coverage = _edge_coverage(inside, np.full(100, 7))[0]
+    coverage = _edge_coverage(inside, np.full(100, 7), np.arange(100))[0]
     assert coverage.observed == pytest.approx(0.6)
     assert coverage.stderr == pytest.approx(0.5 / 10.0)
+
+
+def test_a_sweep_of_settings_that_change_nothing_is_as_sure_as_one_setting() -> None:
+    """Equal settings meet the same noise: four of them say nothing that one does not."""
+    rng = np.random.default_rng(6)
+    score, sizes, rounds = rng.standard_normal(300), rng.integers(1, 5, 300), np.arange(300)
+    inside = (np.abs(score)[:, None] <= QUANTILES) * 1.0
+    one, four = (
+        _edge_coverage(np.tile(inside, (times, 1)), np.tile(sizes, times), np.tile(rounds, times))
+        for times in (1, 4)
+    )
+    assert [each.stderr for each in four] == pytest.approx([each.stderr for each in one])
+    lone = _trip_coverage(score, rounds)
+    binomial = np.sqrt(np.array(LEVELS) * (1 - np.array(LEVELS)) / 300)
+    assert [each.stderr for each in lone] == binomial.tolist()
+    trips = _trip_coverage(np.tile(score, 4), np.tile(rounds, 4))
+    assert [each.stderr for each in trips] == pytest.approx(binomial, rel=0.1)
+
+
+def test_the_verdict_minds_the_truth_as_surely_as_its_seeds_allow() -> None:
+    """P(|t| > 19.2 | two degrees) = P(|z| > 3); one seed says nothing, and equal ones say all."""
+
+    def told(observed: float, stderr: float, seeds: int) -> str:
+        other = dict.fromkeys((*road_results.MEASURED, *road_results.TRUE), ())
+        coverage = (road_results.Coverage(0.95, observed, stderr, 500, seeds),)
+        return road_results.calibration_verdict({"mine": {**other, "truth of edges": coverage}})
+
+    for observed, stderr, seeds in ((0.0, 0.0, 3), (0.94 - 0.19, 0.01, 3), (0.95 - 0.05, 0.01, 30)):
+        found = told(observed, stderr, seeds)
+        assert "mine (truth of edges) too narrow" in found, found
+    assert told(1.0, 0.0, 2).count("too wide") == 1
+    for observed, stderr, seeds in ((0.95 - 0.19, 0.01, 3), (0.95, 0.0, 3), (0.95 - 0.05, 0.01, 5)):
+        assert told(observed, stderr, seeds).startswith("The intervals cover")
+    assert "0 of 0 shares" in told(0.4, 0.0, 1)
+    three = road_results.Coverage(0.5, 0.5 + 19.2064 * 0.01, 0.01, 500, 3)
+    assert three.away == pytest.approx(3.0, abs=1e-3)
 
 
 def test_energies_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:

@@ -69,13 +69,15 @@ def _calibration_parts(run: Run) -> Iterable[str]:
         "<p>Before each trip every learner forecast the energy of each edge and of the whole trip; "
         "this is how often the measured energy fell inside the central 50, 90 and 95 % of the "
         "forecast. If a model is right, then whatever it has seen, the next trip falls inside with "
-        "exactly that probability: trips count as independent, and the standard error of their share "
-        "is binomial. Edges of one trip are correlated, so for edges the error is taken over "
-        "whole trips. Policies with independent edges (names starting with “bi”) ignore that "
+        "exactly that probability: the standard error of the share of trips is binomial. Edges of one "
+        "trip are correlated, so for edges the error is taken over whole trips. Where settings are "
+        "compared, all of them meet the same noise: what their trips of one round and seed share is "
+        "part of the error. Policies with independent edges (names starting with “bi”) ignore that "
         "errors on different roads are correlated, which makes their forecasts of trips too narrow. "
         "All policies meet the same noise, so chance affects them alike. Most of what is measured is "
         "noise that every learner knows about; what it has learned is judged by roads driven on for "
-        "the first time, and by the truth behind the noise, where it is known.</p>"
+        "the first time, and by the truth behind the noise, where it is known. A truth stays the same "
+        "from trip to trip: its standard error is over seeds, and a single seed gives none.</p>"
     )
     yield figure(picture)
     for caption, kinds in (("What was measured", MEASURED), ("The truth behind it", TRUE)):
@@ -88,13 +90,17 @@ def _calibration_parts(run: Run) -> Iterable[str]:
             yield policy_table(run, titles, shares, caption)
     yield (
         '<p class="meta">Observed share ± 1 standard error, in percent; bold where it is more than '
-        "three standard errors away from its level.</p>"
+        "three standard errors away from its level (of the truth: by Student’s t of that many seeds, "
+        "as unlikely as three).</p>"
     )
 
 
 def _percents(levels: Sequence[Coverage]) -> list[str]:
     if not levels:
         return ["–"] * len(LEVELS)
-    cells = [f"{100 * each.observed:.1f} ± {100 * each.stderr:.1f}" for each in levels]
+    cells = [
+        f"{100 * each.observed:.1f}" + f" ± {100 * each.stderr:.1f}" * (each.seeds != 1)
+        for each in levels
+    ]
     wrong = [abs(each.away) > OFF for each in levels]
     return [f"<b>{cell}</b>" if off else cell for cell, off in zip(cells, wrong, strict=True)]

@@ -6,17 +6,20 @@ p                  nominal level of a central interval: 50, 90, 95 %
 visits             how often each edge was driven on, (n,)
 observed           share of edges, or of trips, inside their intervals
 stderr             of ``observed`` if the intervals were right
+d                  inside or not, minus p
 β_t                squared width: the index is mean − √β_t·std
 =================  ==============================================================
 
 Why the standard errors hold. If a policy's model is right, then whatever it has seen so far, the
-next reward lies inside its p-interval with probability p. The differences "inside or not, minus p"
-of successive trips are therefore uncorrelated, although all of them meet one fixed truth: for trips
-the error is binomial, √(p(1−p)/T). Edges of one trip are not independent of each other, so for
-edges a trip counts as one observation: √(Σ k_t²(w_t − p)²) / Σ k_t with w_t the share of its k_t edges;
-likewise for edges that are driven on for the first time, where noise hides the forecast least. Whether
-the *truth* lies inside is no new question on the next trip: there a whole run counts as one
-observation, and the error is that of the mean over runs (seeds and settings).
+next reward lies inside its p-interval with probability p. The d of successive trips are therefore
+uncorrelated, although all of them meet one fixed truth: for trips the error is binomial, √(p(1−p)/T).
+Edges of one trip are not independent of each other, so for edges all that is seen in one round of one
+seed counts as one observation: √(Σ (Σ d)²) / Σ 1, the inner sum over its edges; likewise for edges
+that are driven on for the first time, where noise hides the forecast least. The settings of a sweep
+share the noise of each seed and round: they are summed inside the square, and Σ (Σ d)² − Σ d²
+is added for trips where it is positive. Whether the *truth* lies inside is no new question on the
+next trip, nor in the next setting: there a seed counts as one observation, and the error is that of
+the mean over seeds.
 """
 
 from __future__ import annotations
@@ -138,11 +141,25 @@ class Coverage(NamedTuple):
     stderr: float
     judged: int
     """How many edges or trips were forecast."""
+    seeds: int = 0
+    """How many seeds the error is taken over; 0 where it is taken over rounds."""
 
     @property
     def away(self) -> float:
-        """Observed minus nominal, in standard errors."""
-        return (self.observed - self.level) / self.stderr if self.stderr > 0.0 else 0.0
+        """Observed minus nominal, in standard errors; NaN for one seed, which has none.
+
+        Errors over a few seeds are uncertain themselves: what Student's t makes of them, as the
+        standard errors that are as unlikely under a normal distribution.
+        """
+        from scipy.special import ndtri, stdtr
+
+        difference = self.observed - self.level
+        if self.seeds == 1 or difference == 0.0:
+            return float("nan") if self.seeds == 1 else 0.0
+        errors = abs(difference) / self.stderr if self.stderr > 0.0 else float("inf")
+        if self.seeds:
+            errors = -float(ndtri(stdtr(self.seeds - 1, -errors)))
+        return errors if difference > 0.0 else -errors
 
 
 MEASURED = ("edges", "first visits", "trips")
@@ -156,7 +173,7 @@ def calibrations(run: Run) -> dict[str, Calibration]:
     """Coverage of every policy whose forecasts were recorded, all settings and seeds together."""
     found: dict[str, Calibration] = {}
     for policy in run.policies:
-        cells = []
+        cells, seeds = [], []
         for index in range(len(run.settings)):
             for seed in run.seeds:
                 audit = run.audit(policy, index, seed)
@@ -164,17 +181,22 @@ def calibrations(run: Run) -> dict[str, Calibration]:
                     judged = np.isfinite(audit["score"])
                     sizes = (run.choices(policy, index, seed)[judged] >= 0).sum(axis=1)
                     told = {name: audit[name][judged].astype(np.float64) for name in _AUDITED}
-                    cells.append({**told, "sizes": sizes})
+                    rounds = seed * run.rounds + np.flatnonzero(judged)  # of all seeds, each its own
+                    cells.append({**told, "sizes": sizes, "rounds": rounds})
+                    seeds.append(seed)
         if cells:
             joined = {name: np.concatenate([cell[name] for cell in cells]) for name in cells[0]}
-            fresh = joined["firsts"] > 0
-            truths = [(_within(cell["true_score"]), np.ones_like(cell["sizes"])) for cell in cells]
+            rounds, fresh = joined["rounds"], joined["firsts"] > 0
+            firsts = joined["first"][fresh], joined["firsts"][fresh], rounds[fresh]
+            edges = [cell["sizes"] @ cell["true_within"] / cell["sizes"].sum() for cell in cells]
+            trips = [_within(cell["true_score"]).mean(axis=0) for cell in cells]
+            sizes = joined["sizes"]
             found[policy] = {
-                "edges": _edge_coverage(joined["within"], joined["sizes"]),
-                "first visits": _edge_coverage(joined["first"][fresh], joined["firsts"][fresh]),
-                "trips": _trip_coverage(joined["score"]),
-                "truth of edges": _true_coverage([(c["true_within"], c["sizes"]) for c in cells]),
-                "truth of trips": _true_coverage(truths),
+                "edges": _edge_coverage(joined["within"], sizes, rounds),
+                "first visits": _edge_coverage(*firsts),
+                "trips": _trip_coverage(joined["score"], rounds),
+                "truth of edges": _true_coverage(edges, seeds, int(sizes.sum())),
+                "truth of trips": _true_coverage(trips, seeds, len(sizes)),
             }
     return found
 
@@ -182,27 +204,38 @@ def calibrations(run: Run) -> dict[str, Calibration]:
 _AUDITED = ("within", "first", "firsts", "score", "true_within", "true_score")
 
 
-def _true_coverage(cells: Sequence[tuple[Any, Ints]]) -> tuple[Coverage, ...]:
-    """Shares of each run, all of them weighted alike; the error is that of their mean."""
-    shares = np.array([sizes @ inside / sizes.sum() for inside, sizes in cells])
-    if not len(shares) or not np.isfinite(shares).all():
+def _true_coverage(shares: Sequence[Floats], seeds: Sequence[int], count: int) -> tuple[Coverage, ...]:
+    """From one share per run: the mean over a seed's settings first, as they share their truth."""
+    if not np.isfinite(shares).all():
         return ()
-    observed, stderr = mean_stderr(shares)
-    return _coverage(observed, stderr, int(sum(sizes.sum() for _, sizes in cells)))
+    every, owners = np.array(shares), np.array(seeds)
+    each = np.array([every[owners == seed].mean(axis=0) for seed in dict.fromkeys(seeds)])
+    return _coverage(*mean_stderr(each), count, len(each))
 
 
-def _edge_coverage(inside: Floats, sizes: Ints) -> tuple[Coverage, ...]:
+def _edge_coverage(inside: Floats, sizes: Ints, rounds: Ints) -> tuple[Coverage, ...]:
     count = int(sizes.sum())
     if not count:
         return ()
     observed = sizes @ inside / count
     away = sizes[:, None] * (inside - np.asarray(LEVELS))
-    return _coverage(observed, np.sqrt(np.sum(away**2, axis=0)) / count, count)
+    return _coverage(observed, np.sqrt(_squares(away, rounds)) / count, count)
 
 
-def _trip_coverage(scores: Floats) -> tuple[Coverage, ...]:
-    levels, count = np.asarray(LEVELS), len(scores)
-    return _coverage(_within(scores).mean(axis=0), np.sqrt(levels * (1 - levels) / count), count)
+def _trip_coverage(scores: Floats, rounds: Ints) -> tuple[Coverage, ...]:
+    levels, count, inside = np.asarray(LEVELS), len(scores), _within(scores)
+    away = inside - levels
+    shared = np.maximum(0.0, _squares(away, rounds) - np.sum(away**2, axis=0)) / count
+    return _coverage(inside.mean(axis=0), np.sqrt((levels * (1 - levels) + shared) / count), count)
+
+
+def _squares(away: Floats, rounds: Ints) -> Floats:
+    """Σ (Σ d)², the inner sum over all that one round of one seed holds."""
+    different, places = np.unique(rounds, return_inverse=True)
+    sums = np.zeros((len(different), len(LEVELS)))
+    np.add.at(sums, places, away)
+    squares: Floats = np.sum(sums**2, axis=0)
+    return squares
 
 
 def _within(scores: Floats) -> Floats:
@@ -211,9 +244,9 @@ def _within(scores: Floats) -> Floats:
     return np.where(np.isnan(column), np.nan, np.abs(column) <= QUANTILES)
 
 
-def _coverage(observed: Floats, stderr: Floats, count: int) -> tuple[Coverage, ...]:
+def _coverage(observed: Floats, stderr: Floats, count: int, seeds: int = 0) -> tuple[Coverage, ...]:
     values = zip(LEVELS, observed.tolist(), stderr.tolist(), strict=True)
-    return tuple(Coverage(level, share, error, count) for level, share, error in values)
+    return tuple(Coverage(level, share, error, count, seeds) for level, share, error in values)
 
 
 def calibration_verdict(found: Mapping[str, Calibration]) -> str:
@@ -221,15 +254,16 @@ def calibration_verdict(found: Mapping[str, Calibration]) -> str:
     every = [
         (policy, what, coverage)
         for policy, calibration in found.items()
-        for what in MEASURED
+        for what in MEASURED + TRUE
         for coverage in calibration[what]
+        if coverage.seeds != 1
     ]
     near = sum(abs(coverage.away) <= 2.0 for _, _, coverage in every)
     far = [each for each in every if abs(each[2].away) > OFF]
     text = (
         f"{near} of {len(every)} shares lie within two standard errors of their nominal level and "
         f"{len(every) - len(far)} within three (if they were independent, about 19 of 20 "
-        "would lie within two; they are not, because all policies meet the same noise)"
+        "would lie within two; they are not, because all policies meet the same noise and truths)"
     )
     if not far:
         return f"The intervals cover what they should: {text}."
