@@ -55,7 +55,8 @@ def main() -> dict[str, list[str]]:
             policy.learn(offer, decision, Feedback(positions=chosen, rewards=rewards), rng)
             policy.save(file)  # the café closes …
             policy = superarm.load(file)  # … and opens again: nothing is forgotten
-            print(day, menus[day], f"sold {rewards.sum():.0f}, forecast {cups_sold:.0f} ± {spread:.0f}")
+            told = f"forecast {cups_sold:.0f} ± {spread:.0f} (1 standard deviation)"
+            print(day, menus[day], f"sold {rewards.sum():.0f}, {told}")
     return menus
 
 

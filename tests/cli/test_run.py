@@ -231,24 +231,24 @@ def test_a_claim_that_fails_exits_0(cli: Command, tiny: str) -> None:
     text = cli("run", tiny, *FAST, "-q")
     assert text.code == 0
     assert "✗ does not hold: greedy" in text.out
-    assert "1 claim: 1 does not hold." in text.out
+    assert "The claim does not hold." in text.out
     undecided = cli("run", tiny, "--seeds", 1, *FAST, "-q").out
     assert "? undecided: greedy" in undecided
-    assert "1 claim: 1 undecided (within chance; more --seeds may decide)." in undecided
+    assert "The claim is undecided (within noise; more --seeds may decide)." in undecided
 
 
 # --- options -----------------------------------------------------------------------------
 
 
 def test_claims_about_what_was_not_run_are_counted(cli: Command, tiny: str, tmp_path: Path) -> None:
-    told = "1 claim not judged here: gp-greedy not run."
+    told = "1 claim not judged: it needs gp-greedy."
     assert told in cli("run", tiny, "--policies", "random", "--out", "a", "-q").out
     page = (tmp_path / "a" / "report.html").read_text(encoding="utf-8")
     assert told in page
     assert "feedback" not in page  # nothing is told of what there is not
     summary = cli("run", tiny, "--policies", "random", "--out", "b", "-q", "--json").json()
-    why = [{"text": "greedy beats chance", "why": "gp-greedy not run"}]
-    assert (summary["claims"], summary["not_judged"]) == ([], why)
+    needs = [{"text": "greedy beats chance", "needs": ["gp-greedy"]}]
+    assert (summary["claims"], summary["not_judged"]) == ([], needs)
     assert cli("run", tiny, "--out", "c", "-q", "--json").json()["not_judged"] == []
 
 

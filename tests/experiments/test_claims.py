@@ -96,7 +96,7 @@ def test_three_seeds_decide_beyond_four_point_three_standard_errors(
         "evidence": verdict.evidence,
     }
     assert all(name in verdict.evidence for name in policies_of(told))
-    assert "; 4.3 decide)" in verdict.evidence
+    assert "; 4.3 needed)" in verdict.evidence
     assert verdict.evidence.endswith("(3 seeds, T = 2)")
 
 
@@ -124,7 +124,7 @@ def test_the_evidence_compares_seed_by_seed_at_the_weakest_pair(tmp_path: Path) 
     # a − b is (−2.5, −1.5): mean −2, standard error 0.5 = 0.707/√2; the least total comes first.
     assert verdict.evidence == (
         "cumulative regret: a 11 ± 10, b 13 ± 9.5, c 70 ± 20; a − b seed by seed −2.00 ± 0.50 "
-        "(4 standard errors; 12.7 decide) (2 seeds, T = 2)"
+        "(4 standard errors; 12.7 needed) (2 seeds, T = 2)"
     )
     assert verdict.verdict == "undecided"
 
@@ -142,7 +142,7 @@ def test_totals_that_are_all_zero_are_similar(tmp_path: Path) -> None:
     run = make_run(tmp_path, {"a": [0.0, 0.0], "b": [0.0, 0.0], "c": [1.0, -1.0]})
     (same,) = judge(run, [claim("similar", policy="a", versus="b", tolerance=0.1)])
     assert same.verdict == "holds"
-    assert "a − b seed by seed 0 ± 0 (the same in every seed" in same.evidence
+    assert "a − b seed by seed 0 (the same in every seed" in same.evidence
     (other,) = judge(run, [claim("similar", policy="a", versus="c", tolerance=0.1)])
     assert other.verdict == "undecided"
 
@@ -174,7 +174,7 @@ def test_claims_about_policies_that_were_not_run_are_skipped(tmp_path: Path) -> 
     assert judge(run, []) == []
 
 
-def test_claims_that_are_not_judged_are_told_with_the_reason(tmp_path: Path) -> None:
+def test_claims_that_are_not_judged_are_told_with_what_they_need(tmp_path: Path) -> None:
     run = make_run(tmp_path, TOTALS, settings=[{"k": 1, "on": "a"}, {"k": 2, "on": "a"}])
     pair = {"policy": "good", "versus": "poor"}
     told = [
@@ -185,11 +185,11 @@ def test_claims_that_are_not_judged_are_told_with_the_reason(tmp_path: Path) -> 
         claim("rises", policy="good", key="k", where={"on": "b"}),
         claim("rises", policy="good", key="k"),
     ]
-    assert [each["why"] for each in not_judged(run, told)] == [
-        "bad, worse not run",
-        "profit not measured",
-        "on not swept",
-        "no setting with on = b",
+    assert [each["needs"] for each in not_judged(run, told)] == [
+        ["bad", "worse"],
+        ["the metric profit"],
+        ["a sweep over on"],
+        ["a setting with on = b"],
     ]
     assert len(judge(run, told)) == 2 + 1
 
@@ -429,7 +429,7 @@ def test_a_tie_neither_rises_nor_falls(check: str, tmp_path: Path) -> None:
     run = sweep_run(tmp_path, {float(width): [938.1, 0.1, 1e9 / 3] for width in range(9)})
     (verdict,) = judge(run, [claim(check, policy="mine", key="width")])
     assert verdict.verdict == "does not hold"
-    assert "seed by seed 0 ± 0 (the same in every seed" in verdict.evidence
+    assert "seed by seed 0 (the same in every seed" in verdict.evidence
 
 
 def test_nothing_rises_with_a_single_value(tmp_path: Path) -> None:

@@ -292,7 +292,7 @@ def _print_count(console: Any, claims: list[dict[str, Any]], not_judged: list[di
     """How many claims hold, do not and are undecided, what would decide these, and which were left."""
     told = claim_count(claims, "")
     if any(claim["verdict"] == "undecided" for claim in claims):
-        told += " (within chance; more --seeds may decide)"
+        told += " (within noise; more --seeds may decide)"
     if told:
         console.print(f"{told}.", highlight=False, soft_wrap=True)
     if not_judged:

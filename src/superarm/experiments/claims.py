@@ -77,21 +77,21 @@ def judge(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[Verdict]:
     return verdicts
 
 
-def not_judged(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The other claims, each with why this run cannot speak to it."""
+def not_judged(run: Run, claims: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The other claims, each with what a run would need to speak to it."""
     silent = (claim for claim in claims if not any(_places(run, claim)))
-    return [{"text": str(claim["text"]), "why": _obstacle(run, claim)} for claim in silent]
+    return [{"text": str(claim["text"]), "needs": _needs(run, claim)} for claim in silent]
 
 
-def _obstacle(run: Run, claim: Mapping[str, Any]) -> str:
+def _needs(run: Run, claim: Mapping[str, Any]) -> list[str]:
     absent = [name for name in dict.fromkeys(policies_of(claim)) if name not in run.policies]
     if absent:
-        return f"{', '.join(absent)} not run"
+        return absent
     if "key" in claim and not sweeps(run, claim["key"]):
-        return f"{claim['key']} not swept"
+        return [f"a sweep over {claim['key']}"]
     if not any(_matches(setting, claim) for setting in run.settings):
-        return f"no setting with {setting_text(claim['where'])}"
-    return f"{_metric(claim)} not measured"
+        return [f"a setting with {setting_text(claim['where'])}"]
+    return [f"the metric {_metric(claim)}"]
 
 
 def _metric(claim: Mapping[str, Any]) -> str:
@@ -153,7 +153,7 @@ class _Totals:
 
     def told(self, policy: str, place: int = 0) -> str:
         mean, stderr = average(self.at(policy, place))
-        return significant(mean) + (f" ± {significant(stderr, 2)}" if len(self.run.seeds) > 1 else "")
+        return significant(mean) + (f" ± {significant(stderr, 2)}" if stderr else "")
 
     def value(self, place: int) -> Any:
         return self.run.settings[self.settings[place]][self.claim["key"]]
@@ -169,7 +169,7 @@ def _judged(totals: _Totals) -> tuple[Word, str]:
         evidence += f"; {weakest.what} seed by seed {plus_minus(*average(weakest.values))}"
         away = abs(weakest.strength) * limit
         errors = "the same in every seed" if np.isinf(away) else f"{away:.2g} standard errors"
-        evidence += f" ({errors}; {limit:.3g} decide)"
+        evidence += f" ({errors}; {limit:.3g} needed)"
     if weakest.strength > 1.0:
         return "holds", evidence
     return ("does not hold" if weakest.strength < -1.0 else "undecided"), evidence

@@ -9,10 +9,8 @@ from typing import Any
 
 from superarm.results.curves import (
     PALETTE,
-    Average,
     PolicyStyle,
     counted,
-    plus_minus,
     policy_styles,
     significant,
 )
@@ -163,11 +161,6 @@ def policy_table(
     return table(["policy", *titles], named, caption=caption, numbers=count, style=style)
 
 
-def told(run: Run, value: Average) -> str:
-    """A mean and its standard error, where there are several seeds."""
-    return escape(plus_minus(*value) if len(run.seeds) > 1 else significant(value.mean))
-
-
 def fact_table(caption: str, facts: Mapping[str, Any]) -> str:
     """Names and values, those that are None left out."""
     rows = [(escape(str(k)), [escape(readable_value(v))]) for k, v in facts.items() if v is not None]
@@ -200,7 +193,7 @@ def claims_table(
             f'<tr>{origin}<td>{escape(str(claim["text"]))}</td><td class="verdict">{verdict}</td>'
             f"<td>{escape(readable_value(claim.get('evidence', '')))}</td></tr>"
         )
-    titles = ("experiment",) * bool(origins) + ("claim", "here", "evidence")
+    titles = ("experiment",) * bool(origins) + ("claim", "verdict", "evidence")
     head = "".join(f'<th scope="col">{title}</th>' for title in titles)
     table = f'<table class="claims"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
     silent = f'<p class="meta">{escape(silent_text(not_judged))}</p>' if not_judged else ""
@@ -209,19 +202,21 @@ def claims_table(
 
 def claim_count(claims: Sequence[Claim], separator: str) -> str:
     """How many claims hold, do not, and are undecided, after a separator; empty without claims."""
-    if not claims:
-        return ""
     found = [str(claim["verdict"]) for claim in claims]
+    if len(found) == 1:
+        word = found[0].replace("undecided", "is undecided")
+        return f"{separator}{'the' if separator else 'The'} claim {word}"
     plural = {"holds": "hold", "does not hold": "do not hold"}
     counts = {word: found.count(word) for word in VERDICTS}
     told = (f"{n} {word if n == 1 else plural.get(word, word)}" for word, n in counts.items() if n)
-    return f"{separator}{counted(len(claims), 'claim')}: {', '.join(told)}"
+    return f"{separator}{counted(len(claims), 'claim')}: {', '.join(told)}" if found else ""
 
 
 def silent_text(not_judged: Sequence[Claim]) -> str:
-    """How many claims a run could not judge, and why."""
-    reasons = "; ".join(dict.fromkeys(str(each["why"]) for each in not_judged))
-    return f"{counted(len(not_judged), 'claim')} not judged here: {reasons}."
+    """How many claims a run could not judge, and what it lacks for them."""
+    needs = ", ".join(dict.fromkeys(str(need) for each in not_judged for need in each["needs"]))
+    who = "they need" if len(not_judged) > 1 else "it needs"
+    return f"{counted(len(not_judged), 'claim')} not judged: {who} {needs}."
 
 
 def figure(picture: Picture) -> str:

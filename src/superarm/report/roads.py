@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from superarm.results.curves import setting_text
+from superarm.results.curves import plus_minus, setting_text
 from superarm.results.maps import visit_pictures
 from superarm.results.roads import (
     MEASURED,
@@ -22,7 +22,7 @@ from superarm.results.roads import (
 from superarm.simulation.audit import LEVELS
 from superarm.simulation.trace import Run
 
-from .pages import figure, policy_table, section, told
+from .pages import figure, policy_table, section
 
 
 def road_sections(run: Run) -> list[str]:
@@ -53,7 +53,7 @@ def _energy_parts(run: Run) -> Iterable[str]:
 
 def _energy_table(run: Run, index: int) -> str:
     found = trip_energies(run, index)
-    rows = [(policy, [told(run, each) for each in row.values()]) for policy, row in found.items()]
+    rows = [(policy, [plus_minus(*each) for each in row.values()]) for policy, row in found.items()]
     titles = next(([*row] for row in found.values()), [])
     return policy_table(run, titles, rows, setting_text(run.settings[index])) if rows else ""
 

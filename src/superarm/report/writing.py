@@ -42,7 +42,6 @@ from .pages import (
     policy_table,
     section,
     table,
-    told,
 )
 from .roads import road_sections
 from .settings import reproduce_section, settings_section
@@ -149,7 +148,7 @@ def _headline(run: Run, rankings: Sequence[Mapping[str, Average]]) -> str:
             f"Lowest regret: {' and '.join(best)}, in {most} of {len(rankings)} settings{each}{tied}."
         )
     unit = run.metric("regret").unit
-    parts = [f"{policy}, {told(run, each)} {unit}".rstrip() for policy, each in rankings[0].items()]
+    parts = [f"{policy}, {plus_minus(*each)} {unit}".rstrip() for policy, each in rankings[0].items()]
     ties = _tied(run, 0, rankings[0])
     if ties > 1:
         return f"Lowest regret, tied within noise: {'; '.join(parts[:ties])}."
@@ -216,7 +215,7 @@ def _result_table(run: Run, index: int, ranking: Mapping[str, Average]) -> str:
         ratio = f"{significant(total.mean / best)}×" if best > 0.0 else "–"
         growth = power_text(growth_exponent(run, policy, index))
         rest = (average(outcomes(run, policy, index, metric)) for metric in run.metrics[1:])
-        cells = [told(run, total), ratio, growth, seconds, *(told(run, each) for each in rest)]
+        cells = [plus_minus(*total), ratio, growth, seconds, *(plus_minus(*each) for each in rest)]
         rows.append((policy, cells))
     return policy_table(run, titles, rows, setting_text(run.settings[index]), style="best")
 

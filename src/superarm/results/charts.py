@@ -122,7 +122,7 @@ def _regret(run: Run, index: int, band: Band) -> Picture:
     chart = regret_chart(run, index, band)
     caption = _sentence(band_text(run, band))
     if any(each.style.thin for each in chart.series):
-        caption += " Thin lines are baselines."
+        caption += " Thin lines are baselines, drawn without bands."
     return _single(run, index, "regret", chart, caption)
 
 

@@ -306,11 +306,13 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def plus_minus(mean: float, stderr: float) -> str:
-    """A mean to three digits, and its standard error to the same place.
+    """A mean to three digits, and its standard error to the same place, unless that is nil.
 
-    >>> plus_minus(171.23, 6.98), plus_minus(13612.0, 457.0), plus_minus(2.0, 0.0004)
-    ('171 ± 7', '13,600 ± 460', '2.00 ± 0.0004')
+    >>> plus_minus(171.23, 6.98), plus_minus(13612.0, 457.0), plus_minus(2.0, 0.0)
+    ('171 ± 7', '13,600 ± 460', '2')
     """
+    if stderr == 0.0:
+        return significant(mean)
     if not (np.isfinite(mean) and np.isfinite(stderr)) or not 1e-3 <= abs(mean) < 1e3:
         return f"{significant(mean)} ± {significant(stderr, 2)}"
     if mean < 0.0:

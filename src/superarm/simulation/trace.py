@@ -52,7 +52,7 @@ _SUMMARY: dict[str, dict[str, Any]] = {
         **{"policy": str, "metric": str, "setting": Mapping[str, Any]},
         **{"mean": float | None, "stderr": float | None},
     },
-    "not_judged": dict.fromkeys(("text", "why"), str),
+    "not_judged": {"text": str, "needs": Sequence[str]},
 }
 _MOST_CELLS = 10**7
 _MANGLED = re.compile(r"-[0-9a-f]{8}\Z")
