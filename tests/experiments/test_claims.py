@@ -254,6 +254,10 @@ BASE = {
             claim("between", policy="a", versus="b", least=2, most=1),
             "least must be below most",
         ),
+        (
+            claim("between", policy="a", versus="b", least=0.5, most=0.5),
+            "least must be below most",
+        ),
         (claim("below", policy=["a", "b"], versus="b"), "b is compared with itself"),
         (claim("rises", policy="a", key="k", where={"k": 1}), "where holds the key"),
     ],
@@ -356,6 +360,27 @@ def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
             {0.5: [10.0, 18.0], 2.0: [15.0, 13.0]},
             "undecided",
         ),
+        # The mean is 10.97: 10 and 11.9 are within a tenth of it, though 11.9 is not of 10.
+        (
+            claim("flat", policy="mine", key="width", tolerance=0.1),
+            {0.5: [10.0] * 2, 1.0: [11.0] * 2, 2.0: [11.9] * 2},
+            "holds",
+        ),
+        (  # a tenth of a level below zero is room all the same
+            claim("flat", policy="mine", key="width", tolerance=0.1),
+            {0.5: [-10.0] * 2, 2.0: [-10.1] * 2},
+            "holds",
+        ),
+        (  # a mean of zero leaves no room, unless all totals are zero
+            claim("flat", policy="mine", key="width", tolerance=0.1),
+            {1.0: [-0.5] * 2, 2.0: [0.5] * 2},
+            "does not hold",
+        ),
+        (
+            claim("flat", policy="mine", key="width", tolerance=0.1),
+            {1.0: [0.0] * 2, 2.0: [0.0] * 2},
+            "holds",
+        ),
         (  # neither rises nor falls, and is not flat
             claim("flat", policy="mine", key="width", tolerance=0.1),
             {0.5: [10.0, 10.1], 1.0: [30.0, 30.1], 2.0: [10.0, 10.1]},
@@ -370,6 +395,11 @@ def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
         (
             claim("rises", policy="mine", key="width", of="spread"),
             {1.0: [1.0, 2.0], 2.0: [8.0, 0.0]},
+            "undecided",
+        ),
+        (  # three seeds that agree would decide a total, but say nothing of a spread
+            claim("rises", policy="mine", key="width", of="spread"),
+            {1.0: [5.0] * 3, 2.0: [7.0] * 3},
             "undecided",
         ),
         (
@@ -389,6 +419,23 @@ def test_claims_across_settings_are_judged_once(
     assert verdict.evidence.startswith("[route = a] ")
 
 
+@pytest.mark.parametrize(
+    ("of", "totals", "change"),
+    [
+        # Last − first is 4 and 4.1: mean 4.05, half the difference 0.05.
+        (None, {0.5: [1.0, 2.0], 1.0: [9.0, 0.0], 2.0: [5.0, 6.1]}, "4.05 ± 0.05"),
+        # From the median, 0, the seeds are (0, 0, 0, 8) away: mean 2, deviation 4, over √4 seeds.
+        ("spread", {1.0: [0.0] * 4, 2.0: [0.0, 0.0, 0.0, 8.0]}, "2.00 ± 2.00"),
+    ],
+)
+def test_the_evidence_tells_the_change_over_all_values(
+    of: str | None, totals: dict[float, list[float]], change: str, tmp_path: Path
+) -> None:
+    told = claim("rises", policy="mine", key="width", **({"of": of} if of else {}))
+    (verdict,) = judge(sweep_run(tmp_path, totals), [told])
+    assert f"change of mine over all values seed by seed {change} (" in verdict.evidence
+
+
 def test_a_claim_is_about_the_settings_that_it_names(tmp_path: Path) -> None:
     run = make_run(tmp_path, TOTALS, settings=[{"k": 1}, {"k": 2}])
     (verdict,) = judge(
@@ -396,31 +443,37 @@ def test_a_claim_is_about_the_settings_that_it_names(tmp_path: Path) -> None:
     )
     assert verdict.evidence.startswith("[k = 2] ")
     assert judge(run, [claim("below", policy="fair", versus="good", where={"k": 3})]) == []
+    absent = [claim("below", policy="fair", versus="good", where={"m": 1})]
+    assert judge(run, absent) == []
+    assert [each["why"] for each in not_judged(run, absent)] == ["no setting with m = 1"]
 
 
-def test_crossing_is_below_at_first_and_above_at_last(tmp_path: Path) -> None:
-    settings = [{"rho": rho} for rho in (5.0, 0.1)]
+@pytest.mark.parametrize(
+    ("mover", "stayer", "words"),
+    [
+        ({5.0: 9.0, 0.1: 1.0}, {5.0: 4.0, 0.1: 3.0}, ["holds", "does not hold"]),
+        # Above in the middle only; above what the rival had at first, but not what it has at last.
+        ({0.1: 1.0, 1.0: 9.0, 5.0: 2.0}, dict.fromkeys((0.1, 1.0, 5.0), 4.0), ["does not hold"] * 2),
+        ({0.1: 1.0, 5.0: 3.5}, {0.1: 3.0, 5.0: 4.0}, ["does not hold"] * 2),
+    ],
+)
+def test_crossing_is_below_at_first_and_above_at_last(
+    mover: dict[float, float], stayer: dict[float, float], words: list[str], tmp_path: Path
+) -> None:
+    settings = [{"rho": rho} for rho in mover]
     spec = {"experiment": "x", "rounds": 1, "first_seed": 0, "seeds": 2, "settings": settings}
     write_spec(tmp_path, {**spec, "policies": ["mover", "stayer"]})
-    totals = {("mover", 0): 9.0, ("stayer", 0): 4.0, ("mover", 1): 1.0, ("stayer", 1): 3.0}
-    for (policy, index), total in totals.items():
-        for seed in range(2):
-            series = {"regret": np.array([total])}
-            write_trace(
-                tmp_path,
-                Trace(
-                    policy=policy,
-                    setting_index=index,
-                    seed=seed,
-                    series=series,
-                ),
-            )
-    run = Run.load(tmp_path)
+    for policy, totals in (("mover", mover), ("stayer", stayer)):
+        for index, total in enumerate(totals.values()):
+            for seed in range(2):
+                series = {"regret": np.array([total])}
+                trace = Trace(policy=policy, setting_index=index, seed=seed, series=series)
+                write_trace(tmp_path, trace)
     told = [
         claim("crosses", policy="mover", versus="stayer", key="rho"),
         claim("crosses", policy="stayer", versus="mover", key="rho"),
     ]
-    assert [verdict.verdict for verdict in judge(run, told)] == ["holds", "does not hold"]
+    assert [verdict.verdict for verdict in judge(Run.load(tmp_path), told)] == words
 
 
 @pytest.mark.parametrize("check", ["rises", "falls"])
@@ -444,7 +497,13 @@ def audited_run(
     spec = {"experiment": "x", "rounds": 2, "first_seed": 0, "seeds": 2, "noise_variance": [0.2]}
     policies = {"parameters": {"policies": {"mine": options}}, "audited": ["mine"]}
     write_spec(directory, {**spec, **policies, "policies": ["mine"], "settings": [setting or {}]})
-    for seed, used in enumerate((0.5, variance)):
+    write_audits(directory, 0, (0.5, variance))
+    return Run.load(directory)
+
+
+def write_audits(directory: Path, index: int, variances: tuple[float, float]) -> None:
+    """Two seeds of a setting, with λ* = 0.3, I = 1 and so much variance."""
+    for seed, used in enumerate(variances):
         audit = {
             "variance": np.array([0.75 * used, 0.25 * used], dtype=np.float32),
             "largest_eigenvalue": np.array([0.3, 0.1], dtype=np.float32),
@@ -453,9 +512,19 @@ def audited_run(
             **{name: np.ones((2, 3), dtype=np.float32) for name in ("within", "first", "true_within")},
         }
         series = {"regret": np.zeros(2)}
-        trace = Trace(policy="mine", setting_index=0, seed=seed, series=series, audit=audit)
+        trace = Trace(policy="mine", setting_index=index, seed=seed, series=series, audit=audit)
         write_trace(directory, trace)
-    return Run.load(directory)
+
+
+def test_lemma_a12_takes_the_noise_of_each_setting(tmp_path: Path) -> None:
+    """Allowed is 2(0.3 + 0.2) = 1 in the first setting, 2(0.3 + 0.7) = 2 in the second."""
+    spec = audited_run(tmp_path, 0.9).spec
+    write_spec(tmp_path, {**spec, "noise_variance": [0.2, 0.7], "settings": [{"k": 1}, {"k": 2}]})
+    write_audits(tmp_path, 1, (0.5, 1.9))
+    verdicts = judge_variances(Run.load(tmp_path))
+    assert [each.verdict for each in verdicts] == ["holds"] * 2
+    assert "at most 0.9 of" in verdicts[0].evidence
+    assert "at most 0.95 of" in verdicts[1].evidence
 
 
 @pytest.mark.parametrize(("variance", "word"), [(0.99, "holds"), (1.02, "does not hold")])
