@@ -325,10 +325,27 @@ def test_derived_rows_are_computed_seed_by_seed(tmp_path: Path) -> None:
     own, other = (run.cumulative(policy)[:, -1] for policy in ("gp-greedy", "random"))
     assert rows["gp-greedy", "relative_regret"]["mean"] == pytest.approx((own / other).mean())
     assert rows["random", "relative_regret"]["stderr"] == 0.0
+    stderr = float(np.std(own / other, ddof=1)) / 3**0.5
+    assert rows["gp-greedy", "relative_regret"]["stderr"] == pytest.approx(stderr)
     assert rows["gp-greedy", "regret_rate"]["mean"] == pytest.approx(own.mean() / 8)
     assert summary["metrics"]["relative_regret"]["kind"] == "ratio"
     alone = plan(tmp_path / "b", derived=[ratio], policies={"gp-greedy": {}})
     assert [row["metric"] for row in execute(alone)["rows"]] == ["cumulative_regret"]
+
+
+def test_derived_rows_compare_within_a_setting(tmp_path: Path) -> None:
+    ratio = {"name": "relative_regret", "versus": "random"}
+    summary = execute(plan(tmp_path / "a", {"k": [1, 3]}, derived=[ratio]))
+    run = Run.load(tmp_path / "a")
+    for index, setting in enumerate(run.settings):
+        own, other = (run.cumulative(policy, index)[:, -1] for policy in ("gp-greedy", "random"))
+        (row,) = (
+            each
+            for each in summary["rows"]
+            if (each["policy"], each["metric"], each["setting"])
+            == ("gp-greedy", "relative_regret", setting)
+        )
+        assert row["mean"] == pytest.approx((own / other).mean())
 
 
 def test_policies_are_run_anew_for_each_horizon(tmp_path: Path) -> None:
@@ -394,6 +411,13 @@ def test_killed_between_the_first_files(
     monkeypatch.setattr(plans, "write_spec", write)
     execute(plan(tmp_path / "a", **HORIZONS), resume=True)
     assert Run.load(tmp_path / "a").at_horizon(3).policies == ("gp-greedy",)
+
+
+def test_there_is_a_map_whatever_the_first_seed(tmp_path: Path) -> None:
+    problem = {"name": "navigation", "network": "city", "edges": 200}
+    roads = Experiment.from_mapping({**BASE, "problem": problem, "policies": {"prior": {}}}, "here")
+    execute(Plan.make(replace(roads, rounds=1, seeds=2), out=tmp_path / "a", first_seed=3))
+    assert Run.load(tmp_path / "a").road_map(0) is not None
 
 
 def test_a_lost_map_is_made_again_without_a_round(

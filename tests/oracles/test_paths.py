@@ -136,6 +136,9 @@ def test_no_path_is_an_error_or_an_empty_decision() -> None:
     with pytest.raises(InfeasibleError, match="no route from arm 2 to arm 0"):
         select(-np.ones(3), [(0, 1), (1, 2)], trip)
     assert len(select(-np.ones(3), [(0, 1), (1, 2)], trip, "empty")) == 0
+    shut = Trip(start=0, goal=2, closed_turns=np.array([1]))
+    with pytest.raises(InfeasibleError, match="no route from arm 0 to arm 2"):
+        select(-np.ones(3), [(0, 1), (1, 2)], shut)
     closed = np.array([-1.0, -1.0, -np.inf])
     with pytest.raises(InfeasibleError, match="arm 2 is closed"):
         select(closed, [(2, 0)], trip)

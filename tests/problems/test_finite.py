@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,8 @@ def test_rewards_are_the_truth_plus_noise() -> None:
     decision = Decision(step=1, action=None, positions=np.array([3, 0]))
     assert problem.feedback(problem.offer(1), decision, noise).rewards.tolist() == [5.0, 1.5]
     assert problem.table(noise[None, :]).tolist() == [[1.5, 4.25, 1.5, 5.0]]
+    # A table shows no α-regret, which a known optimum asks for.
+    assert replace(problem, optimum=4.0).table(noise[None, :]) is None
     assert gp_function(seed=0, horizon=1).model.mean == 0.0
 
 

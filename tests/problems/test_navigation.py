@@ -232,19 +232,32 @@ def test_a_round_without_a_route_can_be_waited_out() -> None:
     assert np.isnan(played.audit["score"][empty]).all()
 
 
-@pytest.mark.parametrize("told", [None, 2.0])
-@pytest.mark.parametrize("lengthscale", [0.5, 1.0])
-def test_the_truth_is_a_draw_with_its_own_lengthscale(lengthscale: float, told) -> None:
+@pytest.mark.parametrize(
+    ("lengthscale", "told", "normalisation"),
+    [(0.5, None, "mean"), (0.5, 2.0, "unit"), (1.0, None, "unit"), (1.0, 2.0, "mean")],
+)
+def test_the_truth_is_a_draw_with_its_own_lengthscale(lengthscale: float, told, normalisation) -> None:
     """f − mean = root z with K = root rootᵀ: so (f − mean)ᵀK⁻¹(f − mean) is zᵀz, for this K alone."""
-    world = city(seed=3, lengthscale=lengthscale, model_lengthscale=told)
+    world = city(seed=3, lengthscale=lengthscale, model_lengthscale=told, normalisation=normalisation)
+    graph, kind = world.roads.graph, {"normalisation": normalisation}
     variance = (0.25 * np.std(world.model.energies)) ** 2
     arms = world.offer(1).arms.features
     rest = world.energies - world.model.energies
     normals = stream(3, "truth", 0).standard_normal(len(arms))
-    K = road_kernel(world.roads.graph, variance, lengthscale=lengthscale)(arms)
+    K = road_kernel(graph, variance, lengthscale=lengthscale, **kind)(arms)
     assert rest @ np.linalg.solve(K, rest) == pytest.approx(normals @ normals, rel=1e-9)
-    known = road_kernel(world.roads.graph, variance, lengthscale=told or lengthscale)
+    known = road_kernel(graph, variance, lengthscale=told or lengthscale, **kind)
     np.testing.assert_allclose(world.model.kernel(arms[:9], arms), known(arms[:9], arms), rtol=1e-12)
+
+
+@pytest.mark.parametrize("routing", ["rectified", "potential"])
+@pytest.mark.parametrize("spread", ["noise", "none"])
+def test_the_prior_routes_by_its_mean_energies(routing, spread) -> None:
+    model = city().model
+    lifted = model.reduction if routing == "potential" else 0.0
+    s = np.sqrt(model.noise_variance) if spread == "noise" else 0.0
+    costs = prior(model, routing=routing, spread=spread).score.costs
+    np.testing.assert_allclose(costs, rectified_mean(model.energies - lifted, s), rtol=1e-12)
 
 
 def test_other_vehicles_have_other_energies() -> None:

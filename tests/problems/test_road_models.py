@@ -10,7 +10,13 @@ import pytest
 
 from superarm.errors import InputError
 from superarm.networks import Vehicle, generate_city
-from superarm.problems.road_models import load_roads, road_kernel, road_model
+from superarm.problems.road_models import (
+    load_roads,
+    road_arms,
+    road_kernel,
+    road_model,
+    with_conditions,
+)
 from superarm.records import to_json
 from superarm.registry import spec_of
 
@@ -81,6 +87,19 @@ def test_a_spec_tells_models_apart() -> None:
     ]
     assert len(set(prints)) == len(prints)
     assert fingerprint() == prints[0]
+
+
+def test_conditions_add_a_kernel_over_features_and_every_condition() -> None:
+    """k″ is Matérn 5/2 of lengthscale 2, with the prior's mean variance."""
+    plain = road_model(GRAPH, Vehicle(), horizon=1)
+    changing = with_conditions(plain, 2)
+    values = np.random.default_rng(0).standard_normal((40, 2))
+    rows = np.column_stack([road_arms(GRAPH).features[:40], values])
+    r = np.sqrt(5.0) * np.sqrt(((rows[:, None, 1:] - rows[None, :, 1:]) ** 2).sum(axis=2)) / 2.0
+    added = (1.0 + r + r**2 / 3.0) * np.exp(-r) * plain.kernel.diag(road_arms(GRAPH).features).mean()
+    np.testing.assert_allclose(
+        changing.kernel(rows), plain.kernel(rows[:, :4]) + added, rtol=1e-9, atol=1e-9
+    )
 
 
 def test_the_kernel_is_half_graph_and_features_and_half_features_alone() -> None:

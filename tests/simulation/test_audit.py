@@ -125,6 +125,24 @@ def test_forecasts_are_judged_where_all_arms_were_seen() -> None:
     assert (arrays["information"] > 0.0).tolist() == [True, True, False, True]
 
 
+def test_who_is_sure_and_wrong_is_infinitely_far_away() -> None:
+    """Two arms without variance; the truth of their sum is above, below and at what is forecast."""
+    policy = IndexPolicy(
+        posterior=StreamingGP(SquaredExponential(), 0.1), rule=Greedy(), oracle=TopK(k=2)
+    )
+    audit = Audit(policy, 3)
+    forecast = Forecast(mean=np.array([1.0, 2.0]), cov=np.zeros((2, 2)), noise_std=0.5)
+    for step, truth in enumerate(([1.0, 2.5], [0.5, 2.0], [1.0, 2.0]), start=1):
+        decision = Decision(step=step, action=None, positions=np.array([0, 1]))
+        feedback = Feedback(positions=decision.positions, rewards=np.array([1.5, 2.5]))
+        audit.record(forecast, decision, feedback, np.array(truth))
+    arrays = audit.arrays(Offer(step=3, arms=Arms.numbered(np.zeros((2, 1)))))
+    assert arrays["true_score"].tolist() == [np.inf, -np.inf, 0.0]
+    # Each round one energy or both are hit exactly; the total's score is 1 / √(2 × 0.25).
+    np.testing.assert_array_equal(arrays["true_within"][:, 0], [0.5, 0.5, 1.0])
+    np.testing.assert_allclose(arrays["score"], 2.0**0.5, rtol=1e-6)
+
+
 def test_lemma_a12_holds_in_every_run(world, played) -> None:
     for name, trajectory in played.items():
         if trajectory.audit is None:

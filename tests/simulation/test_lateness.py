@@ -132,6 +132,14 @@ def test_alpha_regret_of_a_cost_is_against_the_optimum_over_alpha() -> None:
     np.testing.assert_array_equal(runs["mine"].series["alpha_regret"], [1.0 - 3.0, 0.5 - 3.0])
 
 
+def test_of_a_loss_no_share_is_promised() -> None:
+    class Loss(Post):
+        def best(self, offer: Offer) -> Best:
+            return super().best(offer)._replace(optimum=-1.0)
+
+    assert "alpha_regret" not in simulate(Loss(), {"mine": Notebook()}, rounds=2, seed=0)["mine"].series
+
+
 # --- lateness of any problem -----------------------------------------------------------------
 
 

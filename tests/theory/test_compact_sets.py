@@ -146,6 +146,16 @@ def test_the_closed_forms_by_hand(t: int, options: dict[str, Any], noise_std: fl
     assert float(closed) == pytest.approx(math.log(by_hand), rel=1e-12)
 
 
+@pytest.mark.parametrize("v", [0.25, 4.0])
+def test_the_larger_lipschitz_constant_counts(v: float) -> None:
+    """Eqs 6b and 6c of f/√v: L is the larger of 1.5/v and 1.5/√v, the noise 0.5/√v; d·C₁ = 4."""
+    arms, rest = parts(PROBLEM)
+    found = arms.conditions(7, **rest, largest_variance=v)
+    L = {0.25: 6.0, 4.0: 0.75}[v]
+    assert float(found.ratio) == pytest.approx(math.log(8 * 9 * L * 4 * 7**4))
+    assert float(found.square) == pytest.approx(math.log(8 * 27 * (L * 4) ** 2 * 7**5 * v / 0.25))
+
+
 @pytest.mark.parametrize(("first", "spread"), [(0.1, 0.0), (2.0, math.sqrt(math.log(4.0)))])
 def test_equation_6d_by_hand(first: float, spread: float) -> None:
     """t²·K·d·C₁·C₃(√ln(C₂d) + √π/2), where slopes are steep; the root counts as 0 for C₂d < 1."""
