@@ -445,7 +445,7 @@ def test_a_claim_is_about_the_settings_that_it_names(tmp_path: Path) -> None:
     assert judge(run, [claim("below", policy="fair", versus="good", where={"k": 3})]) == []
     absent = [claim("below", policy="fair", versus="good", where={"m": 1})]
     assert judge(run, absent) == []
-    assert [each["why"] for each in not_judged(run, absent)] == ["no setting with m = 1"]
+    assert [each["needs"] for each in not_judged(run, absent)] == [["a setting with m = 1"]]
 
 
 @pytest.mark.parametrize(
