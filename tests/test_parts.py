@@ -102,3 +102,15 @@ def test_installed_packages_bring_parts(tmp_path: Path, monkeypatch: Any) -> Non
         assert build("rule", "own-of-a-package").share == 0.1
     with pytest.raises(SpecError, match=r"did you mean 'own-of-a-package'\? `superarm list rule`"):
         build("rule", "own-of-package")
+
+
+def test_the_working_folder_is_on_the_path_only_while_parts_are_imported(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    (tmp_path / "found_here.py").write_text("import sys\nFIRST = sys.path[0]\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("superarm.parts._imported", {})  # workers of later tests are elsewhere
+    before = [*sys.path]
+    import_parts("found_here")
+    assert str(tmp_path) == sys.modules["found_here"].FIRST
+    assert sys.path == before

@@ -62,6 +62,20 @@ def test_a_decision_gives_the_users_own_ids() -> None:
     with pytest.raises(InputError, match="decision of step 1, not 2"):
         decision.ids(Offer(step=2, arms=ARMS))
     assert Decision(step=1, action=None, positions=np.empty(0, int)).ids(offer) == []
+    few = Offer(step=1, arms=Arms.numbered(ROWS[:2]))
+    with pytest.raises(
+        InputError, match=r"has 2 arms, but the positions are .*offer that was answered"
+    ):
+        Decision(step=1, action=None, positions=np.array([5])).ids(few)
+
+
+@pytest.mark.parametrize("ids", [np.array(["a", "b"]), [np.str_("a"), np.str_("b")], np.array([7, 8])])
+def test_ids_from_numpy_are_plain(ids: Any) -> None:
+    offer = Offer(step=1, arms=Arms(ids=ids, features=ROWS[:2]))
+    [found] = Decision(step=1, action=None, positions=np.array([1])).ids(offer)
+    assert type(found) in (str, int)
+    assert found == ids[1]
+    assert offer.arms.positions([found]).tolist() == [1]
 
 
 class Bold:

@@ -64,7 +64,7 @@ class Arms(Shown):
 
     def __init__(self, *, ids: Sequence[Hashable], features: Any) -> None:
         checked = read_only(as_features(features, "features"))
-        ids = tuple(ids)
+        ids = tuple(ids.tolist() if isinstance(ids, np.ndarray) else ids)  # not np.str_ or np.int64
         try:
             index = {arm: position for position, arm in enumerate(ids)}
         except TypeError as error:
@@ -227,7 +227,12 @@ class Decision(Shown):
         """The user's own ids of the chosen arms; ``offer`` is the one that was answered."""
         if offer.step != self.step:
             raise InputError(f"this is the decision of step {self.step}, not {offer.step}")
-        return [offer.arms.ids[position] for position in self.positions.tolist()]
+        if self.positions.max(initial=-1) >= len(offer.arms):
+            places = self.positions.tolist()[:9]
+            told = f"the offer has {len(offer.arms)} arms, but the positions are {places}"
+            raise InputError(f"{told}; give the offer that was answered")
+        chosen = (offer.arms.ids[position] for position in self.positions.tolist())
+        return [each.item() if isinstance(each, np.generic) else each for each in chosen]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)

@@ -25,6 +25,8 @@ def import_parts(source: Path | str) -> None:
     key = text if path is None else str(path)
     if key in _imported:
         return
+    here = str(Path.cwd())
+    sys.path.insert(0, here)  # as for ``python -m``, but for no other import than this
     try:
         if path is None:
             importlib.import_module(text)
@@ -35,6 +37,9 @@ def import_parts(source: Path | str) -> None:
         advice = "; for a file give its path, which ends in .py" if path is None else ""
         told = f"{type(error).__name__}: {error}{advice}"
         raise SpecError(f"{source} cannot be imported: {told}") from error
+    finally:
+        if here in sys.path:
+            sys.path.remove(here)
     _imported[key] = None
 
 

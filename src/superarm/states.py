@@ -165,9 +165,8 @@ def load_state(path: Path | str) -> State:
         return state_from_bytes(data)
     except (OSError, StateError) as error:
         told = error.strerror if isinstance(error, OSError) else error
-        raise StateError(
-            f"{path} cannot be read: {told}; a run keeps its states in states/, one file per cell"
-        ) from error
+        advice = "; this run keeps one file per cell in states/" if (path / "states").is_dir() else ""
+        raise StateError(f"{path} cannot be read: {told}{advice}") from error
 
 
 def atomic_write(path: Path | str, data: bytes) -> None:

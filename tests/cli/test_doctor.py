@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import click
 import pytest
 
 from superarm.cli.commands import superarm
+from superarm.cli.doctor import _EXTRAS
 
 Command = Callable[..., Any]
 
@@ -120,6 +122,9 @@ def test_blas_is_held_to_one_thread() -> None:
 
 def test_doctor(cli: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     found = cli("doctor", "--json").json()
+    project = tomllib.loads(Path(__file__).parents[2].joinpath("pyproject.toml").read_text())["project"]
+    assert {*_EXTRAS.values()} == {*project["optional-dependencies"]} - {"test", "dev"}
+    assert {*found["extras"]} == {*_EXTRAS}
     assert found["sound"] is True
     assert found["largest_disagreement"] < 1e-8
     assert set(found["versions"]) == {"numpy", "scipy", "click", "rich"}

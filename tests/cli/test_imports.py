@@ -125,6 +125,35 @@ def test_installed_packages_join_by_an_entry_point(shell: Command, own: Any, tmp
     assert "mine-by-entry" in {part["name"] for part in parts.json()["parts"]}
 
 
+def test_installed_parts_that_clash_are_told_in_one_line(
+    shell: Command, own: Any, tmp_path: Path
+) -> None:
+    folder = own("mine-twice")
+    (folder / "again.py").write_text(PART.format(name="mine-twice"), encoding="utf-8")
+    info = folder / "mine-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[superarm.parts]\nmine = mine_twice\n")
+    words = ("list", "policy", "--import", folder / "again.py", "--json")
+    told = shell(*words, env={"PYTHONPATH": f"{folder}:{':'.join(sys.path)}"})
+    assert told.err.splitlines() == [
+        "superarm: the installed parts 'mine_twice' are left out: they cannot be imported: "
+        "policy 'mine-twice' is registered already"
+    ]
+
+
+@pytest.mark.parametrize("safe", [(), ("-P",)])  # -P: the working folder is not on the path
+def test_modules_in_the_working_folder_are_found(own: Any, safe: tuple[str, ...]) -> None:
+    folder = own("mine-here")
+    (folder / "test_of_words.py").write_text("import mine_here\n", encoding="utf-8")
+    command = [sys.executable, *safe, "-m", "superarm", "list", "policy", "--json"]
+    env = {"PYTHONPATH": ":".join(each for each in sys.path if each)}
+    for source in ("mine_here", "test_of_words.py"):
+        words = [*command, "--import", source]
+        done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=folder, env=env)
+        assert '"mine-here"' in done.stdout
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [

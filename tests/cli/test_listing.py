@@ -114,7 +114,7 @@ def test_the_text_under_a_field_explains_it(cli: Command) -> None:
     assert "seed" not in told  # the run says it
 
 
-def test_show_an_experiment(cli: Command, tiny: str) -> None:
+def test_show_an_experiment(cli: Command, tiny: str, tmp_path: Path) -> None:
     text = cli("show", "navigation/betas").out
     for words in (
         f"navigation/betas: {load_experiment('navigation/betas').title}",
@@ -127,6 +127,10 @@ def test_show_an_experiment(cli: Command, tiny: str) -> None:
         assert words in text
     own = cli("show", tiny, "--json").json()
     assert (own["id"], own["rounds"]) == ("tiny", 12)
+    untitled = tmp_path / "untitled.toml"
+    given = (line for line in Path(tiny).read_text().splitlines() if not line.startswith("title"))
+    untitled.write_text("\n".join(given))
+    assert cli("show", untitled).out.startswith("tiny\n")
 
 
 @pytest.mark.parametrize(

@@ -293,7 +293,11 @@ def test_files_that_hold_no_such_state(cli: Command, town: Any, tmp_path: Path) 
     junk = tmp_path / "junk.npz"
     junk.write_bytes(b"junk")
     assert "not a saved state" in cli("route", "--net", town.net, *ENDS, "--state", junk).fails(1)
-    assert "cannot be read" in cli("route", "--net", town.net, *ENDS, "--state", "none.npz").fails(1)
+    missing = cli("route", "--net", town.net, *ENDS, "--state", "none.npz").fails(1)
+    assert missing.rstrip() == "superarm: none.npz cannot be read: No such file or directory"
+    (tmp_path / "a-run" / "states").mkdir(parents=True)
+    folder = cli("route", "--net", town.net, *ENDS, "--state", "a-run").fails(1)
+    assert "it is not a file; this run keeps one file per cell in states/" in folder
     save_state(State(kind="streaming-gp", schema=1), junk)
     words = cli("route", "--net", town.net, *ENDS, "--state", junk).fails(1)
     assert "does not say which policy made it" in words

@@ -371,7 +371,7 @@ def test_without_scikit_learn_the_pip_line_is_given(monkeypatch: pytest.MonkeyPa
         (lambda: Sum(kernels=()), errors.InputError, "at least one"),
         (lambda: Sum(kernels=(3.0,)), errors.InputError, "not a kernel"),
         (lambda: Scale(kernel=Matern), errors.InputError, "not a kernel"),
-        (lambda: Columns(kernel=Matern()), errors.InputError, "empty"),
+        (lambda: Columns(kernel=Matern(), columns=()), errors.InputError, "empty"),
         (lambda: Matern()([1.0, 2.0]), errors.ShapeError, r"\(n, d\)"),
         (lambda: Matern()([[1.0]], [[1.0, 2.0]]), errors.ShapeError, "same way"),
         (lambda: Matern(lengthscale=(1.0, 2.0))([[1.0]]), errors.ShapeError, "lengthscale"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import warnings
 
 
 def main() -> None:
@@ -22,5 +23,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     from .commands import superarm
+    from .common import say
 
+    # Warnings are for the user of the command, who has no use for a file and a line of code.
+    warnings.showwarning = lambda message, *_, **__: say(f"superarm: {message}", err=True)
     sys.exit(superarm(prog_name="superarm"))

@@ -23,6 +23,7 @@ _EXTRAS = {
     "gpytorch": "torch",
     "botorch": "torch",
     "libsumo": "sumo",
+    "pandas": "frame",
 }
 _CORE = ("numpy", "scipy", "click", "rich")
 

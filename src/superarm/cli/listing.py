@@ -101,7 +101,11 @@ def _show_experiment(name: str, as_json: bool) -> None:
     figures = f"Figure{'s' * (len(experiment.figure) > 1)} {', '.join(experiment.figure)}"
     source = [plain["paper"], figures if experiment.figure else ""]
     size = f"{counted(experiment.rounds, 'round')}, {counted(experiment.seeds, 'seed')}"
-    lines = [f"{experiment.id}: {experiment.title}", ", ".join(filter(None, source)), size]
+    lines = [
+        ": ".join(filter(None, (experiment.id, experiment.title))),
+        ", ".join(filter(None, source)),
+        size,
+    ]
     lines.append(f"problem: {_options(experiment.problem)}")
     lines += [f"swept: {_options(experiment.sweep)}"] if experiment.sweep else []
     for table, when in (("policies", ""), ("on_request", " (on request)")):

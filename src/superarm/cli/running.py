@@ -95,9 +95,9 @@ class Request(NamedTuple):
 def run_one(name: str, request: Request, executor: str, place: Place) -> dict[str, Any]:
     """One experiment, its summary and its report."""
     directory = request.directory(name)
-    if any(each.startswith(f"{name}/") for each in experiment_ids()):
-        advice = f"`superarm reproduce {name}` runs those of its paper"
-        raise click.UsageError(f"{name!r} is a group of experiments; {advice}")
+    if name not in experiment_ids() and any(name in names for names in _targets().values()):
+        advice = f"`superarm reproduce {name}` runs it"
+        raise click.UsageError(f"{name!r} is a paper's group of experiments or a figure; {advice}")
     experiment = load_experiment(name)
     plan = request.plan(experiment, directory, place)
     with _executor(executor, request.workers) as pool:
@@ -305,24 +305,23 @@ def _size(summary: dict[str, Any]) -> str:
 
 def _experiments_of(target: str) -> list[Experiment]:
     """``kernelized``, ``kernelized/rkhs-se``, ``kernelized/1`` or its panel ``kernelized/1a``."""
-    group, _, figure = target.partition("/")
-    everything = [each for each in map(load_experiment, experiment_ids()) if each.paper]
-    members = [each for each in everything if each.id.startswith(f"{group}/")]
-    chosen = [
-        each
-        for each in members
-        if not figure
-        or figure == each.id.partition("/")[2]
-        or any(figure in (name, name.rstrip("abcdefgh")) for name in each.figure)
-    ]
-    if not chosen and members:
-        parts = {part for each in members for part in (each.id.partition("/")[2], *each.figure)}
-        raise SpecError(f"{group} has no experiment or figure {figure!r}; {suggestion(figure, parts)}")
+    targets = _targets()
+    chosen = [name for name, words in targets.items() if target in words]
     if not chosen:
-        targets = {name for each in everything for name in (each.id, each.id.partition("/")[0])}
-        told = suggestion(target, targets, command="superarm list experiments")
+        told = suggestion(target, set().union(*targets.values()), command="superarm list experiments")
         raise SpecError(f"nothing to reproduce under {target!r}; {told}")
-    return chosen
+    return [load_experiment(name) for name in chosen]
+
+
+def _targets() -> dict[str, set[str]]:
+    """What each experiment of a paper can be reproduced by: its group, its id and its figures."""
+    found = {}
+    for each in map(load_experiment, experiment_ids()):
+        group = each.id.partition("/")[0]
+        figures = {form for name in each.figure for form in (name, name.rstrip("abcdefgh"))}
+        if each.paper:
+            found[each.id] = {group, each.id, *(f"{group}/{figure}" for figure in figures)}
+    return found
 
 
 @contextmanager

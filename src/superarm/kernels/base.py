@@ -93,10 +93,8 @@ class Kernel(ABC):
     hyperparameters: ClassVar[tuple[str, ...]] = ()
     __array_ufunc__: ClassVar[None] = None  # numpy's numbers leave ``number * kernel`` to us
 
-    @property
-    def columns(self) -> tuple[int, ...] | None:
-        """The columns of ``X`` that the kernel sees; ``None`` is all of them."""
-        return None
+    columns: tuple[int, ...] | None = None
+    """The columns of ``X`` that the kernel sees; ``None`` is all of them."""
 
     # --- evaluation ----------------------------------------------------------------------
 
@@ -332,7 +330,7 @@ def set_columns(kernel: Kernel) -> None:
     label = f"{type(kernel).__name__}.columns"
     columns = tuple(value) if isinstance(value, list | tuple | np.ndarray) else (value,)
     if not columns:
-        raise InputError(f"{label} is empty; leave it out to use every column")
+        raise InputError(f"{label} is empty; name at least one column")
     checked = tuple(as_count(column, label, 0) for column in columns)
     if len(set(checked)) != len(checked):
         raise InputError(f"{label} names a column twice: {list(checked)}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -205,12 +205,11 @@ class Scale(_OfOne):
 class Columns(_OfOne):
     """A kernel (ours or any other) that sees only some columns of ``X``, in this order."""
 
-    columns: tuple[int, ...] = ()  # required; the default only hides the property of Kernel
+    columns: tuple[int, ...] = field()  # required: without a field, Kernel's own would be the default
+    """the columns that the kernel sees"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.columns) == 0:
-            raise InputError("Columns.columns is empty; name the columns that the kernel sees")
         set_columns(self)
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:

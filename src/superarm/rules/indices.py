@@ -196,7 +196,11 @@ class Greedy:
 @register("rule", "random")
 @dataclass(frozen=True, kw_only=True)
 class Random:
-    """Uniform scores, whatever is believed: the floor that learning must beat."""
+    """Scores uniform on [0, 1], whatever is believed: the floor that learning must beat.
+
+    Where known costs are added to the scores, as in routing by height potentials (in Wh), costs larger
+    than 1 decide instead; the policy ``random`` is fair there, too.
+    """
 
     deterministic = False
 
