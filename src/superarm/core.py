@@ -64,7 +64,8 @@ class Arms(Shown):
 
     def __init__(self, *, ids: Sequence[Hashable], features: Any) -> None:
         checked = read_only(as_features(features, "features"))
-        ids = tuple(ids.tolist() if isinstance(ids, np.ndarray) else ids)  # not np.str_ or np.int64
+        given: Any = ids
+        ids = tuple(given.tolist() if isinstance(given, np.ndarray) else given)  # plain, not np.int64
         try:
             index = {arm: position for position, arm in enumerate(ids)}
         except TypeError as error:

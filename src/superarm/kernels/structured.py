@@ -156,7 +156,7 @@ class Empirical(Kernel):
         object.__setattr__(self, "column", as_count(self.column, f"{type(self).__name__}.column", 0))
 
     @property
-    def columns(self) -> tuple[int, ...]:
+    def columns(self) -> tuple[int, ...]:  # type: ignore[override]  # kernels are frozen
         return (self.column,)
 
     def __eq__(self, other: object) -> bool:
@@ -209,7 +209,7 @@ class Temporal(Kernel):
         object.__setattr__(self, "column", as_count(self.column, f"{type(self).__name__}.column", 0))
 
     @property
-    def columns(self) -> tuple[int, ...]:
+    def columns(self) -> tuple[int, ...]:  # type: ignore[override]  # kernels are frozen
         return (self.column,)
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
