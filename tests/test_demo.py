@@ -46,6 +46,12 @@ def test_in_a_pipe(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> N
     for word in ("gp-ts", "bi-ts", "prior", "fastest", "shortest", "10 trips, 10 seeds"):
         assert word in done.stdout
     assert "In its last 5 trips gp-ts needed" in done.stdout
+    words = " ".join(done.stdout.split())
+    assert "the animation is seed 0, the table is the mean of all 10 (± standard error)." in words
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "the animation is seed 0" in page
+    assert "a generated city (city seed 5)" in page
+    assert "Lowest energy per trip, mean of all 10:" in page
     assert "demo/report.html" in done.stdout
     names = {path.name for path in out.iterdir()}
     assert names == demo._OURS - {"figures"}
@@ -290,7 +296,7 @@ def outcome(**energies: list[float]) -> Outcome:
         Row(policy=name, energy=np.array(values), regret=10.0 * np.array(values))
         for name, values in given.items()
     ]
-    return Outcome(rows=tuple(rows), latest=20, rounds=50)
+    return Outcome(rows=tuple(rows), latest=20, rounds=50, first_seed=0)
 
 
 def test_the_conclusion_follows_from_the_numbers() -> None:

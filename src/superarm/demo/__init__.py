@@ -67,7 +67,7 @@ def run_demo(
         frames = learn(experiment, problem, rounds=rounds, seed=seed, show=show)
 
     plan = Plan.make(experiment, out=out, rounds=rounds, first_seed=seed)
-    picture = animated_svg(city, frames)
+    picture = animated_svg(city, frames, seed)
     write_spec(out, plan.describe())
     atomic_write(out / "learning.svg", picture.encode())  # first: by it the next demo knows this one
     jobs = available_cores() if rounds >= _WORTH_PROCESSES else 1
@@ -79,8 +79,8 @@ def run_demo(
     outcome = Outcome.of(run)
     notes = (
         outcome.conclusion(),
-        "The picture shows one seed. Left: the roads, from low (green) to high (brown), those tried "
-        "in orange, today's trip in blue. Right: the energy of each trip and its forecast, next to "
+        f"{outcome.seeds_text()} First the roads, from low (green) to high (brown), those tried in "
+        "orange, today's trip in blue; then the energy of each trip and its forecast, next to "
         "routes chosen without learning.",
     )
     write_report(
@@ -102,7 +102,8 @@ def learning_picture(*, rounds: int = ROUNDS, seed: int = 0) -> str:
     """The animated picture alone, as ``superarm demo`` writes it to ``learning.svg``."""
     experiment = load_experiment(EXPERIMENT)
     problem = make_world(experiment, rounds=rounds, seed=seed)
-    return animated_svg(describe_city(problem), learn(experiment, problem, rounds=rounds, seed=seed))
+    frames = learn(experiment, problem, rounds=rounds, seed=seed)
+    return animated_svg(describe_city(problem), frames, seed)
 
 
 @contextmanager

@@ -40,7 +40,7 @@ _WIDTHS = ((24.0, 2.4), (13.0, 1.3), (0.0, 0.7))
 _LABELS = {"prior": "model alone", "best": "best route"}
 
 
-def animated_svg(city: City, frames: Sequence[Frame]) -> str:
+def animated_svg(city: City, frames: Sequence[Frame], seed: int) -> str:
     """The map on the left, the energy of every trip on the right; a still shows the last frame."""
     chosen = _telling_frames(frames)
     drawn = _Map(city.roads)
@@ -60,7 +60,7 @@ def animated_svg(city: City, frames: Sequence[Frame]) -> str:
         "<title>A car learns the route of least energy through a city, trip by trip</title>"
         f'<style>{_style()}</style><rect class="paper" width="{_WIDTH}" height="{_HEIGHT}" rx="8"/>'
         + _heading(_MAP[0], "The city, and today's trip")
-        + f"{_heading(_CHART[0] - 50.0, 'What each trip took')}"
+        + f"{_heading(_CHART[0] - 50.0, f'What each trip took (seed {seed})')}"
         f"{drawn.inside(drawn.background() + tried + routes + drawn.ends())}"
         f"{chart.background()}{trips}{_legend()}</svg>"
     )

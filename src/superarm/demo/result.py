@@ -41,6 +41,7 @@ class Outcome(NamedTuple):
     latest: int
     """How many of the last trips ``energy`` is about."""
     rounds: int
+    first_seed: int
 
     @classmethod
     def of(cls, run: Run) -> Outcome:
@@ -49,7 +50,8 @@ class Outcome(NamedTuple):
         for policy in run.policies:
             energy = per_round(run, policy, 0, "true_energy", run.rounds - latest)
             rows.append(Row(policy, energy, run.cumulative(policy)[:, -1]))
-        return cls(tuple(sorted(rows, key=lambda row: float(row.energy.mean()))), latest, run.rounds)
+        rows.sort(key=lambda row: float(row.energy.mean()))
+        return cls(tuple(rows), latest, run.rounds, run.seeds[0])
 
     def row(self, policy: str) -> Row:
         return next(row for row in self.rows if row.policy == policy)
@@ -70,6 +72,14 @@ class Outcome(NamedTuple):
             }
             for row in self.rows
         ]
+
+    def seeds_text(self) -> str:
+        """What differs between seeds, and which of them is shown where."""
+        return (
+            "Every seed is the same city and trip with other road energies; the animation is "
+            f"seed {self.first_seed}, the table is the mean of all {len(self.rows[0].energy)} "
+            "(± standard error)."
+        )
 
     def conclusion(self) -> str:
         """One sentence that follows from the numbers, whoever wins."""
@@ -111,15 +121,14 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
     seeds = len(outcome.rows[0].energy)
     table = Table(
         title=f"{outcome.rounds} trips, {seeds} seeds",
-        caption=f"Wh per trip: mean of the last {outcome.latest}. Saved: against the fastest route. "
-        "Regret: energy of all trips above the best route's, counted as in Bayesian Analysis of "
-        "Combinatorial Gaussian Process Bandits (2025).",
+        caption="Saved: against the fastest route. Regret: energy of all trips above the best "
+        "route's, counted as in Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025).",
     )
     explained = console.width >= _TABLE_WIDTH
     table.add_column("policy")
     if explained:
         table.add_column("what it does", no_wrap=True)
-    for title in ("Wh per trip", "saved", "regret, Wh"):
+    for title in (f"Wh per trip,\nlast {outcome.latest}", "saved", "regret, Wh"):
         table.add_column(title, justify="right")
     for row in outcome.rows:
         saved = outcome.saved(row.policy)
@@ -132,4 +141,4 @@ def print_outcome(console: Console, outcome: Outcome) -> None:
             style="bold" if row.policy == LEARNER else None,
         )
     console.print(table)
-    console.print(outcome.conclusion(), highlight=False)
+    console.print(f"{outcome.seeds_text()}\n{outcome.conclusion()}", highlight=False)

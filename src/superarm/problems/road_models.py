@@ -129,7 +129,7 @@ def _load_roads(
         if elevation is not None:
             raise InputError("a generated city is nowhere on Earth: leave elevation out")
         city = generate_city(edges=edges, seed=city_seed)
-        told = f"a generated city (seed {city_seed}), synthetic data"
+        told = f"a generated city (city seed {city_seed}), synthetic data"
         return Roads(city.line_graph(uturns=uturns), told)
     if network in REAL_NETWORKS:
         path: Path = find(REAL_NETWORKS[network]).parent

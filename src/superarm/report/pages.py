@@ -31,10 +31,10 @@ _DARK = (
 )
 STYLE = (
     ":root{color-scheme:light dark;--ink:#1f2328;--paper:#fff;--soft:#f5f7f9;"
-    + "--line:#d8dee4;--shade:#0005;--link:#0b62a8;"
+    + "--line:#d8dee4;--shade:#0005;--link:#0b62a8;--warn:#fff3cd;--warned:#533f03;"
     + "".join(f"--c{i}:{colour};" for i, colour in enumerate(PALETTE))
     + "}@media (prefers-color-scheme:dark){:root{--ink:#e4e8ec;--paper:#14181d;--soft:#1c2229;"
-    + "--line:#353d47;--shade:#fff6;--link:#7cbcf5;"
+    + "--line:#353d47;--shade:#fff6;--link:#7cbcf5;--warn:#3a3010;--warned:#f2dc9b;"
     + "".join(f"--c{i}:{colour};" for i, colour in enumerate(_DARK))
     + """}}
 *{box-sizing:border-box}
@@ -67,7 +67,7 @@ thead th{vertical-align:bottom}thead th.number{white-space:normal}
 .best tbody tr:first-child{font-weight:650}
 .swatch{display:inline-block;width:14px;height:4px;border-radius:2px;margin-right:9px;vertical-align:middle}
 .verdict{min-width:9em;font-weight:650}
-.banner{background:#fff3cd;color:#533f03;border-left:5px solid #e0a800;padding:8px 12px;
+.banner{background:var(--warn);color:var(--warned);border-left:5px solid #e0a800;padding:8px 12px;
   border-radius:4px;font-weight:600}
 .legend{display:none;list-style:none;margin:4px 0;padding:0;font-size:.9rem}
 pre{background:var(--soft);border:1px solid var(--line);border-radius:8px;padding:12px 14px;
