@@ -163,7 +163,7 @@ def test_synthetic_data_are_named_in_every_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = make_run(tmp_path, settings=({"k": 1}, {"k": 2}), rounds=5)
-    spec = {**run.spec, "settled": {"data": "a city, synthetic data"}}
+    spec = {**run.spec, "settled": [{"data": "a city, synthetic data"}] * 2}
     written: list[str] = []
 
     def keep(figure: Any, path: Path) -> tuple[Path, Path]:

@@ -100,7 +100,7 @@ def test_contents_and_accessibility(tmp_path: Path) -> None:
         tmp_path,
         paper="A paper",
         parameters={"delta": 0.1, "kernel": {"name": "matern"}},
-        settled={"noise": "1 % of the range"},
+        settled=[{"noise": "1 % of the range"}],
     )
     notes = ["First note.", "Second note."]
     text = written(run, tmp_path, notes=notes, command=("superarm", "run", "tests/one"))
@@ -143,7 +143,7 @@ def test_everything_from_outside_is_inert(tmp_path: Path) -> None:
         title=evil,
         paper=evil,
         parameters={evil: [evil]},
-        settled={evil: evil},
+        settled=[{evil: evil}] * 2,
     )
     claims = [{"text": evil, "verdict": "holds", "evidence": evil}]
     report = reports.write_report(run, claims, tmp_path / "report.html", notes=[evil])
@@ -169,7 +169,7 @@ def test_sweeps_and_many_settings(tmp_path: Path) -> None:
 
 
 def test_made_data_and_reduced_runs_are_seen(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "a", settled={"data": "a city, synthetic data"})
+    run = make_run(tmp_path / "a", settled=[{"data": "a city, synthetic data"}])
     report = reports.write_report(run, CLAIMS, tmp_path / "a.html", full_size=(1000, 25))
     index = reports.write_index([report], tmp_path / "index.html")
     for path in (report.path, index):

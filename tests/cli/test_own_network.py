@@ -30,8 +30,8 @@ def test_one_command(kind: str, cli: Command, town: Any) -> None:
     ).json()
     assert {row["policy"] for row in summary["rows"]} >= {"gp-ts", "bi-ts", "fastest"}
     spec = spec_of("run")
-    assert spec["settled"]["data"] == f"the road network in {path.name}"
-    assert "from edge -" in spec["settled"]["route"]
+    assert spec["settled"][0]["data"] == f"the road network in {path.name}"
+    assert "from edge -" in spec["settled"][0]["route"]
     assert spec["parameters"]["problem"]["network"] == str(path.resolve())
     page = (Path("run") / "report.html").read_text(encoding="utf-8")
     assert f"the road network in {path.name}" in page
@@ -40,7 +40,7 @@ def test_one_command(kind: str, cli: Command, town: Any) -> None:
 def test_start_and_goal(cli: Command, town: Any) -> None:
     words = ("run", "navigation/network", "--net", town.net, *ENDS, *SHORT, "--policies", "gp-ts")
     assert cli(*words, "--jobs", "1", "--out", "run").code == 0
-    assert spec_of("run")["settled"]["route"] == "from edge -00_10 to edge -34_44"
+    assert spec_of("run")["settled"][0]["route"] == "from edge -00_10 to edge -34_44"
 
 
 def test_workers_and_resuming_find_the_same_file(
@@ -84,7 +84,7 @@ def test_ends_of_another_network_are_forgotten(cli: Command, town: Any, tmp_path
         encoding="utf-8",
     )
     assert cli("run", own, "--net", town.net, "--jobs", "1", "-q", "--out", "run").code == 0
-    assert "from edge -" in spec_of("run")["settled"]["route"]
+    assert "from edge -" in spec_of("run")["settled"][0]["route"]
 
 
 @pytest.mark.parametrize("how", ["--net", "--set"])
@@ -102,7 +102,7 @@ def test_a_swept_route_makes_way(how: str, cli: Command, town: Any) -> None:
     assert all(row["setting"] == {} for row in summary["rows"])
     spec = spec_of("run")
     assert spec["settings"] == [{}]
-    assert spec["settled"]["data"] == "the road network in town.net.xml"
+    assert spec["settled"][0]["data"] == "the road network in town.net.xml"
     assert "route" not in spec["parameters"]["problem"]
 
 
@@ -112,7 +112,7 @@ def test_the_rest_of_a_sweep_stays(cli: Command, town: Any) -> None:
     assert done.code == 0, done.err
     spec = spec_of("run")
     assert [list(setting) for setting in spec["settings"]] == [["lengthscale"]] * 5
-    assert spec["settled"]["route"] == "from edge -00_10 to edge -34_44"
+    assert spec["settled"][0]["route"] == "from edge -00_10 to edge -34_44"
 
 
 def test_ones_own_network_must_be_named(cli: Command) -> None:
@@ -121,7 +121,7 @@ def test_ones_own_network_must_be_named(cli: Command) -> None:
     assert "name it with --net" in cli(*run, *ENDS).fails(2)
     city = ("--set", "network=city", "--set", "edges=200", "--policies", "prior")
     assert cli(*run, *city, "--out", "run").code == 0
-    assert "a generated city" in spec_of("run")["settled"]["data"]
+    assert "a generated city" in spec_of("run")["settled"][0]["data"]
 
 
 def test_a_broken_network_is_no_usage_error(cli: Command, town: Any) -> None:

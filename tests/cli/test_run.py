@@ -42,7 +42,15 @@ def test_json_is_one_line_on_stdout_and_progress_is_on_stderr(shell: Command, ti
     assert summary["out"] == "a"
     assert len(summary["rows"]) == 2 * 2
     for row in summary["rows"]:
-        assert list(row) == ["policy", "setting", "metric", "mean", "stderr", "seconds_per_round"]
+        assert list(row) == [
+            "policy",
+            "setting",
+            "metric",
+            "unit",
+            "mean",
+            "stderr",
+            "seconds_per_round",
+        ]
         assert row["setting"] in ({"k": 1}, {"k": 2})
         assert row["metric"] == "cumulative_regret"
         assert row["seconds_per_round"] > 0.0

@@ -50,9 +50,9 @@ def test_jobs_and_resuming_change_nothing(
     summary = cli(*own.words(experiment), "--jobs", "1", "--out", out, "--json").json()
     assert {row["policy"] for row in summary["rows"]} == {"gp-ts", "prior-potential", "fastest"}
     told = json.loads((out / "run.json").read_text(encoding="utf-8"))
-    assert told["settled"]["route"] == f"from edge {own.start} to edge {own.goal}"
-    assert told["settled"]["data"] == "the road network in own.net.xml"
-    assert "rolling_resistance 0.012, not 0.01" in told["settled"]["vehicle"]
+    assert told["settled"][0]["route"] == f"from edge {own.start} to edge {own.goal}"
+    assert told["settled"][0]["data"] == "the road network in own.net.xml"
+    assert "rolling_resistance 0.012, not 0.01" in told["settled"][0]["vehicle"]
     expected = cells(out)
     assert len(expected) == 3
 

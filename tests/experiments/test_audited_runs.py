@@ -43,8 +43,8 @@ def test_learners_are_audited_and_others_are_not(finished: Path) -> None:
     rows = {(row["policy"], row["metric"]) for row in run.summary["rows"]}
     metrics = {"cumulative_regret", "reduced_regret", "true_energy", "distinct_edges"}
     assert rows == {(policy, metric) for policy in POLICIES for metric in metrics}
-    assert run.spec["metrics"]["true_energy"] == run.metric("true_energy")._asdict()
-    assert run.metric("true_energy").text == "energy per trip (Wh)"
+    assert run.spec["metrics"][0]["true_energy"] == run.metric("true_energy", 0)._asdict()
+    assert run.metric("true_energy", 0).text == "energy per trip (Wh)"
     lemma = [claim for claim in run.summary["claims"] if claim["text"].startswith("Lemma A.12")]
     assert [claim["holds"] for claim in lemma] == [True]
     assert "4 cells" in lemma[0]["evidence"]

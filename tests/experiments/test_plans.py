@@ -29,6 +29,8 @@ from superarm.experiments import Experiment, Plan, execute, plans
 from superarm.experiments.plans import play
 from superarm.models import Model
 from superarm.policies import IndexPolicy
+from superarm.report.settings import settings_section
+from superarm.results.curves import synthetic_data
 from superarm.rewards import LogSum
 from superarm.simulation import Lateness, Run, spread
 from superarm.simulation.executors import process_pool
@@ -287,7 +289,23 @@ def test_problems_of_other_kinds_in_one_run(order: list[str], tmp_path: Path) ->
     run = Run.load(tmp_path / "a")
     assert run.metrics == ("regret",)
     assert "true_energy" in run.metrics_at(city)
-    assert run.metric("true_energy").unit == "Wh"
+    assert run.metric("true_energy", city).unit == "Wh"
+    units = [run.metric("regret", index).unit for index in (city, 1 - city)]
+    assert units == ["Wh", ""]
+    assert "route" in run.settled(city)
+    assert "route" not in run.settled(1 - city)
+    assert [bool(synthetic_data(run, index)) for index in (city, 1 - city)] == [True, False]
+    assert synthetic_data(run).endswith("(in 1 of 2 settings)")
+    told = {
+        row["setting"]["problem.name"]: row["unit"]
+        for row in summary["rows"]
+        if "regret" in row["metric"]
+    }
+    assert told == {"navigation": "Wh", "landscape": ""}
+    assert summary["metrics"]["cumulative_regret"]["unit"] == ""
+    page = settings_section(run)
+    assert "where settings differ" in page
+    assert page.count("from edge") == 1
     energies = [row["setting"] for row in summary["rows"] if row["metric"] == "true_energy"]
     assert energies == [{"problem.name": "navigation"}] * 2
     assert (run.road_map(city) is None, run.road_map(1 - city)) == (False, None)
@@ -445,7 +463,9 @@ def test_late_feedback_is_told_and_can_be_set(tmp_path: Path) -> None:
     execute(made)
     spec = Run.load(tmp_path / "a").spec
     assert spec["parameters"]["feedback"] == {"latest": 4, "together": True}
-    assert spec["settled"]["feedback"] == "known 0 to 4 rounds later, one delay for all arms of a round"
+    assert (
+        spec["settled"][0]["feedback"] == "known 0 to 4 rounds later, one delay for all arms of a round"
+    )
     with pytest.raises(SpecError, match="feedback: latest is -1; it must be a whole number from 0 to"):
         plan(tmp_path / "b", {"feedback.latest": -1})
 
@@ -453,7 +473,7 @@ def test_late_feedback_is_told_and_can_be_set(tmp_path: Path) -> None:
 def test_what_the_benchmark_promises_and_what_arms_are_worth_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert set(plan(tmp_path / "a").describe()["settled"]).isdisjoint({"regret", "reward"})
+    assert set(plan(tmp_path / "a").describe()["settled"][0]).isdisjoint({"regret", "reward"})
     build = Experiment.build_problem
 
     def building(self: Experiment, **options: Any) -> Any:
@@ -464,7 +484,7 @@ def test_what_the_benchmark_promises_and_what_arms_are_worth_is_told(
         return other
 
     monkeypatch.setattr(Experiment, "build_problem", building)
-    told = plan(tmp_path / "a").describe()["settled"]
+    told = plan(tmp_path / "a").describe()["settled"][0]
     assert "promises 0.5 of the optimum" in told["regret"]
     assert told["reward"] == "log-sum of what its arms yield"
 
@@ -586,7 +606,7 @@ def test_data_are_settled_once(
     execute(made)  # a worker with the data keeps to what run.json says
     described = json.loads((tmp_path / "synthetic" / "run.json").read_text(encoding="utf-8"))
     assert described["parameters"]["problem"]["source"] == "synthetic"
-    assert "synthetic data" in described["settled"]["data"]
+    assert "synthetic data" in described["settled"][0]["data"]
     with pytest.raises(ConflictError, match="parameters"):
         execute(plan(tmp_path / "synthetic", **changes), resume=True)
     (task,) = real.tasks()

@@ -58,7 +58,7 @@ def _make_run(
     spec |= {"first_seed": 3, "seeds": seeds, "policies": list(policies), "settings": list(settings)}
     given = {policy: OPTIONS.get(policy, {}) for policy in policies}
     spec["parameters"] = {"problem": {"name": "navigation"}, "policies": given}
-    spec["metrics"] = {name: metric._asdict() for name, metric in MEASURES.items()}
+    spec["metrics"] = [{name: metric._asdict() for name, metric in MEASURES.items()}] * len(settings)
     write_spec(directory, spec)
     rng = np.random.default_rng(11)
     for index in range(len(settings)):

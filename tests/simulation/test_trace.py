@@ -17,6 +17,7 @@ from superarm.capabilities import Metric
 from superarm.errors import InputError, MissingExtraError, ShapeError, StateError
 from superarm.simulation.files import json_bytes
 from superarm.simulation.trace import (
+    SCHEMA,
     Run,
     Trace,
     cell_name,
@@ -136,12 +137,12 @@ def test_run_stacks_seeds(finished: Path) -> None:
 
 def test_metrics_say_how_they_are_read(finished: Path) -> None:
     own = Metric("energy per trip", "Wh", "per round", "down", headline=True)
-    write_spec(finished, spec(metrics={"reward": own._asdict()}))
+    write_spec(finished, spec(metrics=[{"reward": own._asdict()}, {}]))
     run = Run.load(finished)
-    assert run.metric("reward") == own
-    assert run.metric("reward").text == "energy per trip (Wh)"
-    assert run.metric("regret") == Metric("cumulative regret", better="down")
-    assert run.metric("user_s_own").text == "user s own"
+    assert run.metric("reward", 0) == own
+    assert run.metric("reward", 0).text == "energy per trip (Wh)"
+    assert run.metric("regret", 0) == Metric("cumulative regret", better="down")
+    assert run.metric("user_s_own", 0).text == "user s own"
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_metrics_say_how_they_are_read(finished: Path) -> None:
 )
 def test_metrics_that_are_not_described_whole_are_refused(tmp_path: Path, told: Any) -> None:
     with pytest.raises(StateError, match="metric 'reward'"):
-        write_spec(tmp_path, spec(metrics={"reward": told}))
+        write_spec(tmp_path, spec(metrics=[{"reward": told}, {}]))
 
 
 def test_time_per_round_leaves_the_first_call_out(finished: Path) -> None:
@@ -275,7 +276,7 @@ def test_unfinished_runs_and_missing_timings(finished: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 2}, "schema 2"),
+        ({"schema": 1}, "schema 1"),
         ({"rounds": "many"}, "'rounds' is 'many'; it must be a whole number"),
         ({"rounds": 0}, "one of each"),
         ({"policies": []}, "one of each"),
@@ -288,15 +289,16 @@ def test_unfinished_runs_and_missing_timings(finished: Path) -> None:
         ({"overrides": None}, "'overrides' is None; it must be a table"),
         ({"parameters": {"problem": 3}}, "'problem' is 3; it must be a table"),
         ({"parameters": {"policies": {"a": 3}}}, "'policies' is .* each entry a table"),
-        ({"settled": {"route": 3}}, "'settled' is .* each entry text"),
+        ({"settled": [{"route": 3}] * 2}, "'settled' is .* each entry text"),
+        ({"settled": [{}]}, "'settled' must have one entry for each setting"),
         ({"audited": "gp-ts"}, "'audited' is 'gp-ts'; it must be a list"),
-        ({"noise_variance": ["x"]}, "'noise_variance' is .* a list"),
+        ({"noise_variance": ["x", 1.0]}, "'noise_variance' is .* a list"),
     ],
 )
 def test_specs_are_checked_on_both_ways(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     with pytest.raises(StateError, match=message):
         write_spec(tmp_path, spec(**change))
-    atomic_write(tmp_path / "run.json", json_bytes({"schema": 1, **spec(**change)}))
+    atomic_write(tmp_path / "run.json", json_bytes({"schema": SCHEMA, **spec(**change)}))
     with pytest.raises(StateError, match=message):
         Run.load(tmp_path)
 
@@ -314,6 +316,9 @@ def test_traces_are_checked_when_made() -> None:
         trace(series={"reward": np.ones(ROUNDS)})
     with pytest.raises(InputError, match="cannot be the name of a metric"):
         trace(series={"regret": np.ones(ROUNDS), "choices": np.ones(ROUNDS)})
+    for field in ("cell", "policy", "seed", "setting"):  # of the rows in cells.jsonl
+        with pytest.raises(InputError, match=f"{field}.* cannot be the name of a metric"):
+            trace(series={"regret": np.ones(ROUNDS), field: np.ones(ROUNDS)})
     with pytest.raises(ShapeError, match="reward has 3 entries"):
         trace(series={"regret": np.ones(ROUNDS), "reward": np.ones(3)})
     with pytest.raises(InputError, match=r"regret\[1\] is nan"):

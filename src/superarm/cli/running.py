@@ -222,7 +222,7 @@ def print_summary(summary: dict[str, Any]) -> None:
         members = {row["metric"]: row for row in group}
         first = next(iter(members.values()))
         totals = [
-            _told(members.get(name), summary["rounds"] if metric.kind == "per round" else 1)
+            _told(members.get(name), metric, summary["rounds"] if metric.kind == "per round" else 1)
             for name, metric in metrics.items()
         ]
         who = [first["policy"], setting_text(first["setting"])][: len(names)]
@@ -236,19 +236,20 @@ def print_summary(summary: dict[str, Any]) -> None:
     say(_next_step(out) + f"Report: {out / 'report.html'}")
 
 
-def _told(row: dict[str, Any] | None, among: int) -> str:
-    """A total divided among so many rounds."""
+def _told(row: dict[str, Any] | None, metric: Metric, among: int) -> str:
+    """A total divided among so many rounds, with its unit where that is not the whole column's."""
     if row is None:
         return ""
     mean, stderr = row["mean"] / among, row["stderr"]
-    return significant(mean) if stderr is None else plus_minus(mean, stderr / among)
+    told = significant(mean) if stderr is None else plus_minus(mean, stderr / among)
+    return told if metric.unit else f"{told} {row['unit']}".rstrip()
 
 
 def _next_step(out: Path) -> str:
     """Which trip it was, and how to go on with what was learned."""
     spec = read_spec(out)
-    trip = (spec.get("settled") or {}).get("route")
-    if trip is None or len(spec["settings"]) > 1:
+    trip = None if len(spec["settings"]) > 1 else spec["settled"][0].get("route")
+    if trip is None:
         return ""
     learners = spec.get("audited")
     if not learners:

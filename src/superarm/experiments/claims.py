@@ -178,7 +178,7 @@ def _judged(totals: _Totals) -> tuple[Word, str]:
 def _told(totals: _Totals) -> Iterator[str]:
     """Every total that the claim is about, the least first."""
     spread = "spread of " * (totals.claim.get("of") == "spread")
-    metric = spread + totals.run.metric(totals.metric).text
+    metric = spread + totals.run.metric(totals.metric, totals.settings[0]).text
     names = list(dict.fromkeys(policies_of(totals.claim)))
     if "key" in totals.claim:
         places = range(len(totals.settings))
@@ -322,7 +322,11 @@ def check_claim(claim: object, where: str) -> None:
     twice = set(_names(claim["policy"])) & set(_names(claim.get("versus", [])))
     for wrong, told in (
         (claim.get("of", "spread") != "spread", f"of is {claim.get('of')!r}; it can only be 'spread'"),
-        (claim.get("tolerance", 1.0) <= 0.0, "tolerance must be above 0"),
+        *(
+            (not 0.0 < claim.get(key, 1.0) < np.inf, f"{key} must be above 0 and finite")
+            for key in ("ratio", "most", "tolerance")
+        ),
+        (claim.get("least", 0.0) < 0.0, "least must not be below 0"),
         (claim.get("least", 0.0) >= claim.get("most", np.inf), "least must be below most"),
         (twice, f"{', '.join(sorted(twice))} is compared with itself"),
         (claim.get("key") in claim.get("where", {}), "where holds the key that varies; leave it out"),
@@ -346,14 +350,15 @@ def judge_variances(run: Run) -> list[Verdict]:
     a slip in the posterior or in its record. The lemma says nothing of approximate posteriors, nor
     of feedback that comes late.
     """
-    if (run.spec.get("parameters") or {}).get("feedback"):
-        return []
+    feedback = (run.spec.get("parameters") or {}).get("feedback") or {}
     noise_variance = run.spec.get("noise_variance")
     audited = run.spec.get("audited", [])
     if not audited or noise_variance is None:
         return []
     verdicts = []
     for index, setting in enumerate(run.settings):
+        if any(setting.get(f"feedback.{key}", feedback.get(key)) for key in ("latest", "lost")):
+            continue
         shares = {}
         for policy in (name for name in audited if _is_exact(run, name, setting)):
             for seed in run.seeds:

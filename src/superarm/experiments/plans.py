@@ -183,10 +183,11 @@ class Plan:
             "horizons": [plan.rounds for plan in self.reruns],
             "overrides": dict(self.fixed),
             "parameters": {key: plain[key] for key in ("problem", "policies", "feedback")},
-            "settled": {**self.facts[0].settled, **self.experiment.feedback_told()},
-            "metrics": {
-                name: metric._asdict() for facts in self.facts for name, metric in facts.metrics.items()
-            },
+            "settled": [facts.settled for facts in self.facts],
+            "metrics": [
+                {name: metric._asdict() for name, metric in facts.metrics.items()}
+                for facts in self.facts
+            ],
             "audited": [name for name in self.policies if name in audited],
             "noise_variance": [facts.noise_variance for facts in self.facts],
             "imports": imported(),
@@ -200,7 +201,7 @@ def _rehearse(experiment: Experiment, policies: Iterable[str], *, seed: int, hor
         experiment.build_lateness()
     with _blaming(f"problem {experiment.problem['name']!r}"):
         world = experiment.build_problem(seed=seed, horizon=horizon)
-        settled = _settled(world)
+        settled = {**_settled(world), **experiment.feedback_told()}
     audited = []
     for name in policies:
         with _blaming(f"policy {name!r}"):

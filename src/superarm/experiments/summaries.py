@@ -33,12 +33,15 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
     def add(source: Run, policy: str, index: int, name: str, values: Floats, metric: Metric) -> None:
         horizon = {} if source is run else {"horizon": source.rounds}
         count = len(values)
-        metrics.setdefault(name, metric)
+        before = metrics.setdefault(name, metric)
+        if before.unit != metric.unit:  # each row has its own
+            metrics[name] = before._replace(unit="")
         rows.append(
             {
                 "policy": policy,
                 "setting": {**source.settings[index], **horizon},
                 "metric": name,
+                "unit": metric.unit,
                 "mean": float(values.mean()),
                 "stderr": float(values.std(ddof=1) / np.sqrt(count)) if count > 1 else None,
                 "seconds_per_round": source.seconds_per_round(policy, index),
@@ -49,16 +52,16 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
         for policy in run.policies:
             for metric in run.metrics_at(index):
                 totals = run.cumulative(policy, index, metric)[:, -1]
-                add(run, policy, index, row_name(metric), totals, run.metric(metric))
+                add(run, policy, index, row_name(metric), totals, run.metric(metric, index))
             for each in experiment.derived:
                 values = _derived(run, policy, index, each)
                 if values is not None:
-                    add(run, policy, index, each["name"], values, _derived_metric(run, each))
+                    add(run, policy, index, each["name"], values, _derived_metric(run, each, index))
     for horizon in run.horizons:
         part = run.at_horizon(horizon)
         for index in range(len(part.settings)):
             for policy in part.policies:
-                told = part.metric("regret")._replace(label="cumulative regret at horizon")
+                told = part.metric("regret", index)._replace(label="cumulative regret at horizon")
                 totals = part.cumulative(policy, index)[:, -1]
                 add(part, policy, index, "cumulative_regret_at_horizon", totals, told)
     return {
@@ -108,8 +111,8 @@ def _derived(run: Run, policy: str, index: int, each: Mapping[str, Any]) -> Floa
         return totals / run.cumulative(versus, index, metric)[:, -1]
 
 
-def _derived_metric(run: Run, each: Mapping[str, Any]) -> Metric:
+def _derived_metric(run: Run, each: Mapping[str, Any], index: int) -> Metric:
     """How it is read."""
-    of, label = run.metric(each.get("metric", "regret")), str(each["name"]).replace("_", " ")
+    of, label = run.metric(each.get("metric", "regret"), index), str(each["name"]).replace("_", " ")
     unit = "" if "versus" in each else of.unit
     return Metric(label, unit, "ratio", of.better)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from superarm.results.curves import setting_text
 from superarm.simulation.trace import Run
 
 from .pages import fact_table, option_table, readable_value, section
@@ -51,10 +52,17 @@ def settings_section(run: Run) -> str:
         parts.append(fact_table("Problem", problem))
     if any(options.values()):
         parts.append(option_table("Policies", "name", options))
-    if settled := run.spec.get("settled"):
-        paper = bool(run.spec.get("paper"))
-        title = "How unclear points of the paper were read" if paper else "How it was set up"
-        parts.append(fact_table(title, settled))
+    paper = bool(run.spec.get("paper"))
+    title = "How unclear points of the paper were read" if paper else "How it was set up"
+    every = [run.settled(index) for index in range(len(run.settings))]
+    shared = {k: v for k, v in every[0].items() if all(each.get(k) == v for each in every)}
+    parts += [fact_table(title, shared)] if shared else []
+    apart = {
+        setting_text(setting): {k: v for k, v in each.items() if k not in shared}
+        for setting, each in zip(run.settings, every, strict=True)
+    }
+    if any(apart.values()):
+        parts.append(option_table(f"{title}, where settings differ", "setting", apart))
     return section("Settings", *parts)
 
 

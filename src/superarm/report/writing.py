@@ -147,7 +147,7 @@ def _headline(run: Run, rankings: Sequence[Mapping[str, Average]]) -> str:
         return (
             f"Lowest regret: {' and '.join(best)}, in {most} of {len(rankings)} settings{each}{tied}."
         )
-    unit = run.metric("regret").unit
+    unit = run.metric("regret", 0).unit
     parts = [f"{policy}, {plus_minus(*each)} {unit}".rstrip() for policy, each in rankings[0].items()]
     ties = _tied(run, 0, rankings[0])
     if ties > 1:
@@ -165,7 +165,7 @@ def _first_asked(run: Run) -> str:
     """Who is best by what people ask for first, where that is not regret."""
     text = ""
     for name in run.metrics if len(run.settings) == 1 else ():
-        metric = run.metric(name)
+        metric = run.metric(name, 0)
         if metric.headline and metric.better:
             means = {each: float(outcomes(run, each, 0, name).mean()) for each in run.policies}
             choose, word = (min, "Lowest") if metric.better == "down" else (max, "Highest")
@@ -204,7 +204,7 @@ def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> s
 
 def _result_table(run: Run, index: int, ranking: Mapping[str, Average]) -> str:
     best = next(iter(ranking.values())).mean
-    regret, *others = (run.metric(metric).text for metric in run.metrics)
+    regret, *others = (run.metric(metric, index).text for metric in run.metrics_at(index))
     titles = [regret, "relative to best", "growth", "time per round", *others]
     rows = []
     for policy, total in ranking.items():
@@ -214,7 +214,7 @@ def _result_table(run: Run, index: int, ranking: Mapping[str, Average]) -> str:
             seconds = "–"
         ratio = f"{significant(total.mean / best)}×" if best > 0.0 else "–"
         growth = power_text(growth_exponent(run, policy, index))
-        rest = (average(outcomes(run, policy, index, metric)) for metric in run.metrics[1:])
+        rest = (average(outcomes(run, policy, index, metric)) for metric in run.metrics_at(index)[1:])
         cells = [plus_minus(*total), ratio, growth, seconds, *(plus_minus(*each) for each in rest)]
         rows.append((policy, cells))
     return policy_table(run, titles, rows, setting_text(run.settings[index]), style="best")

@@ -93,14 +93,14 @@ def regret_chart(
         series=series,
         title=title,
         x_label="round",
-        y_label=_regret_text(run) + ", log scale" * log,
+        y_label=_regret_text(run, index) + ", log scale" * log,
         log_y=log,
         totals=True,
     )
 
 
-def _regret_text(run: Run) -> str:
-    return run.metric("regret").text
+def _regret_text(run: Run, index: int) -> str:
+    return run.metric("regret", index).text
 
 
 def _curve(
@@ -141,7 +141,7 @@ def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
     chart = Chart(
         series=tuple(series),
         x_label="round, log scale",
-        y_label=_regret_text(run) + ", log scale",
+        y_label=_regret_text(run, index) + ", log scale",
         log_x=True,
         log_y=True,
     )
@@ -196,7 +196,7 @@ def _sweep_totals(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
                 series=tuple(series),
                 title=setting_text(panel.fixed),
                 x_label=panel.key,
-                y_label=run.metric(metric).text,
+                y_label=run.metric(metric, panel.settings[0]).text,
                 log_x=bool(x[0] > 0 and x[-1] / x[0] >= 20),
                 markers=True,
             )
@@ -221,8 +221,8 @@ def _sweep_curves(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
                 for place, (value, index) in enumerate(pairs)
             )
             title = ", ".join(filter(None, (policy, setting_text(panel.fixed))))
-            chart = Chart(series=series, title=title, x_label="round", y_label=_regret_text(run))
-            charts.append(chart)
+            label = _regret_text(run, panel.settings[0])
+            charts.append(Chart(series=series, title=title, x_label="round", y_label=label))
     caption = f"By {panels[0].key}; {band_text(run, band)}."
     name = f"curves-{panels[0].key}".replace(".", "-")
     return Picture(name=name, panels=tuple(charts), caption=caption, columns=len(run.policies))
@@ -249,7 +249,7 @@ def _schedules(run: Run, band: Band) -> Picture:
             widths.append(Series(f"{kind} {text}", rounds, beta, style))
         where = f"{trip_name(run, index)}, {len(roads):,} edges"
         for kind, curves in regrets.items():
-            title, label = f"GP-{kind}: {where}", _regret_text(run)
+            title, label = f"GP-{kind}: {where}", _regret_text(run, index)
             charts.append(Chart(series=tuple(curves), title=title, x_label="round", y_label=label))
         charts.append(Chart(series=tuple(widths), title=f"β: {where}", x_label="round", y_label="β"))
     caption = f"The index is mean − √β · standard deviation. Regret: {band_text(run, band)}."

@@ -113,7 +113,7 @@ def shade(place: int, count: int) -> str:
 
 def outcomes(run: Run, policy: str, setting_index: int, metric: str) -> Floats:
     """What a metric came to after all rounds, their sum or their mean, (seeds,)."""
-    among = run.rounds if run.metric(metric).kind == "per round" else 1
+    among = run.rounds if run.metric(metric, setting_index).kind == "per round" else 1
     return run.cumulative(policy, setting_index, metric)[:, -1] / among
 
 
@@ -180,13 +180,13 @@ def within_noise(differences: Floats) -> bool:
 
 def synthetic_data(run: Run, setting_index: int | None = None) -> str:
     """What the data of a setting (by default: of any) are, if they are synthetic; else empty."""
-    told = str((run.spec.get("settled") or {}).get("data", ""))
-    said = told.removesuffix(_SYNTHETIC) if told.endswith(_SYNTHETIC) else ""
     if setting_index is not None:
-        setting = run.settings[setting_index]
-        source = setting.get("problem.source", setting.get("source"))
-        return said if source is None else (said or "synthetic data") if source == "synthetic" else ""
-    return next(filter(None, (synthetic_data(run, index) for index in range(len(run.settings)))), "")
+        told = run.settled(setting_index).get("data", "")
+        return told.removesuffix(_SYNTHETIC) if told.endswith(_SYNTHETIC) else ""
+    every = [synthetic_data(run, index) for index in range(len(run.settings))]
+    made = [*filter(None, every)]
+    some = f" (in {len(made)} of {len(every)} settings)" if len(made) < len(every) else ""
+    return "; ".join(dict.fromkeys(made)) + some if made else ""
 
 
 def regret_curve(

@@ -99,7 +99,7 @@ def best_policy(run: Run, setting_index: int) -> str:
 
 def trip_energies(run: Run, setting_index: int) -> dict[str, dict[str, Average]]:
     """Every policy's energy per trip by what it is told of, least first; empty if not recorded."""
-    if "true_energy" not in run.metrics:
+    if "true_energy" not in run.metrics_at(setting_index):
         return {}
     tenth = max(1, run.rounds // 10)
     span = counted(tenth, "round") if tenth > 1 else "round"
@@ -111,7 +111,7 @@ def trip_energies(run: Run, setting_index: int) -> dict[str, dict[str, Average]]
 
     rows = {
         policy: {
-            run.metric("true_energy").text: average(energy(policy)),
+            run.metric("true_energy", setting_index).text: average(energy(policy)),
             # Seed by seed: truths differ more than policies do.
             f"difference from {reference}": average(energy(policy) - energy(reference)),
             f"first {span}": average(energy(policy, 0, tenth)),

@@ -30,8 +30,9 @@ from superarm.states import atomic_write, state_to_bytes
 from .audit import audit_shapes
 from .files import array_names, json_bytes, npz_bytes, read_arrays, read_json
 
-SCHEMA = 1
+SCHEMA = 2
 _RESERVED = frozenset({"choices", "propensities", "seconds"})
+_FIELDS = frozenset({"cell", "policy", "seed", "setting"})  # of a row of cells.jsonl
 _REQUIRED: dict[str, Any] = {
     **{"experiment": str, "rounds": int, "first_seed": int, "seeds": int},
     **{"policies": Sequence[str], "settings": Sequence[Mapping[str, Any]]},
@@ -39,10 +40,12 @@ _REQUIRED: dict[str, Any] = {
 _OPTIONAL: dict[str, Any] = {
     **dict.fromkeys(("title", "paper", "figure", "version"), str),
     **dict.fromkeys(("overrides", "parameters"), Mapping[str, Any]),
-    "settled": Mapping[str, str],
     "horizons": Sequence[int],
-    "metrics": Mapping[str, Mapping[str, Any]],
     **dict.fromkeys(("audited", "imports"), Sequence[str]),
+}
+_OF_SETTINGS: dict[str, Any] = {  # one for each
+    "settled": Sequence[Mapping[str, str]],
+    "metrics": Sequence[Mapping[str, Mapping[str, Any]]],
     "noise_variance": Sequence[float | None],
 }
 _METRIC_KINDS = get_type_hints(Metric)
@@ -82,7 +85,7 @@ class Trace:
     def __post_init__(self) -> None:
         if "regret" not in self.series:
             raise InputError(f"the series {sorted(self.series)} lack 'regret', which every trace has")
-        if reserved := _RESERVED.intersection(self.series):
+        if reserved := (_RESERVED | _FIELDS).intersection(self.series):
             raise InputError(f"{sorted(reserved)} cannot be the name of a metric; rename it")
         rounds = len(np.atleast_1d(self.series["regret"]))
         for name, values in self.series.items():
@@ -214,10 +217,15 @@ class Run(Shown):
         names = array_names(self._path("cells", self.policies[0], setting_index, self.seeds[0]))
         return ("regret", *sorted(set(names) - _RESERVED - {"regret"}))
 
-    def metric(self, name: str) -> Metric:
-        """How a metric is read; one that nobody described, by its name."""
-        told = self.spec.get("metrics", {}).get(name)
-        if told is not None:
+    def settled(self, setting_index: int) -> Mapping[str, str]:
+        """What the problem of a setting says of itself, and how unclear points were read."""
+        told: Sequence[Mapping[str, str]] = self.spec.get("settled", ())
+        return told[setting_index] if told else {}
+
+    def metric(self, name: str, setting_index: int) -> Metric:
+        """How a metric is read in a setting; one that nobody described, by its name."""
+        described = self.spec.get("metrics")
+        if described and (told := described[setting_index].get(name)) is not None:
             return Metric(**{key: told[key] for key in _METRIC_KINDS})
         return OWN_METRICS.get(name, Metric(name.replace("_", " ")))
 
@@ -350,14 +358,16 @@ def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
         found = spec.get("schema") if isinstance(spec, dict) else None
         raise StateError(f"{path} has schema {found!r}; this version of superarm reads schema {SCHEMA}")
     try:
-        for key, kind in {**_REQUIRED, **_OPTIONAL}.items():
+        for key, kind in {**_REQUIRED, **_OPTIONAL, **_OF_SETTINGS}.items():
             if key in spec or key in _REQUIRED:
                 require_kind(spec.get(key), kind, repr(key))
+            if key in spec and key in _OF_SETTINGS and len(spec[key]) != len(spec["settings"]):
+                raise SpecError(f"{key!r} must have one entry for each setting")
         parameters = spec.get("parameters", {})
         require_kind(parameters.get("problem", {}), Mapping[str, Any], "'problem'")
         require_kind(parameters.get("policies", {}), Mapping[str, Mapping[str, Any]], "'policies'")
-        for name, told in spec.get("metrics", {}).items():
-            for key, kind in _METRIC_KINDS.items():
+        for metrics, (key, kind) in product(spec.get("metrics", ()), _METRIC_KINDS.items()):
+            for name, told in metrics.items():
                 require_kind(told.get(key), kind, f"{key!r} of metric {name!r}")
     except SpecError as error:
         raise StateError(f"{path}: {error}; undo the change, or run again") from None
