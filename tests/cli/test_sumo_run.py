@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from superarm.networks import generate_city, suggest_trip
-from superarm.networks.writing import write_sumo
+from superarm.networks.netconvert import write_sumo
 
 pytest.importorskip("libsumo", reason="libsumo is not installed")
 pytest.importorskip("sumo", reason="sumo is not installed")

@@ -48,7 +48,7 @@ def test_a_bound_is_drawn_where_there_is_one(tmp_path: Path) -> None:
     assert list(found.drawn) == names[:3]
     assert all((bound.values[1:] > 0.0).all() for bound in found.drawn.values())
     for name, told in {
-        "gp-ei": "no theorem implemented here covers it",
+        "gp-ei": "none is drawn here for such a policy",
         "gp-greedy": "does not explore",
         "kernel-ucb": "SupKernelUCB",
         "random": "learns nothing",

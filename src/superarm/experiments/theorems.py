@@ -106,7 +106,7 @@ def regret_bounds(run: Run) -> RegretBounds:
             elif name in _ROUTE_POLICIES:
                 drawn[policy], note = routes.bound(policy, name, given), _ROUTE_NOTE
             else:
-                raise _NoBoundError(_NO_THEOREM.get(name, "no theorem implemented here covers it"))
+                raise _NoBoundError(_NO_THEOREM.get(name, "none is drawn here for such a policy"))
         except _NoBoundError as reason:
             missing[policy] = f"no bound because {reason}"
     return RegretBounds(drawn, missing, note)
@@ -202,11 +202,14 @@ def _unmet(name: str, case: _Case) -> Iterator[str]:
     if name == "oclok-ucb":
         if case.problem != "gp-function":
             yield "f drawn from the learner's Gaussian process (here it is not)"
+        elif not np.isclose(case.model.noise_variance, (case.model.noise_bound or 0.0) ** 2):
+            yield f"the true noise variance (here the learner is told {case.model.noise_variance:.3g})"
         return
     if case.problem != "rkhs-function":
         yield "‖f‖ ≤ B (here B is an estimate)"
     if name == "gp-ucb":
         yield "noise that never exceeds √λ (here it is Gaussian)"
+        yield "β_t with γ_t (here with γ_{t−1})"
     elif not np.isclose(case.model.noise_variance, theory_noise_variance(case.model.horizon)):
         yield f"learners with λ = 1 + 2/T (here λ = {case.model.noise_variance:.3g})"
     if name == "gp-ts" and case.options["decision_set"] == "all":
@@ -319,6 +322,8 @@ def _why_not_theorem(name: str, given: Options) -> str:
         reasons.append("arms are sampled one by one: the theorem needs joint samples")
     if name == "route-bucb" and given["omega"] <= 1.0:
         reasons.append(f"omega = {given['omega']:g} makes C_omega infinite: Lemma A.13 needs omega > 1")
+    elif name == "route-bucb" and given["xi"] <= given["omega"]:
+        reasons.append(f"xi = {given['xi']:g} is not above omega, as the theorem needs")
     if name == "route-ucb" and given["scale"] != 1.0:
         reasons.append(f"beta_t is multiplied by {given['scale']:g}: the theorem needs beta_t itself")
     reasons.append("regret is rectified: the theorem is about sums of f itself")

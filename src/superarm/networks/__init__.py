@@ -5,6 +5,7 @@ from .elevation import Tile as Tile
 from .elevation import with_heights as with_heights
 from .energy import RoadEnergy as RoadEnergy
 from .energy import Vehicle as Vehicle
+from .netconvert import write_sumo as write_sumo
 from .openstreetmap import read_osm as read_osm
 from .reading import read_network as read_network
 from .road import LineGraph as LineGraph
@@ -13,4 +14,3 @@ from .road_map import RoadMap as RoadMap
 from .sumo_net import read_sumo as read_sumo
 from .tables import read_tables as read_tables
 from .trips import suggest_trip as suggest_trip
-from .writing import write_sumo as write_sumo

@@ -5,9 +5,9 @@ import pytest
 
 from superarm.errors import InputError
 from superarm.networks import RoadNetwork, generate_city
+from superarm.networks.netconvert import write_sumo
 from superarm.networks.road import VEHICLE_CLASSES
 from superarm.networks.sumo_net import read_sumo
-from superarm.networks.writing import write_sumo
 
 
 def crossroads():
