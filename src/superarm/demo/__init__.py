@@ -49,10 +49,7 @@ def run_demo(
     silent: bool = False,
     delay: float = 0.05,
 ) -> dict[str, Any]:
-    """Learn, draw, compare, report; returns the summary that ``--json`` prints.
-
-    ``quiet`` prints the result alone, ``silent`` nothing.
-    """
+    """Learn, draw, compare, report; ``quiet`` prints the result alone, ``silent`` nothing."""
     _make_room(out)
     console, results = Console(quiet=quiet or silent), Console(quiet=silent)
     experiment = load_experiment(EXPERIMENT)

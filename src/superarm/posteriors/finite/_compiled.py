@@ -117,10 +117,9 @@ def draw(
     return drawn
 
 
-@_compile(f"i8({_VECTOR}, {_VECTOR}, f8)")
-def _best(mean: Floats, deviation: Floats, width: float) -> int:
+@_compile(f"i8({_VECTOR}, {_VECTOR}, f8, {_VECTOR})")
+def _best(mean: Floats, deviation: Floats, width: float, index: Floats) -> int:
     """The first arm of largest mean + width·deviation: what ``TopK(k=1)`` makes of a rule's index."""
-    index = np.empty(len(mean))
     for i in range(len(mean)):  # by itself, so that it vectorises
         index[i] = deviation[i] * width + mean[i]
     best, highest = 0, -np.inf
@@ -145,14 +144,16 @@ def play(
     fold. Returns the information gained and the first round not finished. If there are
     observations left before a fold was due, that round's arm is chosen already but found no room.
     """
-    information = 0.0
+    information, deviation, index = 0.0, np.empty_like(mean), np.empty_like(mean)
     while step < len(rewards) and counts[1] > 0:
         if len(normals):
             drawn = draw(root, normals[step : step + 1], columns, weight, pending, counts[0])
-            deviation = (mean + drawn[0]) - mean  # as ``Thompson`` has it
+            for i in range(len(mean)):
+                deviation[i] = (mean[i] + drawn[0, i]) - mean[i]  # as ``Thompson`` has it
         else:
-            deviation = np.sqrt(variance)
-        row = _best(mean, deviation, widths[step])
+            for i in range(len(mean)):
+                deviation[i] = sqrt(variance[i])
+        row = _best(mean, deviation, widths[step], index)
         choices[step] = row
         if slot[row] < 0:
             if counts[0] == len(pending):
