@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from superarm.results import roads as road_results
 from superarm.results.curves import policy_styles
 from superarm.results.roads import _edge_coverage, _trip_coverage
 from superarm.simulation.audit import LEVELS, QUANTILES
-from superarm.simulation.trace import Run, Trace, write_trace
+from superarm.simulation.trace import Run, Trace, write_spec, write_trace
 
 MakeRun = Callable[..., Run]
 MakeMap = Callable[..., RoadMap]
@@ -114,7 +115,7 @@ def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
     assert told.startswith("Not all")
     assert "narrow (trips) too narrow" in told
     assert "wide (trips) too wide" in told
-    assert "right" not in told.partition("are off")[2]
+    assert "right" not in told.partition("Outside three standard errors: ")[2]
 
 
 def test_independent_edges_would_understate_the_error_of_correlated_ones() -> None:
@@ -239,3 +240,48 @@ def test_policies_of_one_run_differ_in_colour() -> None:
     assert thin == ["prior", "fastest", "shortest"]
     schedules = policy_styles(SCHEDULES)
     assert len({style.colour for style in schedules.values()}) == 4
+
+
+def _share(away: float) -> tuple[road_results.Coverage, ...]:
+    """A share that lies so many standard errors from its level of one half."""
+    return (road_results.Coverage(0.5, 0.5 + 0.01 * away, 0.01, 100),)
+
+
+def test_two_standard_errors_are_counted_and_three_are_told() -> None:
+    shares: dict[str, Any] = dict.fromkeys(road_results.TRUE, ())
+    shares |= {"edges": _share(1.9), "first visits": _share(2.4), "trips": _share(-2.9)}
+    found = {"p": shares}
+    told = road_results.calibration_verdict(found)
+    assert "should: 1 of 3 shares" in told
+    assert "and 3 within three" in told
+    found["p"]["trips"] = _share(-3.1)
+    told = road_results.calibration_verdict(found).partition("Outside three standard errors: ")[2]
+    assert told.startswith("p (trips) too narrow: 46.9 % inside the 50 % interval")
+
+
+def test_forecasts_that_are_surely_and_far_too_narrow_are_warned_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def trips(share: float, stderr: float) -> dict[str, Any]:
+        return {"trips": (road_results.Coverage(0.95, share, stderr, 400),)}
+
+    cases = {
+        "narrow": trips(0.80, 0.01),
+        "near": trips(0.895, 0.01),
+        "sure": trips(0.91, 0.01),  # sure, but not far
+        "unsure": trips(0.80, 0.06),
+        "wide": trips(1.0, 0.01),
+    }
+    monkeypatch.setattr(road_results, "calibrations", lambda run: cases)
+    lines = road_results.forecast_warnings(None)  # type: ignore[arg-type]
+    assert [line.split()[2] for line in lines] == ["narrow", "near"]
+    assert "80 % of 400 trips fell inside the 95 % interval; do not rely on them" in lines[0]
+
+
+def test_the_best_policy_is_that_of_the_last_tenth(tmp_path: Path) -> None:
+    spec = {"experiment": "x", "rounds": 20, "first_seed": 0, "seeds": 1, "settings": [{}]}
+    write_spec(tmp_path, {**spec, "policies": ["early", "late"]})
+    for name, first, last in (("early", 0.0, 5.0), ("late", 9.0, 0.0)):
+        regret = np.concatenate([np.full(18, first), np.full(2, last)])
+        write_trace(tmp_path, Trace(policy=name, setting_index=0, seed=0, series={"regret": regret}))
+    assert road_results.best_policy(Run.load(tmp_path), 0) == "late"

@@ -212,3 +212,15 @@ def test_a_watcher_hears_the_forecast_of_before(world, played) -> None:
         mean, std = forecast.total()
         score = (feedback.rewards.sum() - mean) / std
         assert score == pytest.approx(played["gp-ts"].audit["score"][step - 1], rel=1e-5)
+
+
+def test_arms_are_counted_when_they_are_first_tried() -> None:
+    world = Navigation(seed=0, horizon=6, network="city", edges=200)
+    trace = simulate(world, {"gp-ts": route_ts(world.model)}, rounds=6, seed=0)["gp-ts"]
+    seen: set[int] = set()
+    assert trace.choices is not None
+    for row, fresh in zip(trace.choices.tolist(), trace.series["distinct_edges"], strict=True):
+        new = {edge for edge in row if edge >= 0} - seen
+        assert fresh == len(new)
+        seen |= new
+    assert len(seen) > 20
