@@ -123,6 +123,7 @@ def test_papers_and_figures_are_unique() -> None:
         ({"derived": [{"name": "x", "versus": 3}]}, "derived: versus is 3; it must be text"),
         ({"derived": [{"name": "x"}]}, "derived 'x': give either versus or per_round = true"),
         ({"derived": [{"name": "x", "versus": "random", "per_round": True}]}, "give either"),
+        ({"derived": [{"name": "cumulative_regret", "per_round": True}]}, "give each its own"),
         ({"derived": [{"per_round": True}]}, "has the name None"),
         ({"derived": [{"name": "x", "per_round": True}] * 2}, "has the name 'x'; give each its own"),
     ],

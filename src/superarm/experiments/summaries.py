@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from superarm.capabilities import Metric
+from superarm.capabilities import OWN_METRICS, Metric
 from superarm.core import Floats
 from superarm.errors import SpecError
 from superarm.registry import require_kind, suggestion
@@ -84,7 +84,7 @@ def row_name(metric: str) -> str:
 
 def check_derived(declared: Sequence[Mapping[str, Any]], where: str) -> None:
     """Refuse what could not be computed, before anything runs."""
-    taken = set()
+    taken = {*map(row_name, (*OWN_METRICS, "reward")), "cumulative_regret_at_horizon"}
     for each in declared:
         for key, value in each.items():
             if key not in _KINDS:
