@@ -31,7 +31,13 @@ from superarm.kernels import (
     Temporal,
 )
 from superarm.oracles import TopK, check_desirability
-from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
+from superarm.posteriors import (
+    FiniteGP,
+    IndependentGaussian,
+    InducingGP,
+    SparseVariational,
+    StreamingGP,
+)
 from superarm.testing import (
     BeliefContract,
     KernelContract,
@@ -134,6 +140,7 @@ POSTERIORS: dict[str, Callable[[], Any]] = {
     "finite small": lambda: FiniteGP(1e-12 * ROUGH, FEATURES, 1e-14, form="root"),
     "independent": lambda: IndependentGaussian(np.linspace(0.5, 2.0, N), 0.05, MEANS),
     # All arms inducing, all observations in every batch: then one natural step is exact.
+    "inducing": lambda: InducingGP(ROUGH, 0.05, 0.3, jitter=1e-13),
     "variational": lambda: SparseVariational(ROUGH, 0.05, 0.3, natural_rate=1.0, adam_rate=0.0),
     "variational smooth": lambda: SparseVariational(SMOOTH, 0.05, natural_rate=1.0, adam_rate=0.0),
     "independent features": lambda: IndependentGaussian(np.ones(N), 0.05, arms=FEATURES),

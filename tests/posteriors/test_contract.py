@@ -11,7 +11,13 @@ import pytest
 from superarm.core import Arms, Offer, State
 from superarm.errors import StateError
 from superarm.kernels import Matern
-from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
+from superarm.posteriors import (
+    FiniteGP,
+    IndependentGaussian,
+    InducingGP,
+    SparseVariational,
+    StreamingGP,
+)
 from superarm.testing import restored
 
 FEATURES = np.random.default_rng(0).random((6, 2))
@@ -20,6 +26,7 @@ MAKERS: dict[str, Any] = {
     "streaming": lambda: StreamingGP(KERNEL, 0.1),
     "finite": lambda: FiniteGP(KERNEL, FEATURES, 0.1),
     "variational": lambda: SparseVariational(KERNEL, 0.1, natural_rate=1.0, adam_rate=0.0),
+    "inducing": lambda: InducingGP(KERNEL, 0.1, inducing=4),
     "independent": lambda: IndependentGaussian(np.ones(6), 0.1, arms=FEATURES),
 }
 

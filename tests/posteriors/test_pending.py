@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 from superarm.core import Arms, Floats, Ints, Offer
 from superarm.errors import InputError, ShapeError, StaleBeliefError
 from superarm.kernels import Matern, SquaredExponential
-from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
+from superarm.posteriors import (
+    FiniteGP,
+    IndependentGaussian,
+    InducingGP,
+    SparseVariational,
+    StreamingGP,
+)
 from superarm.testing.helpers import assert_moments
 
 NOISE = 0.05
@@ -30,6 +36,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "root, compiled": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="root", backend="auto"),
     "visited": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="visited"),
     "independent": lambda: IndependentGaussian(np.linspace(0.5, 2.0, len(ARMS)), NOISE, arms=ARMS),
+    "inducing": lambda: InducingGP(ROUGH, NOISE, inducing=5),
     "variational": lambda: SparseVariational(ROUGH, NOISE, natural_rate=0.7, adam_rate=0.0),
 }
 

@@ -14,7 +14,13 @@ from superarm.errors import InputError, StateError
 from superarm.kernels import Matern, SquaredExponential
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
-from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
+from superarm.posteriors import (
+    FiniteGP,
+    IndependentGaussian,
+    InducingGP,
+    SparseVariational,
+    StreamingGP,
+)
 from superarm.posteriors.finite.root import RootEngine
 from superarm.rules import Thompson
 from superarm.states import state_from_bytes, state_to_bytes
@@ -36,6 +42,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "root, compiled": lambda: FiniteGP(SMOOTH, GRID, NOISE, form="root", backend="auto"),
     "visited": lambda: FiniteGP(ROUGH, GRID, NOISE, form="visited"),
     "independent": lambda: IndependentGaussian(np.ones(len(GRID)), NOISE, arms=GRID),
+    "inducing": lambda: InducingGP(ROUGH, NOISE, inducing=20),
     "variational": lambda: SparseVariational(ROUGH, NOISE, inducing=20, batch=40, natural_rate=0.5),
 }
 CHANGING = ("streaming", "variational")

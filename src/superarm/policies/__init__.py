@@ -10,6 +10,10 @@ from .navigation import route_greedy as route_greedy
 from .navigation import route_rule as route_rule
 from .navigation import route_ts as route_ts
 from .navigation import route_ucb as route_ucb
+from .partitions import AdaptiveTree as AdaptiveTree
+from .partitions import Hypercubes as Hypercubes
+from .partitions import acc_ucb as acc_ucb
+from .partitions import cc_mab as cc_mab
 from .published import benchmark as benchmark
 from .published import composed as composed
 from .published import gamma_for as gamma_for
@@ -26,6 +30,7 @@ from .published import kernel_ucb as kernel_ucb
 from .published import oclok_ucb as oclok_ucb
 from .published import posterior_for as posterior_for
 from .published import random as random
+from .published import soclok_ucb as soclok_ucb
 from .scores import KnownCosts as KnownCosts
 from .scores import Score as Score
 from .scores import Uniform as Uniform

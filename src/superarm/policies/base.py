@@ -29,7 +29,7 @@ from superarm.core import (
     State,
     SwitchingCost,
 )
-from superarm.errors import ConflictError, InputError, ShapeError, StateError, UnknownArmError
+from superarm.errors import InputError, ShapeError, StateError, UnknownArmError
 from superarm.inputs import as_count, as_positions, require_choice, require_type
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec, save_state
@@ -64,7 +64,7 @@ class Saved(Described):
 # --- what parts answer, checked: they may be anyone's own ----------------------------------
 
 
-def _require_part(part: object, protocol: type, name: str) -> None:
+def require_part(part: object, protocol: type, name: str) -> None:
     if isinstance(part, type) or not isinstance(part, protocol):
         raise InputError(
             f"{name} is {part!r:.60}; it must be an object with the methods of "
@@ -94,7 +94,7 @@ def _known_costs(switching: SwitchingCost, offer: Offer) -> Floats:
     return costs
 
 
-def _select(
+def select(
     oracle: Oracle,
     desirability: Floats,
     structure: object,
@@ -158,13 +158,13 @@ class IndexPolicy(Saved, Forecaster, TablePlayer):
         most_pending: int = MOST_PENDING,
         repeats: bool = False,
     ) -> None:
-        _require_part(posterior, Posterior, "posterior")
-        _require_part(rule, Rule, "rule")
-        _require_part(oracle, Oracle, "oracle")
+        require_part(posterior, Posterior, "posterior")
+        require_part(rule, Rule, "rule")
+        require_part(oracle, Oracle, "oracle")
         if switching is not None:
-            _require_part(switching, SwitchingCost, "switching cost")
+            require_part(switching, SwitchingCost, "switching cost")
         if decision_set is not None:
-            _require_part(decision_set, DecisionSet, "decision set")
+            require_part(decision_set, DecisionSet, "decision set")
         require_choice(direction, "direction", ("maximize", "minimize"))
         self.posterior = posterior
         self.rule = rule
@@ -233,7 +233,7 @@ class IndexPolicy(Saved, Forecaster, TablePlayer):
         if available is not None:
             desirability = np.where(available, desirability, -np.inf)
         again = rescore if self.stepwise else None
-        action, positions = _select(self.oracle, desirability, offer.structure, rng, again)
+        action, positions = select(self.oracle, desirability, offer.structure, rng, again)
         return Decision(
             step=offer.step,
             action=action,
@@ -259,12 +259,8 @@ class IndexPolicy(Saved, Forecaster, TablePlayer):
         with self._turns.lock:
             if not self.repeats:
                 self._ledger.check(decision, feedback)
-            if not self.posterior.exchangeable and decision.step < self._ledger.last:
-                raise ConflictError(
-                    f"{type(self.posterior).__name__} learns in the order of decisions: feedback of "
-                    f"step {decision.step} came after that of step {self._ledger.last}; hold later "
-                    "feedback back until earlier feedback has come"
-                )
+            if not self.posterior.exchangeable:
+                self._ledger.check_order(decision, type(self.posterior).__name__)
             keys = self.posterior.keys(offer)[feedback.positions]
             self.posterior.observe(keys, feedback.rewards, feedback.noise_variance, rng)
             self._ledger.note(decision, feedback)
@@ -349,8 +345,8 @@ class ScorePolicy(Saved, TablePlayer):
     schema = 2
 
     def __init__(self, *, score: Score, oracle: Oracle) -> None:
-        _require_part(score, Score, "score")
-        _require_part(oracle, Oracle, "oracle")
+        require_part(score, Score, "score")
+        require_part(oracle, Oracle, "oracle")
         self.score = score
         self.oracle = oracle
 
@@ -363,7 +359,7 @@ class ScorePolicy(Saved, TablePlayer):
         desirability = _one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
         if offer.available is not None:
             desirability = np.where(offer.available, desirability, -np.inf)
-        action, positions = _select(self.oracle, desirability, offer.structure, rng)
+        action, positions = select(self.oracle, desirability, offer.structure, rng)
         return Decision(
             step=offer.step,
             action=action,

@@ -176,6 +176,15 @@ class Ledger:
                 "decision a step of its own, or make the policy with repeats=True"
             )
 
+    def check_order(self, decision: Decision, learner: str) -> None:
+        """Refuse feedback of an earlier decision than the last one learned from."""
+        if decision.step < self.last:
+            raise ConflictError(
+                f"{learner} learns in the order of decisions: feedback of step {decision.step} came "
+                f"after that of step {self.last}; hold later feedback back until earlier feedback "
+                "has come"
+            )
+
     def note(self, decision: Decision, feedback: Feedback) -> None:
         """This feedback was learned from."""
         step, seen = decision.step, feedback.positions.tolist()

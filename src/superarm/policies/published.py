@@ -17,7 +17,13 @@ from superarm.core import Gamma, Posterior, Rule, SwitchingCost
 from superarm.errors import InputError
 from superarm.inputs import as_positive, require_choice
 from superarm.models import Model
-from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
+from superarm.posteriors import (
+    FiniteGP,
+    IndependentGaussian,
+    InducingGP,
+    SparseVariational,
+    StreamingGP,
+)
 from superarm.problems.base import World
 from superarm.registry import build, register
 from superarm.rules import (
@@ -42,24 +48,33 @@ from .base import MOST_PENDING, IndexPolicy, ScorePolicy
 from .discretised import GrowingGrid
 from .scores import Truth, Uniform
 
-PosteriorName = Literal["auto", "finite", "streaming", "variational", "variational-kept", "independent"]
+PosteriorName = Literal[
+    "auto", "finite", "streaming", "inducing", "variational", "variational-kept", "independent"
+]
 GainChoice = Literal["growth", "realised", "greedy"]
 
 
-def posterior_for(model: Model, posterior: PosteriorName = "auto", form: str = "auto") -> Posterior:
-    """The exact posterior that fits the model: over its fixed arms where it has them."""
+def posterior_for(
+    model: Model, posterior: PosteriorName = "auto", form: str = "auto", inducing: int = 50
+) -> Posterior:
+    """The exact posterior that fits the model, over its fixed arms where it has them; or another.
+
+    ``inducing`` is the number of points of the posterior "inducing".
+    """
     require_choice(posterior, "posterior", get_args(PosteriorName))
     if posterior == "auto":
         posterior = "streaming" if model.arms is None else "finite"
     options: dict[str, Any] = {"form": form}
     kernel, noise = model.kernel, model.noise_variance
     mean: Any = model.mean
-    if posterior in ("streaming", "variational", "variational-kept"):
+    if posterior in ("streaming", "inducing", "variational", "variational-kept"):
         if not callable(mean) and np.ndim(mean) > 0:
             raise InputError(
                 "a prior mean per arm needs fixed arms: use posterior 'finite', or a function of "
                 "the features such as ByNumber(values=…)"
             )
+        if posterior == "inducing":
+            return InducingGP(kernel, noise, mean, inducing=inducing)
         if posterior == "streaming":
             return StreamingGP(kernel, noise, mean, **options)
         columns, restart = model.discrete_columns, posterior == "variational"
@@ -218,6 +233,15 @@ def oclok_ucb(
     """O'CLOK-UCB [nika2022oclok, Algorithm 1]: optimism for changing arms and super arms."""
     schedule = OclokUCB(most_arms=arm_count(model), delta=delta)
     return index_policy(model, UCB(schedule=schedule), posterior, form)
+
+
+@register("policy", "soclok-ucb")
+def soclok_ucb(model: Model, *, inducing: int = 50, delta: float = 0.05) -> IndexPolicy:
+    """SO'CLOK-UCB [nika2022oclok, section 4]: O'CLOK-UCB on inducing points, redrawn each round."""
+    schedule = OclokUCB(most_arms=arm_count(model), delta=delta)
+    engine = posterior_for(model, "inducing", inducing=inducing)
+    parts: dict[str, Any] = {"oracle": model.oracle, "direction": model.direction}
+    return IndexPolicy(posterior=engine, rule=UCB(schedule=schedule), **parts)
 
 
 @register("policy", "gp-greedy")

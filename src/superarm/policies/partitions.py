@@ -1,0 +1,400 @@
+"""Baselines that cut the context space into cells and learn one mean for each.
+
+Contexts in one cell are treated as the same arm. ``AdaptiveTree`` is ACC-UCB of *Contextual
+Combinatorial Volatile Multi-armed Bandit with Adaptive Discretization* (2020): a cell that was played
+often enough for its size is cut in two along every axis. ``Hypercubes`` is CC-MAB of *Contextual
+Combinatorial Multi-armed Bandits with Volatile Arms and Submodular Reward* (2018): the cells are fixed,
+and those seen too rarely come first.
+
+Notation
+
+===========  =====================================================================
+``h``        depth of a cell in the tree; its width on every axis is 2⁻ʰ
+``v1, v2, rho``  a cell at depth h has diameter at most v₁ρʰ and holds a ball of v₂ρʰ
+``N``        children of a cell, 2ᵈ
+``h_T``      cubes along every axis
+===========  =====================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superarm.core import Decision, Direction, Feedback, Floats, Ints, Offer, Oracle, State
+from superarm.errors import InputError, StateError
+from superarm.inputs import (
+    as_count,
+    as_number,
+    as_positions,
+    as_positive,
+    as_vector,
+    require_choice,
+    require_size,
+    require_type,
+)
+from superarm.models import Model
+from superarm.registry import describe, register
+from superarm.turns import Turns
+
+from .base import Saved, require_part, select
+from .ledger import Ledger, check_feedback
+
+_MOST_CHILDREN = 4096
+_DEEPEST = 48
+"""Cells of this depth are not cut: floats tell contexts apart to 2⁻⁵²."""
+
+
+class CellPolicy(Saved):
+    """Finds the cell of every arm, scores cells, and learns the mean reward of each.
+
+    Contexts lie in [0, 1]ᵈ. A cell's statistics are of rewards in the direction of the problem, so that
+    larger is better.
+    """
+
+    schema = 1
+    exchangeable: bool
+
+    def __init__(self, *, oracle: Oracle, direction: Direction = "maximize") -> None:
+        require_part(oracle, Oracle, "oracle")
+        require_choice(direction, "direction", ("maximize", "minimize"))
+        self.oracle = oracle
+        self.direction: Direction = direction
+        self.version = 0
+        self._columns = 0  # of the contexts; 0 before the first
+        self._ledger = Ledger(most_pending=0)
+        self._turns = Turns()
+
+    # --- hooks -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def _desirability(self, contexts: Floats, step: int, rng: np.random.Generator) -> Floats:
+        """One number per arm, (n,)."""
+
+    @abstractmethod
+    def _absorb(self, contexts: Floats, rewards: Floats) -> None:
+        """Learn from checked rewards."""
+
+    @abstractmethod
+    def _memory(self) -> Mapping[str, NDArray[Any]]: ...
+
+    @abstractmethod
+    def _remember(self, state: State) -> None:
+        """Take in what :meth:`_memory` gave, or :class:`StateError`."""
+
+    # --- what users call -------------------------------------------------------------------
+
+    deterministic = False
+
+    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+        require_type(offer, Offer, "offer")
+        desirability = self._desirability(self._contexts(offer), offer.step, rng)
+        if offer.available is not None:
+            desirability = np.where(offer.available, desirability, -np.inf)
+        action, positions = select(self.oracle, desirability, offer.structure, rng)
+        return Decision(
+            step=offer.step,
+            action=action,
+            positions=positions,
+            desirability=desirability[positions],
+            version=self.version,
+        )
+
+    def commit(self, decision: Decision) -> None:
+        """Nothing changes before rewards are seen."""
+
+    def learn(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
+    ) -> None:
+        check_feedback(offer, decision, feedback)
+        noise = feedback.noise_variance
+        if noise is not None and not (noise > 0.0).all():
+            raise InputError(f"noise_variance is {noise.min()}; it must be above 0")
+        require_size(feedback.rewards, "rewards")
+        with self._turns.lock:
+            self._ledger.check(decision, feedback)
+            if not self.exchangeable:
+                self._ledger.check_order(decision, type(self).__name__)
+            contexts = self._contexts(offer)[feedback.positions]
+            sign = 1.0 if self.direction == "maximize" else -1.0
+            if len(contexts):
+                self._absorb(contexts, sign * feedback.rewards)
+                self._columns = contexts.shape[1]
+            self._ledger.note(decision, feedback)
+            self.version += 1
+
+    def _contexts(self, offer: Offer) -> Floats:
+        contexts = offer.arms.features
+        name, columns = type(self).__name__, contexts.shape[1]
+        if self._columns and columns != self._columns:
+            raise InputError(
+                f"arms have {columns} feature columns, but those observed before have {self._columns}"
+            )
+        outside = (contexts < 0.0) | (contexts > 1.0)
+        if outside.any():
+            where = int(outside.any(axis=1).argmax())
+            raise InputError(
+                f"{name} cuts the unit cube into cells, but arm {where} has the features "
+                f"{contexts[where].tolist()[:9]}; scale every column to [0, 1]"
+            )
+        return contexts
+
+    def state(self) -> State:
+        with self._turns.lock:
+            return State(
+                kind=self.kind,
+                schema=self.schema,
+                scalars={"version": self.version, "columns": self._columns},
+                arrays={name: array.copy() for name, array in self._memory().items()},
+                parts={"ledger": self._ledger.state()},
+                spec=describe(self),
+            )
+
+    def restored(self, state: State) -> Self:
+        self._check(state)
+        policy = type(self)(**self.parameters())
+        try:
+            policy.version = as_count(state.scalar("version"), "version", 0)
+            policy._columns = as_count(state.scalar("columns"), "columns", 0)
+            policy._ledger = self._ledger.restored(state.part("ledger"))
+            policy._remember(state)
+        except InputError as error:
+            raise StateError(f"this state is damaged: {error}") from error
+        return policy
+
+
+@register("policy", "adaptive-tree")
+class AdaptiveTree(CellPolicy):
+    """Optimism over cells that are cut where they are played: ACC-UCB.
+
+    The index of a leaf at depth h with mean μ̂ and n plays is
+    min(μ̂ + c, μ̂' + c' + v₁ρʰ⁻¹) + v₁ρʰ + N(v₁/v₂)v₁ρʰ, where c = √(2 ln T/n), ∞ for n = 0, and dashes
+    mark its parent. A leaf is cut after a round in which c ≤ v₁ρʰ. While there is only the root, arms
+    are chosen at random. ``v1`` is √d, the diameter of the unit cube, where it is not given.
+
+    Indices lie far above the means, which does not matter to oracles that only compare them. Where an
+    oracle reads them as probabilities, all are 1 at first; ``scaled`` maps those of a round to [0, 1]
+    by the smallest and the largest of them.
+    """
+
+    kind = "adaptive-tree"
+    exchangeable = False
+
+    def __init__(
+        self,
+        *,
+        oracle: Oracle,
+        horizon: int,
+        direction: Direction = "maximize",
+        v1: float | None = None,
+        v2: float = 1.0,
+        rho: float = 0.5,
+        scaled: bool = False,
+        most_cells: int = 1_000_000,
+    ) -> None:
+        super().__init__(oracle=oracle, direction=direction)
+        self.horizon = as_count(horizon, "horizon")
+        self.v1 = None if v1 is None else as_positive(v1, "v1")
+        self.v2 = as_positive(v2, "v2")
+        self.rho = as_number(rho, "rho", 0.0, 1.0)
+        self.scaled = bool(scaled)
+        self.most_cells = as_count(most_cells, "most_cells")
+        self._parent = np.zeros(1, dtype=np.intp)
+        self._first_child = np.full(1, -1, dtype=np.intp)
+        self._depth = np.zeros(1, dtype=np.intp)
+        self._count = np.zeros(1, dtype=np.intp)
+        self._mean = np.zeros(1)
+
+    def parameters(self) -> Mapping[str, Any]:
+        names = ("oracle", "horizon", "direction", "v1", "v2", "rho", "scaled", "most_cells")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def cells(self) -> int:
+        """Leaves of the tree."""
+        return int(np.count_nonzero(self._first_child < 0))
+
+    def _leaves(self, contexts: Floats) -> Ints:
+        """The leaf that holds each context, (n,)."""
+        node = np.zeros(len(contexts), dtype=np.intp)
+        axes = np.arange(contexts.shape[1])
+        while True:
+            inner = np.flatnonzero(self._first_child[node] >= 0)
+            if not len(inner):
+                return node
+            finer = 2.0 ** (self._depth[node[inner]] + 1.0)
+            # The last cell along an axis holds its upper end, too.
+            place = np.minimum(np.floor(contexts[inner] * finer[:, None]), finer[:, None] - 1.0)
+            upper = np.mod(place, 2.0).astype(np.intp)
+            node[inner] = self._first_child[node[inner]] + (upper << axes).sum(axis=1)
+
+    def _confidence(self, node: Ints) -> Floats:
+        with np.errstate(divide="ignore"):
+            radius: Floats = np.sqrt(2.0 * math.log(self.horizon) / self._count[node])
+        return radius if self.horizon > 1 else np.where(self._count[node] > 0, 0.0, np.inf)
+
+    def _size(self, depth: Ints, columns: int) -> Floats:
+        """v₁ρʰ, (n,)."""
+        v1 = math.sqrt(columns) if self.v1 is None else self.v1
+        size: Floats = v1 * self.rho ** depth.astype(np.float64)
+        return size
+
+    def _desirability(self, contexts: Floats, step: int, rng: np.random.Generator) -> Floats:
+        if 2 ** contexts.shape[1] > _MOST_CHILDREN:
+            raise InputError(
+                f"arms have {contexts.shape[1]} feature columns, so that a cell would be cut into "
+                f"2**{contexts.shape[1]}; {type(self).__name__} is for at most 12"
+            )
+        if len(self._parent) == 1:
+            return rng.random(len(contexts))
+        columns = contexts.shape[1]
+        leaf = self._leaves(contexts)
+        parent, depth = self._parent[leaf], self._depth[leaf]
+        size = self._size(depth, columns)
+        own = self._mean[leaf] + self._confidence(leaf)
+        above = self._mean[parent] + self._confidence(parent) + self._size(depth - 1, columns)
+        v1 = self._size(np.zeros(1, dtype=np.intp), columns)
+        index: Floats = np.minimum(own, above) + size + 2.0**columns * (v1 / self.v2) * size
+        if self.scaled:
+            low, high = index.min(), index.max()
+            index = (index - low) / (high - low) if high > low else np.ones(len(index))
+        return index
+
+    def _absorb(self, contexts: Floats, rewards: Floats) -> None:
+        leaf = self._leaves(contexts)
+        played, at = np.unique(leaf, return_inverse=True)
+        more = np.bincount(at)
+        self._count[played] += more
+        change = np.bincount(at, rewards) - more * self._mean[played]
+        self._mean[played] += change / self._count[played]
+        small = self._confidence(played) <= self._size(self._depth[played], contexts.shape[1])
+        for cell in played[small & (self._depth[played] < _DEEPEST)].tolist():
+            self._cut(cell, 2 ** contexts.shape[1])
+
+    def _cut(self, cell: int, children: int) -> None:
+        size = len(self._parent)
+        if size + children > self.most_cells:
+            return
+        self._first_child[cell] = size
+        self._parent = np.append(self._parent, np.full(children, cell))
+        self._first_child = np.append(self._first_child, np.full(children, -1))
+        self._depth = np.append(self._depth, np.full(children, self._depth[cell] + 1))
+        self._count = np.append(self._count, np.zeros(children, dtype=np.intp))
+        self._mean = np.append(self._mean, np.zeros(children))
+
+    def _memory(self) -> Mapping[str, NDArray[Any]]:
+        inner = np.flatnonzero(self._first_child >= 0)
+        cuts = inner[np.argsort(self._first_child[inner])]
+        return {"cuts": cuts.astype(np.int64), "count": self._count, "mean": self._mean}
+
+    def _remember(self, state: State) -> None:
+        """Cutting the same cells in the same order gives the same tree."""
+        cuts, count = (as_positions(state.array(name), name) for name in ("cuts", "count"))
+        mean, children = as_vector(state.array("mean"), "mean"), 2**self._columns
+        size = 1 + children * len(cuts)
+        if len(count) != size or len(mean) != size or count.min() < 0 or size > self.most_cells:
+            raise StateError("this state is damaged: its cells do not form a tree")
+        for cell in cuts.tolist():
+            if not 0 <= cell < len(self._parent) or self._first_child[cell] >= 0:
+                raise StateError("this state is damaged: its cells do not form a tree")
+            self._cut(cell, children)
+        self._count, self._mean = count.astype(np.intp), mean.copy()
+
+
+@register("policy", "hypercubes")
+class Hypercubes(CellPolicy):
+    """Explores cubes that were seen too rarely, otherwise takes the best means: CC-MAB.
+
+    A cube is under-explored in round t if it was played at most t^{2/(3+d)} ln t times. Arms in such
+    cubes come first, in random order; the others follow by the mean of their cube. ``horizon`` sets
+    the h_T = ⌈T^{1/(3+d)}⌉ cubes along every axis.
+    """
+
+    kind = "hypercubes"
+    exchangeable = True
+
+    def __init__(self, *, oracle: Oracle, horizon: int, direction: Direction = "maximize") -> None:
+        super().__init__(oracle=oracle, direction=direction)
+        self.horizon = as_count(horizon, "horizon")
+        self._cells: dict[tuple[int, ...], tuple[int, float]] = {}  # plays and sum of rewards
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {name: getattr(self, name) for name in ("oracle", "horizon", "direction")}
+
+    def per_axis(self, dimension: int) -> int:
+        """h_T."""
+        # A hair above a whole number, as of 64^{1/6}, is rounding.
+        return math.ceil(round(float(self.horizon) ** (1.0 / (3.0 + dimension)), 12))
+
+    def _cubes(self, contexts: Floats) -> list[tuple[int, ...]]:
+        per_axis = self.per_axis(contexts.shape[1])
+        places = np.minimum(np.floor(contexts * per_axis), per_axis - 1).astype(np.intp)
+        return [tuple(place) for place in places.tolist()]
+
+    def _desirability(self, contexts: Floats, step: int, rng: np.random.Generator) -> Floats:
+        known = [self._cells.get(cube, (0, 0.0)) for cube in self._cubes(contexts)]
+        count = np.array([plays for plays, _ in known])
+        mean = np.array([total / max(plays, 1) for plays, total in known])
+        enough = step ** (2.0 / (3.0 + contexts.shape[1])) * math.log(step)
+        # Any explored arm is below any other, whatever its mean.
+        above = mean.max(initial=0.0) + 1.0
+        return np.where(count <= enough, above + rng.random(len(contexts)), mean)
+
+    def _absorb(self, contexts: Floats, rewards: Floats) -> None:
+        for cube, reward in zip(self._cubes(contexts), rewards.tolist(), strict=True):
+            plays, total = self._cells.get(cube, (0, 0.0))
+            self._cells[cube] = plays + 1, total + reward
+
+    def _memory(self) -> Mapping[str, NDArray[Any]]:
+        cubes = sorted(self._cells)
+        return {
+            "cubes": np.array(cubes, dtype=np.int64).reshape(len(cubes), self._columns),
+            "plays": np.array([self._cells[cube][0] for cube in cubes], dtype=np.int64),
+            "totals": np.array([self._cells[cube][1] for cube in cubes], dtype=np.float64),
+        }
+
+    def _remember(self, state: State) -> None:
+        cubes, plays, totals = (np.array(state.array(name)) for name in ("cubes", "plays", "totals"))
+        sound = (
+            cubes.dtype == plays.dtype == np.int64
+            and cubes.shape == (len(plays), self._columns)
+            and totals.shape == plays.shape
+            and totals.dtype == np.float64
+            and bool(np.isfinite(totals).all())
+            and plays.min(initial=1) >= 1
+            and len(np.unique(cubes, axis=0)) == len(cubes)
+            and cubes.min(initial=0) >= 0
+            and cubes.max(initial=0) < self.per_axis(self._columns)
+        )
+        if not sound:
+            raise StateError("this state is damaged: its cubes are not possible")
+        rows = zip(map(tuple, cubes.tolist()), plays.tolist(), totals.tolist(), strict=True)
+        self._cells = {cube: (count, total) for cube, count, total in rows}
+
+
+@register("policy", "acc-ucb")
+def acc_ucb(
+    model: Model, *, v1: float | None = None, v2: float = 1.0, rho: float = 0.5, scaled: bool = False
+) -> AdaptiveTree:
+    """ACC-UCB [nika2020contextual]: optimism over cells of contexts that are cut where they are played.
+
+    Where ``v1`` is not given it is √d, the diameter of the unit cube.
+    """
+    options: dict[str, Any] = {"v1": v1, "v2": v2, "rho": rho, "scaled": scaled}
+    parts: dict[str, Any] = {"oracle": model.oracle, "direction": model.direction}
+    return AdaptiveTree(horizon=model.horizon, **parts, **options)
+
+
+@register("policy", "cc-mab")
+def cc_mab(model: Model, *, horizon: int | None = None) -> Hypercubes:
+    """CC-MAB [chen2018contextual]: fixed cubes of contexts, those seen too rarely first.
+
+    ``horizon`` is the T that sets the number of cubes; the model's own where it is left out.
+    """
+    steps = model.horizon if horizon is None else horizon
+    return Hypercubes(oracle=model.oracle, direction=model.direction, horizon=steps)

@@ -1,0 +1,163 @@
+"""Gaussian-process regression summed up in a few inducing points [titsias2009variational].
+
+Notation
+
+=========  =======================================================================
+``N, s``   observations, inducing points; ``m`` arms asked about
+``X, Z``   observed arms (N, d) and inducing points (s, d), rows of X
+``D``      noise variances of the observations
+``L``      chol(k(Z, Z) + jitter), (s, s)
+``A``      L⁻¹ k(Z, X) D^{-½}, (s, N);  ``M`` chol(I + A Aᵀ)
+``P, R``   L⁻¹ k(Z, x) and M⁻¹ P, (s, m)
+=========  =======================================================================
+
+mean = Rᵀ M⁻¹ A D^{-½}(y − prior mean), covariance = k(x, x′) − PᵀP + RᵀR: the best Gaussian that knows
+the data through the rewards of Z alone. With Z = X and no jitter it is the exact posterior.
+Learning costs N s² + s³ and a question m s², whatever N is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints, State
+from superarm.errors import StateError
+from superarm.inputs import as_count, as_number, as_positions
+from superarm.kernels import Covariance
+from superarm.linalg import cholesky, solve_lower
+from superarm.registry import register
+
+from .base import Memory
+from .rows import KernelPosterior, MeanFunction, Observed, information_in
+from .variances import prior_variance
+
+
+class _Fit(NamedTuple):
+    """What all observations say through the inducing points."""
+
+    points: Ints  # (s,), rows of X
+    arms: Floats  # Z
+    prior_factor: Floats  # L
+    factor: Floats  # M
+    weights: Floats  # M⁻¹ A D^{-½}(y − prior mean), (s,)
+
+
+class _Asked(NamedTuple):
+    prior_rows: Floats  # P
+    rows: Floats  # R
+
+
+@register("posterior", "inducing")
+class InducingGP(KernelPosterior):
+    """Titsias' sparse posterior whose inducing points are drawn anew from everything observed.
+
+    ``observe`` draws min(N, ``inducing``) of the observed arms without replacement. ``jitter`` is
+    added to their prior covariance, as a share of the largest prior variance.
+
+    >>> from superarm.kernels import SquaredExponential
+    >>> gp = InducingGP(SquaredExponential(lengthscale=0.3), noise_variance=0.01, inducing=2)
+    >>> gp.observe([[0.0], [0.5]], [1.0, -1.0], rng=np.random.default_rng(0))
+    >>> gp.predict([[0.0], [0.4]]).mean.round(2).tolist()
+    [0.99, -0.7]
+    """
+
+    kind = "inducing-gp"
+    draws = True
+    exchangeable = False
+
+    def __init__(
+        self,
+        kernel: Covariance,
+        noise_variance: float,
+        mean: MeanFunction = 0.0,
+        *,
+        inducing: int = 50,
+        jitter: float = 1e-6,
+        timed: bool = False,
+    ) -> None:
+        super().__init__(kernel, noise_variance, mean)
+        self.inducing = as_count(inducing, "inducing")
+        self.jitter = as_number(jitter, "jitter", 0.0, 1.0)
+        self.timed = bool(timed)
+        self._fit: _Fit | None = None
+
+    @property
+    def points(self) -> Ints:
+        """Which observations are the inducing points now, (s,)."""
+        return np.zeros(0, dtype=np.intp) if self._fit is None else self._fit.points.copy()
+
+    def parameters(self) -> Mapping[str, Any]:
+        names = ("kernel", "noise_variance", "mean", "inducing", "jitter", "timed")
+        return {name: getattr(self, name) for name in names}
+
+    # --- hooks -----------------------------------------------------------------------------
+
+    def _fitted(self, data: Observed, points: Ints) -> _Fit:
+        arms = data.arms[points]
+        weight = 1.0 / np.sqrt(data.noise)
+        prior = np.array(self.kernel(arms), dtype=np.float64)
+        prior[np.diag_indices_from(prior)] += self.jitter * self._prior_scale(arms)
+        prior_factor = cholesky(prior, "the covariance of the inducing points")
+        seen = solve_lower(prior_factor, self.kernel(arms, data.arms)) * weight  # A
+        grown = seen @ seen.T
+        grown[np.diag_indices_from(grown)] += 1.0
+        factor = cholesky(grown, "the information about the inducing points")
+        residual = weight * (data.rewards - self._prior_mean(data.arms))
+        return _Fit(points, arms, prior_factor, factor, solve_lower(factor, seen @ residual))
+
+    def _ask(self, keys: Floats, fit: _Fit) -> _Asked:
+        def rows(keys: Floats) -> _Asked:
+            prior_rows = solve_lower(fit.prior_factor, self.kernel(fit.arms, keys))
+            return _Asked(prior_rows, solve_lower(fit.factor, prior_rows))
+
+        return self._once("solved", keys, rows)
+
+    def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
+        prior, variance, fit = self._prior_mean(keys), prior_variance(self.kernel, keys), self._fit
+        if fit is None:
+            return np.zeros(len(keys)) + prior, variance
+        prior_rows, rows = self._ask(keys, fit)
+        lost = np.einsum("ij,ij->j", prior_rows, prior_rows) - np.einsum("ij,ij->j", rows, rows)
+        return fit.weights @ rows + prior, variance - lost
+
+    def _covariance(self, keys: Floats) -> Floats:
+        return self._cross(keys, np.arange(len(keys)))
+
+    def _cross(self, keys: Floats, at: Ints) -> Floats:
+        covariance = np.array(self.kernel(keys[at], keys), dtype=np.float64)
+        if self._fit is not None:
+            prior_rows, rows = self._ask(keys, self._fit)
+            covariance += rows[:, at].T @ rows - prior_rows[:, at].T @ prior_rows
+        return covariance
+
+    def _absorb(
+        self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
+    ) -> float:
+        assert rng is not None  # ``draws``
+        information = information_in(self._covariance(keys), noise)
+        before = self.observed if self.count else Observed(keys[:0], rewards[:0], noise[:0])
+        joined = zip(before, (keys, rewards, noise), strict=True)
+        data = Observed(*(np.concatenate(pair) for pair in joined))
+        count = len(data.rewards)
+        points = rng.choice(count, size=min(count, self.inducing), replace=False)
+        fit = self._fitted(data, points)
+        self._data.append(keys, rewards, noise)
+        self._fit, self._kept = fit, {}
+        return information
+
+    # --- state -----------------------------------------------------------------------------
+
+    def _memory(self) -> Memory:
+        memory = super()._memory()
+        return memory._replace(arrays={**memory.arrays, "points": self.points})
+
+    def _remember(self, state: State) -> None:
+        super()._remember(state)
+        points = as_positions(state.array("points"), "points")
+        possible = len(points) == len(set(points.tolist())) == min(self.count, self.inducing)
+        if not possible or (len(points) and not 0 <= points.min() <= points.max() < self.count):
+            raise StateError("this state is damaged: its inducing points are not possible")
+        self._fit = self._fitted(self.observed, points) if self.count else None
