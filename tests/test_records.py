@@ -16,12 +16,12 @@ from hypothesis.extra import numpy as nst
 
 from superarm.core import Arms, Decision, Feedback, Offer, State
 from superarm.errors import SpecError, StateError
+from superarm.graphs import Pairs
 from superarm.oracles import Trip
 from superarm.records import MOST_DEPTH, from_json, to_json
-from superarm.rewards import Targets
 from superarm.states import state_from_bytes, state_to_bytes
 
-RECORDS = (Arms, Offer, Decision, Feedback, State, Trip, Targets)
+RECORDS = (Arms, Offer, Decision, Feedback, State, Trip, Pairs)
 
 
 def through(value: Any) -> Any:
@@ -125,7 +125,7 @@ def flows(draw: Any) -> list[Any]:
                 st.none()
                 | st.just(Trip(start=0, goal=n - 1))
                 | st.just(Trip(start=0, goal=0, closed_turns=positions))
-                | st.just(Targets(of_arm=positions))
+                | st.just(Pairs(left=np.arange(len(positions)), right=positions))
             ),
             previous_action=draw(values),
         ),

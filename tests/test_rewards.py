@@ -10,7 +10,8 @@ import pytest
 from superarm import registry
 from superarm.core import Floats
 from superarm.errors import InputError
-from superarm.rewards import Coverage, LogSum, Sum, Targets, total
+from superarm.graphs import Pairs
+from superarm.rewards import Coverage, LogSum, Sum, total
 from superarm.testing import RewardContract
 from superarm.theory import regret_bound_oclok_ucb
 
@@ -31,8 +32,8 @@ class TestCoverage(RewardContract):
     def make_reward(self) -> Coverage:
         return Coverage()
 
-    def structure(self) -> Targets:
-        return Targets(of_arm=np.array([0, 0, 1, 2, 2, 2]))
+    def structure(self) -> Pairs:
+        return Pairs(left=np.arange(6), right=np.array([0, 0, 1, 2, 2, 2]))
 
 
 def test_worths_by_hand() -> None:
@@ -42,7 +43,7 @@ def test_worths_by_hand() -> None:
     assert LogSum().worth(outcomes, ALL, None) == pytest.approx(math.log(3.0))
     for low in (-2.0, -0.5, -0.4, 0.0):  # a sum below 0 counts as 0
         assert LogSum().worth(np.array([low, low / 2.0]), ALL[:2], None) == 0.0
-    targets = Targets(of_arm=np.array([7, 8, 7, 9]))
+    targets = Pairs(left=np.arange(4), right=np.array([7, 8, 7, 9]))
     expected = (1.0 - 0.5 * 0.75) + 1.0 + 0.25
     assert Coverage().worth(outcomes, ALL, targets) == pytest.approx(expected)
     # A chance above one is one, below zero none.
@@ -52,12 +53,10 @@ def test_worths_by_hand() -> None:
 
 
 def test_coverage_needs_targets() -> None:
-    with pytest.raises(InputError, match="Targets"):
+    with pytest.raises(InputError, match="Pairs"):
         Coverage().worth(np.ones(1), ALL[:1], None)
     with pytest.raises(InputError, match="no target"):
-        Coverage().worth(np.ones(4), ALL, Targets(of_arm=np.zeros(3, dtype=int)))
-    with pytest.raises(InputError):
-        Targets(of_arm=np.array([0.5]))
+        Coverage().worth(np.ones(4), ALL, Pairs(left=np.arange(3), right=np.zeros(3, dtype=int)))
 
 
 def test_sums_do_not_depend_on_order() -> None:

@@ -80,6 +80,19 @@ class Forecaster(ABC):
         """Realised information gain of everything observed so far, in nats."""
 
 
+class ComparesOnly:
+    """An oracle to which only the order of desirabilities matters, not their scale."""
+
+
+class Ranking(ABC):
+    """A rule whose desirabilities may only rank arms, so that sums of them mean nothing."""
+
+    @property
+    @abstractmethod
+    def ranks_only(self) -> str:
+        """What to do where an oracle adds them up; empty where their sum means something."""
+
+
 class CostsOnly:
     """An oracle that takes costs alone: desirabilities of no more than 0."""
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .core import Floats
+from .core import Bools, Floats, Ints
 from .errors import InputError, MissingDataError, SpecError
 from .inputs import read_only
 from .packed import open_packed
@@ -88,6 +88,12 @@ _DATASETS = {
             files=("foursquare/tky_first_checkins.csv.xz",),
             origin="the first 8261 of the Foursquare check-ins in Tokyo published by D. Yang et al.",
             terms="academic use; cite Yang et al. (2015)",
+        ),
+        Dataset(
+            name="movielens",
+            files=("movielens/ratings.csv.xz", "movielens/movies.csv.xz"),
+            origin="ml-latest-small of GroupLens, grouplens.org/datasets/movielens",
+            terms="research use, no commercial use; cite Harper and Konstan (2015)",
         ),
     )
 }
@@ -220,23 +226,65 @@ def load_tokyo_checkins() -> Floats:
 @lru_cache(maxsize=1)
 def _read_checkins(path: Path) -> Floats:
     places: list[tuple[float, float]] = []
-    with _open_text(path) as lines:
-        rows = csv.reader(lines)
-        header = next(rows, [])
-        if missing := {"latitude", "longitude"} - set(header):
-            raise InputError(f"{path}, line 1: the header has no {', '.join(sorted(missing))}")
-        latitude, longitude = map(header.index, ("latitude", "longitude"))
-        for row in rows:
-            try:
-                place = (float(row[longitude]), float(row[latitude]))
-            except (ValueError, IndexError) as error:
-                raise InputError(f"{path}, line {rows.line_num}: {error}") from None
-            if not (abs(place[0]) <= 180.0 and abs(place[1]) <= 90.0):  # NaN fails as well
-                raise InputError(f"{path}, line {rows.line_num}: not a place on Earth: {place}")
-            places.append(place)
+    for line, longitude, latitude in _rows(path, "longitude", "latitude"):
+        try:
+            place = float(longitude), float(latitude)
+        except ValueError as error:
+            raise InputError(f"{path}, line {line}: {error}") from None
+        if not (abs(place[0]) <= 180.0 and abs(place[1]) <= 90.0):  # NaN fails as well
+            raise InputError(f"{path}, line {line}: not a place on Earth: {place}")
+        places.append(place)
     if not places:
         raise InputError(f"{path}: no check-ins; download it again")
     return read_only(np.array(places))
+
+
+# --- MovieLens ---------------------------------------------------------------------------
+
+
+class Ratings(NamedTuple):
+    """Who gave which film how many stars; films and viewers are numbered from 0."""
+
+    film: Ints
+    """(r,)"""
+    viewer: Ints
+    """(r,)"""
+    stars: Floats
+    """(r,), from 0.5 to 5"""
+    genres: Bools
+    """(films, genres)"""
+
+
+def load_movielens() -> Ratings:
+    """Ratings and genres of the small MovieLens set."""
+    return _read_ratings(find("movielens"), find("movielens", ending="movies.csv.xz"))
+
+
+@lru_cache(maxsize=1)
+def _read_ratings(ratings: Path, movies: Path) -> Ratings:
+    marks = {number: genres.split("|") for _, number, genres in _rows(movies, "movieId", "genres")}
+    names = sorted({name for each in marks.values() for name in each})
+    films = {number: place for place, number in enumerate(marks)}
+    viewers: dict[str, int] = {}
+    table: list[tuple[int, int, float]] = []
+    for line, viewer, film, stars in _rows(ratings, "userId", "movieId", "rating"):
+        try:
+            table.append((films[film], viewers.setdefault(viewer, len(viewers)), float(stars)))
+        except KeyError:
+            raise InputError(f"{ratings}, line {line}: {movies.name} has no film {film}") from None
+        except ValueError as error:
+            raise InputError(f"{ratings}, line {line}: {error}") from None
+        if not 0.0 < table[-1][2] <= 5.0:
+            raise InputError(f"{ratings}, line {line}: {stars} stars; they lie above 0 and up to 5")
+    if not table:
+        raise InputError(f"{ratings}: no ratings; download it again")
+    film_of, viewer_of, stars_of = np.array(table).T
+    return Ratings(
+        read_only(film_of.astype(np.intp)),
+        read_only(viewer_of.astype(np.intp)),
+        read_only(stars_of),
+        read_only(np.array([[name in each for name in names] for each in marks.values()], np.bool_)),
+    )
 
 
 # --- reading -----------------------------------------------------------------------------
@@ -250,3 +298,17 @@ def _open_text(path: Path) -> Iterator[TextIOWrapper]:
             yield lines
         except (lzma.LZMAError, EOFError, UnicodeDecodeError, csv.Error) as error:
             raise InputError(f"{path}: cannot be read ({error}); download it again") from error
+
+
+def _rows(path: Path, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Number of every line after the header, and its entries in the columns of these names."""
+    with _open_text(path) as lines:
+        rows = csv.reader(lines)
+        header = next(rows, [])
+        if missing := set(names) - set(header):
+            raise InputError(f"{path}, line 1: the header has no {', '.join(sorted(missing))}")
+        columns = [header.index(name) for name in names]
+        for row in rows:
+            if len(row) < len(header):
+                raise InputError(f"{path}, line {rows.line_num}: {len(row)} of {len(header)} entries")
+            yield rows.line_num, *(row[column] for column in columns)

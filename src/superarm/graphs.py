@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .core import Floats, Ints
-from .errors import InputError
-from .inputs import as_vector
+from .errors import InputError, ShapeError
+from .inputs import as_positions, as_vector
 from .registry import register
 
 _MOST_NODES = 2**31 - 1
@@ -148,3 +148,66 @@ def _numbers(values: Any, name: str) -> NDArray[np.int32]:
     if not whole or not array.ndim or large:
         raise InputError(f"{name} must hold whole numbers below 2³¹, not {array.dtype} values")
     return array.astype(np.int32)
+
+
+@register("structure", "pairs")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pairs:
+    """An offer's structure where arms join two nodes: arm i goes from ``left[i]`` to ``right[i]``.
+
+    A channel and a user, a film and a viewer, two people in a network. The two sides are numbered
+    each for itself, except where an oracle says that they are the same nodes.
+    """
+
+    left: Ints
+    """(n,), from 0"""
+    right: Ints
+    """(n,), from 0"""
+
+    def __post_init__(self) -> None:
+        sides = [as_positions(getattr(self, name), name) for name in ("left", "right")]
+        if len(sides[0]) != len(sides[1]):
+            raise InputError(
+                f"left has {len(sides[0])} entries and right {len(sides[1])}; give both for every arm"
+            )
+        for name, side in zip(("left", "right"), sides, strict=True):
+            if side.min(initial=0) < 0 or side.max(initial=0) > _MOST_NODES:
+                raise InputError(f"{name} holds a node outside 0 … {_MOST_NODES}")
+            side.flags.writeable = False
+            object.__setattr__(self, name, side)
+        order = np.lexsort(sides)
+        same = [np.diff(side[order]) == 0 for side in sides]
+        if (same[0] & same[1]).any():
+            again = int(order[int(np.argmax(same[0] & same[1])) + 1])
+            raise InputError(
+                f"arm {again} joins {sides[0][again]} and {sides[1][again]}, as another arm does; "
+                "offer every pair once"
+            )
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+
+def renumbered(nodes: Ints) -> tuple[Ints, Ints]:
+    """The nodes that are named, rising, and each entry as its place among them: np.unique, unsorted.
+
+    >>> [array.tolist() for array in renumbered(np.array([7, 3, 7]))]
+    [[3, 7], [1, 0, 1]]
+    """
+    if nodes.max(initial=0) > 8 * len(nodes):
+        known, places = np.unique(nodes, return_inverse=True)
+        return known, places
+    used = np.zeros(int(nodes.max(initial=-1)) + 1, dtype=np.bool_)
+    used[nodes] = True
+    return np.flatnonzero(used), (np.cumsum(used) - 1)[nodes]
+
+
+def require_pairs(structure: object, n: int, by: str) -> Pairs:
+    """The structure of an offer of ``n`` arms as pairs, or an error that says who needs them."""
+    if not isinstance(structure, Pairs):
+        raise InputError(
+            f"{by} needs Pairs(left=…, right=…) as the offer's structure, not {structure!r:.60}"
+        )
+    if len(structure) != n:
+        raise ShapeError(f"{n} arms are on offer, but the structure has {len(structure)} pairs")
+    return structure

@@ -56,7 +56,7 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
     "score": ("superarm.policies",),
     "policy": ("superarm.policies",),
     "problem": ("superarm.problems",),
-    "structure": ("superarm.oracles", "superarm.rewards"),
+    "structure": ("superarm.oracles", "superarm.graphs"),
     "vehicle": ("superarm.networks",),
 }
 _FAMILY_OF = {

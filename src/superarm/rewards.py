@@ -14,7 +14,7 @@ import numpy as np
 
 from .core import Floats, Ints
 from .errors import InputError, ShapeError
-from .inputs import as_positions
+from .graphs import Pairs
 from .registry import register
 
 
@@ -57,27 +57,16 @@ class LogSum:
         return log1p(max(total(outcomes), 0.0))
 
 
-@register("structure", "targets")
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Targets:
-    """An offer's structure where arms reach targets: arm i can reach ``of_arm[i]``."""
-
-    of_arm: Ints
-    """The target of every arm on offer, (n,)."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "of_arm", as_positions(self.of_arm, "of_arm"))
-
-
 @register("reward", "coverage")
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
     """How many targets are reached on average: Σ over targets of 1 − Π(1 − p), p clipped to [0, 1].
 
-    An arm reaches its target with probability p, independently of the others. B = 1, because the
-    derivative by p is the probability that no other arm reaches the target.
+    An arm, one of the offer's ``Pairs``, reaches its right node with probability p, independently of
+    the others. B = 1, because the derivative by p is the probability that no other arm reaches it.
 
-    >>> both = Targets(of_arm=np.array([0, 0, 1]))
+    >>> from superarm.graphs import Pairs
+    >>> both = Pairs(left=np.array([0, 1, 1]), right=np.array([0, 0, 1]))
     >>> Coverage().worth(np.array([0.5, 0.5]), np.array([0, 1]), both)
     0.75
     """
@@ -85,15 +74,15 @@ class Coverage:
     lipschitz = 1.0
 
     def worth(self, outcomes: Floats, positions: Ints, structure: object) -> float:
-        if not isinstance(structure, Targets):
+        if not isinstance(structure, Pairs):
             raise InputError(
-                f"coverage needs Targets(of_arm=…) as the offer's structure, not {structure!r}"
+                f"coverage needs Pairs(left=…, right=…) as the offer's structure, not {structure!r:.60}"
             )
-        if len(positions) and positions.max() >= len(structure.of_arm):
+        if len(positions) and positions.max() >= len(structure):
             raise ShapeError(
-                f"arm {int(positions.max())} has no target; of_arm has {len(structure.of_arm)} entries"
+                f"arm {int(positions.max())} has no target; the structure has {len(structure)} pairs"
             )
-        targets, of_chosen = np.unique(structure.of_arm[positions], return_inverse=True)
+        targets, of_chosen = np.unique(structure.right[positions], return_inverse=True)
         missed = np.ones(len(targets))
         np.multiply.at(missed, of_chosen, 1.0 - np.clip(outcomes, 0.0, 1.0))
         return float((1.0 - missed).sum())

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from superarm.capabilities import ComparesOnly
 from superarm.core import Floats, Rescore, Selection
 from superarm.errors import InfeasibleError
 from superarm.inputs import as_count
@@ -17,7 +18,7 @@ from .base import check_desirability
 
 @register("oracle", "top-k")
 @dataclass(frozen=True, kw_only=True)
-class TopK:
+class TopK(ComparesOnly):
     """The ``k`` arms of largest desirability; ties go to the arm offered first.
 
     With ``rescore`` the set is built one arm at a time, with new desirabilities after each.

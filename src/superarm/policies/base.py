@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from superarm.capabilities import Forecaster, TablePlayer
+from superarm.capabilities import ComparesOnly, Forecaster, Ranking, TablePlayer
 from superarm.core import (
     Belief,
     Decision,
@@ -110,6 +110,8 @@ def select(
     chosen, n = positions.tolist(), len(desirability)
     if chosen and not 0 <= min(chosen) <= max(chosen) < n:
         raise UnknownArmError(f"{name} selected arms {chosen[:9]}; on offer are arms 0 to {n - 1}")
+    if len(set(chosen)) < len(chosen):
+        raise InputError(f"{name} selected arms {chosen[:9]}, one of them twice; select each once")
     for each in chosen:
         if desirability[each] == -np.inf:
             raise InputError(f"{name} selected arm {each}, which is not available")
@@ -166,6 +168,12 @@ class IndexPolicy(Saved, Forecaster, TablePlayer):
         if decision_set is not None:
             require_part(decision_set, DecisionSet, "decision set")
         require_choice(direction, "direction", ("maximize", "minimize"))
+        if isinstance(rule, Ranking) and rule.ranks_only and not isinstance(oracle, ComparesOnly):
+            raise InputError(
+                f"{type(rule).__name__} gives numbers that only rank arms, but {type(oracle).__name__} "
+                f"may add them up: {rule.ranks_only}, or derive the oracle from "
+                "superarm.capabilities.ComparesOnly if only their order matters to it"
+            )
         self.posterior = posterior
         self.rule = rule
         self.oracle = oracle

@@ -329,7 +329,7 @@ class Hypercubes(CellPolicy):
     def per_axis(self, dimension: int) -> int:
         """h_T."""
         # A hair above a whole number, as of 64^{1/6}, is rounding.
-        return math.ceil(round(float(self.horizon) ** (1.0 / (3.0 + dimension)), 12))
+        return math.ceil(round(math.pow(self.horizon, 1.0 / (3.0 + dimension)), 12))
 
     def _cubes(self, contexts: Floats) -> list[tuple[int, ...]]:
         per_axis = self.per_axis(contexts.shape[1])

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from math import ceil, sqrt
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from superarm.capabilities import Measured, Metric
-from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
+from superarm.core import Arms, Floats, Ints, Offer
 from superarm.datasets import load_tokyo_checkins
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_positive, require_choice
@@ -27,6 +25,7 @@ from superarm.registry import register
 from superarm.rewards import LogSum
 from superarm.streams import Streams, stream
 
+from .changing import ChangingArms, most_arrivals
 from .sources import from_source
 
 REACH_SQUARED = 0.5
@@ -51,10 +50,9 @@ def expected_outcome(contexts: Floats) -> Floats:
 
 @register("problem", "crowdsourcing")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Crowdsourcing(Measured):
+class Crowdsourcing(ChangingArms):
     """Semi-synthetic crowdsourcing; the reward of a group is ln(1 + Σ outcomes)."""
 
-    direction: ClassVar[Direction] = "maximize"
     seed: int
     horizon: int
     workers: int = 100
@@ -84,8 +82,7 @@ class Crowdsourcing(Measured):
                 "than a task needs"
             )
         places = from_source(self.source, _tokyo, _synthetic_city)
-        # Five standard deviations of a Poisson number above its mean: the paper's M = 150 for 100.
-        most_arms = ceil(self.workers + 5.0 * sqrt(self.workers))
+        most_arms = most_arrivals(self.workers)
         model = Model(
             kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
             noise_variance=self.noise_std**2,
@@ -143,34 +140,6 @@ class Crowdsourcing(Measured):
 
     def means(self, offer: Offer) -> Floats:
         return expected_outcome(offer.arms.features)
-
-    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
-        draws = rng.standard_normal(len(offer.arms))
-        draws *= self.noise_std
-        return draws
-
-    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
-        positions = decision.positions
-        return Feedback(positions=positions, rewards=self.means(offer)[positions] + noise[positions])
-
-    def value(self, offer: Offer, decision: Decision) -> float:
-        return self._worth(self.means(offer)[decision.positions], decision.positions)
-
-    def best(self, offer: Offer) -> Best:
-        # The logarithm grows with the sum, so the k largest outcomes are the best group.
-        means = self.means(offer)
-        chosen = np.argpartition(means, -self.k)[-self.k :]
-        return Best(self._worth(means[chosen], chosen))
-
-    @property
-    def measures(self) -> Mapping[str, Metric]:
-        return {"reward": Metric("cumulative reward", better="up")}
-
-    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
-        return {"reward": self._worth(feedback.rewards, feedback.positions)}
-
-    def _worth(self, outcomes: Floats, positions: Ints) -> float:
-        return self.model.reward.worth(outcomes, positions, None)
 
 
 class _Places(NamedTuple):

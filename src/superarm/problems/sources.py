@@ -14,6 +14,7 @@ _DATA = {
     "crowdsourcing": "tokyo-checkins",
     "temperature-sensors": "intel-temperature",
     "light-sensors": "cmu-light",
+    "movies": "movielens",
 }
 Data = TypeVar("Data")
 

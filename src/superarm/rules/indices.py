@@ -19,6 +19,7 @@ from typing import Literal
 
 import numpy as np
 
+from superarm.capabilities import Ranking
 from superarm.core import Belief, Floats, Gamma, Schedule
 from superarm.errors import InputError
 from superarm.inputs import as_generator, as_number, require_choice
@@ -123,7 +124,7 @@ class Thompson:
 
 @register("rule", "expected-improvement")
 @dataclass(frozen=True, kw_only=True)
-class ExpectedImprovement:
+class ExpectedImprovement(Ranking):
     """E[max(0, f − f⁺ − ξ)] = σ(φ(z) + zΦ(z)); for σ = 0, max(0, μ − f⁺ − ξ).
 
     mockus1975bayesian. By default the desirability is its logarithm: the same order of arms,
@@ -141,6 +142,10 @@ class ExpectedImprovement:
 
     deterministic = True
 
+    @property
+    def ranks_only(self) -> str:
+        return "" if self.scale == "linear" else "use scale='linear', the improvement itself"
+
     def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
         index = log_expected_improvement(belief.mean, belief.std, belief.incumbent + self.xi)
         if self.scale == "linear":
@@ -150,7 +155,7 @@ class ExpectedImprovement:
 
 @register("rule", "probability-of-improvement")
 @dataclass(frozen=True, kw_only=True)
-class ProbabilityOfImprovement:
+class ProbabilityOfImprovement(Ranking):
     """P[f > f⁺ + ξ] = Φ(z); for σ = 0, one where μ > f⁺ + ξ and else zero.
 
     kushner1964new. By default the desirability is z, of which Φ(z) is an increasing function:
@@ -166,6 +171,10 @@ class ProbabilityOfImprovement:
         require_choice(self.scale, "scale", ("score", "linear"))
 
     deterministic = True
+
+    @property
+    def ranks_only(self) -> str:
+        return "" if self.scale == "linear" else "use scale='linear', the probability itself"
 
     def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats:
         std = belief.std

@@ -1,0 +1,69 @@
+"""An oracle from any function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from superarm.core import EXACT, Floats, Guarantee, Rescore, Selection
+from superarm.errors import InfeasibleError, InputError
+from superarm.inputs import as_positions
+
+from .base import check_desirability
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CallableOracle:
+    """Whatever a function chooses: ``function(desirability, structure)`` returns positions.
+
+    ``guarantee`` is what the function promises. It must not choose arms at −inf, which are not
+    available; returning ``None`` says that nothing is feasible. Where it needs chance it takes a third
+    argument, the generator, and ``deterministic`` is false. It cannot be stored in a file.
+
+    >>> best_pair = CallableOracle(function=lambda desirability, _: desirability.argsort()[-2:])
+    >>> best_pair.select(np.array([0.1, 0.9, 0.5]), None, np.random.default_rng(0)).positions
+    array([2, 1])
+    """
+
+    function: Callable[..., Any]
+    guarantee: Guarantee = EXACT
+    deterministic: bool = True
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InputError(f"function is {self.function!r:.60}; it must be callable")
+        alpha, probability = self.guarantee
+        if not (0.0 < alpha <= 1.0 and 0.0 < probability <= 1.0):
+            raise InputError(f"guarantee is {self.guarantee}; both must be above 0 and at most 1")
+
+    def select(
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: np.random.Generator,
+        rescore: Rescore | None = None,
+    ) -> Selection:
+        check_desirability(desirability)
+        name = getattr(self.function, "__name__", type(self.function).__name__)
+        if rescore is not None:
+            raise InputError(f"{name} chooses all arms at once, not arm by arm: leave stepwise out")
+        extra = () if self.deterministic else (rng,)
+        chosen = self.function(desirability, structure, *extra)
+        if chosen is None:
+            raise InfeasibleError(
+                f"{name} says that nothing is feasible among {len(desirability)} arms"
+            )
+        positions = as_positions(chosen, f"what {name} chose")
+        outside = (positions < 0) | (positions >= len(desirability))
+        if outside.any():
+            wrong = positions[outside][0]
+            raise InputError(f"{name} chose arm {wrong}; on offer are 0 to {len(desirability) - 1}")
+        if len(np.unique(positions)) < len(positions):
+            raise InputError(f"{name} chose {positions.tolist()[:9]}, an arm twice; choose each once")
+        closed = positions[desirability[positions] == -np.inf]
+        if len(closed):
+            raise InputError(f"{name} chose arm {closed[0]}, which is not available")
+        return Selection(action=positions, positions=positions, guarantee=self.guarantee)

@@ -1,0 +1,207 @@
+"""Slates and budgets: at most so many of each kind, or no heavier than what can be carried."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from superarm.capabilities import ComparesOnly
+from superarm.core import EXACT, Floats, Guarantee, Ints, Rescore, Selection
+from superarm.errors import InfeasibleError, InputError, ShapeError
+from superarm.inputs import as_count, as_number, as_positions, as_vector, read_only, require_choice
+from superarm.registry import register
+
+from .base import check_desirability
+
+_MOST_CELLS = 10**9
+"""Bits of the table that exact knapsacks are traced back in: 125 MB."""
+
+
+@register("structure", "groups")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Groups:
+    """Arm i belongs to group ``of_arm[i]``, of which at most ``limits[group]`` arms may be chosen."""
+
+    of_arm: Ints
+    """(n,), from 0"""
+    limits: Ints
+    """One for each group."""
+
+    def __post_init__(self) -> None:
+        for name in ("of_arm", "limits"):
+            numbers = as_positions(getattr(self, name), name)
+            if numbers.min(initial=0) < 0:
+                raise InputError(f"{name} holds {numbers.min()}; it must be 0 or more")
+            object.__setattr__(self, name, read_only(numbers))
+        if self.of_arm.max(initial=-1) >= len(self.limits):
+            raise InputError(
+                f"an arm belongs to group {self.of_arm.max()}, but there are {len(self.limits)} limits"
+            )
+
+
+@register("oracle", "group-top-k")
+@dataclass(frozen=True, kw_only=True)
+class GroupTopK(ComparesOnly):
+    """The ``k`` arms of largest desirability with no more of any group than its limit.
+
+    The offer's structure is a ``Groups``. Exactly ``k`` are chosen, also where desirabilities are
+    negative; ties go to the arm offered first. Taking the best arm that still fits is exact here: sets
+    within limits form a matroid.
+    """
+
+    k: int
+    deterministic: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "k", as_count(self.k, "k"))
+
+    def select(
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: np.random.Generator,
+        rescore: Rescore | None = None,
+    ) -> Selection:
+        check_desirability(desirability)
+        if not isinstance(structure, Groups):
+            raise InputError(
+                "GroupTopK needs Groups(of_arm=…, limits=…) as the offer's structure, "
+                f"not {structure!r:.60}"
+            )
+        if len(structure.of_arm) != len(desirability):
+            raise ShapeError(
+                f"{len(desirability)} arms are on offer, but the structure has {len(structure.of_arm)}"
+            )
+        room = structure.limits.copy()
+        open_arms = (desirability > -np.inf) & (room[structure.of_arm] > 0)
+        possible = np.minimum(np.bincount(structure.of_arm[open_arms], minlength=len(room)), room).sum()
+        if possible < self.k:
+            raise InfeasibleError(
+                f"k = {self.k} arms are to be chosen, but the limits of their groups leave room for "
+                f"{possible}; offer more arms, raise a limit or lower k"
+            )
+        chosen: list[int] = []
+        current = np.where(open_arms, desirability, -np.inf)
+        order = iter(np.argsort(-current, kind="stable").tolist()) if rescore is None else None
+        while len(chosen) < self.k:
+            arm = int(current.argmax()) if order is None else next(order)
+            group = structure.of_arm[arm]
+            if not room[group]:
+                continue
+            chosen.append(arm)
+            room[group] -= 1
+            if rescore is not None and len(chosen) < self.k:
+                current = np.array(rescore(np.array(chosen, dtype=np.intp)))
+                check_desirability(current)
+                current[~open_arms | (room[structure.of_arm] == 0)] = -np.inf
+                current[chosen] = -np.inf
+        positions = np.array(chosen, dtype=np.intp)
+        return Selection(action=positions, positions=positions)
+
+
+@register("structure", "weights")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Weights:
+    """What every arm weighs, and how much all chosen arms may weigh together."""
+
+    of_arm: Floats
+    """(n,), above 0"""
+    budget: float
+
+    def __post_init__(self) -> None:
+        weights = as_vector(self.of_arm, "of_arm")
+        if not (weights > 0.0).all():
+            where = int(np.argmin(weights > 0.0))
+            raise InputError(f"arm {where} weighs {weights[where]}; it must be above 0")
+        object.__setattr__(self, "of_arm", read_only(weights))
+        object.__setattr__(self, "budget", as_number(self.budget, "budget", 0.0))
+
+
+@register("oracle", "knapsack")
+@dataclass(frozen=True, kw_only=True)
+class Knapsack:
+    """Arms of largest total desirability that weigh no more than the budget together.
+
+    The offer's structure is a ``Weights``. Arms of negative desirability are never chosen. "exact" is
+    dynamic programming over whole weights, n·budget steps. "density" takes arms by desirability per
+    weight, or the best single one if that is worth more: at least half of the optimum. "auto" is exact
+    where weights are whole and the table fits.
+    """
+
+    method: Literal["auto", "exact", "density"] = "auto"
+    deterministic: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_choice(self.method, "method", ("auto", "exact", "density"))
+
+    def select(
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: np.random.Generator,
+        rescore: Rescore | None = None,
+    ) -> Selection:
+        check_desirability(desirability)
+        if not isinstance(structure, Weights):
+            raise InputError(
+                "Knapsack needs Weights(of_arm=…, budget=…) as the offer's structure, "
+                f"not {structure!r:.60}"
+            )
+        if len(structure.of_arm) != len(desirability):
+            raise ShapeError(
+                f"{len(desirability)} arms are on offer, but the structure has {len(structure.of_arm)}"
+            )
+        if rescore is not None:
+            raise InputError("Knapsack packs all arms at once, not arm by arm: leave stepwise out")
+        arms = np.flatnonzero((desirability > 0.0) & (structure.of_arm <= structure.budget))
+        worth, weights = desirability[arms], structure.of_arm[arms]
+        if weights.sum() <= structure.budget:
+            return _packed(arms, EXACT)
+        budget = int(structure.budget)
+        whole = bool((weights == np.floor(weights)).all())
+        fits = len(arms) * (budget + 1) <= _MOST_CELLS
+        if self.method == "exact" and not (whole and fits):
+            raise InputError(
+                f"an exact knapsack needs whole weights and at most {_MOST_CELLS:,} arms × budget; "
+                "round the weights, or use method='density'"
+            )
+        if self.method != "density" and whole and fits:
+            return _packed(arms[_best_of_whole(worth, weights.astype(np.intp), budget)], EXACT)
+        return _packed(arms[_densest(worth, weights, structure.budget)], Guarantee(alpha=0.5))
+
+
+def _packed(arms: Ints, guarantee: Guarantee) -> Selection:
+    return Selection(action=arms, positions=arms, guarantee=guarantee)
+
+
+def _best_of_whole(worth: Floats, weights: Ints, budget: int) -> Ints:
+    """Places of the best set, by the best worth within every smaller budget."""
+    best = np.zeros(budget + 1)
+    taken = np.zeros((len(worth), budget // 8 + 1), dtype=np.uint8)
+    for each, (value, weight) in enumerate(zip(worth.tolist(), weights.tolist(), strict=True)):
+        with_it = best[: budget + 1 - weight] + value
+        better = with_it > best[weight:]
+        best[weight:] = np.where(better, with_it, best[weight:])
+        taken[each] = np.packbits(np.concatenate([np.zeros(weight, np.bool_), better]))
+    chosen, room = [], budget
+    for each in range(len(worth) - 1, -1, -1):
+        if taken[each, room // 8] >> (7 - room % 8) & 1:
+            chosen.append(each)
+            room -= int(weights[each])
+    return np.array(chosen[::-1], dtype=np.intp)
+
+
+def _densest(worth: Floats, weights: Floats, budget: float) -> Ints:
+    """Places of arms by worth per weight while they fit, or of the best single arm."""
+    order = np.argsort(-worth / weights, kind="stable")
+    chosen, left = [], budget
+    for each in order.tolist():
+        if weights[each] <= left:
+            chosen.append(each)
+            left -= float(weights[each])
+    single = int(worth.argmax())
+    if worth[single] > worth[chosen].sum():
+        chosen = [single]
+    return np.array(sorted(chosen), dtype=np.intp)

@@ -1,0 +1,106 @@
+"""The best matching of two sides: channels to users, drivers to riders, reviewers to papers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from superarm.core import Floats, Ints, Rescore, Selection
+from superarm.errors import InfeasibleError, InputError
+from superarm.graphs import renumbered, require_pairs
+from superarm.inputs import as_count, require_type
+from superarm.registry import register
+
+from .base import check_desirability
+
+_MOST_ENTRIES = 10**8
+_MOST_DESIRABILITY = 1e290
+
+
+@register("oracle", "matching")
+@dataclass(frozen=True, kw_only=True)
+class Matching:
+    """The matching of largest total desirability: every node in one chosen pair at most.
+
+    The offer's structure is a ``Pairs``; a pair that is not offered, or not available, is forbidden.
+    ``pairs`` limits how many are chosen, any number where it is left out. Pairs of negative
+    desirability are never chosen, unless ``exactly`` asks for just that many ``pairs``.
+
+    >>> from superarm.graphs import Pairs
+    >>> square = Pairs(left=np.array([0, 0, 1, 1]), right=np.array([0, 1, 0, 1]))
+    >>> Matching().select(np.array([3.0, 4.0, 1.0, 4.0]), square, np.random.default_rng(0)).positions
+    array([0, 3])
+    """
+
+    pairs: int | None = None
+    exactly: bool = False
+    deterministic: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_type(self.exactly, bool, "exactly")
+        if self.pairs is not None:
+            object.__setattr__(self, "pairs", as_count(self.pairs, "pairs"))
+        elif self.exactly:
+            raise InputError("exactly says that there must be just so many pairs: give pairs, too")
+
+    def select(
+        self,
+        desirability: Floats,
+        structure: object,
+        rng: np.random.Generator,
+        rescore: Rescore | None = None,
+    ) -> Selection:
+        check_desirability(desirability)
+        joined = require_pairs(structure, len(desirability), "Matching")
+        if rescore is not None:
+            raise InputError("Matching finds all pairs at once, not arm by arm: leave stepwise out")
+        useful = -np.inf if self.exactly else 0.0
+        arms = np.flatnonzero(desirability > useful)
+        if float(np.abs(desirability[arms]).max(initial=0.0)) > _MOST_DESIRABILITY:
+            raise InputError(f"sums of desirabilities above {_MOST_DESIRABILITY:g} overflow")
+        lefts, rows = renumbered(joined.left[arms])
+        rights, columns = renumbered(joined.right[arms])
+        shape = len(lefts), len(rights)
+        if self.exactly and self.pairs is not None and self.pairs > min(shape):
+            self._refuse()
+        # Whatever is not offered is worth nothing where pairs may be left out, and barred where not.
+        worth = np.full(shape, useful)
+        worth[rows, columns] = desirability[arms]
+        partner = np.full(shape[0], -1, dtype=np.intp)
+        left, right = self._matched(worth)
+        partner[left] = right
+        chosen = arms[partner[rows] == columns]
+        return Selection(action=chosen, positions=chosen)
+
+    def _matched(self, worth: Floats) -> tuple[Ints, Ints]:
+        """Rows and columns of the best matching of ``worth`` (a, b), of as many pairs as are wanted.
+
+        With k pairs the others must go somewhere: b − k further rows and a − k further columns, worth
+        nothing to anyone and barred to each other, take them in, and leave exactly k among the rest.
+        """
+        from scipy.optimize import linear_sum_assignment
+
+        a, b = worth.shape
+        limit = min(a, b) if self.pairs is None else min(self.pairs, a, b)
+        if limit < min(a, b):
+            size = a + b - limit
+            if size**2 > _MOST_ENTRIES:
+                raise InputError(f"{a} × {b} nodes make a table of {size} × {size}, which is too large")
+            wider = np.zeros((size, size))
+            wider[:a, :b] = worth
+            wider[a:, b:] = -np.inf
+            worth = wider
+        try:
+            rows, columns = linear_sum_assignment(worth, maximize=True)
+        except ValueError:  # no assignment without a barred pair
+            self._refuse()
+        inside = (rows < a) & (columns < b)
+        return rows[inside], columns[inside]
+
+    def _refuse(self) -> None:
+        raise InfeasibleError(
+            f"exactly {self.pairs} pairs are to be chosen, but so many cannot be without naming a node "
+            "twice; offer more pairs, or use exactly=False"
+        )

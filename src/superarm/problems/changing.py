@@ -1,0 +1,77 @@
+"""What problems share whose arms change from round to round and whose truth is a function of contexts.
+
+A round's arms come from the stream (seed, "offer", step), so that the rounds of a short run are the
+first rounds of a long one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from math import ceil, sqrt
+from typing import ClassVar
+
+import numpy as np
+
+from superarm.capabilities import Measured, Metric
+from superarm.core import Best, Decision, Direction, Feedback, Floats, Ints, Offer
+from superarm.models import Model
+from superarm.streams import Streams
+
+
+def most_arrivals(mean: int) -> int:
+    """M: five standard deviations of a Poisson number above its mean, 150 for 100."""
+    return ceil(mean + 5.0 * sqrt(mean))
+
+
+def arrivals(rng: np.random.Generator, mean: int, more_than: int) -> int:
+    """A Poisson number, drawn again until it is above ``more_than`` and at most M."""
+    while True:
+        count = int(rng.poisson(mean))
+        if more_than < count <= most_arrivals(mean):
+            return count
+
+
+class ChangingArms(Measured, ABC):
+    """Rewards with Gaussian noise; a super arm is worth what the model's reward says.
+
+    Regret is measured on expected outcomes, against the model's own oracle under the truth.
+    """
+
+    direction: ClassVar[Direction] = "maximize"
+    seed: int
+    noise_std: float
+    model: Model
+
+    @abstractmethod
+    def means(self, offer: Offer) -> Floats:
+        """Expected outcome of every arm on offer, (n,)."""
+
+    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
+        draws = rng.standard_normal(len(offer.arms))
+        draws *= self.noise_std
+        return draws
+
+    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
+        positions = decision.positions
+        return Feedback(positions=positions, rewards=self.means(offer)[positions] + noise[positions])
+
+    def value(self, offer: Offer, decision: Decision) -> float:
+        return self._worth(offer, self.means(offer)[decision.positions], decision.positions)
+
+    def best(self, offer: Offer) -> Best:
+        means = self.means(offer)
+        # An oracle that leaves something to chance gets a stream of its own in every round.
+        rng = Streams(self.seed, "benchmark").at(offer.step)
+        _, chosen, guarantee = self.model.oracle.select(means, offer.structure, rng)
+        return Best(self._worth(offer, means[chosen], chosen), guarantee)
+
+    @property
+    def measures(self) -> Mapping[str, Metric]:
+        return {"reward": Metric("cumulative reward", better="up")}
+
+    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+        return {"reward": self._worth(offer, feedback.rewards, feedback.positions)}
+
+    def _worth(self, offer: Offer, outcomes: Floats, positions: Ints) -> float:
+        return self.model.reward.worth(outcomes, positions, offer.structure)

@@ -1,0 +1,93 @@
+"""Channels to users, another set of users in every round: a matching.
+
+The first example of *Contextual Combinatorial Bandits with Changing Action Sets via Gaussian Processes*
+(2022), section 2.3. An arm is a user on a channel with context x = (distance to the mast, how busy the
+channel is, how the user's device suits it), all in [0, 1]; what it carries is expected to be
+f(x) = (1 − x₁²)(1 − 0.8 x₂)·x₃^{½}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from superarm.core import Arms, Floats, Offer
+from superarm.graphs import Pairs
+from superarm.inputs import as_count, as_number, as_positive
+from superarm.kernels import SquaredExponential
+from superarm.models import Model
+from superarm.oracles import Matching
+from superarm.registry import register
+from superarm.streams import Streams
+
+from .changing import ChangingArms, arrivals, most_arrivals
+
+
+@register("problem", "channels")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Channels(ChangingArms):
+    """Each of a few channels serves one of the users who come; the reward is the sum."""
+
+    seed: int
+    horizon: int
+    channels: int = 5
+    """How many channels there are, each for one user at most."""
+    users: int = 20
+    """Mean of the Poisson number of users in a round."""
+    barred: float = 0.3
+    """Share of channels that a user's device cannot take."""
+    noise_std: float = 0.1
+    model: Model = field(init=False, repr=False)
+    settled: Mapping[str, str] = field(init=False, repr=False)
+    _streams: Streams = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        as_count(self.horizon, "horizon")
+        as_count(self.channels, "channels", 1, 1000)
+        as_count(self.users, "users", self.channels + 1, 10**4)
+        as_number(self.barred, "barred", 0.0, 0.95)
+        noise_std = as_positive(self.noise_std, "noise_std")
+        model = Model(
+            kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
+            noise_variance=noise_std**2,
+            oracle=Matching(pairs=self.channels),
+            horizon=self.horizon,
+            noise_bound=noise_std,
+            gain={"name": "squared-exponential", "dimension": 3},
+            most_arms=self.channels * most_arrivals(self.users),
+        )
+        settled = {
+            "data": "synthetic users and channels; the paper describes the problem and does not run it",
+            "users": f"a Poisson number, drawn again until it is above {self.channels}",
+            "pairs": f"each user cannot take about {self.barred:.0%} of the channels: those pairs are "
+            "not offered",
+        }
+        for name, value in {
+            "noise_std": noise_std,
+            "model": model,
+            "settled": settled,
+            "_streams": Streams(self.seed, "offer"),
+        }.items():
+            object.__setattr__(self, name, value)
+
+    def offer(self, step: int) -> Offer:
+        rng = self._streams.at(step)
+        users = arrivals(rng, self.users, self.channels)
+        shape = users, self.channels
+        distance, busy = np.sqrt(rng.random((users, 1))), rng.random((1, self.channels))
+        context = np.broadcast_arrays(distance, busy, rng.random(shape))
+        open_pairs = rng.random(shape) >= self.barred
+        open_pairs[0, 0] = True  # there is always something to choose
+        user, channel = np.nonzero(open_pairs)
+        features = np.stack([each[user, channel] for each in context], axis=1)
+        ids = [(step, *pair) for pair in zip(user.tolist(), channel.tolist(), strict=True)]
+        return Offer(
+            step=step, arms=Arms(ids=ids, features=features), structure=Pairs(left=user, right=channel)
+        )
+
+    def means(self, offer: Offer) -> Floats:
+        distance, busy, suits = offer.arms.features.T
+        outcomes: Floats = (1.0 - distance**2) * (1.0 - 0.8 * busy) * np.sqrt(suits)
+        return outcomes

@@ -1,0 +1,124 @@
+"""Arms that tell more or less about each other: Simulation II.
+
+Of *Contextual Combinatorial Bandits with Changing Action Sets via Gaussian Processes* (2022). Six
+thousand contexts in [0, 1]³ get one joint draw of a Gaussian process; each round offers about a hundred
+of them. The learner always assumes a lengthscale of 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from superarm.core import Arms, Floats, Offer
+from superarm.errors import InputError
+from superarm.inputs import as_count, as_positive, require_type
+from superarm.kernels import Kernel, Matern, SquaredExponential
+from superarm.kernels.drawing import PriorRoot
+from superarm.models import Model
+from superarm.oracles import TopK
+from superarm.registry import register
+from superarm.streams import Streams, stream
+
+from .changing import ChangingArms, arrivals, most_arrivals
+
+_MOST_FEATURES = 2000
+
+
+@register("problem", "codependency")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Codependency(ChangingArms):
+    """Contexts from a pool with one joint draw of a Gaussian process; the reward is the sum."""
+
+    seed: int
+    horizon: int
+    arrivals: int = 100
+    """Mean of the Poisson number of arms in a round."""
+    k: int = 5
+    """How many arms are chosen."""
+    pool: int = 6000
+    """Contexts that arms are drawn from."""
+    lengthscale: float = 0.1
+    """Of the truth; the learner assumes 1."""
+    squared: bool = True
+    """Whether the distance in the truth's kernel is squared; printed it is not."""
+    noise_std: float = 0.1
+    model: Model = field(init=False, repr=False)
+    settled: Mapping[str, str] = field(init=False, repr=False)
+    contexts: Floats = field(init=False, repr=False)
+    """(pool, 3)"""
+    truth: Floats = field(init=False, repr=False)
+    """Expected outcome of every context, (pool,)."""
+    _streams: Streams = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        as_count(self.horizon, "horizon")
+        as_count(self.k, "k")
+        require_type(self.squared, bool, "squared")
+        as_count(self.arrivals, "arrivals", self.k + 1, 10**6)
+        most = most_arrivals(self.arrivals)
+        if as_count(self.pool, "pool", 1, 16_000) < most:
+            raise InputError(
+                f"pool is {self.pool}, but up to {most} different arms may arrive in a round; make it "
+                "larger, or arrivals smaller"
+            )
+        lengthscale = as_positive(self.lengthscale, "lengthscale")
+        rng = stream(self.seed, "truth", 0)
+        contexts = rng.random((self.pool, 3))
+        kernel: Kernel = (
+            SquaredExponential(lengthscale=lengthscale)
+            if self.squared
+            else Matern(nu=0.5, lengthscale=2.0 * lengthscale**2)
+        )
+        noise_std = as_positive(self.noise_std, "noise_std")
+        model = Model(
+            kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
+            noise_variance=noise_std**2,
+            oracle=TopK(k=self.k),
+            horizon=self.horizon,
+            noise_bound=noise_std,
+            gain={"name": "squared-exponential", "dimension": 3},
+            most_arms=most,
+        )
+        told = "exp(−‖x − x′‖²/(2l²))" if self.squared else "exp(−‖x − x′‖/(2l²)), as printed"
+        settled = {
+            "truth": f"one joint draw for {self.pool:,} contexts, uniform in [0, 1]³, another for every "
+            f"seed; kernel {told}",
+            "arms": f"a Poisson number of contexts, all different within a round; drawn again until it "
+            f"is above k = {self.k} and at most M = {most}",
+            "learner": "a squared exponential kernel with lengthscale 1 and variance 1, whatever the "
+            "truth's",
+        }
+        for name, value in {
+            "noise_std": noise_std,
+            "model": model,
+            "settled": settled,
+            "contexts": contexts,
+            "truth": joint_draw(kernel, contexts, rng),
+            "_streams": Streams(self.seed, "offer"),
+        }.items():
+            object.__setattr__(self, name, value)
+
+    def offer(self, step: int) -> Offer:
+        rng = self._streams.at(step)
+        count = arrivals(rng, self.arrivals, self.k)
+        numbers = rng.choice(self.pool, size=count, replace=False)
+        return Offer(step=step, arms=Arms(ids=numbers.tolist(), features=self.contexts[numbers]))
+
+    def means(self, offer: Offer) -> Floats:
+        return self.truth[np.array(offer.arms.ids)]
+
+
+def joint_draw(kernel: Kernel, contexts: Floats, rng: np.random.Generator) -> Floats:
+    """One draw of the Gaussian process at all contexts in the unit cube, (n,).
+
+    A smooth kernel has few features that matter, which takes milliseconds; any other needs a root of
+    the n × n covariance, which takes seconds for thousands.
+    """
+    columns, normals = contexts.shape[1], rng.standard_normal(len(contexts))
+    features = kernel.features(np.zeros(columns), np.ones(columns), 1e-13, max_rank=_MOST_FEATURES)
+    if features is not None:
+        return features(contexts) @ normals[: features.rank]
+    return PriorRoot(kernel, contexts).times(normals[None])[0]

@@ -1,0 +1,235 @@
+"""Three films for an audience, as many viewers reached as can be: Simulation III.
+
+Of *Contextual Combinatorial Bandits with Changing Action Sets via Gaussian Processes* (2022). An arm
+joins a film and a viewer who has rated it. Its context is ⟨u, g⟩/10, where g marks the film's genres and
+u is the mean of the viewer's genres, weighted by rating; the viewer watches the film with probability
+f(x) = 2/(1 + e^{−4x}) − 1. Films are chosen; all their arms are seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import combinations
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from superarm.core import Arms, Best, Decision, Feedback, Floats, Ints, Offer, Oracle
+from superarm.datasets import Ratings, load_movielens
+from superarm.errors import InputError
+from superarm.graphs import Pairs, renumbered
+from superarm.inputs import as_count, require_choice
+from superarm.kernels import SquaredExponential
+from superarm.models import Model
+from superarm.oracles import TIM, GreedyCoverage
+from superarm.registry import register
+from superarm.rewards import Coverage
+from superarm.streams import Streams, stream
+
+from .changing import ChangingArms, arrivals, most_arrivals
+from .sources import from_source
+
+_MOST_GENRES = 10.0
+"""What contexts are divided by: the most genres that a film has."""
+_LARGEST_SEARCH = 3
+"""Films up to which the best set is found by trying all."""
+
+
+def chance_to_watch(contexts: Floats) -> Floats:
+    """f(x) = 2/(1 + e^{−4x}) − 1, (n, 1) → (n,)."""
+    chances: Floats = 2.0 / (1.0 + np.exp(-4.0 * contexts[:, 0])) - 1.0
+    return chances
+
+
+class _Catalogue(NamedTuple):
+    """Films by the viewers who rated them."""
+
+    films: Ints  # (f + 1,): where the ratings of each film begin
+    viewer: Ints  # (r,)
+    context: Floats  # (r,)
+    origin: str
+
+    @property
+    def count(self) -> int:
+        return len(self.films) - 1
+
+
+@register("problem", "movies")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Movies(ChangingArms):
+    """Films and viewers change every round; a viewer counts once, however many films reach them."""
+
+    seed: int
+    horizon: int
+    films: int = 75
+    """Mean of the Poisson number of films in a round."""
+    viewers: int = 200
+    """Mean of the Poisson number of viewers in a round."""
+    k: int = 3
+    """How many films are shown."""
+    oracle: Literal["greedy", "tim"] = "tim"
+    """Greedy coverage, or TIM+ with ε = 0.1 and ℓ = 1."""
+    least_ratings: int = 20
+    """Ratings that a viewer must have given; the paper asks for 200 after 2015."""
+    source: str = "auto"
+    model: Model = field(init=False, repr=False)
+    settled: Mapping[str, str] = field(init=False, repr=False)
+    _catalogue: _Catalogue = field(init=False, repr=False)
+    _streams: Streams = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        as_count(self.horizon, "horizon")
+        as_count(self.k, "k")
+        as_count(self.films, "films", self.k + 1, 10**5)
+        as_count(self.viewers, "viewers", 1, 10**6)
+        as_count(self.least_ratings, "least_ratings")
+        require_choice(self.oracle, "oracle", ("greedy", "tim"))
+        catalogue = from_source(
+            self.source,
+            lambda: _movielens(self.least_ratings),
+            lambda: _synthetic(self.least_ratings),
+        )
+        if catalogue.count < most_arrivals(self.films):
+            raise InputError(
+                f"{catalogue.count} films are known, but up to {most_arrivals(self.films)} may arrive in "
+                "a round; lower films or least_ratings"
+            )
+        oracle: Oracle = TIM(k=self.k) if self.oracle == "tim" else GreedyCoverage(k=self.k)
+        object.__setattr__(self, "_catalogue", catalogue)
+        object.__setattr__(self, "_streams", Streams(self.seed, "offer"))
+        most_arms = max(len(self._pairs(step)[0]) for step in range(1, self.horizon + 1))
+        model = Model(
+            kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
+            noise_variance=0.01,
+            oracle=oracle,
+            horizon=self.horizon,
+            reward=Coverage(),
+            gain={"name": "squared-exponential", "dimension": 1},
+            most_arms=most_arms,
+        )
+        settled = {
+            "data": f"{catalogue.origin}: {catalogue.count:,} films, {len(catalogue.viewer):,} ratings of "
+            f"all years by viewers with at least {self.least_ratings} (the paper: the 25M set, ratings "
+            "after 2015, viewers with at least 200)",
+            "viewers": "a Poisson number of those who have rated a film of the round, or all of them if "
+            "they are fewer; drawn again until more than k films have a viewer",
+            "most arms": f"M = {most_arms}, the most pairs in a round",
+            "noise": "outcomes are watched or not; the learner assumes Gaussian noise of variance 0.01",
+            "regret": "of the expected number of viewers, against the oracle under the truth; "
+            "alpha_regret against its promise of the optimum, found by trying all sets",
+        }
+        object.__setattr__(self, "model", model)
+        object.__setattr__(self, "settled", settled)
+
+    def _pairs(self, step: int) -> tuple[Ints, Ints, Floats]:
+        """Film, viewer and context of every arm."""
+        rng, catalogue = self._streams.at(step), self._catalogue
+        while True:
+            films = rng.choice(catalogue.count, size=arrivals(rng, self.films, self.k), replace=False)
+            starts, counts = catalogue.films[films], np.diff(catalogue.films)[films]
+            ends = np.cumsum(counts)
+            ratings = np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1])
+            film, viewer = np.repeat(films, counts), catalogue.viewer[ratings]
+            known = np.unique(viewer)
+            wanted = int(rng.poisson(self.viewers))
+            if wanted < len(known):
+                kept = np.isin(viewer, rng.choice(known, size=wanted, replace=False))
+                film, viewer, ratings = film[kept], viewer[kept], ratings[kept]
+            if len(np.unique(film)) > self.k:
+                return film, viewer, catalogue.context[ratings]
+
+    def offer(self, step: int) -> Offer:
+        film, viewer, context = self._pairs(step)
+        ids = list(zip(film.tolist(), viewer.tolist(), strict=True))
+        arms = Arms(ids=ids, features=context[:, None])
+        return Offer(step=step, arms=arms, structure=Pairs(left=film, right=viewer))
+
+    def means(self, offer: Offer) -> Floats:
+        return chance_to_watch(offer.arms.features)
+
+    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
+        """Uniform numbers: an arm works where its number is below its chance."""
+        return rng.random(len(offer.arms))
+
+    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
+        positions = decision.positions
+        watched = noise[positions] < self.means(offer)[positions]
+        return Feedback(positions=positions, rewards=watched.astype(np.float64))
+
+    def best(self, offer: Offer) -> Best:
+        return super().best(offer)._replace(optimum=best_coverage(self.means(offer), offer, self.k))
+
+
+def best_coverage(means: Floats, offer: Offer, k: int) -> float | None:
+    """The most viewers that any ``k`` films reach on average, by trying all; ``None`` for many films.
+
+    With Q (films, viewers) the chance that a film does not reach a viewer, films a, b and c reach
+    Σ (1 − Q_a Q_b Q_c) of them: for one a a product of two matrices.
+    """
+    pairs = offer.structure
+    if k > _LARGEST_SEARCH or not isinstance(pairs, Pairs):
+        return None
+    (films, film), (viewers, viewer) = renumbered(pairs.left), renumbered(pairs.right)
+    missed = np.ones((len(films), len(viewers)))
+    missed[film, viewer] = 1.0 - means
+    if k == 1:
+        return float(len(viewers) - missed.sum(axis=1).min())
+    if k == 2:
+        together = missed @ missed.T
+        return float(len(viewers) - min(together[a, b] for a, b in combinations(range(len(films)), 2)))
+    least = np.inf
+    for first in range(len(films) - 2):
+        rest = missed[first + 1 :]
+        together = (missed[first] * rest) @ rest.T
+        np.fill_diagonal(together, np.inf)
+        least = min(least, float(together.min()))
+    return float(len(viewers) - least)
+
+
+@lru_cache(maxsize=2)
+def _movielens(least: int) -> _Catalogue:
+    return _of_ratings(load_movielens(), least, "MovieLens, ml-latest-small")
+
+
+@lru_cache(maxsize=2)
+def _synthetic(least: int) -> _Catalogue:
+    return _of_ratings(_synthetic_ratings(), least, "synthetic data")
+
+
+def _of_ratings(ratings: Ratings, least: int, origin: str) -> _Catalogue:
+    given = np.bincount(ratings.viewer)
+    kept = given[ratings.viewer] >= least
+    film, viewer, stars = ratings.film[kept], ratings.viewer[kept], ratings.stars[kept]
+    if not len(film):
+        raise InputError(f"no viewer has given {least} ratings; lower least_ratings")
+    genres = ratings.genres[film]
+    weights = np.bincount(viewer, stars)
+    taste = np.zeros((len(weights), genres.shape[1]))
+    np.add.at(taste, viewer, stars[:, None] * genres)
+    taste /= np.maximum(weights, 1e-300)[:, None]
+    context = np.minimum(np.einsum("ij,ij->i", taste[viewer], genres) / _MOST_GENRES, 1.0)
+    order = np.lexsort((viewer, film))
+    films, starts = np.unique(film[order], return_index=True)
+    bounds = np.append(starts, len(film))
+    return _Catalogue(bounds, viewer[order], context[order], origin)
+
+
+def _synthetic_ratings() -> Ratings:
+    """As many films, viewers, ratings and genres as the small MovieLens set, with like tails."""
+    rng, films, viewers, genres = stream(0, "synthetic-films", 0), 9000, 600, 20
+    popular = 1.0 / (np.arange(films) + 20.0)
+    eager = rng.lognormal(0.0, 1.1, viewers)
+    counts = np.maximum(20, np.round(100_000 * eager / eager.sum())).astype(int)
+    counts = np.minimum(counts, films // 3)
+    film = np.concatenate(
+        [rng.choice(films, size=count, replace=False, p=popular / popular.sum()) for count in counts]
+    )
+    viewer = np.repeat(np.arange(viewers), counts)
+    common = rng.dirichlet(np.full(genres, 0.6))
+    table = np.zeros((films, genres), dtype=np.bool_)
+    for each, count in enumerate(1 + np.minimum(rng.poisson(1.3, films), 9)):
+        table[each, rng.choice(genres, size=count, replace=False, p=common)] = True
+    stars = np.clip(np.round(2.0 * rng.normal(3.5, 1.0, len(film))) / 2.0, 0.5, 5.0)
+    return Ratings(film, viewer, stars, table)

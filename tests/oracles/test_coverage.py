@@ -1,0 +1,259 @@
+"""Greedy coverage and TIM+ against brute force and exact spreads."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from superarm.core import EXACT, Floats, Ints
+from superarm.errors import InfeasibleError, InputError
+from superarm.graphs import Pairs
+from superarm.oracles import TIM, GreedyCoverage
+from superarm.oracles.coverage import _Cascade, cover_most, draw_sets
+from superarm.rewards import Coverage
+
+seeds = st.integers(0, 10**6)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def bipartite(seed: int, left: int = 6, right: int = 8) -> tuple[Pairs, Floats]:
+    draw = rng(seed)
+    cells = np.flatnonzero(draw.random(left * right) < 0.4)
+    cells = cells if len(cells) else np.array([0])
+    pairs = Pairs(left=10 + cells // right, right=cells % right)
+    return pairs, draw.normal(0.3, 0.4, len(cells))
+
+
+def reached(pairs: Pairs, p: Floats, nodes: Any) -> float:
+    """The worth of all available links of these nodes, by the reward of the same problem."""
+    positions = np.flatnonzero(np.isin(pairs.left, nodes) & (p > -np.inf))
+    return Coverage().worth(p[positions], positions, pairs)
+
+
+def plain_greedy(pairs: Pairs, p: Floats, k: int) -> tuple[int, ...]:
+    chosen: list[int] = []
+    nodes = np.unique(pairs.left[p > -np.inf]).tolist()
+    for _ in range(k):
+        rest = [node for node in nodes if node not in chosen]
+        chosen.append(max(rest, key=lambda node: reached(pairs, p, [*chosen, node])))
+    return tuple(chosen)
+
+
+@settings(max_examples=60)
+@given(seeds, st.integers(1, 4))
+def test_greedy_keeps_its_guarantee_and_is_greedy(seed: int, k: int) -> None:
+    pairs, p = bipartite(seed)
+    p[rng(seed + 1).random(len(p)) < 0.15] = -np.inf
+    nodes = np.unique(pairs.left[p > -np.inf])
+    if len(nodes) == 0:
+        return
+    if len(nodes) < k:
+        with pytest.raises(InfeasibleError, match=f"links leave only {len(nodes)}"):
+            GreedyCoverage(k=k).select(p, pairs, rng())
+        return
+    action, positions, guarantee = GreedyCoverage(k=k).select(p, pairs, rng())
+    value = reached(pairs, p, action)
+    expected = np.flatnonzero(np.isin(pairs.left, action) & (p > -np.inf))
+    assert sorted(positions.tolist()) == expected.tolist()
+    best = max(reached(pairs, p, four) for four in combinations(nodes.tolist(), k))
+    assert value >= guarantee.alpha * best - 1e-12
+    assert guarantee.alpha > 1.0 - 1.0 / math.e
+    assert value == pytest.approx(reached(pairs, p, plain_greedy(pairs, p, k)), abs=1e-12)
+    if k in (1, len(nodes)):
+        assert guarantee == EXACT
+        assert value == pytest.approx(best)
+
+
+def test_greedy_where_it_is_not_optimal() -> None:
+    """Node 2 looks best alone and is of no use beside the other two."""
+    pairs = Pairs(
+        left=np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 2]), right=np.array([0, 1, 2, 3, 4, 5, 1, 2, 3, 4])
+    )
+    chosen = GreedyCoverage(k=2).select(np.ones(10), pairs, rng())
+    assert reached(pairs, np.ones(10), chosen.action) == 5.0
+    assert reached(pairs, np.ones(10), [0, 1]) == 6.0
+    assert chosen.guarantee.alpha == 0.75
+
+
+def test_greedy_asks_again_after_every_node() -> None:
+    pairs, p = bipartite(3)
+    asked: list[Ints] = []
+
+    def rescore(chosen: Ints) -> Floats:
+        asked.append(chosen)
+        return p
+
+    action, *_ = GreedyCoverage(k=3).select(p, pairs, rng(), rescore)
+    assert action == GreedyCoverage(k=3).select(p, pairs, rng()).action
+    assert [len(each) for each in asked] == [
+        int(np.isin(pairs.left, action[:count]).sum()) for count in (1, 2)
+    ]
+
+    def only_last(chosen: Ints) -> Floats:
+        return np.where(pairs.left == pairs.left.max(), 1.0, 0.0)
+
+    second = GreedyCoverage(k=2).select(np.where(pairs.left == 10, 0.5, 0.0), pairs, rng(), only_last)
+    assert second.action == (10, int(pairs.left.max()))
+
+
+@pytest.mark.parametrize("make", [GreedyCoverage, TIM])
+def test_what_makes_no_sense_is_refused(make: Any) -> None:
+    pairs, p = bipartite(3)
+    with pytest.raises(InputError, match="needs Pairs"):
+        make(k=2).select(p, None, rng())
+    with pytest.raises(InputError, match="arms are on offer"):
+        make(k=2).select(p[:-1], pairs, rng())
+    with pytest.raises(InfeasibleError, match="k = 9 nodes"):
+        make(k=9).select(p, pairs, rng())
+    for wrong in (np.nan, np.inf):
+        with pytest.raises(InputError, match=r"desirability\[0\]"):
+            make(k=2).select(np.concatenate([[wrong], p[1:]]), pairs, rng())
+    with pytest.raises(InputError, match="no arms"):
+        make(k=1).select(p[:0], Pairs(left=p[:0].astype(int), right=p[:0].astype(int)), rng())
+    with pytest.raises(InputError, match="k is 0"):
+        make(k=0)
+
+
+# --- TIM+ ----------------------------------------------------------------------------------
+
+
+def spread(source: Ints, target: Ints, p: Floats, n: int, seeds_: Any) -> float:
+    """Expected number of nodes that are active in the end, over all ways in which links may work."""
+    expected = 0.0
+    for works in product((False, True), repeat=len(p)):
+        chance = float(np.prod(np.where(works, p, 1.0 - p)))
+        active, frontier = set(seeds_), set(seeds_)
+        while frontier:
+            hit = [
+                b
+                for a, b, on in zip(source.tolist(), target.tolist(), works, strict=True)
+                if on and a in frontier
+            ]
+            frontier = set(hit) - active
+            active |= frontier
+        expected += chance * len(active)
+    return expected
+
+
+CASCADE = Pairs(left=np.array([0, 0, 1, 2, 3, 3, 4, 5, 5]), right=np.array([1, 2, 3, 3, 4, 0, 5, 4, 6]))
+CHANCE = np.array([0.5, 0.3, 0.7, 0.2, 0.4, 0.1, 0.9, 0.3, 0.6])
+
+
+def test_random_sets_are_those_that_reach_a_random_node() -> None:
+    """P(node in an RR set) is its spread over n, for every node: the estimator is unbiased."""
+    n, count = 7, 40_000
+    graph = _Cascade.of(CASCADE.left, CASCADE.right, CHANCE, n)
+    sets = draw_sets(graph, count, rng(1))
+    assert (np.diff(sets.of_set) >= 0).all()
+    assert len(np.unique(sets.of_set * n + sets.members)) == len(sets.members)
+    found = np.bincount(sets.members, minlength=n) / count
+    for node in range(n):
+        expected = spread(CASCADE.left, CASCADE.right, CHANCE, n, [node]) / n
+        # Five standard deviations of a binomial share.
+        assert abs(found[node] - expected) <= 5.0 * math.sqrt(expected * (1.0 - expected) / count)
+
+
+def test_many_batches_are_drawn_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = _Cascade.of(CASCADE.left, CASCADE.right, CHANCE, 7)
+    monkeypatch.setattr("superarm.oracles.coverage._BATCH", 70)
+    sets = draw_sets(graph, 1005, rng(2))
+    assert sets.of_set.max() == 1004
+    assert len(np.unique(sets.of_set)) == 1005
+
+
+@settings(max_examples=30)
+@given(seeds, st.integers(1, 3))
+def test_nodes_cover_most_sets(seed: int, k: int) -> None:
+    """Against a greedy choice that counts uncovered sets anew each time."""
+    graph = _Cascade.of(CASCADE.left, CASCADE.right, CHANCE, 7)
+    sets = draw_sets(graph, 200, rng(seed))
+    candidates = np.array([0, 1, 3, 5])
+    chosen, share = cover_most(sets, candidates, 7, k)
+    members = [set(sets.members[sets.of_set == each].tolist()) for each in range(200)]
+    slow: list[int] = []
+    for _ in range(k):
+        left = [each for each in members if not each.intersection(slow)]
+        counts = {
+            node: sum(node in each for each in left) for node in candidates.tolist() if node not in slow
+        }
+        slow.append(max(counts, key=lambda node: (counts[node], -node)))
+    assert chosen == slow
+    assert share == pytest.approx(sum(bool(each.intersection(slow)) for each in members) / 200)
+
+
+@pytest.mark.parametrize("two_sided", [False, True])
+def test_tim_keeps_its_guarantee_as_often_as_it_says(two_sided: bool) -> None:
+    """On a graph where greedy is not optimal, over many seeds, against exact spreads.
+
+    The guarantee may fail with probability 3/n per call; a run of calls fails more often than that
+    plus five standard deviations with probability below 1e-6.
+    """
+    if two_sided:
+        pairs = Pairs(
+            left=np.array([0, 0, 0, 1, 1, 1, 2, 2, 2, 2]),
+            right=np.array([0, 1, 2, 3, 4, 5, 1, 2, 3, 4]),
+        )
+        p, n, source, target = np.full(10, 0.9), 9, pairs.left, pairs.right + 3
+        nodes = [0, 1, 2]
+    else:
+        pairs, p, n, source, target = CASCADE, CHANCE, 7, CASCADE.left, CASCADE.right
+        nodes = np.unique(source).tolist()
+    oracle = TIM(k=2, epsilon=0.2, two_sided=two_sided)
+    values = {pair: spread(source, target, p, n, pair) for pair in combinations(nodes, 2)}
+    best, calls, failed = max(values.values()), 100, 0
+    for seed in range(calls):
+        action, positions, guarantee = oracle.select(p, pairs, rng(seed))
+        failed += values[tuple(sorted(action))] < guarantee.alpha * best
+        assert sorted(positions.tolist()) == np.flatnonzero(np.isin(pairs.left, action)).tolist()
+    assert guarantee.alpha == pytest.approx(1.0 - 1.0 / math.e - 0.2)
+    assert guarantee.probability == pytest.approx(1.0 - 3.0 / n)
+    likely = 3.0 / n
+    assert failed <= calls * likely + 5.0 * math.sqrt(calls * likely * (1.0 - likely))
+
+
+def test_tim_finds_what_greedy_finds_where_it_is_clear() -> None:
+    """Two hubs far above the rest: with so many sets no draw hides them."""
+    draw = rng(5)
+    left = np.concatenate([np.zeros(30), np.ones(30), np.arange(2, 40)]).astype(int)
+    right = np.concatenate([np.arange(30), np.arange(30, 60), draw.integers(0, 60, 38)]).astype(int)
+    pairs, p = Pairs(left=left, right=right), np.full(98, 0.5)
+    for seed in range(5):
+        assert set(TIM(k=2).select(p, pairs, rng(seed)).action) == {0, 1}
+    assert set(GreedyCoverage(k=2).select(p, pairs, rng()).action) == {0, 1}
+
+
+def test_how_many_sets_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KPT*, KPT⁺ and θ of the paper's Algorithms 2 and 3, for links that always or never work."""
+    counts: list[int] = []
+    import superarm.oracles.coverage as module
+
+    def counted(graph: Any, count: int, chance: Any) -> Any:
+        counts.append(count)
+        return draw_sets(graph, count, chance)
+
+    monkeypatch.setattr(module, "draw_sets", counted)
+    n, k, ell, epsilon = 8, 2, 1.0, 0.5
+    pairs = Pairs(left=np.arange(8), right=(np.arange(8) + 1) % 8)  # a ring that carries everything
+    TIM(k=k, epsilon=epsilon, two_sided=False).select(np.ones(8), pairs, rng())
+    first = (6 * math.log(n) + 6 * math.log(math.log2(n))) * 2
+    kpt = n * (1 - (1 - 1.0) ** k) / 2  # every set holds all nodes, into which all links lead
+    finer = 5 * (ell * epsilon**2 / (k + ell)) ** (1 / 3)
+    second = (2 + finer) * ell * n * math.log(n) / finer**2 / kpt
+    plus = max(kpt, n / (1 + finer))
+    third = (8 + 2 * epsilon) * n * (ell * math.log(n) + math.log(math.comb(n, k)) + math.log(2))
+    assert counts == [math.ceil(first), math.ceil(second), math.ceil(third / epsilon**2 / plus)]
+
+
+def test_too_many_sets_are_refused() -> None:
+    pairs = Pairs(left=np.arange(2000), right=np.arange(2000))
+    with pytest.raises(InputError, match="raise epsilon"):
+        TIM(k=3, epsilon=0.001).select(np.zeros(2000), pairs, rng())

@@ -1,0 +1,198 @@
+"""Groups and knapsacks against brute force; oracles from functions."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from superarm.core import Floats, Guarantee, Oracle
+from superarm.errors import InfeasibleError, InputError, ShapeError
+from superarm.kernels import Matern
+from superarm.oracles import CallableOracle, Groups, GroupTopK, Knapsack, Matching, TopK, Weights
+from superarm.policies import IndexPolicy
+from superarm.posteriors import StreamingGP
+from superarm.rules import ExpectedImprovement, ProbabilityOfImprovement
+from superarm.testing import OracleContract
+
+GROUPS = Groups(of_arm=np.array([0, 0, 0, 1, 1, 2, 2]), limits=np.array([2, 1, 0, 5]))
+HEAVY = np.array([3.0, 1.0, 4.0, 1.0, 5.0, 2.0, 6.0])
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def subsets(n: int) -> Any:
+    return (arms for size in range(n + 1) for arms in combinations(range(n), size))
+
+
+class TestGroupTopK(OracleContract):
+    k = 2
+
+    def make_oracle(self) -> Oracle:
+        return GroupTopK(k=self.k)
+
+    def structure(self, n: int) -> object:
+        return GROUPS if n == 7 else Groups(of_arm=np.zeros(n, dtype=int), limits=np.array([n]))
+
+    def feasible(self, n: int, structure: object) -> Any:
+        for arms in combinations(range(7), self.k):
+            if (np.bincount(GROUPS.of_arm[list(arms)], minlength=4) <= GROUPS.limits).all():
+                yield arms
+
+
+class TestGroupTopThree(TestGroupTopK):
+    k = 3
+
+
+class TestKnapsack(OracleContract):
+    rescores = False
+    method: Any = "auto"
+
+    def make_oracle(self) -> Oracle:
+        return Knapsack(method=self.method)
+
+    def structure(self, n: int) -> object:
+        return Weights(of_arm=HEAVY[:n], budget=9.0)
+
+    def feasible(self, n: int, structure: object) -> Any:
+        return (arms for arms in subsets(7) if HEAVY[list(arms)].sum() <= 9.0)
+
+
+class TestDenseKnapsack(TestKnapsack):
+    method = "density"
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10**6), st.integers(1, 9), st.booleans())
+def test_knapsacks_keep_their_guarantee(seed: int, n: int, whole: bool) -> None:
+    draw = rng(seed)
+    weights = draw.integers(1, 12, n).astype(float) if whole else draw.uniform(0.1, 9.0, n)
+    worth, budget = draw.normal(0.5, 1.0, n), float(draw.uniform(0.0, 20.0))
+    structure = Weights(of_arm=weights, budget=budget)
+    best = max(
+        float(worth[list(arms)].sum()) for arms in subsets(n) if weights[list(arms)].sum() <= budget
+    )
+    for method in ("auto", "density"):
+        _, chosen, guarantee = Knapsack(method=method).select(worth, structure, rng())  # type: ignore[arg-type]
+        assert weights[chosen].sum() <= budget
+        assert float(worth[chosen].sum()) >= guarantee.alpha * best - 1e-12
+        assert not (worth[chosen] < 0.0).any()
+        if whole and method == "auto":
+            assert guarantee.alpha == 1.0
+
+
+def test_half_of_the_optimum_is_what_density_may_give() -> None:
+    """A light arm of high density keeps a heavy one out; the best single arm saves half."""
+    structure = Weights(of_arm=np.array([1.0, 10.0]), budget=10.0)
+    chosen = Knapsack(method="density").select(np.array([2.0, 10.0]), structure, rng())
+    assert chosen.positions.tolist() == [1]
+    assert chosen.guarantee == Guarantee(alpha=0.5)
+
+
+def test_the_knapsack_of_a_large_budget() -> None:
+    """Against the same table without bits."""
+    draw = rng(4)
+    weights, worth = draw.integers(1, 100, 200), draw.random(200)
+    best: Floats = np.zeros(1001)
+    for weight, value in zip(weights.tolist(), worth.tolist(), strict=True):
+        best[weight:] = np.maximum(best[weight:], best[: 1001 - weight] + value)
+    structure = Weights(of_arm=weights.astype(float), budget=1000.0)
+    chosen = Knapsack(method="exact").select(worth, structure, rng()).positions
+    assert float(worth[chosen].sum()) == pytest.approx(best[-1])
+    assert weights[chosen].sum() <= 1000
+
+
+def test_bad_limits_are_refused() -> None:
+    with pytest.raises(InputError, match="Groups"):
+        GroupTopK(k=1).select(np.ones(3), None, rng())
+    with pytest.raises(ShapeError, match="3 arms are on offer"):
+        GroupTopK(k=1).select(np.ones(3), GROUPS, rng())
+    with pytest.raises(InfeasibleError, match="leave room for 3"):
+        GroupTopK(k=4).select(np.ones(7), GROUPS, rng())
+    with pytest.raises(InputError, match="group 3, but there are 2 limits"):
+        Groups(of_arm=np.array([0, 3]), limits=np.array([1, 1]))
+    with pytest.raises(InputError, match="limits holds -1"):
+        Groups(of_arm=np.array([0]), limits=np.array([-1]))
+    with pytest.raises(InputError, match="Weights"):
+        Knapsack().select(np.ones(3), None, rng())
+    with pytest.raises(ShapeError, match="3 arms are on offer"):
+        Knapsack().select(np.ones(3), Weights(of_arm=HEAVY, budget=1.0), rng())
+    with pytest.raises(InputError, match="arm 1 weighs 0"):
+        Weights(of_arm=np.array([1.0, 0.0]), budget=1.0)
+    with pytest.raises(InputError, match="budget"):
+        Weights(of_arm=np.array([1.0]), budget=float("nan"))
+    uneven = Weights(of_arm=np.array([1.5, 1.0]), budget=2.0)
+    with pytest.raises(InputError, match="whole weights"):
+        Knapsack(method="exact").select(np.ones(2), uneven, rng())
+
+
+# --- functions -----------------------------------------------------------------------------
+
+
+def best_two(desirability: Floats, structure: object) -> Any:
+    if np.count_nonzero(desirability > -np.inf) < 2:
+        return None
+    return np.argsort(desirability)[-2:]
+
+
+class TestCallableOracle(OracleContract):
+    rescores = False
+
+    def make_oracle(self) -> Oracle:
+        return CallableOracle(function=best_two)
+
+    def feasible(self, n: int, structure: object) -> Any:
+        return combinations(range(7), 2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ([0, 7], "wrong chose arm 7; on offer are 0 to 4"),
+        ([0, -1], "wrong chose arm -1"),
+        ([1, 1], "an arm twice"),
+        ([2], "wrong chose arm 2, which is not available"),
+        ([0.5], "whole numbers"),
+        ("ab", "what wrong chose"),
+        (None, "wrong says that nothing is feasible"),
+    ],
+)
+def test_a_wrong_answer_names_the_function(answer: Any, told: str) -> None:
+    def wrong(desirability: Floats, structure: object) -> Any:
+        return answer
+
+    with pytest.raises((InputError, InfeasibleError), match=told):
+        CallableOracle(function=wrong).select(np.array([1.0, 1, -np.inf, 1, 1]), None, rng())
+
+
+def test_functions_may_need_chance_and_promise_less() -> None:
+    def one(desirability: Floats, structure: object, chance: np.random.Generator) -> Any:
+        return [int(chance.integers(len(desirability)))]
+
+    oracle = CallableOracle(function=one, guarantee=Guarantee(0.5, 0.9), deterministic=False)
+    found = {int(oracle.select(np.ones(4), None, rng(seed)).positions[0]) for seed in range(30)}
+    assert found == {0, 1, 2, 3}
+    assert oracle.select(np.ones(4), None, rng()).guarantee == Guarantee(0.5, 0.9)
+    for wrong in ({"function": 3}, {"function": one, "guarantee": Guarantee(0.0, 1.0)}):
+        with pytest.raises(InputError):
+            CallableOracle(**wrong)  # type: ignore[arg-type]
+
+
+# --- scales --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", [ExpectedImprovement, ProbabilityOfImprovement])
+def test_oracles_that_add_refuse_rules_that_only_rank(rule: Any) -> None:
+    posterior = StreamingGP(Matern(), 0.1)
+    told = f"{rule.__name__} gives numbers that only rank arms, but Matching may add them up: use scale"
+    with pytest.raises(InputError, match=told):
+        IndexPolicy(posterior=posterior, rule=rule(), oracle=Matching())
+    IndexPolicy(posterior=posterior, rule=rule(scale="linear"), oracle=Matching())
+    for oracle in (TopK(k=2), GroupTopK(k=2)):
+        IndexPolicy(posterior=posterior, rule=rule(), oracle=oracle)
