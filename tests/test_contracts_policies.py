@@ -39,6 +39,9 @@ PROBLEMS: list[dict[str, Any]] = [
     {"name": "temperature-sensors", "source": "synthetic"},
     {"name": "light-sensors", "source": "synthetic"},
     {"name": "crowdsourcing", "source": "synthetic"},
+    {"name": "codependency", "pool": 300, "arrivals": 30},
+    {"name": "channels"},
+    {"name": "movies", "source": "synthetic", "oracle": "greedy", "films": 15, "viewers": 40},
     {"name": "landscape", "side": 8},
     {"name": "navigation", "edges": 300},
     {"name": "navigation", "edges": 300, "closed_roads": 0.05, "closed_turns": 0.05},
@@ -50,7 +53,15 @@ NEEDS_SUMO = {"sumo-navigation"}
 
 def test_every_registered_problem_and_oracle_is_here() -> None:
     assert {spec["name"] for spec in PROBLEMS} == set(registry.names("problem")) - NEEDS_SUMO
-    assert registry.names("oracle") == ["shortest-path", "top-k"]
+    assert registry.names("oracle") == [
+        "coverage",
+        "group-top-k",
+        "knapsack",
+        "matching",
+        "shortest-path",
+        "tim",
+        "top-k",
+    ]
 
 
 class TestProblems(ProblemContract):

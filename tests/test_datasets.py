@@ -17,6 +17,7 @@ LOADERS: dict[str, Callable[[], object]] = {
     "intel-temperature": datasets.load_intel_temperature,
     "cmu-light": datasets.load_cmu_light,
     "tokyo-checkins": datasets.load_tokyo_checkins,
+    "movielens": datasets.load_movielens,
     # read by superarm.networks, found here
     "luxembourg-roads": lambda: datasets.find("luxembourg-roads"),
     "monaco-roads": lambda: datasets.find("monaco-roads"),
@@ -204,3 +205,13 @@ def test_tokyo_checkins() -> None:
     longitude, latitude = data.T
     assert 139 < longitude.min() < longitude.max() < 140
     assert 35 < latitude.min() < latitude.max() < 36
+
+
+def test_movielens() -> None:
+    require("movielens")
+    film, viewer, stars, genres = datasets.load_movielens()
+    assert len(film) == 100_836
+    assert viewer.max() + 1 == 610
+    assert genres.shape == (9742, 20)
+    assert genres.sum(axis=1).max() == 10
+    assert (stars.min(), stars.max()) == (0.5, 5.0)

@@ -1,9 +1,12 @@
 """Problems: worlds to learn in, with a known truth."""
 
 from .base import World as World
+from .channels import Channels as Channels
+from .codependency import Codependency as Codependency
 from .crowdsourcing import Crowdsourcing as Crowdsourcing
 from .finite import FiniteProblem as FiniteProblem
 from .landscape import landscape as landscape
+from .movies import Movies as Movies
 from .navigation import Navigation as Navigation
 from .sensors import light_sensors as light_sensors
 from .sensors import temperature_sensors as temperature_sensors

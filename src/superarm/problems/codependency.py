@@ -84,8 +84,8 @@ class Codependency(ChangingArms):
         )
         told = "exp(−‖x − x′‖²/(2l²))" if self.squared else "exp(−‖x − x′‖/(2l²)), as printed"
         settled = {
-            "truth": f"one joint draw for {self.pool:,} contexts, uniform in [0, 1]³, another for every "
-            f"seed; kernel {told}",
+            "truth": f"one joint draw for {self.pool:,} contexts, uniform in [0, 1]³, another for "
+            f"every seed; kernel {told}",
             "arms": f"a Poisson number of contexts, all different within a round; drawn again until it "
             f"is above k = {self.k} and at most M = {most}",
             "learner": "a squared exponential kernel with lengthscale 1 and variance 1, whatever the "
@@ -108,7 +108,8 @@ class Codependency(ChangingArms):
         return Offer(step=step, arms=Arms(ids=numbers.tolist(), features=self.contexts[numbers]))
 
     def means(self, offer: Offer) -> Floats:
-        return self.truth[np.array(offer.arms.ids)]
+        means: Floats = self.truth[np.array(offer.arms.ids)]
+        return means
 
 
 def joint_draw(kernel: Kernel, contexts: Floats, rng: np.random.Generator) -> Floats:
@@ -118,7 +119,10 @@ def joint_draw(kernel: Kernel, contexts: Floats, rng: np.random.Generator) -> Fl
     the n × n covariance, which takes seconds for thousands.
     """
     columns, normals = contexts.shape[1], rng.standard_normal(len(contexts))
-    features = kernel.features(np.zeros(columns), np.ones(columns), 1e-13, max_rank=_MOST_FEATURES)
+    most = min(_MOST_FEATURES, len(contexts))
+    features = kernel.features(np.zeros(columns), np.ones(columns), 1e-13, max_rank=most)
     if features is not None:
-        return features(contexts) @ normals[: features.rank]
-    return PriorRoot(kernel, contexts).times(normals[None])[0]
+        drawn: Floats = features(contexts) @ normals[: features.rank]
+    else:
+        drawn = PriorRoot(kernel, contexts).times(normals[None])[0]
+    return drawn

@@ -1,9 +1,9 @@
 """Three films for an audience, as many viewers reached as can be: Simulation III.
 
 Of *Contextual Combinatorial Bandits with Changing Action Sets via Gaussian Processes* (2022). An arm
-joins a film and a viewer who has rated it. Its context is ⟨u, g⟩/10, where g marks the film's genres and
-u is the mean of the viewer's genres, weighted by rating; the viewer watches the film with probability
-f(x) = 2/(1 + e^{−4x}) − 1. Films are chosen; all their arms are seen.
+joins a film and a viewer who has rated it. Its context is ⟨u, g⟩/10, where g marks the film's genres
+and u is the mean of the viewer's genres, weighted by rating; the viewer watches the film with
+probability f(x) = 2/(1 + e^{−4x}) − 1. Films are chosen; all their arms are seen.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Catalogue(NamedTuple):
     origin: str
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         return len(self.films) - 1
 
 
@@ -91,10 +91,10 @@ class Movies(ChangingArms):
             lambda: _movielens(self.least_ratings),
             lambda: _synthetic(self.least_ratings),
         )
-        if catalogue.count < most_arrivals(self.films):
+        if catalogue.size < most_arrivals(self.films):
             raise InputError(
-                f"{catalogue.count} films are known, but up to {most_arrivals(self.films)} may arrive in "
-                "a round; lower films or least_ratings"
+                f"{catalogue.size} films are known, but up to {most_arrivals(self.films)} may arrive "
+                "in a round; lower films or least_ratings"
             )
         oracle: Oracle = TIM(k=self.k) if self.oracle == "tim" else GreedyCoverage(k=self.k)
         object.__setattr__(self, "_catalogue", catalogue)
@@ -110,11 +110,11 @@ class Movies(ChangingArms):
             most_arms=most_arms,
         )
         settled = {
-            "data": f"{catalogue.origin}: {catalogue.count:,} films, {len(catalogue.viewer):,} ratings of "
-            f"all years by viewers with at least {self.least_ratings} (the paper: the 25M set, ratings "
-            "after 2015, viewers with at least 200)",
-            "viewers": "a Poisson number of those who have rated a film of the round, or all of them if "
-            "they are fewer; drawn again until more than k films have a viewer",
+            "data": f"{catalogue.origin}: {catalogue.size:,} films, {len(catalogue.viewer):,} ratings "
+            f"of all years by viewers with at least {self.least_ratings} (the paper: the 25M set, "
+            "ratings after 2015, viewers with at least 200)",
+            "viewers": "a Poisson number of those who have rated a film of the round, or all of them "
+            "if they are fewer; drawn again until more than k films have a viewer",
             "most arms": f"M = {most_arms}, the most pairs in a round",
             "noise": "outcomes are watched or not; the learner assumes Gaussian noise of variance 0.01",
             "regret": "of the expected number of viewers, against the oracle under the truth; "
@@ -127,7 +127,7 @@ class Movies(ChangingArms):
         """Film, viewer and context of every arm."""
         rng, catalogue = self._streams.at(step), self._catalogue
         while True:
-            films = rng.choice(catalogue.count, size=arrivals(rng, self.films, self.k), replace=False)
+            films = rng.choice(catalogue.size, size=arrivals(rng, self.films, self.k), replace=False)
             starts, counts = catalogue.films[films], np.diff(catalogue.films)[films]
             ends = np.cumsum(counts)
             ratings = np.repeat(starts - (ends - counts), counts) + np.arange(ends[-1])
@@ -211,7 +211,7 @@ def _of_ratings(ratings: Ratings, least: int, origin: str) -> _Catalogue:
     taste /= np.maximum(weights, 1e-300)[:, None]
     context = np.minimum(np.einsum("ij,ij->i", taste[viewer], genres) / _MOST_GENRES, 1.0)
     order = np.lexsort((viewer, film))
-    films, starts = np.unique(film[order], return_index=True)
+    _, starts = np.unique(film[order], return_index=True)
     bounds = np.append(starts, len(film))
     return _Catalogue(bounds, viewer[order], context[order], origin)
 

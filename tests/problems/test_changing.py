@@ -1,0 +1,306 @@
+"""Codependency, channels and films: offers, truths, rewards and optima by hand and by brute force."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm import registry
+from superarm.core import Arms, Decision, Floats, Offer
+from superarm.errors import InputError
+from superarm.graphs import Pairs
+from superarm.kernels import Matern, SquaredExponential
+from superarm.oracles import TIM, GreedyCoverage, Matching
+from superarm.problems import Channels, Codependency, Movies
+from superarm.problems.codependency import joint_draw
+from superarm.problems.movies import _of_ratings, best_coverage, chance_to_watch
+from superarm.rewards import Coverage
+
+
+def codependency(**given: Any) -> Codependency:
+    options: dict[str, Any] = {"seed": 1, "horizon": 20, "pool": 400, "arrivals": 20}
+    return Codependency(**{**options, **given})
+
+
+# --- joint draws ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kernel", [SquaredExponential(lengthscale=0.7), Matern(nu=0.5, lengthscale=0.3)]
+)
+def test_joint_draws_have_the_kernels_covariance(kernel: Any) -> None:
+    """The mean of z zᵀ over 4,000 draws; five standard deviations of each entry."""
+    contexts = np.random.default_rng(0).random((4, 3))
+    rng = np.random.default_rng(1)
+    draws = np.array([joint_draw(kernel, contexts, rng) for _ in range(4000)])
+    expected = kernel(contexts)
+    spread = np.sqrt((np.outer(np.diag(expected), np.diag(expected)) + expected**2) / 4000)
+    assert (np.abs(draws.T @ draws / 4000 - expected) <= 5.0 * spread).all()
+
+
+@pytest.mark.parametrize(("squared", "power"), [(True, 2), (False, 1)])
+def test_the_truth_is_a_draw_with_the_stated_kernel(squared: bool, power: int) -> None:
+    """With l = 0.2 the kernel is exp(−‖x − x′‖^power/(2·0.04)): its root is what was multiplied."""
+    world = codependency(lengthscale=0.2, squared=squared, pool=200)
+    distance = np.linalg.norm(world.contexts[:, None] - world.contexts[None], axis=2)
+    covariance = np.exp(-(distance**power) / (2.0 * 0.2**2))
+    # zᵀK⁻¹z of a draw is χ² with 200 degrees of freedom: mean 200, variance 400.
+    weighed = float(world.truth @ np.linalg.solve(covariance + 1e-9 * np.eye(200), world.truth))
+    assert abs(weighed - 200.0) <= 5.0 * 20.0
+
+
+def test_another_kernel_would_not_pass() -> None:
+    world = codependency(lengthscale=0.2, pool=200)
+    distance = np.linalg.norm(world.contexts[:, None] - world.contexts[None], axis=2)
+    wrong = np.exp(-(distance**2) / (2.0 * 0.1**2))
+    weighed = float(world.truth @ np.linalg.solve(wrong + 1e-9 * np.eye(200), world.truth))
+    assert abs(weighed - 200.0) > 5.0 * 20.0
+
+
+# --- codependency --------------------------------------------------------------------------
+
+
+def test_rounds_offer_different_contexts_of_the_pool() -> None:
+    world = codependency()
+    sizes = []
+    for step in range(1, 21):
+        offer = world.offer(step)
+        numbers = np.array(offer.arms.ids)
+        assert len(set(numbers.tolist())) == len(numbers)
+        np.testing.assert_array_equal(offer.arms.features, world.contexts[numbers])
+        np.testing.assert_array_equal(world.means(offer), world.truth[numbers])
+        assert 5 < len(numbers) <= 43  # 20 + 5√20
+        sizes.append(len(numbers))
+    assert len(set(sizes)) > 5
+    # A short run is the beginning of a long one, and seeds differ.
+    longer, other = codependency(horizon=300), codependency(seed=2)
+    assert longer.offer(7).arms.ids == world.offer(7).arms.ids
+    assert not np.array_equal(other.truth, world.truth)
+
+
+def test_the_learner_assumes_lengthscale_1() -> None:
+    for lengthscale in (0.05, 0.5):
+        model = codependency(lengthscale=lengthscale).model
+        assert registry.spec_of(model.kernel) == {**registry.spec_of(SquaredExponential())}
+        assert model.noise_variance == pytest.approx(0.01)
+        assert model.most_arms == 43
+
+
+def test_value_and_best_by_hand() -> None:
+    world, offer = codependency(k=2), codependency(k=2).offer(3)
+    means = world.means(offer)
+    decision = Decision(step=3, action=None, positions=np.array([4, 0]))
+    assert world.value(offer, decision) == pytest.approx(means[0] + means[4])
+    assert world.best(offer).value == pytest.approx(np.sort(means)[-2:].sum())
+    noise = world.noise(offer, np.random.default_rng(0))
+    feedback = world.feedback(offer, decision, noise)
+    np.testing.assert_allclose(feedback.rewards, (means + noise)[[4, 0]])
+    assert world.metrics(offer, decision, feedback) == {"reward": pytest.approx(feedback.rewards.sum())}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"pool": 30}, "up to 43 different arms"),
+        ({"lengthscale": 0.0}, "lengthscale"),
+        ({"arrivals": 5}, "arrivals"),
+        ({"pool": 20_000}, "pool"),
+        ({"squared": 1}, "squared"),
+        ({"noise_std": -1.0}, "noise_std"),
+    ],
+)
+def test_bad_parameters(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        codependency(**given)
+
+
+# --- channels ------------------------------------------------------------------------------
+
+
+def test_channels_by_hand() -> None:
+    world = Channels(seed=0, horizon=9, channels=3, users=5)
+    assert world.model.oracle == Matching(pairs=3)
+    barred, offered = 0, 0
+    for step in range(1, 40):
+        offer = world.offer(step)
+        pairs = offer.structure
+        assert isinstance(pairs, Pairs)
+        users = pairs.left.max() + 1
+        offered += len(pairs)
+        barred += 3 * users - len(pairs)
+        features = offer.arms.features
+        assert (features >= 0.0).all()
+        assert (features <= 1.0).all()
+        for channel in range(3):  # how busy a channel is does not depend on the user
+            assert len(np.unique(features[pairs.right == channel, 1])) <= 1
+        x = features[0]
+        expected = (1 - x[0] ** 2) * (1 - 0.8 * x[1]) * math.sqrt(x[2])
+        assert world.means(offer)[0] == pytest.approx(expected)
+    share = barred / (barred + offered)
+    assert abs(share - 0.3) <= 5.0 * math.sqrt(0.3 * 0.7 / (barred + offered))
+
+
+def test_no_channel_serves_two_users() -> None:
+    world = Channels(seed=0, horizon=9)
+    policy = registry.build("policy", {"name": "oclok-ucb"}, model=world.model)
+    offer = world.offer(1)
+    chosen = policy.decide(offer, np.random.default_rng(0)).positions
+    assert isinstance(offer.structure, Pairs)
+    for side in (offer.structure.left, offer.structure.right):
+        assert len(set(side[chosen].tolist())) == len(chosen) == 5
+
+
+# --- films ---------------------------------------------------------------------------------
+
+
+def movies(**given: Any) -> Movies:
+    options: dict[str, Any] = {
+        "seed": 1,
+        "horizon": 5,
+        "source": "synthetic",
+        "films": 12,
+        "viewers": 30,
+    }
+    return Movies(**{**options, **given})
+
+
+def test_contexts_by_hand() -> None:
+    """Two viewers: one gave film 0 five stars and film 1 two, the other saw film 1 alone."""
+    from superarm.datasets import Ratings
+
+    genres = np.array([[True, False, True], [False, True, True]])
+    ratings = Ratings(np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([5.0, 2.0, 4.0]), genres)
+    found = _of_ratings(ratings, 1, "by hand")
+    taste = np.array([5.0, 2.0, 7.0]) / 7.0
+    np.testing.assert_array_equal(found.films, [0, 1, 3])
+    np.testing.assert_array_equal(found.viewer, [0, 0, 1])
+    np.testing.assert_allclose(
+        found.context, [(taste[0] + taste[2]) / 10, (taste[1] + taste[2]) / 10, 2.0 / 10]
+    )
+    assert len(_of_ratings(ratings, 2, "by hand").viewer) == 2  # the second viewer gave one rating
+    with pytest.raises(InputError, match="lower least_ratings"):
+        _of_ratings(ratings, 3, "by hand")
+
+
+def test_chances_by_hand() -> None:
+    np.testing.assert_allclose(
+        chance_to_watch(np.array([[0.0], [0.25], [1.0]])), [0.0, math.tanh(0.5), math.tanh(2.0)]
+    )
+
+
+def test_offers_join_films_and_viewers() -> None:
+    world = movies()
+    for step in range(1, 6):
+        offer = world.offer(step)
+        pairs = offer.structure
+        assert isinstance(pairs, Pairs)
+        assert offer.arms.ids == tuple(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True))
+        assert 3 < len(np.unique(pairs.left)) <= 30
+        assert len(np.unique(pairs.right)) <= 60
+        assert len(pairs) <= (world.model.most_arms or 0)
+    counts = [len(world.offer(step).arms) for step in range(1, 6)]
+    assert world.model.most_arms == max(counts)
+
+
+def test_outcomes_are_watched_or_not_with_the_right_chance() -> None:
+    world = movies()
+    offer = world.offer(1)
+    everything = np.arange(len(offer.arms))
+    decision, rng = Decision(step=1, action=None, positions=everything), np.random.default_rng(0)
+    draws = np.array(
+        [world.feedback(offer, decision, world.noise(offer, rng)).rewards for _ in range(2000)]
+    )
+    assert set(np.unique(draws)) <= {0.0, 1.0}
+    means = world.means(offer)
+    assert (np.abs(draws.mean(axis=0) - means) <= 5.5 * np.sqrt(means * (1 - means) / 2000)).all()
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_the_optimum_is_the_best_of_all_sets(k: int) -> None:
+    world = movies(films=8, k=k)
+    offer = world.offer(2)
+    means, pairs = world.means(offer), offer.structure
+    assert isinstance(pairs, Pairs)
+
+    def reached(films: Any) -> float:
+        positions = np.flatnonzero(np.isin(pairs.left, films))
+        return Coverage().worth(means[positions], positions, pairs)
+
+    best = max(reached(films) for films in combinations(np.unique(pairs.left).tolist(), k))
+    assert best_coverage(means, offer, k) == pytest.approx(best)
+    found = world.best(offer)
+    assert found.optimum == pytest.approx(best)
+    assert found.value <= best + 1e-9
+    assert best_coverage(means, offer, 4) is None
+
+
+def test_either_oracle() -> None:
+    assert movies(oracle="greedy").model.oracle == GreedyCoverage(k=3)
+    assert movies().model.oracle == TIM(k=3, epsilon=0.1, ell=1.0)
+    with pytest.raises(InputError, match="oracle"):
+        movies(oracle="best")
+    with pytest.raises(InputError, match="films are known"):
+        movies(films=9000)
+
+
+# --- the data ------------------------------------------------------------------------------
+
+
+def _write(folder: Path, ratings: str, films: str) -> None:
+    (folder / "movielens").mkdir(exist_ok=True)
+    import lzma
+
+    for name, text in (("ratings", ratings), ("movies", films)):
+        (folder / "movielens" / f"{name}.csv.xz").write_bytes(lzma.compress(text.encode()))
+
+
+FILMS = 'movieId,title,genres\n7,"Film, the",Drama|Noir\n9,Other,Comedy\n'
+
+
+def test_ratings_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from superarm.datasets import load_movielens
+
+    monkeypatch.setenv("SUPERARM_DATA", str(tmp_path))
+    _write(tmp_path, "userId,movieId,rating,timestamp\n3,9,4.5,1\n3,7,0.5,2\n1,9,5.0,3\n", FILMS)
+    film, viewer, stars, genres = load_movielens()
+    assert (film.tolist(), viewer.tolist(), stars.tolist()) == ([1, 0, 1], [0, 0, 1], [4.5, 0.5, 5.0])
+    assert genres.tolist() == [[False, True, True], [True, False, False]]  # Comedy, Drama, Noir
+
+
+@pytest.mark.parametrize(
+    ("ratings", "told"),
+    [
+        ("userId,movieId,rating\n3,8,4.5\n", "line 2: movies.csv.xz has no film 8"),
+        ("userId,movieId,rating\n3,9,six\n", "line 2: could not convert"),
+        ("userId,movieId,rating\n3,9,6\n", "line 2: 6 stars"),
+        ("userId,movieId,rating\n3,9\n", "line 2: 2 of 3 entries"),
+        ("userId,movieId\n3,9\n", "the header has no rating"),
+        ("userId,movieId,rating\n", "no ratings"),
+    ],
+)
+def test_damaged_ratings(
+    ratings: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from superarm.datasets import load_movielens
+
+    monkeypatch.setenv("SUPERARM_DATA", str(tmp_path))
+    _write(tmp_path, ratings, FILMS)
+    with pytest.raises(InputError, match=told):
+        load_movielens()
+
+
+def test_offer_structures_reach_the_reward() -> None:
+    """A viewer whom two films reach counts once."""
+    pairs = Pairs(left=np.array([0, 1]), right=np.array([5, 5]))
+    offer = Offer(step=1, arms=Arms.numbered(np.array([[1.0], [1.0]])), structure=pairs)
+    world, p = movies(), math.tanh(2.0)
+    decision = Decision(step=1, action=None, positions=np.array([0, 1]))
+    assert world.value(offer, decision) == pytest.approx(1.0 - (1.0 - p) ** 2)
+    both: Floats = np.array([1.0, 1.0])
+    feedback = world.feedback(offer, decision, both * 0.0)
+    assert world.metrics(offer, decision, feedback) == {"reward": 1.0}
