@@ -228,11 +228,19 @@ def kernel_ucb(
 
 @register("policy", "oclok-ucb")
 def oclok_ucb(
-    model: Model, *, delta: float = 0.05, posterior: PosteriorName = "auto", form: str = "auto"
+    model: Model,
+    *,
+    delta: float = 0.05,
+    posterior: PosteriorName = "auto",
+    form: str = "auto",
+    stepwise: bool = False,
 ) -> IndexPolicy:
-    """O'CLOK-UCB [nika2022oclok, Algorithm 1]: optimism for changing arms and super arms."""
+    """O'CLOK-UCB [nika2022oclok, Algorithm 1]: optimism for changing arms and super arms.
+
+    ``stepwise`` builds a super arm arm by arm, each as if those before it were seen: the paper's outlook.
+    """
     schedule = OclokUCB(most_arms=arm_count(model), delta=delta)
-    return index_policy(model, UCB(schedule=schedule), posterior, form)
+    return index_policy(model, UCB(schedule=schedule), posterior, form, stepwise=stepwise)
 
 
 @register("policy", "soclok-ucb")
