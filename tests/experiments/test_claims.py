@@ -117,6 +117,34 @@ def test_the_threshold_is_students_for_either_verdict(
     assert above.verdict == ("does not hold" if word == "holds" else "undecided")
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        claim("between", versus="even", least=0.9, most=1.1),
+        claim("similar", versus="even", tolerance=0.1),
+        claim("below", versus="even", ratio=1.2),
+    ],
+)
+def test_of_several_policies_a_claim_says_the_same_of_each(told: Any, tmp_path: Path) -> None:
+    run = make_run(tmp_path, {**TOTALS, "worse": [40.0, 40.0, 40.0]})
+
+    def word(*policies: str) -> str:
+        return judge(run, [{**told, "policy": list(policies)}])[0].verdict
+
+    assert (word("fair"), word("worse")) == ("holds", "does not hold")
+    assert word("fair", "worse") == word("worse", "fair") == "does not hold"
+    swapped = {
+        **told,
+        "policy": "fair",
+        "versus": ["even", "worse"],
+        "check": "similar",
+        "tolerance": 0.1,
+    }
+    for key in ("least", "most", "ratio"):
+        swapped.pop(key, None)
+    assert judge(run, [swapped])[0].verdict == "does not hold"
+
+
 def test_the_evidence_compares_seed_by_seed_at_the_weakest_pair(tmp_path: Path) -> None:
     """Seeds differ far more than policies do; the difference of policies is plain all the same."""
     run = make_run(tmp_path, {"a": [1.0, 21.0], "b": [3.5, 22.5], "c": [50.0, 90.0]})
@@ -242,7 +270,10 @@ BASE = {
         (claim("below", policy="a", versus="b", where="k"), "where is 'k'; it must be a table"),
         (claim("below", policy="a", versus="b", of="range"), "of is 'range'; it can only be 'spread'"),
         (claim("similar", policy="a", versus="b", ratio=1), "'tolerance'"),
-        (claim("similar", policy=["a"], versus="b", tolerance=1), "policy is ['a']; it must be text"),
+        (
+            claim("similar", policy=["a", 2], versus="b", tolerance=1),
+            "it must be text or a list of text",
+        ),
         (claim("below", policy=[], versus="a"), "policy is []"),
         (claim("rises", policy="a"), "'key'"),
         (

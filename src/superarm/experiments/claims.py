@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import product
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -194,11 +195,15 @@ def _names(value: str | Sequence[str]) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 
+def _pairs(totals: _Totals) -> Iterator[tuple[str, str]]:
+    """What a claim says, it says of every policy against every rival."""
+    return product(_names(totals.claim["policy"]), _names(totals.claim["versus"]))
+
+
 def _compared(totals: _Totals, sign: float) -> Iterator[Margin]:
     ratio = float(totals.claim.get("ratio", 1.0))
-    for policy in _names(totals.claim["policy"]):
-        for rival in _names(totals.claim["versus"]):
-            yield _against(totals, policy, rival, ratio, sign)
+    for policy, rival in _pairs(totals):
+        yield _against(totals, policy, rival, ratio, sign)
 
 
 def _against(
@@ -211,16 +216,16 @@ def _against(
 
 
 def _between(totals: _Totals) -> Iterator[Margin]:
-    claim = totals.claim
-    for key, sign in (("least", 1.0), ("most", -1.0)):
-        yield _against(totals, claim["policy"], claim["versus"], float(claim[key]), sign)
+    for policy, rival in _pairs(totals):
+        for key, sign in (("least", 1.0), ("most", -1.0)):
+            yield _against(totals, policy, rival, float(totals.claim[key]), sign)
 
 
 def _similar(totals: _Totals) -> Iterator[Margin]:
-    policy, rival = totals.claim["policy"], totals.claim["versus"]
-    pair = totals.at(policy), totals.at(rival)
-    larger = max(pair, key=lambda each: abs(float(each.mean())))
-    yield from _near(totals, f"{policy} − {rival}", pair[0] - pair[1], "the larger", larger)
+    for policy, rival in _pairs(totals):
+        pair = totals.at(policy), totals.at(rival)
+        larger = max(pair, key=lambda each: abs(float(each.mean())))
+        yield from _near(totals, f"{policy} − {rival}", pair[0] - pair[1], "the larger", larger)
 
 
 def _near(totals: _Totals, what: str, difference: Floats, unit: str, level: Floats) -> Iterator[Margin]:
@@ -250,19 +255,19 @@ def _moves(totals: _Totals, sign: float) -> Iterator[Margin]:
 
 
 def _flat(totals: _Totals) -> Iterator[Margin]:
-    policy = totals.claim["policy"]
-    every = np.stack([totals.at(policy, place) for place in range(len(totals.settings))])
-    level: Floats = every.mean(axis=0)
-    for place, values in enumerate(every):
-        what = f"{policy} at {totals.value(place):g} − the mean"
-        yield from _near(totals, what, values - level, "the mean", level)
+    for policy in _names(totals.claim["policy"]):
+        every = np.stack([totals.at(policy, place) for place in range(len(totals.settings))])
+        level: Floats = every.mean(axis=0)
+        for place, values in enumerate(every):
+            what = f"{policy} at {totals.value(place):g} − the mean"
+            yield from _near(totals, what, values - level, "the mean", level)
 
 
 def _crosses(totals: _Totals) -> Iterator[Margin]:
-    policy, rival = totals.claim["policy"], totals.claim["versus"]
-    for place, sign in ((0, -1.0), (len(totals.settings) - 1, 1.0)):
-        margin = _against(totals, policy, rival, 1.0, sign, place)
-        yield margin._replace(what=f"{margin.what} at {totals.value(place):g}")
+    for policy, rival in _pairs(totals):
+        for place, sign in ((0, -1.0), (len(totals.settings) - 1, 1.0)):
+            margin = _against(totals, policy, rival, 1.0, sign, place)
+            yield margin._replace(what=f"{margin.what} at {totals.value(place):g}")
 
 
 # --- claims as data ----------------------------------------------------------------------
@@ -288,10 +293,9 @@ _OF_ALL = ("text", "check", "metric", "where", "of")
 _KINDS = {
     **dict.fromkeys(("metric", "key", "of"), str),
     **dict.fromkeys(("ratio", "least", "most", "tolerance"), float),
+    **dict.fromkeys(("policy", "versus"), str | Sequence[str]),
     "where": Mapping[str, Any],
 }
-_LISTS = ("below", "above", "rises", "falls")
-"""Checks that take a list of names for a policy: what they say is said of each."""
 
 
 def check_claim(claim: object, where: str) -> None:
@@ -313,10 +317,8 @@ def check_claim(claim: object, where: str) -> None:
             f"{where}: claim {text!r}: the check {check!r} takes {sorted(needed)}{also}, "
             f"but {sorted(given)} are given"
         )
-    names = str | Sequence[str] if check in _LISTS else str
-    kinds = {**_KINDS, "policy": names, "versus": names}
     for key in sorted(set(claim) - {"text", "check"}):
-        require_kind(claim[key], kinds[key], f"{where}: claim {text!r}: {key}")
+        require_kind(claim[key], _KINDS[key], f"{where}: claim {text!r}: {key}")
         if claim[key] in ("", [], {}) or claim[key] != claim[key]:
             raise SpecError(f"{where}: claim {text!r}: {key} is {claim[key]!r}; give a value")
     twice = set(_names(claim["policy"])) & set(_names(claim.get("versus", [])))
