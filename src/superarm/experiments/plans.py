@@ -181,6 +181,7 @@ class Plan:
             "policies": list(self.policies),
             "settings": [dict(setting) for setting in self.settings],
             "horizons": [plan.rounds for plan in self.reruns],
+            "derived": [dict(each) for each in self.experiment.derived],
             "overrides": dict(self.fixed),
             "parameters": {key: plain[key] for key in ("problem", "policies", "feedback")},
             "settled": [facts.settled for facts in self.facts],

@@ -41,7 +41,6 @@ from .pages import (
     page,
     policy_table,
     section,
-    table,
 )
 from .roads import road_sections
 from .settings import reproduce_section, settings_section
@@ -100,13 +99,15 @@ def write_report(
             f'<figure class="wide">{picture}</figure>' if picture else "",
             section(f"Sweep over {panels[0].key}", *charts["sweep"]) if panels else "",
             section("Result", *(_result_table(run, i, each) for i, each in enumerate(rankings))),
-            section("Further results", _further_table(further)) if further else "",
+            section("Further results", *charts["ratios"], _further_table(run, further))
+            if further
+            else "",
             section("Claims", claims_table(claims, not_judged=not_judged))
             if claims or not_judged
             else "",
             *road_sections(run),  # first what trips took: rectified regret charges for hills
             section("How wide the bounds are", *charts["widths"]) if charts["widths"] else "",
-            section("Regret", *charts["regret"]),
+            section("Regret", *charts["regret"], *charts["horizons"]),
             section("How regret grows", *charts["growth"], _bound_table(run, bounds) if bounds else ""),
             section("Time per round", *charts["seconds"] or ["<p>This run has no timings.</p>"]),
             settings_section(run),
@@ -220,14 +221,21 @@ def _result_table(run: Run, index: int, ranking: Mapping[str, Average]) -> str:
     return policy_table(run, titles, rows, setting_text(run.settings[index]), style="best")
 
 
-def _further_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    cells = []
+def _further_table(run: Run, rows: Sequence[Mapping[str, Any]]) -> str:
+    """One row for each policy and setting, one column for each number."""
+    names = list(dict.fromkeys(str(row["metric"]) for row in rows))
+    found: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
         mean = nan if row["mean"] is None else float(row["mean"])
         value = significant(mean) if row["stderr"] is None else plus_minus(mean, float(row["stderr"]))
-        words = (row["metric"].replace("_", " "), setting_text(row["setting"]))
-        cells.append((escape(row["policy"]), [value, *map(escape, words)]))
-    return table(["policy", "mean", "of", "setting"], cells, numbers=1)
+        found.setdefault((row["policy"], setting_text(row["setting"])), {})[str(row["metric"])] = value
+    settings = any(setting for _, setting in found)
+    cells = [
+        (policy, [*(told.get(name, "–") for name in names), *([escape(setting)] if settings else [])])
+        for (policy, setting), told in found.items()
+    ]
+    titles = [*(name.replace("_", " ") for name in names), *(["setting"] if settings else [])]
+    return policy_table(run, titles, cells, "", numbers=len(names))
 
 
 def _bound_table(run: Run, bounds: RegretBounds) -> str:

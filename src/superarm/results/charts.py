@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from .curves import (
     Sweep,
     band_text,
     growth_exponent,
+    growth_of,
     mean_band,
     outcomes,
     policy_styles,
@@ -52,6 +54,8 @@ def run_charts(
         regret = [_regret(run, index, band) for index in range(len(run.settings))]
     timed = [_seconds(run, index) for index in first]
     return {
+        "ratios": [_ratios(run, each, band) for each in run.ratios],
+        "horizons": [_horizons(run, band)] if run.horizons else [],
         "sweep": [_sweep_totals(run, panels, band)] if panels else [],
         "widths": [_schedules(run, band)] if trip_settings(run) and compares_schedules(run) else [],
         "regret": regret,
@@ -148,6 +152,62 @@ def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
     return _single(run, index, "growth", chart, caption)
 
 
+def _ratios(run: Run, declared: Mapping[str, Any], band: Band) -> Picture:
+    """A running total over that of another policy, round by round, a panel for every setting."""
+    metric, versus = declared["metric"], declared["versus"]
+    rounds = thinned(run.rounds, _POINTS)
+    charts = []
+    for index in range(len(run.settings)):
+        other = run.cumulative(versus, index, metric)[:, rounds - 1]
+        series = []
+        for policy, style in policy_styles(run.policies).items():
+            if policy != versus:
+                ratio = run.cumulative(policy, index, metric)[:, rounds - 1] / other
+                mean, half = mean_band(ratio, band)
+                told = f"{policy}  {significant(float(mean[-1]))}"
+                series.append(Series(told, rounds, mean, style, half))
+        chart = Chart(
+            series=tuple(series),
+            title=setting_text(run.settings[index]),
+            x_label="round",
+            y_label=f"{run.metric(metric, index).label}, over that of {versus}",
+        )
+        charts.append(chart)
+    caption = _sentence(band_text(run, band))
+    return Picture(name=declared["name"], panels=tuple(charts), caption=caption, columns=2)
+
+
+def _horizons(run: Run, band: Band) -> Picture:
+    """Regret after T rounds against T, also of policies that were run again for every T."""
+    lengths = [*run.horizons, run.rounds]
+    parts = [*map(run.at_horizon, run.horizons), run]
+    charts = []
+    for index in range(len(run.settings)):
+        series = []
+        for policy, style in policy_styles(run.policies).items():
+            again = policy in parts[0].policies
+            totals = [
+                part.cumulative(policy, index)[:, -1]
+                if again
+                else run.cumulative(policy, index)[:, rounds - 1]
+                for part, rounds in zip(parts, lengths, strict=True)
+            ]
+            mean, half = mean_band(np.stack(totals, axis=1), band)
+            told = f"{policy}  {significant(float(mean[-1]))}"
+            series.append(Series(told, np.array(lengths), mean, style, half))
+        chart = Chart(
+            series=tuple(series),
+            title=setting_text(run.settings[index]),
+            x_label="number of rounds T",
+            y_label=f"{_regret_text(run)} after T rounds",
+            markers=True,
+        )
+        charts.append(chart)
+    names = ", ".join(parts[0].policies)
+    caption = f"{names} were run again for every T, which they must know; {band_text(run, band)}."
+    return Picture(name="horizons", panels=tuple(charts), caption=caption, columns=2)
+
+
 def _seconds(run: Run, index: int) -> Picture | None:
     """None where rounds were not timed."""
     series = []
@@ -157,6 +217,7 @@ def _seconds(run: Run, index: int) -> Picture | None:
         except StateError:  # timings are no part of a trace; a run may have been copied without them
             return None
         label = f"{policy}  {readable_seconds(run.seconds_per_round(policy, index))}"
+        label += f", {power_text(growth_of(curve))}"
         series.append(Series(label, curve.rounds, curve.mean, style))
     chart = Chart(
         series=tuple(series),
@@ -167,7 +228,7 @@ def _seconds(run: Run, index: int) -> Picture | None:
     )
     caption = (
         "Time to decide and learn, averaged over blocks of rounds and over seeds; labels give the "
-        "overall mean."
+        "overall mean, and how the time of one round grows over the last half of them."
     )
     return _single(run, index, "seconds", chart, caption)
 

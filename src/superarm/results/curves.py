@@ -215,8 +215,12 @@ def power_text(exponent: float) -> str:
 
 def growth_exponent(run: Run, policy: str, setting_index: int = 0) -> float:
     """The slope p of regret ∝ t^p, fitted on log–log axes over the last half; NaN where undefined."""
-    curve = regret_curve(run, policy, setting_index, log=True)
-    late = 2 * curve.rounds >= run.rounds
+    return growth_of(regret_curve(run, policy, setting_index, log=True))
+
+
+def growth_of(curve: Curve) -> float:
+    """The slope p of a curve ∝ t^p over the last half of its rounds; NaN where undefined."""
+    late = 2 * curve.rounds >= curve.rounds[-1]
     rounds, mean = curve.rounds[late], curve.mean[late]
     if len(rounds) < 3 or mean.min() <= 0.0:
         return float("nan")

@@ -41,6 +41,7 @@ _OPTIONAL: dict[str, Any] = {
     **dict.fromkeys(("title", "paper", "figure", "version"), str),
     **dict.fromkeys(("overrides", "parameters"), Mapping[str, Any]),
     "horizons": Sequence[int],
+    "derived": Sequence[Mapping[str, Any]],
     **dict.fromkeys(("audited", "imports"), Sequence[str]),
 }
 _OF_SETTINGS: dict[str, Any] = {  # one for each
@@ -228,6 +229,16 @@ class Run(Shown):
         if described and (told := described[setting_index].get(name)) is not None:
             return Metric(**{key: told[key] for key in _METRIC_KINDS})
         return OWN_METRICS.get(name, Metric(name.replace("_", " ")))
+
+    @property
+    def ratios(self) -> list[dict[str, str]]:
+        """Rows that are ratios to a policy that was run: ``name``, ``metric``, ``versus``."""
+        found = []
+        for each in self.spec.get("derived", ()):
+            name, metric, versus = each.get("name"), each.get("metric", "regret"), each.get("versus")
+            if isinstance(name, str) and versus in self.policies and metric in self.metrics:
+                found.append({"name": name, "metric": metric, "versus": versus})
+        return found
 
     @property
     def summary(self) -> Mapping[str, Any]:
