@@ -245,7 +245,7 @@ def test_one_time_per_round_in_labels_and_table(tmp_path: Path) -> None:
     text = written(run, tmp_path)
     mean = float(run.seconds("igp-ucb")[:, 1:].mean(dtype=float))
     assert run.seconds_per_round("igp-ucb") == mean
-    assert f">igp-ucb  {readable_seconds(mean)}</text>" in text
+    assert f">igp-ucb  {readable_seconds(mean)}, t" in text
     assert f'<td class="number">{readable_seconds(mean)}</td>' in text
     single = make_run(tmp_path / "one", rounds=1)
     assert single.seconds_per_round("gp-ucb") == pytest.approx(single.seconds("gp-ucb").mean())
@@ -352,9 +352,10 @@ def test_thinning_keeps_both_ends() -> None:
 
 def test_what_is_no_total_has_a_table_of_its_own(tmp_path: Path) -> None:
     rows = [
-        {"policy": "<a>", "metric": "energy_ratio", "setting": {}, "mean": 0.5, "stderr": 0.01},
+        {"policy": "igp-ucb", "metric": "<ratio>", "setting": {}, "mean": 0.5, "stderr": 0.01},
+        {"policy": "nobody", "metric": "<ratio>", "setting": {}, "mean": 0.7, "stderr": 0.01},
         {
-            "policy": "b",
+            "policy": "gp-ucb",
             "metric": "over_nothing",
             "setting": {"horizon": 9},
             "mean": None,
@@ -362,6 +363,8 @@ def test_what_is_no_total_has_a_table_of_its_own(tmp_path: Path) -> None:
         },
     ]
     text = written(make_run(tmp_path), tmp_path, further=rows)
-    assert '<tr><th scope="row">&lt;a&gt;</th><td class="number">0.500 ± 0.010</td>' in text
-    assert "<td>over nothing</td><td>horizon = 9</td>" in text
+    assert '&lt;ratio&gt;</th><th scope="col" class="number">over nothing</th>' in text
+    assert 'igp-ucb</th><td class="number">0.500 ± 0.010</td><td class="number">–</td>' in text
+    assert '<td class="number">–</td><td>horizon = 9</td>' in text
+    assert "nobody" not in text
     assert "Further results" not in written(make_run(tmp_path / "b"), tmp_path)

@@ -43,15 +43,96 @@ claim below: policy=gp-ts versus=gp-ei,gp-pi ratio=3.0
 claim similar: policy=gp-ei versus=gp-pi tolerance=0.25
 """
 EXPERIMENTS = {
+    "combinatorial/codependency": """
+rounds 300
+seeds 5
+horizons 50,100,150,200,250
+rerun acc-ucb,cc-mab
+problem name=codependency
+sweep lengthscale=0.01,0.05,0.1,0.5,1.0
+policies oclok-ucb: delta=0.05
+policies soclok-ucb-100: policy=soclok-ucb inducing=100
+policies soclok-ucb-50: policy=soclok-ucb inducing=50
+policies soclok-ucb-20: policy=soclok-ucb inducing=20
+policies acc-ucb:
+policies cc-mab:
+policies random:
+policies benchmark:
+on_request oclok-ucb-stepwise: policy=oclok-ucb stepwise=True
+derived {'name': 'reward_ratio', 'metric': 'reward', 'versus': 'benchmark'},{'name': 'mean_reward', 'metric': 'reward', 'per_round': True}
+claim below: metric=reward policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20,acc-ucb,cc-mab versus=benchmark ratio=0.2 where=(lengthscale=0.01)
+claim falls: policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20,acc-ucb,cc-mab key=lengthscale
+claim above: metric=reward policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20 versus=benchmark ratio=0.8 where=(lengthscale=1.0)
+claim below: metric=reward policy=acc-ucb,cc-mab versus=benchmark ratio=0.8 where=(lengthscale=1.0)
+claim above: policy=soclok-ucb-20 versus=oclok-ucb,soclok-ucb-50,soclok-ucb-100
+claim similar: metric=reward policy=soclok-ucb-50,soclok-ucb-100 versus=oclok-ucb tolerance=0.05 where=(lengthscale=1.0)
+claim above: metric=reward policy=oclok-ucb versus=benchmark ratio=0.95 where=(lengthscale=0.5)
+claim above: metric=reward policy=oclok-ucb versus=benchmark ratio=0.95 where=(lengthscale=1.0)
+claim between: metric=reward policy=soclok-ucb-100 versus=oclok-ucb least=0.925 most=0.975 where=(lengthscale=1.0)
+claim between: metric=reward policy=soclok-ucb-100 versus=oclok-ucb least=0.98 most=1.0 where=(lengthscale=0.5)
+""",
     "combinatorial/crowdsourcing": """
 rounds 250
 seeds 5
+horizons 50,100,150,200
+rerun acc-ucb,cc-mab
 problem name=crowdsourcing
 policies oclok-ucb: delta=0.05
+policies soclok-ucb-100: policy=soclok-ucb inducing=100
+policies soclok-ucb-50: policy=soclok-ucb inducing=50
+policies soclok-ucb-20: policy=soclok-ucb inducing=20
+policies soclok-ucb-10: policy=soclok-ucb inducing=10
+policies acc-ucb:
+policies cc-mab:
 policies random:
 policies benchmark:
+on_request oclok-ucb-stepwise: policy=oclok-ucb stepwise=True
+derived {'name': 'reward_ratio', 'metric': 'reward', 'versus': 'benchmark'},{'name': 'mean_reward', 'metric': 'reward', 'per_round': True}
 claim above: metric=reward policy=oclok-ucb versus=benchmark ratio=0.95
+claim similar: metric=reward policy=soclok-ucb-100 versus=oclok-ucb tolerance=0.05
+claim above: metric=reward policy=oclok-ucb versus=soclok-ucb-100
+claim above: metric=reward policy=soclok-ucb-100 versus=soclok-ucb-50
+claim above: metric=reward policy=soclok-ucb-50 versus=soclok-ucb-20
+claim above: metric=reward policy=soclok-ucb-20 versus=soclok-ucb-10
+claim similar: metric=reward policy=acc-ucb versus=cc-mab tolerance=0.1
+claim similar: metric=reward policy=soclok-ucb-10 versus=acc-ucb,cc-mab tolerance=0.1
+claim between: metric=reward policy=soclok-ucb-20 versus=acc-ucb,cc-mab least=1.2 most=1.4
+claim above: metric=reward policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50 versus=acc-ucb,cc-mab ratio=1.2
 claim between: metric=reward policy=random versus=benchmark least=0.4 most=0.6
+""",
+    "combinatorial/matching": """
+rounds 250
+seeds 5
+problem name=channels
+policies oclok-ucb: delta=0.05
+policies soclok-ucb-50: policy=soclok-ucb inducing=50
+policies gp-ts: scaled=False
+policies acc-ucb:
+policies cc-mab:
+policies random:
+policies benchmark:
+derived {'name': 'reward_ratio', 'metric': 'reward', 'versus': 'benchmark'},{'name': 'mean_reward', 'metric': 'reward', 'per_round': True}
+claim above: metric=reward policy=oclok-ucb versus=benchmark ratio=0.9
+claim above: metric=reward policy=oclok-ucb versus=acc-ucb,cc-mab
+""",
+    "combinatorial/movies": """
+rounds 400
+seeds 5
+problem name=movies
+sweep oracle=tim,greedy
+policies oclok-ucb: delta=0.05
+policies soclok-ucb-4: policy=soclok-ucb inducing=4
+policies soclok-ucb-2: policy=soclok-ucb inducing=2
+policies soclok-ucb-1: policy=soclok-ucb inducing=1
+policies acc-ucb:
+policies random:
+policies benchmark:
+on_request acc-ucb-scaled: policy=acc-ucb scaled=True
+on_request oclok-ucb-stepwise: policy=oclok-ucb stepwise=True
+derived {'name': 'reward_ratio', 'metric': 'reward', 'versus': 'benchmark'},{'name': 'mean_reward', 'metric': 'reward', 'per_round': True}
+claim between: metric=reward policy=soclok-ucb-2 versus=acc-ucb least=1.025 most=1.075
+claim above: metric=reward policy=soclok-ucb-4 versus=benchmark ratio=0.995
+claim above: metric=reward policy=soclok-ucb-4 versus=acc-ucb ratio=1.08
 """,
     "demo/city": """
 rounds 50
@@ -296,6 +377,14 @@ problem closed_turns=0.03
 """,
 }
 DEFAULTS = """
+problem channels: channels=5 users=20 barred=0.3 noise_std=0.1
+problem codependency: arrivals=100 k=5 pool=6000 lengthscale=0.1 squared=True noise_std=0.1
+problem movies: films=75 viewers=200 k=3 oracle=tim least_ratings=20 source=auto
+policy acc-ucb: v2=1.0 rho=0.5 scaled=False
+policy adaptive-tree: direction=maximize v2=1.0 rho=0.5 scaled=False most_cells=1000000
+policy hypercubes: direction=maximize
+policy oclok-ucb: stepwise=False
+policy soclok-ucb: inducing=50 delta=0.05
 problem benchmark-function: function=rosenbrock lengthscale=0.2 noise_fraction=0.01
 problem benchmark-function: regularisation=noise
 problem crowdsourcing: workers=100 k=5 noise_std=0.1 counting=in_reach source=auto

@@ -226,6 +226,8 @@ def _further_table(run: Run, rows: Sequence[Mapping[str, Any]]) -> str:
     names = list(dict.fromkeys(str(row["metric"]) for row in rows))
     found: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
+        if row["policy"] not in run.policies:
+            continue  # the file may have been edited
         mean = nan if row["mean"] is None else float(row["mean"])
         value = significant(mean) if row["stderr"] is None else plus_minus(mean, float(row["stderr"]))
         found.setdefault((row["policy"], setting_text(row["setting"])), {})[str(row["metric"])] = value

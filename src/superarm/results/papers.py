@@ -16,6 +16,14 @@ _TITLES = {
     "srinivas2010gaussian": "Gaussian Process Optimization in the Bandit Setting (2010)",
     "vakili2021information": "On Information Gain and Regret Bounds in Gaussian Process Bandits (2021)",
     "valko2013finite": "Finite-Time Analysis of Kernelised Contextual Bandits (2013)",
+    "chen2018contextual": "Contextual Combinatorial Multi-armed Bandits with Volatile Arms and "
+    "Submodular Reward (2018)",
+    "nika2020contextual": "Contextual Combinatorial Volatile Multi-armed Bandit with Adaptive "
+    "Discretization (2020)",
+    "tang2014influence": "Influence Maximization: Near-Optimal Time Complexity Meets Practical "
+    "Efficiency (2014)",
+    "titsias2009variational": "Variational Learning of Inducing Variables in Sparse Gaussian "
+    "Processes (2009)",
 }
 
 
