@@ -59,17 +59,23 @@ policies cc-mab:
 policies random:
 policies benchmark:
 on_request oclok-ucb-stepwise: policy=oclok-ucb stepwise=True
-derived {'name': 'reward_ratio', 'metric': 'reward', 'versus': 'benchmark'},{'name': 'mean_reward', 'metric': 'reward', 'per_round': True}
-claim below: metric=reward policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20,acc-ucb,cc-mab versus=benchmark ratio=0.2 where=(lengthscale=0.01)
+derived name=reward_ratio metric=reward versus=benchmark
+derived name=mean_reward metric=reward per_round=True
+claim below: metric=reward \
+policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20,acc-ucb,cc-mab versus=benchmark ratio=0.2 where=(lengthscale=0.01)
 claim falls: policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20,acc-ucb,cc-mab key=lengthscale
-claim above: metric=reward policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20 versus=benchmark ratio=0.8 where=(lengthscale=1.0)
+claim above: metric=reward policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20 \
+versus=benchmark ratio=0.8 where=(lengthscale=1.0)
 claim below: metric=reward policy=acc-ucb,cc-mab versus=benchmark ratio=0.8 where=(lengthscale=1.0)
 claim above: policy=soclok-ucb-20 versus=oclok-ucb,soclok-ucb-50,soclok-ucb-100
-claim similar: metric=reward policy=soclok-ucb-50,soclok-ucb-100 versus=oclok-ucb tolerance=0.05 where=(lengthscale=1.0)
+claim similar: metric=reward policy=soclok-ucb-50,soclok-ucb-100 versus=oclok-ucb tolerance=0.05 \
+where=(lengthscale=1.0)
 claim above: metric=reward policy=oclok-ucb versus=benchmark ratio=0.95 where=(lengthscale=0.5)
 claim above: metric=reward policy=oclok-ucb versus=benchmark ratio=0.95 where=(lengthscale=1.0)
-claim between: metric=reward policy=soclok-ucb-100 versus=oclok-ucb least=0.925 most=0.975 where=(lengthscale=1.0)
-claim between: metric=reward policy=soclok-ucb-100 versus=oclok-ucb least=0.98 most=1.0 where=(lengthscale=0.5)
+claim between: metric=reward policy=soclok-ucb-100 versus=oclok-ucb least=0.925 most=0.975 \
+where=(lengthscale=1.0)
+claim between: metric=reward policy=soclok-ucb-100 versus=oclok-ucb least=0.98 most=1.0 \
+where=(lengthscale=0.5)
 """,
     "combinatorial/crowdsourcing": """
 rounds 250
@@ -87,7 +93,8 @@ policies cc-mab:
 policies random:
 policies benchmark:
 on_request oclok-ucb-stepwise: policy=oclok-ucb stepwise=True
-derived {'name': 'reward_ratio', 'metric': 'reward', 'versus': 'benchmark'},{'name': 'mean_reward', 'metric': 'reward', 'per_round': True}
+derived name=reward_ratio metric=reward versus=benchmark
+derived name=mean_reward metric=reward per_round=True
 claim above: metric=reward policy=oclok-ucb versus=benchmark ratio=0.95
 claim similar: metric=reward policy=soclok-ucb-100 versus=oclok-ucb tolerance=0.05
 claim above: metric=reward policy=oclok-ucb versus=soclok-ucb-100
@@ -111,7 +118,8 @@ policies acc-ucb:
 policies cc-mab:
 policies random:
 policies benchmark:
-derived {'name': 'reward_ratio', 'metric': 'reward', 'versus': 'benchmark'},{'name': 'mean_reward', 'metric': 'reward', 'per_round': True}
+derived name=reward_ratio metric=reward versus=benchmark
+derived name=mean_reward metric=reward per_round=True
 claim above: metric=reward policy=oclok-ucb versus=benchmark ratio=0.9
 claim above: metric=reward policy=oclok-ucb versus=acc-ucb,cc-mab
 """,
@@ -129,7 +137,8 @@ policies random:
 policies benchmark:
 on_request acc-ucb-scaled: policy=acc-ucb scaled=True
 on_request oclok-ucb-stepwise: policy=oclok-ucb stepwise=True
-derived {'name': 'reward_ratio', 'metric': 'reward', 'versus': 'benchmark'},{'name': 'mean_reward', 'metric': 'reward', 'per_round': True}
+derived name=reward_ratio metric=reward versus=benchmark
+derived name=mean_reward metric=reward per_round=True
 claim between: metric=reward policy=soclok-ucb-2 versus=acc-ucb least=1.025 most=1.075
 claim above: metric=reward policy=soclok-ucb-4 versus=benchmark ratio=0.995
 claim above: metric=reward policy=soclok-ucb-4 versus=acc-ucb ratio=1.08
@@ -453,6 +462,8 @@ def settings(table: Mapping[str, Any]) -> Iterator[str]:
         elif key in ("policies", "on_request"):
             for name, options in value.items():
                 yield f"{key} {name}: {pairs(options)}".rstrip()
+        elif key == "derived":
+            yield from (f"derived {pairs(each)}" for each in value)
         elif isinstance(value, Mapping):
             for name, each in value.items():
                 yield f"{key} {name}={shown(each)}"

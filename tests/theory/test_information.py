@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pytest
 
+from superarm.core import Floats
 from superarm.errors import InputError, NotPositiveDefiniteError
 from superarm.kernels import Linear, Matern, SquaredExponential
 from superarm.records import from_json, to_json
@@ -19,6 +20,7 @@ from superarm.theory import (
     LinearGain,
     MaternGain,
     SquaredExponentialGain,
+    arriving_information_gain,
     greedy_information_gain,
     information_gain,
 )
@@ -189,3 +191,37 @@ def test_the_linear_kernel_grows_as_its_rate_says() -> None:
 def test_bad_parameters_are_named(make: object, word: str) -> None:
     with pytest.raises(InputError, match=word):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_information_of_arrivals_is_that_of_a_greedy_choice(k: int) -> None:
+    """Against the same choice made with determinants, and at least half of the best of all choices."""
+    rng, noise = np.random.default_rng(k), 0.2
+    kernel = SquaredExponential(lengthscale=0.5)
+    arrivals = [rng.random((4, 2)) for _ in range(3)]
+    found = arriving_information_gain(kernel, arrivals, k, noise)
+    chosen: list[Floats] = []
+    expected = [0.0]
+    for rows in arrivals:
+        left = list(range(4))
+        for _ in range(k):
+            best = max(left, key=lambda at: information_gain(kernel, [*chosen, rows[at]], noise))
+            left.remove(best)
+            chosen.append(rows[best])
+        expected.append(information_gain(kernel, chosen, noise))
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    best_of_all = max(
+        information_gain(
+            kernel, [rows[at] for rows, few in zip(arrivals, sets, strict=True) for at in few], noise
+        )
+        for sets in itertools.product(list(itertools.combinations(range(4), k)), repeat=3)
+    )
+    assert best_of_all / 2 <= found[-1] <= best_of_all + 1e-12
+
+
+def test_arrivals_may_be_few_and_alike() -> None:
+    kernel = SquaredExponential()
+    same = np.full((2, 1), 0.5)
+    found = arriving_information_gain(kernel, [same, same[:1], np.empty((0, 1)), same], 5, 0.1)
+    expected = [information_gain(kernel, np.full((n, 1), 0.5), 0.1) for n in (0, 2, 3, 3, 5)]
+    np.testing.assert_allclose(found, expected, rtol=1e-9)

@@ -33,5 +33,6 @@ from .information import GreedyGrowth as GreedyGrowth
 from .information import LinearGain as LinearGain
 from .information import MaternGain as MaternGain
 from .information import SquaredExponentialGain as SquaredExponentialGain
+from .information import arriving_information_gain as arriving_information_gain
 from .information import greedy_information_gain as greedy_information_gain
 from .information import information_gain as information_gain

@@ -12,6 +12,7 @@ srinivas2010gaussian, section 2; chowdhury2017kernelized, section 3.1.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -22,6 +23,7 @@ from superarm.core import Floats, Ints
 from superarm.errors import InputError, NotPositiveDefiniteError
 from superarm.inputs import as_count, as_features, as_number, as_positive, require_choice
 from superarm.kernels.base import Covariance
+from superarm.linalg import GrowingCholesky
 from superarm.registry import register
 from superarm.threads import one_blas_thread
 
@@ -100,6 +102,43 @@ def greedy_information_gain(
             W[step] = column / math.sqrt(noise + variance)
             variances -= W[step] ** 2
     return GreedyGain(positions, gains)
+
+
+@one_blas_thread
+def arriving_information_gain(
+    kernel: Covariance, arrivals: Iterable[Any], k: int, noise_variance: float
+) -> Floats:
+    """What at most ``k`` of the arms that arrive in each round tell, chosen greedily, (T + 1,).
+
+    ``arrivals`` are the contexts of every round, (n, d) each. Entry t is the information after t rounds
+    [nika2022oclok, eq. 4]. Rounds are taken in their order, and every choice is the arm of largest
+    posterior variance. That is locally greedy over a partition matroid, which reaches at least half of
+    the maximum (fisher1978analysis): γ_{kt} is at most twice entry t.
+    """
+    noise, count = as_positive(noise_variance, "noise_variance"), as_count(k, "k")
+    factor, chosen, gains = GrowingCholesky(), np.empty((0, 0)), [0.0]
+    for step, arrived in enumerate(arrivals, start=1):
+        rows = as_features(arrived, f"the arms of round {step}")
+        gains.append(gains[-1])
+        W = np.zeros((len(rows), len(chosen)))
+        if len(chosen):
+            W = factor.solve_rows(np.ascontiguousarray(kernel(rows, chosen), dtype=np.float64))
+        variances = np.array(kernel.diag(rows)) - np.einsum("ij,ij->i", W, W)
+        picks: list[int] = []
+        for _ in range(min(count, len(rows))):
+            best = int(np.argmax(variances))
+            root = math.sqrt(noise + max(0.0, float(variances[best])))
+            gains[-1] += math.log(root / math.sqrt(noise))
+            column = (kernel(rows, rows[best : best + 1])[:, 0] - W @ W[best]) / root
+            variances -= column**2
+            variances[best] = -np.inf  # once a round
+            column[best] = root  # its own noise included: the diagonal of the factor
+            W = np.column_stack([W, column])
+            picks.append(best)
+        size = len(chosen)
+        factor.append(W[picks, :size], np.tril(W[picks, size:]))
+        chosen = np.vstack([chosen, rows[picks]]) if size else rows[picks]
+    return np.array(gains)
 
 
 # --- growth of γ_t, for schedules ---------------------------------------------------------
