@@ -62,7 +62,8 @@ on_request oclok-ucb-stepwise: policy=oclok-ucb stepwise=True
 derived name=reward_ratio metric=reward versus=benchmark
 derived name=mean_reward metric=reward per_round=True
 claim below: metric=reward \
-policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20,acc-ucb,cc-mab versus=benchmark ratio=0.2 where=(lengthscale=0.01)
+policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20,acc-ucb,cc-mab versus=benchmark \
+ratio=0.2 where=(lengthscale=0.01)
 claim falls: policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20,acc-ucb,cc-mab key=lengthscale
 claim above: metric=reward policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20 \
 versus=benchmark ratio=0.8 where=(lengthscale=1.0)
