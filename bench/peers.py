@@ -256,6 +256,38 @@ def _exact_torch(setting: str) -> Iterator[None]:
         yield
 
 
+def sgpr_moments(
+    arms: Floats, rewards: Floats, points: Floats, offered: Floats, noise: float
+) -> Moments:
+    """GPyTorch's own Titsias posterior with these inducing points, made from all data.
+
+    Its correction of the diagonal would also change the training rows, which is FITC; without it the
+    variance lacks what the inducing points do not tell, 1 − q(x, x), added here.
+    """
+    import gpytorch
+
+    def forward(self: Any, x: Any) -> Any:
+        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
+
+    with (
+        _exact_torch("memory_efficient"),
+        gpytorch.settings.sgpr_diagonal_correction(False),
+    ):
+        likelihood = gpytorch.likelihoods.GaussianLikelihood().double()
+        likelihood.noise = noise
+        kind = type("SparseModel", (gpytorch.models.ExactGP,), {"forward": forward})
+        model = kind(_tensor(arms), _tensor(rewards), likelihood)
+        model.mean_module = gpytorch.means.ZeroMean()
+        model.covar_module = gpytorch.kernels.InducingPointKernel(
+            _rbf(Problem(lengthscale=1.0, noise_variance=noise)),
+            inducing_points=_tensor(points),
+            likelihood=likelihood,
+        )
+        latent = model.double().eval()(_tensor(offered))
+        untold = 1.0 - model.covar_module(_tensor(offered), diag=True)
+        return Moments(latent.mean.numpy(), (latent.variance + untold).sqrt().numpy())
+
+
 # --- fixed arms --------------------------------------------------------------------------
 
 
