@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; a test compares it with
     from . import rules as rules
     from . import simulation as simulation
     from . import states as states
+    from . import tables as tables
     from . import testing as testing
     from . import theory as theory
     from .core import Arms as Arms

@@ -53,6 +53,7 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
     "reward": ("superarm.rewards",),
     "switching": ("superarm.movement",),
     "decision_set": ("superarm.policies",),
+    "encoding": ("superarm.tables",),
     "score": ("superarm.policies",),
     "policy": ("superarm.policies",),
     "problem": ("superarm.problems",),
