@@ -199,7 +199,7 @@ def _horizons(run: Run, band: Band) -> Picture:
             series=tuple(series),
             title=setting_text(run.settings[index]),
             x_label="number of rounds T",
-            y_label=f"{_regret_text(run)} after T rounds",
+            y_label=f"{_regret_text(run, index)} after T rounds",
             markers=True,
         )
         charts.append(chart)
