@@ -199,7 +199,8 @@ def renumbered(nodes: Ints) -> tuple[Ints, Ints]:
         return known, places
     used = np.zeros(int(nodes.max(initial=-1)) + 1, dtype=np.bool_)
     used[nodes] = True
-    return np.flatnonzero(used), (np.cumsum(used) - 1)[nodes]
+    known = np.flatnonzero(used)
+    return known, nodes if len(known) == len(used) else (np.cumsum(used) - 1)[nodes]
 
 
 def require_pairs(structure: object, n: int, by: str) -> Pairs:

@@ -57,21 +57,24 @@ class Matching:
         if rescore is not None:
             raise InputError("Matching finds all pairs at once, not arm by arm: leave stepwise out")
         useful = -np.inf if self.exactly else 0.0
+        left, right = joined.left, joined.right
         arms = np.flatnonzero(desirability > useful)
-        if float(np.abs(desirability[arms]).max(initial=0.0)) > _MOST_DESIRABILITY:
+        if len(arms) < len(joined):  # copies take longer than what is done with them
+            left, right, desirability = left[arms], right[arms], desirability[arms]
+        largest = max(desirability.max(initial=0.0), -desirability.min(initial=0.0))
+        if largest > _MOST_DESIRABILITY:
             raise InputError(f"sums of desirabilities above {_MOST_DESIRABILITY:g} overflow")
-        lefts, rows = renumbered(joined.left[arms])
-        rights, columns = renumbered(joined.right[arms])
+        lefts, rows = renumbered(left)
+        rights, columns = renumbered(right)
         shape = len(lefts), len(rights)
         if self.exactly and self.pairs is not None and self.pairs > min(shape):
             self._refuse()
         # Whatever is not offered is worth nothing where pairs may be left out, and barred where not.
-        worth = np.full(shape, useful)
-        worth[rows, columns] = desirability[arms]
-        partner = np.full(shape[0], -1, dtype=np.intp)
-        left, right = self._matched(worth)
-        partner[left] = right
-        chosen = arms[partner[rows] == columns]
+        worth, cells = np.full(shape, useful), rows * shape[1] + columns
+        worth.ravel()[cells] = desirability
+        matched = np.zeros(shape, dtype=np.bool_)
+        matched[self._matched(worth)] = True
+        chosen = arms[matched.ravel()[cells]]
         return Selection(action=chosen, positions=chosen)
 
     def _matched(self, worth: Floats) -> tuple[Ints, Ints]:
