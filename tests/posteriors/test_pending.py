@@ -32,6 +32,7 @@ SMOOTH = SquaredExponential(lengthscale=0.8)
 MAKERS: dict[str, Callable[[], Any]] = {
     "streaming, cholesky": lambda: StreamingGP(ROUGH, NOISE, form="cholesky"),
     "streaming, finite-rank": lambda: StreamingGP(SMOOTH, NOISE, form="finite-rank"),
+    "streaming, inducing": lambda: StreamingGP(ROUGH, NOISE, most_exact=1, inducing=5),
     "root, numpy": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="root", backend="numpy"),
     "root, compiled": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="root", backend="auto"),
     "visited": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="visited"),
@@ -39,6 +40,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "inducing": lambda: InducingGP(ROUGH, NOISE, inducing=5),
     "variational": lambda: SparseVariational(ROUGH, NOISE, natural_rate=0.7, adam_rate=0.0),
 }
+
+pytestmark = pytest.mark.filterwarnings("ignore:more than 1 observations")
 
 places = st.lists(st.integers(0, len(ARMS) - 1), max_size=6)
 within = st.lists(st.integers(0, 6), max_size=4)

@@ -37,6 +37,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "streaming, cholesky": lambda: StreamingGP(ROUGH, NOISE, form="cholesky"),
     "streaming, cholesky, smooth": lambda: StreamingGP(SMOOTH, NOISE, form="cholesky"),
     "streaming, finite-rank": lambda: StreamingGP(SMOOTH, NOISE, form="finite-rank"),
+    "streaming, inducing": lambda: StreamingGP(ROUGH, NOISE, most_exact=3, inducing=20),
     "streaming, auto": lambda: StreamingGP(SquaredExponential(lengthscale=3.0), NOISE),
     "root, numpy": lambda: FiniteGP(ROUGH, GRID, NOISE, form="root", backend="numpy"),
     "root, compiled": lambda: FiniteGP(SMOOTH, GRID, NOISE, form="root", backend="auto"),
@@ -46,6 +47,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "variational": lambda: SparseVariational(ROUGH, NOISE, inducing=20, batch=40, natural_rate=0.5),
 }
 CHANGING = ("streaming", "variational")
+pytestmark = pytest.mark.filterwarnings("ignore:more than 3 observations")
 
 
 def policy_of(posterior: Any, k: int = 2) -> IndexPolicy:
@@ -207,12 +209,32 @@ def _feature_damage(part: State) -> dict[str, State]:
     }
 
 
+def _points_damage(part: State) -> dict[str, State]:
+    arrays = part.arrays
+    many = np.random.default_rng(0).random((21, 2))
+    return {
+        "NaN": damaged(part, precision=arrays["precision"] * np.nan),
+        "no information": damaged(part, precision=-arrays["precision"]),
+        "a smaller matrix": damaged(part, precision=arrays["precision"][:-1]),
+        "fewer points": damaged(part, points=arrays["points"][:-1]),
+        "more points than wanted": damaged(part, points=many, told=np.zeros(21), precision=np.eye(21)),
+        "no points": damaged(
+            part, points=arrays["points"][:0], told=arrays["told"][:0], precision=np.empty((0, 0))
+        ),
+        "more columns": damaged(part, points=np.zeros((len(arrays["points"]), 3))),
+        "a negative error": replace(part, scalars={"lost": -1.0}),
+        "an error in words": replace(part, scalars={"lost": "small"}),
+        "nothing": replace(part, arrays={}),
+    }
+
+
 @pytest.mark.parametrize(
     ("name", "part", "damage"),
     [
         ("root, numpy", "engine", _root_damage),
         ("root, compiled", "engine", _root_damage),
         ("streaming, finite-rank", "features", _feature_damage),
+        ("streaming, inducing", "inducing", _points_damage),
     ],
 )
 def test_a_damaged_state_is_refused(name: str, part: str, damage: Any) -> None:

@@ -1,19 +1,6 @@
-"""Gaussian-process regression summed up in a few inducing points [titsias2009variational].
+"""Gaussian-process regression summed up in inducing points that are drawn anew: SO'CLOK-UCB's.
 
-Notation
-
-=========  =======================================================================
-``N, s``   observations, inducing points; ``m`` arms asked about
-``X, Z``   observed arms (N, d) and inducing points (s, d), rows of X
-``D``      noise variances of the observations
-``L``      chol(k(Z, Z) + jitter), (s, s)
-``A``      L⁻¹ k(Z, X) D^{-½}, (s, N);  ``M`` chol(I + A Aᵀ)
-``P, R``   L⁻¹ k(Z, x) and M⁻¹ P, (s, m)
-=========  =======================================================================
-
-mean = Rᵀ M⁻¹ A D^{-½}(y − prior mean), covariance = k(x, x′) − PᵀP + RᵀR: the best Gaussian that knows
-the data through the rewards of Z alone. With Z = X and no jitter it is the exact posterior.
-Learning costs N s² + s³ and a question m s², whatever N is.
+Learning costs N s² + s³ and a question m s²; the formulas are in ``summaries.py``.
 """
 
 from __future__ import annotations
@@ -27,27 +14,19 @@ from superarm.core import Floats, Ints, State
 from superarm.errors import StateError
 from superarm.inputs import as_count, as_number, as_positions
 from superarm.kernels import Covariance
-from superarm.linalg import cholesky, solve_lower
 from superarm.registry import register
 
 from .base import Memory
 from .rows import KernelPosterior, MeanFunction, Observed, information_in
+from .summaries import Asked, PointSummary
 from .variances import prior_variance
 
 
 class _Fit(NamedTuple):
-    """What all observations say through the inducing points."""
+    """The inducing points as rows of the observed arms, (s,), and what all observations say there."""
 
-    points: Ints  # (s,), rows of X
-    arms: Floats  # Z
-    prior_factor: Floats  # L
-    factor: Floats  # M
-    weights: Floats  # M⁻¹ A D^{-½}(y − prior mean), (s,)
-
-
-class _Asked(NamedTuple):
-    prior_rows: Floats  # P
-    rows: Floats  # R
+    points: Ints
+    summary: PointSummary
 
 
 @register("posterior", "inducing")
@@ -97,23 +76,12 @@ class InducingGP(KernelPosterior):
 
     def _fitted(self, data: Observed, points: Ints) -> _Fit:
         arms = data.arms[points]
-        weight = 1.0 / np.sqrt(data.noise)
-        prior = np.array(self.kernel(arms), dtype=np.float64)
-        prior[np.diag_indices_from(prior)] += self.jitter * self._prior_scale(arms)
-        prior_factor = cholesky(prior, "the covariance of the inducing points")
-        seen = solve_lower(prior_factor, self.kernel(arms, data.arms)) * weight  # A
-        grown = seen @ seen.T
-        grown[np.diag_indices_from(grown)] += 1.0
-        factor = cholesky(grown, "the information about the inducing points")
-        residual = weight * (data.rewards - self._prior_mean(data.arms))
-        return _Fit(points, arms, prior_factor, factor, solve_lower(factor, seen @ residual))
+        summary = PointSummary(self.kernel, arms, self.jitter * self._prior_scale(arms))
+        summary.add(data.arms, data.rewards - self._prior_mean(data.arms), data.noise)
+        return _Fit(points, summary)
 
-    def _ask(self, keys: Floats, fit: _Fit) -> _Asked:
-        def rows(keys: Floats) -> _Asked:
-            prior_rows = solve_lower(fit.prior_factor, self.kernel(fit.arms, keys))
-            return _Asked(prior_rows, solve_lower(fit.factor, prior_rows))
-
-        return self._once("solved", keys, rows)
+    def _ask(self, keys: Floats, fit: _Fit) -> Asked:
+        return self._once("solved", keys, fit.summary.ask)
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
         prior, variance, fit = self._prior_mean(keys), prior_variance(self.kernel, keys), self._fit
@@ -121,7 +89,7 @@ class InducingGP(KernelPosterior):
             return np.zeros(len(keys)) + prior, variance
         prior_rows, rows = self._ask(keys, fit)
         lost = np.einsum("ij,ij->j", prior_rows, prior_rows) - np.einsum("ij,ij->j", rows, rows)
-        return fit.weights @ rows + prior, variance - lost
+        return fit.summary.weights @ rows + prior, variance - lost
 
     def _covariance(self, keys: Floats) -> Floats:
         return self._cross(keys, np.arange(len(keys)))

@@ -1,4 +1,4 @@
-"""The two exact forms of :class:`superarm.posteriors.StreamingGP`; notation as in ``posterior.py``."""
+"""The forms of :class:`superarm.posteriors.StreamingGP`; notation as in ``posterior.py``."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints, State
-from superarm.errors import StateError
+from superarm.errors import NotPositiveDefiniteError, StateError
 from superarm.inputs import as_features, as_vector
 from superarm.kernels import Covariance, FeatureMap, Kernel
 from superarm.linalg import GrowingCholesky, cholesky, root_update, solve_lower, with_room
-from superarm.posteriors.rows import ObservedData
+from superarm.posteriors.rows import ObservedData, information_in
+from superarm.posteriors.summaries import BLOCK, PointSummary, spread_points
 from superarm.posteriors.variances import prior_variance
 from superarm.threads import blas_threads_for
 
-FormName = Literal["cholesky", "finite-rank"]
+FormName = Literal["cholesky", "finite-rank", "inducing"]
 
 FEATURE_TOLERANCE = 1e-13
 """Largest error of a kernel value, relative to the prior variance, in finite-rank form."""
@@ -217,9 +218,113 @@ class FiniteRankForm:
         return self._features(self._data.view().arms) @ self._weights
 
 
+class InducingForm:
+    """Observations summed up in inducing points that stay: approximate, and cheap for any number.
+
+    Its rows are [P, R] of ``summaries.py``.
+    """
+
+    name: FormName = "inducing"
+    least_noise = 0.0
+
+    def __init__(self, summary: PointSummary, data: ObservedData) -> None:
+        self._summary = summary
+        self._data = data
+
+    @classmethod
+    def fitted_to(
+        cls, kernel: Covariance, most: int, also: Floats, data: ObservedData, residual: Floats
+    ) -> InducingForm:
+        """Up to ``most`` points among what was observed and ``also``; all observations at once."""
+        arms, _, noise = data.view()
+        known = np.vstack([arms, also]) if len(arms) else also
+        form = cls(PointSummary(kernel, known[spread_points(kernel, known, most)], 0.0), data)
+        if len(arms):
+            form._summary.add(arms, residual, noise)
+        return form
+
+    def state(self) -> State:
+        summary = self._summary
+        arrays = {"points": summary.points, "precision": summary.precision, "told": summary.told}
+        return State(
+            kind=self.name,
+            schema=_SCHEMA,
+            scalars={"lost": summary.lost},
+            arrays={name: array.copy() for name, array in arrays.items()},
+        )
+
+    @classmethod
+    def from_state(
+        cls, state: State, kernel: Covariance, data: ObservedData, most: int
+    ) -> InducingForm:
+        """The form that ``state`` was taken from, with the same kernel and data."""
+        state.require(cls.name, _SCHEMA, "the inducing form")
+        points = as_features(state.array("points"), "points", data.columns)
+        told = as_vector(state.array("told"), "told", len(points)).copy()
+        precision = np.array(as_features(state.array("precision"), "precision", len(points)))
+        lost = state.scalar("lost")
+        if (
+            not 0 < len(points) <= most
+            or precision.shape != (len(points), len(points))
+            or type(lost) is not float
+            or not lost >= 0.0
+        ):
+            raise StateError("this state is damaged: its inducing points are impossible")
+        summary = PointSummary(kernel, points.copy(), 0.0)
+        try:
+            summary.resume(precision, told, lost)
+        except NotPositiveDefiniteError:
+            raise StateError("this state is damaged: its inducing points know nothing") from None
+        return cls(summary, data)
+
+    def copy(self) -> InducingForm:
+        return InducingForm(self._summary.copy(), self._data)
+
+    @property
+    def rank(self) -> int:
+        return len(self._summary.points)
+
+    @property
+    def tolerance(self) -> float:
+        """Largest error of a kernel value between arms that were observed."""
+        return self._summary.lost
+
+    def covers(self, keys: Floats) -> bool:
+        return True
+
+    def solve(self, keys: Floats) -> Solved:
+        asked = self._summary.ask(keys)
+        rows = np.hstack([asked.prior_rows.T, asked.rows.T])
+        return Solved(self, rows, self._summary.weights @ asked.rows)
+
+    def variance(self, keys: Floats, rows: Floats) -> Floats:
+        squares = rows**2
+        squares[:, : self.rank] *= -1.0
+        left: Floats = prior_variance(self._summary.kernel, keys) + squares.sum(axis=1)
+        return left
+
+    def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
+        some = slice(None) if at is None else at
+        prior, learned = rows[:, : self.rank], rows[:, self.rank :]
+        covariance = np.array(self._summary.kernel(keys[some], keys), dtype=np.float64)
+        covariance += learned[some] @ learned.T - prior[some] @ prior.T
+        return covariance
+
+    def condition(self, keys: Floats, rows: Floats, innovation: Floats, noise: Floats) -> float:
+        information = information_in(self.covariance(keys, rows), noise)
+        residual = innovation + rows[:, self.rank :] @ self._summary.weights
+        self._summary.add(keys, residual, noise)
+        return information
+
+    def fitted(self) -> Floats:
+        arms = self._data.view().arms
+        starts = range(0, len(arms), BLOCK)
+        return np.concatenate([self.solve(arms[at : at + BLOCK]).mean for at in starts])
+
+
 class Solved(NamedTuple):
     """What a form knows of arms: a belief about them, or an observation of them, needs it again."""
 
-    form: CholeskyForm | FiniteRankForm
-    rows: Floats  # (m, N) solved rows W, or (m, r) rows of Φ S
+    form: CholeskyForm | FiniteRankForm | InducingForm
+    rows: Floats  # (m, N) solved rows W, (m, r) rows of Φ S, or (m, 2s) rows [P, R]
     mean: Floats  # (m,) without the prior mean

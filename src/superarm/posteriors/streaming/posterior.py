@@ -1,4 +1,4 @@
-"""Exact Gaussian-process regression on a growing stream of changing arms.
+"""Gaussian-process regression on a growing stream of changing arms, exact unless told otherwise.
 
 Notation
 
@@ -18,10 +18,14 @@ Cholesky form: mean = W z, variance = k(x, x) − Σ W². The rows W of arms tha
 Finite-rank form: k(x, x′) = Φ(x)·Φ(x′) up to a proven error, reported as ``tolerance``; the
 posterior is Bayesian linear regression on r features, mean = Φ w, root = Φ S, and its cost no
 longer grows with N. It is used where it exists, r < N / 2 and the noise is large beside that error.
+
+Inducing form: what the rewards at a few points say (``summaries.py``). It is approximate, and used only
+if ``inducing`` asks for it, once the Cholesky form would hold more than ``most_exact`` observations.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Literal
@@ -29,15 +33,23 @@ from typing import Any, Literal
 import numpy as np
 
 from superarm.core import Floats, Ints, State
-from superarm.errors import InputError, StateError
-from superarm.inputs import require_choice
+from superarm.errors import InputError, PrecisionWarning, StateError
+from superarm.inputs import as_count, require_choice
 from superarm.kernels import Covariance, Kernel
 from superarm.posteriors.base import Memory
 from superarm.posteriors.rows import KernelPosterior, MeanFunction
+from superarm.posteriors.summaries import BLOCK
 from superarm.posteriors.variances import prior_variance
 from superarm.registry import describe, difference, has_spec, register
 
-from .forms import FEATURE_TOLERANCE, CholeskyForm, FiniteRankForm, FormName, Solved
+from .forms import (
+    FEATURE_TOLERANCE,
+    CholeskyForm,
+    FiniteRankForm,
+    FormName,
+    InducingForm,
+    Solved,
+)
 
 Form = Literal["auto", "cholesky", "finite-rank"]
 
@@ -50,6 +62,10 @@ _LARGEST_MATCH = 1 << 20
 @register("posterior", "streaming")
 class StreamingGP(KernelPosterior):
     """Exact posterior for arms that change from round to round.
+
+    Where the kernel has no exact features, memory grows with the square of the observations: more
+    than ``most_exact`` (20,000 take 3 GB) are refused, unless ``inducing`` says in how many points
+    they are to be summed up from then on. ``form`` and ``tolerance`` tell what is in use.
 
     >>> from superarm.kernels import SquaredExponential
     >>> gp = StreamingGP(kernel=SquaredExponential(lengthscale=0.3), noise_variance=0.01)
@@ -69,13 +85,19 @@ class StreamingGP(KernelPosterior):
         mean: MeanFunction = 0.0,
         *,
         form: Form = "auto",
+        most_exact: int = 20_000,
+        inducing: int | None = None,
         timed: bool = False,
     ) -> None:
         super().__init__(kernel, noise_variance, mean)
         require_choice(form, "form", ("auto", "cholesky", "finite-rank"))
+        self.most_exact = as_count(most_exact, "most_exact")
+        self.inducing = None if inducing is None else as_count(inducing, "inducing")
+        if inducing is not None and form != "auto":
+            raise InputError(f"inducing needs form='auto', not {form!r}")
         self.timed = bool(timed)
         self._wanted: Form = form
-        self._form: CholeskyForm | FiniteRankForm = CholeskyForm(kernel, self._data)
+        self._form: CholeskyForm | FiniteRankForm | InducingForm = CholeskyForm(kernel, self._data)
         self._reconsider_at = 64  # observations at which the cheaper form is looked for next
 
     # --- what it is now --------------------------------------------------------------------
@@ -87,12 +109,13 @@ class StreamingGP(KernelPosterior):
 
     @property
     def rank(self) -> int:
-        """Columns of the matrix in use: N in Cholesky form, r in finite-rank form."""
+        """Columns of the matrix in use: N in Cholesky, r in finite-rank, s in inducing form."""
         return self._form.rank
 
     @property
     def tolerance(self) -> float:
-        """Proven bound on the error of any kernel value; 0 in Cholesky form."""
+        """Bound on the error of a kernel value: 0 in Cholesky form, proven for any arms in finite-rank
+        form, and for those observed so far in inducing form."""
         return self._form.tolerance
 
     # --- hooks -----------------------------------------------------------------------------
@@ -142,6 +165,15 @@ class StreamingGP(KernelPosterior):
         self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
     ) -> float:
         residual = rewards - self._prior_mean(keys)
+        summed_up = self._summed_up(keys)
+        if summed_up is not None:
+            information = 0.0
+            for begin in range(0, len(keys), BLOCK):
+                part = slice(begin, begin + BLOCK)
+                _, rows, mean = summed_up.solve(keys[part])
+                innovation = residual[part] - mean
+                information += summed_up.condition(keys[part], rows, innovation, noise[part])
+            return self._learned(summed_up, information, keys, rewards, noise)
         form, rows, mean = self._known(keys)
         if noise.min() < form.least_noise:
             if self._wanted == "finite-rank":
@@ -152,10 +184,49 @@ class StreamingGP(KernelPosterior):
                 )
             form, rows, mean = self._cholesky_form().solve(keys)
         information = form.condition(keys, rows, residual - mean, noise)
+        return self._learned(form, information, keys, rewards, noise)
+
+    def _learned(
+        self,
+        form: CholeskyForm | FiniteRankForm | InducingForm,
+        information: float,
+        keys: Floats,
+        rewards: Floats,
+        noise: Floats,
+    ) -> float:
         self._form = form
         self._data.append(keys, rewards, noise)
         self._kept = {}
         return information
+
+    def _summed_up(self, keys: Floats) -> InducingForm | None:
+        """The inducing form, to be given these arms, where it is in use or must be from now on."""
+        total = len(self._data) + len(keys)
+        if isinstance(self._form, InducingForm) and total < self._reconsider_at:
+            return self._form.copy()
+        exact = total <= self.most_exact or self._wanted == "finite-rank"
+        if exact or isinstance(self._form, FiniteRankForm):
+            return None
+        if (features := self._feature_form(keys)) is not None:
+            self._form = features  # says the same, and does not grow
+            return None
+        if self.inducing is None:
+            raise InputError(
+                f"{total} observations are more than most_exact = {self.most_exact}, and this kernel "
+                "has no cheaper exact form on these arms; give inducing=1000 to sum them up in so many "
+                f"points, or a larger most_exact ({8e-9 * total**2:.2g} GB for so many)"
+            )
+        form = InducingForm.fitted_to(self.kernel, self.inducing, keys, self._data, self._residual())
+        if self._form.name != "inducing":
+            warnings.warn(
+                f"more than {self.most_exact} observations: from now on the posterior is approximate, "
+                f"summed up in {form.rank} inducing points; kernel values are off by up to "
+                f"{form.tolerance:.2g}",
+                PrecisionWarning,
+                stacklevel=5,
+            )
+        self._reconsider_at = 2 * total  # what comes later may lie where these points say little
+        return form
 
     def _after_observing(self) -> None:
         if self._wanted != "auto" or len(self._data) < self._reconsider_at:
@@ -226,36 +297,52 @@ class StreamingGP(KernelPosterior):
     # --- state -----------------------------------------------------------------------------
 
     def parameters(self) -> Mapping[str, Any]:
-        names = ("kernel", "noise_variance", "mean", "timed")
+        names = ("kernel", "noise_variance", "mean", "most_exact", "inducing", "timed")
         return {"form": self._wanted, **{name: getattr(self, name) for name in names}}
 
     def _memory(self) -> Memory:
         scalars = {"in_use": self.form, "reconsider_at": self._reconsider_at}
-        parts = {"features": self._form.state()} if isinstance(self._form, FiniteRankForm) else {}
+        parts = {}
+        if isinstance(self._form, FiniteRankForm):
+            parts = {"features": self._form.state()}
+        elif isinstance(self._form, InducingForm):
+            parts = {"inducing": self._form.state()}
         return super()._memory()._replace(scalars=scalars, parts=parts)
 
     def _remember(self, state: State) -> None:
-        """The finite-rank form goes on with the same numbers.
+        """The finite-rank and the inducing form go on with the same numbers.
 
-        The Cholesky form, or either form with another kernel, is computed anew from what was observed.
+        The Cholesky form, or any form with another kernel, is computed anew from what was observed.
         """
         super()._remember(state)
         if not self.count:
             return
         in_use, reconsider_at = state.scalar("in_use"), state.scalar("reconsider_at")
-        possible = in_use in ("cholesky", "finite-rank") and self._wanted in ("auto", in_use)
-        if type(reconsider_at) is not int or not possible:
+        possible = {"cholesky", "finite-rank"} | ({"inducing"} if self.inducing else set())
+        if (
+            type(reconsider_at) is not int
+            or in_use not in possible
+            or self._wanted not in ("auto", in_use)
+        ):
             raise StateError("this state is damaged: its form is impossible")
         self._reconsider_at = reconsider_at
-        form: FiniteRankForm | None = None
+        kernel, known = self.kernel, (state.spec or {}).get("kernel")
+        same = has_spec(kernel) and difference(describe(self)["kernel"], known) is None
+        form: FiniteRankForm | InducingForm | None = None
         if in_use == "finite-rank":
-            kernel, known = self.kernel, (state.spec or {}).get("kernel")
-            same = has_spec(kernel) and difference(describe(self)["kernel"], known) is None
             if same and isinstance(kernel, Kernel):
                 most = self._most_features()
                 form = FiniteRankForm.from_state(state.part("features"), kernel, self._data, most)
             else:
                 form = self._feature_form(None)
+        elif in_use == "inducing":
+            most, residual = self.inducing or 0, self._residual()
+            if same:
+                form = InducingForm.from_state(state.part("inducing"), kernel, self._data, most)
+            else:
+                form = InducingForm.fitted_to(
+                    kernel, most, self.observed.arms[:0], self._data, residual
+                )
         if form is None and self._wanted == "finite-rank":
             raise _no_features()
         self._form = form or self._cholesky_form()

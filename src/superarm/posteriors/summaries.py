@@ -1,0 +1,115 @@
+"""What observations say through the rewards at a few inducing points [titsias2009variational].
+
+Notation
+
+=========  =======================================================================
+``N, s``   observations, inducing points; ``m`` arms asked about
+``X, Z``   observed arms (N, d) and inducing points (s, d)
+``D``      noise variances of the observations
+``L``      chol(k(Z, Z) + jitter), (s, s)
+``A``      L⁻¹ k(Z, X) D^{-½}, (s, N);  ``M`` chol(I + A Aᵀ)
+``P, R``   L⁻¹ k(Z, x) and M⁻¹ P, (s, m)
+=========  =======================================================================
+
+mean = Rᵀ M⁻¹ A D^{-½}(y − prior mean), covariance = k(x, x′) − PᵀP + RᵀR: the best Gaussian that knows
+the data through the rewards at Z alone. With Z = X and no jitter it is the exact posterior. Kernel
+values lose what is orthogonal to Z: |k − PᵀP| is at most its largest value on the diagonal.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.kernels import Covariance
+from superarm.linalg import cholesky, solve_lower
+from superarm.threads import blas_threads_for
+
+from .variances import prior_variance
+
+BLOCK = 1024
+"""Observations that are taken in at once: what a block holds in memory is s × BLOCK numbers."""
+_CANDIDATES_PER_POINT = 5
+_LEAST_LEFT = 1e-9
+"""Points whose variance given those before is below this share of the largest add only rounding."""
+
+
+class Asked(NamedTuple):
+    prior_rows: Floats  # P
+    rows: Floats  # R
+
+
+class PointSummary:
+    """A A ᵀ and A D^{-½}(y − prior mean), to which more observations can be added."""
+
+    def __init__(self, kernel: Covariance, points: Floats, jitter: float) -> None:
+        self.kernel = kernel
+        self.points = points
+        prior = np.array(kernel(points), dtype=np.float64)
+        prior[np.diag_indices_from(prior)] += jitter
+        self._prior_factor = cholesky(prior, "the covariance of the inducing points")
+        self.precision = np.eye(len(points))  # I + A Aᵀ
+        self.told = np.zeros(len(points))  # A D^{-½}(y − prior mean)
+        self.lost = 0.0  # largest variance of an observed arm that the points do not explain
+        self._factor = self.precision
+        self.weights = self.told
+
+    def copy(self) -> PointSummary:
+        """One to which observations can be added while this one stays as it is."""
+        other = object.__new__(PointSummary)
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def add(self, arms: Floats, residual: Floats, noise: Floats) -> None:
+        """Take observations in; ``residual`` is without the prior mean."""
+        weight = 1.0 / np.sqrt(noise)
+        precision, told, lost = self.precision.copy(), self.told.copy(), self.lost
+        for begin in range(0, len(arms), BLOCK):
+            block = slice(begin, begin + BLOCK)
+            rows = self._prior_rows(arms[block])
+            left = prior_variance(self.kernel, arms[block]) - np.einsum("ij,ij->j", rows, rows)
+            lost = max(lost, float(left.max()))
+            rows *= weight[block]
+            with blas_threads_for(len(rows) * rows.size):
+                precision += rows @ rows.T
+            told += rows @ (weight[block] * residual[block])
+        self.resume(precision, told, lost)
+
+    def resume(self, precision: Floats, told: Floats, lost: float) -> None:
+        """Go on from these sums."""
+        factor = cholesky(precision, "the information about the inducing points")
+        self.weights = solve_lower(factor, told)
+        self.precision, self.told, self.lost, self._factor = precision, told, lost, factor
+
+    def ask(self, keys: Floats) -> Asked:
+        prior_rows = self._prior_rows(keys)
+        return Asked(prior_rows, solve_lower(self._factor, prior_rows))
+
+    def _prior_rows(self, keys: Floats) -> Floats:
+        return solve_lower(self._prior_factor, np.asarray(self.kernel(self.points, keys)))
+
+
+def spread_points(kernel: Covariance, arms: Floats, most: int) -> Ints:
+    """Rows of ``arms``, each the one that those before it say least about: a pivoted Cholesky.
+
+    Candidates are evenly spaced in ``arms``, five for each point wanted. Fewer than ``most`` come
+    back where so many explain everything.
+    """
+    candidates = np.unique(np.linspace(0, len(arms) - 1, _CANDIDATES_PER_POINT * most).astype(np.intp))
+    rows = arms[candidates]
+    left = prior_variance(kernel, rows).copy()
+    enough = _LEAST_LEFT * float(left.max())
+    most = min(most, len(rows))
+    factor = np.empty((most, len(rows)))
+    chosen: list[int] = []
+    while len(chosen) < most and left.max() > enough:
+        best, step = int(left.argmax()), len(chosen)
+        column = np.asarray(kernel(rows[best : best + 1], rows))[0]
+        column = (column - factor[:step, best] @ factor[:step]) / np.sqrt(left[best])
+        factor[step] = column
+        left = np.maximum(left - column**2, 0.0)
+        left[best] = 0.0
+        chosen.append(best)
+    return candidates[chosen]
