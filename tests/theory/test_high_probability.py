@@ -18,6 +18,7 @@ from superarm.theory import (
     information_gain,
     lipschitz_of_kernel,
     rate_oclok,
+    rates_side_by_side,
     realised_information,
     regret_bound_gp_ts,
     regret_bound_gp_ucb,
@@ -307,3 +308,22 @@ def test_oclok_rates() -> None:
 def test_bad_arguments_are_named(call: object, error: type[Exception], word: str) -> None:
     with pytest.raises(error, match=word):
         call()  # type: ignore[operator]
+
+
+def test_table_1_side_by_side() -> None:
+    """T = 256, K = 5, D = 3, λ* = 2: CC-MAB has T^{5/6}, ACC-UCB T^{4/5}, Matérn's T^{(D+ν)/(D+2ν)}."""
+    found = rates_side_by_side(256, dimension=3, budget=5, largest_eigenvalue=2.0, nu=2.5)
+    expected = {
+        "CUCB": math.sqrt(1280.0),
+        "CC-MAB": 5.0 * 256.0 ** (5.0 / 6.0),
+        "ACC-UCB": 5.0 * 256.0**0.8,
+        "O'CLOK-UCB, linear": math.sqrt(2.0 * 5.0 * 256.0 * 3.0),
+        "O'CLOK-UCB, squared exponential": math.sqrt(2.0 * 5.0 * 256.0 * math.log(256.0) ** 3),
+        "O'CLOK-UCB, Matérn": math.sqrt(10.0) * 256.0 ** (5.5 / 8.0),
+    }
+    assert {name: float(rate) for name, rate in found.items()} == pytest.approx(expected)
+    rough = rates_side_by_side(
+        256, dimension=3, budget=1, largest_eigenvalue=1.0, holder=0.5, optimality_dimension=1.0
+    )
+    assert float(rough["CC-MAB"]) == pytest.approx(256.0 ** (4.0 / 4.5))
+    assert float(rough["ACC-UCB"]) == pytest.approx(256.0 ** (2.0 / 3.0))

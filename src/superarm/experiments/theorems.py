@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, cast
@@ -17,10 +17,11 @@ from superarm.problems.base import World
 from superarm.registry import parameters_of
 from superarm.results.bounds import Bound, RegretBounds
 from superarm.results.roads import schedule_of
-from superarm.rules import BayesianGPUCB
+from superarm.rules import BayesianGPUCB, OclokUCB
 from superarm.simulation import Run
 from superarm.theory import (
     ArmSetGrowth,
+    arriving_information_gain,
     bayesian_regret_bound_of_widths,
     lipschitz_of_kernel,
     prior_eigenvalue_bound,
@@ -31,9 +32,12 @@ from superarm.theory import (
     theory_noise_variance,
 )
 
+from .lemmas import Lemmas, check_lemmas, in_words
 from .spec import Experiment
 
 _POINTS = 200
+_MOST_ARRIVALS = 5_000
+"""Arms chosen in a whole run up to which γ is found by choosing among all that arrived."""
 Options = Mapping[str, Any]
 _EXACT = ("auto", "finite", "streaming")
 _NO_THEOREM = {
@@ -57,6 +61,21 @@ class _Case(NamedTuple):
     """Of the first round's arms, (n, d)."""
     options: Options
     """Of the policy, with their defaults."""
+    budget: int
+    """Most arms chosen in a round of the run."""
+    world: World
+    arrivals: Sequence[Floats]
+    """The contexts of every round, where arms change; empty for so many that γ would take too long."""
+
+    @property
+    def most_arms(self) -> int:
+        """M: the most arms that any round offers."""
+        most = self.model.most_arms
+        if most is None and self.model.arms is not None:
+            most = len(self.model.arms)
+        if most is None:
+            raise _NoBoundError("the problem does not state most_arms, which the theorem needs")
+        return most
 
     @property
     def gamma(self) -> Gamma:
@@ -102,7 +121,9 @@ def regret_bounds(run: Run) -> RegretBounds:
             if experiment.feedback:
                 raise _NoBoundError("no theorem implemented here covers feedback that is late or lost")
             if name in _THEOREMS:
-                drawn[policy] = _by_theorem(name, run, experiment, given, rounds.astype(np.float64))
+                drawn[policy] = _by_theorem(
+                    name, policy, run, experiment, given, rounds.astype(np.float64)
+                )
             elif name in _ROUTE_POLICIES:
                 drawn[policy], note = routes.bound(policy, name, given), _ROUTE_NOTE
             else:
@@ -115,23 +136,37 @@ def regret_bounds(run: Run) -> RegretBounds:
 # --- theorems that hold with high probability ----------------------------------------------
 
 
-def _by_theorem(name: str, run: Run, experiment: Experiment, given: Options, rounds: Floats) -> Bound:
+def _by_theorem(
+    name: str, policy: str, run: Run, experiment: Experiment, given: Options, rounds: Floats
+) -> Bound:
     """Averaged over the run's seeds; what the run does not have is told beside it."""
     theorem = _THEOREMS[name]
     values = []
     unmet: list[str] = []
+    found: list[Lemmas] = []
+    budget = max(int(run.choices(policy, 0, seed).shape[1]) for seed in run.seeds)
     for seed in run.seeds:
         world: World = experiment.build_problem(seed=seed, horizon=run.rounds)
         features = world.offer(1).arms.features
-        case = _Case(str(experiment.problem["name"]), world.model, features, given)
+        changing = world.model.arms is None and run.rounds * budget <= _MOST_ARRIVALS
+        steps = range(1, run.rounds + 1) if changing else ()
+        arrivals = [world.offer(step).arms.features for step in steps]
+        case = _Case(
+            str(experiment.problem["name"]), world.model, features, given, budget, world, arrivals
+        )
         if (largest := _largest_variance(case)) > 1.0 + 1e-9:
             raise _NoBoundError(f"k(x, x) reaches {largest:.3g}: the theorem assumes k ≤ 1")
         values.append(theorem.curve(rounds, case))
         unmet = unmet or list(_unmet(name, case))
+        if name == "oclok-ucb" and case.arrivals:
+            schedule = OclokUCB(most_arms=case.most_arms, delta=given["delta"])
+            found.append(check_lemmas(run, policy, seed, world, schedule))
     assumes, label = theorem.source, theorem.label
     if unmet:
         assumes += f". Drawn although the run does not meet these assumptions: {'; '.join(unmet)}"
         label += " (assumptions not met)"
+    if found:
+        assumes += f". {in_words(found)}"
     return Bound(label, rounds, np.mean(values, axis=0), assumes)
 
 
@@ -172,22 +207,27 @@ def _gp_ucb(rounds: Floats, case: _Case) -> Floats:
 
 def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
     model = case.model
-    most_arms = model.most_arms
-    if most_arms is None and model.arms is not None:
-        most_arms = len(model.arms)
-    if model.gain is None or most_arms is None:
-        raise _NoBoundError("the problem does not state γ and most_arms, which the theorem needs")
-    try:
-        budget = len(model.oracle.select(np.arange(most_arms * 1.0), None, _ANY).positions)
-    except InputError:
-        raise _NoBoundError("what may be chosen depends on the round") from None
+    if not model.oracle.deterministic:
+        raise _NoBoundError("its oracle is random: the theorem needs one that always keeps its promise")
+    gamma: Gamma
+    if case.arrivals:
+        gains = arriving_information_gain(
+            model.kernel, case.arrivals, case.budget, model.noise_variance
+        )
+
+        def gamma(count: float) -> float:
+            return 2.0 * float(gains[int(count) // case.budget])  # greedy reaches half at least
+    else:
+        if model.gain is None:
+            raise _NoBoundError("the problem does not state γ, which the theorem needs")
+        gamma = case.gamma
     return regret_bound_oclok_ucb(
         rounds,
-        case.gamma,
-        most_arms=most_arms,
-        budget=budget,
+        gamma,
+        most_arms=case.most_arms,
+        budget=case.budget,
         noise_variance=model.noise_variance,
-        largest_eigenvalue=budget * _largest_variance(case),  # of the prior: at most the trace
+        largest_eigenvalue=case.budget * _largest_variance(case),  # of the prior: at most the trace
         lipschitz=model.reward.lipschitz,
         delta=case.options["delta"],
     )
@@ -197,11 +237,15 @@ def _unmet(name: str, case: _Case) -> Iterator[str]:
     """What a policy's theorem needs and the case does not have: "need (what is there instead)"."""
     if case.options["posterior"] not in _EXACT:
         yield f"the exact posterior (here it is {case.options['posterior']})"
-    if case.options.get("gain") != "greedy":  # which is certified
+    if case.options.get("gain") != "greedy" and not case.arrivals:  # which are certified
         yield "a proven bound on γ (here the experiment's γ, which is not proven)"
     if name == "oclok-ucb":
-        if case.problem != "gp-function":
+        if case.options["stepwise"]:
+            yield "arms chosen all at once (here one after the other)"
+        if case.problem not in ("gp-function", "codependency"):
             yield "f drawn from the learner's Gaussian process (here it is not)"
+        elif case.problem == "codependency" and case.world.lengthscale != 1.0:  # type: ignore[attr-defined]
+            yield "the learner's lengthscale to be that of f (here it is not)"
         elif not np.isclose(case.model.noise_variance, (case.model.noise_bound or 0.0) ** 2):
             yield f"the true noise variance (here the learner is told {case.model.noise_variance:.3g})"
         return
@@ -216,7 +260,6 @@ def _unmet(name: str, case: _Case) -> Iterator[str]:
         yield "samples on the grids D_t of section 4.2 (here on all arms)"
 
 
-_ANY = np.random.default_rng(0)
 _KERNELIZED = "“On Kernelized Multi-armed Bandits” (2017)"
 _THEOREMS = {
     "igp-ucb": _Theorem("IGP-UCB bound", f"Theorem 3 of {_KERNELIZED}", _igp_ucb),

@@ -18,6 +18,7 @@ from .high_probability import confidence_width as confidence_width
 from .high_probability import discretisation_size as discretisation_size
 from .high_probability import lipschitz_of_kernel as lipschitz_of_kernel
 from .high_probability import rate_oclok as rate_oclok
+from .high_probability import rates_side_by_side as rates_side_by_side
 from .high_probability import realised_information as realised_information
 from .high_probability import regret_bound_gp_ts as regret_bound_gp_ts
 from .high_probability import regret_bound_gp_ucb as regret_bound_gp_ucb

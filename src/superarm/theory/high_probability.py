@@ -237,6 +237,34 @@ def rate_oclok(
     return np.asarray(np.sqrt(largest_eigenvalue * budget * T * growth))
 
 
+def rates_side_by_side(
+    rounds: Any,
+    *,
+    dimension: int,
+    budget: int,
+    largest_eigenvalue: float,
+    nu: float = 2.5,
+    holder: float = 1.0,
+    optimality_dimension: float | None = None,
+) -> dict[str, Floats]:
+    """How the regret of each algorithm in Table 1 of nika2022oclok grows, up to logarithms.
+
+    Lipschitz means are Hölder with exponent 1. ACC-UCB's optimality dimension is at most D, and its
+    exponent is approached from above. Matérn's rate is Corollary 1's: the table lacks a √(K/λ*).
+    """
+    T = as_rounds(rounds)
+    D, near = dimension, float(dimension if optimality_dimension is None else optimality_dimension)
+    ours: dict[str, Any] = {"dimension": D, "budget": budget, "largest_eigenvalue": largest_eigenvalue}
+    return {
+        "CUCB": np.sqrt(budget * T),
+        "CC-MAB": np.asarray(budget * T ** ((D + 2.0 * holder) / (D + 3.0 * holder))),
+        "ACC-UCB": np.asarray(budget * T ** ((near + 1.0) / (near + 2.0))),
+        "O'CLOK-UCB, linear": rate_oclok(T, "linear", **ours),
+        "O'CLOK-UCB, squared exponential": rate_oclok(T, "squared-exponential", **ours),
+        "O'CLOK-UCB, Matérn": rate_oclok(T, "matern", nu=nu, **ours),
+    }
+
+
 # --- checks -------------------------------------------------------------------------------
 
 

@@ -1,0 +1,128 @@
+"""Lemmas 1 to 3 on recorded runs, against whole matrices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.experiments import Experiment, Plan, execute
+from superarm.experiments.lemmas import Lemmas, check_lemmas, in_words
+from superarm.experiments.theorems import regret_bounds
+from superarm.kernels import SquaredExponential
+from superarm.problems import Codependency
+from superarm.rules import OclokUCB
+from superarm.simulation import Run
+from superarm.streams import Streams
+from superarm.theory import arriving_information_gain, regret_bound_oclok_ucb
+
+PROBLEM: dict[str, Any] = {
+    "name": "codependency",
+    "arrivals": 8,
+    "pool": 60,
+    "lengthscale": 1.0,
+    "k": 2,
+}
+ROUNDS = 12
+
+
+def recorded(out: Path, policies: dict[str, Any], problem: dict[str, Any] = PROBLEM) -> Run:
+    given = {"id": "mine", "rounds": ROUNDS, "seeds": 2, "problem": problem, "policies": policies}
+    execute(Plan.make(Experiment.from_mapping(given, "here"), out=out))
+    return Run.load(out)
+
+
+def by_whole_matrices(
+    run: Run, policy: str, seed: int, world: Codependency, schedule: OclokUCB
+) -> Lemmas:
+    kernel, noise = SquaredExponential(lengthscale=1.0), world.noise_std**2
+    streams = Streams(seed, "noise")
+    X, y = np.empty((0, 3)), np.empty(0)
+    variances = eigenvalue = gap = 0.0
+    outside = arms = 0
+    for step, chosen in enumerate(run.choices(policy, 0, seed), start=1):
+        offer = world.offer(step)
+        now, truth = offer.arms.features, world.means(offer)
+        solved = np.linalg.solve(kernel(X) + noise * np.eye(len(X)), kernel(X, now))
+        mean, cov = solved.T @ y, kernel(now) - kernel(now, X) @ solved
+        std, width = np.sqrt(np.diag(cov)), schedule.width(step, float)
+        outside += int((np.abs(truth - mean) > width * std).sum())
+        arms += len(now)
+        missing = np.sort(truth)[-2:].sum() - truth[chosen].sum()
+        gap = max(gap, missing / (2.0 * width * std[chosen].sum()))
+        eigenvalue = max(eigenvalue, np.linalg.eigvalsh(cov[np.ix_(chosen, chosen)])[-1])
+        variances += float((std[chosen] ** 2).sum())
+        drawn = world.noise(offer, streams.at(step))
+        X, y = np.vstack([X, now[chosen]]), np.append(y, truth[chosen] + drawn[chosen])
+    information = 0.5 * np.linalg.slogdet(np.eye(len(X)) + kernel(X) / noise)[1]
+    allowed = 2.0 * (eigenvalue + noise) * information
+    return Lemmas(variances / allowed, outside, arms, gap)
+
+
+@pytest.mark.parametrize("delta", [0.05, 30.0])
+def test_lemmas_by_whole_matrices(
+    delta: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A δ that no theorem allows makes widths so narrow that Lemma 2 is seen to fail."""
+    run = recorded(tmp_path / "run", {"oclok-ucb": {}, "random": {}})
+    schedule = OclokUCB(most_arms=23, delta=0.05)
+    object.__setattr__(schedule, "delta", delta)
+    for policy in ("oclok-ucb", "random"):
+        for seed in run.seeds:
+            world = Codependency(
+                seed=seed, horizon=ROUNDS, **{k: v for k, v in PROBLEM.items() if k != "name"}
+            )
+            found = check_lemmas(run, policy, seed, world, schedule)
+            expected = by_whole_matrices(run, policy, seed, world, schedule)
+            assert found == pytest.approx(expected, rel=1e-5)
+            assert found.variances <= 1.0
+            assert (found.outside > 0) == (delta > 1.0)
+            assert delta > 1.0 or policy == "random" or found.gap <= 1.0
+
+
+def test_the_bound_over_arrivals_and_what_is_told_with_it(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", {"oclok-ucb": {}})
+    bound = regret_bounds(run).drawn["oclok-ucb"]
+    assert bound.label == "O'CLOK-UCB bound"  # f is drawn from the learner's process: all is met
+    expected = []
+    for seed in run.seeds:
+        world = Codependency(
+            seed=seed, horizon=ROUNDS, **{k: v for k, v in PROBLEM.items() if k != "name"}
+        )
+        offers = [world.offer(step).arms.features for step in range(1, ROUNDS + 1)]
+        gains = arriving_information_gain(world.model.kernel, offers, 2, world.model.noise_variance)
+        expected.append(
+            regret_bound_oclok_ucb(
+                bound.rounds,
+                lambda count, gains=gains: 2.0 * gains[int(count) // 2],
+                most_arms=world.model.most_arms or 0,
+                budget=2,
+                noise_variance=world.model.noise_variance,
+                largest_eigenvalue=2.0,
+            )
+        )
+    np.testing.assert_allclose(bound.values, np.mean(expected, axis=0))
+    assert "of what Lemma 1 allows; 0 of " in bound.assumes
+
+
+def test_lemmas_in_words() -> None:
+    told = in_words([Lemmas(0.25, 1, 1000, 0.5), Lemmas(0.125, 2, 500, 0.75)])
+    assert "at most 0.25 of what Lemma 1 allows; 3 of 1,500 true means" in told
+    assert told.endswith("gaps are at most 0.75 of what Lemma 3 allows")
+
+
+def test_another_lengthscale_and_steps_are_told(tmp_path: Path) -> None:
+    policies = {"stepwise": {"policy": "oclok-ucb", "stepwise": True}}
+    run = recorded(tmp_path / "run", policies, {**PROBLEM, "lengthscale": 0.5})
+    told = regret_bounds(run).drawn["stepwise"]
+    assert told.label.endswith("(assumptions not met)")
+    assert "arms chosen all at once" in told.assumes
+    assert "the learner's lengthscale to be that of f" in told.assumes
+
+
+def test_a_random_oracle_has_no_bound(tmp_path: Path) -> None:
+    problem = {"name": "movies", "source": "synthetic", "films": 10, "viewers": 20, "oracle": "tim"}
+    run = recorded(tmp_path / "run", {"oclok-ucb": {}}, problem)
+    assert "its oracle is random" in regret_bounds(run).missing["oclok-ucb"]
