@@ -186,6 +186,23 @@ def test_only_demos_are_replaced(tmp_path: Path) -> None:
     assert list(out.iterdir()) == []
 
 
+def test_an_interrupted_demo_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    execute(small_plan(out))
+    (out / "learning.svg").touch()
+    before = sorted(out.rglob("*"))
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "learn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        demo.run_demo(out=out, silent=True)
+    assert sorted(out.rglob("*")) == before
+
+
 @pytest.mark.parametrize("spec", [None, "{", "[]", "{}"])
 def test_files_that_are_no_run(spec: str | None, tmp_path: Path) -> None:
     (tmp_path / "learning.svg").touch()

@@ -10,6 +10,7 @@ import pytest
 from superarm import Arms, Decision, Feedback, IndexPolicy, Model, Offer, State
 from superarm.errors import InputError
 from superarm.kernels import SquaredExponential
+from superarm.networks import generate_city
 from superarm.oracles import TopK
 from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
 from superarm.rules import UCB, Fixed
@@ -39,6 +40,7 @@ def test_reprs_are_short_and_say_what_it_is() -> None:
         StreamingGP(KERNEL, 0.01),
         SparseVariational(KERNEL, 0.01),
         IndependentGaussian(np.ones(40), 0.01, arms=ROWS),
+        generate_city(edges=300, seed=0),
     ]
     for part in parts:
         assert repr(part).startswith(f"{type(part).__name__}(")
@@ -110,3 +112,15 @@ def test_a_rule_may_write_into_a_draw(make: Any, direction: Any, stepwise: bool)
     again = [bold.decide(Offer(step=2, arms=ARMS), np.random.default_rng(1)) for _ in range(2)]
     np.testing.assert_array_equal(again[0].positions, again[1].positions)
     np.testing.assert_array_equal(again[0].desirability, again[1].desirability)
+
+
+@pytest.mark.parametrize("what", ["mean", "std"])
+@pytest.mark.parametrize(
+    "make", [lambda: FiniteGP(KERNEL, ROWS, 0.01), lambda: StreamingGP(KERNEL, 0.01)]
+)
+def test_what_a_belief_knows_cannot_be_written_to(make: Any, what: str) -> None:
+    """The decision reports it: a rule that shifts it would shift what users are told."""
+    belief = make().belief(Offer(step=1, arms=ARMS))
+    for each in (belief, belief.negated(), belief.condition(np.array([1]))):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(each, what)[0] = 1.0

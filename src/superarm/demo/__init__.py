@@ -50,7 +50,7 @@ def run_demo(
     delay: float = 0.05,
 ) -> dict[str, Any]:
     """Learn, draw, compare, report; ``quiet`` prints the result alone, ``silent`` nothing."""
-    _make_room(out)
+    _require_room(out)
     console, results = Console(quiet=quiet or silent), Console(quiet=silent)
     experiment = load_experiment(EXPERIMENT)
     problem = make_world(experiment, rounds=rounds, seed=seed)
@@ -63,6 +63,7 @@ def run_demo(
     with display(console, city, rounds, delay) as show:
         frames = learn(experiment, problem, rounds=rounds, seed=seed, show=show)
 
+    _make_room(out)
     plan = Plan.make(experiment, out=out, rounds=rounds, first_seed=seed)
     picture = animated_svg(city, frames, seed)
     write_spec(out, plan.describe())
@@ -120,8 +121,8 @@ def _progress(console: Console, words: str) -> Iterator[Callable[[int, int], Non
     console.print(words, highlight=False)
 
 
-def _make_room(out: Path) -> None:
-    """An earlier demo makes way; anything else is left alone."""
+def _require_room(out: Path) -> None:
+    """An earlier demo will make way; anything else is left alone."""
     if out.exists() and not out.is_dir():
         raise ConflictError(f"{out} is a file; choose another --out")
     entries = {path.name for path in out.iterdir()} if out.exists() else set()
@@ -135,7 +136,12 @@ def _make_room(out: Path) -> None:
     # Runs of the same make are not demos: they may have cost hours. Only demos have the picture.
     if foreign or "learning.svg" not in entries or experiment != EXPERIMENT:
         raise ConflictError(f"{out} holds something other than an earlier demo; choose another --out")
-    for path in list(out.iterdir()):
+
+
+def _make_room(out: Path) -> None:
+    """Late, so that whoever interrupts a demo keeps the one before."""
+    _require_room(out)
+    for path in list(out.iterdir()) if out.exists() else ():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

@@ -29,6 +29,7 @@ from superarm.core import Bools, Floats, Ints
 from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
 from superarm.graphs import Graph, TurnGraph, sorted_pairs
 from superarm.inputs import read_only
+from superarm.shown import Shown
 
 VEHICLE_CLASSES = (
     "passenger",
@@ -66,8 +67,8 @@ _MOST_COMPARED = 20_000
 """Ids that are looked through for one like a wrong one: more would take seconds."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RoadNetwork:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RoadNetwork(Shown):
     """Junctions, edges and connections, checked once and then read-only.
 
     ``permits`` and ``turn_permits`` say who may use an edge or a connection, by vehicle class;
@@ -97,6 +98,10 @@ class RoadNetwork:
     """Longitude and latitude of the junctions in degrees, (j, 2), where they are known."""
     shapes: tuple[Floats, ...] | None = None
     """The course of each edge, (p, 2) metres, for drawing; ``None``: straight lines."""
+
+    def _shown(self) -> Mapping[str, Any]:
+        counts = {"junctions": self.junction_ids, "edges": self.edge_ids, "turns": self.connections}
+        return {"name": self.name, **{name: len(each) for name, each in counts.items()}}
 
     def __post_init__(self) -> None:
         j, m = len(self.junction_ids), len(self.edge_ids)

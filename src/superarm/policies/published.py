@@ -297,7 +297,10 @@ def benchmark(model: Model, *, problem: World) -> ScorePolicy:
 
 def _known(value: float | None, name: str) -> float:
     if value is None:
-        raise InputError(f"this policy needs {name}, which the model does not state")
+        raise InputError(
+            f"this policy needs {name}, which the model does not state; give Model({name}=…), or use a "
+            "policy without it (gp-ts with scaled=False, gp-bucb, gp-ei)"
+        )
     return value
 
 

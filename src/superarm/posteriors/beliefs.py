@@ -65,8 +65,9 @@ class GaussianBelief:
         self._sign = sign
         self._given = given
         self._cov: Floats | None = None
-        self.mean = mean
-        self.std = std
+        # Views that cannot be written to: a rule that did would change what the decision reports.
+        self.mean, self.std = mean.view(), std.view()
+        self.mean.flags.writeable = self.std.flags.writeable = False
 
     @property
     def _turns(self) -> Turns:
