@@ -11,14 +11,23 @@ settings those that proved fastest at N = 1250 are on: ``memory_efficient`` for 
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from superarm.core import Floats, State
 from superarm.kernels import Kernel, Matern, SquaredExponential
+
+GPFLOW_PYTHON = "SUPERARM_GPFLOW_PYTHON"
+"""Names the interpreter of an environment with GPflow, which does not live beside the others."""
+GPFLOW_JITTER = 1e-6
+"""GPflow's own default."""
 
 
 class Moments(NamedTuple):
@@ -286,6 +295,25 @@ def sgpr_moments(
         latent = model.double().eval()(_tensor(offered))
         untold = 1.0 - model.covar_module(_tensor(offered), diag=True)
         return Moments(latent.mean.numpy(), (latent.variance + untold).sqrt().numpy())
+
+
+def gpflow_moments(
+    arms: Floats, rewards: Floats, points: Floats, offered: Floats, noise: float, repeats: int
+) -> tuple[Moments, float]:
+    """GPflow's Titsias posterior and its median seconds, from an interpreter that has it."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, found = Path(folder) / "given.npz", Path(folder) / "found.npz"
+        rows = {"arms": arms, "rewards": rewards, "points": points, "offered": offered}
+        np.savez(given, noise=noise, repeats=repeats, jitter=GPFLOW_JITTER, **rows)  # type: ignore[arg-type]
+        script = Path(__file__).with_name("gpflow_peer.py")
+        subprocess.run(
+            [os.environ[GPFLOW_PYTHON], str(script), str(given), str(found)],
+            check=True,
+            stderr=subprocess.DEVNULL,  # tensorflow tells what it does not find
+            env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+        )
+        with np.load(found) as answer:
+            return Moments(answer["mean"], answer["std"]), float(answer["seconds"])
 
 
 # --- fixed arms --------------------------------------------------------------------------

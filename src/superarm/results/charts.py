@@ -40,6 +40,8 @@ _MANY_SETTINGS = 4
 _POINTS = 200
 _FAR_APART = 10.0
 """Ratio of totals from which on the axis is logarithmic: on a linear one some would lie on it."""
+_LEAST_GROWTH = 0.1
+"""Exponent of t from which the time of a round is said to grow: below it is noise."""
 
 
 def run_charts(
@@ -217,7 +219,9 @@ def _seconds(run: Run, index: int) -> Picture | None:
         except StateError:  # timings are no part of a trace; a run may have been copied without them
             return None
         label = f"{policy}  {readable_seconds(run.seconds_per_round(policy, index))}"
-        label += f", {power_text(growth_of(curve))}"
+        growth = growth_of(curve)
+        if abs(growth) >= _LEAST_GROWTH:
+            label += f", {power_text(growth)}"
         series.append(Series(label, curve.rounds, curve.mean, style))
     chart = Chart(
         series=tuple(series),
@@ -228,7 +232,7 @@ def _seconds(run: Run, index: int) -> Picture | None:
     )
     caption = (
         "Time to decide and learn, averaged over blocks of rounds and over seeds; labels give the "
-        "overall mean, and how the time of one round grows over the last half of them."
+        "overall mean, and how the time of one round grows over the last half of them, where it does."
     )
     return _single(run, index, "seconds", chart, caption)
 

@@ -250,12 +250,14 @@ class PosteriorContract(ABC):
                     seen.sample(generator())
                     assert np.isfinite(seen.cov).all()
                     assert np.isfinite(seen.incumbent)
-                # What was returned is the caller's own.
+                # What was returned is the caller's own, or cannot be written to.
                 posterior.sample(keys, generator(), size=2)[...] = np.nan
                 for array in (*self._joint(posterior), *posterior.predict(keys)):
                     assert array is not None
                     array[...] = np.nan
-                belief.mean[...] = belief.std[...] = np.nan
+                for array in (belief.mean, belief.std):
+                    if array.flags.writeable:
+                        array[...] = np.nan
             assert all(np.isfinite(part).all() for part in self._joint(posterior))
             assert np.isfinite(self._variance(posterior)).all()
 
