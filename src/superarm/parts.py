@@ -25,6 +25,8 @@ def import_parts(source: Path | str) -> None:
     key = text if path is None else str(path)
     if key in _imported:
         return
+    if path is not None and not path.is_file():
+        raise SpecError(f"{source} cannot be imported: there is no such file")
     here = str(Path.cwd())
     sys.path.insert(0, here)  # as for ``python -m``, but for no other import than this
     try:

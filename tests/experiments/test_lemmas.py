@@ -113,13 +113,14 @@ def test_lemmas_in_words() -> None:
     assert told.endswith("gaps are at most 0.75 of what Lemma 3 allows")
 
 
-def test_another_lengthscale_and_steps_are_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("other", [{"lengthscale": 0.5}, {"squared": False}])
+def test_another_kernel_and_steps_are_told(other: dict[str, Any], tmp_path: Path) -> None:
     policies = {"stepwise": {"policy": "oclok-ucb", "stepwise": True}}
-    run = recorded(tmp_path / "run", policies, {**PROBLEM, "lengthscale": 0.5})
+    run = recorded(tmp_path / "run", policies, {**PROBLEM, **other})
     told = regret_bounds(run).drawn["stepwise"]
     assert told.label.endswith("(assumptions not met)")
     assert "arms chosen all at once" in told.assumes
-    assert "the learner's lengthscale to be that of f" in told.assumes
+    assert "the learner's kernel to be that of f" in told.assumes
 
 
 def test_a_random_oracle_has_no_bound(tmp_path: Path) -> None:

@@ -64,15 +64,23 @@ derived name=mean_reward metric=reward per_round=True
 claim below: metric=reward \
 policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20,acc-ucb,cc-mab versus=benchmark \
 ratio=0.2 where=(lengthscale=0.01)
-claim falls: policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20,acc-ucb,cc-mab key=lengthscale
-claim above: metric=reward policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20 \
-versus=benchmark ratio=0.8 where=(lengthscale=1.0)
-claim below: metric=reward policy=acc-ucb,cc-mab versus=benchmark ratio=0.8 where=(lengthscale=1.0)
+claim falls: relative_to=random \
+policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20,acc-ucb,cc-mab key=lengthscale
+claim below: policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50,soclok-ucb-20 versus=random ratio=0.2 \
+where=(lengthscale=1.0)
+claim above: policy=acc-ucb,cc-mab versus=random ratio=0.2 where=(lengthscale=1.0)
 claim above: policy=soclok-ucb-20 versus=oclok-ucb,soclok-ucb-50,soclok-ucb-100
 claim similar: metric=reward policy=soclok-ucb-50,soclok-ucb-100 versus=oclok-ucb tolerance=0.05 \
 where=(lengthscale=1.0)
-claim above: metric=reward policy=oclok-ucb versus=benchmark ratio=0.95 where=(lengthscale=0.5)
-claim above: metric=reward policy=oclok-ucb versus=benchmark ratio=0.95 where=(lengthscale=1.0)
+claim below: policy=oclok-ucb versus=random ratio=0.05 where=(lengthscale=0.5)
+claim below: policy=oclok-ucb versus=random ratio=0.05 where=(lengthscale=1.0)
+claim above: policy=soclok-ucb-100,soclok-ucb-50,soclok-ucb-20 versus=random ratio=0.05 \
+where=(lengthscale=0.5)
+claim above: policy=soclok-ucb-100,soclok-ucb-50,soclok-ucb-20 versus=random ratio=0.05 \
+where=(lengthscale=1.0)
+claim falls: relative_to=random policy=oclok-ucb key=lengthscale among=0.5,1.0
+claim rises: relative_to=random policy=soclok-ucb-100,soclok-ucb-50,soclok-ucb-20 key=lengthscale \
+among=0.5,1.0
 claim between: metric=reward policy=soclok-ucb-100 versus=oclok-ucb least=0.925 most=0.975 \
 where=(lengthscale=1.0)
 claim between: metric=reward policy=soclok-ucb-100 versus=oclok-ucb least=0.98 most=1.0 \
@@ -105,8 +113,16 @@ claim above: metric=reward policy=soclok-ucb-20 versus=soclok-ucb-10
 claim similar: metric=reward policy=acc-ucb versus=cc-mab tolerance=0.1
 claim similar: metric=reward policy=soclok-ucb-10 versus=acc-ucb,cc-mab tolerance=0.1
 claim between: metric=reward policy=soclok-ucb-20 versus=acc-ucb,cc-mab least=1.2 most=1.4
-claim above: metric=reward policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50 versus=acc-ucb,cc-mab ratio=1.2
+claim above: metric=reward policy=oclok-ucb,soclok-ucb-100,soclok-ucb-50 versus=acc-ucb,cc-mab \
+ratio=1.2
 claim between: metric=reward policy=random versus=benchmark least=0.4 most=0.6
+claim similar: metric=reward policy=soclok-ucb-100,soclok-ucb-50,soclok-ucb-20,soclok-ucb-10 \
+versus=oclok-ucb tolerance=0.05
+claim between: metric=seconds policy=oclok-ucb \
+versus=soclok-ucb-100,soclok-ucb-50,soclok-ucb-20,soclok-ucb-10 least=3.5 most=5.5
+claim above: metric=seconds policy=soclok-ucb-100,soclok-ucb-50,soclok-ucb-20,soclok-ucb-10 \
+versus=acc-ucb,cc-mab
+claim similar: metric=seconds policy=acc-ucb versus=cc-mab tolerance=0.5
 """,
     "combinatorial/matching": """
 rounds 250

@@ -17,10 +17,11 @@ at 95 %, two-sided, of that many seeds; a single seed decides nothing, and a tie
 ``crosses``    below ``versus`` at the least value of ``key`` and above it at the greatest
 =============  =================================================================================
 
-Of any claim, ``metric`` (regret) says which total, or mean per round; ``where`` picks the settings
-that it is about; ``of = "spread"`` compares the seeds' distances from their median (Brown and
-Forsythe) in place of the totals; fewer than four seeds say nothing of their spread. A claim about
-policies, settings or metrics that a run does not have is not judged, and the run says so.
+Of any claim, ``metric`` (regret) says which total, or mean per round, ``seconds`` being the time of a
+round; ``relative_to`` divides it by that of another policy; ``where`` picks the settings that it is
+about, and ``among`` the values of ``key``; ``of = "spread"`` compares the seeds' distances from their
+median (Brown and Forsythe) in place of the totals; fewer than four seeds say nothing of their spread. A
+claim about policies, settings or metrics that a run does not have is not judged, and the run says so.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from superarm.results.curves import (
 from superarm.simulation.trace import Run
 from superarm.theory import variance_sum_bound
 
+_SECONDS = "seconds"
 Word = Literal["holds", "does not hold", "undecided"]
 
 
@@ -88,9 +90,10 @@ def _needs(run: Run, claim: Mapping[str, Any]) -> list[str]:
     absent = [name for name in dict.fromkeys(policies_of(claim)) if name not in run.policies]
     if absent:
         return absent
-    if "key" in claim and not sweeps(run, claim["key"]):
-        return [f"a sweep over {claim['key']}"]
-    if not any(_matches(setting, claim) for setting in run.settings):
+    if "key" in claim and not _panels(run, claim):
+        values = f" of {', '.join(map(str, claim['among']))}" if "among" in claim else ""
+        return [f"a sweep over {claim['key']}{values}"]
+    if not any(_matches(run, setting, claim) for setting in run.settings):
         return [f"a setting with {setting_text(claim['where'])}"]
     return [f"the metric {_metric(claim)}"]
 
@@ -102,17 +105,34 @@ def _metric(claim: Mapping[str, Any]) -> str:
 def _places(run: Run, claim: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], list[int]]]:
     """What is judged as one: a setting, or those that differ in ``key`` alone, in its order."""
     if "key" in claim:
-        places = [(panel.fixed, panel.settings) for panel in sweeps(run, claim["key"])]
+        places = _panels(run, claim)
     else:
         places = [(setting, [index]) for index, setting in enumerate(run.settings)]
     for told, settings in places:
-        measured = all(_metric(claim) in run.metrics_at(index) for index in settings)
-        if _matches(told, claim) and measured and set(policies_of(claim)) <= set(run.policies):
+        measured = all(_is_measured(run, index, _metric(claim)) for index in settings)
+        if _matches(run, told, claim) and measured and set(policies_of(claim)) <= set(run.policies):
             yield told, settings
 
 
-def _matches(setting: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
-    return all(setting.get(key) == value for key, value in claim.get("where", {}).items())
+def _panels(run: Run, claim: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[int]]]:
+    """Settings that differ in the claim's ``key`` alone, where all values that it names are there."""
+    panels = []
+    for panel in sweeps(run, claim["key"]):
+        named = claim.get("among", panel.values)
+        if set(named) <= set(panel.values):
+            places = zip(panel.values, panel.settings, strict=True)
+            panels.append((panel.fixed, [index for value, index in places if value in named]))
+    return panels
+
+
+def _is_measured(run: Run, index: int, metric: str) -> bool:
+    return run.is_timed(index) if metric == _SECONDS else metric in run.metrics_at(index)
+
+
+def _matches(run: Run, setting: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
+    """What is not swept has the value that the problem was given."""
+    given = {**(run.spec.get("parameters") or {}).get("problem", {}), **setting}
+    return all(given.get(key) == value for key, value in claim.get("where", {}).items())
 
 
 # --- margins -----------------------------------------------------------------------------
@@ -147,10 +167,29 @@ class _Totals:
         self.metric = _metric(claim)
 
     def at(self, policy: str, place: int = 0) -> Floats:
-        totals = outcomes(self.run, policy, self.settings[place], self.metric).astype(np.float64)
+        totals = self._plain(policy, place)
+        if "relative_to" in self.claim:
+            with np.errstate(divide="ignore", invalid="ignore"):  # over nothing is decided nothing
+                totals = totals / self._plain(self.claim["relative_to"], place)
         if self.claim.get("of") == "spread":
             totals = np.abs(totals - np.median(totals))
         return totals
+
+    def _plain(self, policy: str, place: int) -> Floats:
+        index = self.settings[place]
+        if self.metric == _SECONDS:
+            return self.run.seconds(policy, index).astype(np.float64).mean(axis=1)
+        return outcomes(self.run, policy, index, self.metric).astype(np.float64)
+
+    @property
+    def text(self) -> str:
+        """What is compared, in words."""
+        text = self.run.metric(self.metric, self.settings[0]).text
+        if self.metric == _SECONDS:
+            text = "time per round (s)"
+        if "relative_to" in self.claim:
+            text += f" over that of {self.claim['relative_to']}"
+        return "spread of " * (self.claim.get("of") == "spread") + text
 
     def told(self, policy: str, place: int = 0) -> str:
         mean, stderr = average(self.at(policy, place))
@@ -178,9 +217,8 @@ def _judged(totals: _Totals) -> tuple[Word, str]:
 
 def _told(totals: _Totals) -> Iterator[str]:
     """Every total that the claim is about, the least first."""
-    spread = "spread of " * (totals.claim.get("of") == "spread")
-    metric = spread + totals.run.metric(totals.metric, totals.settings[0]).text
-    names = list(dict.fromkeys(policies_of(totals.claim)))
+    metric = totals.text
+    names = list(dict.fromkeys(_compared_policies(totals.claim)))
     if "key" in totals.claim:
         places = range(len(totals.settings))
         for name in names:
@@ -284,17 +322,18 @@ _CHECKS = {
     "above": _Check(partial(_compared, sign=1.0), ("policy", "versus"), ("ratio",)),
     "between": _Check(_between, ("policy", "versus", "least", "most")),
     "similar": _Check(_similar, ("policy", "versus", "tolerance")),
-    "rises": _Check(partial(_moves, sign=1.0), ("policy", "key")),
-    "falls": _Check(partial(_moves, sign=-1.0), ("policy", "key")),
-    "flat": _Check(_flat, ("policy", "key", "tolerance")),
-    "crosses": _Check(_crosses, ("policy", "versus", "key")),
+    "rises": _Check(partial(_moves, sign=1.0), ("policy", "key"), ("among",)),
+    "falls": _Check(partial(_moves, sign=-1.0), ("policy", "key"), ("among",)),
+    "flat": _Check(_flat, ("policy", "key", "tolerance"), ("among",)),
+    "crosses": _Check(_crosses, ("policy", "versus", "key"), ("among",)),
 }
-_OF_ALL = ("text", "check", "metric", "where", "of")
+_OF_ALL = ("text", "check", "metric", "relative_to", "where", "of")
 _KINDS = {
-    **dict.fromkeys(("metric", "key", "of"), str),
+    **dict.fromkeys(("metric", "relative_to", "key", "of"), str),
     **dict.fromkeys(("ratio", "least", "most", "tolerance"), float),
     **dict.fromkeys(("policy", "versus"), str | Sequence[str]),
     "where": Mapping[str, Any],
+    "among": Sequence[float],
 }
 
 
@@ -339,6 +378,10 @@ def check_claim(claim: object, where: str) -> None:
 
 def policies_of(claim: Mapping[str, Any]) -> list[str]:
     """Every policy that a claim is about."""
+    return [*_compared_policies(claim), *_names(claim.get("relative_to", []))]
+
+
+def _compared_policies(claim: Mapping[str, Any]) -> list[str]:
     return [name for key in ("policy", "versus") if key in claim for name in _names(claim[key])]
 
 

@@ -66,7 +66,7 @@ def in_words(found: list[Lemmas]) -> str:
     outside, arms = sum(each.outside for each in found), sum(each.arms for each in found)
     variances, gap = max(each.variances for each in found), max(each.gap for each in found)
     return (
-        f"In this run the variances add up to at most {variances:.2g} of what Lemma 1 allows; "
+        f"In this run the variances add up to at most {variances:.3g} of what Lemma 1 allows; "
         f"{outside:,} of {arms:,} true means lie outside the widths of Lemma 2; gaps "
-        f"are at most {gap:.2g} of what Lemma 3 allows"
+        f"are at most {gap:.3g} of what Lemma 3 allows"
     )

@@ -13,6 +13,7 @@ from superarm.core import Floats, Gamma
 from superarm.errors import InputError, StateError
 from superarm.models import Model
 from superarm.policies.published import gamma_for
+from superarm.problems import Codependency
 from superarm.problems.base import World
 from superarm.registry import parameters_of
 from superarm.results.bounds import Bound, RegretBounds
@@ -244,8 +245,8 @@ def _unmet(name: str, case: _Case) -> Iterator[str]:
             yield "arms chosen all at once (here one after the other)"
         if case.problem not in ("gp-function", "codependency"):
             yield "f drawn from the learner's Gaussian process (here it is not)"
-        elif case.problem == "codependency" and case.world.lengthscale != 1.0:  # type: ignore[attr-defined]
-            yield "the learner's lengthscale to be that of f (here it is not)"
+        elif isinstance(case.world, Codependency) and not case.world.is_known:
+            yield "the learner's kernel to be that of f (here it is not)"
         elif not np.isclose(case.model.noise_variance, (case.model.noise_bound or 0.0) ** 2):
             yield f"the true noise variance (here the learner is told {case.model.noise_variance:.3g})"
         return

@@ -188,7 +188,7 @@ class ShortestPath(Described, CostsOnly):
         if top > 0.0:
             raise InputError(
                 f"arm {int(desirability.argmax())} costs {-top:.3g}: a shortest path needs costs of "
-                "0 or more; wrap the rule in Rectified, or use its reduction by potentials"
+                "0 or more; use the policy route-rule, or wrap the rule in Rectified"
             )
         return structure
 

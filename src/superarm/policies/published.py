@@ -245,7 +245,7 @@ def oclok_ucb(
 
 @register("policy", "soclok-ucb")
 def soclok_ucb(model: Model, *, inducing: int = 50, delta: float = 0.05) -> IndexPolicy:
-    """SO'CLOK-UCB [nika2022oclok, section 4]: O'CLOK-UCB on inducing points, redrawn each round."""
+    """SO'CLOK-UCB [nika2022oclok, section 5.1.2]: O'CLOK-UCB on inducing points, redrawn each round."""
     schedule = OclokUCB(most_arms=arm_count(model), delta=delta)
     engine = posterior_for(model, "inducing", inducing=inducing)
     parts: dict[str, Any] = {"oracle": model.oracle, "direction": model.direction}

@@ -101,6 +101,11 @@ class Codependency(ChangingArms):
         }.items():
             object.__setattr__(self, name, value)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the learner's kernel is that of the truth."""
+        return self.squared and self.lengthscale == 1.0
+
     def offer(self, step: int) -> Offer:
         rng = self._streams.at(step)
         count = arrivals(rng, self.arrivals, self.k)

@@ -58,7 +58,7 @@ class Navigation(RoadProblem, Scored):
     network: str | None = None
     """"luxembourg", "monaco", "city" (by default), or the path of a network file."""
     edges: int = 2000
-    """About how many edges a generated city has."""
+    """About how many edges a generated city has, 200 to 2,000,000."""
     city_seed: int = 0
     elevation: str | None = None
     """An SRTM tile, or a folder of them, whose heights replace those of the network."""

@@ -284,6 +284,11 @@ class Run(Shown):
         """Time that the policy took in each round, (seeds, T)."""
         return self._stack("seconds", policy, setting_index)
 
+    def is_timed(self, setting_index: int = 0) -> bool:
+        """Whether the times of a setting are there: a run may have been copied without them."""
+        cells = product(self.policies, self.seeds)
+        return all(self._path("timings", name, setting_index, seed).exists() for name, seed in cells)
+
     def seconds_per_round(self, policy: str, setting_index: int = 0) -> float:
         """Mean over seeds and rounds, without those in which code is compiled and caches are filled.
 

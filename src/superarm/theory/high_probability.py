@@ -250,7 +250,8 @@ def rates_side_by_side(
     """How the regret of each algorithm in Table 1 of nika2022oclok grows, up to logarithms.
 
     Lipschitz means are Hölder with exponent 1. ACC-UCB's optimality dimension is at most D, and its
-    exponent is approached from above. Matérn's rate is Corollary 1's: the table lacks a √(K/λ*).
+    exponent is approached from above. Our rates are Corollary 1's: the table has a further √D for the
+    squared exponential, and λ* in place of √(λ* K) for Matérn's.
     """
     T = as_rounds(rounds)
     D, near = dimension, float(dimension if optimality_dimension is None else optimality_dimension)
