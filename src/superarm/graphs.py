@@ -6,19 +6,30 @@ where its links have values a ``laplacian()`` for kernels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .core import Floats, Ints
 from .errors import InputError, ShapeError
-from .inputs import as_positions, as_vector
+from .inputs import as_positions, as_vector, read_only
 from .registry import register
 
 _MOST_NODES = 2**31 - 1
+
+
+class _OfArms(Protocol):
+    """A frozen record about the arms on offer: its length is their number."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __len__(self) -> int: ...
+
+
+Structure = TypeVar("Structure", bound=_OfArms)
 
 
 class Graph:
@@ -173,8 +184,7 @@ class Pairs:
         for name, side in zip(("left", "right"), sides, strict=True):
             if side.min(initial=0) < 0 or side.max(initial=0) > _MOST_NODES:
                 raise InputError(f"{name} holds a node outside 0 … {_MOST_NODES}")
-            side.flags.writeable = False
-            object.__setattr__(self, name, side)
+            object.__setattr__(self, name, read_only(side))
         order = np.lexsort(sides)
         same = [np.diff(side[order]) == 0 for side in sides]
         if (same[0] & same[1]).any():
@@ -203,12 +213,13 @@ def renumbered(nodes: Ints) -> tuple[Ints, Ints]:
     return known, nodes if len(known) == len(used) else (np.cumsum(used) - 1)[nodes]
 
 
-def require_pairs(structure: object, n: int, by: str) -> Pairs:
-    """The structure of an offer of ``n`` arms as pairs, or an error that says who needs them."""
-    if not isinstance(structure, Pairs):
+def require_structure(structure: object, kind: type[Structure], n: int, by: str) -> Structure:
+    """The structure of an offer of ``n`` arms, or an error that says who needs what."""
+    if not isinstance(structure, kind):
+        given = ", ".join(f"{item.name}=…" for item in fields(kind))
         raise InputError(
-            f"{by} needs Pairs(left=…, right=…) as the offer's structure, not {structure!r:.60}"
+            f"{by} needs {kind.__name__}({given}) as the offer's structure, not {structure!r:.60}"
         )
     if len(structure) != n:
-        raise ShapeError(f"{n} arms are on offer, but the structure has {len(structure)} pairs")
+        raise ShapeError(f"{n} arms are on offer, but the structure has {len(structure)}")
     return structure

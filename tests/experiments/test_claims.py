@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,74 @@ def test_one_verdict_per_setting_that_names_it(tmp_path: Path) -> None:
         "[k = 1, xi = 0.1",
         "[k = 2, xi = 0.1",
     ]
+
+
+def test_relative_to_another_policy(tmp_path: Path) -> None:
+    """A quarter and a half of the others in every seed, however much these differ."""
+    run = make_run(tmp_path, {"good": [1.0, 3.0], "half": [2.0, 6.0], "poor": [4.0, 12.0]})
+    told = [
+        claim("below", policy="good", versus="half", ratio=0.75, relative_to="poor"),
+        claim("below", policy="good", versus="half", ratio=0.5, relative_to="poor"),
+    ]
+    first, second = judge(run, told)
+    assert first.verdict == "holds"
+    assert first.evidence.startswith("cumulative regret over that of poor: good 0.25, half 0.5; ")
+    assert second.verdict == "does not hold"
+    (silent,) = not_judged(run, [{**told[0], "relative_to": "gone"}])
+    assert silent["needs"] == ["gone"]
+
+
+def test_over_nothing_nothing_is_decided(tmp_path: Path) -> None:
+    run = make_run(tmp_path, {**TOTALS, "zero": [0.0, 0.0, 0.0]})
+    (verdict,) = judge(run, [claim("below", policy="good", versus="poor", relative_to="zero")])
+    assert verdict.verdict == "undecided"
+
+
+def test_among_some_values_of_a_key(tmp_path: Path) -> None:
+    run = make_run(tmp_path, TOTALS, settings=[{"k": 1}, {"k": 2}, {"k": 3}])
+    for index, factor in enumerate((9.0, 1.0, 2.0)):
+        for policy, values in TOTALS.items():
+            for seed, total in enumerate(values):
+                series = {"regret": np.array([factor * total, 0.0])}
+                trace = Trace(policy=policy, setting_index=index, seed=seed, series=series)
+                write_trace(tmp_path, trace)
+    told = claim("rises", policy="fair", key="k")
+    assert [each.verdict for each in judge(run, [told])] == ["does not hold"]
+    (late,) = judge(run, [{**told, "among": [2, 3]}])
+    assert late.verdict == "holds"
+    assert "at k = 2: 4, 3: 8" in late.evidence
+    (silent,) = not_judged(run, [{**told, "among": [2, 5]}])
+    assert silent["needs"] == ["a sweep over k of 2, 5"]
+
+
+def test_time_per_round_is_judged_where_it_was_kept(tmp_path: Path) -> None:
+    run = make_run(tmp_path, {"quick": FAIR, "slow": FAIR})
+    for policy, seconds in {"quick": 1.0, "slow": 3.0}.items():
+        for seed in range(3):
+            series, timed = {"regret": np.zeros(2)}, np.array([seconds, seconds], dtype=np.float32)
+            write_trace(
+                tmp_path, Trace(policy=policy, setting_index=0, seed=seed, series=series, seconds=timed)
+            )
+    told = claim("above", metric="seconds", policy="slow", versus="quick", ratio=2.5)
+    (verdict,) = judge(run, [told])
+    assert verdict.verdict == "holds"
+    assert verdict.evidence.startswith("time per round (s): quick 1, slow 3; ")
+    for path in (tmp_path / "timings").iterdir():
+        path.unlink()
+    assert judge(run, [told]) == []
+    assert not_judged(run, [told])[0]["needs"] == ["the metric seconds"]
+
+
+def test_what_is_not_swept_has_the_problems_value(tmp_path: Path) -> None:
+    run = make_run(tmp_path, TOTALS)
+    path = tmp_path / "run.json"
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    spec["parameters"] = {"problem": {"name": "x", "k": 3}}
+    path.write_text(json.dumps(spec), encoding="utf-8")
+    run = Run.load(tmp_path)
+    told = claim("below", policy="fair", versus="even", ratio=1.01)
+    assert len(judge(run, [{**told, "where": {"k": 3}}])) == 1
+    assert judge(run, [{**told, "where": {"k": 4}}]) == []
 
 
 BASE = {

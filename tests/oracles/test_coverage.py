@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from superarm.core import EXACT, Floats, Ints
 from superarm.errors import InfeasibleError, InputError
 from superarm.graphs import Pairs
-from superarm.oracles import TIM, GreedyCoverage
+from superarm.oracles import TIM, GreedyCoverage, coverage
 from superarm.oracles.coverage import _Cascade, cover_most, draw_sets
 from superarm.rewards import Coverage
 
@@ -257,3 +257,46 @@ def test_too_many_sets_are_refused() -> None:
     pairs = Pairs(left=np.arange(2000), right=np.arange(2000))
     with pytest.raises(InputError, match="raise epsilon"):
         TIM(k=3, epsilon=0.001).select(np.zeros(2000), pairs, rng())
+
+
+def test_a_dense_cascade_is_drawn_within_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All links work, so that every set holds all nodes: as many sets at once as links allow."""
+    source, target = np.divmod(np.arange(40**2), 40)
+    graph = _Cascade.of(source, target, np.ones(1600), 40)
+    monkeypatch.setattr(coverage, "_MOST_FRONTIER", 4 * 1600)
+    plain, largest = np.repeat, [0]
+
+    def measured(values: Any, repeats: Any) -> Any:
+        found = plain(values, repeats)
+        largest[0] = max(largest[0], len(found))
+        return found
+
+    monkeypatch.setattr(coverage.np, "repeat", measured)
+    sets = draw_sets(graph, 50, np.random.default_rng(0))
+    assert 1600 < largest[0] <= 4 * 1600
+    assert np.bincount(sets.of_set).tolist() == [40] * 50
+    assert sets.members.reshape(50, 40).sum(axis=1).tolist() == [780] * 50
+
+
+def test_sparse_cascades_are_drawn_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No link works, so that every set looks at one node's links alone."""
+    source, target = np.divmod(np.arange(40**2), 40)
+    graph = _Cascade.of(source, target, np.zeros(1600), 40)
+    monkeypatch.setattr(coverage, "_MOST_FRONTIER", 16 * 1600)
+    steps: list[int] = []
+    plain = np.cumsum
+
+    def measured(degree: Any) -> Any:
+        steps.append(len(degree))
+        return plain(degree)
+
+    monkeypatch.setattr(coverage.np, "cumsum", measured)
+    sets = draw_sets(graph, 1000, np.random.default_rng(0))
+    assert steps == [16, 32, 64, 128, 256, 256, 248]  # twice as many, while a quarter is enough
+    assert len(sets.members) == 1000
+
+
+def test_a_graph_of_one_node() -> None:
+    loop = Pairs(left=np.array([0]), right=np.array([0]))
+    found = TIM(k=1, two_sided=False).select(np.ones(1), loop, np.random.default_rng(0))
+    assert found.positions.tolist() == [0]

@@ -196,3 +196,28 @@ def test_oracles_that_add_refuse_rules_that_only_rank(rule: Any) -> None:
     IndexPolicy(posterior=posterior, rule=rule(scale="linear"), oracle=Matching())
     for oracle in (TopK(k=2), GroupTopK(k=2)):
         IndexPolicy(posterior=posterior, rule=rule(), oracle=oracle)
+
+
+@pytest.mark.parametrize(("of_arm", "limits"), [([0, 1], [1, 1]), ([0, 1, 0], [2, 1])])
+def test_rescored_to_nothing_is_infeasible(of_arm: list[int], limits: list[int]) -> None:
+    groups = Groups(of_arm=np.array(of_arm), limits=np.array(limits))
+    n = len(of_arm)
+    with pytest.raises(InfeasibleError, match="after 1 of 2 arms"):
+        GroupTopK(k=2).select(
+            np.arange(n) * 1.0, groups, np.random.default_rng(0), rescore=lambda _: np.full(n, -np.inf)
+        )
+
+
+def test_a_budget_too_large_for_a_table_is_packed_by_density() -> None:
+    heavy = Weights(of_arm=np.array([4e8, 4e8]), budget=5e8)
+    found = Knapsack().select(np.array([1.0, 2.0]), heavy, np.random.default_rng(0))
+    assert (found.positions.tolist(), found.guarantee.alpha) == ([1], 0.5)
+    with pytest.raises(InputError, match=r"a budget of at most 10,000,000"):
+        Knapsack(method="exact").select(np.array([1.0, 2.0]), heavy, np.random.default_rng(0))
+
+
+def test_sums_that_overflow_are_refused() -> None:
+    light = Weights(of_arm=np.ones(4), budget=2.0)
+    worth = np.array([1e308, 1e308, 1.5e308, 1.7e308])
+    with pytest.raises(InputError, match="overflow"):
+        Knapsack().select(worth, light, np.random.default_rng(0))

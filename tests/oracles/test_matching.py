@@ -142,3 +142,16 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 def test_where_no_pair_is_worth_it_nothing_is_chosen() -> None:
     assert Matching().select(np.full(7, -1.0), SQUARE, rng()).positions.tolist() == []
+
+
+def test_a_table_larger_than_memory_is_refused() -> None:
+    apart = np.arange(30_000)
+    with pytest.raises(InputError, match="30000 × 30000 nodes make a table that is too large"):
+        Matching().select(np.ones(30_000), Pairs(left=apart, right=apart), np.random.default_rng(0))
+
+
+def test_pairs_keep_their_own_copy() -> None:
+    left = np.array([3, 1])
+    pairs = Pairs(left=left[:], right=np.array([0, 1]))
+    left[0] = 7
+    assert pairs.left.tolist() == [3, 1]

@@ -258,3 +258,22 @@ def test_by_their_published_names(name: str) -> None:
     assert (
         registry.build("policy", {"name": "cc-mab", "horizon": 300}, model=problem.model).horizon == 300
     )
+
+
+@pytest.mark.parametrize(
+    "policy", [AdaptiveTree(oracle=TopK(), horizon=9), Hypercubes(oracle=TopK(), horizon=9)]
+)
+def test_a_generator_is_needed(policy: Any) -> None:
+    offer = Offer(step=1, arms=Arms.numbered(np.zeros((2, 1))))
+    with pytest.raises(InputError, match="pass a generator"):
+        policy.decide(offer, None)
+
+
+def test_states_of_impossible_width() -> None:
+    tree, cubes = AdaptiveTree(oracle=TopK(), horizon=9), Hypercubes(oracle=TopK(), horizon=9)
+    wide = tree.state()
+    with pytest.raises(StateError, match="columns"):
+        tree.restored(replace(wide, scalars={**wide.scalars, "columns": 10**11}))
+    flat = cubes.state()
+    with pytest.raises(StateError, match="damaged"):
+        cubes.restored(replace(flat, arrays={**flat.arrays, "plays": np.array(1)}))

@@ -118,3 +118,20 @@ def test_a_damaged_state_is_refused(harm: Any) -> None:
     arrays = {**state.arrays, "points": harm(state.arrays["points"])}
     with pytest.raises(StateError, match="inducing points are not possible"):
         gp.restored(replace(state, arrays=arrays))
+
+
+def test_many_rewards_at_once_make_no_large_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The information of one block is that of all; of several it counts each by itself."""
+    rng = np.random.default_rng(0)
+    arms, rewards = rng.random((40, 2)), rng.random(40)
+    kernel, noise = SquaredExponential(lengthscale=0.5), 0.1
+    whole = InducingGP(kernel, noise, inducing=8)
+    whole.observe(arms, rewards, rng=np.random.default_rng(1))
+    monkeypatch.setattr("superarm.posteriors.inducing.BLOCK", 16)
+    parts = InducingGP(kernel, noise, inducing=8)
+    parts.observe(arms, rewards, rng=np.random.default_rng(1))
+    np.testing.assert_array_equal(parts.predict(arms).mean, whole.predict(arms).mean)
+    blocks = [arms[:16], arms[16:32], arms[32:]]
+    alone = [0.5 * np.linalg.slogdet(np.eye(len(X)) + kernel(X) / noise)[1] for X in blocks]
+    assert parts.information_gain == pytest.approx(sum(alone))
+    assert whole.information_gain < parts.information_gain

@@ -49,10 +49,13 @@ def test_the_change_is_told_once_and_seen() -> None:
     gp = StreamingGP(ROUGH, NOISE, most_exact=40, inducing=30)
     gp.observe(arms[:40], rewards[:40])
     assert (gp.form, gp.tolerance) == ("cholesky", 0.0)
-    with pytest.warns(
-        PrecisionWarning, match="more than 40 observations: from now on .* 30 inducing points"
-    ):
+    with pytest.warns(PrecisionWarning) as told:
         gp.observe(arms[40:45], rewards[40:45])
+    assert told[0].filename == __file__
+    assert str(told[0].message) == (
+        "more than 40 observations: from now on the posterior is approximate, summed up in 30 inducing "
+        f"points; kernel values are off by up to {gp.tolerance:.2g}"
+    )
     for begin in range(45, 200, 5):  # past the rounds in which points are chosen anew
         gp.observe(arms[begin : begin + 5], rewards[begin : begin + 5])
     assert (gp.form, gp.rank, gp.count) == ("inducing", 30, 200)
@@ -137,6 +140,11 @@ def test_points_are_spread_as_a_pivoted_cholesky_spreads_them() -> None:
         assert left[point, point] == pytest.approx(np.diag(left).max(), rel=1e-9)
         left = left - np.outer(left[:, point], left[point]) / left[point, point]
     assert len(set(chosen.tolist())) == 10
+
+
+def test_more_points_than_there_are_arms() -> None:
+    arms = history(40)[0]
+    assert sorted(spread_points(ROUGH, arms, 10**12)) == list(range(40))
 
 
 def test_points_that_add_nothing_are_left_out() -> None:

@@ -222,8 +222,10 @@ def _points_damage(part: State) -> dict[str, State]:
             part, points=arrays["points"][:0], told=arrays["told"][:0], precision=np.empty((0, 0))
         ),
         "more columns": damaged(part, points=np.zeros((len(arrays["points"]), 3))),
-        "a negative error": replace(part, scalars={"lost": -1.0}),
-        "an error in words": replace(part, scalars={"lost": "small"}),
+        "a negative error": replace(part, scalars={**part.scalars, "lost": -1.0}),
+        "an error in words": replace(part, scalars={**part.scalars, "lost": "small"}),
+        "points chosen later": replace(part, scalars={**part.scalars, "chosen_at": 5}),
+        "points chosen from fewer": replace(part, scalars={**part.scalars, "chosen_at": 1}),
         "nothing": replace(part, arrays={}),
     }
 

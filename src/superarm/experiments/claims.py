@@ -169,8 +169,8 @@ class _Totals:
     def at(self, policy: str, place: int = 0) -> Floats:
         totals = self._plain(policy, place)
         if "relative_to" in self.claim:
-            with np.errstate(divide="ignore", invalid="ignore"):  # over nothing is decided nothing
-                totals = totals / self._plain(self.claim["relative_to"], place)
+            over = self._plain(self.claim["relative_to"], place)
+            totals = totals / np.where(over == 0.0, np.nan, over)  # over nothing, nothing is decided
         if self.claim.get("of") == "spread":
             totals = np.abs(totals - np.median(totals))
         return totals
@@ -178,7 +178,7 @@ class _Totals:
     def _plain(self, policy: str, place: int) -> Floats:
         index = self.settings[place]
         if self.metric == _SECONDS:
-            return self.run.seconds(policy, index).astype(np.float64).mean(axis=1)
+            return np.asarray(self.run.seconds(policy, index).mean(axis=1, dtype=np.float64))
         return outcomes(self.run, policy, index, self.metric).astype(np.float64)
 
     @property

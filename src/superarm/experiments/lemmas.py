@@ -47,6 +47,8 @@ def check_lemmas(
         on_offer = slice(None) if offer.available is None else offer.available
         off = np.abs(truth - mean) > width * std
         outside, arms = outside + int(off[on_offer].sum()), arms + len(off[on_offer])
+        if not len(chosen):
+            continue
         allowed = 2.0 * model.reward.lipschitz * width * float(std[chosen].sum())
         gap = max(gap, float(gaps[step - 1]) / allowed)
         covariance = posterior.predict(keys[chosen], return_cov=True).cov

@@ -7,6 +7,8 @@ import numpy as np
 from superarm.core import Floats
 from superarm.errors import InputError, NotFiniteError
 
+_MOST_DESIRABILITY = 1e290
+
 
 def check_desirability(desirability: Floats) -> None:
     """Refuse empty offers, NaN and +inf; −inf marks an arm that is not available."""
@@ -20,3 +22,10 @@ def check_desirability(desirability: Floats) -> None:
             f"desirability[{where}] is {desirability[where]}; "
             "it must be finite, or -inf for an arm that is not available"
         )
+
+
+def check_sums(desirability: Floats) -> None:
+    """Refuse desirabilities so large that their sums overflow."""
+    largest = max(desirability.max(initial=0.0), -desirability.min(initial=0.0))
+    if largest > _MOST_DESIRABILITY:
+        raise InputError(f"sums of desirabilities above {_MOST_DESIRABILITY:g} overflow")

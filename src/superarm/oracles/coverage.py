@@ -23,7 +23,7 @@ import numpy as np
 
 from superarm.core import EXACT, Floats, Guarantee, Ints, Rescore, Selection
 from superarm.errors import InfeasibleError, InputError
-from superarm.graphs import Pairs, renumbered, require_pairs
+from superarm.graphs import Pairs, renumbered, require_structure
 from superarm.inputs import as_count, as_number, as_positive, require_type
 from superarm.registry import register
 
@@ -32,7 +32,9 @@ from .base import check_desirability
 _BATCH = 1 << 24
 """Nodes times RR sets that are drawn side by side: 16 MB of marks."""
 _MOST_SETS = 50_000_000
-_MOST_MEMBERS = 1 << 28
+_MOST_MEMBERS = 1 << 26
+_MOST_FRONTIER = 1 << 23
+"""Links looked at in one step of all sets that are drawn side by side: a quarter of a gigabyte."""
 
 
 class _Links(NamedTuple):
@@ -95,7 +97,7 @@ class GreedyCoverage:
         rescore: Rescore | None = None,
     ) -> Selection:
         check_desirability(desirability)
-        pairs = require_pairs(structure, len(desirability), "GreedyCoverage")
+        pairs = require_structure(structure, Pairs, len(desirability), "GreedyCoverage")
         links = _links(desirability, pairs, self.k)
         alpha = 1.0 - (1.0 - 1.0 / self.k) ** self.k
         exact = self.k in (1, len(links.sources))
@@ -172,9 +174,11 @@ class _Sets(NamedTuple):
 def draw_sets(graph: _Cascade, count: int, rng: np.random.Generator) -> _Sets:
     """RR sets of ``count`` uniform nodes, many drawn side by side: breadth first, against the links."""
     parts: list[tuple[Ints, Ints]] = []
-    total, batch = 0, max(1, min(count, _BATCH // graph.n))
-    for begin in range(0, count, batch):
-        size = min(batch, count - begin)
+    total, begin = 0, 0
+    # In the worst case a set looks at all links; where it does not, more sets are drawn at once.
+    batch = max(1, min(_BATCH // graph.n, _MOST_FRONTIER // len(graph.source)))
+    while begin < count:
+        size, widest = min(batch, count - begin), 0
         node, of_set = rng.integers(graph.n, size=size), np.arange(size)
         seen = np.zeros((size, graph.n), dtype=np.bool_)
         seen[of_set, node] = True
@@ -182,6 +186,7 @@ def draw_sets(graph: _Cascade, count: int, rng: np.random.Generator) -> _Sets:
         while len(node):
             degree = graph.degree[node]
             ends = np.cumsum(degree)
+            widest = max(widest, int(ends[-1]))
             # The numbers of all links that enter the frontier, node by node.
             links = np.repeat(graph.first[node] - (ends - degree), degree) + np.arange(ends[-1])
             works = rng.random(len(links)) < graph.p[links]
@@ -198,7 +203,9 @@ def draw_sets(graph: _Cascade, count: int, rng: np.random.Generator) -> _Sets:
         owners = np.concatenate([part[1] for part in found])
         order = np.argsort(owners, kind="stable")
         parts.append((nodes[order], owners[order] + begin))
-        total += len(nodes)
+        total, begin = total + len(nodes), begin + size
+        if 4 * widest <= _MOST_FRONTIER:
+            batch = min(2 * batch, _BATCH // graph.n)
         if total > _MOST_MEMBERS:
             raise InputError(
                 f"the sets that TIM+ samples hold more than {_MOST_MEMBERS:,} nodes; raise epsilon"
@@ -268,7 +275,7 @@ class TIM:
         rescore: Rescore | None = None,
     ) -> Selection:
         check_desirability(desirability)
-        pairs = require_pairs(structure, len(desirability), "TIM")
+        pairs = require_structure(structure, Pairs, len(desirability), "TIM")
         if rescore is not None:
             raise InputError("TIM chooses all nodes at once, not arm by arm: leave stepwise out")
         links = _links(desirability, pairs, self.k)
@@ -293,6 +300,8 @@ class TIM:
     def _chosen(self, graph: _Cascade, candidates: Ints, rng: np.random.Generator) -> list[int]:
         """Algorithms 1 to 3 of the paper: bound the optimum from below, then cover enough RR sets."""
         n, k, ell, epsilon = graph.n, self.k, self.ell, self.epsilon
+        if k == len(candidates):
+            return list(range(k))
         least, sets = self._estimate(graph, rng)
         # Refinement: what the nodes that cover most of these sets reach in fresh ones is another bound.
         first, _ = cover_most(sets, candidates, n, k)
@@ -323,6 +332,7 @@ class TIM:
     def _few(self, count: float) -> int:
         if count > _MOST_SETS:
             raise InputError(
-                f"TIM+ would need {count:.3g} random sets for epsilon = {self.epsilon:g}; raise epsilon"
+                f"TIM+ would need {count:.3g} random sets for epsilon = {self.epsilon:g} and "
+                f"ell = {self.ell:g}; raise epsilon or lower ell"
             )
         return max(1, math.ceil(count))

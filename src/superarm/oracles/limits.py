@@ -9,14 +9,17 @@ import numpy as np
 
 from superarm.capabilities import ComparesOnly
 from superarm.core import EXACT, Floats, Guarantee, Ints, Rescore, Selection
-from superarm.errors import InfeasibleError, InputError, ShapeError
+from superarm.errors import InfeasibleError, InputError
+from superarm.graphs import require_structure
 from superarm.inputs import as_count, as_number, as_positions, as_vector, read_only, require_choice
 from superarm.registry import register
 
-from .base import check_desirability
+from .base import check_desirability, check_sums
 
 _MOST_CELLS = 10**9
 """Bits of the table that exact knapsacks are traced back in: 125 MB."""
+_MOST_BUDGET = 10**7
+"""Numbers in a row of that table while it is made: 80 MB, a few times over."""
 
 
 @register("structure", "groups")
@@ -39,6 +42,9 @@ class Groups:
             raise InputError(
                 f"an arm belongs to group {self.of_arm.max()}, but there are {len(self.limits)} limits"
             )
+
+    def __len__(self) -> int:
+        return len(self.of_arm)
 
 
 @register("oracle", "group-top-k")
@@ -65,18 +71,10 @@ class GroupTopK(ComparesOnly):
         rescore: Rescore | None = None,
     ) -> Selection:
         check_desirability(desirability)
-        if not isinstance(structure, Groups):
-            raise InputError(
-                "GroupTopK needs Groups(of_arm=…, limits=…) as the offer's structure, "
-                f"not {structure!r:.60}"
-            )
-        if len(structure.of_arm) != len(desirability):
-            raise ShapeError(
-                f"{len(desirability)} arms are on offer, but the structure has {len(structure.of_arm)}"
-            )
-        room = structure.limits.copy()
-        open_arms = (desirability > -np.inf) & (room[structure.of_arm] > 0)
-        possible = np.minimum(np.bincount(structure.of_arm[open_arms], minlength=len(room)), room).sum()
+        groups = require_structure(structure, Groups, len(desirability), "GroupTopK")
+        room = groups.limits.copy()
+        open_arms = (desirability > -np.inf) & (room[groups.of_arm] > 0)
+        possible = np.minimum(np.bincount(groups.of_arm[open_arms], minlength=len(room)), room).sum()
         if possible < self.k:
             raise InfeasibleError(
                 f"k = {self.k} arms are to be chosen, but the limits of their groups leave room for "
@@ -87,7 +85,7 @@ class GroupTopK(ComparesOnly):
         order = iter(np.argsort(-current, kind="stable").tolist()) if rescore is None else None
         while len(chosen) < self.k:
             arm = int(current.argmax()) if order is None else next(order)
-            group = structure.of_arm[arm]
+            group = groups.of_arm[arm]
             if not room[group]:
                 continue
             chosen.append(arm)
@@ -95,8 +93,12 @@ class GroupTopK(ComparesOnly):
             if rescore is not None and len(chosen) < self.k:
                 current = np.array(rescore(np.array(chosen, dtype=np.intp)))
                 check_desirability(current)
-                current[~open_arms | (room[structure.of_arm] == 0)] = -np.inf
+                current[~open_arms | (room[groups.of_arm] == 0)] = -np.inf
                 current[chosen] = -np.inf
+                if current.max() == -np.inf:
+                    raise InfeasibleError(
+                        f"after {len(chosen)} of {self.k} arms every other one is rescored to −inf"
+                    )
         positions = np.array(chosen, dtype=np.intp)
         return Selection(action=positions, positions=positions)
 
@@ -117,6 +119,9 @@ class Weights:
             raise InputError(f"arm {where} weighs {weights[where]}; it must be above 0")
         object.__setattr__(self, "of_arm", read_only(weights))
         object.__setattr__(self, "budget", as_number(self.budget, "budget", 0.0))
+
+    def __len__(self) -> int:
+        return len(self.of_arm)
 
 
 @register("oracle", "knapsack")
@@ -144,32 +149,25 @@ class Knapsack:
         rescore: Rescore | None = None,
     ) -> Selection:
         check_desirability(desirability)
-        if not isinstance(structure, Weights):
-            raise InputError(
-                "Knapsack needs Weights(of_arm=…, budget=…) as the offer's structure, "
-                f"not {structure!r:.60}"
-            )
-        if len(structure.of_arm) != len(desirability):
-            raise ShapeError(
-                f"{len(desirability)} arms are on offer, but the structure has {len(structure.of_arm)}"
-            )
+        packing = require_structure(structure, Weights, len(desirability), "Knapsack")
         if rescore is not None:
             raise InputError("Knapsack packs all arms at once, not arm by arm: leave stepwise out")
-        arms = np.flatnonzero((desirability > 0.0) & (structure.of_arm <= structure.budget))
-        worth, weights = desirability[arms], structure.of_arm[arms]
-        if weights.sum() <= structure.budget:
+        arms = np.flatnonzero((desirability > 0.0) & (packing.of_arm <= packing.budget))
+        worth, weights = desirability[arms], packing.of_arm[arms]
+        check_sums(worth)
+        if weights.sum() <= packing.budget:
             return _packed(arms, EXACT)
-        budget = int(structure.budget)
+        budget = int(packing.budget)
         whole = bool((weights == np.floor(weights)).all())
-        fits = len(arms) * (budget + 1) <= _MOST_CELLS
+        fits = budget <= _MOST_BUDGET and len(arms) * (budget + 1) <= _MOST_CELLS
         if self.method == "exact" and not (whole and fits):
             raise InputError(
-                f"an exact knapsack needs whole weights and at most {_MOST_CELLS:,} arms × budget; "
-                "round the weights, or use method='density'"
+                f"an exact knapsack needs whole weights, a budget of at most {_MOST_BUDGET:,} and "
+                f"{_MOST_CELLS:,} arms × budget; round the weights, or use method='density'"
             )
         if self.method != "density" and whole and fits:
             return _packed(arms[_best_of_whole(worth, weights.astype(np.intp), budget)], EXACT)
-        return _packed(arms[_densest(worth, weights, structure.budget)], Guarantee(alpha=0.5))
+        return _packed(arms[_densest(worth, weights, packing.budget)], Guarantee(alpha=0.5))
 
 
 def _packed(arms: Ints, guarantee: Guarantee) -> Selection:

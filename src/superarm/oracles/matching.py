@@ -9,14 +9,13 @@ import numpy as np
 
 from superarm.core import Floats, Ints, Rescore, Selection
 from superarm.errors import InfeasibleError, InputError
-from superarm.graphs import renumbered, require_pairs
+from superarm.graphs import Pairs, renumbered, require_structure
 from superarm.inputs import as_count, require_type
 from superarm.registry import register
 
-from .base import check_desirability
+from .base import check_desirability, check_sums
 
 _MOST_ENTRIES = 10**8
-_MOST_DESIRABILITY = 1e290
 
 
 @register("oracle", "matching")
@@ -53,7 +52,7 @@ class Matching:
         rescore: Rescore | None = None,
     ) -> Selection:
         check_desirability(desirability)
-        joined = require_pairs(structure, len(desirability), "Matching")
+        joined = require_structure(structure, Pairs, len(desirability), "Matching")
         if rescore is not None:
             raise InputError("Matching finds all pairs at once, not arm by arm: leave stepwise out")
         useful = -np.inf if self.exactly else 0.0
@@ -61,14 +60,14 @@ class Matching:
         arms = np.flatnonzero(desirability > useful)
         if len(arms) < len(joined):  # copies take longer than what is done with them
             left, right, desirability = left[arms], right[arms], desirability[arms]
-        largest = max(desirability.max(initial=0.0), -desirability.min(initial=0.0))
-        if largest > _MOST_DESIRABILITY:
-            raise InputError(f"sums of desirabilities above {_MOST_DESIRABILITY:g} overflow")
+        check_sums(desirability)
         lefts, rows = renumbered(left)
         rights, columns = renumbered(right)
         shape = len(lefts), len(rights)
         if self.exactly and self.pairs is not None and self.pairs > min(shape):
             self._refuse()
+        if shape[0] * shape[1] > _MOST_ENTRIES:
+            raise InputError(f"{shape[0]} × {shape[1]} nodes make a table that is too large")
         # Whatever is not offered is worth nothing where pairs may be left out, and barred where not.
         worth, cells = np.full(shape, useful), rows * shape[1] + columns
         worth.ravel()[cells] = desirability

@@ -30,6 +30,7 @@ from superarm.core import Decision, Direction, Feedback, Floats, Ints, Offer, Or
 from superarm.errors import InputError, StateError
 from superarm.inputs import (
     as_count,
+    as_generator,
     as_number,
     as_positions,
     as_positive,
@@ -45,7 +46,7 @@ from superarm.turns import Turns
 from .base import Saved, require_part, select
 from .ledger import Ledger, check_feedback
 
-_MOST_CHILDREN = 4096
+_MOST_COLUMNS = 12
 _DEEPEST = 48
 """Cells of this depth are not cut: floats tell contexts apart to 2⁻⁵²."""
 
@@ -93,7 +94,8 @@ class CellPolicy(Saved):
 
     def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
         require_type(offer, Offer, "offer")
-        desirability = self._desirability(self._contexts(offer), offer.step, rng)
+        chance = as_generator(rng)
+        desirability = self._desirability(self._contexts(offer), offer.step, chance)
         if offer.available is not None:
             desirability = np.where(offer.available, desirability, -np.inf)
         action, positions = select(self.oracle, desirability, offer.structure, rng)
@@ -245,10 +247,10 @@ class AdaptiveTree(CellPolicy):
         return size
 
     def _desirability(self, contexts: Floats, step: int, rng: np.random.Generator) -> Floats:
-        if 2 ** contexts.shape[1] > _MOST_CHILDREN:
+        if contexts.shape[1] > _MOST_COLUMNS:
             raise InputError(
                 f"arms have {contexts.shape[1]} feature columns, so that a cell would be cut into "
-                f"2**{contexts.shape[1]}; {type(self).__name__} is for at most 12"
+                f"2**{contexts.shape[1]}; {type(self).__name__} is for at most {_MOST_COLUMNS}"
             )
         if len(self._parent) == 1:
             return rng.random(len(contexts))
@@ -294,6 +296,7 @@ class AdaptiveTree(CellPolicy):
 
     def _remember(self, state: State) -> None:
         """Cutting the same cells in the same order gives the same tree."""
+        as_count(self._columns, "columns", 0, _MOST_COLUMNS)
         cuts, count = (as_positions(state.array(name), name) for name in ("cuts", "count"))
         mean, children = as_vector(state.array("mean"), "mean"), 2**self._columns
         size = 1 + children * len(cuts)
@@ -320,7 +323,7 @@ class Hypercubes(CellPolicy):
 
     def __init__(self, *, oracle: Oracle, horizon: int, direction: Direction = "maximize") -> None:
         super().__init__(oracle=oracle, direction=direction)
-        self.horizon = as_count(horizon, "horizon")
+        self.horizon = as_count(horizon, "horizon", 1, 10**15)
         self._cells: dict[tuple[int, ...], tuple[int, float]] = {}  # plays and sum of rewards
 
     def parameters(self) -> Mapping[str, Any]:
@@ -362,6 +365,7 @@ class Hypercubes(CellPolicy):
         cubes, plays, totals = (np.array(state.array(name)) for name in ("cubes", "plays", "totals"))
         sound = (
             cubes.dtype == plays.dtype == np.int64
+            and plays.ndim == 1
             and cubes.shape == (len(plays), self._columns)
             and totals.shape == plays.shape
             and totals.dtype == np.float64

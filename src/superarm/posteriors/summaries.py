@@ -97,7 +97,8 @@ def spread_points(kernel: Covariance, arms: Floats, most: int) -> Ints:
     Candidates are evenly spaced in ``arms``, five for each point wanted. Fewer than ``most`` come
     back where so many explain everything.
     """
-    candidates = np.unique(np.linspace(0, len(arms) - 1, _CANDIDATES_PER_POINT * most).astype(np.intp))
+    count = min(_CANDIDATES_PER_POINT * most, len(arms))
+    candidates = np.unique(np.linspace(0, len(arms) - 1, count).astype(np.intp))
     rows = arms[candidates]
     left = prior_variance(kernel, rows).copy()
     enough = _LEAST_LEFT * float(left.max())

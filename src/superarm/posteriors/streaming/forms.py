@@ -227,9 +227,10 @@ class InducingForm:
     name: FormName = "inducing"
     least_noise = 0.0
 
-    def __init__(self, summary: PointSummary, data: ObservedData) -> None:
+    def __init__(self, summary: PointSummary, data: ObservedData, chosen_at: int) -> None:
         self._summary = summary
         self._data = data
+        self.chosen_at = chosen_at  # observations from which the points were chosen
 
     @classmethod
     def fitted_to(
@@ -238,10 +239,10 @@ class InducingForm:
         """Up to ``most`` points among what was observed and ``also``; all observations at once."""
         arms, _, noise = data.view()
         known = np.vstack([arms, also]) if len(arms) else also
-        form = cls(PointSummary(kernel, known[spread_points(kernel, known, most)], 0.0), data)
+        summary = PointSummary(kernel, known[spread_points(kernel, known, most)], 0.0)
         if len(arms):
-            form._summary.add(arms, residual, noise)
-        return form
+            summary.add(arms, residual, noise)
+        return cls(summary, data, len(known))
 
     def state(self) -> State:
         summary = self._summary
@@ -249,7 +250,7 @@ class InducingForm:
         return State(
             kind=self.name,
             schema=_SCHEMA,
-            scalars={"lost": summary.lost},
+            scalars={"lost": summary.lost, "chosen_at": self.chosen_at},
             arrays={name: array.copy() for name, array in arrays.items()},
         )
 
@@ -262,9 +263,11 @@ class InducingForm:
         points = as_features(state.array("points"), "points", data.columns)
         told = as_vector(state.array("told"), "told", len(points)).copy()
         precision = np.array(as_features(state.array("precision"), "precision", len(points)))
-        lost = state.scalar("lost")
+        lost, chosen_at = state.scalar("lost"), state.scalar("chosen_at")
         if (
             not 0 < len(points) <= most
+            or type(chosen_at) is not int
+            or not len(points) <= chosen_at <= len(data)
             or precision.shape != (len(points), len(points))
             or type(lost) is not float
             or not lost >= 0.0
@@ -274,11 +277,11 @@ class InducingForm:
         try:
             summary.resume(precision, told, lost)
         except NotPositiveDefiniteError:
-            raise StateError("this state is damaged: its inducing points know nothing") from None
-        return cls(summary, data)
+            raise StateError("this state is damaged: its precision is not positive") from None
+        return cls(summary, data, chosen_at)
 
     def copy(self) -> InducingForm:
-        return InducingForm(self._summary.copy(), self._data)
+        return InducingForm(self._summary.copy(), self._data, self.chosen_at)
 
     @property
     def rank(self) -> int:
@@ -322,9 +325,12 @@ class InducingForm:
         return np.concatenate([self.solve(arms[at : at + BLOCK]).mean for at in starts])
 
 
+AnyForm = CholeskyForm | FiniteRankForm | InducingForm
+
+
 class Solved(NamedTuple):
     """What a form knows of arms: a belief about them, or an observation of them, needs it again."""
 
-    form: CholeskyForm | FiniteRankForm | InducingForm
+    form: AnyForm
     rows: Floats  # (m, N) solved rows W, (m, r) rows of Φ S, or (m, 2s) rows [P, R]
     mean: Floats  # (m,) without the prior mean

@@ -25,7 +25,6 @@ if ``inducing`` asks for it, once the Cholesky form would hold more than ``most_
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Literal
@@ -33,7 +32,7 @@ from typing import Any, Literal
 import numpy as np
 
 from superarm.core import Floats, Ints, State
-from superarm.errors import InputError, PrecisionWarning, StateError
+from superarm.errors import InputError, PrecisionWarning, StateError, warn
 from superarm.inputs import as_count, require_choice
 from superarm.kernels import Covariance, Kernel
 from superarm.posteriors.base import Memory
@@ -44,6 +43,7 @@ from superarm.registry import describe, difference, has_spec, register
 
 from .forms import (
     FEATURE_TOLERANCE,
+    AnyForm,
     CholeskyForm,
     FiniteRankForm,
     FormName,
@@ -97,7 +97,7 @@ class StreamingGP(KernelPosterior):
             raise InputError(f"inducing needs form='auto', not {form!r}")
         self.timed = bool(timed)
         self._wanted: Form = form
-        self._form: CholeskyForm | FiniteRankForm | InducingForm = CholeskyForm(kernel, self._data)
+        self._form: AnyForm = CholeskyForm(kernel, self._data)
         self._reconsider_at = 64  # observations at which the cheaper form is looked for next
 
     # --- what it is now --------------------------------------------------------------------
@@ -165,15 +165,21 @@ class StreamingGP(KernelPosterior):
         self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
     ) -> float:
         residual = rewards - self._prior_mean(keys)
-        summed_up = self._summed_up(keys)
-        if summed_up is not None:
+        if (summary := self._summary(keys)) is not None:
             information = 0.0
             for begin in range(0, len(keys), BLOCK):
                 part = slice(begin, begin + BLOCK)
-                _, rows, mean = summed_up.solve(keys[part])
+                _, rows, mean = summary.solve(keys[part])
                 innovation = residual[part] - mean
-                information += summed_up.condition(keys[part], rows, innovation, noise[part])
-            return self._learned(summed_up, information, keys, rewards, noise)
+                information += summary.condition(keys[part], rows, innovation, noise[part])
+            if not isinstance(self._form, InducingForm):
+                warn(
+                    f"more than {self.most_exact} observations: from now on the posterior is "
+                    f"approximate, summed up in {summary.rank} inducing points; kernel values are off "
+                    f"by up to {summary.tolerance:.2g}",
+                    PrecisionWarning,
+                )
+            return self._learned(summary, information, keys, rewards, noise)
         form, rows, mean = self._known(keys)
         if noise.min() < form.least_noise:
             if self._wanted == "finite-rank":
@@ -187,25 +193,20 @@ class StreamingGP(KernelPosterior):
         return self._learned(form, information, keys, rewards, noise)
 
     def _learned(
-        self,
-        form: CholeskyForm | FiniteRankForm | InducingForm,
-        information: float,
-        keys: Floats,
-        rewards: Floats,
-        noise: Floats,
+        self, form: AnyForm, information: float, keys: Floats, rewards: Floats, noise: Floats
     ) -> float:
         self._form = form
         self._data.append(keys, rewards, noise)
         self._kept = {}
         return information
 
-    def _summed_up(self, keys: Floats) -> InducingForm | None:
+    def _summary(self, keys: Floats) -> InducingForm | None:
         """The inducing form, to be given these arms, where it is in use or must be from now on."""
-        total = len(self._data) + len(keys)
-        if isinstance(self._form, InducingForm) and total < self._reconsider_at:
-            return self._form.copy()
+        total, form = len(self._data) + len(keys), self._form
+        if isinstance(form, InducingForm) and total < 2 * form.chosen_at:
+            return form.copy()
         exact = total <= self.most_exact or self._wanted == "finite-rank"
-        if exact or isinstance(self._form, FiniteRankForm):
+        if exact or isinstance(form, FiniteRankForm):
             return None
         if (features := self._feature_form(keys)) is not None:
             self._form = features  # says the same, and does not grow
@@ -216,17 +217,8 @@ class StreamingGP(KernelPosterior):
                 "has no cheaper exact form on these arms; give inducing=1000 to sum them up in so many "
                 f"points, or a larger most_exact ({8e-9 * total**2:.2g} GB for so many)"
             )
-        form = InducingForm.fitted_to(self.kernel, self.inducing, keys, self._data, self._residual())
-        if self._form.name != "inducing":
-            warnings.warn(
-                f"more than {self.most_exact} observations: from now on the posterior is approximate, "
-                f"summed up in {form.rank} inducing points; kernel values are off by up to "
-                f"{form.tolerance:.2g}",
-                PrecisionWarning,
-                stacklevel=5,
-            )
-        self._reconsider_at = 2 * total  # what comes later may lie where these points say little
-        return form
+        # Also where points are there: what came since may lie where they say little.
+        return InducingForm.fitted_to(self.kernel, self.inducing, keys, self._data, self._residual())
 
     def _after_observing(self) -> None:
         if self._wanted != "auto" or len(self._data) < self._reconsider_at:
@@ -318,7 +310,7 @@ class StreamingGP(KernelPosterior):
         if not self.count:
             return
         in_use, reconsider_at = state.scalar("in_use"), state.scalar("reconsider_at")
-        possible = {"cholesky", "finite-rank"} | ({"inducing"} if self.inducing else set())
+        possible = ("cholesky", "finite-rank", *(("inducing",) if self.inducing else ()))
         if (
             type(reconsider_at) is not int
             or in_use not in possible
