@@ -46,7 +46,8 @@ EXPERIMENTS = {
     "combinatorial/codependency": """
 rounds 300
 seeds 5
-horizons 50,100,150,200,250
+horizons \
+10,20,30,40,50,60,70,80,90,100,110,120,130,140,150,160,170,180,190,200,210,220,230,240,250,260,270,280,290
 rerun acc-ucb,cc-mab
 problem name=codependency
 sweep lengthscale=0.01,0.05,0.1,0.5,1.0
@@ -59,6 +60,7 @@ policies cc-mab:
 policies random:
 policies benchmark:
 on_request oclok-ucb-stepwise: policy=oclok-ucb stepwise=True
+on_request oclok-ucb-cholesky: policy=oclok-ucb form=cholesky
 derived name=reward_ratio metric=reward versus=benchmark
 derived name=mean_reward metric=reward per_round=True
 claim below: metric=reward \
@@ -102,6 +104,7 @@ policies cc-mab:
 policies random:
 policies benchmark:
 on_request oclok-ucb-stepwise: policy=oclok-ucb stepwise=True
+on_request oclok-ucb-cholesky: policy=oclok-ucb form=cholesky
 derived name=reward_ratio metric=reward versus=benchmark
 derived name=mean_reward metric=reward per_round=True
 claim above: metric=reward policy=oclok-ucb versus=benchmark ratio=0.95

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
 from superarm.core import Arms, Floats, Offer
 from superarm.errors import InputError
-from superarm.inputs import as_count, as_positive, require_type
+from superarm.inputs import as_count, as_positive, read_only, require_type
 from superarm.kernels import Kernel, Matern, SquaredExponential
 from superarm.kernels.drawing import PriorRoot
 from superarm.models import Model
@@ -65,13 +66,7 @@ class Codependency(ChangingArms):
                 "larger, or arrivals smaller"
             )
         lengthscale = as_positive(self.lengthscale, "lengthscale")
-        rng = stream(self.seed, "truth", 0)
-        contexts = rng.random((self.pool, 3))
-        kernel: Kernel = (
-            SquaredExponential(lengthscale=lengthscale)
-            if self.squared
-            else Matern(nu=0.5, lengthscale=2.0 * lengthscale**2)
-        )
+        contexts, truth = _drawn(self.seed, self.pool, lengthscale, self.squared)
         noise_std = as_positive(self.noise_std, "noise_std")
         model = Model(
             kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
@@ -96,7 +91,7 @@ class Codependency(ChangingArms):
             "model": model,
             "settled": settled,
             "contexts": contexts,
-            "truth": joint_draw(kernel, contexts, rng),
+            "truth": truth,
             "_streams": Streams(self.seed, "offer"),
         }.items():
             object.__setattr__(self, name, value)
@@ -115,6 +110,19 @@ class Codependency(ChangingArms):
     def means(self, offer: Offer) -> Floats:
         means: Floats = self.truth[np.array(offer.arms.ids)]
         return means
+
+
+@lru_cache(maxsize=32)
+def _drawn(seed: int, pool: int, lengthscale: float, squared: bool) -> tuple[Floats, Floats]:
+    """Contexts and their means, (pool, 3) and (pool,). Runs of other lengths share them."""
+    rng = stream(seed, "truth", 0)
+    contexts = rng.random((pool, 3))
+    kernel: Kernel = (
+        SquaredExponential(lengthscale=lengthscale)
+        if squared
+        else Matern(nu=0.5, lengthscale=2.0 * lengthscale**2)
+    )
+    return read_only(contexts), read_only(joint_draw(kernel, contexts, rng))
 
 
 def joint_draw(kernel: Kernel, contexts: Floats, rng: np.random.Generator) -> Floats:

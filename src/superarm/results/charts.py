@@ -158,9 +158,11 @@ def _ratios(run: Run, declared: Mapping[str, Any], band: Band) -> Picture:
     """A running total over that of another policy, round by round, a panel for every setting."""
     metric, versus = declared["metric"], declared["versus"]
     rounds = thinned(run.rounds, _POINTS)
-    charts = []
+    charts, negative = [], []
     for index in range(len(run.settings)):
         other = run.cumulative(versus, index, metric)[:, rounds - 1]
+        negative += [setting_text(run.settings[index])] if other[:, -1].min() <= 0.0 else []
+        other = np.where(other == 0.0, np.nan, other)
         series = []
         for policy, style in policy_styles(run.policies).items():
             if policy != versus:
@@ -176,6 +178,12 @@ def _ratios(run: Run, declared: Mapping[str, Any], band: Band) -> Picture:
         )
         charts.append(chart)
     caption = _sentence(band_text(run, band))
+    if negative:
+        where = f" ({'; '.join(negative)})" if any(negative) else ""
+        caption += (
+            f" Where the total of {versus} is not above 0 in every seed{where}, a ratio to it means "
+        )
+        caption += "nothing: look at the regret."
     return Picture(name=declared["name"], panels=tuple(charts), caption=caption, columns=2)
 
 
