@@ -214,7 +214,7 @@ def _horizons(run: Run, band: Band) -> Picture:
         )
         charts.append(chart)
     names = ", ".join(parts[0].policies)
-    caption = f"{names} were run again for every T, which they must know; {band_text(run, band)}."
+    caption = f"Run again for every T, which must be known in advance: {names}; {band_text(run, band)}."
     return Picture(name="horizons", panels=tuple(charts), caption=caption, columns=2)
 
 
