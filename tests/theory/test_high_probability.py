@@ -327,3 +327,20 @@ def test_table_1_side_by_side() -> None:
     )
     assert float(rough["CC-MAB"]) == pytest.approx(256.0 ** (4.0 / 4.5))
     assert float(rough["ACC-UCB"]) == pytest.approx(256.0 ** (2.0 / 3.0))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"budget": -3},
+        {"holder": math.nan},
+        {"holder": 0.0},
+        {"dimension": -2},
+        {"largest_eigenvalue": -1.0},
+        {"optimality_dimension": 4.0},
+    ],
+)
+def test_senseless_rates_are_refused(wrong: dict[str, Any]) -> None:
+    sound: dict[str, Any] = {"dimension": 3, "budget": 5, "largest_eigenvalue": 2.0}
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        rates_side_by_side(256, **{**sound, **wrong})

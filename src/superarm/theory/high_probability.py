@@ -226,6 +226,9 @@ def rate_oclok(
     g is D for a linear kernel, ln^D T for the squared exponential, T^{D/(D+2ν)} for Matérn's, ν > 1.
     """
     T = as_rounds(rounds)
+    as_count(dimension, "dimension")
+    as_count(budget, "budget")
+    as_number(largest_eigenvalue, "largest_eigenvalue", least=0.0)
     if kernel == "linear":
         growth: Any = dimension
     elif kernel == "squared-exponential":
@@ -253,8 +256,10 @@ def rates_side_by_side(
     exponent is approached from above. Our rates are Corollary 1's: the table has a further √D for the
     squared exponential, and λ* in place of √(λ* K) for Matérn's.
     """
-    T = as_rounds(rounds)
-    D, near = dimension, float(dimension if optimality_dimension is None else optimality_dimension)
+    T, D = as_rounds(rounds), as_count(dimension, "dimension")
+    near = D if optimality_dimension is None else optimality_dimension
+    near = as_number(near, "optimality_dimension", 0.0, D)
+    budget, holder = as_count(budget, "budget"), as_positive(holder, "holder")
     ours: dict[str, Any] = {"dimension": D, "budget": budget, "largest_eigenvalue": largest_eigenvalue}
     return {
         "CUCB": np.sqrt(budget * T),
