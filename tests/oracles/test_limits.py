@@ -179,9 +179,48 @@ def test_functions_may_need_chance_and_promise_less() -> None:
     found = {int(oracle.select(np.ones(4), None, rng(seed)).positions[0]) for seed in range(30)}
     assert found == {0, 1, 2, 3}
     assert oracle.select(np.ones(4), None, rng()).guarantee == Guarantee(0.5, 0.9)
-    for wrong in ({"function": 3}, {"function": one, "guarantee": Guarantee(0.0, 1.0)}):
-        with pytest.raises(InputError):
-            CallableOracle(**wrong)  # type: ignore[arg-type]
+    for wrong, told in (
+        ({"function": 3}, "function"),
+        ({"guarantee": Guarantee(0.0, 1.0)}, "guarantee"),
+        ({"guarantee": 0.5}, "such as Guarantee"),
+        ({"guarantee": Guarantee("all", 1.0)}, "guarantee"),  # type: ignore[arg-type]
+        ({"deterministic": "no"}, "deterministic"),
+    ):
+        with pytest.raises(InputError, match=told):
+            CallableOracle(**{"function": one, **wrong})
+
+
+def test_a_function_cannot_write_into_what_it_is_given() -> None:
+    def careless(desirability: Floats, structure: object) -> Any:
+        desirability.flags.writeable = True
+        desirability[:] = 0.0
+        return [0]
+
+    given = np.array([1.0, -np.inf])
+    CallableOracle(function=careless).select(given, None, rng())
+    assert given.tolist() == [1.0, -np.inf]
+    with pytest.raises(ValueError, match="read-only"):
+        CallableOracle(function=lambda worth, _: worth.sort()).select(given, None, rng())
+
+
+def test_what_a_function_raises_names_it() -> None:
+    def fails(desirability: Floats, structure: object) -> Any:
+        raise LookupError("nothing there")
+
+    def stops(desirability: Floats, structure: object) -> Any:
+        raise KeyboardInterrupt
+
+    oracle = CallableOracle(function=fails)
+    with pytest.raises(LookupError, match="nothing there") as caught:
+        oracle.select(np.ones(2), None, rng())
+    assert caught.value.__notes__ == [
+        "in fails(desirability, structure), the function of a CallableOracle"
+    ]
+    with pytest.raises(TypeError) as caught_arity:
+        CallableOracle(function=fails, deterministic=False).select(np.ones(2), None, rng())
+    assert "in fails(desirability, structure, rng)" in caught_arity.value.__notes__[0]
+    with pytest.raises(KeyboardInterrupt):
+        CallableOracle(function=stops).select(np.ones(2), None, rng())
 
 
 # --- scales --------------------------------------------------------------------------------

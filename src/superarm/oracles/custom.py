@@ -10,7 +10,7 @@ import numpy as np
 
 from superarm.core import EXACT, Floats, Guarantee, Rescore, Selection
 from superarm.errors import InfeasibleError, InputError
-from superarm.inputs import as_positions
+from superarm.inputs import as_number, as_positions, read_only, require_type
 
 from .base import check_desirability
 
@@ -20,7 +20,8 @@ class CallableOracle:
     """Whatever a function chooses: ``function(desirability, structure)`` returns positions.
 
     ``guarantee`` is what the function promises. It must not choose arms at −inf, which are not
-    available; returning ``None`` says that nothing is feasible. Where it needs chance it takes a third
+    available, nor write into what it is given; returning ``None`` says that nothing is feasible. Where
+    it needs chance it takes a third
     argument, the generator, and ``deterministic`` is false. It cannot be stored in a file.
 
     >>> best_pair = CallableOracle(function=lambda desirability, _: desirability.argsort()[-2:])
@@ -35,8 +36,9 @@ class CallableOracle:
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InputError(f"function is {self.function!r:.60}; it must be callable")
-        alpha, probability = self.guarantee
-        if not (0.0 < alpha <= 1.0 and 0.0 < probability <= 1.0):
+        require_type(self.deterministic, bool, "deterministic")
+        require_type(self.guarantee, Guarantee, "guarantee", ", such as Guarantee(alpha=0.5)")
+        if not all(0.0 < as_number(part, "a part of guarantee") <= 1.0 for part in self.guarantee):
             raise InputError(f"guarantee is {self.guarantee}; both must be above 0 and at most 1")
 
     def select(
@@ -51,7 +53,12 @@ class CallableOracle:
         if rescore is not None:
             raise InputError(f"{name} chooses all arms at once, not arm by arm: leave stepwise out")
         extra = () if self.deterministic else (rng,)
-        chosen = self.function(desirability, structure, *extra)
+        try:
+            chosen = self.function(read_only(desirability), structure, *extra)
+        except Exception as error:
+            told = "desirability, structure" + ", rng" * len(extra)
+            error.add_note(f"in {name}({told}), the function of a CallableOracle")
+            raise
         if chosen is None:
             raise InfeasibleError(
                 f"{name} says that nothing is feasible among {len(desirability)} arms"
