@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .core import Bools, Floats, Ints
-from .errors import InputError, MissingDataError, SpecError
+from .errors import FileError, InputError, MissingDataError, SpecError
 from .inputs import read_only
 from .packed import open_packed
 
@@ -39,6 +39,8 @@ class Dataset:
     """Paths under a data folder; the first is the one that :func:`find` returns."""
     origin: str
     terms: str
+    whole: bool = False
+    """Whether its files refer to each other, so that only a folder with all of them will do."""
 
 
 _ROAD_TABLES = ("edges.csv.gz", "nodes.csv.gz", "connections.csv.gz")
@@ -94,6 +96,7 @@ _DATASETS = {
             files=("movielens/ratings.csv.xz", "movielens/movies.csv.xz"),
             origin="ml-latest-small of GroupLens, grouplens.org/datasets/movielens",
             terms="research use, no commercial use; cite Harper and Konstan (2015)",
+            whole=True,
         ),
     )
 }
@@ -128,10 +131,11 @@ def find(name: str, *, ending: str = "") -> Path:
     file = next((file for file in dataset.files if file.endswith(ending)), None)
     if file is None:
         raise InputError(f"no file of {name} ends in {ending!r}; it consists of {list(dataset.files)}")
-    folders = search_path()
+    needed, folders = dataset.files if dataset.whole else (file,), search_path()
     for folder in folders:
-        if (folder / file).is_file():
+        if all((folder / each).is_file() for each in needed):
             return folder / file
+    file = " beside ".join(needed)
     looked = ", ".join(str(folder) for folder in folders)
     raise MissingDataError(
         f"{name}: {file} was not found (looked in {looked}). Get it from its origin — "
@@ -163,16 +167,16 @@ def _read_intel(path: Path) -> Floats:
             try:
                 row = [float(word) for word in line.split()]
             except ValueError as error:
-                raise InputError(f"{path}, line {number}: {error}") from None
+                raise FileError(f"{path}, line {number}: {error}") from None
             if len(row) != len(INTEL_MOTES):
                 told = f"{len(row)} numbers, but {len(INTEL_MOTES)} are expected"
-                raise InputError(f"{path}, line {number}: {told}")
+                raise FileError(f"{path}, line {number}: {told}")
             if not all(map(isfinite, row)):
-                raise InputError(f"{path}, line {number}: every number must be finite")
+                raise FileError(f"{path}, line {number}: every number must be finite")
             table.append(row)
     if len(table) != _INTEL_ROWS:
         told = f"{len(table)} rows, but {_INTEL_ROWS} are expected; download it again"
-        raise InputError(f"{path}: {told}")
+        raise FileError(f"{path}: {told}")
     return read_only(np.array(table))
 
 
@@ -203,13 +207,13 @@ def _read_light(path: Path) -> LightReadings:
             *(read_only(np.array(part.sensordata, float)) for part in (data.train, data.test))
         )
     except Exception as error:  # a damaged MATLAB file fails in many ways, with many types
-        raise InputError(
+        raise FileError(
             f"{path}: not the expected MATLAB structure data.train, data.test "
             f"({type(error).__name__}: {error}); download it again"
         ) from error
     for name, array, rows in (("train", readings.train, 601), ("test", readings.test, 192)):
         if array.shape != (rows, 41) or not np.isfinite(array).all():
-            raise InputError(
+            raise FileError(
                 f"{path}: data.{name}.sensordata must be a finite array {(rows, 41)}; download it again"
             )
     return readings
@@ -230,12 +234,12 @@ def _read_checkins(path: Path) -> Floats:
         try:
             place = float(longitude), float(latitude)
         except ValueError as error:
-            raise InputError(f"{path}, line {line}: {error}") from None
+            raise FileError(f"{path}, line {line}: {error}") from None
         if not (abs(place[0]) <= 180.0 and abs(place[1]) <= 90.0):  # NaN fails as well
-            raise InputError(f"{path}, line {line}: not a place on Earth: {place}")
+            raise FileError(f"{path}, line {line}: not a place on Earth: {place}")
         places.append(place)
     if not places:
-        raise InputError(f"{path}: no check-ins; download it again")
+        raise FileError(f"{path}: no check-ins; download it again")
     return read_only(np.array(places))
 
 
@@ -262,27 +266,34 @@ def load_movielens() -> Ratings:
 
 @lru_cache(maxsize=1)
 def _read_ratings(ratings: Path, movies: Path) -> Ratings:
-    marks = {number: genres.split("|") for _, number, genres in _rows(movies, "movieId", "genres")}
+    marks: dict[str, list[str]] = {}
+    for line, number, genres in _rows(movies, "movieId", "genres"):
+        if number in marks:
+            raise FileError(f"{movies}, line {line}: film {number} was there before")
+        marks[number] = genres.split("|")
     names = sorted({name for each in marks.values() for name in each})
     films = {number: place for place, number in enumerate(marks)}
     viewers: dict[str, int] = {}
-    table: list[tuple[int, int, float]] = []
+    table: dict[tuple[int, int], float] = {}
     for line, viewer, film, stars in _rows(ratings, "userId", "movieId", "rating"):
         try:
-            table.append((films[film], viewers.setdefault(viewer, len(viewers)), float(stars)))
+            pair, given = (films[film], viewers.setdefault(viewer, len(viewers))), float(stars)
         except KeyError:
-            raise InputError(f"{ratings}, line {line}: {movies.name} has no film {film}") from None
+            raise FileError(f"{ratings}, line {line}: {movies.name} has no film {film}") from None
         except ValueError as error:
-            raise InputError(f"{ratings}, line {line}: {error}") from None
-        if not 0.0 < table[-1][2] <= 5.0:
-            raise InputError(f"{ratings}, line {line}: {stars} stars; they lie above 0 and up to 5")
+            raise FileError(f"{ratings}, line {line}: {error}") from None
+        if not 0.0 < given <= 5.0:
+            raise FileError(f"{ratings}, line {line}: {stars} stars; they lie above 0 and up to 5")
+        if pair in table:
+            raise FileError(f"{ratings}, line {line}: viewer {viewer} rated film {film} before")
+        table[pair] = given
     if not table:
-        raise InputError(f"{ratings}: no ratings; download it again")
-    film_of, viewer_of, stars_of = np.array(table).T
+        raise FileError(f"{ratings}: no ratings; download it again")
+    film_of, viewer_of = np.array(list(table), dtype=np.intp).T
     return Ratings(
-        read_only(film_of.astype(np.intp)),
-        read_only(viewer_of.astype(np.intp)),
-        read_only(stars_of),
+        read_only(film_of),
+        read_only(viewer_of),
+        read_only(np.array(list(table.values()))),
         read_only(np.array([[name in each for name in names] for each in marks.values()], np.bool_)),
     )
 
@@ -292,12 +303,12 @@ def _read_ratings(ratings: Path, movies: Path) -> Ratings:
 
 @contextmanager
 def _open_text(path: Path) -> Iterator[TextIOWrapper]:
-    """A text file, plain or ``.xz``; what cannot be unpacked or decoded is an input error."""
+    """A text file, plain or ``.xz``; what cannot be unpacked or decoded is a file error."""
     with open_packed(path) as raw, TextIOWrapper(raw, encoding="utf-8") as lines:
         try:
             yield lines
         except (lzma.LZMAError, EOFError, UnicodeDecodeError, csv.Error) as error:
-            raise InputError(f"{path}: cannot be read ({error}); download it again") from error
+            raise FileError(f"{path}: cannot be read ({error}); download it again") from error
 
 
 def _rows(path: Path, *names: str) -> Iterator[tuple[Any, ...]]:
@@ -306,9 +317,9 @@ def _rows(path: Path, *names: str) -> Iterator[tuple[Any, ...]]:
         rows = csv.reader(lines)
         header = next(rows, [])
         if missing := set(names) - set(header):
-            raise InputError(f"{path}, line 1: the header has no {', '.join(sorted(missing))}")
+            raise FileError(f"{path}, line 1: the header has no {', '.join(sorted(missing))}")
         columns = [header.index(name) for name in names]
         for row in rows:
             if len(row) < len(header):
-                raise InputError(f"{path}, line {rows.line_num}: {len(row)} of {len(header)} entries")
+                raise FileError(f"{path}, line {rows.line_num}: {len(row)} of {len(header)} entries")
             yield rows.line_num, *(row[column] for column in columns)

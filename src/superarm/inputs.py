@@ -150,6 +150,11 @@ def as_scale(value: Any, name: str) -> float:
     return number
 
 
+def as_noise_std(value: Any) -> float:
+    """``value`` as a standard deviation of noise whose square is a variance that can be worked with."""
+    return as_number(value, "noise_std", SMALLEST**0.5, LARGEST**0.5)
+
+
 def require_scale(array: _Floats, name: str) -> None:
     """Refuse positive numbers that are too small or too large to work with."""
     bad = (array < SMALLEST) | (array > LARGEST)

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InputError
+from .errors import FileError, InputError
 
 _GROWTH = 100
 """How many times its packed size a text may have: road networks have 5 to 15 times."""
@@ -58,7 +58,7 @@ class _Bounded(io.RawIOBase):
         count = self._unpacked.readinto(buffer)
         self._left -= count
         if self._left < 0:
-            raise InputError(
+            raise FileError(
                 f"{self._path}: it unpacks to more than {_GROWTH} times its size, as no road network "
                 "or table does; if you trust it, unpack it yourself and give the plain file"
             )

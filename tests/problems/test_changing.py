@@ -12,13 +12,14 @@ import pytest
 
 from superarm import registry
 from superarm.core import Arms, Decision, Floats, Offer
-from superarm.errors import InputError
+from superarm.errors import FileError, InputError, MissingDataError
 from superarm.graphs import Pairs
 from superarm.kernels import Matern, SquaredExponential
 from superarm.oracles import TIM, GreedyCoverage, Matching
 from superarm.problems import Channels, Codependency, Movies
 from superarm.problems.codependency import joint_draw
 from superarm.problems.movies import _of_ratings, best_coverage, chance_to_watch
+from superarm.problems.sources import settle_source
 from superarm.rewards import Coverage
 
 
@@ -112,6 +113,7 @@ def test_value_and_best_by_hand() -> None:
         ({"pool": 20_000}, "pool"),
         ({"squared": 1}, "squared"),
         ({"noise_std": -1.0}, "noise_std"),
+        ({"noise_std": 1e200}, "noise_std is 1e.200; it must be a number from 1e-50 to 1e.50"),
     ],
 )
 def test_bad_parameters(given: dict[str, Any], told: str) -> None:
@@ -248,6 +250,30 @@ def test_either_oracle() -> None:
         movies(films=9000)
 
 
+def test_rounds_that_hardly_come_about_are_refused() -> None:
+    with pytest.raises(InputError, match="never had more than k = 70 films a viewer; raise viewers"):
+        movies(films=75, viewers=2, k=70)
+    with pytest.raises(InputError, match="horizon is 1000000000; at most 100,000, since"):
+        movies(horizon=10**9)
+
+
+@pytest.mark.parametrize("make", [codependency, movies, Channels])
+def test_numbers_of_numpy_become_plain(make: Any) -> None:
+    given = {
+        "arrivals": 20,
+        "films": 12,
+        "users": 20,
+        "k": 3,
+        "channels": 3,
+        "viewers": 30,
+        "pool": 300,
+    }
+    fields = getattr(make, "__dataclass_fields__", None) or make().__dataclass_fields__
+    known = {name: np.int64(given[name]) for name in given if name in fields}
+    world = make(seed=1, horizon=np.int64(5), **known)
+    assert all(type(getattr(world, name)) is int for name in ("horizon", *known))
+
+
 # --- the data ------------------------------------------------------------------------------
 
 
@@ -275,6 +301,7 @@ def test_ratings_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("ratings", "told"),
     [
+        ("userId,movieId,rating\n3,9,4\n1,9,4\n3,9,5\n", "line 4: viewer 3 rated film 9 before"),
         ("userId,movieId,rating\n3,8,4.5\n", "line 2: movies.csv.xz has no film 8"),
         ("userId,movieId,rating\n3,9,six\n", "line 2: could not convert"),
         ("userId,movieId,rating\n3,9,6\n", "line 2: 6 stars"),
@@ -290,8 +317,51 @@ def test_damaged_ratings(
 
     monkeypatch.setenv("SUPERARM_DATA", str(tmp_path))
     _write(tmp_path, ratings, FILMS)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(FileError, match=told):
         load_movielens()
+
+
+def test_films_that_come_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from superarm.datasets import load_movielens
+
+    monkeypatch.setenv("SUPERARM_DATA", str(tmp_path))
+    _write(tmp_path, "userId,movieId,rating\n3,9,4\n", FILMS + "7,Again,Noir\n")
+    with pytest.raises(FileError, match=r"movies\.csv\.xz, line 4: film 7 was there before"):
+        load_movielens()
+
+
+def test_both_files_come_from_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What holds one of them is passed over, by the loader and by whoever settles what "auto" is."""
+    from superarm import datasets
+
+    half, whole, rest = (tmp_path / name for name in ("half", "whole", "rest"))
+    for folder, only in ((half, "ratings"), (whole, None), (rest, "movies")):
+        folder.mkdir()
+        _write(folder, "userId,movieId,rating\n3,9,4\n", FILMS)
+        for other in {"ratings", "movies"} - {only} if only else ():
+            (folder / "movielens" / f"{other}.csv.xz").unlink()
+    monkeypatch.setattr(datasets, "search_path", lambda: [half, whole, rest])
+    for ending in ("", "movies.csv.xz"):
+        assert datasets.find("movielens", ending=ending).is_relative_to(whole)
+    assert settle_source({"name": "movies"})["source"] == "real"
+    monkeypatch.setattr(datasets, "search_path", lambda: [half, rest])
+    with pytest.raises(MissingDataError, match=r"movies\.csv\.xz was not found"):
+        datasets.load_movielens()
+    assert settle_source({"name": "movies"})["source"] == "synthetic"
+    assert "synthetic" in movies(source="auto").settled["data"]
+
+
+def test_cut_ratings_are_no_slip_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from superarm.cli.commands import superarm
+
+    monkeypatch.setenv("SUPERARM_DATA", str(tmp_path))
+    _write(tmp_path, "userId,movieId,rating\n3,9,4\n3", FILMS)
+    with pytest.raises(SystemExit) as ended:
+        superarm(["run", "combinatorial/movies", "--rounds", "2", "--out", str(tmp_path / "out")])
+    assert ended.value.code == 1
+    assert "ratings.csv.xz, line 3: 1 of 3 entries" in capsys.readouterr().err
 
 
 def test_offer_structures_reach_the_reward() -> None:
@@ -304,3 +374,24 @@ def test_offer_structures_reach_the_reward() -> None:
     both: Floats = np.array([1.0, 1.0])
     feedback = world.feedback(offer, decision, both * 0.0)
     assert world.metrics(offer, decision, feedback) == {"reward": 1.0}
+
+
+def test_a_ratio_to_nothing_is_not_drawn(tmp_path: Path) -> None:
+    """With a viewer a round no film is watched at first; warnings are errors here."""
+    from superarm.cli.commands import superarm
+
+    size = (
+        "--rounds",
+        "4",
+        "--seeds",
+        "1",
+        "--jobs",
+        "1",
+        "--set",
+        "viewers=1",
+        "--set",
+        "oracle=greedy",
+    )
+    with pytest.raises(SystemExit) as ended:
+        superarm(["run", "combinatorial/movies", *size, "--quiet", "--out", str(tmp_path / "out")])
+    assert ended.value.code == 0

@@ -43,6 +43,11 @@ class ChangingArms(Measured, ABC):
     noise_std: float
     model: Model
 
+    def _store(self, **values: object) -> None:
+        """Set the fields of a frozen dataclass, as they were checked or built."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
     @abstractmethod
     def means(self, offer: Offer) -> Floats:
         """Expected outcome of every arm on offer, (n,)."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from superarm.core import Arms, Floats, Offer
 from superarm.graphs import Pairs
-from superarm.inputs import as_count, as_number, as_positive
+from superarm.inputs import as_count, as_noise_std, as_number
 from superarm.kernels import SquaredExponential
 from superarm.models import Model
 from superarm.oracles import Matching
@@ -44,11 +44,13 @@ class Channels(ChangingArms):
     _streams: Streams = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        as_count(self.horizon, "horizon")
-        as_count(self.channels, "channels", 1, 1000)
-        as_count(self.users, "users", self.channels + 1, 10**4)
-        as_number(self.barred, "barred", 0.0, 0.95)
-        noise_std = as_positive(self.noise_std, "noise_std")
+        self._store(
+            horizon=as_count(self.horizon, "horizon"),
+            channels=as_count(self.channels, "channels", 1, 1000),
+            barred=as_number(self.barred, "barred", 0.0, 0.95),
+        )
+        self._store(users=as_count(self.users, "users", self.channels + 1, 10**4))
+        noise_std = as_noise_std(self.noise_std)
         model = Model(
             kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
             noise_variance=noise_std**2,
@@ -64,13 +66,8 @@ class Channels(ChangingArms):
             "pairs": f"each user cannot take about {self.barred:.0%} of the channels: those pairs are "
             "not offered",
         }
-        for name, value in {
-            "noise_std": noise_std,
-            "model": model,
-            "settled": settled,
-            "_streams": Streams(self.seed, "offer"),
-        }.items():
-            object.__setattr__(self, name, value)
+        streams = Streams(self.seed, "offer")
+        self._store(noise_std=noise_std, model=model, settled=settled, _streams=streams)
 
     def offer(self, step: int) -> Offer:
         rng = self._streams.at(step)

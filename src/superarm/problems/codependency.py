@@ -15,7 +15,7 @@ import numpy as np
 
 from superarm.core import Arms, Floats, Offer
 from superarm.errors import InputError
-from superarm.inputs import as_count, as_positive, read_only, require_type
+from superarm.inputs import as_count, as_noise_std, as_positive, read_only, require_type
 from superarm.kernels import Kernel, Matern, SquaredExponential
 from superarm.kernels.drawing import PriorRoot
 from superarm.models import Model
@@ -55,19 +55,19 @@ class Codependency(ChangingArms):
     _streams: Streams = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        as_count(self.horizon, "horizon")
-        as_count(self.k, "k")
+        self._store(horizon=as_count(self.horizon, "horizon"), k=as_count(self.k, "k"))
         require_type(self.squared, bool, "squared")
-        as_count(self.arrivals, "arrivals", self.k + 1, 10**6)
+        self._store(arrivals=as_count(self.arrivals, "arrivals", self.k + 1, 10**6))
+        self._store(pool=as_count(self.pool, "pool", 1, 16_000))
         most = most_arrivals(self.arrivals)
-        if as_count(self.pool, "pool", 1, 16_000) < most:
+        if self.pool < most:
             raise InputError(
                 f"pool is {self.pool}, but up to {most} different arms may arrive in a round; make it "
                 "larger, or arrivals smaller"
             )
         lengthscale = as_positive(self.lengthscale, "lengthscale")
         contexts, truth = _drawn(self.seed, self.pool, lengthscale, self.squared)
-        noise_std = as_positive(self.noise_std, "noise_std")
+        noise_std = as_noise_std(self.noise_std)
         model = Model(
             kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
             noise_variance=noise_std**2,
@@ -86,15 +86,15 @@ class Codependency(ChangingArms):
             "learner": "a squared exponential kernel with lengthscale 1 and variance 1, whatever the "
             "truth's",
         }
-        for name, value in {
-            "noise_std": noise_std,
-            "model": model,
-            "settled": settled,
-            "contexts": contexts,
-            "truth": truth,
-            "_streams": Streams(self.seed, "offer"),
-        }.items():
-            object.__setattr__(self, name, value)
+        self._store(
+            lengthscale=lengthscale,
+            noise_std=noise_std,
+            model=model,
+            settled=settled,
+            contexts=contexts,
+            truth=truth,
+            _streams=Streams(self.seed, "offer"),
+        )
 
     @property
     def is_known(self) -> bool:

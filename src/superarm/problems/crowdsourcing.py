@@ -17,7 +17,7 @@ import numpy as np
 from superarm.core import Arms, Floats, Ints, Offer
 from superarm.datasets import load_tokyo_checkins
 from superarm.errors import InputError
-from superarm.inputs import as_count, as_positive, require_choice
+from superarm.inputs import as_count, as_noise_std, require_choice
 from superarm.kernels import SquaredExponential
 from superarm.models import Model
 from superarm.oracles import TopK
@@ -75,7 +75,7 @@ class Crowdsourcing(ChangingArms):
         as_count(self.k, "k", least=1)
         as_count(self.workers, "workers", least=1)
         require_choice(self.counting, "counting", tuple(_COUNTING))
-        object.__setattr__(self, "noise_std", as_positive(self.noise_std, "noise_std"))
+        object.__setattr__(self, "noise_std", as_noise_std(self.noise_std))
         if self.workers <= self.k:
             raise InputError(
                 f"workers is {self.workers} and k is {self.k}; on average more workers must come "

@@ -6,7 +6,7 @@ import numpy as np
 
 from superarm.core import Arms, Floats
 from superarm.errors import InputError
-from superarm.inputs import as_count, as_positive
+from superarm.inputs import as_count, as_noise_std
 from superarm.kernels import SquaredExponential
 from superarm.models import Model
 from superarm.oracles import TopK
@@ -36,7 +36,7 @@ def landscape(
     as_count(side, "side", least=2)
     as_count(hills, "hills", least=1)
     as_count(k, "k", least=1)
-    noise_std = as_positive(noise_std, "noise_std")
+    noise_std = as_noise_std(noise_std)
     if k > side * side:
         raise InputError(f"k is {k}, but a {side} x {side} grid has only {side * side} places")
     axis = np.linspace(0.0, 1.0, side)

@@ -33,6 +33,7 @@ from .sources import from_source
 
 _MOST_GENRES = 10.0
 """What contexts are divided by: the most genres that a film has."""
+_MOST_ROUNDS, _MOST_DRAWS = 10**5, 1000
 _LARGEST_SEARCH = 3
 """Films up to which the best set is found by trying all."""
 
@@ -80,11 +81,18 @@ class Movies(ChangingArms):
     _streams: Streams = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        as_count(self.horizon, "horizon")
-        as_count(self.k, "k")
-        as_count(self.films, "films", self.k + 1, 10**5)
-        as_count(self.viewers, "viewers", 1, 10**6)
-        as_count(self.least_ratings, "least_ratings")
+        self._store(
+            horizon=as_count(self.horizon, "horizon"),
+            k=as_count(self.k, "k"),
+            viewers=as_count(self.viewers, "viewers", 1, 10**6),
+            least_ratings=as_count(self.least_ratings, "least_ratings"),
+        )
+        self._store(films=as_count(self.films, "films", self.k + 1, 10**5))
+        if self.horizon > _MOST_ROUNDS:
+            raise InputError(
+                f"horizon is {self.horizon}; at most {_MOST_ROUNDS:,}, since all are drawn beforehand "
+                "to tell the learner the most pairs of any"
+            )
         require_choice(self.oracle, "oracle", ("greedy", "tim"))
         catalogue = from_source(
             self.source,
@@ -97,8 +105,7 @@ class Movies(ChangingArms):
                 "in a round; lower films or least_ratings"
             )
         oracle: Oracle = TIM(k=self.k) if self.oracle == "tim" else GreedyCoverage(k=self.k)
-        object.__setattr__(self, "_catalogue", catalogue)
-        object.__setattr__(self, "_streams", Streams(self.seed, "offer"))
+        self._store(_catalogue=catalogue, _streams=Streams(self.seed, "offer"))
         most_arms = max(len(self._pairs(step)[0]) for step in range(1, self.horizon + 1))
         model = Model(
             kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
@@ -120,13 +127,12 @@ class Movies(ChangingArms):
             "regret": "of the expected number of viewers, against the oracle under the truth; "
             "alpha_regret against its promise of the optimum, found by trying all sets",
         }
-        object.__setattr__(self, "model", model)
-        object.__setattr__(self, "settled", settled)
+        self._store(model=model, settled=settled)
 
     def _pairs(self, step: int) -> tuple[Ints, Ints, Floats]:
         """Film, viewer and context of every arm."""
         rng, catalogue = self._streams.at(step), self._catalogue
-        while True:
+        for _ in range(_MOST_DRAWS):
             films = rng.choice(catalogue.size, size=arrivals(rng, self.films, self.k), replace=False)
             starts, counts = catalogue.films[films], np.diff(catalogue.films)[films]
             ends = np.cumsum(counts)
@@ -139,6 +145,10 @@ class Movies(ChangingArms):
                 film, viewer, ratings = film[kept], viewer[kept], ratings[kept]
             if len(np.unique(film)) > self.k:
                 return film, viewer, catalogue.context[ratings]
+        raise InputError(
+            f"round {step} was drawn {_MOST_DRAWS:,} times, and never had more than k = {self.k} films "
+            "a viewer; raise viewers, or lower k"
+        )
 
     def offer(self, step: int) -> Offer:
         film, viewer, context = self._pairs(step)
