@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -61,7 +63,13 @@ def test_it_is_data() -> None:
     [
         ([{"size": 1.0, "colour": "green"}], "row 0: colour is 'green', which is not among"),
         ([{"size": 1.0}], "there is no column 'colour'"),
-        ([{"size": "large", "colour": "red"}], "column 'size' holds .* values; it held numbers"),
+        ([{"size": "large", "colour": "red"}], "column 'size' holds 'large'; it held numbers"),
+        ({"size": [1.0], "colour": [["red"]]}, "column 'colour', row 0"),
+        ({"size": [[1.0], [1.0, 2.0]], "colour": ["red", "red"]}, "column 'size', row 0"),
+        ({"size": np.ones((2, 2)), "colour": ["red", "red"]}, "column 'size' is .*one-dimensional"),
+        ({"size": [1.0], "colour": "red"}, "column 'colour' is 'red'; it must be one-dimensional"),
+        ({"size": {1.0}, "colour": ["red"]}, "column 'size' is a set"),
+        ([{"size": 1j, "colour": "red"}], "column 'size', row 0: 1j"),
         ([{"size": float("nan"), "colour": "red"}], "column 'size'"),
         ([{"size": 1.0, "colour": "red"}, {"size": 1.0}], "row 1 and row 0 differ in colour"),
         ([], "this is a list"),
@@ -85,8 +93,81 @@ def test_what_makes_no_sense_is_refused(table: Any, told: str) -> None:
         {"columns": ("a",), "categories": {"a": ()}},
         {"columns": ("a",), "categories": {"a": (1, 1)}},
         {"columns": ("a",), "categories": {}, "coding": "binary"},
+        {"columns": "a", "categories": {}},
+        {"columns": 3, "categories": {}},
+        {"columns": ("a",), "categories": None},
+        {"columns": ("a",), "categories": {"a": "red"}},
+        {"columns": ("a",), "categories": {"a": 3}},
+        {"columns": ("a",), "categories": {"a": (["red"],)}},
     ],
 )
 def test_senseless_encodings(given: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         Encoding(**given)
+
+
+class NotAvailable:
+    """As pandas has it: whether it equals anything is not known either."""
+
+    def __eq__(self, other: object) -> Any:
+        return self
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __bool__(self) -> bool:
+        raise TypeError("boolean value of NA is ambiguous")
+
+
+MISSING = [None, math.nan, np.float64("nan"), np.datetime64("NaT"), np.ma.masked, NotAvailable()]
+
+
+@pytest.mark.parametrize("missing", MISSING, ids=str)
+@pytest.mark.parametrize("there", [1.0, "red"])
+def test_missing_values_are_no_category(missing: Any, there: Any) -> None:
+    table = [{"price": there}, {"price": missing}]
+    for read in (Encoding.of, Encoding.of([{"price": there}]).features):
+        with pytest.raises(InputError, match=r"column 'price', row 1: .*fill in what is missing"):
+            read(table)
+
+
+def test_masked_entries_are_missing() -> None:
+    with pytest.raises(InputError, match="column 'price', row 1"):
+        Encoding.of({"price": np.ma.array([1.0, 2.0], mask=[False, True])})
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"categorical": ["typo"]}, "'typo', which is not among the columns"),
+        ({"categorical": "size"}, "categorical is 'size'; it must be one-dim"),
+        ({"columns": "size"}, "columns is 'size'; it must be one-dim"),
+        ({"columns": 3}, "columns is 3; it must be one-dim"),
+        ({"columns": [["size"]]}, "columns, row 0"),
+    ],
+)
+def test_names_that_make_no_sense(given: Any, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        Encoding.of(ROWS, **given)
+
+
+def test_values_stay_as_they_are() -> None:
+    mixed = Encoding.of([{"a": "x"}, {"a": 1}])
+    assert mixed.categories == {"a": (1, "x")}
+    np.testing.assert_array_equal(mixed.features([{"a": 1}]), [[1.0, 0.0]])
+    days = np.array(["2024-01-02", "2024-01-01"], dtype="datetime64[ns]")
+    dated = Encoding.of({"day": days}, coding="index")
+    np.testing.assert_array_equal(dated.features({"day": days}), [[1.0], [0.0]])
+    assert Encoding.of({"age": days - days[1]}).names[0].startswith("age=")
+    with pytest.raises(InputError, match="the values of 'a' have no order; give categories"):
+        Encoding.of({"a": [object(), object()]})
+
+
+def test_one_row_of_many_categories_takes_one_row() -> None:
+    encoding = Encoding(columns=("a",), categories={"a": range(60_000)})  # type: ignore[dict-item]
+    tracemalloc.start()
+    (row,) = encoding.features([{"a": 7}])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.flatnonzero(row).tolist() == [7]
+    assert peak < 2e7

@@ -6,20 +6,20 @@ and checked from then on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .core import Arms, Floats
 from .errors import InputError, ShapeError
-from .inputs import as_vector, require_choice
+from .inputs import as_vector, require_choice, require_type
 from .registry import register
 from .shown import Shown
 
 Coding = Literal["one-hot", "index"]
+_NO_VALUES = (type(None), complex, np.complexfloating)
 
 
 @register("encoding", "columns")
@@ -46,16 +46,18 @@ class Encoding(Shown):
 
     def __post_init__(self) -> None:
         require_choice(self.coding, "coding", ("one-hot", "index"))
-        if not self.columns or len(set(self.columns)) < len(self.columns):
-            raise InputError(f"columns is {self.columns}; name at least one, and each once")
-        strange = sorted(set(self.categories) - set(self.columns))
+        columns = _values(self.columns, "columns")
+        if not columns or len(set(columns)) < len(columns):
+            raise InputError(f"columns is {columns}; name at least one, and each once")
+        require_type(self.categories, Mapping, "categories")
+        strange = sorted(set(self.categories) - set(columns), key=str)
         if strange:
             raise InputError(f"categories names {strange[0]!r}, which is not among the columns")
-        for name, values in self.categories.items():
+        plain = {name: _values(each, f"categories[{name!r}]") for name, each in self.categories.items()}
+        for name, values in plain.items():
             if not values or len(set(values)) < len(values):
                 raise InputError(f"the categories of {name!r} are {values}; give each once")
-        object.__setattr__(self, "columns", tuple(self.columns))
-        plain = {name: tuple(values) for name, values in self.categories.items()}
+        object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "categories", plain)
 
     @classmethod
@@ -72,13 +74,15 @@ class Encoding(Shown):
         values that will ever come must be in the example, or give ``categories`` yourself.
         """
         table = _columns(example)
-        names = tuple(table if columns is None else columns)
-        told = set(categorical)
-        categories = {}
+        names = tuple(table) if columns is None else _values(columns, "columns")
+        categories: dict[str, Any] = dict.fromkeys(_values(categorical, "categorical"), ())
         for name in names:
             values = _column(table, name)
-            if name in told or values.dtype.kind not in "biuf":
-                categories[name] = tuple(sorted(set(values.tolist()), key=_order))
+            if name in categories or not all(map(_is_number, values)):
+                try:
+                    categories[name] = tuple(sorted(set(values), key=_order))
+                except TypeError:
+                    raise InputError(f"the values of {name!r} have no order; give categories") from None
         return cls(columns=names, categories=categories, coding=coding)
 
     @property
@@ -99,24 +103,24 @@ class Encoding(Shown):
         for name in self.columns:
             values = _column(columns, name)
             if name not in self.categories:
-                if values.dtype.kind not in "biuf":
-                    raise InputError(f"column {name!r} holds {values.dtype} values; it held numbers")
+                wrong = [value for value in values if not _is_number(value)]
+                if wrong:
+                    raise InputError(f"column {name!r} holds {wrong[0]!r:.60}; it held numbers")
                 parts.append(as_vector(values, f"column {name!r}")[:, None])
                 continue
             known = self.categories[name]
             place = {value: at for at, value in enumerate(known)}
             try:
-                numbers = np.array([place[value] for value in values.tolist()], dtype=np.intp)
-            except (KeyError, TypeError):
-                row, value = next(
-                    (row, each) for row, each in enumerate(values.tolist()) if each not in known
-                )
+                numbers = np.array([place[value] for value in values], dtype=np.intp)
+            except KeyError:
+                row = next(row for row, value in enumerate(values) if value not in place)
                 raise InputError(
-                    f"row {row}: {name} is {value!r}, which is not among {list(known)[:9]}; make the "
-                    "encoding from an example that has every value"
+                    f"row {row}: {name} is {values[row]!r}, which is not among {list(known)[:9]}; make "
+                    "the encoding from an example that has every value"
                 ) from None
+            column = numbers[:, None]
             one_hot = self.coding == "one-hot"
-            parts.append(np.eye(len(known))[numbers] if one_hot else numbers[:, None].astype(float))
+            parts.append((column == np.arange(len(known)) if one_hot else column).astype(float))
         if len({len(part) for part in parts}) > 1:
             raise ShapeError(f"the columns have {[len(part) for part in parts]} rows; give all alike")
         return np.hstack(parts)
@@ -126,14 +130,12 @@ class Encoding(Shown):
         features = self.features(table)
         if ids is None:
             return Arms.numbered(features)
-        return Arms(ids=_column(_columns(table), ids).tolist(), features=features)
+        return Arms(ids=_column(_columns(table), ids), features=features)
 
 
 def _columns(table: Any) -> Mapping[str, Any]:
     """Columns by name: of a pandas or polars frame, a mapping of columns, or rows that are mappings."""
-    if isinstance(table, Mapping):
-        return table
-    names = getattr(table, "columns", None)
+    names = table if isinstance(table, Mapping) else getattr(table, "columns", None)
     if names is not None and hasattr(table, "__getitem__"):
         return {str(name): table[name] for name in names}
     try:
@@ -150,16 +152,47 @@ def _columns(table: Any) -> Mapping[str, Any]:
         if row.keys() != first.keys():
             wrong = sorted(map(str, row.keys() ^ first.keys()))
             raise InputError(f"row {number} and row 0 differ in {', '.join(wrong)}; give all the same")
-    return {name: [row[name] for row in rows] for name in first}
+    return {str(name): [row[name] for row in rows] for name in first}
 
 
-def _column(columns: Mapping[str, Any], name: str) -> NDArray[Any]:
+def _column(columns: Mapping[str, Any], name: str) -> tuple[Any, ...]:
     if name not in columns:
         raise InputError(f"there is no column {name!r}; there are {list(columns)[:9]}")
-    values = np.asarray(columns[name])
-    if values.ndim != 1:
-        raise ShapeError(f"column {name!r} has shape {values.shape}; it must be one-dimensional")
+    if isinstance(columns[name], Set):
+        raise ShapeError(f"column {name!r} is a set, whose rows have no order; give a list")
+    return _values(columns[name], f"column {name!r}")
+
+
+def _values(given: Any, what: str) -> tuple[Any, ...]:
+    """Values as they are: arrays would make text of 1 in [1, "x"], and integers of dates."""
+    several = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
+    if not several or getattr(given, "ndim", 1) != 1:
+        shown = " ".join(repr(given).split())
+        raise ShapeError(f"{what} is {shown:.60}; it must be one-dimensional, such as a list")
+    dates = isinstance(given, np.ndarray) and given.dtype.kind in "mM"
+    values = tuple(given.tolist() if hasattr(given, "tolist") and not dates else given)
+    wrong = next((row for row, value in enumerate(values) if not _is_value(value)), None)
+    if wrong is not None:
+        raise InputError(
+            f"{what}, row {wrong}: {values[wrong]!r:.60} is no number or category; fill in what is "
+            "missing or leave the row out, and give one-dimensional columns"
+        )
     return values
+
+
+def _is_value(value: Any) -> bool:
+    """Whether it is there, and can be told from others."""
+    try:
+        hash(value)
+        # NaN and NaT differ from themselves; pandas' NA cannot say, which is a TypeError.
+        return bool(value == value) and not isinstance(value, _NO_VALUES)  # noqa: PLR0124
+    except TypeError:
+        return False
+
+
+def _is_number(value: Any) -> bool:
+    number = isinstance(value, int | float | np.number | np.bool_)
+    return number and not isinstance(value, np.timedelta64)  # which numpy counts among integers
 
 
 def _order(value: Any) -> tuple[str, Any]:

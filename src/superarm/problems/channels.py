@@ -44,12 +44,10 @@ class Channels(ChangingArms):
     _streams: Streams = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._store(
-            horizon=as_count(self.horizon, "horizon"),
-            channels=as_count(self.channels, "channels", 1, 1000),
-            barred=as_number(self.barred, "barred", 0.0, 0.95),
-        )
+        self._store(horizon=as_count(self.horizon, "horizon"))
+        self._store(channels=as_count(self.channels, "channels", 1, 1000))
         self._store(users=as_count(self.users, "users", self.channels + 1, 10**4))
+        self._store(barred=as_number(self.barred, "barred", 0.0, 0.95))
         noise_std = as_noise_std(self.noise_std)
         model = Model(
             kernel=SquaredExponential(lengthscale=1.0, variance=1.0),

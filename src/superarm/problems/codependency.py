@@ -86,15 +86,8 @@ class Codependency(ChangingArms):
             "learner": "a squared exponential kernel with lengthscale 1 and variance 1, whatever the "
             "truth's",
         }
-        self._store(
-            lengthscale=lengthscale,
-            noise_std=noise_std,
-            model=model,
-            settled=settled,
-            contexts=contexts,
-            truth=truth,
-            _streams=Streams(self.seed, "offer"),
-        )
+        self._store(lengthscale=lengthscale, noise_std=noise_std, model=model, settled=settled)
+        self._store(contexts=contexts, truth=truth, _streams=Streams(self.seed, "offer"))
 
     @property
     def is_known(self) -> bool:

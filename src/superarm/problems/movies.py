@@ -81,13 +81,10 @@ class Movies(ChangingArms):
     _streams: Streams = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._store(
-            horizon=as_count(self.horizon, "horizon"),
-            k=as_count(self.k, "k"),
-            viewers=as_count(self.viewers, "viewers", 1, 10**6),
-            least_ratings=as_count(self.least_ratings, "least_ratings"),
-        )
+        self._store(horizon=as_count(self.horizon, "horizon"), k=as_count(self.k, "k"))
         self._store(films=as_count(self.films, "films", self.k + 1, 10**5))
+        self._store(viewers=as_count(self.viewers, "viewers", 1, 10**6))
+        self._store(least_ratings=as_count(self.least_ratings, "least_ratings"))
         if self.horizon > _MOST_ROUNDS:
             raise InputError(
                 f"horizon is {self.horizon}; at most {_MOST_ROUNDS:,}, since all are drawn beforehand "
