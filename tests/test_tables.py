@@ -122,7 +122,7 @@ class NotAvailable:
 MISSING = [None, math.nan, np.float64("nan"), np.datetime64("NaT"), np.ma.masked, NotAvailable()]
 
 
-@pytest.mark.parametrize("missing", MISSING, ids=str)
+@pytest.mark.parametrize("missing", MISSING, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("there", [1.0, "red"])
 def test_missing_values_are_no_category(missing: Any, there: Any) -> None:
     table = [{"price": there}, {"price": missing}]

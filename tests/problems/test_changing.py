@@ -380,18 +380,9 @@ def test_a_ratio_to_nothing_is_not_drawn(tmp_path: Path) -> None:
     """With a viewer a round no film is watched at first; warnings are errors here."""
     from superarm.cli.commands import superarm
 
-    size = (
-        "--rounds",
-        "4",
-        "--seeds",
-        "1",
-        "--jobs",
-        "1",
-        "--set",
-        "viewers=1",
-        "--set",
-        "oracle=greedy",
-    )
+    size = "--rounds 4 --seeds 5 --jobs 1 --set viewers=1 --set oracle=greedy --set source=synthetic"
     with pytest.raises(SystemExit) as ended:
-        superarm(["run", "combinatorial/movies", *size, "--quiet", "--out", str(tmp_path / "out")])
+        superarm(
+            ["run", "combinatorial/movies", *size.split(), "--quiet", "--out", str(tmp_path / "out")]
+        )
     assert ended.value.code == 0
