@@ -62,9 +62,7 @@ def by_whole_matrices(
 
 
 @pytest.mark.parametrize("delta", [0.05, 30.0])
-def test_lemmas_by_whole_matrices(
-    delta: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lemmas_by_whole_matrices(delta: float, tmp_path: Path) -> None:
     """A δ that no theorem allows makes widths so narrow that Lemma 2 is seen to fail."""
     run = recorded(tmp_path / "run", {"oclok-ucb": {}, "random": {}})
     schedule = OclokUCB(most_arms=23, delta=0.05)

@@ -99,7 +99,7 @@ def test_the_tree_equals_the_slow_one(seed: int, d: int, wide: bool) -> None:
 
 
 def test_an_index_by_hand() -> None:
-    """T = e², one dimension, v₁ = 1: the root is cut after its fourth play, since √(4/4) ≤ 1."""
+    """T = 7, one dimension, v₁ = 1: the root is cut after its fourth play, since √(2 ln 7/4) ≤ 1."""
     tree = AdaptiveTree(oracle=TopK(k=1), horizon=7, v1=1.0)
     teach(tree, 1, [[0.1], [0.2], [0.9]], [1.0, 0.0, 0.5])
     assert tree.cells == 1  # √(2 ln 7 / 3) = 1.14 > 1

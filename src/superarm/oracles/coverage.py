@@ -215,8 +215,8 @@ def draw_sets(graph: _Cascade, count: int, rng: np.random.Generator) -> _Sets:
     )
 
 
-def cover_most(sets: _Sets, candidates: Ints, n: int, k: int) -> tuple[list[int], float]:
-    """The ``k`` candidates that greedily lie in most sets, and the share of sets that they lie in."""
+def cover_most(sets: _Sets, candidates: Ints, n: int, k: int) -> list[int]:
+    """The ``k`` candidates that greedily lie in most sets."""
     order = np.argsort(sets.members, kind="stable")
     by_node = sets.of_set[order]
     starts = np.searchsorted(sets.members[order], np.arange(n + 1))
@@ -240,7 +240,7 @@ def cover_most(sets: _Sets, candidates: Ints, n: int, k: int) -> tuple[list[int]
             left -= np.bincount(sets.members[places], minlength=n)
         left[node] = -1
         left[barred] = -1
-    return chosen, float(covered.mean())
+    return chosen
 
 
 @register("oracle", "tim")
@@ -304,7 +304,7 @@ class TIM:
             return list(range(k))
         least, sets = self._estimate(graph, rng)
         # Refinement: what the nodes that cover most of these sets reach in fresh ones is another bound.
-        first, _ = cover_most(sets, candidates, n, k)
+        first = cover_most(sets, candidates, n, k)
         finer = 5.0 * (ell * epsilon**2 / (k + ell)) ** (1.0 / 3.0)
         enough = (2.0 + finer) * ell * n * math.log(n) / finer**2
         fresh = draw_sets(graph, self._few(enough / least), rng)
@@ -313,8 +313,7 @@ class TIM:
         least = max(least, float(hit.mean()) * n / (1.0 + finer))
         choices = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
         enough = (8.0 + 2.0 * epsilon) * n * (ell * math.log(n) + choices + math.log(2.0)) / epsilon**2
-        chosen, _ = cover_most(draw_sets(graph, self._few(enough / least), rng), candidates, n, k)
-        return chosen
+        return cover_most(draw_sets(graph, self._few(enough / least), rng), candidates, n, k)
 
     def _estimate(self, graph: _Cascade, rng: np.random.Generator) -> tuple[float, _Sets]:
         """KPT*, a lower bound of the optimum, and the sets that it comes from."""

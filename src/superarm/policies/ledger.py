@@ -173,7 +173,7 @@ class Ledger:
         if again:
             raise ConflictError(
                 f"the reward of position {again[0]} in step {step} was learned already; give every "
-                "decision a step of its own, or make the policy with repeats=True"
+                "decision a step of its own, or make an IndexPolicy with repeats=True"
             )
 
     def check_order(self, decision: Decision, learner: str) -> None:
