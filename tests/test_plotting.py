@@ -190,3 +190,77 @@ def test_an_axis_that_holds_no_round_number_is_drawn(tmp_path: Path) -> None:
     figure = drawn(Run.load(tmp_path), "seconds")
     assert figure.axes[0].get_yscale() == "log"
     figure.canvas.draw()
+
+
+# --- lengths, ratios and times ---------------------------------------------------------------
+
+
+def write_run(directory: Path, totals: dict[str, Any], rounds: int, **extra: Any) -> None:
+    """Two seeds, the second with twice the totals of the first; rewards are half of the regret."""
+    spec = {"experiment": "tests/long", "rounds": rounds, "first_seed": 0, "seeds": 2}
+    write_spec(directory, spec | {"policies": list(totals), "settings": [{}], **extra})
+    for policy, total in totals.items():
+        for seed in range(2):
+            steps = np.diff(np.array(total) * (seed + 1.0), prepend=0.0)
+            series = {"regret": steps, "reward": steps / 2.0}
+            where: dict[str, Any] = {"policy": policy, "setting_index": 0, "seed": seed}
+            write_trace(directory, Trace(series=series, **where))
+
+
+def test_totals_against_the_number_of_rounds(tmp_path: Path) -> None:
+    """A policy that was run again for T = 2 and 3 has the totals of those runs, the other its own."""
+    write_run(tmp_path, {"long": [1, 2, 4, 8], "known": [3, 6, 9, 12]}, 4, horizons=[2, 3])
+    write_run(tmp_path / "horizons" / "2", {"known": [1, 5]}, 2)
+    write_run(tmp_path / "horizons" / "3", {"known": [1, 2, 7]}, 3)
+    (picture,) = run_charts(Run.load(tmp_path))["horizons"]
+    found = {series.label: series for series in picture.panels[0].series}
+    assert list(found) == ["long  12", "known  18"]
+    for label, expected in (("long  12", [3.0, 6.0, 12.0]), ("known  18", [7.5, 10.5, 18.0])):
+        np.testing.assert_array_equal(found[label].x, [2, 3, 4])
+        np.testing.assert_allclose(found[label].y, expected)
+    assert picture.caption.startswith("Run again for every T, which must be known in advance: known;")
+    assert run_charts(make_run(tmp_path / "b", rounds=5))["horizons"] == []
+
+
+def test_ratios_round_by_round(tmp_path: Path) -> None:
+    """Each seed's own ratio; rows of unknown metrics or policies are no charts."""
+    derived = [
+        {"name": "share", "metric": "reward", "versus": "best"},
+        {"name": "plain", "versus": "best"},
+        {"name": "rate", "metric": "reward", "per_round": True},
+        {"name": "lost", "metric": "energy", "versus": "best"},
+        {"name": "nobody", "versus": "gone"},
+    ]
+    write_run(tmp_path, {"best": [2, 4, 8], "mine": [1, 3, 4]}, 3, derived=derived)
+    run = Run.load(tmp_path)
+    assert [(each["name"], each["metric"]) for each in run.ratios] == [
+        ("share", "reward"),
+        ("plain", "regret"),
+    ]
+    pictures = run_charts(run)["ratios"]
+    assert [picture.name for picture in pictures] == ["share", "plain"]
+    for picture in pictures:
+        (series,) = picture.panels[0].series
+        assert series.label == "mine  0.5"
+        np.testing.assert_allclose(series.y, [0.5, 0.75, 0.5])
+        assert picture.panels[0].y_label.endswith(", over that of best")
+
+
+@pytest.mark.parametrize(
+    ("power", "told"), [(0.0, ""), (0.05, ""), (0.5, ", t⁰·⁵⁰"), (-0.5, ", t⁻⁰·⁵⁰")]
+)
+def test_labels_tell_how_time_grows_where_it_does(power: float, told: str, tmp_path: Path) -> None:
+    """Times ∝ t^p over the last half; in the first half they are ten times as long."""
+    write_spec(
+        tmp_path,
+        {"experiment": "tests/time", "rounds": 100, "first_seed": 0, "seeds": 1}
+        | {"policies": ["mine"], "settings": [{}]},
+    )
+    rounds = np.arange(1, 101)
+    seconds = (1e-4 * rounds**power * np.where(rounds < 50, 10.0, 1.0)).astype(np.float32)
+    where: dict[str, Any] = {"policy": "mine", "setting_index": 0, "seed": 0}
+    write_trace(tmp_path, Trace(series={"regret": np.ones(100)}, seconds=seconds, **where))
+    (picture,) = run_charts(Run.load(tmp_path))["seconds"]
+    assert picture is not None
+    label = picture.panels[0].series[0].label
+    assert label.partition(",")[1] + label.partition(",")[2] == told

@@ -171,3 +171,10 @@ def test_one_row_of_many_categories_takes_one_row() -> None:
     tracemalloc.stop()
     assert np.flatnonzero(row).tolist() == [7]
     assert peak < 2e7
+
+
+def test_truth_is_a_number_and_numbers_keep_their_order() -> None:
+    table = {"new": [True, False], "shop": [10, 9]}
+    encoding = Encoding.of(table, categorical=["shop"])
+    assert encoding.names == ("new", "shop=9", "shop=10")
+    np.testing.assert_array_equal(encoding.features(table), [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])

@@ -656,3 +656,22 @@ def test_lemma_a12_says_nothing_where_feedback_comes_late(tmp_path: Path) -> Non
     assert judge_variances(audited_run(tmp_path / "a", 2.0, {"feedback.latest": 5})) == []
     assert judge_variances(audited_run(tmp_path / "b", 2.0, {"feedback.lost": 0.1})) == []
     assert len(judge_variances(audited_run(tmp_path / "c", 0.9, {"feedback.latest": 0}))) == 1
+
+
+@pytest.mark.parametrize("names", [["still", "mover"], ["mover", "still"]])
+def test_flat_is_said_of_every_policy(names: list[str], tmp_path: Path) -> None:
+    settings = [{"width": 1.0}, {"width": 2.0}]
+    spec = {"experiment": "x", "rounds": 1, "first_seed": 0, "seeds": 2, "settings": settings}
+    write_spec(tmp_path, {**spec, "policies": names})
+    for policy, totals in (("mover", [10.0, 20.0]), ("still", [10.0, 10.0])):
+        for index, total in enumerate(totals):
+            for seed in range(2):
+                series = {"regret": np.array([total])}
+                trace = Trace(policy=policy, setting_index=index, seed=seed, series=series)
+                write_trace(tmp_path, trace)
+    told = [
+        claim("flat", policy=names, key="width", tolerance=0.1),
+        claim("flat", policy=["still"], key="width", tolerance=0.1),
+    ]
+    found = [verdict.verdict for verdict in judge(Run.load(tmp_path), told)]
+    assert found == ["does not hold", "holds"]

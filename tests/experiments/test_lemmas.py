@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from superarm.experiments import Experiment, Plan, execute
+from superarm.core import Decision
+from superarm.experiments import Experiment, Plan, execute, theorems
 from superarm.experiments.lemmas import Lemmas, check_lemmas, in_words
 from superarm.experiments.theorems import regret_bounds
 from superarm.kernels import SquaredExponential
-from superarm.problems import Codependency
+from superarm.problems import Codependency, Movies
+from superarm.problems.movies import best_coverage
+from superarm.rewards import Sum
 from superarm.rules import OclokUCB
 from superarm.simulation import Run
 from superarm.streams import Streams
@@ -125,3 +129,127 @@ def test_a_random_oracle_has_no_bound(tmp_path: Path) -> None:
     problem = {"name": "movies", "source": "synthetic", "films": 10, "viewers": 20, "oracle": "tim"}
     run = recorded(tmp_path / "run", {"oclok-ucb": {}}, problem)
     assert "its oracle is random" in regret_bounds(run).missing["oclok-ucb"]
+
+
+class Steep(Sum):
+    """Lemma 3 allows twice as much where B = 2."""
+
+    lipschitz = 2.0
+
+
+def test_gaps_are_measured_by_the_rewards_b(tmp_path: Path) -> None:
+    run, schedule = recorded(tmp_path / "run", {"random": {}}), OclokUCB(most_arms=23, delta=0.05)
+    world = Codependency(seed=0, horizon=ROUNDS, **{k: v for k, v in PROBLEM.items() if k != "name"})
+    plain = check_lemmas(run, "random", 0, world, schedule)
+    object.__setattr__(world, "model", replace(world.model, reward=Steep()))
+    steep = check_lemmas(run, "random", 0, world, schedule)
+    assert plain.gap > 0.0
+    assert steep.gap == pytest.approx(plain.gap / 2.0)
+
+
+def test_only_arms_that_are_available_count(tmp_path: Path) -> None:
+    run, schedule = recorded(tmp_path / "run", {"random": {}}), OclokUCB(most_arms=23, delta=0.05)
+    world = Codependency(seed=0, horizon=ROUNDS, **{k: v for k, v in PROBLEM.items() if k != "name"})
+    full, everything = world.offer, check_lemmas(run, "random", 0, world, schedule)
+
+    def without_the_first(step: int) -> Any:
+        offer = full(step)
+        return replace(offer, available=np.arange(len(offer.arms)) > 0)
+
+    object.__setattr__(world, "offer", without_the_first)
+    assert check_lemmas(run, "random", 0, world, schedule).arms == everything.arms - ROUNDS
+
+
+FILMS: dict[str, Any] = {
+    "name": "movies",
+    "source": "synthetic",
+    "films": 7,
+    "viewers": 16,
+    "oracle": "greedy",
+    "k": 2,
+}
+
+
+def test_lemma_3_is_about_the_promise_and_rounds_of_any_size(tmp_path: Path) -> None:
+    """Super arms of films differ in size; greedy coverage of two promises ¾ of the optimum."""
+    run, schedule = recorded(tmp_path / "run", {"random": {}}, FILMS), OclokUCB(most_arms=60)
+    options = {k: v for k, v in FILMS.items() if k != "name"}
+    sizes, gaps = set(), []
+    for seed in run.seeds:
+        world = Movies(seed=seed, horizon=ROUNDS, **options)
+        kernel, noise, gap = world.model.kernel, 0.01, 0.0
+        X = np.empty((0, 1))
+        for step, row in enumerate(run.choices("random", 0, seed), start=1):
+            offer, chosen = world.offer(step), row[row >= 0]
+            sizes.add(len(chosen))
+            now = offer.arms.features[chosen]
+            solved = np.linalg.solve(kernel(X) + noise * np.eye(len(X)), kernel(X, now))
+            std = np.sqrt(np.diag(kernel(now) - kernel(now, X) @ solved))
+            value = world.value(offer, Decision(step=step, action=None, positions=chosen))
+            optimum = best_coverage(world.means(offer), offer, 2)
+            assert optimum is not None
+            allowed = 2.0 * schedule.width(step, float) * std.sum()
+            gap = max(gap, (0.75 * optimum - value) / allowed)
+            X = np.vstack([X, now])
+        found = check_lemmas(run, "random", seed, world, schedule)
+        assert found.gap == pytest.approx(gap, rel=1e-4)
+        gaps.append(gap)
+    assert min(gaps) > 0.0
+    assert len(sizes) > 1
+
+
+def test_the_budget_is_the_largest_super_arm_of_all_seeds(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", {"oclok-ucb": {}}, FILMS)
+    widths = [run.choices("oclok-ucb", 0, seed).shape[1] for seed in run.seeds]
+    assert widths[0] < widths[1]
+    bound, expected = regret_bounds(run).drawn["oclok-ucb"], []
+    budget, options = max(widths), {k: v for k, v in FILMS.items() if k != "name"}
+    for seed in run.seeds:
+        model = (world := Movies(seed=seed, horizon=ROUNDS, **options)).model
+        offers = [world.offer(step).arms.features for step in range(1, ROUNDS + 1)]
+        gains = arriving_information_gain(model.kernel, offers, budget, model.noise_variance)
+        expected.append(
+            regret_bound_oclok_ucb(
+                bound.rounds,
+                lambda count, gains=gains: 2.0 * gains[int(count) // budget],
+                most_arms=model.most_arms or 0,
+                budget=budget,
+                noise_variance=model.noise_variance,
+                largest_eigenvalue=float(budget),
+            )
+        )
+    np.testing.assert_allclose(bound.values, np.mean(expected, axis=0))
+    assert "f drawn from the learner's Gaussian process (here it is not)" in bound.assumes
+
+
+def test_lemmas_are_told_for_the_policys_own_delta(tmp_path: Path) -> None:
+    run = recorded(tmp_path / "run", {"oclok-ucb": {"delta": 0.6}})
+    found = []
+    for seed in run.seeds:
+        world = Codependency(
+            seed=seed, horizon=ROUNDS, **{k: v for k, v in PROBLEM.items() if k != "name"}
+        )
+        found.append(check_lemmas(run, "oclok-ucb", seed, world, OclokUCB(most_arms=23, delta=0.6)))
+    assert in_words(found) in regret_bounds(run).drawn["oclok-ucb"].assumes
+
+
+def test_gamma_is_found_among_arrivals_up_to_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two arms in each of twelve rounds are 24; the shipped experiments choose up to 300 times five."""
+    assert theorems._MOST_ARRIVALS >= 300 * 5
+    run, unproven = recorded(tmp_path / "run", {"oclok-ucb": {}}), "a proven bound on γ"
+    monkeypatch.setattr(theorems, "_MOST_ARRIVALS", 24)
+    assert unproven not in regret_bounds(run).drawn["oclok-ucb"].assumes
+    monkeypatch.setattr(theorems, "_MOST_ARRIVALS", 23)
+    assert unproven in regret_bounds(run).drawn["oclok-ucb"].assumes
+
+
+@pytest.mark.parametrize("problem", ["channels", "crowdsourcing"])
+def test_other_truths_are_told(problem: str, tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "channels": {"name": "channels", "channels": 2, "users": 4},
+        "crowdsourcing": {"name": "crowdsourcing", "source": "synthetic", "workers": 10, "k": 2},
+    }[problem]
+    bound = regret_bounds(recorded(tmp_path / "run", {"oclok-ucb": {}}, given)).drawn["oclok-ucb"]
+    assert "f drawn from the learner's Gaussian process (here it is not)" in bound.assumes

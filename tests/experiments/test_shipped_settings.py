@@ -6,6 +6,7 @@ what is claimed: it must be changed here, too.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -532,3 +533,26 @@ def test_settings_and_claims(name: str) -> None:
     assert sorted(found) == sorted(line for line in expected if line)
     claims = [line for line in found if line.startswith("claim")]
     assert claims == [line for line in expected if line.startswith("claim")]
+
+
+def test_margins_are_those_that_the_text_tells() -> None:
+    """ "(2.5 to 7.5 %)" more is a ratio from 1.025 to 1.075, and less one from 0.925 to 0.975."""
+    told = 0
+    for name in EXPERIMENTS:
+        for claim in tomllib.loads((ROOT / f"{name}.toml").read_text(encoding="utf-8")).get(
+            "claims", []
+        ):
+            if found := re.search(r"\(([\d.]+) to ([\d.]+) %\)", claim["text"]):
+                margins = sorted(abs(claim[key] - 1.0) for key in ("least", "most"))
+                assert margins == pytest.approx([float(each) / 100.0 for each in found.groups()])
+                told += 1
+    assert told == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [("codependency", ["6", "7"]), ("crowdsourcing", ["2", "3", "4"]), ("movies", "5")],
+)
+def test_figures_of_the_paper(name: str, figure: str | list[str]) -> None:
+    text = (ROOT / "combinatorial" / f"{name}.toml").read_text(encoding="utf-8")
+    assert tomllib.loads(text)["figure"] == figure

@@ -253,7 +253,8 @@ def test_tim_finds_what_greedy_finds_where_it_is_clear() -> None:
     assert set(GreedyCoverage(k=2).select(p, pairs, rng()).action) == {0, 1}
 
 
-def test_how_many_sets_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ell", [1.0, 2.0])
+def test_how_many_sets_by_hand(ell: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """KPT*, KPT⁺ and θ of the paper's Algorithms 2 and 3, for links that always or never work."""
     counts: list[int] = []
     import superarm.oracles.coverage as module
@@ -263,10 +264,10 @@ def test_how_many_sets_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
         return draw_sets(graph, count, chance)
 
     monkeypatch.setattr(module, "draw_sets", counted)
-    n, k, ell, epsilon = 8, 2, 1.0, 0.5
+    n, k, epsilon = 8, 2, 0.5
     pairs = Pairs(left=np.arange(8), right=(np.arange(8) + 1) % 8)  # a ring that carries everything
-    TIM(k=k, epsilon=epsilon, two_sided=False).select(np.ones(8), pairs, rng())
-    first = (6 * math.log(n) + 6 * math.log(math.log2(n))) * 2
+    TIM(k=k, epsilon=epsilon, ell=ell, two_sided=False).select(np.ones(8), pairs, rng())
+    first = (6 * ell * math.log(n) + 6 * math.log(math.log2(n))) * 2
     kpt = n * (1 - (1 - 1.0) ** k) / 2  # every set holds all nodes, into which all links lead
     finer = 5 * (ell * epsilon**2 / (k + ell)) ** (1 / 3)
     second = (2 + finer) * ell * n * math.log(n) / finer**2 / kpt
@@ -322,3 +323,70 @@ def test_a_graph_of_one_node() -> None:
     loop = Pairs(left=np.array([0]), right=np.array([0]))
     found = TIM(k=1, two_sided=False).select(np.ones(1), loop, np.random.default_rng(0))
     assert found.positions.tolist() == [0]
+
+
+def test_worthless_nodes_are_chosen_once_each() -> None:
+    """Where nothing can be gained, asking again must not give the same node twice."""
+    pairs = Pairs(left=np.array([0, 1, 2]), right=np.array([0, 1, 2]))
+    chosen = GreedyCoverage(k=3).select(np.zeros(3), pairs, rng(), lambda _: np.zeros(3))
+    assert sorted(chosen.action) == [0, 1, 2]
+
+
+def test_new_scores_are_chances_too() -> None:
+    """Node 1 has two links, node 2 one: a link of desirability 5 is certain, no more."""
+    pairs = Pairs(left=np.array([0, 1, 1, 2]), right=np.array([0, 1, 2, 3]))
+
+    def rescore(_: Ints) -> Floats:
+        return np.array([1.0, 0.6, 0.6, 5.0])
+
+    chosen = GreedyCoverage(k=2).select(np.array([1.0, 0.0, 0.0, 0.0]), pairs, rng(), rescore)
+    assert chosen.action == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("links", "given", "alpha", "probability"),
+    [
+        (1, {}, 0.9 - 1.0 / math.e, 0.0),  # 3/n is above 1 for two nodes
+        (4, {"epsilon": 0.9}, 0.0, 1.0 - 3.0 / 8.0),  # and 1 − 1/e below ε
+        (4, {"epsilon": 0.5, "ell": 2.0}, 0.5 - 1.0 / math.e, 1.0 - 3.0 / 64.0),
+    ],
+)
+def test_the_guarantee_by_hand(
+    links: int, given: dict[str, Any], alpha: float, probability: float
+) -> None:
+    pairs = Pairs(left=np.arange(links), right=np.arange(links))
+    found = TIM(k=1, **given).select(np.ones(links), pairs, rng()).guarantee
+    assert found == (pytest.approx(alpha), pytest.approx(probability))
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_bound_on_the_optimum_by_hand(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 nodes that two links of 128 enter, none of which works: κ = 1 − (1 − 2/128)ᵏ for every set.
+
+    That is 0.0310 for k = 2, below 2⁻⁵, so that all five rounds of Algorithm 2 fail and KPT* = 1; and
+    0.0461 for k = 3, so that the fifth succeeds and KPT* is 64 κ/2.
+    """
+    counts: list[int] = []
+    import superarm.oracles.coverage as module
+
+    def counted(graph: Any, count: int, chance: Any) -> Any:
+        counts.append(count)
+        return draw_sets(graph, count, chance)
+
+    monkeypatch.setattr(module, "draw_sets", counted)
+    n, ell, epsilon, nodes = 64, 2.0, 1.0, np.arange(64)
+    pairs = Pairs(left=np.tile(nodes, 2), right=np.concatenate([nodes + 1, nodes + 2]) % 64)
+    TIM(k=k, epsilon=epsilon, ell=ell, two_sided=False).select(np.zeros(128), pairs, rng())
+    expected = [(6 * ell * math.log(n) + 6 * math.log(6)) * 2**i for i in range(1, 6)]
+    least = 1.0 if k == 2 else n * (1 - (63 / 64) ** 3) / 2
+    finer = 5 * (ell * epsilon**2 / (k + ell)) ** (1 / 3)
+    expected.append((2 + finer) * ell * n * math.log(n) / finer**2 / least)
+    assert counts[:-1] == [math.ceil(each) for each in expected]
+
+
+def test_sets_that_hold_too_many_nodes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = _Cascade.of(np.arange(8), (np.arange(8) + 1) % 8, np.zeros(8), 8)  # one node in each
+    monkeypatch.setattr("superarm.oracles.coverage._MOST_MEMBERS", 50)
+    assert draw_sets(graph, 50, rng()).size == 50
+    with pytest.raises(InputError, match="more than 50 nodes; raise epsilon"):
+        draw_sets(graph, 51, rng())

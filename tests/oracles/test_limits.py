@@ -95,6 +95,46 @@ def test_half_of_the_optimum_is_what_density_may_give() -> None:
     assert chosen.guarantee == Guarantee(alpha=0.5)
 
 
+@pytest.mark.parametrize(
+    ("weights", "worth", "expected"),
+    [
+        # One heavy arm is worth most alone, but ten light ones are worth 20 together.
+        ([10.0] + [1.0] * 10, [3.0] + [2.0] * 10, list(range(1, 11))),
+        # The second arm fills the budget to the brim.
+        ([5.0, 5.0, 1.0], [5.0, 4.9, 0.5], [0, 1]),
+    ],
+)
+def test_density_by_hand(weights: list[float], worth: list[float], expected: list[int]) -> None:
+    structure = Weights(of_arm=np.array(weights), budget=10.0)
+    chosen = Knapsack(method="density").select(np.array(worth), structure, rng())
+    assert chosen.positions.tolist() == expected
+
+
+def test_a_table_too_large_is_left_to_density(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three arms and budgets 0 to 9 are 30 cells."""
+    structure, worth = Weights(of_arm=np.array([5.0, 5.0, 4.0]), budget=9.0), np.array([5.0, 5.0, 4.1])
+    monkeypatch.setattr("superarm.oracles.limits._MOST_CELLS", 30)
+    for method in ("auto", "exact"):
+        assert Knapsack(method=method).select(worth, structure, rng()).guarantee.alpha == 1.0  # type: ignore[arg-type]
+    monkeypatch.setattr("superarm.oracles.limits._MOST_CELLS", 29)
+    assert Knapsack().select(worth, structure, rng()).guarantee.alpha == 0.5
+    with pytest.raises(InputError, match="and 29 arms × budget"):
+        Knapsack(method="exact").select(worth, structure, rng())
+
+
+def test_ties_go_to_the_arm_offered_first() -> None:
+    groups = Groups(of_arm=np.arange(200) % 2, limits=np.array([3, 100]))
+    chosen = GroupTopK(k=6).select(np.tile([1.0, 0.0], 100), groups, rng())
+    assert chosen.positions.tolist() == [0, 2, 4, 1, 3, 5]
+
+
+def test_a_group_without_room_is_never_asked_for() -> None:
+    """Also where the best arm belongs to it, and desirabilities are asked for anew."""
+    groups, worth = Groups(of_arm=np.array([0, 1, 1]), limits=np.array([0, 2])), np.array([9.0, 1, 2])
+    for rescore in (None, lambda _: worth):
+        assert GroupTopK(k=2).select(worth, groups, rng(), rescore).positions.tolist() == [2, 1]
+
+
 def test_the_knapsack_of_a_large_budget() -> None:
     """Against the same table without bits."""
     draw = rng(4)
@@ -221,6 +261,12 @@ def test_what_a_function_raises_names_it() -> None:
     assert "in fails(desirability, structure, rng)" in caught_arity.value.__notes__[0]
     with pytest.raises(KeyboardInterrupt):
         CallableOracle(function=stops).select(np.ones(2), None, rng())
+
+
+@pytest.mark.parametrize("guarantee", [(0.0, 1.0), (1.5, 1.0), (0.5, 0.0), (0.5, 1.5)])
+def test_promises_lie_between_0_and_1(guarantee: tuple[float, float]) -> None:
+    with pytest.raises(InputError, match="above 0 and at most 1"):
+        CallableOracle(function=lambda worth, _: [0], guarantee=Guarantee(*guarantee))
 
 
 # --- scales --------------------------------------------------------------------------------

@@ -128,6 +128,8 @@ def test_what_makes_no_sense_is_refused() -> None:
         Matching(exactly=True)
     with pytest.raises(InputError, match="overflow"):
         Matching().select(np.full(7, 1e300), SQUARE, rng())
+    with pytest.raises(InputError, match="overflow"):
+        Matching(pairs=2, exactly=True).select(np.full(7, -1e300), SQUARE, rng())
     with pytest.raises(InfeasibleError, match="exactly 4 pairs"):
         Matching(pairs=4, exactly=True).select(worth, SQUARE, rng())
     with pytest.raises(InputError, match="arm 2 joins 0 and 1, as another arm does"):
@@ -136,6 +138,8 @@ def test_what_makes_no_sense_is_refused() -> None:
         Pairs(left=np.array([0, 1]), right=np.array([1]))
     with pytest.raises(InputError, match="outside 0"):
         Pairs(left=np.array([0, -1]), right=np.array([1, 2]))
+    with pytest.raises(InputError, match="right holds a node outside 0 … 2147483647"):
+        Pairs(left=np.array([0, 1]), right=np.array([1, 2**31]))
     with pytest.raises(InputError, match="whole numbers"):
         Pairs(left=np.array([0.5]), right=np.array([1]))
 
@@ -155,3 +159,12 @@ def test_pairs_keep_their_own_copy() -> None:
     pairs = Pairs(left=left[:], right=np.array([0, 1]))
     left[0] = 7
     assert pairs.left.tolist() == [3, 1]
+
+
+def test_tables_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two pairs of 3 × 3 nodes need a table of (3 + 3 − 2)² = 16 entries."""
+    monkeypatch.setattr("superarm.oracles.matching._MOST_ENTRIES", 16)
+    assert len(Matching(pairs=2).select(np.ones(7), SQUARE, rng()).positions) == 2
+    monkeypatch.setattr("superarm.oracles.matching._MOST_ENTRIES", 15)
+    with pytest.raises(InputError, match="3 × 3 nodes make a table of 4 × 4"):
+        Matching(pairs=2).select(np.ones(7), SQUARE, rng())

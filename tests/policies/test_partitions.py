@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from superarm import registry
 from superarm.core import Arms, Decision, Feedback, Offer
-from superarm.errors import InputError, StateError
+from superarm.errors import ConflictError, InputError, StateError
 from superarm.oracles import TopK
 from superarm.policies import AdaptiveTree, Hypercubes
 from superarm.testing import restored
@@ -245,6 +245,10 @@ def test_cells_and_cubes_know_their_states() -> None:
             arrays = {**state.arrays, name: harm(state.arrays[name])}
             with pytest.raises(StateError, match="damaged"):
                 made.restored(replace(state, arrays=arrays))
+    state = restored(cubes.state())  # there are ⌈9^{1/5}⌉ = 2 cubes along an axis: 0 and 1
+    arrays = {**state.arrays, "cubes": state.arrays["cubes"] + 1}
+    with pytest.raises(StateError, match="cubes are not possible"):
+        cubes.restored(replace(state, arrays=arrays))
 
 
 @pytest.mark.parametrize("name", ["acc-ucb", "cc-mab"])
@@ -277,3 +281,64 @@ def test_states_of_impossible_width() -> None:
     flat = cubes.state()
     with pytest.raises(StateError, match="damaged"):
         cubes.restored(replace(flat, arrays={**flat.arrays, "plays": np.array(1)}))
+
+
+def test_options_reach_the_tree() -> None:
+    problem = registry.build(
+        "problem", {"name": "crowdsourcing", "source": "synthetic"}, seed=0, horizon=7
+    )
+    given = {"v1": 0.25, "v2": 0.75, "rho": 0.625, "scaled": True}
+    made = registry.build("policy", {"name": "acc-ucb", **given}, model=problem.model)
+    assert {name: getattr(made, name) for name in given} == given
+
+
+def test_a_ball_of_another_size_by_hand() -> None:
+    """v₁ = 2, v₂ = 4 and ρ = ¾: the children's N(v₁/v₂)v₁ρ is 2 · ½ · 1.5."""
+    tree = AdaptiveTree(oracle=TopK(k=1), horizon=7, v1=2.0, v2=4.0, rho=0.75)
+    teach(tree, 1, [[0.1]], [0.5])  # √(2 ln 7) = 1.97 ≤ 2
+    assert tree.cells == 2
+    parent = 0.5 + math.sqrt(2 * math.log(7)) + 2.0
+    found = tree._desirability(np.array([[0.3]]), 2, rng())
+    np.testing.assert_allclose(found, parent + 1.5 + 2 * 0.5 * 1.5)
+
+
+def test_a_horizon_of_one_round() -> None:
+    """ln 1 = 0: what was played is known, what was not is not."""
+    tree = AdaptiveTree(oracle=TopK(k=1), horizon=1, v1=1.0)
+    teach(tree, 1, [[0.1]], [0.5])
+    found = tree._desirability(np.array([[0.3]]), 2, rng())
+    np.testing.assert_allclose(found, (0.5 + 0.0 + 1.0) + 0.5 + 2 * 0.5)
+
+
+def test_nothing_is_explored_in_the_first_round() -> None:
+    """1^½ ln 1 = 0 plays are few, too: the first choice is at random."""
+    cubes, given = Hypercubes(oracle=TopK(k=1), horizon=16), offer(1, np.linspace(0, 1, 5)[:, None])
+    assert {int(cubes.decide(given, rng(seed)).positions[0]) for seed in range(60)} == {0, 1, 2, 3, 4}
+
+
+def test_rare_cubes_come_before_any_mean() -> None:
+    """A mean of 50 in a cube that was explored: 7 plays are more than 9^½ ln 9."""
+    cubes = Hypercubes(oracle=TopK(k=1), horizon=16)
+    teach(cubes, 1, [[0.1]] * 7, [50.0] * 7)
+    assert cubes.decide(offer(9, [[0.2], [0.9]]), rng()).positions.tolist() == [1]
+
+
+def test_cubes_learn_in_any_order_and_trees_do_not() -> None:
+    cubes, tree = (made(oracle=TopK(k=1), horizon=9) for made in (Hypercubes, AdaptiveTree))
+    for made in (cubes, tree):
+        teach(made, 2, [[0.5]], [1.0])
+    teach(cubes, 1, [[0.5]], [1.0])
+    with pytest.raises(ConflictError, match="AdaptiveTree learns in the order of decisions"):
+        teach(tree, 1, [[0.5]], [1.0])
+
+
+def test_a_state_with_more_cells_than_allowed_is_refused() -> None:
+    large, small = (
+        AdaptiveTree(oracle=TopK(k=1), horizon=2, v1=50.0, most_cells=most) for most in (9, 5)
+    )
+    for tree in (large, small):
+        for step in range(1, 5):
+            teach(tree, step, [[0.3, 0.3]], [1.0])
+    assert (len(large._parent), len(small._parent)) == (9, 5)
+    with pytest.raises(StateError, match="do not form a tree"):
+        small.restored(replace(large.state(), spec=small.state().spec))

@@ -8,13 +8,20 @@ import numpy as np
 import pytest
 
 from superarm import registry
-from superarm.core import Arms, Offer, Selection
-from superarm.errors import InputError, SpecError
+from superarm.core import Arms, Feedback, Offer, Selection
+from superarm.errors import ConflictError, InputError, SpecError
 from superarm.kernels import Matern
 from superarm.models import Model
 from superarm.oracles import ShortestPath, TopK, Trip
 from superarm.policies import gamma_for, posterior_for, random
-from superarm.posteriors import FiniteGP, IndependentGaussian, SparseVariational, StreamingGP
+from superarm.posteriors import (
+    FiniteGP,
+    IndependentGaussian,
+    InducingGP,
+    SparseVariational,
+    StreamingGP,
+)
+from superarm.rules import UCB, OclokUCB
 
 ARMS = np.linspace(0.0, 1.0, 6)[:, None]
 
@@ -131,3 +138,29 @@ def test_chance_is_fair_to_oracles_that_mind_signs() -> None:
         # Each of the free arms is as likely as another: half, or 0.7 for the last oracle.
         share = 0.7 if isinstance(oracle, Worthwhile) else 0.5
         assert np.abs(often[free] - share).max() < 6 * np.sqrt(0.25 / len(offers))
+
+
+def test_inducing_points_and_steps_reach_the_policy() -> None:
+    """Six arms: M is 6. The prior mean goes with it."""
+    made = model(mean=0.25)
+    sparse = registry.build("policy", {"name": "soclok-ucb", "inducing": 7, "delta": 0.2}, model=made)
+    assert isinstance(sparse.posterior, InducingGP)
+    assert (sparse.posterior.inducing, sparse.posterior.mean) == (7, 0.25)
+    assert sparse.posterior.noise_variance == 0.1
+    assert sparse.rule == UCB(schedule=OclokUCB(most_arms=6, delta=0.2))
+    for stepwise in (False, True):
+        exact = registry.build("policy", {"name": "oclok-ucb", "stepwise": stepwise}, model=made)
+        assert exact.stepwise is stepwise
+        assert exact.rule == UCB(schedule=OclokUCB(most_arms=6, delta=0.05))
+    with pytest.raises(InputError, match="a prior mean per arm"):
+        posterior_for(model(mean=np.arange(6.0)), "inducing")
+
+
+def test_redrawn_points_learn_in_the_order_of_decisions() -> None:
+    policy = registry.build("policy", {"name": "soclok-ucb"}, model=model())
+    offers = [Offer(step=step, arms=Arms.numbered(ARMS)) for step in (1, 2)]
+    rng = np.random.default_rng(0)
+    first, second = (policy.decide(offer, rng) for offer in offers)
+    policy.learn(offers[1], second, Feedback(positions=second.positions, rewards=np.ones(1)), rng)
+    with pytest.raises(ConflictError, match="InducingGP learns in the order of decisions"):
+        policy.learn(offers[0], first, Feedback(positions=first.positions, rewards=np.ones(1)), rng)

@@ -135,3 +135,19 @@ def test_many_rewards_at_once_make_no_large_matrix(monkeypatch: pytest.MonkeyPat
     alone = [0.5 * np.linalg.slogdet(np.eye(len(X)) + kernel(X) / noise)[1] for X in blocks]
     assert parts.information_gain == pytest.approx(sum(alone))
     assert whole.information_gain < parts.information_gain
+
+
+def test_information_gain_adds_up_what_each_observation_tells() -> None:
+    """½ ln(1 + σ²/λ) of one observation after the other, σ² that of the posterior before it."""
+    gp, draw, expected = InducingGP(ROUGH, 0.1, inducing=4), rng(3), 0.0
+    for _ in range(8):
+        arm = draw.random((1, 2))
+        expected += 0.5 * np.log1p(gp.predict(arm).std[0] ** 2 / 0.1)
+        gp.observe(arm, [0.0], rng=draw)
+        assert gp.information_gain == pytest.approx(expected, rel=1e-9)
+
+
+def test_what_is_used_where_nothing_is_said() -> None:
+    gp = InducingGP(SMOOTH, 0.1)
+    assert (gp.inducing, gp.jitter) == (50, 1e-6)
+    assert not gp.exchangeable  # points are drawn from what has come so far

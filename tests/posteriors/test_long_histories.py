@@ -37,7 +37,7 @@ def test_more_than_memory_holds_is_refused_and_nothing_changes() -> None:
     gp = taught(arms[:40], rewards[:40], most_exact=40)
     before = gp.predict(arms).mean
     with pytest.raises(
-        InputError, match=r"41 observations are more than most_exact = 40.*inducing=1000"
+        InputError, match=r"41 observations are more than most_exact = 40.*inducing=1000 .*\(1.3e-05 GB"
     ):
         gp.observe(arms[40:], rewards[40:])
     assert gp.count == 40
@@ -182,3 +182,20 @@ def test_a_hundred_thousand_observations(kernel: object, columns: int) -> None:
     mean, std = gp.predict(asked)
     # A function of the model's own smoothness: errors are those of the stated widths, not far beyond.
     assert np.mean(np.abs(mean - truth) <= 1.96 * std) >= 0.9
+
+
+def test_points_are_chosen_anew_when_observations_have_doubled() -> None:
+    arms, rewards = history(100)
+    gp = taught(arms[:45], rewards[:45], most_exact=40, inducing=10)
+    assert (gp.form, gp.state().parts["inducing"].scalars["chosen_at"]) == ("inducing", 45)
+    first = gp.state().parts["inducing"].arrays["points"]
+    gp.observe(arms[45:89], rewards[45:89])
+    np.testing.assert_array_equal(gp.state().parts["inducing"].arrays["points"], first)
+    gp.observe(arms[89:90], rewards[89:90])
+    assert not np.array_equal(gp.state().parts["inducing"].arrays["points"], first)
+    assert gp.state().parts["inducing"].scalars["chosen_at"] == 90
+
+
+def test_what_is_exact_where_nothing_is_said() -> None:
+    gp = StreamingGP(ROUGH, NOISE)
+    assert (gp.most_exact, gp.inducing) == (20_000, None)

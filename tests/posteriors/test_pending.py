@@ -95,7 +95,8 @@ def test_it_equals_the_dense_formula(
         np.testing.assert_allclose(belief.mean, mean[:n], atol=1e-12)
         np.testing.assert_allclose(belief.std**2, np.diagonal(expected), atol=1e-10)
         np.testing.assert_allclose(belief.cov, expected, atol=1e-10)
-        assert not belief.cov.flags.writeable  # kept, so that it must not change
+        for kept in (belief.mean, belief.std, belief.cov):
+            assert not kept.flags.writeable  # so that it must not change
         np.testing.assert_allclose(belief.negated().cov, expected, atol=1e-10)
         np.testing.assert_array_equal(belief.negated().mean, -belief.mean)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from superarm.core import Arms, Decision, Floats, Offer
 from superarm.errors import FileError, InputError, MissingDataError
 from superarm.graphs import Pairs
 from superarm.kernels import Matern, SquaredExponential
-from superarm.oracles import TIM, GreedyCoverage, Matching
+from superarm.oracles import TIM, CallableOracle, GreedyCoverage, Matching
 from superarm.problems import Channels, Codependency, Movies
+from superarm.problems.changing import arrivals, most_arrivals
 from superarm.problems.codependency import joint_draw
 from superarm.problems.movies import _of_ratings, best_coverage, chance_to_watch
 from superarm.problems.sources import settle_source
 from superarm.rewards import Coverage
+from superarm.streams import Streams
 
 
 def codependency(**given: Any) -> Codependency:
@@ -305,6 +308,7 @@ def test_ratings_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         ("userId,movieId,rating\n3,8,4.5\n", "line 2: movies.csv.xz has no film 8"),
         ("userId,movieId,rating\n3,9,six\n", "line 2: could not convert"),
         ("userId,movieId,rating\n3,9,6\n", "line 2: 6 stars"),
+        ("userId,movieId,rating\n3,9,0\n", "line 2: 0 stars"),
         ("userId,movieId,rating\n3,9\n", "line 2: 2 of 3 entries"),
         ("userId,movieId\n3,9\n", "the header has no rating"),
         ("userId,movieId,rating\n", "no ratings"),
@@ -386,3 +390,91 @@ def test_a_ratio_to_nothing_is_not_drawn(tmp_path: Path) -> None:
             ["run", "combinatorial/movies", *size.split(), "--quiet", "--out", str(tmp_path / "out")]
         )
     assert ended.value.code == 0
+
+
+# --- what the learner is told, and who comes -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("world", "noise", "bound", "dimension"),
+    [
+        (codependency(noise_std=0.25), 0.0625, 0.25, 3),
+        (Channels(seed=0, horizon=20, noise_std=0.25), 0.0625, 0.25, 3),
+        (movies(), 0.01, None, 1),
+    ],
+    ids=["codependency", "channels", "movies"],
+)
+def test_what_the_learner_is_told(
+    world: Any, noise: float, bound: float | None, dimension: int
+) -> None:
+    model = world.model
+    assert registry.spec_of(model.kernel) == registry.spec_of(
+        SquaredExponential(lengthscale=1.0, variance=1.0)
+    )
+    assert (model.noise_variance, model.noise_bound, model.horizon) == (noise, bound, world.horizon)
+    assert model.gain == {"name": "squared-exponential", "dimension": dimension}
+
+
+class Numbers:
+    """Poisson numbers that are known before."""
+
+    def __init__(self, *numbers: int) -> None:
+        self.left = list(numbers)
+
+    def poisson(self, mean: float) -> int:
+        return self.left.pop(0)
+
+
+def test_arrivals_are_drawn_again_outside_their_limits() -> None:
+    """Above 5, and at most ⌈20 + 5√20⌉ = 43."""
+    assert most_arrivals(20) == 43
+    assert most_arrivals(100) == 150
+    assert arrivals(Numbers(5, 44, 6, 7), 20, 5) == 6  # type: ignore[arg-type]
+    assert arrivals(Numbers(3, 90, 43), 20, 5) == 43  # type: ignore[arg-type]
+
+
+def test_the_benchmark_draws_anew_in_every_round() -> None:
+    world = codependency(k=1)
+
+    def one(desirability: Floats, structure: object, chance: np.random.Generator) -> Any:
+        return [int(chance.integers(len(desirability)))]
+
+    oracle = CallableOracle(function=one, deterministic=False)
+    object.__setattr__(world, "model", replace(world.model, oracle=oracle))
+    for step in range(1, 9):
+        offer = world.offer(step)
+        chosen = Streams(1, "benchmark").at(step).integers(len(offer.arms))
+        assert world.best(offer).value == world.means(offer)[chosen]
+
+
+def test_channels_and_users_come_as_told() -> None:
+    """Users are uniform on a disc, so that their squared distance is uniform: mean ½, variance 1/12."""
+    world = Channels(seed=0, horizon=200, channels=1, users=20, barred=0.0)
+    assert world.model.most_arms == 1 * 43
+    assert Channels(seed=0, horizon=9).model.most_arms == 5 * 43
+    squares = np.concatenate([world.offer(step).arms.features[:, 0] ** 2 for step in range(1, 201)])
+    assert abs(squares.mean() - 0.5) <= 5.0 * math.sqrt(1.0 / 12.0 / len(squares))
+    few = Channels(seed=0, horizon=200, channels=1, users=2, barred=0.95)
+    assert min(len(few.offer(step).arms) for step in range(1, 201)) == 1
+
+
+def test_contexts_end_at_1() -> None:
+    """A viewer of one film of 8 genres, and another of one of 12: 8/10 and no more than 1."""
+    from superarm.datasets import Ratings
+
+    genres = np.arange(20) < np.array([[8], [12]])
+    ratings = Ratings(np.array([0, 1]), np.array([0, 1]), np.array([5.0, 5.0]), genres)
+    np.testing.assert_allclose(_of_ratings(ratings, 1, "by hand").context, [0.8, 1.0])
+
+
+def test_more_films_than_are_shown_have_a_viewer() -> None:
+    world = movies(films=5, viewers=1, k=1, horizon=60)
+    counts = [len(set(world.offer(step).structure.left.tolist())) for step in range(1, 61)]  # type: ignore[attr-defined]
+    assert min(counts) == 2
+
+
+def test_the_best_films_may_be_the_last() -> None:
+    """Film 0 reaches nobody, the other three reach one viewer each with chance tanh 2."""
+    pairs = Pairs(left=np.arange(4), right=np.arange(4))
+    offer = Offer(step=1, arms=Arms.numbered(np.array([[0.0], [1.0], [1.0], [1.0]])), structure=pairs)
+    assert best_coverage(movies().means(offer), offer, 3) == pytest.approx(3.0 * math.tanh(2.0))

@@ -327,6 +327,8 @@ def test_table_1_side_by_side() -> None:
     )
     assert float(rough["CC-MAB"]) == pytest.approx(256.0 ** (4.0 / 4.5))
     assert float(rough["ACC-UCB"]) == pytest.approx(256.0 ** (2.0 / 3.0))
+    smooth = rates_side_by_side(256, dimension=3, budget=5, largest_eigenvalue=2.0)
+    assert float(smooth["O'CLOK-UCB, Matérn"]) == pytest.approx(expected["O'CLOK-UCB, Matérn"])
 
 
 @pytest.mark.parametrize(

@@ -236,7 +236,7 @@ class AdaptiveTree(CellPolicy):
             node[inner] = self._first_child[node[inner]] + (upper << axes).sum(axis=1)
 
     def _confidence(self, node: Ints) -> Floats:
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             radius: Floats = np.sqrt(2.0 * math.log(self.horizon) / self._count[node])
         return radius if self.horizon > 1 else np.where(self._count[node] > 0, 0.0, np.inf)
 
