@@ -39,6 +39,7 @@ def test_running_ratios_are_taken_seed_by_seed(tmp_path: Path) -> None:
     np.testing.assert_allclose(series.y, [(0.5 + 1.0) / 2.0, (0.75 + 0.5) / 2.0])
     np.testing.assert_allclose(series.half, [0.25, 0.125])  # half the range: one standard error of two
     assert chart.y_label == "reward, over that of best"  # type: ignore[union-attr]
+    np.testing.assert_allclose(chart.y_range(), (0.5 - 0.04 * 0.5, 1.0 + 0.04 * 0.5))  # type: ignore[union-attr]
     assert "means nothing" not in picture.caption
 
 

@@ -175,6 +175,7 @@ def _ratios(run: Run, declared: Mapping[str, Any], band: Band) -> Picture:
             title=setting_text(run.settings[index]),
             x_label="round",
             y_label=f"{run.metric(metric, index).label}, over that of {versus}",
+            ratios=True,
         )
         charts.append(chart)
     caption = _sentence(band_text(run, band))

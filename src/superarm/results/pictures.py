@@ -51,6 +51,8 @@ class Chart:
     """Whether a logarithmic axis may leave out first rounds, far below every end."""
     seconds: bool = False
     """Whether heights are written as times."""
+    ratios: bool = False
+    """Whether heights are ratios, of which only differences matter: the axis need not begin at 0."""
     markers: bool = False
 
     @property
@@ -80,7 +82,9 @@ class Chart:
 
     def y_range(self) -> tuple[float, float]:
         edges = (edge for shape in self.shapes() for edge in (shape.low, shape.y, shape.high))
-        return _range(edges, self.log_y, tight=False)
+        low, high = _range(edges, self.log_y, tight=self.ratios)
+        room = 0.04 * (high - low) if self.ratios else 0.0
+        return low - room, high + room
 
 
 def _range(parts: Iterable[Floats], log: bool, *, tight: bool) -> tuple[float, float]:
