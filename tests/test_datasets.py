@@ -59,6 +59,9 @@ def test_every_set_states_origin_and_terms() -> None:
 
 def test_search_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SUPERARM_DATA", str(tmp_path / "mine"))
+    with pytest.raises(InputError, match=r"SUPERARM_DATA is .*mine, but there is no such folder"):
+        datasets.search_path()
+    (tmp_path / "mine").mkdir()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = datasets.search_path()
     assert path[0] == tmp_path / "mine"

@@ -244,7 +244,7 @@ def test_one_time_per_round_in_labels_and_table(tmp_path: Path) -> None:
     run = make_run(tmp_path)
     text = written(run, tmp_path)
     mean = float(run.seconds("igp-ucb")[:, 1:].mean(dtype=float))
-    assert run.seconds_per_round("igp-ucb") == mean
+    assert run.seconds_per_round("igp-ucb") == pytest.approx(mean)
     assert f">igp-ucb  {readable_seconds(mean)}, t" in text
     assert f'<td class="number">{readable_seconds(mean)}</td>' in text
     single = make_run(tmp_path / "one", rounds=1)
@@ -368,3 +368,11 @@ def test_what_is_no_total_has_a_table_of_its_own(tmp_path: Path) -> None:
     assert '<td class="number">–</td><td>horizon = 9</td>' in text
     assert "nobody" not in text
     assert "Further results" not in written(make_run(tmp_path / "b"), tmp_path)
+
+
+def test_whoever_knows_the_truth_is_no_rival(tmp_path: Path) -> None:
+    run = make_run(tmp_path, ("benchmark", "gp-ucb"))
+    text = written(run, tmp_path)
+    assert re.search(r"Lowest regret[^.]*gp-ucb", text)
+    assert not re.search(r"Lowest regret[^.<]*benchmark", text)
+    assert "1×" in text  # relative to the best of the others

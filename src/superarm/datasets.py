@@ -112,6 +112,8 @@ def search_path() -> list[Path]:
     folders: list[Path] = []
     if chosen := os.environ.get("SUPERARM_DATA"):
         folders.append(Path(chosen).expanduser())
+        if not folders[0].is_dir():
+            raise InputError(f"SUPERARM_DATA is {chosen}, but there is no such folder")
     root = Path(__file__).resolve().parents[2]
     if (root / "pyproject.toml").is_file() and (root / "src" / "superarm").is_dir():
         folders.append(root.parent / "shared" / "data")

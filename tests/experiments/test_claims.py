@@ -285,7 +285,8 @@ def test_time_per_round_is_judged_where_it_was_kept(tmp_path: Path) -> None:
     run = make_run(tmp_path, {"quick": FAIR, "slow": FAIR})
     for policy, seconds in {"quick": 1.0, "slow": 3.0}.items():
         for seed in range(3):
-            series, timed = {"regret": np.zeros(2)}, np.array([seconds, seconds], dtype=np.float32)
+            series = {"regret": np.zeros(2)}
+            timed = np.array([9.0, seconds], dtype=np.float32)  # what warms up does not count
             write_trace(
                 tmp_path, Trace(policy=policy, setting_index=0, seed=seed, series=series, seconds=timed)
             )

@@ -260,7 +260,8 @@ def test_by_their_published_names(name: str) -> None:
     assert made.horizon == 7
     assert made.oracle == problem.model.oracle
     assert (
-        registry.build("policy", {"name": "cc-mab", "horizon": 300}, model=problem.model).horizon == 300
+        registry.build("policy", {"name": "cc-mab", "tuned_for": 300}, model=problem.model).horizon
+        == 300
     )
 
 

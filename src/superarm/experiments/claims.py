@@ -178,7 +178,7 @@ class _Totals:
     def _plain(self, policy: str, place: int) -> Floats:
         index = self.settings[place]
         if self.metric == _SECONDS:
-            return np.asarray(self.run.seconds(policy, index).mean(axis=1, dtype=np.float64))
+            return self.run.seconds_of_seeds(policy, index)
         return outcomes(self.run, policy, index, self.metric).astype(np.float64)
 
     @property

@@ -395,10 +395,10 @@ def acc_ucb(
 
 
 @register("policy", "cc-mab")
-def cc_mab(model: Model, *, horizon: int | None = None) -> Hypercubes:
+def cc_mab(model: Model, *, tuned_for: int | None = None) -> Hypercubes:
     """CC-MAB [chen2018contextual]: fixed cubes of contexts, those seen too rarely first.
 
-    ``horizon`` is the T that sets the number of cubes; the model's own where it is left out.
+    ``tuned_for`` is the T that sets the number of cubes; the model's own where it is left out.
     """
-    steps = model.horizon if horizon is None else horizon
+    steps = model.horizon if tuned_for is None else tuned_for
     return Hypercubes(oracle=model.oracle, direction=model.direction, horizon=steps)

@@ -137,7 +137,10 @@ def _ranked(run: Run, index: int) -> dict[str, Average]:
 
 
 def _headline(run: Run, rankings: Sequence[Mapping[str, Average]]) -> str:
-    """One sentence: who is best, and by how much."""
+    """One sentence: who is best, and by how much; whoever knows the truth is no rival."""
+    rankings = [_rivals(run, ranking) for ranking in rankings]
+    if not rankings[0]:
+        return ""
     if len(rankings) > 1:
         wins = [next(iter(ranking)) for ranking in rankings]
         most = max(map(wins.count, wins))
@@ -154,6 +157,12 @@ def _headline(run: Run, rankings: Sequence[Mapping[str, Average]]) -> str:
     if ties > 1:
         return f"Lowest regret, tied within noise: {'; '.join(parts[:ties])}."
     return f"Lowest regret: {'; next '.join(parts[:2])}."
+
+
+def _rivals(run: Run, ranking: Mapping[str, Average]) -> dict[str, Average]:
+    options = (run.spec.get("parameters") or {}).get("policies", {})
+    parts = {policy: options.get(policy, {}).get("policy", policy) for policy in ranking}
+    return {policy: each for policy, each in ranking.items() if parts[policy] != "benchmark"}
 
 
 def _tied(run: Run, index: int, ranking: Iterable[str]) -> int:
@@ -204,7 +213,7 @@ def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> s
 
 
 def _result_table(run: Run, index: int, ranking: Mapping[str, Average]) -> str:
-    best = next(iter(ranking.values())).mean
+    best = next(iter((_rivals(run, ranking) or ranking).values())).mean
     regret, *others = (run.metric(metric, index).text for metric in run.metrics_at(index))
     titles = [regret, "relative to best", "growth", "time per round", *others]
     rows = []

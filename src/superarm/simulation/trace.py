@@ -295,9 +295,16 @@ class Run(Shown):
         These are the first round, or the first block of rounds where many are played in one call:
         each round of a block has the same share of its time.
         """
+        return float(self.seconds_of_seeds(policy, setting_index).mean())
+
+    def seconds_of_seeds(self, policy: str, setting_index: int = 0) -> Floats:
+        """The same for every seed by itself, (seeds,)."""
         seconds = self.seconds(policy, setting_index)
         later = np.logical_or.accumulate(seconds != seconds[:, :1], axis=1)
-        return float(seconds[later if later.any() else ...].mean(dtype=float))
+        later[~later.any(axis=1)] = True
+        return np.array(
+            [each[kept].mean(dtype=float) for each, kept in zip(seconds, later, strict=True)]
+        )
 
     def audit(self, policy: str, setting_index: int, seed: int) -> dict[str, NDArray[Any]] | None:
         """What :mod:`superarm.simulation.audit` describes; ``None`` where it was not recorded."""
