@@ -1,8 +1,8 @@
 """A reward that is not a sum: a target counts once, even if two sensors reach it.
 
-Each of 24 sensors watches one of 8 targets. ``GreedyCoverage`` chooses four of them. It promises a
-share of the optimum in every call, and ``alpha_regret`` is measured against that share: below zero
-means better than promised.
+Each of 24 sensors watches one of 8 targets. ``GreedyCoverage`` chooses four sensors. It promises
+a share of the optimum in every call, and ``alpha_regret`` is measured against that share: below
+zero means better than promised.
 """
 
 from itertools import combinations

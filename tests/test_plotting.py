@@ -218,7 +218,9 @@ def test_totals_against_the_number_of_rounds(tmp_path: Path) -> None:
     for label, expected in (("long  12", [3.0, 6.0, 12.0]), ("known  18", [7.5, 10.5, 18.0])):
         np.testing.assert_array_equal(found[label].x, [2, 3, 4])
         np.testing.assert_allclose(found[label].y, expected)
-    assert picture.caption.startswith("Run again for every T, which must be known in advance: known;")
+    assert picture.caption.startswith(
+        "Policies run again for every T, which they must know in advance: known;"
+    )
     assert run_charts(make_run(tmp_path / "b", rounds=5))["horizons"] == []
 
 
@@ -243,7 +245,7 @@ def test_ratios_round_by_round(tmp_path: Path) -> None:
         (series,) = picture.panels[0].series
         assert series.label == "mine  0.5"
         np.testing.assert_allclose(series.y, [0.5, 0.75, 0.5])
-        assert picture.panels[0].y_label.endswith(", over that of best")
+        assert picture.panels[0].y_label.endswith(", relative to best")
 
 
 @pytest.mark.parametrize(

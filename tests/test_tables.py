@@ -63,7 +63,7 @@ def test_it_is_data() -> None:
     [
         ([{"size": 1.0, "colour": "green"}], "row 0: colour is 'green', which is not among"),
         ([{"size": 1.0}], "there is no column 'colour'"),
-        ([{"size": "large", "colour": "red"}], "column 'size' holds 'large'; it held numbers"),
+        ([{"size": "large", "colour": "red"}], "column 'size' holds 'large'; it must hold numbers"),
         ({"size": [1.0], "colour": [["red"]]}, "column 'colour', row 0"),
         ({"size": [[1.0], [1.0, 2.0]], "colour": ["red", "red"]}, "column 'size', row 0"),
         ({"size": np.ones((2, 2)), "colour": ["red", "red"]}, "column 'size' is .*one-dimensional"),
@@ -74,7 +74,7 @@ def test_it_is_data() -> None:
         ([{"size": 1.0, "colour": "red"}, {"size": 1.0}], "row 1 and row 0 differ in colour"),
         ([], "this is a list"),
         (3, "this is a int"),
-        ({"size": [1.0, 2.0], "colour": ["red"]}, "rows; give all alike"),
+        ({"size": [1.0, 2.0], "colour": ["red"]}, "rows; give as many for each"),
         ({"size": [[1.0]], "colour": ["red"]}, "one-dimensional"),
     ],
 )

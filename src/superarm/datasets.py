@@ -271,7 +271,7 @@ def _read_ratings(ratings: Path, movies: Path) -> Ratings:
     marks: dict[str, list[str]] = {}
     for line, number, genres in _rows(movies, "movieId", "genres"):
         if number in marks:
-            raise FileError(f"{movies}, line {line}: film {number} was there before")
+            raise FileError(f"{movies}, line {line}: film {number} is there twice")
         marks[number] = genres.split("|")
     names = sorted({name for each in marks.values() for name in each})
     films = {number: place for place, number in enumerate(marks)}
@@ -285,9 +285,11 @@ def _read_ratings(ratings: Path, movies: Path) -> Ratings:
         except ValueError as error:
             raise FileError(f"{ratings}, line {line}: {error}") from None
         if not 0.0 < given <= 5.0:
-            raise FileError(f"{ratings}, line {line}: {stars} stars; they lie above 0 and up to 5")
+            raise FileError(
+                f"{ratings}, line {line}: {stars} stars; they must be above 0 and at most 5"
+            )
         if pair in table:
-            raise FileError(f"{ratings}, line {line}: viewer {viewer} rated film {film} before")
+            raise FileError(f"{ratings}, line {line}: viewer {viewer} has rated film {film} already")
         table[pair] = given
     if not table:
         raise FileError(f"{ratings}: no ratings; download it again")

@@ -166,8 +166,8 @@ def _numbers(values: Any, name: str) -> NDArray[np.int32]:
 class Pairs:
     """An offer's structure where arms join two nodes: arm i goes from ``left[i]`` to ``right[i]``.
 
-    A channel and a user, a film and a viewer, two people in a network. The two sides are numbered
-    each for itself, except where an oracle says that they are the same nodes.
+    A channel and a user, a film and a viewer, two people in a network. Each side is
+    numbered on its own, except where an oracle says that both are the same nodes.
     """
 
     left: Ints
@@ -221,5 +221,5 @@ def require_structure(structure: object, kind: type[Structure], n: int, by: str)
             f"{by} needs {kind.__name__}({given}) as the offer's structure, not {structure!r:.60}"
         )
     if len(structure) != n:
-        raise ShapeError(f"{n} arms are on offer, but the structure has {len(structure)}")
+        raise ShapeError(f"{n} arms are on offer, but the structure is for {len(structure)}")
     return structure

@@ -63,7 +63,7 @@ class Coverage:
     """How many targets are reached on average: Σ over targets of 1 − Π(1 − p), p clipped to [0, 1].
 
     An arm, one of the offer's ``Pairs``, reaches its right node with probability p, independently of
-    the others. B = 1, because the derivative by p is the probability that no other arm reaches it.
+    the others. B = 1, because the derivative in p is the probability that no other arm reaches it.
 
     >>> from superarm.graphs import Pairs
     >>> both = Pairs(left=np.array([0, 1, 1]), right=np.array([0, 0, 1]))

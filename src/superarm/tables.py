@@ -1,7 +1,7 @@
 """Contexts from tables: data frames, lists of dicts or dicts of columns, as feature rows.
 
-Names and categories must mean the same in every round, so that they are settled once, from an example,
-and checked from then on.
+Names and categories must mean the same in every round, so they are fixed once, from an example, and
+checked from then on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Encoding(Shown):
     """How the columns of a table become features.
 
     A number is a feature as it is. A category is one feature per known value, 1 or 0 ("one-hot"), or
-    its place among the known values ("index"), for kernels that read numbers of groups, such as
+    its place among the known values ("index"), for kernels that read group numbers, such as
     ``Empirical``.
 
     >>> encoding = Encoding.of([{"size": 2.0, "colour": "red"}, {"size": 3.5, "colour": "blue"}])
@@ -41,7 +41,7 @@ class Encoding(Shown):
     columns: tuple[str, ...]
     """Names of the columns that are read; any others are left alone."""
     categories: Mapping[str, tuple[Any, ...]]
-    """The known values of the columns that are no numbers."""
+    """The known values of the columns that do not hold numbers."""
     coding: Coding = "one-hot"
 
     def __post_init__(self) -> None:
@@ -56,7 +56,9 @@ class Encoding(Shown):
         plain = {name: _values(each, f"categories[{name!r}]") for name, each in self.categories.items()}
         for name, values in plain.items():
             if not values or len(set(values)) < len(values):
-                raise InputError(f"the categories of {name!r} are {values}; give each once")
+                raise InputError(
+                    f"the categories of {name!r} are {values}; give at least one, and each once"
+                )
         object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "categories", plain)
 
@@ -68,10 +70,10 @@ class Encoding(Shown):
         categorical: Iterable[str] = (),
         coding: Coding = "one-hot",
     ) -> Encoding:
-        """Of all columns of an example, or some; those that hold no numbers are categories.
+        """Of all columns of an example, or of some; those that hold no numbers are categories.
 
-        ``categorical`` names columns of numbers, such as ids, that are categories all the same. All
-        values that will ever come must be in the example, or give ``categories`` yourself.
+        ``categorical`` names columns of numbers, such as ids, that are categories all the same. Every
+        value that will ever come must be in the example; otherwise, give ``categories`` yourself.
         """
         table = _columns(example)
         names = tuple(table) if columns is None else _values(columns, "columns")
@@ -105,7 +107,7 @@ class Encoding(Shown):
             if name not in self.categories:
                 wrong = [value for value in values if not _is_number(value)]
                 if wrong:
-                    raise InputError(f"column {name!r} holds {wrong[0]!r:.60}; it held numbers")
+                    raise InputError(f"column {name!r} holds {wrong[0]!r:.60}; it must hold numbers")
                 parts.append(as_vector(values, f"column {name!r}")[:, None])
                 continue
             known = self.categories[name]
@@ -122,7 +124,9 @@ class Encoding(Shown):
             one_hot = self.coding == "one-hot"
             parts.append((column == np.arange(len(known)) if one_hot else column).astype(float))
         if len({len(part) for part in parts}) > 1:
-            raise ShapeError(f"the columns have {[len(part) for part in parts]} rows; give all alike")
+            raise ShapeError(
+                f"the columns have {[len(part) for part in parts]} rows; give as many for each"
+            )
         return np.hstack(parts)
 
     def arms(self, table: Any, ids: str | None = None) -> Arms:
@@ -144,14 +148,14 @@ def _columns(table: Any) -> Mapping[str, Any]:
         rows = [None]
     if not rows or not all(isinstance(row, Mapping) for row in rows):
         raise InputError(
-            f"this is a {type(table).__name__}; give a data frame, a list of dicts (with a row at "
-            "least), or a dict of columns"
+            f"this is a {type(table).__name__}; give a data frame, a list of dicts (with at "
+            "least one row), or a dict of columns"
         )
     first = rows[0]
     for number, row in enumerate(rows):
         if row.keys() != first.keys():
             wrong = sorted(map(str, row.keys() ^ first.keys()))
-            raise InputError(f"row {number} and row 0 differ in {', '.join(wrong)}; give all the same")
+            raise InputError(f"row {number} and row 0 differ in {', '.join(wrong)}; give both the same")
     return {str(name): [row[name] for row in rows] for name in first}
 
 
@@ -174,8 +178,8 @@ def _values(given: Any, what: str) -> tuple[Any, ...]:
     wrong = next((row for row, value in enumerate(values) if not _is_value(value)), None)
     if wrong is not None:
         raise InputError(
-            f"{what}, row {wrong}: {values[wrong]!r:.60} is no number or category; fill in what is "
-            "missing or leave the row out, and give one-dimensional columns"
+            f"{what}, row {wrong}: {values[wrong]!r:.60} is neither number nor category; fill in what "
+            "is missing or leave the row out, and give one-dimensional columns"
         )
     return values
 

@@ -252,7 +252,9 @@ def test_relative_to_another_policy(tmp_path: Path) -> None:
     ]
     first, second = judge(run, told)
     assert first.verdict == "holds"
-    assert first.evidence.startswith("cumulative regret over that of poor: good 0.25, half 0.5; ")
+    assert first.evidence.startswith(
+        "cumulative regret relative to that of poor: good 0.25, half 0.5; "
+    )
     assert second.verdict == "does not hold"
     (silent,) = not_judged(run, [{**told[0], "relative_to": "gone"}])
     assert silent["needs"] == ["gone"]

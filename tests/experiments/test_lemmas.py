@@ -122,7 +122,7 @@ def test_another_kernel_and_steps_are_told(other: dict[str, Any], tmp_path: Path
     told = regret_bounds(run).drawn["stepwise"]
     assert told.label.endswith("(assumptions not met)")
     assert "arms chosen all at once" in told.assumes
-    assert "the learner's kernel to be that of f" in told.assumes
+    assert "a learner with the kernel of f" in told.assumes
 
 
 def test_a_random_oracle_has_no_bound(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_a_table_too_large_is_left_to_density(monkeypatch: pytest.MonkeyPatch) -
         assert Knapsack(method=method).select(worth, structure, rng()).guarantee.alpha == 1.0  # type: ignore[arg-type]
     monkeypatch.setattr("superarm.oracles.limits._MOST_CELLS", 29)
     assert Knapsack().select(worth, structure, rng()).guarantee.alpha == 0.5
-    with pytest.raises(InputError, match="and 29 arms × budget"):
+    with pytest.raises(InputError, match="and at most 29 for arms × budget"):
         Knapsack(method="exact").select(worth, structure, rng())
 
 
@@ -168,7 +168,7 @@ def test_bad_limits_are_refused() -> None:
     with pytest.raises(InputError, match="budget"):
         Weights(of_arm=np.array([1.0]), budget=float("nan"))
     uneven = Weights(of_arm=np.array([1.5, 1.0]), budget=2.0)
-    with pytest.raises(InputError, match="whole weights"):
+    with pytest.raises(InputError, match="whole-number weights"):
         Knapsack(method="exact").select(np.ones(2), uneven, rng())
 
 
@@ -194,9 +194,9 @@ class TestCallableOracle(OracleContract):
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        ([0, 7], "wrong chose arm 7; on offer are 0 to 4"),
+        ([0, 7], "wrong chose arm 7; on offer are arms 0 to 4"),
         ([0, -1], "wrong chose arm -1"),
-        ([1, 1], "an arm twice"),
+        ([1, 1], "one arm twice"),
         ([2], "wrong chose arm 2, which is not available"),
         ([0.5], "whole numbers"),
         ("ab", "what wrong chose"),

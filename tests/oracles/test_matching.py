@@ -122,9 +122,9 @@ def test_what_makes_no_sense_is_refused() -> None:
     worth: Floats = np.ones(7)
     with pytest.raises(InputError, match=r"Matching needs Pairs\(left=…, right=…\)"):
         Matching().select(worth, None, rng())
-    with pytest.raises(ShapeError, match="3 arms are on offer, but the structure has 7"):
+    with pytest.raises(ShapeError, match="3 arms are on offer, but the structure is for 7"):
         Matching().select(worth[:3], SQUARE, rng())
-    with pytest.raises(InputError, match="give pairs, too"):
+    with pytest.raises(InputError, match="give pairs as well"):
         Matching(exactly=True)
     with pytest.raises(InputError, match="overflow"):
         Matching().select(np.full(7, 1e300), SQUARE, rng())

@@ -247,7 +247,7 @@ def test_cells_and_cubes_know_their_states() -> None:
                 made.restored(replace(state, arrays=arrays))
     state = restored(cubes.state())  # there are ⌈9^{1/5}⌉ = 2 cubes along an axis: 0 and 1
     arrays = {**state.arrays, "cubes": state.arrays["cubes"] + 1}
-    with pytest.raises(StateError, match="cubes are not possible"):
+    with pytest.raises(StateError, match="cubes are impossible"):
         cubes.restored(replace(state, arrays=arrays))
 
 

@@ -116,7 +116,7 @@ def test_a_damaged_state_is_refused(harm: Any) -> None:
     state = restored(gp.state())
     np.testing.assert_array_equal(gp.restored(state).points, gp.points)
     arrays = {**state.arrays, "points": harm(state.arrays["points"])}
-    with pytest.raises(StateError, match="inducing points are not possible"):
+    with pytest.raises(StateError, match="inducing points are impossible"):
         gp.restored(replace(state, arrays=arrays))
 
 

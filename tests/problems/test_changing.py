@@ -254,9 +254,11 @@ def test_either_oracle() -> None:
 
 
 def test_rounds_that_hardly_come_about_are_refused() -> None:
-    with pytest.raises(InputError, match="never had more than k = 70 films a viewer; raise viewers"):
+    with pytest.raises(
+        InputError, match="never did more than k = 70 films have a viewer; raise viewers"
+    ):
         movies(films=75, viewers=2, k=70)
-    with pytest.raises(InputError, match="horizon is 1000000000; at most 100,000, since"):
+    with pytest.raises(InputError, match="horizon is 1000000000; it must be at most 100,000, since"):
         movies(horizon=10**9)
 
 
@@ -304,7 +306,7 @@ def test_ratings_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("ratings", "told"),
     [
-        ("userId,movieId,rating\n3,9,4\n1,9,4\n3,9,5\n", "line 4: viewer 3 rated film 9 before"),
+        ("userId,movieId,rating\n3,9,4\n1,9,4\n3,9,5\n", "line 4: viewer 3 has rated film 9 already"),
         ("userId,movieId,rating\n3,8,4.5\n", "line 2: movies.csv.xz has no film 8"),
         ("userId,movieId,rating\n3,9,six\n", "line 2: could not convert"),
         ("userId,movieId,rating\n3,9,6\n", "line 2: 6 stars"),
@@ -330,7 +332,7 @@ def test_films_that_come_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setenv("SUPERARM_DATA", str(tmp_path))
     _write(tmp_path, "userId,movieId,rating\n3,9,4\n", FILMS + "7,Again,Noir\n")
-    with pytest.raises(FileError, match=r"movies\.csv\.xz, line 4: film 7 was there before"):
+    with pytest.raises(FileError, match=r"movies\.csv\.xz, line 4: film 7 is there twice"):
         load_movielens()
 
 

@@ -38,7 +38,7 @@ def test_running_ratios_are_taken_seed_by_seed(tmp_path: Path) -> None:
     assert series.label == "mine  0.625"
     np.testing.assert_allclose(series.y, [(0.5 + 1.0) / 2.0, (0.75 + 0.5) / 2.0])
     np.testing.assert_allclose(series.half, [0.25, 0.125])  # half the range: one standard error of two
-    assert chart.y_label == "reward, over that of best"  # type: ignore[union-attr]
+    assert chart.y_label == "reward, relative to best"  # type: ignore[union-attr]
     np.testing.assert_allclose(chart.y_range(), (0.5 - 0.04 * 0.5, 1.0 + 0.04 * 0.5))  # type: ignore[union-attr]
     assert "means nothing" not in picture.caption
 
@@ -60,7 +60,9 @@ def test_regret_against_the_number_of_rounds(tmp_path: Path) -> None:
     assert again.x.tolist() == once.x.tolist() == [2, 4]
     assert again.y.tolist() == [52.0, 10.0]
     assert once.y.tolist() == [13.0, 30.0]
-    assert picture.caption.startswith("Run again for every T, which must be known in advance: again;")
+    assert picture.caption.startswith(
+        "Policies run again for every T, which they must know in advance: again;"
+    )
 
 
 def test_the_growth_of_time_is_told_where_there_is_one(tmp_path: Path) -> None:

@@ -17,11 +17,12 @@ at 95 %, two-sided, of that many seeds; a single seed decides nothing, and a tie
 ``crosses``    below ``versus`` at the least value of ``key`` and above it at the greatest
 =============  =================================================================================
 
-Of any claim, ``metric`` (regret) says which total, or mean per round, ``seconds`` being the time of a
-round; ``relative_to`` divides it by that of another policy; ``where`` picks the settings that it is
-about, and ``among`` the values of ``key``; ``of = "spread"`` compares the seeds' distances from their
-median (Brown and Forsythe) in place of the totals; fewer than four seeds say nothing of their spread. A
-claim about policies, settings or metrics that a run does not have is not judged, and the run says so.
+In any claim, ``metric`` (regret) says which total, or mean per round, is meant; ``seconds`` is the time
+of a round. ``relative_to`` divides it by that of another policy; ``where`` picks the settings that the
+claim is about, and ``among`` the values of ``key``; ``of = "spread"`` compares the seeds' distances
+from their median (Brown and Forsythe) in place of the totals; fewer than four seeds say nothing about
+their spread. A claim about policies, settings or metrics that a run does not have is not judged, and
+the run says so.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ class _Totals:
         if self.metric == _SECONDS:
             text = "time per round (s)"
         if "relative_to" in self.claim:
-            text += f" over that of {self.claim['relative_to']}"
+            text += f" relative to that of {self.claim['relative_to']}"
         return "spread of " * (self.claim.get("of") == "spread") + text
 
     def told(self, policy: str, place: int = 0) -> str:

@@ -246,7 +246,7 @@ def _unmet(name: str, case: _Case) -> Iterator[str]:
         if case.problem not in ("gp-function", "codependency"):
             yield "f drawn from the learner's Gaussian process (here it is not)"
         elif isinstance(case.world, Codependency) and not case.world.is_known:
-            yield "the learner's kernel to be that of f (here it is not)"
+            yield "a learner with the kernel of f (here it has another)"
         elif not np.isclose(case.model.noise_variance, (case.model.noise_bound or 0.0) ** 2):
             yield f"the true noise variance (here the learner is told {case.model.noise_variance:.3g})"
         return

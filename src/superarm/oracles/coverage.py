@@ -1,4 +1,4 @@
-"""The k nodes that reach most others: greedy coverage, and TIM+ for cascades.
+"""The k nodes that reach the most others: greedy coverage, and TIM+ for cascades.
 
 An arm is a directed link that carries influence with some probability; its desirability, clipped to
 [0, 1], is taken as that probability. To choose a node is to choose all links that leave it.
@@ -57,8 +57,8 @@ def _links(desirability: Floats, pairs: Pairs, k: int) -> _Links:
     sources, first = np.unique(pairs.left[arms], return_index=True)
     if len(sources) < k:
         raise InfeasibleError(
-            f"k = {k} nodes are to be chosen, but links leave only {len(sources)}; offer links of more "
-            "nodes, or lower k"
+            f"k = {k} nodes are to be chosen, but links leave only {len(sources)}; offer links from "
+            "more nodes, or lower k"
         )
     known, target = renumbered(pairs.right[arms])
     p = np.clip(desirability[arms], 0.0, 1.0)
@@ -74,13 +74,13 @@ def _selection(links: _Links, chosen: list[int], guarantee: Guarantee) -> Select
 @register("oracle", "coverage")
 @dataclass(frozen=True, kw_only=True)
 class GreedyCoverage:
-    """The ``k`` left nodes that reach most right nodes on average, one after the other.
+    """The ``k`` left nodes that reach the most right nodes on average, chosen one after the other.
 
     The offer's structure is a ``Pairs`` of two sides. A right node is reached with probability
-    1 − Π(1 − p) over its links from chosen nodes. Greedy reaches at least 1 − (1 − 1/k)ᵏ of the
-    optimum, which is more than 1 − 1/e. Desirabilities are clipped to [0, 1]: a negative one is a link
-    that never works, and its node may still be chosen. With ``rescore`` they are asked for anew after
-    every node.
+    1 − Π(1 − p) over its links from chosen nodes. This greedy choice reaches at least
+    1 − (1 − 1/k)ᵏ of the optimum, which is more than 1 − 1/e. Desirabilities are clipped to [0, 1]: a
+    negative one is a link that never works, and its node may still be chosen. With ``rescore`` they are
+    asked for anew after every node.
     """
 
     k: int
@@ -250,9 +250,10 @@ class TIM:
 
     The offer's structure is a ``Pairs``. With ``two_sided`` its left nodes are chosen and its right
     nodes are reached, as in coverage; otherwise left and right number the same nodes, and those reached
-    pass it on. The spread counts the chosen nodes themselves, and the guarantee is about this spread:
-    at least 1 − 1/e − ε of the optimum with probability 1 − 3n^{−ℓ}, n nodes in all. It leaves much to
-    chance, so that bounds on regret that assume a deterministic oracle do not cover it.
+    pass the influence on. The spread includes the chosen nodes themselves, and the guarantee is about
+    this spread: at least 1 − 1/e − ε of the optimum with probability 1 − 3n^{−ℓ}, where n is the number
+    of all nodes. TIM+ is randomised, so bounds on regret that assume a deterministic oracle do not
+    cover it.
     """
 
     k: int

@@ -20,9 +20,9 @@ class CallableOracle:
     """Whatever a function chooses: ``function(desirability, structure)`` returns positions.
 
     ``guarantee`` is what the function promises. It must not choose arms at −inf, which are not
-    available, nor write into what it is given; returning ``None`` says that nothing is feasible. Where
-    it needs chance it takes a third
-    argument, the generator, and ``deterministic`` is false. It cannot be stored in a file.
+    available, nor write into what it is given; returning ``None`` says that nothing is feasible. If it
+    needs randomness, it takes a third argument, the generator, and ``deterministic`` is false. Such an
+    oracle cannot be stored in a file.
 
     >>> best_pair = CallableOracle(function=lambda desirability, _: desirability.argsort()[-2:])
     >>> best_pair.select(np.array([0.1, 0.9, 0.5]), None, np.random.default_rng(0)).positions
@@ -39,7 +39,7 @@ class CallableOracle:
         require_type(self.deterministic, bool, "deterministic")
         require_type(self.guarantee, Guarantee, "guarantee", ", such as Guarantee(alpha=0.5)")
         if not all(0.0 < as_number(part, "a part of guarantee") <= 1.0 for part in self.guarantee):
-            raise InputError(f"guarantee is {self.guarantee}; both must be above 0 and at most 1")
+            raise InputError(f"guarantee is {self.guarantee}; both parts must be above 0 and at most 1")
 
     def select(
         self,
@@ -67,9 +67,11 @@ class CallableOracle:
         outside = (positions < 0) | (positions >= len(desirability))
         if outside.any():
             wrong = positions[outside][0]
-            raise InputError(f"{name} chose arm {wrong}; on offer are 0 to {len(desirability) - 1}")
+            raise InputError(
+                f"{name} chose arm {wrong}; on offer are arms 0 to {len(desirability) - 1}"
+            )
         if len(np.unique(positions)) < len(positions):
-            raise InputError(f"{name} chose {positions.tolist()[:9]}, an arm twice; choose each once")
+            raise InputError(f"{name} chose {positions.tolist()[:9]}, one arm twice; choose each once")
         closed = positions[desirability[positions] == -np.inf]
         if len(closed):
             raise InputError(f"{name} chose arm {closed[0]}, which is not available")

@@ -52,7 +52,7 @@ class Groups:
 class GroupTopK(ComparesOnly):
     """The ``k`` arms of largest desirability with no more of any group than its limit.
 
-    The offer's structure is a ``Groups``. Exactly ``k`` are chosen, also where desirabilities are
+    The offer's structure is a ``Groups``. Exactly ``k`` are chosen, even where desirabilities are
     negative; ties go to the arm offered first. Taking the best arm that still fits is exact here: sets
     within limits form a matroid.
     """
@@ -127,12 +127,12 @@ class Weights:
 @register("oracle", "knapsack")
 @dataclass(frozen=True, kw_only=True)
 class Knapsack:
-    """Arms of largest total desirability that weigh no more than the budget together.
+    """Arms of largest total desirability that together weigh no more than the budget.
 
     The offer's structure is a ``Weights``. Arms of negative desirability are never chosen. "exact" is
-    dynamic programming over whole weights, n·budget steps. "density" takes arms by desirability per
-    weight, or the best single one if that is worth more: at least half of the optimum. "auto" is exact
-    where weights are whole and the table fits.
+    dynamic programming over whole-number weights, n·budget steps. "density" takes arms by desirability
+    per unit of weight, or the best single one if that is worth more: at least half of the optimum.
+    "auto" is exact where weights are whole numbers and the table fits into memory.
     """
 
     method: Literal["auto", "exact", "density"] = "auto"
@@ -162,8 +162,9 @@ class Knapsack:
         fits = budget <= _MOST_BUDGET and len(arms) * (budget + 1) <= _MOST_CELLS
         if self.method == "exact" and not (whole and fits):
             raise InputError(
-                f"an exact knapsack needs whole weights, a budget of at most {_MOST_BUDGET:,} and "
-                f"{_MOST_CELLS:,} arms × budget; round the weights, or use method='density'"
+                f"an exact knapsack needs whole-number weights, a budget of at most {_MOST_BUDGET:,} "
+                f"and at most {_MOST_CELLS:,} for arms × budget; round the weights, or use "
+                "method='density'"
             )
         if self.method != "density" and whole and fits:
             return _packed(arms[_best_of_whole(worth, weights.astype(np.intp), budget)], EXACT)

@@ -21,10 +21,10 @@ _MOST_ENTRIES = 10**8
 @register("oracle", "matching")
 @dataclass(frozen=True, kw_only=True)
 class Matching:
-    """The matching of largest total desirability: every node in one chosen pair at most.
+    """The matching of largest total desirability: every node is in at most one chosen pair.
 
     The offer's structure is a ``Pairs``; a pair that is not offered, or not available, is forbidden.
-    ``pairs`` limits how many are chosen, any number where it is left out. Pairs of negative
+    ``pairs`` limits how many are chosen; any number where it is left out. Pairs of negative
     desirability are never chosen, unless ``exactly`` asks for just that many ``pairs``.
 
     >>> from superarm.graphs import Pairs
@@ -42,7 +42,7 @@ class Matching:
         if self.pairs is not None:
             object.__setattr__(self, "pairs", as_count(self.pairs, "pairs"))
         elif self.exactly:
-            raise InputError("exactly says that there must be just so many pairs: give pairs, too")
+            raise InputError("exactly asks for a fixed number of pairs: give pairs as well")
 
     def select(
         self,
@@ -103,6 +103,6 @@ class Matching:
 
     def _refuse(self) -> None:
         raise InfeasibleError(
-            f"exactly {self.pairs} pairs are to be chosen, but so many cannot be without naming a node "
-            "twice; offer more pairs, or use exactly=False"
+            f"exactly {self.pairs} pairs are to be chosen, but that many cannot be without using a "
+            "node twice; offer more pairs, or use exactly=False"
         )

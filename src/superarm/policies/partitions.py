@@ -175,7 +175,7 @@ class AdaptiveTree(CellPolicy):
     """Optimism over cells that are cut where they are played: ACC-UCB.
 
     The index of a leaf at depth h with mean μ̂ and n plays is
-    min(μ̂ + c, μ̂' + c' + v₁ρʰ⁻¹) + v₁ρʰ + N(v₁/v₂)v₁ρʰ, where c = √(2 ln T/n), ∞ for n = 0, and dashes
+    min(μ̂ + c, μ̂' + c' + v₁ρʰ⁻¹) + v₁ρʰ + N(v₁/v₂)v₁ρʰ, where c = √(2 ln T/n), ∞ for n = 0, and primes
     mark its parent. A leaf is cut after a round in which c ≤ v₁ρʰ. While there is only the root, arms
     are chosen at random. ``v1`` is √d, the diameter of the unit cube, where it is not given.
 
@@ -249,8 +249,8 @@ class AdaptiveTree(CellPolicy):
     def _desirability(self, contexts: Floats, step: int, rng: np.random.Generator) -> Floats:
         if contexts.shape[1] > _MOST_COLUMNS:
             raise InputError(
-                f"arms have {contexts.shape[1]} feature columns, so that a cell would be cut into "
-                f"2**{contexts.shape[1]}; {type(self).__name__} is for at most {_MOST_COLUMNS}"
+                f"arms have {contexts.shape[1]} feature columns, so a cell would be cut into "
+                f"2**{contexts.shape[1]}; {type(self).__name__} takes at most {_MOST_COLUMNS}"
             )
         if len(self._parent) == 1:
             return rng.random(len(contexts))
@@ -376,7 +376,7 @@ class Hypercubes(CellPolicy):
             and cubes.max(initial=0) < self.per_axis(self._columns)
         )
         if not sound:
-            raise StateError("this state is damaged: its cubes are not possible")
+            raise StateError("this state is damaged: its cubes are impossible")
         rows = zip(map(tuple, cubes.tolist()), plays.tolist(), totals.tolist(), strict=True)
         self._cells = {cube: (count, total) for cube, count, total in rows}
 
@@ -385,9 +385,9 @@ class Hypercubes(CellPolicy):
 def acc_ucb(
     model: Model, *, v1: float | None = None, v2: float = 1.0, rho: float = 0.5, scaled: bool = False
 ) -> AdaptiveTree:
-    """ACC-UCB [nika2020contextual]: optimism over cells of contexts that are cut where they are played.
+    """ACC-UCB [nika2020contextual]: optimism over cells of contexts, cut where they are played.
 
-    Where ``v1`` is not given it is √d, the diameter of the unit cube.
+    Where ``v1`` is not given, it is √d, the diameter of the unit cube.
     """
     options: dict[str, Any] = {"v1": v1, "v2": v2, "rho": rho, "scaled": scaled}
     parts: dict[str, Any] = {"oracle": model.oracle, "direction": model.direction}

@@ -237,7 +237,8 @@ def oclok_ucb(
 ) -> IndexPolicy:
     """O'CLOK-UCB [nika2022oclok, Algorithm 1]: optimism for changing arms and super arms.
 
-    ``stepwise``, from the paper's outlook, builds a super arm arm by arm, as if those before were seen.
+    ``stepwise``, from the paper's outlook, builds a super arm arm by arm, each as if those before it
+    had been seen.
     """
     schedule = OclokUCB(most_arms=arm_count(model), delta=delta)
     return index_policy(model, UCB(schedule=schedule), posterior, form, stepwise=stepwise)

@@ -33,7 +33,7 @@ class _Fit(NamedTuple):
 
 @register("posterior", "inducing")
 class InducingGP(KernelPosterior):
-    """Titsias' sparse posterior whose inducing points are drawn anew from everything observed.
+    """Titsias' sparse posterior, with inducing points drawn anew from everything observed.
 
     ``observe`` draws min(N, ``inducing``) of the observed arms without replacement. ``jitter`` is
     added to their prior covariance, as a share of the largest prior variance.
@@ -130,5 +130,5 @@ class InducingGP(KernelPosterior):
         points = as_positions(state.array("points"), "points")
         possible = len(points) == len(set(points.tolist())) == min(self.count, self.inducing)
         if not possible or (len(points) and not 0 <= points.min() <= points.max() < self.count):
-            raise StateError("this state is damaged: its inducing points are not possible")
+            raise StateError("this state is damaged: its inducing points are impossible")
         self._fit = self._fitted(self.observed, points) if self.count else None

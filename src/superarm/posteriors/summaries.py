@@ -95,7 +95,7 @@ def spread_points(kernel: Covariance, arms: Floats, most: int) -> Ints:
     """Rows of ``arms``, each the one that those before it say least about: a pivoted Cholesky.
 
     Candidates are evenly spaced in ``arms``, five for each point wanted. Fewer than ``most`` come
-    back where so many explain everything.
+    back where they explain everything.
     """
     count = min(_CANDIDATES_PER_POINT * most, len(arms))
     candidates = np.unique(np.linspace(0, len(arms) - 1, count).astype(np.intp))

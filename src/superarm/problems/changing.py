@@ -1,4 +1,4 @@
-"""What problems share whose arms change from round to round and whose truth is a function of contexts.
+"""What problems share if their arms change every round and their truth is a function of contexts.
 
 A round's arms come from the stream (seed, "offer", step), so that the rounds of a short run are the
 first rounds of a long one.

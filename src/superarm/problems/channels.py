@@ -1,8 +1,8 @@
-"""Channels to users, another set of users in every round: a matching.
+"""Channels matched with users, another set of users in every round.
 
 The first example of *Contextual Combinatorial Bandits with Changing Action Sets via Gaussian Processes*
 (2022), section 2.3. An arm is a user on a channel with context x = (distance to the mast, how busy the
-channel is, how the user's device suits it), all in [0, 1]; what it carries is expected to be
+channel is, how the user's device suits it), all in [0, 1]; what it carries is, on average,
 f(x) = (1 − x₁²)(1 − 0.8 x₂)·x₃^{½}.
 """
 
@@ -28,16 +28,16 @@ from .changing import ChangingArms, arrivals, most_arrivals
 @register("problem", "channels")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Channels(ChangingArms):
-    """Each of a few channels serves one of the users who come; the reward is the sum."""
+    """Each of a few channels serves one of the users who arrive; the reward is the sum."""
 
     seed: int
     horizon: int
     channels: int = 5
-    """How many channels there are, each for one user at most."""
+    """How many channels there are, each for at most one user."""
     users: int = 20
     """Mean of the Poisson number of users in a round."""
     barred: float = 0.3
-    """Share of channels that a user's device cannot take."""
+    """Share of channels that a user's device cannot use."""
     noise_std: float = 0.1
     model: Model = field(init=False, repr=False)
     settled: Mapping[str, str] = field(init=False, repr=False)
@@ -59,9 +59,9 @@ class Channels(ChangingArms):
             most_arms=self.channels * most_arrivals(self.users),
         )
         settled = {
-            "data": "synthetic users and channels; the paper describes the problem and does not run it",
+            "data": "synthetic users and channels; the paper describes the problem but does not run it",
             "users": f"a Poisson number, drawn again until it is above {self.channels}",
-            "pairs": f"each user cannot take about {self.barred:.0%} of the channels: those pairs are "
+            "pairs": f"each user cannot use about {self.barred:.0%} of the channels: those pairs are "
             "not offered",
         }
         streams = Streams(self.seed, "offer")

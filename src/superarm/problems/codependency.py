@@ -42,9 +42,9 @@ class Codependency(ChangingArms):
     pool: int = 6000
     """Contexts that arms are drawn from."""
     lengthscale: float = 0.1
-    """Of the truth; the learner assumes 1."""
+    """Lengthscale of the truth; the learner assumes 1."""
     squared: bool = True
-    """Whether the distance in the truth's kernel is squared; printed it is not."""
+    """Whether the distance in the truth's kernel is squared; as printed, it is not."""
     noise_std: float = 0.1
     model: Model = field(init=False, repr=False)
     settled: Mapping[str, str] = field(init=False, repr=False)

@@ -1,4 +1,4 @@
-"""Three films for an audience, as many viewers reached as can be: Simulation III.
+"""Three films for an audience, to reach as many viewers as possible: Simulation III.
 
 Of *Contextual Combinatorial Bandits with Changing Action Sets via Gaussian Processes* (2022). An arm
 joins a film and a viewer who has rated it. Its context is ⟨u, g⟩/10, where g marks the film's genres
@@ -87,8 +87,8 @@ class Movies(ChangingArms):
         self._store(least_ratings=as_count(self.least_ratings, "least_ratings"))
         if self.horizon > _MOST_ROUNDS:
             raise InputError(
-                f"horizon is {self.horizon}; at most {_MOST_ROUNDS:,}, since all are drawn beforehand "
-                "to tell the learner the most pairs of any"
+                f"horizon is {self.horizon}; it must be at most {_MOST_ROUNDS:,}, since all rounds are "
+                "drawn beforehand to tell the learner the most pairs in any of them"
             )
         require_choice(self.oracle, "oracle", ("greedy", "tim"))
         catalogue = from_source(
@@ -115,14 +115,14 @@ class Movies(ChangingArms):
         )
         settled = {
             "data": f"{catalogue.origin}: {catalogue.size:,} films, {len(catalogue.viewer):,} ratings "
-            f"of all years by viewers with at least {self.least_ratings} (the paper: the 25M set, "
+            f"from all years by viewers with at least {self.least_ratings} (the paper: the 25M set, "
             "ratings after 2015, viewers with at least 200)",
             "viewers": "a Poisson number of those who have rated a film of the round, or all of them "
             "if they are fewer; drawn again until more than k films have a viewer",
             "most arms": f"M = {most_arms}, the most pairs in a round",
-            "noise": "outcomes are watched or not; the learner assumes Gaussian noise of variance 0.01",
+            "noise": "a film is watched or not; the learner assumes Gaussian noise of variance 0.01",
             "regret": "of the expected number of viewers, against the oracle under the truth; "
-            "alpha_regret against its promise of the optimum, found by trying all sets",
+            "alpha_regret against its promised share of the optimum, found by trying all sets",
         }
         self._store(model=model, settled=settled)
 
@@ -143,8 +143,8 @@ class Movies(ChangingArms):
             if len(np.unique(film)) > self.k:
                 return film, viewer, catalogue.context[ratings]
         raise InputError(
-            f"round {step} was drawn {_MOST_DRAWS:,} times, and never had more than k = {self.k} films "
-            "a viewer; raise viewers, or lower k"
+            f"round {step} was drawn {_MOST_DRAWS:,} times, and never did more than k = {self.k} films "
+            "have a viewer; raise viewers, or lower k"
         )
 
     def offer(self, step: int) -> Offer:

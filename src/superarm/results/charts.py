@@ -174,7 +174,7 @@ def _ratios(run: Run, declared: Mapping[str, Any], band: Band) -> Picture:
             series=tuple(series),
             title=setting_text(run.settings[index]),
             x_label="round",
-            y_label=f"{run.metric(metric, index).label}, over that of {versus}",
+            y_label=f"{run.metric(metric, index).label}, relative to {versus}",
             ratios=True,
         )
         charts.append(chart)
@@ -184,7 +184,7 @@ def _ratios(run: Run, declared: Mapping[str, Any], band: Band) -> Picture:
         caption += (
             f" Where the total of {versus} is not above 0 in every seed{where}, a ratio to it means "
         )
-        caption += "nothing: look at the regret."
+        caption += "nothing: see the regret instead."
     return Picture(name=declared["name"], panels=tuple(charts), caption=caption, columns=2)
 
 
@@ -215,7 +215,10 @@ def _horizons(run: Run, band: Band) -> Picture:
         )
         charts.append(chart)
     names = ", ".join(parts[0].policies)
-    caption = f"Run again for every T, which must be known in advance: {names}; {band_text(run, band)}."
+    caption = (
+        f"Policies run again for every T, which they must know in advance: {names}; "
+        f"{band_text(run, band)}."
+    )
     return Picture(name="horizons", panels=tuple(charts), caption=caption, columns=2)
 
 
@@ -241,7 +244,7 @@ def _seconds(run: Run, index: int) -> Picture | None:
     )
     caption = (
         "Time to decide and learn, averaged over blocks of rounds and over seeds; labels give the "
-        "overall mean, and how the time of one round grows over the last half of them, where it does."
+        "overall mean and, where it grows, how the time of a round grows over the last half of the run."
     )
     return _single(run, index, "seconds", chart, caption)
 

@@ -254,7 +254,7 @@ def rates_side_by_side(
 
     Lipschitz means are Hölder with exponent 1. ACC-UCB's optimality dimension is at most D, and its
     exponent is approached from above. Our rates are Corollary 1's: the table has a further √D for the
-    squared exponential, and λ* in place of √(λ* K) for Matérn's.
+    squared exponential, and λ* in place of √(λ* K) for the Matérn kernel.
     """
     T, D = as_rounds(rounds), as_count(dimension, "dimension")
     near = D if optimality_dimension is None else optimality_dimension

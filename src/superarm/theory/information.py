@@ -108,7 +108,7 @@ def greedy_information_gain(
 def arriving_information_gain(
     kernel: Covariance, arrivals: Iterable[Any], k: int, noise_variance: float
 ) -> Floats:
-    """What at most ``k`` of the arms that arrive in each round tell, chosen greedily, (T + 1,).
+    """The information in at most ``k`` of the arms of each round, chosen greedily, (T + 1,).
 
     ``arrivals`` are the contexts of every round, (n, d) each. Entry t is the information after t rounds
     [nika2022oclok, eq. 4]. Rounds are taken in their order, and every choice is the arm of largest

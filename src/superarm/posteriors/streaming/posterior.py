@@ -63,9 +63,10 @@ _LARGEST_MATCH = 1 << 20
 class StreamingGP(KernelPosterior):
     """Exact posterior for arms that change from round to round.
 
-    Where the kernel has no exact features, memory grows with the square of the observations: more
-    than ``most_exact`` (20,000 take 3 GB) are refused, unless ``inducing`` says in how many points
-    they are to be summed up from then on. ``form`` and ``tolerance`` tell what is in use.
+    Where the kernel has no exact features, memory grows with the square of the number of
+    observations: more than ``most_exact`` (20,000 take 3 GB) are refused, unless ``inducing`` says in
+    how many points they are to be summed up from then on. ``form`` and ``tolerance`` tell what is in
+    use.
 
     >>> from superarm.kernels import SquaredExponential
     >>> gp = StreamingGP(kernel=SquaredExponential(lengthscale=0.3), noise_variance=0.01)
@@ -214,8 +215,8 @@ class StreamingGP(KernelPosterior):
         if self.inducing is None:
             raise InputError(
                 f"{total} observations are more than most_exact = {self.most_exact}, and this kernel "
-                "has no cheaper exact form on these arms; give inducing=1000 to sum them up in so many "
-                f"points, or a larger most_exact ({8e-9 * total**2:.2g} GB for so many)"
+                "has no cheaper exact form on these arms; give inducing=1000 to sum them up in that "
+                f"many points, or a larger most_exact ({8e-9 * total**2:.2g} GB for {total})"
             )
         # Also where points are there: what came since may lie where they say little.
         return InducingForm.fitted_to(self.kernel, self.inducing, keys, self._data, self._residual())
