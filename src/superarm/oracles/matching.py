@@ -57,8 +57,9 @@ class Matching:
             raise InputError("Matching finds all pairs at once, not arm by arm: leave stepwise out")
         useful = -np.inf if self.exactly else 0.0
         left, right = joined.left, joined.right
-        arms = np.flatnonzero(desirability > useful)
-        if len(arms) < len(joined):  # copies take longer than what is done with them
+        arms = None
+        if not (usable := desirability > useful).all():  # else copies would take longer than the rest
+            arms = np.flatnonzero(usable)
             left, right, desirability = left[arms], right[arms], desirability[arms]
         check_sums(desirability)
         lefts, rows = renumbered(left)
@@ -69,11 +70,14 @@ class Matching:
         if shape[0] * shape[1] > _MOST_ENTRIES:
             raise InputError(f"{shape[0]} × {shape[1]} nodes make a table that is too large")
         # Whatever is not offered is worth nothing where pairs may be left out, and barred where not.
-        worth, cells = np.full(shape, useful), rows * shape[1] + columns
+        cells = rows * shape[1]
+        cells += columns  # in place: fresh memory costs more than the arithmetic
+        worth = np.full(shape, useful)
         worth.ravel()[cells] = desirability
         matched = np.zeros(shape, dtype=np.bool_)
         matched[self._matched(worth)] = True
-        chosen = arms[matched.ravel()[cells]]
+        chosen = np.flatnonzero(matched.ravel()[cells])
+        chosen = chosen if arms is None else arms[chosen]
         return Selection(action=chosen, positions=chosen)
 
     def _matched(self, worth: Floats) -> tuple[Ints, Ints]:

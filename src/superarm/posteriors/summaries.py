@@ -30,7 +30,9 @@ from superarm.threads import blas_threads_for
 from .variances import prior_variance
 
 BLOCK = 1024
-"""Observations that are taken in at once: what a block holds in memory is s × BLOCK numbers."""
+"""Observations whose joint covariance is made at once, and means that are asked for at once."""
+_ROWS = 4096
+"""Observations whose rows are held at once: s × _ROWS numbers."""
 _CANDIDATES_PER_POINT = 5
 _LEAST_LEFT = 1e-9
 """Points whose variance given those before is below this share of the largest add only rounding."""
@@ -44,16 +46,20 @@ class Asked(NamedTuple):
 class PointSummary:
     """A A ᵀ and A D^{-½}(y − prior mean), to which more observations can be added."""
 
-    def __init__(self, kernel: Covariance, points: Floats, jitter: float) -> None:
+    def __init__(
+        self, kernel: Covariance, points: Floats, jitter: float = 0.0, *, watched: bool = True
+    ) -> None:
         self.kernel = kernel
+        self._watched = watched  # whether ``lost`` is kept up to date
         self.points = points
         prior = np.array(kernel(points), dtype=np.float64)
         prior[np.diag_indices_from(prior)] += jitter
-        self._prior_factor = cholesky(prior, "the covariance of the inducing points")
+        # Inverses of small triangles: a product with many rows takes a quarter of what solving takes.
+        self._prior_inverse = _inverse(cholesky(prior, "the covariance of the inducing points"))
         self.precision = np.eye(len(points))  # I + A Aᵀ
         self.told = np.zeros(len(points))  # A D^{-½}(y − prior mean)
         self.lost = 0.0  # largest variance of an observed arm that the points do not explain
-        self._factor = self.precision
+        self._factor_inverse = self.precision
         self.weights = self.told
 
     def copy(self) -> PointSummary:
@@ -66,11 +72,12 @@ class PointSummary:
         """Take observations in; ``residual`` is without the prior mean."""
         weight = 1.0 / np.sqrt(noise)
         precision, told, lost = self.precision.copy(), self.told.copy(), self.lost
-        for begin in range(0, len(arms), BLOCK):
-            block = slice(begin, begin + BLOCK)
+        for begin in range(0, len(arms), _ROWS):
+            block = slice(begin, begin + _ROWS)
             rows = self._prior_rows(arms[block])
-            left = prior_variance(self.kernel, arms[block]) - np.einsum("ij,ij->j", rows, rows)
-            lost = max(lost, float(left.max()))
+            if self._watched:
+                left = prior_variance(self.kernel, arms[block]) - np.einsum("ij,ij->j", rows, rows)
+                lost = max(lost, float(left.max()))
             rows *= weight[block]
             with blas_threads_for(len(rows) * rows.size):
                 precision += rows @ rows.T
@@ -79,16 +86,26 @@ class PointSummary:
 
     def resume(self, precision: Floats, told: Floats, lost: float) -> None:
         """Go on from these sums."""
-        factor = cholesky(precision, "the information about the inducing points")
-        self.weights = solve_lower(factor, told)
-        self.precision, self.told, self.lost, self._factor = precision, told, lost, factor
+        inverse = _inverse(cholesky(precision, "the information about the inducing points"))
+        self.precision, self.told, self.lost = precision, told, lost
+        self._factor_inverse, self.weights = inverse, inverse @ told
 
     def ask(self, keys: Floats) -> Asked:
         prior_rows = self._prior_rows(keys)
-        return Asked(prior_rows, solve_lower(self._factor, prior_rows))
+        return Asked(prior_rows, self._factor_inverse @ prior_rows)
 
     def _prior_rows(self, keys: Floats) -> Floats:
-        return solve_lower(self._prior_factor, np.asarray(self.kernel(self.points, keys)))
+        from scipy.linalg.blas import dtrmm
+
+        cross = np.asarray(self.kernel(self.points, keys), dtype=np.float64)
+        with blas_threads_for(len(cross) * cross.size / 2):
+            # On the transposes, which is how BLAS reads C-ordered arrays.
+            rows: Floats = dtrmm(1.0, self._prior_inverse.T, cross.T, side=1, lower=0).T
+        return rows
+
+
+def _inverse(L: Floats) -> Floats:
+    return solve_lower(L, np.eye(len(L)))
 
 
 def spread_points(kernel: Covariance, arms: Floats, most: int) -> Ints:

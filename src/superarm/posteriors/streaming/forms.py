@@ -239,7 +239,7 @@ class InducingForm:
         """Up to ``most`` points among what was observed and ``also``; all observations at once."""
         arms, _, noise = data.view()
         known = np.vstack([arms, also]) if len(arms) else also
-        summary = PointSummary(kernel, known[spread_points(kernel, known, most)], 0.0)
+        summary = PointSummary(kernel, known[spread_points(kernel, known, most)])
         if len(arms):
             summary.add(arms, residual, noise)
         return cls(summary, data, len(known))
@@ -273,7 +273,7 @@ class InducingForm:
             or not lost >= 0.0
         ):
             raise StateError("this state is damaged: its inducing points are impossible")
-        summary = PointSummary(kernel, points.copy(), 0.0)
+        summary = PointSummary(kernel, points.copy())
         try:
             summary.resume(precision, told, lost)
         except NotPositiveDefiniteError:
