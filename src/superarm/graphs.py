@@ -197,6 +197,11 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.left)
 
+    @cached_property
+    def numbered(self) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
+        """:func:`renumbered` of both sides, once for all policies that are offered them."""
+        return renumbered(self.left), renumbered(self.right)
+
 
 def renumbered(nodes: Ints) -> tuple[Ints, Ints]:
     """The nodes that are named, rising, and each entry as its place among them: np.unique, unsorted.

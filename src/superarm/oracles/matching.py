@@ -56,14 +56,15 @@ class Matching:
         if rescore is not None:
             raise InputError("Matching finds all pairs at once, not arm by arm: leave stepwise out")
         useful = -np.inf if self.exactly else 0.0
-        left, right = joined.left, joined.right
         arms = None
-        if not (usable := desirability > useful).all():  # else copies would take longer than the rest
+        if (usable := desirability > useful).all():  # copies would take longer than the rest
+            (lefts, rows), (rights, columns) = joined.numbered
+        else:
             arms = np.flatnonzero(usable)
-            left, right, desirability = left[arms], right[arms], desirability[arms]
+            desirability = desirability[arms]
+            lefts, rows = renumbered(joined.left[arms])
+            rights, columns = renumbered(joined.right[arms])
         check_sums(desirability)
-        lefts, rows = renumbered(left)
-        rights, columns = renumbered(right)
         shape = len(lefts), len(rights)
         if self.exactly and self.pairs is not None and self.pairs > min(shape):
             self._refuse()
