@@ -61,6 +61,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m bench streaming
 	$(BIN)/python -m bench finite
 	$(BIN)/python -m bench network
+	$(BIN)/python -m bench combinatorial
 	$(BIN)/python -m bench threads
 	$(BIN)/python -m bench startup
 

@@ -90,6 +90,16 @@ def test_network_agrees_with_full_covariances_and_fresh_solves() -> None:
         assert any("SVGP" in row["peer"] for row in found["rows"])
 
 
+def test_combinatorial_agrees_with_its_peers() -> None:
+    found = results("combinatorial")
+    compared = {row["peer"] for row in found["rows"]}
+    assert {"SciPy, linear_sum_assignment", "its sampling alone", "plain O'CLOK-UCB"} <= compared
+    assert len(found["skipped"]) + len({peer for peer in compared if "SGPR" in peer}) == 2
+    for row in found["rows"]:
+        assert (row["max_abs_diff"] or 0.0) <= 1e-6, row
+    assert sum("std over the exact one" in name for name in found["facts"]) == 4
+
+
 def test_threads_change_no_decision() -> None:
     found = results("threads")
     assert {row["peer"] for row in found["rows"]} == {
@@ -109,7 +119,9 @@ def test_startup_reports_what_help_loads() -> None:
     assert found["skipped"] or found["facts"][loaded] == []
 
 
-@pytest.mark.parametrize("suite", ["streaming", "finite", "network", "threads", "startup"])
+@pytest.mark.parametrize(
+    "suite", ["streaming", "finite", "network", "combinatorial", "threads", "startup"]
+)
 def test_the_readme_shows_what_is_stored(suite: str) -> None:
     page = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
     shown = page.split(f"<!-- {suite} -->")[1].split(f"<!-- /{suite} -->")[0].strip()
