@@ -109,3 +109,24 @@ def test_no_column_is_left_out_where_a_terminal_is_narrow(
     assert all(f"{number},000 ± 10" in told for number in range(9))
     assert "7 ms" in told
     assert told.count("policy") == told.count("mine") > 1
+
+
+@pytest.mark.parametrize("columns", [60, 74, 80, 84, 100])
+def test_numbers_are_never_cut(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is little room, texts and heads wrap, and numbers keep their units."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    heads = [
+        "policy",
+        "setting",
+        "cumulative regret",
+        "cumulative reward",
+        "average regret",
+        "time per round",
+    ]
+    numbers = ["53.6 ± 24.6", "384 ± 51", "0.268 ± 0.123", "16.8 µs"]
+    print_table(heads, [["gp-ucb-static", "epsilon = 0.001", *numbers]], right=2)
+    printed = capsys.readouterr().out
+    assert all(number in printed for number in numbers)
+    assert max(map(len, printed.splitlines())) <= columns

@@ -43,7 +43,11 @@ def print_table(
     for row in cells:
         table.add_row(*(Text(shown(cell)) for cell in row))
     console = make_console()
-    needed = console.measure(table, options=console.options.update(max_width=10**6)).minimum
+    needed, natural = console.measure(table, options=console.options.update(max_width=10**6))
+    if right is not None and natural > console.width:
+        for column, head in zip(table.columns[right:], heads[right:], strict=True):
+            # Else heads keep the room that numbers need: only texts may give way.
+            column.width = max(column.min_width or 0, *map(len, shown(head).split()))
     if right is None or len(heads) < right + 2 or needed <= console.width:
         console.print(table)
         return
