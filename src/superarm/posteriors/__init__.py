@@ -3,6 +3,7 @@
 from .base import GaussianPosterior as GaussianPosterior
 from .base import Memory as Memory
 from .beliefs import GaussianBelief as GaussianBelief
+from .drifting import DriftingGP as DriftingGP
 from .finite import FiniteGP as FiniteGP
 from .fitting import FitResult as FitResult
 from .fitting import fit_kernel as fit_kernel
