@@ -16,7 +16,7 @@ from superarm import Arms, Feedback, IndexPolicy, Offer, State
 from superarm.errors import StateError
 from superarm.kernels import SquaredExponential
 from superarm.oracles import TopK
-from superarm.posteriors import FiniteGP, InducingGP, SparseVariational, StreamingGP
+from superarm.posteriors import DriftingGP, FiniteGP, InducingGP, SparseVariational, StreamingGP
 from superarm.rules import Greedy
 from superarm.states import loaded, state_from_bytes
 
@@ -80,6 +80,7 @@ def trained(kind: str) -> IndexPolicy:
         "finite": lambda: FiniteGP(kernel, FEATURES, 0.1),
         "streaming": lambda: StreamingGP(kernel, 0.1),
         "inducing": lambda: InducingGP(kernel, 0.1, inducing=3),
+        "drifting": lambda: DriftingGP(kernel, np.linspace(0.0, 1.0, 6)[:, None], 0.1, epsilon=0.1),
         "variational": lambda: SparseVariational(kernel, 0.1, inducing=3),
     }[kind]()
     policy = IndexPolicy(posterior=posterior, rule=Greedy(), oracle=TopK(k=2))

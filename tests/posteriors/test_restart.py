@@ -15,6 +15,7 @@ from superarm.kernels import Matern, SquaredExponential
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import (
+    DriftingGP,
     FiniteGP,
     IndependentGaussian,
     InducingGP,
@@ -44,6 +45,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "visited": lambda: FiniteGP(ROUGH, GRID, NOISE, form="visited"),
     "independent": lambda: IndependentGaussian(np.ones(len(GRID)), NOISE, arms=GRID),
     "inducing": lambda: InducingGP(ROUGH, NOISE, inducing=20),
+    "drifting": lambda: DriftingGP(ROUGH, GRID, NOISE, epsilon=0.1),
     "variational": lambda: SparseVariational(ROUGH, NOISE, inducing=20, batch=40, natural_rate=0.5),
 }
 CHANGING = ("streaming", "variational")

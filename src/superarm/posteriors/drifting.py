@@ -233,7 +233,7 @@ class DriftingGP(GaussianPosterior):
 
     def _decay(self, times: Floats) -> Floats:
         if not self._folded.rank:
-            return np.zeros(len(times))
+            return np.zeros(times.shape)
         return np.asarray(remaining(self.epsilon, times - self._folded.time))
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
@@ -253,7 +253,7 @@ class DriftingGP(GaussianPosterior):
         if folded.rank:
             W = folded.columns[:, rows]
             # As of the earlier of two times; the later one remembers a part of it.
-            left = self._decay(np.minimum.outer(times[at], times).ravel()).reshape(len(at), -1)
+            left = self._decay(np.minimum.outer(times[at], times))
             found -= left**2 * (W[:, at].T @ W)
         apart = np.abs(np.subtract.outer(times[at], times))
         if apart.any():
