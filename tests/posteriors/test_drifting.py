@@ -1,4 +1,4 @@
-"""Rewards that drift, against the textbook formula with whole matrices (bogunovic2016time, eqs. 7, 8)."""
+"""Rewards that drift, against eqs. 7 and 8 of bogunovic2016time with whole matrices."""
 
 from __future__ import annotations
 

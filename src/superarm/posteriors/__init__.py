@@ -10,6 +10,7 @@ from .fitting import fit_kernel as fit_kernel
 from .fitting import log_marginal_likelihood as log_marginal_likelihood
 from .independent import IndependentGaussian as IndependentGaussian
 from .inducing import InducingGP as InducingGP
+from .resetting import Resetting as Resetting
 from .streaming import StreamingGP as StreamingGP
 from .torch_model import TorchPosterior as TorchPosterior
 from .variational import SparseVariational as SparseVariational

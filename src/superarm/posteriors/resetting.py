@@ -1,0 +1,124 @@
+"""A posterior that forgets everything at intervals: R-GP-UCB's [bogunovic2016time, Algorithm 1]."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superarm.core import Floats, Ints, Offer, State
+from superarm.errors import InputError, StateError
+from superarm.inputs import as_count, require_type
+from superarm.registry import register
+
+from .base import GaussianPosterior, Memory
+
+
+@register("posterior", "resetting")
+class Resetting(GaussianPosterior):
+    """Any posterior, made anew every ``block`` steps: in steps 1, block + 1, 2 block + 1, ….
+
+    Keys are those of the posterior inside with the number of their block as a last column. Feedback
+    from before a reset is counted in ``ignored``, and not learned.
+
+    >>> from superarm.kernels import SquaredExponential
+    >>> from superarm.posteriors import FiniteGP
+    >>> inside = FiniteGP(SquaredExponential(), [[0.0], [1.0]], noise_variance=0.01)
+    >>> gp = Resetting(inside, block=10)
+    >>> gp.observe([[0, 0]], [2.0])  # arm 0 in block 0
+    >>> gp.predict([[0, 0], [1, 0]]).mean.round(2).tolist(), gp.predict([[0, 1]]).mean.tolist()
+    ([1.98, 1.2], [0.0])
+    """
+
+    kind = "resetting"
+
+    def __init__(self, posterior: GaussianPosterior, *, block: int) -> None:
+        require_type(posterior, GaussianPosterior, "posterior")
+        if posterior.count:
+            raise InputError("the posterior inside has learned already; give one that has not")
+        super().__init__(noise_variance=posterior.noise_variance)
+        self.block = as_count(block, "block")
+        self.exchangeable, self.draws = posterior.exchangeable, posterior.draws
+        self.ignored = 0
+        self._fresh = posterior
+        self._inside = posterior._like()
+        self._current = 0  # number of the block that the posterior inside has learned in
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {"posterior": self._fresh, "block": self.block}
+
+    # --- hooks -----------------------------------------------------------------------------
+
+    def keys(self, offer: Offer) -> NDArray[Any]:
+        inside = self._fresh.keys(offer)
+        return np.column_stack([inside, np.full(len(inside), (offer.step - 1) // self.block)])
+
+    def _as_keys(self, arms: Any) -> NDArray[Any]:
+        keys = np.asarray(arms)
+        if keys.ndim != 2 or keys.shape[1] < 2 or keys.dtype.kind not in "iuf":
+            raise InputError("arms must be rows: a key of the posterior inside, then its block")
+        number = keys[:, -1]
+        if not (
+            np.isfinite(number).all() and (number >= 0).all() and (number == np.floor(number)).all()
+        ):
+            raise InputError("the last column of arms must hold numbers of blocks: 0, 1, 2, …")
+        self._fresh._as_keys(self._within(keys))
+        return keys
+
+    def _within(self, keys: NDArray[Any]) -> NDArray[Any]:
+        """The keys of the posterior inside."""
+        plain = keys[:, 0] if keys.shape[1] == 2 else keys[:, :-1]
+        return plain.astype(np.intp) if keys.shape[1] == 2 else plain
+
+    def _asked(self, keys: NDArray[Any]) -> GaussianPosterior:
+        blocks = keys[:, -1]
+        if len(blocks) and blocks.min() != blocks.max():
+            raise InputError("arms of several blocks cannot be asked about at once")
+        known = not len(blocks) or blocks[0] == self._current
+        return self._inside if known else self._fresh
+
+    def _moments(self, keys: NDArray[Any]) -> tuple[Floats, Floats]:
+        return self._asked(keys)._moments(self._within(keys))
+
+    def _covariance(self, keys: NDArray[Any]) -> Floats:
+        return self._asked(keys)._covariance(self._within(keys))
+
+    def _cross(self, keys: NDArray[Any], at: Ints) -> Floats:
+        return self._asked(keys)._cross(self._within(keys), at)
+
+    def _draw(self, keys: NDArray[Any], rng: np.random.Generator, size: int) -> Floats:
+        return self._asked(keys)._draw(self._within(keys), rng, size)
+
+    def _prior_scale(self, keys: NDArray[Any]) -> float:
+        return self._fresh._prior_scale(self._within(keys))
+
+    def _absorb(
+        self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: np.random.Generator | None
+    ) -> float:
+        blocks = keys[:, -1]
+        newest = max(int(blocks.max()), self._current)
+        inside = self._inside if newest == self._current else self._fresh._like()
+        kept = blocks == newest
+        before = inside.information_gain
+        inside.observe(self._within(keys[kept]), rewards[kept], noise[kept], rng)
+        self._inside, self._current = inside, newest
+        self.ignored += int(np.count_nonzero(~kept))
+        return inside.information_gain - before
+
+    def _incumbent(self, sign: float) -> float:
+        return self._inside._incumbent(sign) if self._inside.count else 0.0
+
+    # --- state -----------------------------------------------------------------------------
+
+    def _memory(self) -> Memory:
+        scalars = {"current": self._current, "ignored": self.ignored}
+        return Memory({}, scalars, {"inside": self._inside.state()})
+
+    def _remember(self, state: State) -> None:
+        self._current = as_count(state.scalar("current"), "current", 0)
+        self.ignored = as_count(state.scalar("ignored"), "ignored", 0, self.count)
+        self._inside = self._fresh.restored(state.part("inside"))
+        if self._inside.count > self.count:
+            raise StateError("this state is damaged: it has learned more than it has seen")
