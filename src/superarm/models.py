@@ -43,6 +43,8 @@ class Model(Shown):
     """A spec of the family "gain", such as ``{"name": "constant", "value": 1.0}``."""
     most_arms: int | None = None
     """The largest number of arms on offer in a round."""
+    drift: float | None = None
+    """ε: by how much rewards change from one step to the next, 0 to 1."""
     discrete_columns: tuple[int, ...] = ()
     """Columns of the features that say which arm it is, such as its number."""
 

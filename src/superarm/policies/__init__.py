@@ -3,6 +3,8 @@
 from .base import IndexPolicy as IndexPolicy
 from .base import ScorePolicy as ScorePolicy
 from .discretised import GrowingGrid as GrowingGrid
+from .drift import r_gp_ucb as r_gp_ucb
+from .drift import tv_gp_ucb as tv_gp_ucb
 from .navigation import known_cost as known_cost
 from .navigation import prior as prior
 from .navigation import route_bucb as route_bucb

@@ -4,6 +4,7 @@ from .base import World as World
 from .channels import Channels as Channels
 from .codependency import Codependency as Codependency
 from .crowdsourcing import Crowdsourcing as Crowdsourcing
+from .drifting import DriftingFunction as DriftingFunction
 from .finite import FiniteProblem as FiniteProblem
 from .landscape import landscape as landscape
 from .movies import Movies as Movies

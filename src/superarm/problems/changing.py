@@ -7,7 +7,7 @@ first rounds of a long one.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import ceil, sqrt
 from typing import ClassVar
 
@@ -15,8 +15,12 @@ import numpy as np
 
 from superarm.capabilities import Measured, Metric
 from superarm.core import Best, Decision, Direction, Feedback, Floats, Ints, Offer
+from superarm.kernels import Kernel
+from superarm.kernels.drawing import PriorRoot
 from superarm.models import Model
 from superarm.streams import Streams
+
+_MOST_FEATURES = 2000
 
 
 def most_arrivals(mean: int) -> int:
@@ -30,6 +34,21 @@ def arrivals(rng: np.random.Generator, mean: int, more_than: int) -> int:
         count = int(rng.poisson(mean))
         if more_than < count <= most_arrivals(mean):
             return count
+
+
+def draws_of(kernel: Kernel, points: Floats) -> Callable[[Floats], Floats]:
+    """From n standard normals to a draw of the Gaussian process at n points in the unit cube, (n,).
+
+    A smooth kernel has few features that matter, which takes milliseconds; any other needs a root of
+    the n × n covariance, which takes seconds for thousands.
+    """
+    columns, most = points.shape[1], min(_MOST_FEATURES, len(points))
+    features = kernel.features(np.zeros(columns), np.ones(columns), 1e-13, max_rank=most)
+    if features is None:
+        root = PriorRoot(kernel, points)
+        return lambda normals: root.times(normals[None])[0]
+    Phi = features(points)
+    return lambda normals: Phi @ normals[: Phi.shape[1]]
 
 
 class ChangingArms(Measured, ABC):

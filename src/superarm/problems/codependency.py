@@ -17,15 +17,12 @@ from superarm.core import Arms, Floats, Offer
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_noise_std, as_positive, read_only, require_type
 from superarm.kernels import Kernel, Matern, SquaredExponential
-from superarm.kernels.drawing import PriorRoot
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import Streams, stream
 
-from .changing import ChangingArms, arrivals, most_arrivals
-
-_MOST_FEATURES = 2000
+from .changing import ChangingArms, arrivals, draws_of, most_arrivals
 
 
 @register("problem", "codependency")
@@ -119,16 +116,5 @@ def _drawn(seed: int, pool: int, lengthscale: float, squared: bool) -> tuple[Flo
 
 
 def joint_draw(kernel: Kernel, contexts: Floats, rng: np.random.Generator) -> Floats:
-    """One draw of the Gaussian process at all contexts in the unit cube, (n,).
-
-    A smooth kernel has few features that matter, which takes milliseconds; any other needs a root of
-    the n × n covariance, which takes seconds for thousands.
-    """
-    columns, normals = contexts.shape[1], rng.standard_normal(len(contexts))
-    most = min(_MOST_FEATURES, len(contexts))
-    features = kernel.features(np.zeros(columns), np.ones(columns), 1e-13, max_rank=most)
-    if features is not None:
-        drawn: Floats = features(contexts) @ normals[: features.rank]
-    else:
-        drawn = PriorRoot(kernel, contexts).times(normals[None])[0]
-    return drawn
+    """One draw of the Gaussian process at all contexts in the unit cube, (n,)."""
+    return draws_of(kernel, contexts)(rng.standard_normal(len(contexts)))

@@ -1,0 +1,105 @@
+"""Functions that drift: *Time-Varying Gaussian Process Bandit Optimization* (2016), section 5.1.
+
+f₁ is a draw of a Gaussian process on a grid, and every step keeps √(1 − ε) of it and adds √ε of a fresh
+draw. The draws of step t come from the stream (seed, "truth", t), so that short runs are the first
+rounds of long ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from superarm.core import Arms, Floats, Offer
+from superarm.inputs import as_count, as_noise_std, as_number, as_positive, require_choice
+from superarm.kernels import Kernel, Matern, SquaredExponential
+from superarm.models import Model
+from superarm.oracles import TopK
+from superarm.registry import register
+from superarm.streams import Streams
+
+from .changing import ChangingArms, draws_of
+
+
+@register("problem", "drifting-function")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DriftingFunction(ChangingArms):
+    """A draw of a Gaussian process on a grid that changes a little in every step."""
+
+    seed: int
+    horizon: int
+    side: int = 50
+    """The grid has side × side points in [0, 1]²."""
+    kernel: Literal["squared-exponential", "matern"] = "squared-exponential"
+    lengthscale: float = 0.2
+    nu: float = 2.5
+    """Smoothness of Matérn's kernel."""
+    epsilon: float = 0.01
+    """By how much the function changes in a step, 0 to 1."""
+    k: int = 1
+    """How many arms are chosen."""
+    noise_std: float = 0.1
+    model: Model = field(init=False, repr=False)
+    settled: Mapping[str, str] = field(init=False, repr=False)
+    _arms: Arms = field(init=False, repr=False)
+    _drawn: Callable[[Floats], Floats] = field(init=False, repr=False)
+    _streams: Streams = field(init=False, repr=False)
+    _truths: list[Floats] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        require_choice(self.kernel, "kernel", ("squared-exponential", "matern"))
+        lengthscale = as_positive(self.lengthscale, "lengthscale")
+        kernel: Kernel = (
+            SquaredExponential(lengthscale=lengthscale)
+            if self.kernel == "squared-exponential"
+            else Matern(nu=as_positive(self.nu, "nu"), lengthscale=lengthscale)
+        )
+        side = as_count(self.side, "side", 1, 126)
+        arms = Arms.numbered(_grid(side))
+        noise_std, epsilon = as_noise_std(self.noise_std), as_number(self.epsilon, "epsilon", 0.0, 1.0)
+        model = Model(
+            kernel=kernel,
+            noise_variance=noise_std**2,
+            oracle=TopK(k=as_count(self.k, "k", 1, len(arms))),
+            horizon=as_count(self.horizon, "horizon"),
+            arms=arms.features,
+            noise_bound=noise_std,
+            drift=epsilon,
+            most_arms=len(arms),
+        )
+        told = f"f₁ is drawn; every step keeps √(1 − ε) of f and adds √ε of a draw, ε = {epsilon:g}"
+        settled = {"truth": told}
+        self._store(
+            model=model,
+            settled=settled,
+            noise_std=noise_std,
+            _arms=arms,
+            _drawn=_draws(kernel, side),
+            _streams=Streams(self.seed, "truth"),
+            _truths=[],
+        )
+
+    def offer(self, step: int) -> Offer:
+        return Offer(step=step, arms=self._arms)
+
+    def means(self, offer: Offer) -> Floats:
+        truths, keep = self._truths, np.sqrt(1.0 - self.epsilon)
+        while len(truths) < offer.step:
+            drawn = self._drawn(self._streams.at(len(truths) + 1).standard_normal(len(self._arms)))
+            truths.append(keep * truths[-1] + np.sqrt(self.epsilon) * drawn if truths else drawn)
+        return truths[offer.step - 1]
+
+
+def _grid(side: int) -> Floats:
+    axis = np.linspace(0.0, 1.0, side)
+    return np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+
+
+@lru_cache(maxsize=4)
+def _draws(kernel: Kernel, side: int) -> Callable[[Floats], Floats]:
+    """Runs of other seeds share it."""
+    return draws_of(kernel, _grid(side))
