@@ -63,9 +63,9 @@ def r_gp_ucb(
 
 
 def block_length(model: Model, epsilon: float) -> int:
-    """N = ⌈min(T, 12 ε^{−1/4})⌉; for Matérn's kernel ⌈min(T, 24 ε^{−1/(4−c)})⌉, c = d(d+1)/(2ν + d(d+1)).
+    """N = ⌈min(T, 12 ε^{−1/4})⌉; for Matérn's kernel ⌈min(T, 24 ε^{−1/(4−c)})⌉.
 
-    bogunovic2016time, section 5.1 and Corollary 4.1.
+    c = d(d+1)/(2ν + d(d+1)). bogunovic2016time, section 5.1 and Corollary 4.1.
     """
     if epsilon == 0.0:
         return model.horizon
