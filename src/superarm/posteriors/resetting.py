@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, Offer, State
 from superarm.errors import InputError, StateError
-from superarm.inputs import as_count, require_type
+from superarm.inputs import as_count, as_features, require_type
 from superarm.registry import register
 
 from .base import GaussianPosterior, Memory
+from .fixed import FixedPosterior
 
 
 @register("posterior", "resetting")
@@ -56,8 +57,8 @@ class Resetting(GaussianPosterior):
         return np.column_stack([inside, np.full(len(inside), (offer.step - 1) // self.block)])
 
     def _as_keys(self, arms: Any) -> NDArray[Any]:
-        keys = np.asarray(arms)
-        if keys.ndim != 2 or keys.shape[1] < 2 or keys.dtype.kind not in "iuf":
+        keys = as_features(arms, "arms")
+        if keys.shape[1] < 2:
             raise InputError("arms must be rows: a key of the posterior inside, then its block")
         number = keys[:, -1]
         if not (
@@ -68,28 +69,36 @@ class Resetting(GaussianPosterior):
         return keys
 
     def _within(self, keys: NDArray[Any]) -> NDArray[Any]:
-        """The keys of the posterior inside."""
-        plain = keys[:, 0] if keys.shape[1] == 2 else keys[:, :-1]
-        return plain.astype(np.intp) if keys.shape[1] == 2 else plain
+        """The keys of the posterior inside: one column are row numbers, if it calls arms so."""
+        if not isinstance(self._fresh, FixedPosterior):
+            return keys[:, :-1]
+        rows = keys[:, 0].astype(np.intp)
+        if (rows != keys[:, 0]).any():
+            raise InputError("the first column of arms must hold row numbers: 0, 1, 2, …")
+        return rows
 
-    def _asked(self, keys: NDArray[Any]) -> GaussianPosterior:
-        blocks = keys[:, -1]
-        if len(blocks) and blocks.min() != blocks.max():
-            raise InputError("arms of several blocks cannot be asked about at once")
-        known = not len(blocks) or blocks[0] == self._current
-        return self._inside if known else self._fresh
+    def _parts(self, keys: NDArray[Any]) -> Iterator[tuple[GaussianPosterior, Ints]]:
+        """Each block by itself: who knows of it, and where its keys are."""
+        for block in np.unique(keys[:, -1]):
+            known = self._inside if block == self._current else self._fresh
+            yield known, np.flatnonzero(keys[:, -1] == block)
 
     def _moments(self, keys: NDArray[Any]) -> tuple[Floats, Floats]:
-        return self._asked(keys)._moments(self._within(keys))
+        mean, variance = np.empty(len(keys)), np.empty(len(keys))
+        for known, where in self._parts(keys):
+            mean[where], variance[where] = known._moments(self._within(keys[where]))
+        return mean, variance
 
     def _covariance(self, keys: NDArray[Any]) -> Floats:
-        return self._asked(keys)._covariance(self._within(keys))
+        return self._cross(keys, np.arange(len(keys)))
 
     def _cross(self, keys: NDArray[Any], at: Ints) -> Floats:
-        return self._asked(keys)._cross(self._within(keys), at)
-
-    def _draw(self, keys: NDArray[Any], rng: np.random.Generator, size: int) -> Floats:
-        return self._asked(keys)._draw(self._within(keys), rng, size)
+        found = np.zeros((len(at), len(keys)))  # blocks know nothing of each other
+        for known, where in self._parts(keys):
+            rows = np.flatnonzero(np.isin(at, where))
+            inside = np.searchsorted(where, at[rows])
+            found[np.ix_(rows, where)] = known._cross(self._within(keys[where]), inside)
+        return found
 
     def _prior_scale(self, keys: NDArray[Any]) -> float:
         return self._fresh._prior_scale(self._within(keys))

@@ -1,0 +1,89 @@
+"""A posterior that starts anew at intervals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.core import Arms, Feedback, Offer
+from superarm.errors import InputError
+from superarm.kernels import Matern
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy
+from superarm.posteriors import FiniteGP, Resetting, StreamingGP
+from superarm.rules import UCB, Fixed
+
+ARMS = np.random.default_rng(0).random((6, 2))
+KERNEL = Matern(nu=1.5, lengthscale=0.4)
+INSIDE: dict[str, Any] = {
+    "finite": lambda: FiniteGP(KERNEL, ARMS, 0.1),
+    "streaming": lambda: StreamingGP(KERNEL, 0.1),
+}
+
+
+def offer(step: int) -> Offer:
+    return Offer(step=step, arms=Arms.numbered(ARMS))
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_only_the_rewards_of_its_block_count(name: str) -> None:
+    gp, rng = Resetting(INSIDE[name](), block=4), np.random.default_rng(1)
+    for step in range(1, 11):
+        row, reward = int(rng.integers(6)), float(rng.standard_normal())
+        if (step - 1) % 4 == 0:
+            fresh = INSIDE[name]()
+        before = gp.belief(offer(step))
+        np.testing.assert_allclose(before.mean, fresh.belief(offer(step)).mean, atol=1e-12)
+        np.testing.assert_allclose(before.cov, fresh.belief(offer(step)).cov, atol=1e-12)
+        gp.observe(gp.keys(offer(step))[[row]], [reward])
+        fresh.observe(fresh.keys(offer(step))[[row]], [reward])
+        assert gp.incumbent == pytest.approx(fresh.incumbent)
+    assert (gp.count, gp.ignored) == (10, 0)
+
+
+def test_feedback_from_before_a_reset_is_counted_and_not_used() -> None:
+    gp = Resetting(INSIDE["finite"](), block=4)
+    policy = IndexPolicy(posterior=gp, rule=UCB(schedule=Fixed(value=1.0)), oracle=TopK(k=2))
+    rng = np.random.default_rng(0)
+    decisions = []
+    for step in (3, 4, 5):
+        decisions.append((offer(step), policy.decide(offer(step), rng)))
+        policy.commit(decisions[-1][1])
+    for given, decision in decisions[::-1]:
+        rewards = np.full(2, float(given.step))
+        policy.learn(given, decision, Feedback(positions=decision.positions, rewards=rewards), rng)
+    assert (gp.count, gp.ignored) == (6, 4)
+    alone = INSIDE["finite"]()
+    alone.observe(decisions[2][1].positions, [5.0, 5.0])
+    np.testing.assert_allclose(gp.belief(offer(6)).mean, alone.belief(offer(6)).mean, atol=1e-12)
+    again = gp.restored(gp.state())
+    assert again.ignored == 4
+    np.testing.assert_array_equal(again.belief(offer(6)).mean, gp.belief(offer(6)).mean)
+
+
+def test_blocks_know_nothing_of_each_other() -> None:
+    gp, alone = Resetting(INSIDE["finite"](), block=4), INSIDE["finite"]()
+    gp.observe([[0, 1], [2, 1]], [1.0, 2.0])
+    alone.observe([0, 2], [1.0, 2.0])
+    found = gp.predict([[1, 1], [3, 2], [4, 1]], return_cov=True)
+    expected = np.zeros((3, 3))
+    expected[np.ix_([0, 2], [0, 2])] = alone.predict([1, 4], return_cov=True).cov
+    expected[1, 1] = 1.0
+    np.testing.assert_allclose(found.cov, expected, atol=1e-12)
+    np.testing.assert_allclose(found.mean[[0, 2]], alone.predict([1, 4]).mean, atol=1e-12)
+    assert found.mean[1] == 0.0
+
+
+def test_bad_keys_and_parts() -> None:
+    gp = Resetting(INSIDE["finite"](), block=4)
+    for bad in ([0], [[0, -1]], [[0, 0.5]], [[9, 0]], [["a", "b"]]):
+        with pytest.raises(InputError):
+            gp.observe(bad, [1.0])
+    taught = INSIDE["finite"]()
+    taught.observe([0], [1.0])
+    with pytest.raises(InputError, match="learned already"):
+        Resetting(taught, block=4)
+    with pytest.raises(InputError, match="block"):
+        Resetting(INSIDE["finite"](), block=0)
