@@ -43,6 +43,7 @@ PROBLEMS: list[dict[str, Any]] = [
     {"name": "channels"},
     {"name": "movies", "source": "synthetic", "oracle": "greedy", "films": 15, "viewers": 40},
     {"name": "landscape", "side": 8},
+    {"name": "drifting-function", "side": 5, "epsilon": 0.1, "k": 2},
     {"name": "navigation", "edges": 300},
     {"name": "navigation", "edges": 300, "closed_roads": 0.05, "closed_turns": 0.05},
     {"name": "navigation", "edges": 300, "conditions": ["congestion", "load"]},
@@ -91,7 +92,7 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
                 for each in registry.names("policy")
                 if "model" in registry.parameters_of("policy", each)
             }
-            - {"composed", "benchmark", "random", "route-rule", "known-cost"}
+            - {"composed", "benchmark", "random", "route-rule", "known-cost", "tv-gp-ucb", "r-gp-ucb"}
             - ROUTES
         )
     ),
@@ -110,6 +111,10 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"name": name}, problem)
         for name in ("random", "benchmark")
         for problem in (CHANGING, FIXED_ARMS, ROADS)
+    ),
+    *(
+        ({"name": name}, {"name": "drifting-function", "side": 5, "epsilon": 0.1, "k": 2})
+        for name in ("tv-gp-ucb", "r-gp-ucb")
     ),
     ({"name": "oclok-ucb"}, CHANGING),
     ({"name": "oclok-ucb", "form": "finite-rank"}, CHANGING),

@@ -44,6 +44,20 @@ claim below: policy=gp-ts versus=gp-ei,gp-pi ratio=3.0
 claim similar: policy=gp-ei versus=gp-pi tolerance=0.25
 """
 EXPERIMENTS = {
+    "timevarying/matched-se": """
+rounds 500
+seeds 200
+problem name=drifting-function
+sweep epsilon=0.001,0.01,0.03
+policies tv-gp-ucb:
+policies r-gp-ucb:
+policies gp-ucb-static: policy=tv-gp-ucb epsilon=0.0
+policies random:
+derived name=average_regret metric=regret per_round=True
+claim below: policy=tv-gp-ucb versus=r-gp-ucb
+claim below: policy=tv-gp-ucb versus=gp-ucb-static
+claim below: policy=r-gp-ucb versus=gp-ucb-static
+""",
     "combinatorial/codependency": """
 rounds 300
 seeds 5
@@ -435,6 +449,10 @@ problem sumo-navigation: step=0.25 lengthscale=1.0 normalisation=mean prior_scal
 problem sumo-navigation: noise_scale=0.02 uturns=True
 problem temperature-sensors: source=auto start_minute=50 noise_fraction=0.05 prior_mean=learned
 problem temperature-sensors: norm=mean units=raw regularisation=noise
+problem drifting-function: side=50 kernel=squared-exponential lengthscale=0.2 nu=2.5 epsilon=0.01
+problem drifting-function: k=1 noise_std=0.1
+policy r-gp-ucb: c1=0.8 c2=4.0
+policy tv-gp-ucb: c1=0.8 c2=4.0
 policy composed: posterior=auto stepwise=False most_pending=256
 policy gp-bucb: omega=1.0 xi=1.0 posterior=auto
 policy gp-ei: xi=0.01 posterior=auto

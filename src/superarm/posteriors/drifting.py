@@ -85,7 +85,7 @@ class _Folded:
 
     def pass_time(self, time: float, epsilon: float) -> None:
         if self.rank:
-            left = remaining(epsilon, time - self.time)
+            left = float(remaining(epsilon, time - self.time))
             self.mean *= left
             self.lost *= left**2
             self.error *= left**2
