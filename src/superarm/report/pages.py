@@ -34,7 +34,7 @@ STYLE = (
     + "--line:#d8dee4;--shade:#0005;--link:#0b62a8;--warn:#fff3cd;--warned:#533f03;"
     + "".join(f"--c{i}:{colour};" for i, colour in enumerate(PALETTE))
     + "}@media (prefers-color-scheme:dark){:root{--ink:#e4e8ec;--paper:#14181d;--soft:#1c2229;"
-    + "--line:#353d47;--shade:#fff6;--link:#7cbcf5;--warn:#3a3010;--warned:#f2dc9b;"
+    + "--line:#353d47;--shade:#fff3;--link:#7cbcf5;--warn:#3a3010;--warned:#f2dc9b;"
     + "".join(f"--c{i}:{colour};" for i, colour in enumerate(_DARK))
     + """}}
 *{box-sizing:border-box}
