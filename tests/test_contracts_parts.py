@@ -143,7 +143,7 @@ POSTERIORS: dict[str, Callable[[], Any]] = {
     "independent": lambda: IndependentGaussian(np.linspace(0.5, 2.0, N), 0.05, MEANS),
     # All arms inducing, all observations in every batch: then one natural step is exact.
     "inducing": lambda: InducingGP(ROUGH, 0.05, 0.3, jitter=1e-13),
-    "drifting": lambda: DriftingGP(ROUGH, FEATURES, 0.05, 0.3, epsilon=0.1),
+    "drifting": lambda: DriftingGP(ROUGH, FEATURES, 0.05, 0.3, drift=Temporal(epsilon=0.1)),
     "resetting": lambda: Resetting(FiniteGP(SMOOTH, FEATURES, 0.05, MEANS), block=7),
     "variational": lambda: SparseVariational(ROUGH, 0.05, 0.3, natural_rate=1.0, adam_rate=0.0),
     "variational smooth": lambda: SparseVariational(SMOOTH, 0.05, natural_rate=1.0, adam_rate=0.0),

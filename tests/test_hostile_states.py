@@ -14,7 +14,7 @@ import pytest
 import superarm
 from superarm import Arms, Feedback, IndexPolicy, Offer, State
 from superarm.errors import StateError
-from superarm.kernels import SquaredExponential
+from superarm.kernels import SquaredExponential, Temporal
 from superarm.oracles import TopK
 from superarm.posteriors import DriftingGP, FiniteGP, InducingGP, SparseVariational, StreamingGP
 from superarm.rules import Greedy
@@ -80,7 +80,9 @@ def trained(kind: str) -> IndexPolicy:
         "finite": lambda: FiniteGP(kernel, FEATURES, 0.1),
         "streaming": lambda: StreamingGP(kernel, 0.1),
         "inducing": lambda: InducingGP(kernel, 0.1, inducing=3),
-        "drifting": lambda: DriftingGP(kernel, np.linspace(0.0, 1.0, 6)[:, None], 0.1, epsilon=0.1),
+        "drifting": lambda: DriftingGP(
+            kernel, np.linspace(0.0, 1.0, 6)[:, None], 0.1, drift=Temporal(epsilon=0.1)
+        ),
         "variational": lambda: SparseVariational(kernel, 0.1, inducing=3),
     }[kind]()
     policy = IndexPolicy(posterior=posterior, rule=Greedy(), oracle=TopK(k=2))

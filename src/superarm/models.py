@@ -12,7 +12,7 @@ from typing import Any
 
 from .core import Direction, Floats, Oracle, Reward
 from .inputs import as_count, as_numbers, as_vector, read_only
-from .kernels import Covariance
+from .kernels import Covariance, Kernel
 from .registry import register
 from .rewards import Sum
 from .shown import Shown
@@ -43,8 +43,8 @@ class Model(Shown):
     """A spec of the family "gain", such as ``{"name": "constant", "value": 1.0}``."""
     most_arms: int | None = None
     """The largest number of arms on offer in a round."""
-    drift: float | None = None
-    """ε: by how much rewards change from one step to the next, 0 to 1."""
+    drift: Kernel | None = None
+    """How rewards change with time, as a kernel of time alone, such as Temporal(epsilon=0.01)."""
     discrete_columns: tuple[int, ...] = ()
     """Columns of the features that say which arm it is, such as its number."""
 

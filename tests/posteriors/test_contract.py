@@ -10,7 +10,7 @@ import pytest
 
 from superarm.core import Arms, Offer, State
 from superarm.errors import StateError
-from superarm.kernels import Matern
+from superarm.kernels import Matern, Temporal
 from superarm.posteriors import (
     DriftingGP,
     FiniteGP,
@@ -28,7 +28,7 @@ MAKERS: dict[str, Any] = {
     "finite": lambda: FiniteGP(KERNEL, FEATURES, 0.1),
     "variational": lambda: SparseVariational(KERNEL, 0.1, natural_rate=1.0, adam_rate=0.0),
     "inducing": lambda: InducingGP(KERNEL, 0.1, inducing=4),
-    "drifting": lambda: DriftingGP(KERNEL, FEATURES, 0.1, epsilon=0.1),
+    "drifting": lambda: DriftingGP(KERNEL, FEATURES, 0.1, drift=Temporal(epsilon=0.1)),
     "independent": lambda: IndependentGaussian(np.ones(6), 0.1, arms=FEATURES),
 }
 

@@ -42,7 +42,7 @@ def observations(seed: int, count: int, last: int) -> tuple[Floats, Floats]:
 @pytest.mark.parametrize("epsilon", [0.0, 0.001, 0.03, 0.5])
 def test_the_textbook_formula(kernel: Kernel, epsilon: float) -> None:
     keys, rewards = observations(1, 300, 400)
-    gp = DriftingGP(kernel, ARMS, NOISE, epsilon=epsilon)
+    gp = DriftingGP(kernel, ARMS, NOISE, drift=Temporal(epsilon=epsilon))
     for key, reward in zip(keys, rewards, strict=True):
         gp.observe(key[None], [reward])
     rng = np.random.default_rng(2)
@@ -62,7 +62,7 @@ def test_feedback_in_any_order_and_parts(seed: int, epsilon: float, parts: int) 
     """What comes late is learned as of its own time: equal to all at once, in time."""
     keys, rewards = observations(seed, 40, 60)
     order = np.random.default_rng(seed).permutation(40)
-    gp = DriftingGP(KERNELS[1], ARMS, NOISE, epsilon=epsilon)
+    gp = DriftingGP(KERNELS[1], ARMS, NOISE, drift=Temporal(epsilon=epsilon))
     for part in np.array_split(order, parts):
         gp.observe(keys[part], rewards[part])
     asked = np.column_stack([np.arange(len(ARMS)), np.full(len(ARMS), 31.0)])
@@ -80,7 +80,7 @@ def test_it_is_the_streaming_posterior_with_a_temporal_kernel() -> None:
     keys, rewards = observations(3, 60, 80)
     space = SquaredExponential(lengthscale=0.3, columns=(0, 1))
     timed = StreamingGP(space * Temporal(epsilon=0.05, column=2), NOISE, timed=True)
-    gp = DriftingGP(KERNELS[0], ARMS, NOISE, epsilon=0.05)
+    gp = DriftingGP(KERNELS[0], ARMS, NOISE, drift=Temporal(epsilon=0.05))
     gp.observe(keys, rewards)
     timed.observe(np.column_stack([ARMS[keys[:, 0].astype(int)], keys[:, 1]]), rewards)
     offer = Offer(step=1, arms=Arms.numbered(ARMS), time=44.0)
@@ -91,7 +91,7 @@ def test_it_is_the_streaming_posterior_with_a_temporal_kernel() -> None:
 
 def test_old_observations_are_forgotten() -> None:
     """(1 − ε)^{Δ/2} falls below 1e-13 after Δ = 2 ln 10¹³ / −ln(1 − ε), 19.7 for ε = 0.95."""
-    gp = DriftingGP(KERNELS[1], ARMS, NOISE, epsilon=0.95)
+    gp = DriftingGP(KERNELS[1], ARMS, NOISE, drift=Temporal(epsilon=0.95))
     for step in range(100):
         gp.observe([[step % 25, step]], [1.0])
     assert len(gp.state().array("times")) == 20
@@ -121,6 +121,6 @@ def test_impossible_parameters() -> None:
         DriftingGP(KERNELS[0], ARMS, NOISE).observe([[25, 1.0]], [1.0])
     for epsilon in (-0.1, 1.0, 1.5, np.nan):
         with pytest.raises(InputError, match="epsilon"):
-            DriftingGP(KERNELS[0], ARMS, NOISE, epsilon=epsilon)
+            DriftingGP(KERNELS[0], ARMS, NOISE, drift=Temporal(epsilon=epsilon))
     with pytest.raises(InputError, match="arms"):
         DriftingGP(KERNELS[0], np.empty((0, 2)), NOISE)

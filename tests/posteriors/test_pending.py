@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from superarm.core import Arms, Floats, Ints, Offer
 from superarm.errors import InputError, ShapeError, StaleBeliefError
-from superarm.kernels import Matern, SquaredExponential
+from superarm.kernels import Matern, SquaredExponential, Temporal
 from superarm.posteriors import (
     DriftingGP,
     FiniteGP,
@@ -39,7 +39,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "visited": lambda: FiniteGP(ROUGH, ARMS, NOISE, form="visited"),
     "independent": lambda: IndependentGaussian(np.linspace(0.5, 2.0, len(ARMS)), NOISE, arms=ARMS),
     "inducing": lambda: InducingGP(ROUGH, NOISE, inducing=5),
-    "drifting": lambda: DriftingGP(ROUGH, ARMS, NOISE, epsilon=0.1),
+    "drifting": lambda: DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.1)),
     "variational": lambda: SparseVariational(ROUGH, NOISE, natural_rate=0.7, adam_rate=0.0),
 }
 

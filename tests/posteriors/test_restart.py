@@ -11,7 +11,7 @@ import pytest
 
 from superarm.core import Arms, Decision, Feedback, Floats, Offer, State
 from superarm.errors import InputError, StateError
-from superarm.kernels import Matern, SquaredExponential
+from superarm.kernels import Matern, SquaredExponential, Temporal
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import (
@@ -45,7 +45,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "visited": lambda: FiniteGP(ROUGH, GRID, NOISE, form="visited"),
     "independent": lambda: IndependentGaussian(np.ones(len(GRID)), NOISE, arms=GRID),
     "inducing": lambda: InducingGP(ROUGH, NOISE, inducing=20),
-    "drifting": lambda: DriftingGP(ROUGH, GRID, NOISE, epsilon=0.1),
+    "drifting": lambda: DriftingGP(ROUGH, GRID, NOISE, drift=Temporal(epsilon=0.1)),
     "variational": lambda: SparseVariational(ROUGH, NOISE, inducing=20, batch=40, natural_rate=0.5),
 }
 CHANGING = ("streaming", "variational")

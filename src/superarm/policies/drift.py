@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from superarm.errors import InputError
-from superarm.kernels import Matern
+from superarm.kernels import Matern, Temporal
 from superarm.models import Model
 from superarm.posteriors import DriftingGP, Resetting
 from superarm.registry import register
@@ -16,10 +16,11 @@ from .published import posterior_for
 
 
 def _epsilon(model: Model, epsilon: float | None) -> float:
-    known = model.drift if epsilon is None else epsilon
-    if known is None:
+    if epsilon is not None:
+        return epsilon
+    if not isinstance(model.drift, Temporal):
         raise InputError("how fast rewards drift is not known: give epsilon, or Model(drift=…)")
-    return known
+    return model.drift.epsilon
 
 
 @register("policy", "tv-gp-ucb")
@@ -32,9 +33,8 @@ def tv_gp_ucb(
     """
     if model.arms is None:
         raise InputError("TV-GP-UCB needs fixed arms, but these change every round")
-    posterior = DriftingGP(
-        model.kernel, model.arms, model.noise_variance, model.mean, epsilon=_epsilon(model, epsilon)
-    )
+    drift = Temporal(epsilon=_epsilon(model, epsilon))
+    posterior = DriftingGP(model.kernel, model.arms, model.noise_variance, model.mean, drift=drift)
     rule = UCB(schedule=LogarithmicUCB(c1=c1, c2=c2))
     return IndexPolicy(posterior=posterior, rule=rule, oracle=model.oracle, direction=model.direction)
 

@@ -27,7 +27,7 @@ import numpy as np
 from superarm.core import Floats, Ints, Offer, State
 from superarm.errors import InputError, StateError
 from superarm.inputs import as_count, as_features, as_number, as_vector
-from superarm.kernels import Covariance
+from superarm.kernels import Covariance, Kernel, Temporal
 from superarm.kernels.base import as_covariance
 from superarm.linalg import with_room
 from superarm.registry import register
@@ -150,10 +150,11 @@ class DriftingGP(GaussianPosterior):
 
     Keys are rows of two numbers, an arm's row number and a time. Several rewards may come at one time,
     times may be missing or irregular, and feedback may come late: it is learned as of its own time.
-    ``epsilon`` is the drift per unit of time, 0 for none.
+    ``drift`` is a kernel of time alone: Temporal(epsilon=…) is the drift of the paper.
 
-    >>> from superarm.kernels import SquaredExponential
-    >>> gp = DriftingGP(SquaredExponential(), [[0.0], [1.0]], noise_variance=0.01, epsilon=0.1)
+    >>> from superarm.kernels import SquaredExponential, Temporal
+    >>> drift = Temporal(epsilon=0.1)
+    >>> gp = DriftingGP(SquaredExponential(), [[0.0], [1.0]], noise_variance=0.01, drift=drift)
     >>> gp.observe([[0, 1.0]], [2.0])
     >>> gp.predict([[0, 1.0], [0, 8.0], [0, 80.0]]).mean.round(2).tolist()
     [1.98, 1.37, 0.03]
@@ -168,7 +169,7 @@ class DriftingGP(GaussianPosterior):
         noise_variance: float,
         mean: Any = 0.0,
         *,
-        epsilon: float = 0.01,
+        drift: Kernel | None = None,
     ) -> None:
         super().__init__(noise_variance=noise_variance)
         self.kernel = as_covariance(kernel, "kernel")
@@ -180,9 +181,10 @@ class DriftingGP(GaussianPosterior):
         spread = np.full(n, values) if np.ndim(values) == 0 else values
         self.prior_mean = as_vector(spread, "mean", n).copy()
         self._mean = mean
-        self.epsilon = as_number(epsilon, "epsilon", 0.0, 1.0)
-        if self.epsilon == 1.0:
-            raise InputError("epsilon is 1: nothing would be left of any observation; give less")
+        self.drift = Temporal() if drift is None else drift
+        if not isinstance(self.drift, Temporal):
+            raise InputError(f"drift is {drift!r:.60}; give Temporal(epsilon=0.01)")
+        self.epsilon = self.drift.epsilon
         self._variance = np.asarray(prior_variance(self.kernel, self._fixed.features), dtype=np.float64)
         self._columns: dict[int, Floats] = {}
         self._folded = _Folded(n)
@@ -204,7 +206,7 @@ class DriftingGP(GaussianPosterior):
             "arms": self._fixed.features,
             "noise_variance": self.noise_variance,
             "mean": self._mean,
-            "epsilon": self.epsilon,
+            "drift": self.drift,
         }
 
     # --- hooks -----------------------------------------------------------------------------

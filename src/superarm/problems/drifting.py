@@ -16,7 +16,7 @@ import numpy as np
 
 from superarm.core import Arms, Floats, Offer
 from superarm.inputs import as_count, as_noise_std, as_number, as_positive, require_choice
-from superarm.kernels import Kernel, Matern, SquaredExponential
+from superarm.kernels import Kernel, Matern, SquaredExponential, Temporal
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.registry import register
@@ -68,7 +68,7 @@ class DriftingFunction(ChangingArms):
             horizon=as_count(self.horizon, "horizon"),
             arms=arms.features,
             noise_bound=noise_std,
-            drift=epsilon,
+            drift=Temporal(epsilon=epsilon),
             most_arms=len(arms),
         )
         told = f"f₁ is drawn; every step keeps √(1 − ε) of f and adds √ε of a draw, ε = {epsilon:g}"
