@@ -26,7 +26,8 @@ class StateSpace(NamedTuple):
 
     def left(self, elapsed: float) -> float:
         """‖A(Δ)‖: the largest share of anything known that is left after this time."""
-        return float(np.linalg.norm(self.transition(elapsed), 2))
+        A = self.transition(elapsed)
+        return abs(A.item()) if len(A) == 1 else float(np.linalg.norm(A, 2))
 
     def scaled(self, factor: float) -> StateSpace:
         return StateSpace(np.sqrt(factor) * self.output, self.transition, factor * self.error)

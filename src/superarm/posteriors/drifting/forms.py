@@ -310,6 +310,7 @@ class _BasisForm(Form):
     def __init__(self, space: StateSpace, n: int, size: int) -> None:
         super().__init__(space, n)
         self._G = np.zeros((size * len(space.output),) * 2)
+        self._faded = 1.0  # what is left of G, which is stored as it was, where s is 1
 
     @property
     @abstractmethod
@@ -323,8 +324,11 @@ class _BasisForm(Form):
     @property
     def learned(self) -> Floats:
         """G"""
-        size = self.rank
-        return self._G[:size, :size]
+        return self._faded * self._held
+
+    @property
+    def _held(self) -> Floats:
+        return self._G
 
     @property
     def rank(self) -> int:
@@ -338,7 +342,7 @@ class _BasisForm(Form):
         held = as_features(state.array("G"), "G", size)
         if len(held) != size:
             raise StateError("this state is damaged: it belongs to another basis")
-        self.learned[:] = held
+        self._held[:] = held
 
     def copied(self) -> Form:
         other = super().copied()
@@ -347,11 +351,14 @@ class _BasisForm(Form):
         return other
 
     def _age(self, A: Floats) -> None:
-        G = self.learned
-        if len(A) == 1:
-            G *= A.item() ** 2
-            return
+        G = self._held
         s, size = len(A), len(G)
+        if s == 1:
+            self._faded *= A.item() ** 2
+            if self._faded < 1e-100:  # before it is too small to divide by
+                G *= self._faded
+                self._faded = 1.0
+            return
         half = (G.reshape(-1, s) @ A.T).reshape(size, size)
         G[:] = (half.T.reshape(-1, s) @ A.T).reshape(size, size)
 
@@ -359,7 +366,8 @@ class _BasisForm(Form):
         h = self.space.output
         units = self._units(rows)  # may add to the basis
         found = (units[:, :, None] * h).reshape(len(rows), -1)
-        found -= self.roots(rows, np.broadcast_to(h, (len(rows), len(h)))) @ self.learned
+        outputs = np.tile(h, (len(rows), 1))
+        found -= self._faded * (self.roots(rows, outputs) @ self._held)
         return found
 
     def _at(self, coordinates: Floats, rows: Ints) -> Floats:
@@ -374,14 +382,20 @@ class _BasisForm(Form):
         return columns.reshape(len(coordinates), s, n)
 
     def _keep(self, coordinates: Floats, columns: Floats) -> None:
-        self.learned[:] += coordinates.T @ coordinates
+        G, scaled = self._held, coordinates / np.sqrt(self._faded)
+        if len(coordinates) == 1 and G.flags.c_contiguous:
+            from scipy.linalg.blas import dger
+
+            dger(1.0, scaled[0], scaled[0], a=G.T, overwrite_a=1)  # G is symmetric
+        else:
+            G += scaled.T @ scaled
 
     def roots(self, rows: Ints, outputs: Floats) -> Floats:
         values = self._basis[:, rows].T  # (k, q)
         return (values[:, :, None] * outputs[:, None, :]).reshape(len(rows), -1)
 
     def explained(self, left: Floats, right: Floats) -> Floats:
-        found: Floats = left @ self.learned @ right.T
+        found: Floats = self._faded * (left @ self._held @ right.T)
         return found
 
 
@@ -417,7 +431,7 @@ class VisitedForm(_BasisForm):
         return self.prior.rows
 
     @property
-    def learned(self) -> Floats:
+    def _held(self) -> Floats:
         size = self.rank
         if size > len(self._G):  # others may have added to the basis
             bigger = np.zeros((2 * size, 2 * size))

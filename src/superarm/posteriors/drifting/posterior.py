@@ -59,7 +59,7 @@ class DriftingGP(GaussianPosterior):
 
     Keys are rows of two numbers, an arm's row number and a time. Several rewards may come at one time,
     times may be missing or irregular, and feedback may come late: it is learned as of its own time.
-    ``drift`` is a kernel of time alone. Temporal(epsilon=0.01), unless given, is the drift of the paper:
+    ``drift`` is a kernel of time alone. Temporal(epsilon=0.01), unless given, is the paper's drift:
     f_{t+1} = √(1 − ε) f_t + √ε g_{t+1}. Others are Matern with nu 0.5 or 1.5, Periodic, Constant, and
     sums and products of these. ``form`` is chosen by cost unless it is named.
 
@@ -196,12 +196,14 @@ class DriftingGP(GaussianPosterior):
         return FoldedForm(self._space, self._prior, len(self.prior_mean), self._scale)
 
     def _reconsidered(self, form: Form) -> Form:
-        """The folded form, where it takes at most half of what the visited one does."""
+        """The folded form, where a round of it takes less than one of the visited form."""
         if self._wanted != "auto" or not isinstance(form, VisitedForm) or form.rank < form.compare_at:
             return form
         form.compare_at = 3 * form.rank // 2
         folded = FoldedForm.of(form, self._scale)
-        return folded if 2 * folded.rank <= form.rank else form
+        n, v, m = len(self.prior_mean), form.rank, folded.rank
+        # On the way to being rotated again, m grows to twice of what it is.
+        return folded if 1.5 * n * m <= n * v + 3 * v * v else form
 
     # --- hooks -----------------------------------------------------------------------------
 
@@ -312,7 +314,8 @@ class DriftingGP(GaussianPosterior):
             fresh = Observed(*(part[kept] for part in fresh))
             if not kept.any():
                 return 0.0
-        self._prior.visit(fresh.arms[:, 0].astype(np.intp))  # a kernel of the user's own may raise
+        if self.form != "kalman":  # a kernel of the user's own may raise, and nothing has changed yet
+            self._prior.visit(fresh.arms[:, 0].astype(np.intp))
         first, before = fresh.arms[0, 1], self._form.information
         checkpoints = [each for each in self._checkpoints if each.time < first]
         least = min(self._least_noise, float(fresh.noise.min()))
@@ -333,7 +336,8 @@ class DriftingGP(GaussianPosterior):
             self._data.append(*fresh)
         else:
             self._hold(whole)
-        self._forget()
+        if form.steps % _CHECKPOINT_EVERY == 1:
+            self._forget()
         return form.information - before
 
     def _fold(self, form: Form, since: Observed, checkpoints: list[Form]) -> Form:
