@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from superarm.core import Floats, Gamma
+from superarm.core import Floats, Gamma, Ints
 from superarm.errors import InputError, StateError
 from superarm.models import Model
 from superarm.policies.drift import block_length
@@ -397,7 +397,7 @@ _DRIFT_NOTE = (
 
 
 def _drift_bound(
-    run: Run, experiment: Experiment, policy: str, name: str, given: Options, rounds: Floats
+    run: Run, experiment: Experiment, policy: str, name: str, given: Options, rounds: Ints
 ) -> Bound:
     """The same for all seeds, as they share one model."""
     world: World = experiment.build_problem(seed=run.seeds[0], horizon=run.rounds)
@@ -425,7 +425,9 @@ def _drift_bound(
     most = 2.0 * T * math.sqrt(2.0 * math.log(n))
     if values[-1] > most:
         words += f". It says nothing: no policy loses more than 2T√(2 ln n) = {most:,.0f} in the mean"
-    return Bound(f"{name.upper()} bound (assumptions not met)", rounds, values, words)
+    return Bound(
+        f"{name.upper()} bound (assumptions not met)", rounds.astype(np.float64), values, words
+    )
 
 
 def _true_drift(world: World, name: str, told: float | None) -> float:

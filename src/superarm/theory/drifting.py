@@ -50,10 +50,9 @@ def drifting_information_gain(
 ) -> Floats:
     """Ĩ of one arm in each round, chosen greedily, (T + 1,): eqs 14 and 15 from below.
 
-    Every round takes the arm of largest posterior variance: at least half of the maximum, so that γ̃_t is
-    at most twice entry t. It is :func:`~superarm.theory.arriving_information_gain` where the same arms
-    arrive at times 1, 2, …, in O(T² n): the posterior covariance is K − W Wᵀ, and a round leaves √(1 − ε)
-    of the columns of W.
+    Every round takes the arm of largest posterior variance: at least half of the maximum, so γ̃_t is at
+    most twice entry t. It is :func:`~superarm.theory.arriving_information_gain` for the same arms at
+    times 1, 2, …, in O(T² n): the covariance is K − W Wᵀ, and a round leaves √(1 − ε) of each column.
     """
     rows, noise = as_features(arms, "arms"), as_positive(noise_variance, "noise_variance")
     if len(rows) == 0:
@@ -86,7 +85,7 @@ def drift_excess(
     - ``paper``: (N/2) ln(1 + F/(√N σ²)), F² = Σ_ij (1 − φ^{|i−j|})². This is what eqs 49 to 61 prove:
       Σ ln(1 + Δ_i/σ²) with ΣΔ² ≤ F² is largest where all Δ_i are F/√N.
     - ``printed``: N³ε, eq. 60. Eq. 56 leaves out ½ and σ⁻². For one arm, N = 2, σ² = 0.01 and small ε
-      the excess is 25ε: more than eq. 60's 8ε, and than the 2 ln(1 + 4ε) of eq. 59.
+      the excess is about 25ε: more than eq. 60's 8ε, and than the 2 ln(1 + 4ε) of eq. 59.
     """
     require_choice(form, "form", get_args(DriftForm))
     N, drift = as_rounds(counts), _as_drift(epsilon)
@@ -196,13 +195,10 @@ class SmoothDomain:
         heavy = 1.0 if math.isinf(nu) else math.sqrt((nu - 1.0) / (nu - 2.0))
         mixed = slope**2 / std * heavy  # √E ω_i²ω_j²; √3 times that for i = j
         reach = as_positive(side, "side") / math.sqrt(2.0 * math.pi)
-        a0, b0 = _tail(reach * d * slope, std)
-        a1, b1 = _tail(reach * (math.sqrt(3.0) + d - 1.0) * mixed, slope)
+        means = (reach * d * slope, reach * (math.sqrt(3.0) + d - 1.0) * mixed)  # m
+        a0, a1 = (2.0 * math.exp(m / s) for m, s in zip(means, (std, slope), strict=True))
+        b0, b1 = (math.sqrt(s * (m + 2.0 * s)) for m, s in zip(means, (std, slope), strict=True))
         return cls(dimension=d, side=side, a0=a0, b0=b0, a1=a1, b1=b1)
-
-
-def _tail(m: float, s: float) -> tuple[float, float]:
-    return 2.0 * math.exp(m / s), math.sqrt(s * (m + 2.0 * s))
 
 
 def regret_bound_tv_gp_ucb(
