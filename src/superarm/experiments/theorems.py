@@ -448,14 +448,11 @@ def _true_drift(world: World, name: str, told: float | None) -> float:
 
 def _mismatch(run: Run, experiment: Experiment, policy: str, block: int) -> str:
     """What some of the runs used of Lemma D.1, as a sentence without its full stop."""
-    seeds = run.seeds[:_CHECKED_SEEDS]
-    used = [
-        check_mismatch(
-            run, policy, seed, experiment.build_problem(seed=seed, horizon=run.rounds), block
-        )
-        for seed in seeds
-    ]
-    mean, std = max(each.mean for each in used), max(each.std for each in used)
+    used = []
+    for seed in (seeds := run.seeds[:_CHECKED_SEEDS]):
+        world: World = experiment.build_problem(seed=seed, horizon=run.rounds)
+        used.append(check_mismatch(run, policy, seed, world, block))
+    mean, std = np.max(used, axis=0)
     return (
         f"Not forgetting within {block} rounds moved means by at most {mean:.2g} and standard "
         f"deviations by at most {std:.2g} of what Lemma D.1 allows, in {len(seeds)} of its runs"

@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from superarm.core import Floats, Gamma
+from superarm.core import Floats, Gamma, Schedule
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_features, as_number, as_positive, require_choice
 from superarm.kernels import Matern
@@ -84,8 +84,7 @@ def drift_excess(
       Hadamard bounds the last. 1 − c ≤ (N − 1)ε/2, about half of that for small ε.
     - ``paper``: (N/2) ln(1 + F/(√N σ²)), F² = Σ_ij (1 − φ^{|i−j|})². This is what eqs 49 to 61 prove:
       Σ ln(1 + Δ_i/σ²) with ΣΔ² ≤ F² is largest where all Δ_i are F/√N.
-    - ``printed``: N³ε, eq. 60. Eq. 56 leaves out ½ and σ⁻². For one arm, N = 2, σ² = 0.01 and small ε
-      the excess is about 25ε: more than eq. 60's 8ε, and than the 2 ln(1 + 4ε) of eq. 59.
+    - ``printed``: N³ε, eq. 60, which is no bound: eq. 56 leaves out ½ and σ⁻².
     """
     require_choice(form, "form", get_args(DriftForm))
     N, drift = as_rounds(counts), _as_drift(epsilon)
@@ -113,9 +112,8 @@ class BlockBound(NamedTuple):
 class DriftingGrowth:
     """γ̃_T from above by eqs 46 to 48, for T up to ``horizon``: a ``gamma`` for regret bounds.
 
-    Rounds are cut into blocks of Ñ, and information adds up to no more than theirs: ⌊T/Ñ⌋ times what
-    γ̃_Ñ can be, and that of the rounds left over; the printed form has (T/Ñ + 1)(γ_Ñ + Ñ³ε). The best Ñ
-    is taken. ``gamma`` is the static γ, such as :class:`~superarm.theory.ArmSetGrowth`; ``form`` as in
+    That of ⌊T/Ñ⌋ blocks and of the rounds left over, at the best Ñ; printed: (T/Ñ + 1)(γ_Ñ + Ñ³ε).
+    ``gamma`` is the static γ, such as :class:`~superarm.theory.ArmSetGrowth`; ``form`` as in
     :func:`drift_excess`.
     """
 
@@ -227,8 +225,7 @@ def mismatch_bounds(block: Any, epsilon: float, noise_variance: float, largest_r
     """Lemma D.1: how wrong R-GP-UCB can be, which forgets none of the N observations since a reset.
 
     |μ̃ − μ| ≤ (σ⁻² + σ⁻⁴)N³ε·max|y|, eq. 87, and |σ̃ − σ| ≤ √((3σ⁻² + σ⁻⁴)N³ε), eq. 82; the lemma is
-    printed without the root. Eq. 78 needs a positive V, and K̃ − K is not; but the difference of the
-    inverses is (K + σ²I)⁻¹(K̃ − K)(K̃ + σ²I)⁻¹, which gives eq. 80 as well.
+    printed without the root. Eq. 80 follows from A⁻¹ − B⁻¹ = A⁻¹(B − A)B⁻¹; eq. 78 needs V ⪰ 0.
     """
     precision = 1.0 / as_positive(noise_variance, "noise_variance")
     drifted = np.asarray(block, dtype=np.float64) ** 3 * _as_drift(epsilon)
@@ -272,17 +269,17 @@ def regret_bound_r_gp_ucb(
     else:
         information = T // N * (gamma(N) if (T >= N).any() else 0.0) + evaluate(gamma, T % N)
     explored = np.sqrt(_c1(noise_variance) * T * width**2 * information)
-    lost = T * (off.mean + width * off.std)
-    return np.asarray(explored + constant + (lost if printed else 2.0 * lost))
+    times = 1.0 if printed else 2.0
+    return np.asarray(explored + constant + times * T * (off.mean + width * off.std))
 
 
 def _widths(T: Floats, arms: int | SmoothDomain, delta: float, *, resets: bool) -> Floats:
     """√β_T at every T."""
-    schedule: SrinivasFinite | ResettingGPUCB | TimeVaryingGPUCB
+    schedule: Schedule
     if isinstance(arms, SmoothDomain):
-        box: dict[str, Any] = {"dimension": arms.dimension, "side": arms.side, "delta": delta}
         kind = ResettingGPUCB if resets else TimeVaryingGPUCB
-        schedule = kind(a=arms.a1, b=arms.b1, **box)
+        d, r = arms.dimension, arms.side
+        schedule = kind(dimension=d, side=r, a=arms.a1, b=arms.b1, delta=delta)
     else:
         share = as_probability(delta, "delta") / (2.0 if resets else 1.0)
         schedule = SrinivasFinite(arms=arms, delta=share)
@@ -304,8 +301,7 @@ def rate_genie(rounds: Any, epsilon: float) -> Floats:
     """Tε: Theorem 4.1, an order that no algorithm's mean regret is below, not a bound.
 
     Not even that of a genie who knows f_{t−1} and plays its best arm. The constant depends on kernel
-    and domain alone. f must be twice continuously differentiable: on a grid the rate ends where the
-    best arm moves by less than the distance of two arms.
+    and domain. On a grid the rate ends where the best arm moves by less than the distance of two.
     """
     return np.asarray(as_rounds(rounds) * _as_drift(epsilon))
 
