@@ -188,8 +188,8 @@ class Navigation(RoadProblem, Scored):
         if self.rush_hours:
             told["rush hours"] = (
                 f"at 8 and 17 o'clock, {TRIPS_PER_DAY} trips a day, energies change by "
-                f"{self.rush_hours:g} times the prior's standard deviation, most on fast roads; the pattern changes by "
-                f"ε = {self.day_to_day:g} a trip"
+                f"{self.rush_hours:g} times the prior's standard deviation, most on fast roads; the "
+                f"pattern drifts, ε = {self.day_to_day:g} a trip"
             )
         if self.conditions:
             told["conditions"] = f"{', '.join(self.conditions)} change from trip to trip"
