@@ -100,8 +100,8 @@ class Conditions:
 class RushHours:
     """What rush hours add to the energies of every road, trip by trip.
 
-    r(hour) · (fast + u_t): r has a peak at 8 and one at 17 o'clock, fast roads suffer most, and u_t is a
-    draw of the roads' own prior that drifts, u_{t+1} = √(1 − ε) u_t + √ε g_{t+1}.
+    r(hour) · (fast + u_t): r has a peak at 8 and one at 17 o'clock, fast roads suffer most, and u_t is
+    a draw of the roads' own prior that drifts, u_{t+1} = √(1 − ε) u_t + √ε g_{t+1}.
     """
 
     root: PriorRoot
