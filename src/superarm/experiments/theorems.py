@@ -45,6 +45,7 @@ _NO_THEOREM = {
     "gp-greedy": "it does not explore: nothing keeps its regret from growing linearly with T",
     "kernel-ucb": "“Finite-Time Analysis of Kernelised Contextual Bandits” (2013) bounds the regret of "
     "SupKernelUCB, a slower variant, not of KernelUCB itself",
+    "genie": "it knows the truth of the round before: it is a lower line itself",
     **dict.fromkeys(("prior", "known-cost", "random"), "it learns nothing"),
 }
 
@@ -325,6 +326,7 @@ class _Routes:
             (problem["name"] != "navigation", "the truth is not drawn from the model’s prior"),
             (told not in (None, true), "the model’s lengthscale is not that of the truth"),
             (posterior == "independent", "edges are treated as independent, which they are not"),
+            (posterior == "drifting", "what was seen fades: the theorems are for rewards that stay"),
             (posterior not in _EXACT, "the posterior is approximate: the theorems need the exact one"),
             (given["routing"] != "rectified", "it minimises energy less the height potential"),
             (given["spread"] != "noise", "it does not rectify with the s that regret uses"),
