@@ -95,6 +95,7 @@ policies r-gp-ucb:
 claim falls: policy=r-gp-ucb key=block among=5,10,20,30,40
 claim flat: policy=r-gp-ucb key=block among=40,60,80,100,150,200 tolerance=0.25
 claim rises: of=spread policy=r-gp-ucb key=block
+claim rises: of=spread policy=r-gp-ucb key=block among=40,60,80,100,150,200
 claim similar: policy=r-gp-ucb versus=gp-ucb-static where=(block=200) tolerance=0.05
 claim below: policy=tv-gp-ucb versus=r-gp-ucb
 """,
