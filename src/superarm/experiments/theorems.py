@@ -326,7 +326,6 @@ class _Routes:
             (problem["name"] != "navigation", "the truth is not drawn from the model’s prior"),
             (told not in (None, true), "the model’s lengthscale is not that of the truth"),
             (posterior == "independent", "edges are treated as independent, which they are not"),
-            (posterior == "drifting", "what was seen fades: the theorems are for rewards that stay"),
             (posterior not in _EXACT, "the posterior is approximate: the theorems need the exact one"),
             (given["routing"] != "rectified", "it minimises energy less the height potential"),
             (given["spread"] != "noise", "it does not rectify with the s that regret uses"),
