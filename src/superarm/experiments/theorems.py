@@ -51,6 +51,7 @@ _NO_THEOREM = {
     "gp-greedy": "it does not explore: nothing keeps its regret from growing linearly with T",
     "kernel-ucb": "“Finite-Time Analysis of Kernelised Contextual Bandits” (2013) bounds the regret of "
     "SupKernelUCB, a slower variant, not of KernelUCB itself",
+    "genie": "it knows the truth of the round before: it is a lower line itself",
     **dict.fromkeys(("prior", "known-cost", "random"), "it learns nothing"),
 }
 
