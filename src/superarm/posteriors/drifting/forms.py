@@ -8,7 +8,7 @@ Notation
 ``τ``      the time of what is held: z_τ(x), the state of arm x, has mean a(x), (s,), and
            covariance K ⊗ I − Λ; f_τ(x) = h·z_τ(x)
 ``Λ``      what was learned: W Wᵀ in folded form, (B ⊗ I) G (B ⊗ I)ᵀ in the others
-``W``      (n·s, m); ``C`` what is left of its columns, which are stored as they were made
+``W``      (n·s, m); ``c`` what is left of its columns where s is 1: stored as they were made
 ``B``      (n, q): features of the kernel (kalman), or prior covariances with the arms visited so far
            (visited); ``e_x`` are the coordinates of k(·, x) in it, so that B e_x = K_x
 ``G``      (q·s, q·s); ``D`` noise variances
@@ -30,7 +30,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints, State
 from superarm.errors import StateError
-from superarm.inputs import as_count, as_features
+from superarm.inputs import as_count, as_features, as_vector
 from superarm.kernels import Covariance
 from superarm.kernels.state_space import StateSpace
 from superarm.linalg import cholesky, solve_lower, with_room
@@ -192,7 +192,7 @@ class FoldedForm(Form):
         s = len(space.output)
         self._prior, self._scale = prior, scale  # the largest prior variance
         self._W = np.empty((_ROOM, s, n))  # one row per column of W: rows are contiguous
-        self._left = np.empty((_ROOM, s, s))  # C
+        self._left = np.empty(_ROOM)  # c
         self._rank = 0
         self.compact_at = 2 * _ROOM
 
@@ -213,7 +213,7 @@ class FoldedForm(Form):
 
     def arrays(self) -> dict[str, Floats]:
         m = self._rank
-        return {"columns": self._W[:m].reshape(m, -1), "left": self._left[:m].reshape(m, -1)}
+        return {"columns": self._W[:m].reshape(m, -1), "left": self._left[:m]}
 
     def scalars(self) -> dict[str, int]:
         return {"compact_at": self.compact_at}
@@ -221,17 +221,14 @@ class FoldedForm(Form):
     def resume(self, state: State) -> None:
         s, n = self.mean.shape
         columns = as_features(state.array("columns"), "columns", s * n)
-        left = as_features(state.array("left"), "left", s * s)
-        if len(left) != len(columns):
-            raise StateError("this state is damaged: its columns are impossible")
+        left = as_vector(state.array("left"), "left", len(columns))
         self._set(columns.reshape(-1, s, n).copy())
-        self._left[:] = left.reshape(-1, s, s)
+        self._left[:] = left
         self.compact_at = as_count(state.scalar("compact_at"), "compact_at", len(columns))
 
     def _set(self, columns: Floats) -> None:
         """These columns, as they are now."""
-        m, s, _ = columns.shape
-        self._W, self._left, self._rank = columns, np.tile(np.eye(s), (m, 1, 1)), m
+        self._W, self._left, self._rank = columns, np.ones(len(columns)), len(columns)
 
     def copied(self) -> Form:
         other = super().copied()
@@ -240,24 +237,20 @@ class FoldedForm(Form):
         return other
 
     def _age(self, A: Floats) -> None:
-        held = self._left[: self._rank]
         if len(A) == 1:
-            held *= A.item()
+            self._left[: self._rank] *= A.item()
+            self.error *= A.item() ** 2
         else:
-            held[:] = A @ held
-        self.error *= float(np.linalg.norm(A, 2)) ** 2
+            self._W[: self._rank] = A @ self._W[: self._rank]
+            self.error *= float(np.linalg.norm(A, 2)) ** 2
 
     def _coordinates(self, rows: Ints) -> Floats:
         h, (s, n), m = self.space.output, self.mean.shape, self._rank
         prior = self._prior.rows[self._prior.visit(rows)]  # K_S, (k, n)
-        W, left = self._W[:m], self._left[:m]
-        now = left @ W[:, :, rows]  # (m, s, k)
-        seen = np.einsum("a,mak->km", h, now)
-        pull = np.einsum("km,mab->kamb", seen, left).reshape(len(rows) * s, m * s)
-        explained = (pull @ W.reshape(m * s, n)).reshape(len(rows), s, n)
-        np.subtract(h[None, :, None] * prior[:, None, :], explained, out=explained)
-        towards: Floats = explained.reshape(len(rows), s * n)
-        return towards
+        seen = self.roots(rows, np.tile(h, (len(rows), 1)))  # (k, m)
+        explained: Floats = (seen * self._left[:m]) @ self._W[:m].reshape(m, s * n)
+        towards = (h[:, None] * prior[:, None, :]).reshape(len(rows), s * n)
+        return np.subtract(towards, explained, out=explained)
 
     def _at(self, coordinates: Floats, rows: Ints) -> Floats:
         s, n = self.mean.shape
@@ -273,7 +266,7 @@ class FoldedForm(Form):
         m, grown = self._rank, self._rank + len(columns)
         self._W = with_room(self._W, m, grown)
         self._left = with_room(self._left, m, grown)
-        self._W[m:grown], self._left[m:grown] = columns, np.eye(columns.shape[1])
+        self._W[m:grown], self._left[m:grown] = columns, 1.0
         self._rank = grown
         if grown >= self.compact_at:
             self.compact()
@@ -281,7 +274,7 @@ class FoldedForm(Form):
     def compact(self) -> None:
         """Rotate W, and leave out of it what has faded."""
         (s, n), m = self.mean.shape, self._rank
-        W = (self._left[:m] @ self._W[:m]).reshape(m, s * n)
+        W = self._left[:m, None] * self._W[:m].reshape(m, s * n)
         values, vectors = np.linalg.eigh(W @ W.T)
         gain = float(self.space.output @ self.space.output)
         dropped = gain * np.cumsum(np.maximum(values, 0.0))  # the smallest first
@@ -291,13 +284,12 @@ class FoldedForm(Form):
             self.error += float(dropped[first - 1])
         kept = m - first
         self._W[:kept] = (vectors[:, first:].T @ W).reshape(kept, s, n)
-        self._left[:kept] = np.eye(s)
+        self._left[:kept] = 1.0
         self._rank, self.compact_at = kept, 2 * kept + _ROOM
 
     def roots(self, rows: Ints, outputs: Floats) -> Floats:
-        now = self._left[: self._rank] @ self._W[: self._rank][:, :, rows]  # (m, s, k)
-        found: Floats = np.einsum("ka,mak->km", outputs, now)
-        return found
+        found: Floats = np.einsum("ka,mak->km", outputs, self._W[: self._rank][:, :, rows])
+        return found * self._left[: self._rank]
 
     def explained(self, left: Floats, right: Floats) -> Floats:
         found: Floats = left @ right.T

@@ -26,7 +26,14 @@ import numpy as np
 
 from superarm.core import Floats, Ints, Offer, State
 from superarm.errors import InputError, StateError
-from superarm.inputs import as_count, as_features, as_number, as_vector, require_choice
+from superarm.inputs import (
+    as_count,
+    as_features,
+    as_number,
+    as_positive,
+    as_vector,
+    require_choice,
+)
 from superarm.kernels import Covariance, Kernel, Temporal
 from superarm.kernels.base import as_covariance
 from superarm.linalg import psd_root
@@ -40,7 +47,6 @@ from .forms import TRUNCATION, FoldedForm, Form, FormName, KalmanForm, PriorColu
 
 Wanted = Literal["auto", "folded", "visited", "kalman"]
 _FEATURE_TOLERANCE = 1e-13
-_TIME_TOLERANCE = 1e-12
 _MOST_FEATURES = 512
 """Features, times the size of the state, up to which they are preferred to the arms visited."""
 _LEAST_NOISE = 1e-3
@@ -61,7 +67,9 @@ class DriftingGP(GaussianPosterior):
     times may be missing or irregular, and feedback may come late: it is learned as of its own time.
     ``drift`` is a kernel of time alone. Temporal(epsilon=0.01), unless given, is the paper's drift:
     f_{t+1} = √(1 − ε) f_t + √ε g_{t+1}. Others are Matern with nu 0.5 or 1.5, Periodic, Constant, and
-    sums and products of these. ``form`` is chosen by cost unless it is named.
+    sums and products of these. ``form`` is chosen by cost unless it is named. ``time_tolerance`` bounds
+    the error of the kernel of time, relative to its variance: what is periodic has a state the smaller,
+    the larger it is.
 
     >>> from superarm.kernels import SquaredExponential, Temporal
     >>> drift = Temporal(epsilon=0.1)
@@ -83,6 +91,7 @@ class DriftingGP(GaussianPosterior):
         *,
         drift: Kernel | None = None,
         form: Wanted = "auto",
+        time_tolerance: float = 1e-12,
     ) -> None:
         super().__init__(noise_variance=noise_variance)
         self.kernel = as_covariance(kernel, "kernel")
@@ -97,7 +106,8 @@ class DriftingGP(GaussianPosterior):
         self.drift = Temporal() if drift is None else drift
         if not isinstance(self.drift, Kernel):
             raise InputError(f"drift is {drift!r:.60}; give a kernel, such as Temporal(epsilon=0.01)")
-        self._space = self.drift.state_space(_TIME_TOLERANCE)
+        self.time_tolerance = as_positive(time_tolerance, "time_tolerance")
+        self._space = self.drift.state_space(self.time_tolerance)
         self._level = float(self._space.output @ self._space.output)  # k_T(0)
         self._variance = self._level * prior_variance(self.kernel, self._fixed.features)
         self._scale = float(self._variance.max())
@@ -151,6 +161,7 @@ class DriftingGP(GaussianPosterior):
             "mean": self._mean,
             "drift": self.drift,
             "form": self._wanted,
+            "time_tolerance": self.time_tolerance,
         }
 
     # --- choice of form --------------------------------------------------------------------
@@ -201,9 +212,9 @@ class DriftingGP(GaussianPosterior):
             return form
         form.compare_at = 3 * form.rank // 2
         folded = FoldedForm.of(form, self._scale)
-        n, v, m = len(self.prior_mean), form.rank, folded.rank
-        # On the way to being rotated again, m grows to twice of what it is.
-        return folded if 1.5 * n * m <= n * v + 3 * v * v else form
+        n, s, rank = len(self.prior_mean), len(self._space.output), form.rank
+        # On the way to being rotated again, the folded one grows to twice of what it is.
+        return folded if 1.5 * n * folded.rank * s * s <= (n + 3 * s * rank) * rank else form
 
     # --- hooks -----------------------------------------------------------------------------
 
