@@ -74,7 +74,7 @@ def test_groups_are_independent() -> None:
     value = log_marginal_likelihood(kernel, X, y, noise_variance=0.1, mean=0.2, groups=days)
     assert value == pytest.approx(whole.value, rel=1e-12)
     together = kernel(X) * (days[:, None] == days) + 0.1 * np.eye(24)
-    sign, logarithm = np.linalg.slogdet(together)
+    logarithm = np.linalg.slogdet(together)[1]
     square = (y - 0.2) @ np.linalg.solve(together, y - 0.2)
     assert value == pytest.approx(-0.5 * (square + logarithm + 24 * np.log(2 * np.pi)), rel=1e-10)
 

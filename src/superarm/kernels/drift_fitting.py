@@ -9,9 +9,9 @@ Notation
 ``z``          (T, b, n), Y U: n independent series a block, of covariance λ_i D + σ²I
 =============  ===========================================================================
 
-The readings of a block have the covariance K ⊗ D + σ²I of bogunovic2016time, eq. 24. Each series is one
-number that fades and is read with noise, so that its likelihood takes T steps of a Kalman filter: exact,
-and n T b operations after one decomposition of K.
+The readings of a block have the covariance K ⊗ D + σ²I of bogunovic2016time, eq. 24. Each series is
+one number that fades and is read with noise, so that its likelihood takes T steps of a Kalman filter:
+exact, and n T b operations after one decomposition of K.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats
 from superarm.errors import InputError, ShapeError
 from superarm.inputs import as_features, as_positive, as_vector
 
@@ -119,4 +118,4 @@ class _Series:
             gain = p / spread
             mean = rho * (mean + gain * away)
             p = rho * rho * (p * self.noise / spread) + (1.0 - rho * rho) * self.variance
-        return -0.5 * (total + self.z.size * math.log(2.0 * math.pi))
+        return -0.5 * (total + int(self.z.size) * math.log(2.0 * math.pi))

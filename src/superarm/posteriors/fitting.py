@@ -12,8 +12,8 @@ Notation
 log p(y) = −½ (y − mean)ᵀ alpha − Σ_i log L_ii − (n/2) log 2π, and
 ∂/∂theta_j = ½ tr((alpha alphaᵀ − C⁻¹) ∂C/∂theta_j) (Rasmussen and Williams, equations 2.30 and 5.9).
 Groups of observations, such as days, may be independent: both are then sums over them. With a kernel
-``space * Temporal(column=…)`` these are bogunovic2016time, eqs. 24 and 25; for tables in which every arm
-was read at every time :func:`~superarm.kernels.fit_drift` is faster.
+``space * Temporal(column=…)`` these are bogunovic2016time, eqs. 24 and 25; for tables in which every
+arm was read at every time :func:`~superarm.kernels.fit_drift` is faster.
 
 Works with any :class:`~superarm.kernels.TunableCovariance`: ours and scikit-learn's.
 """
@@ -69,8 +69,9 @@ def log_marginal_likelihood(
     rows = as_features(X, "X")
     residual = as_vector(y, "y", len(rows)) - mean
     noise = as_positive(noise_variance, "noise_variance")
-    factors = [(_factorise(kernel(rows[at]), noise, kernel), at) for at in _blocks(groups, len(rows))]
-    return sum(_value(factor, _solve(factor, residual[at]), residual[at]) for factor, at in factors)
+    blocks = _blocks(groups, len(rows))
+    known = zip(_factors(kernel, rows, noise, blocks), [residual[at] for at in blocks], strict=True)
+    return sum(_value(factor, _solve(factor, part), part) for factor, part in known)
 
 
 def fit_kernel(
@@ -103,7 +104,7 @@ def fit_kernel(
     from scipy.optimize import minimize
 
     rows = as_features(X, "X")
-    rewards = as_vector(y, "y", len(rows))
+    rewards, blocks = as_vector(y, "y", len(rows)), _blocks(groups, len(rows))
     noise = as_positive(noise_variance, "noise_variance")
     if len(rows) == 0:
         raise InputError("X is empty; fitting needs at least one observation")
@@ -112,7 +113,6 @@ def fit_kernel(
             f"{type(kernel).__name__} cannot be fitted: it needs theta, bounds, clone_with_theta "
             "and eval_gradient, as the kernels here and in scikit-learn have"
         )
-    blocks = _blocks(groups, len(rows))
     size = len(kernel.theta)
     bounds = np.reshape(kernel.bounds, (-1, 2))
     start = np.array(kernel.theta, dtype=np.float64)
@@ -166,8 +166,7 @@ def fit_kernel(
         )
     fitted, fitted_noise = at(best_point)
     if fit_mean:
-        factors = [_factorise(fitted(rows[at]), fitted_noise, fitted) for at in blocks]
-        mean = _best_mean(factors, [rewards[at] for at in blocks])
+        mean = _best_mean(_factors(fitted, rows, fitted_noise, blocks), [rewards[at] for at in blocks])
     return FitResult(
         kernel=fitted,
         noise_variance=fitted_noise,
@@ -188,7 +187,7 @@ def likelihood(
     mean: float | None,
     blocks: Sequence[Ints] | None = None,
 ) -> Likelihood:
-    """Value and derivatives; a mean of ``None`` takes its best value. Blocks of rows are independent."""
+    """Value and derivatives; a mean of ``None`` takes its best value. Blocks are independent."""
     parts = _blocks(None, len(y)) if blocks is None else blocks
     known = [kernel(X[at], eval_gradient=True) for at in parts]
     factors = [_factorise(K, noise, kernel) for K, _ in known]
@@ -233,6 +232,10 @@ def _best_mean(factors: Sequence[Floats], rewards: Sequence[Floats]) -> float:
     weights = [_solve(factor, np.ones(len(factor))) for factor in factors]
     level = sum(float(w @ y) for w, y in zip(weights, rewards, strict=True))
     return level / sum(float(w.sum()) for w in weights)
+
+
+def _factors(kernel: Covariance, X: Floats, noise: float, blocks: Sequence[Ints]) -> list[Floats]:
+    return [_factorise(kernel(X[at]), noise, kernel) for at in blocks]
 
 
 def _factorise(K: Floats, noise: float, kernel: object) -> Floats:
