@@ -58,8 +58,8 @@ class SensorSeries(ChangingArms, AdditiveProblem):
         row: Floats = self.readings[offer.step - 1]
         return row
 
-    def truth(self, offer: Offer) -> Floats:
-        return self.means(offer)
+    def truth(self, offer: Offer) -> None:
+        """What sensors would read without noise nobody knows."""
 
     @property
     def measures(self) -> Mapping[str, Metric]:
