@@ -58,6 +58,33 @@ claim below: policy=tv-gp-ucb versus=r-gp-ucb
 claim below: policy=tv-gp-ucb versus=gp-ucb-static
 claim below: policy=r-gp-ucb versus=gp-ucb-static
 """,
+    "timevarying/temperature": """
+rounds 288
+seeds 52
+problem name=temperature-series
+policies tv-gp-ucb: c1=0.8 c2=0.4
+policies r-gp-ucb: block=learned c1=0.8 c2=0.4
+policies gp-ucb-static: policy=tv-gp-ucb epsilon=0.0 c1=0.8 c2=0.4
+policies random:
+derived name=average_regret metric=regret per_round=True
+claim below: policy=tv-gp-ucb versus=r-gp-ucb
+claim below: policy=tv-gp-ucb,r-gp-ucb versus=gp-ucb-static
+claim between: policy=gp-ucb-static versus=random least=0.8 most=1.0
+""",
+    "timevarying/traffic": """
+rounds 60
+seeds 20
+problem name=traffic-series
+sweep day=6,7
+policies tv-gp-ucb: c1=0.2 c2=0.4
+policies gp-ucb-static: policy=tv-gp-ucb epsilon=0.0 c1=0.2 c2=0.4
+policies random:
+on_request r-gp-ucb: block=learned c1=0.2 c2=0.4
+derived name=average_regret metric=regret per_round=True
+claim below: policy=tv-gp-ucb versus=gp-ucb-static
+claim below: policy=gp-ucb-static versus=random ratio=0.5
+claim above: policy=r-gp-ucb versus=gp-ucb-static
+""",
     "combinatorial/codependency": """
 rounds 300
 seeds 5
@@ -451,7 +478,9 @@ problem temperature-sensors: source=auto start_minute=50 noise_fraction=0.05 pri
 problem temperature-sensors: norm=mean units=raw regularisation=noise
 problem drifting-function: side=50 kernel=squared-exponential lengthscale=0.2 nu=2.5 epsilon=0.01
 problem drifting-function: k=1 noise_std=0.1
-policy r-gp-ucb: c1=0.8 c2=4.0
+problem temperature-series: source=auto k=1 noise_fraction=0.05
+problem traffic-series: source=auto day=6 k=1 noise_fraction=0.05
+policy r-gp-ucb: in_block=False c1=0.8 c2=4.0
 policy tv-gp-ucb: c1=0.8 c2=4.0
 policy composed: posterior=auto stepwise=False most_pending=256
 policy gp-bucb: omega=1.0 xi=1.0 posterior=auto

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -9,9 +10,11 @@ import pytest
 
 from superarm.core import Decision, Offer
 from superarm.errors import InputError
+from superarm.kernels import Empirical
 from superarm.policies import r_gp_ucb, tv_gp_ucb
-from superarm.policies.drift import block_length
-from superarm.problems import DriftingFunction
+from superarm.policies.drift import BLOCKS, block_length
+from superarm.problems import DriftingFunction, traffic_series
+from superarm.rules import UCB, InBlock, LogarithmicUCB
 from superarm.simulation import simulate
 
 
@@ -63,9 +66,54 @@ def test_blocks_by_hand() -> None:
     assert block_length(smooth, 1e-9) == 500 == block_length(rough, 0.0)
 
 
-def test_drift_must_be_known() -> None:
-    import dataclasses
+def test_the_block_by_cross_validation() -> None:
+    """Each day left out in turn, as one would by hand: mean and covariance of the others, every N."""
+    world = traffic_series(seed=0, horizon=30, source="synthetic")
+    past = world.model.past
+    assert past is not None
+    model = dataclasses.replace(world.model, past=past[:3, :20])
+    policy = r_gp_ucb(model, block="learned", c1=0.2, c2=0.4)
+    days, found = past[:3, :20], {}
+    for block in BLOCKS:
+        total = 0.0
+        for day in range(3):
+            others = np.concatenate([days[each] for each in range(3) if each != day])
+            centred = others - others.mean(axis=0)
+            told = dataclasses.replace(
+                model,
+                kernel=Empirical(covariance=centred.T @ centred / (len(others) - 1)),
+                mean=others.mean(axis=0),
+            )
+            left_out = dataclasses.replace(
+                world, readings=days[day], start=np.ones(50, dtype=bool), model=told
+            )
+            mine = {"r": r_gp_ucb(told, block=block, c1=0.2, c2=0.4)}
+            total += simulate(left_out, mine, rounds=20, seed=0)["r"].series["regret"].sum()
+        found[block] = total / 60
+    best = min(found, key=lambda block: found[block])
+    assert policy.posterior.block == best  # type: ignore[attr-defined]
+    assert policy.settled.startswith(f"N = {best} by cross-validation, each of 3 past days left out")
+    for block, regret in found.items():
+        assert f"{block}: {regret:.3g}" in policy.settled
+    assert found[30] == found[144]  # longer than a day
 
+    for past in (None, model.past[:1]):
+        with pytest.raises(
+            InputError, match=r"needs two past days or more: give block, or Model\(past=…\)"
+        ):
+            r_gp_ucb(dataclasses.replace(model, past=past), block="learned")
+    with pytest.raises(InputError, match="block is 'best'; choose"):
+        r_gp_ucb(model, block="best")
+    assert not r_gp_ucb(model, block=3).settled
+
+
+def test_the_step_within_a_block() -> None:
+    model = DriftingFunction(seed=0, horizon=30, side=3, epsilon=0.1).model
+    policy = r_gp_ucb(model, block=8, in_block=True)
+    assert policy.rule == UCB(schedule=InBlock(schedule=LogarithmicUCB(c1=0.8, c2=4.0), block=8))
+
+
+def test_drift_must_be_known() -> None:
     model = dataclasses.replace(DriftingFunction(seed=0, horizon=5, side=3).model, drift=None)
     for make in (tv_gp_ucb, r_gp_ucb):
         with pytest.raises(InputError, match=r"give epsilon, or Model\(drift=…\)"):
