@@ -171,8 +171,8 @@ class InBlock:
 
     For posteriors that start anew with every block; γ is asked for at that step, too.
 
-    >>> InBlock(schedule=LogarithmicUCB(), block=10).width(13, lambda t: 0.0)
-    1.4099704...
+    >>> round(InBlock(schedule=LogarithmicUCB(), block=10).width(13, gamma=lambda t: 0.0), 4)
+    1.4099
     """
 
     schedule: Schedule
