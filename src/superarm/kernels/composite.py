@@ -75,6 +75,9 @@ class _OfOne(_Composite):
     def _with_parts(self, parts: tuple[Covariance, ...]) -> dict[str, Any]:
         return {"kernel": parts[0]}
 
+    def forgetting(self, column: int) -> float | None:
+        return _forgetting(self.kernel, column)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _OfSeveral(_Composite):
@@ -116,6 +119,14 @@ class Sum(_OfSeveral):
 
     _join = np.add
 
+    def forgetting(self, column: int) -> float | None:
+        slowest = 1.0
+        for part in self.kernels:
+            if (rate := _forgetting(part, column)) is None:
+                return None
+            slowest = min(slowest, rate)
+        return slowest
+
     def _with_gradient(self, X: Floats) -> CovarianceGradient:
         parts = [_evaluate(part, X) for part in self.kernels]
         return CovarianceGradient(
@@ -135,6 +146,14 @@ class Product(_OfSeveral):
     """k(x, y) = Π_i k_i(x, y); also written ``k1 * k2``."""
 
     _join = np.multiply
+
+    def forgetting(self, column: int) -> float | None:
+        left = 1.0
+        for part in self.kernels:
+            if (rate := _forgetting(part, column)) is None:
+                return None
+            left *= 1.0 - rate
+        return 1.0 - left
 
     def _with_gradient(self, X: Floats) -> CovarianceGradient:
         parts = [_evaluate(part, X) for part in self.kernels]
@@ -212,6 +231,11 @@ class Columns(_OfOne):
         super().__post_init__()
         set_columns(self)
 
+    def forgetting(self, column: int) -> float | None:
+        if column not in self.columns:
+            return 0.0
+        return _forgetting(self.kernel, self.columns.index(column))
+
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         return _fresh(self.kernel, X, Y)
 
@@ -247,6 +271,10 @@ def _fresh(kernel: Covariance, X: Floats, Y: Floats | None) -> Floats:
     """A matrix that may be overwritten: a foreign kernel may hand out one that it keeps."""
     K = kernel(X, Y)
     return K if isinstance(kernel, Kernel) else np.array(K, dtype=np.float64)
+
+
+def _forgetting(kernel: Covariance, column: int) -> float | None:
+    return kernel.forgetting(column) if isinstance(kernel, Kernel) else None
 
 
 def _form(kernel: Covariance, box: Box, tolerance: float) -> FeatureMap | None:
