@@ -20,15 +20,15 @@ posterior is Bayesian linear regression on r features, mean = Φ w, root = Φ S,
 longer grows with N. It is used where it exists, r < N / 2 and the noise is large beside that error.
 
 Forgetting (``forget``): rows of old observations are left out of the Cholesky form. Let the kernel be
-(1 − ε)^{|s−t|/2} times one that depends on s − t alone. Then the rewards at one time are linear in a state
-with prior covariance P∞ at all times, of which a time step Δ keeps dS, with d = (1 − ε)^{Δ/2} and
-S P∞ Sᵀ = P∞. Let X be by how much the state's covariance P is larger for the data left out: X ≤ P. If
-X ≤ cP, a time step gives X′ = d² S X Sᵀ ≤ d²c S P Sᵀ ≤ d²c P′, because P ≤ P∞ and hence
+(1 − ε)^{|s−t|/2} times one that depends on s − t alone. Then the rewards at one time are linear in a
+state with prior covariance P∞ at all times, of which a time step Δ keeps dS, with d = (1 − ε)^{Δ/2}
+and S P∞ Sᵀ = P∞. Let X be by how much the state's covariance P is larger for the data left out: X ≤ P.
+If X ≤ cP, a time step gives X′ = d² S X Sᵀ ≤ d²c S P Sᵀ ≤ d²c P′, because P ≤ P∞ and hence
 P′ = d² S P Sᵀ + P∞ − d² S P∞ Sᵀ ≥ S P Sᵀ; a measurement, of gain G, gives
-X⁺ = (I−GH) X (I−GH)ᵀ ≤ c (I−GH) P (I−GH)ᵀ ≤ c P⁺. So c falls to ``forget``²: from the newest time on, a
-variance is too large by that part of itself at most, and a mean is off by ``forget`` standard deviations
-at most in root mean square, because E(μ − μ′)² = X. For sums of such kernels the slowest ε counts:
-S P∞ Sᵀ ≤ P∞ is all that was used.
+X⁺ = (I−GH) X (I−GH)ᵀ ≤ c (I−GH) P (I−GH)ᵀ ≤ c P⁺. So c falls to ``forget``²: from the newest time on,
+a variance is too large by that part of itself at most, and a mean is off by ``forget`` standard
+deviations at most in root mean square, because E(μ − μ′)² = X. For sums of such kernels the slowest ε
+counts: S P∞ Sᵀ ≤ P∞ is all that was used.
 
 Inducing form: what the rewards at a few points say (``summaries.py``). It is approximate, and used only
 if ``inducing`` asks for it, once the Cholesky form would hold more than ``most_exact`` observations.
@@ -81,11 +81,11 @@ class StreamingGP(KernelPosterior):
     how many points they are to be summed up from then on. ``form`` and ``tolerance`` tell what is in
     use.
 
-    With ``timed`` and a kernel that forgets (one times Temporal), ``forget=1e-6`` leaves out what has less
-    than that correlation left with the newest time, so that the cost of a round stays flat: variances are
-    then too large by 1e-12 of themselves at most, and means off by 1e-6 standard deviations in root mean
-    square. ``dropped`` counts what was learned and left out since, ``forgotten`` what was too old when it
-    came and never learned.
+    With ``timed`` and a kernel that forgets (one times Temporal), ``forget=1e-6`` leaves out what has
+    less than that correlation left with the newest time, so that the cost of a round stays flat.
+    Variances are then too large by 1e-12 of themselves at most, and means off by 1e-6 standard
+    deviations in root mean square. ``dropped`` counts what was learned and left out since,
+    ``forgotten`` what was too old when it came, and was not learned.
 
     >>> from superarm.kernels import SquaredExponential
     >>> gp = StreamingGP(kernel=SquaredExponential(lengthscale=0.3), noise_variance=0.01)
