@@ -18,7 +18,6 @@ Works with any :class:`~superarm.kernels.TunableCovariance`: ours and scikit-lea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -26,7 +25,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import InputError, NotPositiveDefiniteError
-from superarm.inputs import as_count, as_features, as_positive, as_vector
+from superarm.inputs import as_features, as_positive, as_vector
 from superarm.kernels.base import Covariance, TunableCovariance
 from superarm.threads import blas_threads_for
 
@@ -78,7 +77,7 @@ def fit_kernel(
     noise_bounds: tuple[float, float] = (1e-8, 1e3),
     fit_mean: bool = False,
     restarts: int = 4,
-    most_evaluations: int | None = None,
+    most_evaluations: int = 15_000,
 ) -> FitResult:
     """The hyper-parameters under which the data are most likely.
 
@@ -87,12 +86,14 @@ def fit_kernel(
     the bounds. With ``fit_mean`` the mean is not searched for: at every point it takes its best
     value, 1ᵀC⁻¹y / 1ᵀC⁻¹1, which leaves the other derivatives as they are.
 
-    After ``most_evaluations`` likelihoods the search ends with the best found, not converged.
+    A start is given up, not converged, with the step in which ``most_evaluations`` are reached.
 
     A trial point whose covariance has no Cholesky factor counts as impossible, likelihood −∞,
     so that the search turns back there. If no start yields a finite likelihood,
     :class:`~superarm.errors.NotPositiveDefiniteError` is raised.
     """
+    from scipy.optimize import minimize
+
     rows = as_features(X, "X")
     rewards = as_vector(y, "y", len(rows))
     noise = as_positive(noise_variance, "noise_variance")
@@ -121,7 +122,6 @@ def fit_kernel(
 
     fixed_mean = None if fit_mean else float(mean)
     evaluations = 0
-    limit = math.inf if most_evaluations is None else as_count(most_evaluations, "most_evaluations", 2)
 
     def loss(point: Floats) -> tuple[float, Floats]:
         nonlocal evaluations
@@ -141,9 +141,16 @@ def fit_kernel(
         starts = [np.clip(start, bounds[:, 0], bounds[:, 1])]
         starts += [rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(restarts)]
         for first in starts:
-            if limit - evaluations < 2 or not math.isfinite(loss(first)[0]):
+            if not math.isfinite(loss(first)[0]):
                 continue  # L-BFGS-B cannot leave a point whose value is infinite
-            result = _search(loss, first, bounds, limit - evaluations)
+            result = minimize(
+                loss,
+                first,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=[(a, b) for a, b in bounds.tolist()],
+                options={"maxfun": most_evaluations},
+            )
             if float(result.fun) < best_loss:
                 best_point, best_loss = result.x, float(result.fun)
                 converged, message = bool(result.success), str(result.message)
@@ -165,35 +172,6 @@ def fit_kernel(
         evaluations=evaluations,
         message=message,
     )
-
-
-class _Spent(Exception):  # noqa: N818 (not an error)
-    """As many likelihoods were computed as may be."""
-
-
-def _search(loss: Callable[[Floats], Any], first: Floats, bounds: Floats, most: float) -> Any:
-    """What L-BFGS-B finds, or the best of ``most`` evaluations where it needs more."""
-    from scipy.optimize import OptimizeResult, minimize
-
-    lowest: Any = OptimizeResult()
-    lowest.update(fun=math.inf, success=False, message="most_evaluations were reached")
-    left = most
-
-    def limited(point: Floats) -> tuple[float, Floats]:
-        nonlocal left
-        if left <= 0:
-            raise _Spent
-        left -= 1
-        value, slope = loss(point)
-        if value < lowest.fun:
-            lowest.update(x=point.copy(), fun=value)
-        return value, slope
-
-    pairs = [(a, b) for a, b in bounds.tolist()]
-    try:
-        return minimize(limited, first, jac=True, method="L-BFGS-B", bounds=pairs)
-    except _Spent:
-        return lowest
 
 
 def likelihood(

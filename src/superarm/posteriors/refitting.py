@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +16,11 @@ from superarm.kernels.base import TunableCovariance
 from superarm.registry import register
 
 from .base import GaussianPosterior, Memory
-from .fitting import fit_kernel
+from .fitting import FitResult, fit_kernel
 from .wrapping import Seen, Wrapping
 
 _NOISE_FACTOR = 1e4
 """By how much the fitted noise variance may differ from the one given, either way."""
-
-
-class _Values(NamedTuple):
-    """Hyper-parameters that were fitted."""
-
-    theta: Floats  # of the kernel, then of the drift
-    noise_variance: float
 
 
 @register("posterior", "refitting")
@@ -41,9 +34,9 @@ class Refitting(Wrapping):
     stays within a factor 10⁴ of what it was. ``fitted`` holds the present values, ``fits`` says how
     often they were fitted.
 
-    A fit of n observations computes at most ``work`` / n likelihoods: with four
-    hyper-parameters about 120 ms for 200 observations and 750 ms for 500, on one core. It is a limit of
-    work and not of time, so that a run gives the same numbers everywhere.
+    A fit of n observations ends with the step in which it has computed ``work`` / n likelihoods: with
+    four hyper-parameters, after about 120 ms for 200 observations and 750 ms for 500, on one core. It
+    is a limit of work and not of time, so that a run gives the same numbers everywhere.
 
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.posteriors import StreamingGP
@@ -68,29 +61,25 @@ class Refitting(Wrapping):
         super().__init__(posterior)
         self.exchangeable = False
         self.every, self.most = as_count(every, "every"), as_count(most, "most", 2)
-        self.work, self.fit_noise = as_count(work, "work", 2 * self.most), bool(fit_noise)
+        self.work, self.fit_noise = as_count(work, "work", self.most), bool(fit_noise)
         parts = posterior.parameters()
-        if "kernel" not in parts:
-            raise InputError(
-                f"{type(posterior).__name__} has no kernel that could be fitted; wrap one that has "
-                "(FiniteGP, StreamingGP, DriftingGP), and put other wrappers around Refitting"
-            )
-        self._tuned = {name: parts[name] for name in ("kernel", "drift") if name in parts}
         self._arms: Floats | None = parts.get("arms")
-        for name, part in self._tuned.items():
-            if not isinstance(part, TunableCovariance):
-                raise InputError(
-                    f"the {name}, {type(part).__name__}, cannot be fitted: it needs theta, bounds, "
-                    "clone_with_theta and eval_gradient, as the kernels here have"
-                )
-        if not (fit_noise or any(len(part.theta) for part in self._tuned.values())):
+        self._tuned = {name: parts[name] for name in ("kernel", "drift") if name in parts}
+        tunable = [isinstance(each, TunableCovariance) for each in self._tuned.values()]
+        if not tunable or not all(tunable):
+            raise InputError(
+                f"{type(posterior).__name__} has no kernel that can be fitted; wrap one that has, as "
+                "FiniteGP or StreamingGP with a kernel of superarm, and put other wrappers around that"
+            )
+        self._size = sum(len(each.theta) for each in self._tuned.values())
+        if not (fit_noise or self._size):
             raise InputError(
                 "there is nothing to fit: all hyper-parameters are fixed; give one bounds, such as "
                 "lengthscale_bounds=(0.01, 10.0), or let the noise be fitted: fit_noise=True"
             )
         self.fits = 0
-        self._values: _Values | None = None
-        self._seen: Seen | None = None  # its noise is in units of the model's own
+        self._theta = np.empty(0)  # of the last fit: the kernel's, then the drift's
+        self._seen: Seen | None = None  # noise is in units of the model's own
 
     def parameters(self) -> Mapping[str, Any]:
         names = ("every", "most", "work", "fit_noise")
@@ -104,15 +93,15 @@ class Refitting(Wrapping):
 
     # --- fitting ---------------------------------------------------------------------------
 
-    def _with(self, values: _Values) -> GaussianPosterior:
+    def _with(self, theta: Floats, noise_variance: float) -> GaussianPosterior:
         """The posterior inside with these hyper-parameters, before any data."""
-        changes, rest = {}, values.theta
+        changes, rest = {}, theta
         for name, part in self._tuned.items():
             own, rest = np.split(rest, [len(part.theta)])
             changes[name] = part.clone_with_theta(own) if len(own) else part
-        return self._fresh._like(**changes, noise_variance=values.noise_variance)
+        return self._fresh._like(**changes, noise_variance=noise_variance)
 
-    def _fit(self, seen: Seen) -> _Values:
+    def _fit(self, seen: Seen) -> FitResult:
         rows = seen.keys
         if self._arms is not None:
             numbers = rows.reshape(len(rows), -1)  # a row number, and perhaps a time
@@ -128,7 +117,7 @@ class Refitting(Wrapping):
             parts.append(Linear(variance_bounds="fixed", columns=(width,)))
         residual = seen.rewards - self._fresh._moments(seen.keys)[0]
         noise = self._fresh.noise_variance
-        result = fit_kernel(
+        return fit_kernel(
             cast(TunableCovariance, parts[0] if len(parts) == 1 else Product(kernels=tuple(parts))),
             rows,
             weight * residual,
@@ -139,7 +128,6 @@ class Refitting(Wrapping):
             restarts=0,
             most_evaluations=self.work // len(rows),
         )
-        return _Values(result.kernel.theta, result.noise_variance)
 
     # --- hooks -----------------------------------------------------------------------------
 
@@ -148,40 +136,36 @@ class Refitting(Wrapping):
     ) -> float:
         fresh = Seen(keys, rewards, noise / self.noise_variance)
         seen = fresh.after(self._seen).part(slice(-self.most, None))
-        inside, values = self._inside, self._values
+        inside = None
         if (self.count + len(keys)) // self.every > self.count // self.every:
             try:
-                values = self._fit(seen)
-                inside = self._with(values)
-                inside.observe(seen.keys, seen.rewards, values.noise_variance * seen.noise, rng)
+                found = self._fit(seen)
+                inside = self._with(found.kernel.theta, found.noise_variance)
+                inside.observe(seen.keys, seen.rewards, found.noise_variance * seen.noise, rng)
             except (InputError, NotPositiveDefiniteError) as error:
                 warn(f"hyper-parameters stay as they are: {error}", PrecisionWarning)
-                inside, values = self._inside, self._values
-        if inside is self._inside:
-            inside.observe(keys, rewards, noise, rng)
+                inside = None
+        if inside is None:
+            self._inside.observe(keys, rewards, noise, rng)
         else:
-            self.fits += 1
-        self._settle(inside)
-        self._seen, self._values = seen, values
-        return inside.information_gain - self.information_gain
+            self._settle(inside)
+            self._theta, self.fits = found.kernel.theta, self.fits + 1
+        self._seen = seen
+        return self._inside.information_gain - self.information_gain
 
     # --- state -----------------------------------------------------------------------------
 
     def _memory(self) -> Memory:
         arrays = {} if self._seen is None else self._seen._asdict()
-        scalars: dict[str, Any] = {"fits": self.fits}
-        if self._values is not None:
-            arrays["theta"] = self._values.theta
-            scalars["noise_variance"] = self._values.noise_variance
-        return Memory(arrays, scalars, {"inside": self._inside.state()})
+        scalars = {"fits": self.fits, "noise_variance": self.noise_variance}
+        return Memory({**arrays, "theta": self._theta}, scalars, {"inside": self._inside.state()})
 
     def _remember(self, state: State) -> None:
         self.fits, inside = as_count(state.scalar("fits"), "fits", 0), self._fresh
+        self._theta = as_vector(state.array("theta"), "theta", self._size if self.fits else 0).copy()
         if self.fits:
-            size = sum(len(part.theta) for part in self._tuned.values())
-            theta = as_vector(state.array("theta"), "theta", size).copy()
-            self._values = _Values(theta, as_scale(state.scalar("noise_variance"), "noise_variance"))
-            inside = self._with(self._values)
+            noise = as_scale(state.scalar("noise_variance"), "noise_variance")
+            inside = self._with(self._theta, noise)
         self._remember_inside(state, inside)
         if self.count:
             self._seen = self._seen_in(state)

@@ -27,10 +27,9 @@ class Seen(NamedTuple):
         return Seen(*(each[rows] for each in self))
 
     def after(self, earlier: Seen | None) -> Seen:
-        """These after earlier ones."""
-        if earlier is None:
-            return self
-        return Seen(*(np.concatenate(pair) for pair in zip(earlier, self, strict=True)))
+        """These after earlier ones; a copy."""
+        parts = (self,) if earlier is None else (earlier, self)
+        return Seen(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
 class Wrapping(GaussianPosterior):
