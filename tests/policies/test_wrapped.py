@@ -17,8 +17,7 @@ from superarm.models import Model
 from superarm.policies import IndexPolicy, gp_ts, random, tv_gp_ucb, wrapped
 from superarm.posteriors import ChangeDetecting, DriftingGP, FiniteGP, Refitting, Resetting
 from superarm.problems import DriftingFunction
-from superarm.simulation import Run
-from superarm.simulation import simulate
+from superarm.simulation import Run, simulate
 from superarm.simulation.lateness import Lateness
 
 RESETTING = {"name": "resetting", "block": 4}
@@ -127,7 +126,7 @@ wrapped = ["change-detecting", { name = "resetting", block = 5 }]
     assert {
         cell.name: cell.read_bytes() for cell in sorted((tmp_path / "part" / "cells").iterdir())
     } == kept
-    bounds = regret_bounds(Run(tmp_path / "whole"))
+    bounds = regret_bounds(Run.load(tmp_path / "whole"))
     assert not bounds.drawn
     assert all("wrapped" in told for told in bounds.missing.values())
 

@@ -44,12 +44,6 @@ class Wrapping(GaussianPosterior):
         self._fresh = posterior
         self._inside = posterior._like()
 
-    @property
-    def by_rows(self) -> bool:
-        """Whether keys are row numbers."""
-        inside = self._fresh
-        return inside.by_rows if isinstance(inside, Wrapping) else isinstance(inside, FixedPosterior)
-
     def _settle(self, inside: GaussianPosterior) -> None:
         """From now on this one is inside."""
         self._inside = inside
@@ -106,16 +100,17 @@ class Wrapping(GaussianPosterior):
 class Numbered(Wrapping):
     """One whose keys end with a number, of the offer's block or step, that tells what to ignore."""
 
+    numbered: str
+    """What the numbers count."""
     ignored: int
     """Observations that came when what they belong to had been forgotten: they are not learned."""
 
     def __init__(self, posterior: GaussianPosterior) -> None:
         super().__init__(posterior)
         self.ignored = 0
-
-    @property
-    def by_rows(self) -> bool:
-        return False
+        if isinstance(posterior, Wrapping) and not isinstance(posterior, Numbered):
+            posterior = posterior._fresh  # its keys are those of the one inside
+        self._rows = isinstance(posterior, FixedPosterior)  # whether they are row numbers
 
     @abstractmethod
     def _number(self, offer: Offer) -> int: ...
@@ -125,23 +120,18 @@ class Numbered(Wrapping):
         return np.column_stack([inside, np.full(len(inside), self._number(offer))])
 
     def _as_keys(self, arms: Any) -> NDArray[Any]:
-        keys = as_features(arms, "arms", 2 if super().by_rows else None)
+        keys = as_features(arms, "arms", 2 if self._rows else None)
         if keys.shape[1] < 2:
             raise InputError("arms must be rows: a key of the posterior inside, then a number")
         number = keys[:, -1]
         if not ((number >= 0).all() and (number == np.floor(number)).all()):
-            raise InputError(
-                f"the last column of arms must hold numbers of {self.numbered}: 0, 1, 2, …"
-            )
+            raise InputError(f"the last column of arms must number {self.numbered}: 0, 1, 2, …")
         self._fresh._as_keys(self._within(keys))
         return keys
 
-    numbered: str
-    """What the numbers count."""
-
     def _within(self, keys: NDArray[Any]) -> NDArray[Any]:
         """One column are row numbers, if the posterior inside calls arms so."""
-        if not super().by_rows:
+        if not self._rows:
             return keys[:, :-1]
         rows = keys[:, 0].astype(np.intp)
         if (rows != keys[:, 0]).any():

@@ -19,16 +19,8 @@ Finite-rank form: k(x, x′) = Φ(x)·Φ(x′) up to a proven error, reported as
 posterior is Bayesian linear regression on r features, mean = Φ w, root = Φ S, and its cost no
 longer grows with N. It is used where it exists, r < N / 2 and the noise is large beside that error.
 
-Forgetting (``forget``): rows of old observations are left out of the Cholesky form. Let the kernel be
-(1 − ε)^{|s−t|/2} times one that depends on s − t alone. Then the rewards at one time are linear in a
-state with prior covariance P∞ at all times, of which a time step Δ keeps dS, with d = (1 − ε)^{Δ/2}
-and S P∞ Sᵀ = P∞. Let X be by how much the state's covariance P is larger for the data left out: X ≤ P.
-If X ≤ cP, a time step gives X′ = d² S X Sᵀ ≤ d²c S P Sᵀ ≤ d²c P′, because P ≤ P∞ and hence
-P′ = d² S P Sᵀ + P∞ − d² S P∞ Sᵀ ≥ S P Sᵀ; a measurement, of gain G, gives
-X⁺ = (I−GH) X (I−GH)ᵀ ≤ c (I−GH) P (I−GH)ᵀ ≤ c P⁺. So c falls to ``forget``²: from the newest time on,
-a variance is too large by that part of itself at most, and a mean is off by ``forget`` standard
-deviations at most in root mean square, because E(μ − μ′)² = X. For sums of such kernels the slowest ε
-counts: S P∞ Sᵀ ≤ P∞ is all that was used.
+With ``forget``, rows of old observations are left out of the Cholesky form; docs/architecture.md proves
+what that may change, from the newest time on.
 
 Inducing form: what the rewards at a few points say (``summaries.py``). It is approximate, and used only
 if ``inducing`` asks for it, once the Cholesky form would hold more than ``most_exact`` observations.
