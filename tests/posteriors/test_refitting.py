@@ -112,7 +112,6 @@ def test_it_equals_fitting_and_learning_by_hand(name: str) -> None:
 
     again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
     assert (again.fitted, again.fits) == (gp.fitted, 1)
-    assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
     np.testing.assert_allclose(again.belief(now).cov, gp.belief(now).cov, atol=1e-12)
 
 
