@@ -275,7 +275,7 @@ def test_forecasts_that_are_surely_and_far_too_narrow_are_warned_of(
     monkeypatch.setattr(road_results, "calibrations", lambda run: cases)
     lines = road_results.forecast_warnings(None)  # type: ignore[arg-type]
     assert [line.split()[2] for line in lines] == ["narrow", "near"]
-    assert "80 % of 400 trips fell inside the 95 % interval; do not rely on them" in lines[0]
+    assert "80 % of 400 outcomes fell inside the 95 % interval; do not rely on them" in lines[0]
 
 
 def test_the_best_policy_is_that_of_the_last_tenth(tmp_path: Path) -> None:

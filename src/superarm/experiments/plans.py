@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from superarm import __version__
-from superarm.capabilities import OWN_METRICS, AdditiveProblem, Forecaster, Measured, Metric
+from superarm.capabilities import OWN_METRICS, AdditiveProblem, Forecaster, Measured, Metric, Settled
 from superarm.errors import (
     ConflictError,
     FileError,
@@ -209,6 +209,8 @@ def _rehearse(experiment: Experiment, policies: Iterable[str], *, seed: int, hor
             policy = experiment.build_policy(name, world)
         if isinstance(world, AdditiveProblem) and isinstance(policy, Forecaster):
             audited.append(name)
+        if isinstance(policy, Settled) and policy.settled:
+            settled[name] = policy.settled
     measures = world.measures if isinstance(world, Measured) else {}
     return Facts(
         audited=tuple(audited),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from html import escape
 
 from superarm.results.curves import plus_minus, setting_text
@@ -15,7 +16,9 @@ from superarm.results.roads import (
     calibration_picture,
     calibration_verdict,
     calibrations,
+    called,
     main_policies,
+    on_roads,
     trip_energies,
     trip_settings,
 )
@@ -65,23 +68,12 @@ def _calibration_parts(run: Run) -> Iterable[str]:
         return
     found = calibrations(run)
     yield (
-        f"<p>{escape(calibration_verdict(found))}</p>"
-        "<p>Before each trip every learner forecast the energy of each edge and of the whole trip; "
-        "this is how often the measured energy fell inside the central 50, 90 and 95 % of the "
-        "forecast. If a model is right, then whatever it has seen, the next trip falls inside with "
-        "exactly that probability: the standard error of the share of trips is binomial. Edges of one "
-        "trip are correlated, so for edges the error is taken over whole trips. Where settings are "
-        "compared, all of them meet the same noise: what their trips of one round and seed share is "
-        "part of the error. Policies with independent edges (names starting with “bi”) ignore that "
-        "errors on different roads are correlated, which makes their forecasts of trips too narrow. "
-        "All policies meet the same noise, so chance affects them alike. Most of what is measured is "
-        "noise that every learner knows about; what it has learned is judged by roads driven on for "
-        "the first time, and by the truth behind the noise, where it is known. A truth stays the same "
-        "from trip to trip: its standard error is over seeds, and a single seed gives none.</p>"
+        f"<p>{escape(calibration_verdict(found, partial(called, run)))}</p>"
+        + (_ROADS if on_roads(run) else _ARMS)
     )
     yield figure(picture)
     for caption, kinds in (("What was measured", MEASURED), ("The truth behind it", TRUE)):
-        titles = [f"{name} in {100 * level:.0f} %" for name in kinds for level in LEVELS]
+        titles = [f"{called(run, name)} in {100 * level:.0f} %" for name in kinds for level in LEVELS]
         shares = [
             (policy, [cell for kind in kinds for cell in _percents(calibration[kind])])
             for policy, calibration in found.items()
@@ -93,6 +85,28 @@ def _calibration_parts(run: Run) -> Iterable[str]:
         "three standard errors away from its level (of the truth: by Student’s t of that many seeds, "
         "as unlikely as three).</p>"
     )
+
+
+_ROADS = (
+    "<p>Before each trip every learner forecast the energy of each edge and of the whole trip; "
+    "this is how often the measured energy fell inside the central 50, 90 and 95 % of the "
+    "forecast. If a model is right, then whatever it has seen, the next trip falls inside with "
+    "exactly that probability: the standard error of the share of trips is binomial. Edges of one "
+    "trip are correlated, so for edges the error is taken over whole trips. Where settings are "
+    "compared, all of them meet the same noise: what their trips of one round and seed share is "
+    "part of the error. Policies with independent edges (names starting with “bi”) ignore that "
+    "errors on different roads are correlated, which makes their forecasts of trips too narrow. "
+    "All policies meet the same noise, so chance affects them alike. Most of what is measured is "
+    "noise that every learner knows about; what it has learned is judged by roads driven on for "
+    "the first time, and by the truth behind the noise, where it is known. A truth stays the same "
+    "from trip to trip: its standard error is over seeds, and a single seed gives none.</p>"
+)
+_ARMS = (
+    "<p>Before each round every learner forecast the reward of each arm that it chose, and their sum; "
+    "this is how often they fell inside the central 50, 90 and 95 % of the forecast. If a model is "
+    "right, then whatever it has seen, the next one falls inside with exactly that probability. Rounds "
+    "of seeds that meet the same rewards are not independent, which the errors ignore.</p>"
+)
 
 
 def _percents(levels: Sequence[Coverage]) -> list[str]:

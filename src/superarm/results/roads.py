@@ -25,7 +25,7 @@ the mean over seeds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -249,8 +249,21 @@ def _coverage(observed: Floats, stderr: Floats, count: int, seeds: int = 0) -> t
     return tuple(Coverage(level, share, error, count, seeds) for level, share, error in values)
 
 
-def calibration_verdict(found: Mapping[str, Calibration]) -> str:
-    """In plain words, whether the intervals cover what they should."""
+def on_roads(run: Run) -> bool:
+    return "distinct_edges" in run.metrics_at(0)
+
+
+def called(run: Run, what: str) -> str:
+    """What edges and trips are called where arms are not roads."""
+    if on_roads(run):
+        return what
+    return {"edges": "arms", "first visits": "first choices", "trips": "rounds"}.get(what, what)
+
+
+def calibration_verdict(
+    found: Mapping[str, Calibration], name: Callable[[str], str] = lambda what: what
+) -> str:
+    """In plain words, whether the intervals cover what they should; ``name`` calls edges and trips."""
     every = [
         (policy, what, coverage)
         for policy, calibration in found.items()
@@ -270,14 +283,14 @@ def calibration_verdict(found: Mapping[str, Calibration]) -> str:
     groups: dict[tuple[str, str], list[Coverage]] = {}
     for policy, what, coverage in far:
         side = "too narrow" if coverage.away < 0.0 else "too wide"
-        groups.setdefault((f"{policy} ({what})", side), []).append(coverage)
+        groups.setdefault((f"{policy} ({name(what)})", side), []).append(coverage)
     told = "; ".join(
-        f"{name} {side}: "
+        f"{whose} {side}: "
         + ", ".join(
             f"{100 * each.observed:.1f} % inside the {100 * each.level:.0f} % interval"
             for each in levels
         )
-        for (name, side), levels in groups.items()
+        for (whose, side), levels in groups.items()
     )
     return f"Not all intervals cover what they should: {text}. Outside three standard errors: {told}."
 
@@ -304,7 +317,7 @@ def calibration_picture(run: Run) -> Picture | None:
         if lines:
             chart = Chart(
                 series=(right, *lines),
-                title=what,
+                title=called(run, what),
                 x_label="interval (%)",
                 y_label="share inside minus nominal (percentage points)",
                 markers=True,
@@ -349,10 +362,10 @@ def compares_schedules(run: Run) -> bool:
 
 
 def forecast_warnings(run: Run) -> list[str]:
-    """One line for each policy whose 95 % intervals held far fewer trips than they should."""
+    """One line for each policy whose 95 % intervals held far fewer outcomes than they should."""
     return [
         f"forecasts of {policy} are too narrow: {100 * trips.observed:.0f} % of "
-        f"{counted(trips.judged, 'trip')} fell inside the 95 % interval; do not rely on them"
+        f"{counted(trips.judged, 'outcome')} fell inside the 95 % interval; do not rely on them"
         for policy, calibration in calibrations(run).items()
         for trips in calibration["trips"][-1:]
         if trips.away < -OFF and trips.observed < trips.level - _FAR
