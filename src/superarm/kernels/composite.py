@@ -7,6 +7,7 @@ right as a number.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -103,6 +104,12 @@ class _OfSeveral(_Composite):
     def _with_parts(self, parts: tuple[Covariance, ...]) -> dict[str, Any]:
         return {"kernels": parts}
 
+    def forgetting(self, column: int) -> float | None:
+        rates = [rate for part in self.kernels if (rate := _forgetting(part, column)) is not None]
+        if len(rates) < len(self.kernels):
+            return None
+        return min(rates) if self._join is np.add else 1.0 - math.prod(1.0 - rate for rate in rates)
+
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         K = _fresh(self.kernels[0], X, Y)
         for part in self.kernels[1:]:
@@ -120,14 +127,6 @@ class Sum(_OfSeveral):
     """k(x, y) = Σ_i k_i(x, y); also written ``k1 + k2``."""
 
     _join = np.add
-
-    def forgetting(self, column: int) -> float | None:
-        slowest = 1.0
-        for part in self.kernels:
-            if (rate := _forgetting(part, column)) is None:
-                return None
-            slowest = min(slowest, rate)
-        return slowest
 
     def _with_gradient(self, X: Floats) -> CovarianceGradient:
         parts = [_evaluate(part, X) for part in self.kernels]
@@ -152,14 +151,6 @@ class Product(_OfSeveral):
     """k(x, y) = Π_i k_i(x, y); also written ``k1 * k2``."""
 
     _join = np.multiply
-
-    def forgetting(self, column: int) -> float | None:
-        left = 1.0
-        for part in self.kernels:
-            if (rate := _forgetting(part, column)) is None:
-                return None
-            left *= 1.0 - rate
-        return 1.0 - left
 
     def _with_gradient(self, X: Floats) -> CovarianceGradient:
         parts = [_evaluate(part, X) for part in self.kernels]

@@ -17,14 +17,7 @@ from .base import IndexPolicy
 def wrapped(policy: Policy, *wrappers: Mapping[str, Any] | str) -> IndexPolicy:
     """The policy with its posterior wrapped, by one spec after the other.
 
-    >>> from superarm import kernels, oracles, policies, posteriors, rules
-    >>> greedy = policies.IndexPolicy(
-    ...     posterior=posteriors.StreamingGP(kernels.SquaredExponential(), noise_variance=0.01),
-    ...     rule=rules.Greedy(),
-    ...     oracle=oracles.TopK(k=2),
-    ... )
-    >>> wrapped(greedy, {"name": "resetting", "block": 48}).posterior.block
-    48
+    ``wrapped(policy, {"name": "resetting", "block": 48})``; a name alone will do for default options.
     """
     if not isinstance(policy, IndexPolicy):
         raise InputError(
