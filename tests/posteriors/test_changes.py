@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core import Arms, Floats, Offer
+from superarm.core import Arms, Feedback, Floats, Offer
 from superarm.errors import InputError, StateError
 from superarm.kernels import Matern, SquaredExponential, Temporal
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy, wrapped
 from superarm.posteriors import (
     Alarm,
     ChangeDetecting,
@@ -20,6 +22,7 @@ from superarm.posteriors import (
     Refitting,
     StreamingGP,
 )
+from superarm.rules import UCB, Fixed
 from superarm.states import state_from_bytes, state_to_bytes
 
 NOISE = 0.05
@@ -214,3 +217,35 @@ def test_an_error_inside_changes_nothing() -> None:
     with pytest.raises(InputError, match="most_exact"):
         gp.observe([[0.3, 3], [0.4, 3]], [0.0, 0.0])
     assert state_to_bytes(gp.state()) == before
+
+
+def test_a_policy_that_notices_a_change_loses_less() -> None:
+    """Twelve worlds in which all rewards are drawn anew halfway; paired, 4 standard errors apart."""
+    kernel, rounds, lost = SquaredExponential(lengthscale=0.3), 120, []
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        places = rng.random((30, 2))
+        root = np.linalg.cholesky(kernel(places) + 1e-8 * np.eye(30))
+        truths, noise = root @ rng.standard_normal((30, 2)), 0.1 * rng.standard_normal(rounds)
+        arms, regrets = Arms.numbered(places), []
+        for wrappers in ([], ["change-detecting"]):
+            policy = wrapped(
+                IndexPolicy(
+                    posterior=FiniteGP(kernel, places, 0.01),
+                    rule=UCB(schedule=Fixed(value=2.0)),
+                    oracle=TopK(k=1),
+                ),
+                *wrappers,
+            )
+            regret = 0.0
+            for step in range(1, rounds + 1):
+                truth, now = truths[:, int(step > rounds // 2)], Offer(step=step, arms=arms)
+                decision = policy.decide(now, rng)
+                policy.commit(decision)
+                at = decision.positions
+                seen = Feedback(positions=at, rewards=truth[at] + noise[step - 1])
+                policy.learn(now, decision, seen, rng)
+                regret += float(truth.max() - truth[at[0]])
+            regrets.append(regret)
+        lost.append(regrets[0] - regrets[1])
+    assert np.mean(lost) > 4.0 * np.std(lost) / math.sqrt(len(lost) - 1)

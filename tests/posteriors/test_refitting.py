@@ -16,6 +16,7 @@ from superarm.kernels import (
     Empirical,
     Linear,
     Matern,
+    Periodic,
     Product,
     SquaredExponential,
     Temporal,
@@ -288,3 +289,18 @@ def test_damaged_states() -> None:
         )
         with pytest.raises(StateError):
             gp.restored(damaged)
+
+
+def test_any_drift_is_fitted() -> None:
+    """A product of kernels of time; the drift's hyper-parameters go on after a restart."""
+    drift = Periodic(period=12.0, lengthscale_bounds=(0.5, 5.0)) * Temporal(epsilon=0.02)
+    gp = Refitting(DriftingGP(KERNEL, ARMS, NOISE, drift=drift), every=30)
+    keys, rewards, _ = seen(gp, 40)
+    for at in range(0, 40, 5):
+        gp.observe(keys[at : at + 5], rewards[at : at + 5])
+    assert gp.fits == 1
+    assert not np.allclose(gp.fitted["drift"].theta, drift.theta)
+    again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+    assert again.fitted == gp.fitted
+    now = Offer(step=41, arms=Arms.numbered(ARMS))
+    np.testing.assert_allclose(again.belief(now).mean, gp.belief(now).mean, atol=1e-9)

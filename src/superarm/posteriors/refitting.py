@@ -142,8 +142,8 @@ class Refitting(Wrapping):
                 found = self._fit(seen)
                 inside = self._with(found.kernel.theta, found.noise_variance)
                 inside.observe(seen.keys, seen.rewards, found.noise_variance * seen.noise, rng)
-            except (InputError, NotPositiveDefiniteError) as error:
-                warn(f"hyper-parameters stay as they are: {error}", PrecisionWarning)
+            except (InputError, NotPositiveDefiniteError, MemoryError) as error:
+                warn(f"hyper-parameters stay as they are: {error}"[:300], PrecisionWarning)
                 inside = None
         if inside is None:
             self._inside.observe(keys, rewards, noise, rng)
