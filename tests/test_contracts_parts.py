@@ -32,10 +32,12 @@ from superarm.kernels import (
 )
 from superarm.oracles import TopK, check_desirability
 from superarm.posteriors import (
+    ChangeDetecting,
     DriftingGP,
     FiniteGP,
     IndependentGaussian,
     InducingGP,
+    Refitting,
     Resetting,
     SparseVariational,
     StreamingGP,
@@ -126,6 +128,7 @@ N = 8
 FEATURES = np.random.default_rng(0).random((N, 2))
 SMOOTH, ROUGH = SquaredExponential(lengthscale=0.6, variance=1.7), Matern(nu=1.5, lengthscale=0.5)
 MEANS = np.linspace(-1.0, 1.0, N)
+FADING = Matern(nu=1.5, lengthscale=0.5, columns=(0, 1)) * Temporal(epsilon=0.1, column=2)
 POSTERIORS: dict[str, Callable[[], Any]] = {
     "streaming auto": lambda: StreamingGP(SMOOTH, 0.05, 0.3),
     "streaming cholesky": lambda: StreamingGP(ROUGH, 0.05, form="cholesky"),
@@ -144,7 +147,16 @@ POSTERIORS: dict[str, Callable[[], Any]] = {
     # All arms inducing, all observations in every batch: then one natural step is exact.
     "inducing": lambda: InducingGP(ROUGH, 0.05, 0.3, jitter=1e-13),
     "drifting": lambda: DriftingGP(ROUGH, FEATURES, 0.05, 0.3, drift=Temporal(epsilon=0.1)),
+    "streaming forgetting": lambda: StreamingGP(FADING, 0.05, timed=True, forget=1e-9),
     "resetting": lambda: Resetting(FiniteGP(SMOOTH, FEATURES, 0.05, MEANS), block=7),
+    "resetting drifting": lambda: Resetting(DriftingGP(ROUGH, FEATURES, 0.05), block=7),
+    # What the contract shows is not what the prior foresees: the test must be told to expect it.
+    "change-detecting": lambda: ChangeDetecting(
+        FiniteGP(SMOOTH, FEATURES, 0.05, MEANS), run_length=1e99
+    ),
+    "change-detecting streaming": lambda: ChangeDetecting(StreamingGP(ROUGH, 0.05), run_length=1e99),
+    "refitting": lambda: Refitting(FiniteGP(SMOOTH, FEATURES, 0.05, MEANS)),
+    "refitting drifting": lambda: Refitting(DriftingGP(ROUGH, FEATURES, 0.05)),
     "variational": lambda: SparseVariational(ROUGH, 0.05, 0.3, natural_rate=1.0, adam_rate=0.0),
     "variational smooth": lambda: SparseVariational(SMOOTH, 0.05, natural_rate=1.0, adam_rate=0.0),
     "independent features": lambda: IndependentGaussian(np.ones(N), 0.05, arms=FEATURES),

@@ -16,7 +16,16 @@ from superarm import Arms, Feedback, IndexPolicy, Offer, State
 from superarm.errors import StateError
 from superarm.kernels import SquaredExponential, Temporal
 from superarm.oracles import TopK
-from superarm.posteriors import DriftingGP, FiniteGP, InducingGP, SparseVariational, StreamingGP
+from superarm.posteriors import (
+    ChangeDetecting,
+    DriftingGP,
+    FiniteGP,
+    InducingGP,
+    Refitting,
+    Resetting,
+    SparseVariational,
+    StreamingGP,
+)
 from superarm.rules import Greedy
 from superarm.states import loaded, state_from_bytes
 
@@ -83,6 +92,15 @@ def trained(kind: str) -> IndexPolicy:
         "drifting": lambda: DriftingGP(
             kernel, np.linspace(0.0, 1.0, 6)[:, None], 0.1, drift=Temporal(epsilon=0.1)
         ),
+        "forgetting": lambda: StreamingGP(
+            SquaredExponential(columns=(0,)) * Temporal(epsilon=0.9, column=1),
+            0.1,
+            timed=True,
+            forget=0.1,
+        ),
+        "resetting": lambda: Resetting(StreamingGP(kernel, 0.1), block=3),
+        "change-detecting": lambda: ChangeDetecting(StreamingGP(kernel, 0.01), scale=1.1),
+        "refitting": lambda: Refitting(StreamingGP(kernel, 0.1), every=2),
         "variational": lambda: SparseVariational(kernel, 0.1, inducing=3),
     }[kind]()
     policy = IndexPolicy(posterior=posterior, rule=Greedy(), oracle=TopK(k=2))
@@ -97,6 +115,7 @@ def trained(kind: str) -> IndexPolicy:
     return policy
 
 
+KINDS = ["finite", "streaming", "variational", "forgetting", "change-detecting", "refitting"]
 ODD = [
     np.array(1.0),
     np.zeros(0),
@@ -106,7 +125,7 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["finite", "streaming", "variational"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("odd", range(len(ODD)))
 def test_arrays_of_another_shape_are_damage(kind: str, odd: int) -> None:
     state = trained(kind).state()

@@ -12,10 +12,13 @@ from superarm.core import Arms, Offer, State
 from superarm.errors import StateError
 from superarm.kernels import Matern, Temporal
 from superarm.posteriors import (
+    ChangeDetecting,
     DriftingGP,
     FiniteGP,
     IndependentGaussian,
     InducingGP,
+    Refitting,
+    Resetting,
     SparseVariational,
     StreamingGP,
 )
@@ -23,12 +26,17 @@ from superarm.testing import restored
 
 FEATURES = np.random.default_rng(0).random((6, 2))
 KERNEL = Matern(nu=1.5, lengthscale=0.4)
+FADING = Matern(nu=1.5, lengthscale=0.4, columns=(0, 1)) * Temporal(epsilon=0.1, column=2)
 MAKERS: dict[str, Any] = {
     "streaming": lambda: StreamingGP(KERNEL, 0.1),
     "finite": lambda: FiniteGP(KERNEL, FEATURES, 0.1),
     "variational": lambda: SparseVariational(KERNEL, 0.1, natural_rate=1.0, adam_rate=0.0),
     "inducing": lambda: InducingGP(KERNEL, 0.1, inducing=4),
     "drifting": lambda: DriftingGP(KERNEL, FEATURES, 0.1, drift=Temporal(epsilon=0.1)),
+    "forgetting": lambda: StreamingGP(FADING, 0.1, timed=True, forget=1e-6),
+    "resetting": lambda: Resetting(FiniteGP(KERNEL, FEATURES, 0.1), block=3),
+    "change-detecting": lambda: ChangeDetecting(StreamingGP(KERNEL, 0.1), run_length=1e3),
+    "refitting": lambda: Refitting(StreamingGP(KERNEL, 0.1), every=150, most=30),
     "independent": lambda: IndependentGaussian(np.ones(6), 0.1, arms=FEATURES),
 }
 

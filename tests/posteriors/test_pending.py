@@ -15,10 +15,13 @@ from superarm.core import Arms, Floats, Ints, Offer
 from superarm.errors import InputError, ShapeError, StaleBeliefError
 from superarm.kernels import Matern, SquaredExponential, Temporal
 from superarm.posteriors import (
+    ChangeDetecting,
     DriftingGP,
     FiniteGP,
     IndependentGaussian,
     InducingGP,
+    Refitting,
+    Resetting,
     SparseVariational,
     StreamingGP,
 )
@@ -29,6 +32,7 @@ ARMS = np.random.default_rng(1).random((14, 2))
 ARMS[13] = ARMS[2]  # two arms that are one in all but name
 ROUGH = Matern(nu=1.5, lengthscale=0.6)
 SMOOTH = SquaredExponential(lengthscale=0.8)
+FADING = Matern(nu=1.5, lengthscale=0.6, columns=(0, 1)) * Temporal(epsilon=0.1, column=2)
 
 MAKERS: dict[str, Callable[[], Any]] = {
     "streaming, cholesky": lambda: StreamingGP(ROUGH, NOISE, form="cholesky"),
@@ -40,6 +44,10 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "independent": lambda: IndependentGaussian(np.linspace(0.5, 2.0, len(ARMS)), NOISE, arms=ARMS),
     "inducing": lambda: InducingGP(ROUGH, NOISE, inducing=5),
     "drifting": lambda: DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.1)),
+    "forgetting": lambda: StreamingGP(FADING, NOISE, timed=True, forget=1e-6),
+    "resetting": lambda: Resetting(FiniteGP(ROUGH, ARMS, NOISE), block=5),
+    "change-detecting": lambda: ChangeDetecting(FiniteGP(ROUGH, ARMS, NOISE)),
+    "refitting": lambda: Refitting(FiniteGP(ROUGH, ARMS, NOISE), every=3, fit_noise=False),
     "variational": lambda: SparseVariational(ROUGH, NOISE, natural_rate=0.7, adam_rate=0.0),
 }
 
@@ -175,6 +183,7 @@ def test_it_goes_stale_as_every_belief(name: str) -> None:
 @pytest.mark.parametrize("name", MAKERS)
 def test_pending_arms_must_be_keys(name: str) -> None:
     gp = MAKERS[name]()
-    wrong: Floats | Ints = np.ones((1, 3)) if gp.keys(offer_of()).ndim == 2 else np.array([99])
-    with pytest.raises(ShapeError if wrong.ndim == 2 else InputError):
+    wrong: Floats | Ints = np.ones((1, 4)) if gp.keys(offer_of()).ndim == 2 else np.array([99])
+    # Of one that forgets, the last column would be one of times.
+    with pytest.raises(ShapeError if wrong.ndim == 2 and name != "forgetting" else InputError):
         gp.belief(offer_of(), wrong)

@@ -15,10 +15,13 @@ from superarm.kernels import Matern, SquaredExponential, Temporal
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
 from superarm.posteriors import (
+    ChangeDetecting,
     DriftingGP,
     FiniteGP,
     IndependentGaussian,
     InducingGP,
+    Refitting,
+    Resetting,
     SparseVariational,
     StreamingGP,
 )
@@ -33,6 +36,7 @@ SIDE = np.linspace(0.0, 1.0, 6)
 GRID = np.stack(np.meshgrid(SIDE, SIDE), axis=-1).reshape(-1, 2)  # alike by symmetry: many ties
 SMOOTH = SquaredExponential(lengthscale=0.5)
 ROUGH = Matern(nu=1.5, lengthscale=0.5)
+FADING = Matern(nu=1.5, lengthscale=0.5, columns=(0, 1)) * Temporal(epsilon=0.3, column=2)
 
 MAKERS: dict[str, Callable[[], Any]] = {
     "streaming, cholesky": lambda: StreamingGP(ROUGH, NOISE, form="cholesky"),
@@ -46,6 +50,11 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "independent": lambda: IndependentGaussian(np.ones(len(GRID)), NOISE, arms=GRID),
     "inducing": lambda: InducingGP(ROUGH, NOISE, inducing=20),
     "drifting": lambda: DriftingGP(ROUGH, GRID, NOISE, drift=Temporal(epsilon=0.1)),
+    "streaming, forgetting": lambda: StreamingGP(FADING, NOISE, timed=True, forget=1e-3),
+    "resetting": lambda: Resetting(FiniteGP(ROUGH, GRID, NOISE), block=20),
+    "change-detecting": lambda: ChangeDetecting(FiniteGP(ROUGH, GRID, 0.01), run_length=100.0),
+    "refitting": lambda: Refitting(DriftingGP(ROUGH, GRID, NOISE), every=30, most=60),
+    "streaming, both": lambda: ChangeDetecting(Refitting(StreamingGP(ROUGH, NOISE), every=30)),
     "variational": lambda: SparseVariational(ROUGH, NOISE, inducing=20, batch=40, natural_rate=0.5),
 }
 CHANGING = ("streaming", "variational")

@@ -447,7 +447,7 @@ _LEMMA = (
 def _is_exact(run: Run, policy: str, setting: Mapping[str, Any]) -> bool:
     options = run.spec.get("parameters", {}).get("policies", {}).get(policy, {})
     chosen = setting.get(f"{policy}.posterior", setting.get("posterior", options.get("posterior")))
-    return chosen not in ("variational", "variational-kept")
+    return "wrapped" not in options and chosen not in ("variational", "variational-kept")
 
 
 def _share_used(audit: Mapping[str, Any], noise_variance: float) -> float:

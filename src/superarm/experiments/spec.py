@@ -18,6 +18,7 @@ from superarm.core import Policy
 from superarm.errors import SpecError
 from superarm.inputs import as_plain
 from superarm.parts import import_parts
+from superarm.policies.wrapping import checked_wrappers, wrapped
 from superarm.problems.base import World
 from superarm.registry import build, check_parameters, names, parameters_of, require_kind, suggestion
 from superarm.simulation.lateness import Lateness
@@ -76,7 +77,7 @@ class Experiment:
             for name, options in getattr(experiment, table).items():
                 if not name.strip():
                     raise SpecError(f"{where}: a policy has the name {name!r}; give it a visible name")
-                _check_parameters("policy", _policy_spec(name, options), f"{where}: {table}.{name}")
+                _check_policy(name, options, f"{where}: {table}.{name}")
         known = [each.name for each in fields(Lateness)]
         for key in experiment.feedback:
             if key not in known:
@@ -159,7 +160,8 @@ class Experiment:
         accepted = parameters_of("policy", spec["name"])
         given = {key: part for key, part in known.items() if key in accepted}
         policy: Policy = build("policy", spec, **given)
-        return policy
+        wrappers = checked_wrappers(self.policies[name].get("wrapped", []))
+        return wrapped(policy, *wrappers) if wrappers else policy
 
 
 def expand_settings(overrides: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -328,8 +330,16 @@ def _check_keys(data: Mapping[str, Any], where: str) -> None:
 
 
 def _policy_spec(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    given = dict(options)
+    given = {key: value for key, value in options.items() if key != "wrapped"}
     return {"name": given.pop("policy", name), **given}
+
+
+def _check_policy(name: str, options: Mapping[str, Any], where: str) -> None:
+    _check_parameters("policy", _policy_spec(name, options), where)
+    try:
+        checked_wrappers(options.get("wrapped", []))
+    except SpecError as error:
+        raise SpecError(f"{where}: wrapped: {error}") from None
 
 
 def _parameters(family: str, name: str) -> list[str]:

@@ -128,6 +128,8 @@ def regret_bounds(run: Run) -> RegretBounds:
         try:
             if experiment.feedback:
                 raise _NoBoundError("no theorem implemented here covers feedback that is late or lost")
+            if "wrapped" in options:
+                raise _NoBoundError("no theorem implemented here covers a posterior that is wrapped")
             if name in _THEOREMS:
                 drawn[policy] = _by_theorem(
                     name, policy, run, experiment, given, rounds.astype(np.float64)

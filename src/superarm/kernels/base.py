@@ -233,6 +233,15 @@ class Kernel(ABC):
     def _features(self, box: Box) -> FeatureMap | None:
         return None
 
+    def forgetting(self, column: int) -> float | None:
+        """How fast the kernel forgets along a column of times: the largest known ε for which it is
+        (1 − ε)^{|s − t|/2} times a kernel that depends on s − t alone.
+
+        0 where it is such a kernel itself, or does not look at the column; ``None`` where neither is
+        known, as for a linear trend.
+        """
+        return None if self.columns is None or column in self.columns else 0.0
+
     def state_space(self, tolerance: float = 1e-12) -> StateSpace:
         """This kernel of time alone as a state that moves; see :mod:`superarm.kernels.state_space`.
 

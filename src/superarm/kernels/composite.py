@@ -7,6 +7,7 @@ right as a number.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -77,6 +78,9 @@ class _OfOne(_Composite):
     def _with_parts(self, parts: tuple[Covariance, ...]) -> dict[str, Any]:
         return {"kernel": parts[0]}
 
+    def forgetting(self, column: int) -> float | None:
+        return _forgetting(self.kernel, column)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _OfSeveral(_Composite):
@@ -99,6 +103,12 @@ class _OfSeveral(_Composite):
 
     def _with_parts(self, parts: tuple[Covariance, ...]) -> dict[str, Any]:
         return {"kernels": parts}
+
+    def forgetting(self, column: int) -> float | None:
+        rates = [rate for part in self.kernels if (rate := _forgetting(part, column)) is not None]
+        if len(rates) < len(self.kernels):
+            return None
+        return min(rates) if self._join is np.add else 1.0 - math.prod(1.0 - rate for rate in rates)
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         K = _fresh(self.kernels[0], X, Y)
@@ -226,6 +236,11 @@ class Columns(_OfOne):
         super().__post_init__()
         set_columns(self)
 
+    def forgetting(self, column: int) -> float | None:
+        if column not in self.columns:
+            return 0.0
+        return _forgetting(self.kernel, self.columns.index(column))
+
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         return _fresh(self.kernel, X, Y)
 
@@ -261,6 +276,10 @@ def _fresh(kernel: Covariance, X: Floats, Y: Floats | None) -> Floats:
     """A matrix that may be overwritten: a foreign kernel may hand out one that it keeps."""
     K = kernel(X, Y)
     return K if isinstance(kernel, Kernel) else np.array(K, dtype=np.float64)
+
+
+def _forgetting(kernel: Covariance, column: int) -> float | None:
+    return kernel.forgetting(column) if isinstance(kernel, Kernel) else None
 
 
 def _form(kernel: Covariance, box: Box, tolerance: float) -> FeatureMap | None:

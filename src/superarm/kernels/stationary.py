@@ -64,6 +64,9 @@ class _Stationary(Kernel):
         if self.columns is not None:
             self._check_width(len(self.columns), "columns")
 
+    def forgetting(self, column: int) -> float:
+        return 0.0
+
     def _select(self, X: Any, name: str) -> Floats:
         rows = super()._select(X, name)
         self._check_width(rows.shape[1], name)

@@ -107,6 +107,9 @@ class Constant(Kernel):
     def __post_init__(self) -> None:
         set_positive(self, "variance")
 
+    def forgetting(self, column: int) -> float:
+        return 0.0
+
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         return np.full((len(X), len(X if Y is None else Y)), self.variance)
 

@@ -45,6 +45,9 @@ class Temporal(Kernel):
     def columns(self) -> tuple[int, ...]:  # type: ignore[override]  # kernels are frozen
         return (self.column,)
 
+    def forgetting(self, column: int) -> float:
+        return self.epsilon if column == self.column else 0.0
+
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         K = np.subtract.outer(X[:, 0], (X if Y is None else Y)[:, 0])
         np.abs(K, out=K)

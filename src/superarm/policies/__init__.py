@@ -39,3 +39,4 @@ from .published import soclok_ucb as soclok_ucb
 from .scores import KnownCosts as KnownCosts
 from .scores import Score as Score
 from .scores import Uniform as Uniform
+from .wrapping import wrapped as wrapped

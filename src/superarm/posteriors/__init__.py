@@ -7,6 +7,8 @@ from superarm.kernels import fit_drift as fit_drift
 from .base import GaussianPosterior as GaussianPosterior
 from .base import Memory as Memory
 from .beliefs import GaussianBelief as GaussianBelief
+from .changes import Alarm as Alarm
+from .changes import ChangeDetecting as ChangeDetecting
 from .drifting import DriftingGP as DriftingGP
 from .finite import FiniteGP as FiniteGP
 from .fitting import FitResult as FitResult
@@ -14,7 +16,9 @@ from .fitting import fit_kernel as fit_kernel
 from .fitting import log_marginal_likelihood as log_marginal_likelihood
 from .independent import IndependentGaussian as IndependentGaussian
 from .inducing import InducingGP as InducingGP
+from .refitting import Refitting as Refitting
 from .resetting import Resetting as Resetting
 from .streaming import StreamingGP as StreamingGP
 from .torch_model import TorchPosterior as TorchPosterior
 from .variational import SparseVariational as SparseVariational
+from .wrapping import Wrapping as Wrapping

@@ -268,9 +268,9 @@ class GaussianPosterior(Described):
         check_spec(state, self)
         return self._like()._with_memory_of(state)
 
-    def _like(self) -> Self:
-        """A posterior of the same parameters that has learned nothing."""
-        return type(self)(**self.parameters())
+    def _like(self, **changes: Any) -> Self:
+        """A posterior of the same parameters, but for ``changes``, that has learned nothing."""
+        return type(self)(**{**self.parameters(), **changes})
 
     def _with_memory_of(self, state: State) -> Self:
         count, gain = state.scalar("count"), state.scalar("information_gain")

@@ -87,6 +87,7 @@ def fit_kernel(
     fit_mean: bool = False,
     restarts: int = 4,
     groups: Any = None,
+    most_evaluations: int = 15_000,
 ) -> FitResult:
     """The hyper-parameters under which the data are most likely.
 
@@ -96,6 +97,8 @@ def fit_kernel(
     values given (moved into the bounds) and from ``restarts`` points drawn log-uniformly within
     the bounds. With ``fit_mean`` the mean is not searched for: at every point it takes its best
     value, 1ᵀC⁻¹y / 1ᵀC⁻¹1, which leaves the other derivatives as they are.
+
+    A start is given up, not converged, with the step in which ``most_evaluations`` are reached.
 
     A trial point whose covariance has no Cholesky factor counts as impossible, likelihood −∞,
     so that the search turns back there. If no start yields a finite likelihood,
@@ -153,7 +156,12 @@ def fit_kernel(
             if not math.isfinite(loss(first)[0]):
                 continue  # L-BFGS-B cannot leave a point whose value is infinite
             result = minimize(
-                loss, first, jac=True, method="L-BFGS-B", bounds=[(a, b) for a, b in bounds.tolist()]
+                loss,
+                first,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=[(a, b) for a, b in bounds.tolist()],
+                options={"maxfun": most_evaluations},
             )
             if float(result.fun) < best_loss:
                 best_point, best_loss = result.x, float(result.fun)

@@ -9,16 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, Offer, State
-from superarm.errors import InputError, StateError
-from superarm.inputs import as_count, as_features, require_type
+from superarm.inputs import as_count
 from superarm.registry import register
 
 from .base import GaussianPosterior, Memory
-from .fixed import FixedPosterior
+from .wrapping import Numbered
 
 
 @register("posterior", "resetting")
-class Resetting(GaussianPosterior):
+class Resetting(Numbered):
     """Any posterior, made anew every ``block`` steps: in steps 1, block + 1, 2 block + 1, ….
 
     Keys are those of the posterior inside with the number of their block as a last column. Feedback
@@ -34,17 +33,11 @@ class Resetting(GaussianPosterior):
     """
 
     kind = "resetting"
+    numbered = "blocks"
 
     def __init__(self, posterior: GaussianPosterior, *, block: int) -> None:
-        require_type(posterior, GaussianPosterior, "posterior")
-        if posterior.count:
-            raise InputError("the posterior inside has learned already; give one that has not")
-        super().__init__(noise_variance=posterior.noise_variance)
+        super().__init__(posterior)
         self.block = as_count(block, "block")
-        self.exchangeable, self.draws = posterior.exchangeable, posterior.draws
-        self.ignored = 0
-        self._fresh = posterior
-        self._inside = posterior._like()
         self._current = 0  # number of the block that the posterior inside has learned in
 
     def parameters(self) -> Mapping[str, Any]:
@@ -52,30 +45,8 @@ class Resetting(GaussianPosterior):
 
     # --- hooks -----------------------------------------------------------------------------
 
-    def keys(self, offer: Offer) -> NDArray[Any]:
-        inside = self._fresh.keys(offer)
-        return np.column_stack([inside, np.full(len(inside), (offer.step - 1) // self.block)])
-
-    def _as_keys(self, arms: Any) -> NDArray[Any]:
-        keys = as_features(arms, "arms")
-        if keys.shape[1] < 2:
-            raise InputError("arms must be rows: a key of the posterior inside, then its block")
-        number = keys[:, -1]
-        if not (
-            np.isfinite(number).all() and (number >= 0).all() and (number == np.floor(number)).all()
-        ):
-            raise InputError("the last column of arms must hold numbers of blocks: 0, 1, 2, …")
-        self._fresh._as_keys(self._within(keys))
-        return keys
-
-    def _within(self, keys: NDArray[Any]) -> NDArray[Any]:
-        """The keys of the posterior inside: one column are row numbers, if it calls arms so."""
-        if not isinstance(self._fresh, FixedPosterior):
-            return keys[:, :-1]
-        rows = keys[:, 0].astype(np.intp)
-        if (rows != keys[:, 0]).any():
-            raise InputError("the first column of arms must hold row numbers: 0, 1, 2, …")
-        return rows
+    def _number(self, offer: Offer) -> int:
+        return (offer.step - 1) // self.block
 
     def _parts(self, keys: NDArray[Any]) -> Iterator[tuple[GaussianPosterior, Ints]]:
         """Each block by itself: who knows of it, and where its keys are."""
@@ -100,8 +71,11 @@ class Resetting(GaussianPosterior):
             found[np.ix_(rows, where)] = known._cross(self._within(keys[where]), inside)
         return found
 
-    def _prior_scale(self, keys: NDArray[Any]) -> float:
-        return self._fresh._prior_scale(self._within(keys))
+    def _draw(self, keys: NDArray[Any], rng: np.random.Generator, size: int) -> Floats:
+        drawn = np.empty((size, len(keys)))
+        for known, where in self._parts(keys):
+            drawn[:, where] = known._draw(self._within(keys[where]), rng, size)
+        return drawn
 
     def _absorb(
         self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: np.random.Generator | None
@@ -112,12 +86,10 @@ class Resetting(GaussianPosterior):
         kept = blocks == newest
         before = inside.information_gain
         inside.observe(self._within(keys[kept]), rewards[kept], noise[kept], rng)
-        self._inside, self._current = inside, newest
+        self._settle(inside)
+        self._current = newest
         self.ignored += int(np.count_nonzero(~kept))
         return inside.information_gain - before
-
-    def _incumbent(self, sign: float) -> float:
-        return self._inside._incumbent(sign) if self._inside.count else 0.0
 
     # --- state -----------------------------------------------------------------------------
 
@@ -128,6 +100,4 @@ class Resetting(GaussianPosterior):
     def _remember(self, state: State) -> None:
         self._current = as_count(state.scalar("current"), "current", 0)
         self.ignored = as_count(state.scalar("ignored"), "ignored", 0, self.count)
-        self._inside = self._fresh.restored(state.part("inside"))
-        if self._inside.count > self.count:
-            raise StateError("this state is damaged: it has learned more than it has seen")
+        self._remember_inside(state, self._fresh)

@@ -76,6 +76,7 @@ class RowPosterior(GaussianPosterior):
     """
 
     timed: bool = False
+    forget: float | None = None
 
     def __init__(self, *, noise_variance: float) -> None:
         super().__init__(noise_variance=noise_variance)
@@ -132,7 +133,7 @@ class RowPosterior(GaussianPosterior):
         rewards = as_vector(state.array("rewards"), "rewards")
         noise = as_vector(state.array("noise"), "noise", len(rewards))
         arms = as_features(state.array("arms"), "arms")
-        if self.count != len(rewards):
+        if len(rewards) > self.count or (self.forget is None and len(rewards) < self.count):
             raise StateError("this state is damaged: its count differs from the observations it holds")
         if len(arms) != len(rewards) or not (noise > 0.0).all():
             raise StateError("this state is damaged: its observations are impossible")

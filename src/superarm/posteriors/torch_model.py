@@ -315,7 +315,9 @@ class TorchPosterior(RowPosterior):
             {"model": type(self.model).__name__, "noise_variance": self.noise_variance},
         )
 
-    def _like(self) -> Self:
+    def _like(self, **changes: Any) -> Self:
+        if changes:
+            return super()._like(**changes)
         again = copy.copy(self)
         again._turns, again._data, again._kept = Turns(), ObservedData(), {}
         return again

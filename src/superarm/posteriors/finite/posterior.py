@@ -258,8 +258,8 @@ class FiniteGP(FixedPosterior):
         names = ("kernel", "arms", "noise_variance", "form")
         return {"mean": self._mean, **{name: getattr(self, name) for name in names}}
 
-    def _like(self) -> FiniteGP:
-        return FiniteGP(**self.parameters(), backend=self._backend)
+    def _like(self, **changes: Any) -> FiniteGP:
+        return FiniteGP(**{**self.parameters(), "backend": self._backend, **changes})
 
     def _memory(self) -> Memory:
         engine = {} if self._rooted is None else {"engine": self._rooted.state()}

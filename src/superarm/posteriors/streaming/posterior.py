@@ -19,24 +19,29 @@ Finite-rank form: k(x, x′) = Φ(x)·Φ(x′) up to a proven error, reported as
 posterior is Bayesian linear regression on r features, mean = Φ w, root = Φ S, and its cost no
 longer grows with N. It is used where it exists, r < N / 2 and the noise is large beside that error.
 
+With ``forget``, rows of old observations are left out of the Cholesky form; docs/architecture.md proves
+what that may change, from the newest time on.
+
 Inducing form: what the rewards at a few points say (``summaries.py``). It is approximate, and used only
 if ``inducing`` asks for it, once the Cholesky form would hold more than ``most_exact`` observations.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, PrecisionWarning, StateError, warn
-from superarm.inputs import as_count, require_choice
+from superarm.inputs import SMALLEST, as_count, as_number, require_choice
 from superarm.kernels import Covariance, Kernel
 from superarm.posteriors.base import Memory
-from superarm.posteriors.rows import KernelPosterior, MeanFunction
+from superarm.posteriors.rows import KernelPosterior, MeanFunction, ObservedData
 from superarm.posteriors.summaries import BLOCK
 from superarm.posteriors.variances import prior_variance
 from superarm.registry import describe, difference, has_spec, register
@@ -68,6 +73,12 @@ class StreamingGP(KernelPosterior):
     how many points they are to be summed up from then on. ``form`` and ``tolerance`` tell what is in
     use.
 
+    With ``timed`` and a kernel that forgets (one times Temporal), ``forget=1e-6`` leaves out what has
+    less than that correlation left with the newest time, so that the cost of a round stays flat.
+    Variances are then too large by 1e-12 of themselves at most, and means off by 1e-6 standard
+    deviations in root mean square. ``dropped`` counts what was learned and left out since,
+    ``forgotten`` what was too old when it came, and was not learned.
+
     >>> from superarm.kernels import SquaredExponential
     >>> gp = StreamingGP(kernel=SquaredExponential(lengthscale=0.3), noise_variance=0.01)
     >>> gp.observe([[0.0], [0.5]], [1.0, -1.0])
@@ -89,6 +100,7 @@ class StreamingGP(KernelPosterior):
         most_exact: int = 20_000,
         inducing: int | None = None,
         timed: bool = False,
+        forget: float | None = None,
     ) -> None:
         super().__init__(kernel, noise_variance, mean)
         require_choice(form, "form", ("auto", "cholesky", "finite-rank"))
@@ -97,6 +109,13 @@ class StreamingGP(KernelPosterior):
         if inducing is not None and form != "auto":
             raise InputError(f"inducing needs form='auto', not {form!r}")
         self.timed = bool(timed)
+        self.forget = None if forget is None else as_number(forget, "forget", SMALLEST, 0.5)
+        if forget is not None and (not timed or inducing is not None or form == "finite-rank"):
+            raise InputError(
+                "forget leaves out what is old, in Cholesky form: it needs timed=True, and neither "
+                "inducing nor form='finite-rank'"
+            )
+        self.forgotten = 0
         self._wanted: Form = form
         self._form: AnyForm = CholeskyForm(kernel, self._data)
         self._reconsider_at = 64  # observations at which the cheaper form is looked for next
@@ -119,7 +138,35 @@ class StreamingGP(KernelPosterior):
         form, and for those observed so far in inducing form."""
         return self._form.tolerance
 
+    @property
+    def dropped(self) -> int:
+        """Observations that were learned and, having grown old, left out."""
+        return self.count - self.forgotten - len(self._data)
+
     # --- hooks -----------------------------------------------------------------------------
+
+    def _check_columns(self, features: Floats) -> Floats:
+        if self.forget is not None:
+            self._window(features.shape[1] - 1)  # refuses a kernel that never forgets
+        return super()._check_columns(features)
+
+    def _window(self, column: int) -> float:
+        """The age at which ``forget`` of the correlation is left."""
+        rate = self.kernel.forgetting(column) if isinstance(self.kernel, Kernel) else None
+        if self.forget is None or not rate:
+            raise InputError(
+                f"forget needs a kernel that forgets along column {column}, the times of these arms: "
+                f"multiply it by Temporal(epsilon=0.01, column={column}), and add nothing to it that "
+                "does not; or leave forget out"
+            )
+        return 2.0 * math.log(self.forget) / math.log1p(-min(rate, 1.0 - 1e-15))
+
+    def _young(self, keys: Floats) -> NDArray[np.bool_]:
+        """Which of these still matter beside the newest of them and of those held."""
+        times, held = keys[:, -1], self.observed.arms
+        newest = max(times.max(), held[:, -1].max() if len(held) else -np.inf)
+        young: NDArray[np.bool_] = newest - times <= self._window(keys.shape[1] - 1)
+        return young
 
     def _ask(self, keys: Floats) -> Solved:
         """What is known of these arms, computed once for mean, covariance, draws and ``observe``.
@@ -165,6 +212,11 @@ class StreamingGP(KernelPosterior):
     def _absorb(
         self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
     ) -> float:
+        if self.forget is not None and not (young := self._young(keys)).all():
+            some = (keys[young], rewards[young], noise[young])
+            information = self._absorb(*some, rng) if young.any() else 0.0
+            self.forgotten += int(np.count_nonzero(~young))
+            return information
         residual = rewards - self._prior_mean(keys)
         if (summary := self._summary(keys)) is not None:
             information = 0.0
@@ -222,6 +274,16 @@ class StreamingGP(KernelPosterior):
         return InducingForm.fitted_to(self.kernel, self.inducing, keys, self._data, self._residual())
 
     def _after_observing(self) -> None:
+        if self.forget is not None:
+            young = self._young(self.observed.arms)
+            if 3 * np.count_nonzero(young) <= 2 * len(young):  # now and then: all is factorised anew
+                kept = ObservedData()
+                kept.append(*(part[young] for part in self.observed))
+                with suppress(Exception):  # as below; what is held says the same
+                    residual = kept.view().rewards - self._prior_mean(kept.view().arms)
+                    self._form = CholeskyForm.fitted_to(self.kernel, kept, residual)
+                    self._data = kept
+            return
         if self._wanted != "auto" or len(self._data) < self._reconsider_at:
             return
         self._reconsider_at = len(self._data) + max(len(self._data) // 4, 32)
@@ -265,7 +327,8 @@ class StreamingGP(KernelPosterior):
 
     def _feature_form(self, also: Floats | None) -> FiniteRankForm | None:
         """The finite-rank form around everything observed and these arms, where it is cheaper."""
-        if self._wanted == "cholesky" or not isinstance(self.kernel, Kernel):
+        cholesky = self._wanted == "cholesky" or self.forget is not None
+        if cholesky or not isinstance(self.kernel, Kernel):
             return None
         limit = self._most_features()
         known = [part for part in (self.observed.arms, also) if part is not None and len(part)]
@@ -290,11 +353,13 @@ class StreamingGP(KernelPosterior):
     # --- state -----------------------------------------------------------------------------
 
     def parameters(self) -> Mapping[str, Any]:
-        names = ("kernel", "noise_variance", "mean", "most_exact", "inducing", "timed")
+        names = ("kernel", "noise_variance", "mean", "most_exact", "inducing", "timed", "forget")
         return {"form": self._wanted, **{name: getattr(self, name) for name in names}}
 
     def _memory(self) -> Memory:
-        scalars = {"in_use": self.form, "reconsider_at": self._reconsider_at}
+        scalars: dict[str, Any] = {"in_use": self.form, "reconsider_at": self._reconsider_at}
+        if self.forget is not None:
+            scalars["forgotten"] = self.forgotten
         parts = {}
         if isinstance(self._form, FiniteRankForm):
             parts = {"features": self._form.state()}
@@ -308,6 +373,9 @@ class StreamingGP(KernelPosterior):
         The Cholesky form, or any form with another kernel, is computed anew from what was observed.
         """
         super()._remember(state)
+        if self.forget is not None:
+            most = self.count - len(self._data)
+            self.forgotten = as_count(state.scalar("forgotten"), "forgotten", 0, most)
         if not self.count:
             return
         in_use, reconsider_at = state.scalar("in_use"), state.scalar("reconsider_at")

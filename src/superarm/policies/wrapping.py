@@ -1,0 +1,51 @@
+"""Any policy on a posterior that starts anew, notices changes, or fits its hyper-parameters again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from superarm.core import Policy
+from superarm.errors import InputError, SpecError
+from superarm.posteriors import Wrapping
+from superarm.registry import build, check_parameters, find, names, suggestion
+
+from .base import IndexPolicy
+
+
+def wrapped(policy: Policy, *wrappers: Mapping[str, Any] | str) -> IndexPolicy:
+    """The policy with its posterior wrapped, by one spec after the other.
+
+    ``wrapped(policy, {"name": "resetting", "block": 48})``; a name alone will do for default options.
+    """
+    if not isinstance(policy, IndexPolicy):
+        raise InputError(
+            f"{type(policy).__name__} has no posterior that could be wrapped; leave 'wrapped' out, or "
+            "choose a policy that has one, such as gp-ts"
+        )
+    posterior = policy.posterior
+    for spec in checked_wrappers([*wrappers]):
+        posterior = build("posterior", spec, posterior=posterior)
+    return type(policy)(**{**policy.parameters(), "posterior": posterior})
+
+
+def checked_wrappers(given: Any) -> list[Mapping[str, Any]]:
+    """What an experiment says of wrappers, as a list of specs: one name or table, or several."""
+    specs = []
+    for each in given if isinstance(given, list | tuple) else [given]:
+        spec = {"name": each} if isinstance(each, str) else each
+        if not isinstance(spec, Mapping) or "name" not in spec:
+            raise SpecError(f'a wrapper is {each!r:.60}; write {{name = "resetting", block = 48}}')
+        known = [name for name in names("posterior") if _wraps(find("posterior", name))]
+        if spec["name"] not in known:
+            told = suggestion(spec["name"], known)
+            raise SpecError(f"{spec['name']!r} is no posterior that wraps another; {told}")
+        options = {key: value for key, value in spec.items() if key != "name"}
+        check_parameters("posterior", spec["name"], options, besides={"posterior"})
+        specs.append(spec)
+    return specs
+
+
+def _wraps(part: object) -> bool:
+    return inspect.isclass(part) and issubclass(part, Wrapping)

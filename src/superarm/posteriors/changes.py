@@ -1,0 +1,185 @@
+"""A posterior that notices sudden changes of what it learns, and then forgets what was before.
+
+Notation
+
+=========  =======================================================================
+``z``      innovations: rewards less their forecasts, whitened by the forecasts' covariance,
+           noise included. While the model holds they are independent and N(0, 1)
+``ρ``      ``scale``: what a change does to them, in the alternative that is tested: N(0, ρ²)
+``S``      CUSUM of the log-likelihood ratio, S ← max(0, S + ½ z² (1 − 1/ρ²) − ln ρ)
+``h``      ln ``run_length``: an alarm is given when S ≥ h
+=========  =======================================================================
+
+While the model holds, e^S is at most R, where R ← (1 + R) Λ with the likelihood ratio Λ of one
+observation; R less the number of observations is a martingale, so that the mean number of observations
+until the first alarm is E R ≥ e^h, whatever ρ [lorden1971procedures, Theorem 2].
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superarm.core import Floats, Offer, State
+from superarm.errors import StateError
+from superarm.inputs import LARGEST, as_count, as_features, as_number, as_positive
+from superarm.linalg import cholesky, solve_lower
+from superarm.registry import register
+
+from .base import GaussianPosterior, Memory
+from .wrapping import Numbered, Seen
+
+_CELLS = 200
+"""Into how many pieces the statistic's range is cut to compute how long it takes to an alarm."""
+
+
+class Alarm(NamedTuple):
+    """A change was noticed."""
+
+    step: int
+    """When: the step of the observation that gave the alarm."""
+    since: int
+    """The step from which on observations are kept: the change is thought to have come before it."""
+
+
+@register("posterior", "change-detecting")
+class ChangeDetecting(Numbered):
+    """Any posterior, made anew when rewards are no longer what it foresees.
+
+    A CUSUM test of whether the innovations have become ``scale`` times as large. While the model holds,
+    the mean number of observations until a (false) alarm is at least ``run_length``. On an alarm, what
+    was learned before the test's statistic last left 0 is forgotten, and what came since is learned by
+    a new posterior. ``alarms`` says when; ``until_alarm`` how long one takes.
+
+    Keys are those of the posterior inside with the number of their step as a last column. Feedback from
+    before a change that was noticed is counted in ``ignored``, and not learned.
+
+    >>> from superarm.kernels import SquaredExponential
+    >>> from superarm.posteriors import FiniteGP
+    >>> gp = ChangeDetecting(FiniteGP(SquaredExponential(), [[0.0], [1.0]], noise_variance=0.01))
+    >>> for step in range(1, 40):
+    ...     gp.observe([[0, step]], [1.0 if step < 30 else -1.0])
+    >>> gp.alarms, gp.predict([[0, 40]]).mean.round(2).tolist()
+    ((Alarm(step=30, since=30),), [-1.0])
+    """
+
+    kind = "change-detecting"
+    numbered = "steps"
+
+    def __init__(
+        self, posterior: GaussianPosterior, *, run_length: float = 10_000.0, scale: float = 3.0
+    ) -> None:
+        super().__init__(posterior)
+        self.exchangeable = False
+        self.run_length = as_number(run_length, "run_length", 2.0, LARGEST)
+        self.scale = as_number(scale, "scale", 1.01, 1e6)
+        self.alarms: tuple[Alarm, ...] = ()
+        self._statistic = 0.0
+        self._recent: Seen | None = None  # since the statistic was 0
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {"posterior": self._fresh, "run_length": self.run_length, "scale": self.scale}
+
+    @property
+    def _terms(self) -> tuple[float, float]:
+        """½ (1 − 1/ρ²) and ln ρ."""
+        return 0.5 * (1.0 - self.scale**-2), math.log(self.scale)
+
+    def until_alarm(self, spread: float = 1.0) -> float:
+        """Mean number of observations until an alarm, from S = 0, if innovations are N(0, spread²).
+
+        With 1 that is the run length without a change, of which ``run_length`` is a lower bound. With
+        more it is the delay after a change: about h / (½ spread² (1 − 1/ρ²) − ln ρ) where that is
+        positive, and longer by how far S overshoots h. Computed as that of a Markov chain over pieces
+        of [0, h), to about 0.1 %.
+        """
+        from scipy.special import erf
+
+        slope, fall = self._terms
+        edges = np.linspace(0.0, math.log(self.run_length), _CELLS + 1)
+        # S = 0 is a state of its own, then come the pieces, by their middles.
+        at = np.append(0.0, 0.5 * (edges[1:] + edges[:-1]))
+        up = (edges[None, :] - at[:, None] + fall) / (slope * as_positive(spread, "spread") ** 2)
+        below = erf(np.sqrt(0.5 * np.maximum(up, 0.0)))  # P(S⁺ ≤ edge), (cells + 1, cells + 1)
+        stays = np.column_stack([below[:, 0], np.diff(below, axis=1)])
+        steps = np.linalg.solve(np.eye(len(at)) - stays, np.ones(len(at)))
+        return float(steps[0])
+
+    # --- hooks -----------------------------------------------------------------------------
+
+    def _number(self, offer: Offer) -> int:
+        return offer.step
+
+    def _absorb(
+        self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: np.random.Generator | None
+    ) -> float:
+        inside, recent, statistic, alarms = self._inside, self._recent, self._statistic, self.alarms
+        slope, fall = self._terms
+        rest, gained, ignored = Seen(keys, rewards, noise), 0.0, 0
+        while True:
+            late = rest.keys[:, -1] < (alarms[-1].since if alarms else 0)
+            ignored += int(np.count_nonzero(late))
+            rest = rest.part(~late)
+            z, gains = _innovations(inside, self._within(rest.keys), rest)
+            known = rest.after(recent)
+            passed, begin = len(known.rewards) - len(z), 0  # ``known[begin:]``: since S was 0
+            end = len(z)
+            for at, square in enumerate((z**2).tolist(), start=1):
+                statistic = max(0.0, statistic + slope * square - fall)
+                if statistic == 0.0:
+                    begin = passed + at
+                if statistic >= math.log(self.run_length):
+                    end = at
+                    break
+            else:
+                inside.observe(self._within(rest.keys), rest.rewards, rest.noise, rng)
+                recent = known.part(slice(begin, None)) if statistic > 0.0 else None
+                break
+            gained += float(gains[:end].sum())
+            since = known.part(slice(begin, passed + end))
+            inside = self._fresh._like()
+            inside.observe(self._within(since.keys), since.rewards, since.noise, rng)
+            alarms += (Alarm(int(since.keys[-1, -1]), int(since.keys[0, -1])),)
+            rest, recent, statistic = rest.part(slice(end, None)), None, 0.0
+        self._settle(inside)
+        self._recent, self._statistic, self.alarms = recent, statistic, alarms
+        self.ignored += ignored
+        return gained + float(gains.sum())
+
+    # --- state -----------------------------------------------------------------------------
+
+    def _memory(self) -> Memory:
+        arrays = {} if self._recent is None else self._recent._asdict()
+        scalars = {"statistic": self._statistic, "ignored": self.ignored}
+        alarms = np.array(self.alarms, dtype=np.float64).reshape(-1, 2)
+        return Memory({**arrays, "alarms": alarms}, scalars, {"inside": self._inside.state()})
+
+    def _remember(self, state: State) -> None:
+        self.ignored = as_count(state.scalar("ignored"), "ignored", 0, self.count)
+        most = math.log(self.run_length)
+        self._statistic = as_number(state.scalar("statistic"), "statistic", 0.0, most)
+        alarms = as_features(state.array("alarms"), "alarms", 2)
+        if (alarms != np.floor(alarms)).any() or (np.abs(alarms) > 2**53).any():
+            raise StateError("this state is damaged: its alarms are at no steps")
+        self.alarms = tuple(Alarm(int(step), int(since)) for step, since in alarms.tolist())
+        self._remember_inside(state, self._fresh)
+        if self._statistic > 0.0:
+            self._recent = self._seen_in(state)
+
+
+def _innovations(inside: GaussianPosterior, keys: NDArray[Any], seen: Seen) -> tuple[Floats, Floats]:
+    """Whitened innovations z and what each observation tells, nats; both (m,)."""
+    if not len(keys):
+        return np.empty(0), np.empty(0)
+    mean, _ = inside._moments(keys)
+    covariance = inside._covariance(keys) + np.diag(seen.noise)
+    largest = inside._prior_scale(keys) + float(seen.noise.max())
+    factor = cholesky(covariance, "the covariance of the observed arms", largest)
+    return (
+        solve_lower(factor, seen.rewards - mean),
+        np.log(np.diagonal(factor)) - 0.5 * np.log(seen.noise),
+    )

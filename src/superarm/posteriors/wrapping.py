@@ -1,0 +1,139 @@
+"""What posteriors share that wrap another."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superarm.core import Floats, Ints, Offer, State
+from superarm.errors import InputError, StateError
+from superarm.inputs import as_features, as_vector, require_type
+
+from .base import GaussianPosterior
+from .fixed import FixedPosterior
+
+
+class Seen(NamedTuple):
+    """Observations that are kept beside the posterior inside."""
+
+    keys: NDArray[Any]
+    rewards: Floats
+    noise: Floats
+
+    def part(self, rows: Any) -> Seen:
+        return Seen(*(each[rows] for each in self))
+
+    def after(self, earlier: Seen | None) -> Seen:
+        """These after earlier ones; a copy."""
+        parts = (self,) if earlier is None else (earlier, self)
+        return Seen(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+
+class Wrapping(GaussianPosterior):
+    """A posterior that has another inside, whose keys it has, and can make that one anew."""
+
+    def __init__(self, posterior: GaussianPosterior) -> None:
+        require_type(posterior, GaussianPosterior, "posterior")
+        if posterior.count:
+            raise InputError("the posterior inside has learned already; give one that has not")
+        super().__init__(noise_variance=posterior.noise_variance)
+        self.exchangeable, self.draws = posterior.exchangeable, posterior.draws
+        self._fresh = posterior
+        self._inside = posterior._like()
+
+    def _settle(self, inside: GaussianPosterior) -> None:
+        """From now on this one is inside."""
+        self._inside = inside
+        self.noise_variance, self.noise_std = inside.noise_variance, inside.noise_std
+
+    # --- hooks -----------------------------------------------------------------------------
+
+    def _within(self, keys: NDArray[Any]) -> NDArray[Any]:
+        """The keys of the posterior inside."""
+        return keys
+
+    def keys(self, offer: Offer) -> NDArray[Any]:
+        return self._inside.keys(offer)
+
+    def _as_keys(self, arms: Any) -> NDArray[Any]:
+        return self._inside._as_keys(arms)
+
+    def _moments(self, keys: NDArray[Any]) -> tuple[Floats, Floats]:
+        return self._inside._moments(self._within(keys))
+
+    def _covariance(self, keys: NDArray[Any]) -> Floats:
+        return self._inside._covariance(self._within(keys))
+
+    def _cross(self, keys: NDArray[Any], at: Ints) -> Floats:
+        return self._inside._cross(self._within(keys), at)
+
+    def _draw(self, keys: NDArray[Any], rng: np.random.Generator, size: int) -> Floats:
+        return self._inside._draw(self._within(keys), rng, size)
+
+    def _prior_scale(self, keys: NDArray[Any]) -> float:
+        return self._inside._prior_scale(self._within(keys))
+
+    def _incumbent(self, sign: float) -> float:
+        return self._inside._incumbent(sign) if self._inside.count else 0.0
+
+    # --- state -----------------------------------------------------------------------------
+
+    def _remember_inside(self, state: State, like: GaussianPosterior) -> None:
+        self._settle(like.restored(state.part("inside")))
+        if self._inside.count > self.count:
+            raise StateError("this state is damaged: it has learned more than it has seen")
+
+    def _seen_in(self, state: State) -> Seen:
+        """What :class:`Seen` put into a state."""
+        keys = self._as_keys(state.array("keys")).copy()
+        rewards, noise = (
+            as_vector(state.array(name), name, len(keys)).copy() for name in ("rewards", "noise")
+        )
+        if not len(keys) or len(keys) > self.count or not (noise > 0.0).all():
+            raise StateError("this state is damaged: its observations are impossible")
+        return Seen(keys, rewards, noise)
+
+
+class Numbered(Wrapping):
+    """One whose keys end with a number, of the offer's block or step, that tells what to ignore."""
+
+    numbered: str
+    """What the numbers count."""
+    ignored: int
+    """Observations that came when what they belong to had been forgotten: they are not learned."""
+
+    def __init__(self, posterior: GaussianPosterior) -> None:
+        super().__init__(posterior)
+        self.ignored = 0
+        if isinstance(posterior, Wrapping) and not isinstance(posterior, Numbered):
+            posterior = posterior._fresh  # its keys are those of the one inside
+        self._rows = isinstance(posterior, FixedPosterior)  # whether they are row numbers
+
+    @abstractmethod
+    def _number(self, offer: Offer) -> int: ...
+
+    def keys(self, offer: Offer) -> NDArray[Any]:
+        inside = self._fresh.keys(offer)
+        return np.column_stack([inside, np.full(len(inside), self._number(offer))])
+
+    def _as_keys(self, arms: Any) -> NDArray[Any]:
+        keys = as_features(arms, "arms", 2 if self._rows else None)
+        if keys.shape[1] < 2:
+            raise InputError("arms must be rows: a key of the posterior inside, then a number")
+        number = keys[:, -1]
+        if not ((number >= 0).all() and (number == np.floor(number)).all()):
+            raise InputError(f"the last column of arms must number {self.numbered}: 0, 1, 2, …")
+        self._fresh._as_keys(self._within(keys))
+        return keys
+
+    def _within(self, keys: NDArray[Any]) -> NDArray[Any]:
+        """One column are row numbers, if the posterior inside calls arms so."""
+        if not self._rows:
+            return keys[:, :-1]
+        rows = keys[:, 0].astype(np.intp)
+        if (rows != keys[:, 0]).any():
+            raise InputError("the first column of arms must hold row numbers: 0, 1, 2, …")
+        return rows
