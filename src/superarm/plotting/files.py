@@ -37,7 +37,7 @@ def save_figure(figure: Figure, path_without_suffix: Path | str) -> tuple[Path, 
 
 
 def save_run_figures(
-    run: Run, directory: Path | str, bounds: RegretBounds | None = None, band: Band = "stderr"
+    run: Run, directory: Path | str, bounds: RegretBounds | None = None, band: Band | None = None
 ) -> list[Path]:
     """Every picture of a run, as PNG and SVG."""
     pictures = [picture for group in run_charts(run, bounds, band).values() for picture in group]

@@ -74,7 +74,7 @@ def write_report(
     full_size: tuple[int, int] | None = None,
     further: Sequence[Mapping[str, Any]] = (),
     not_judged: Sequence[Claim] = (),
-    band: Band = "stderr",
+    band: Band | None = None,
 ) -> Report:
     """Write the page; ``notes`` are paragraphs of plain text below the introduction.
 
@@ -82,7 +82,8 @@ def write_report(
     SVG of our own making, shown first as it is. ``command`` holds the first words of the command
     line that makes this run again (``superarm run ID``), ``full_size`` the experiment's own rounds
     and seeds, ``further`` the rows of the summary that are no totals of the run, ``not_judged`` the
-    claims that it says nothing of, ``band`` what surrounds means in charts.
+    claims that it says nothing of, ``band`` what surrounds means in charts (by default, what the
+    experiment wants).
     """
     path = Path(path)
     rankings = [_ranked(run, index) for index in range(len(run.settings))]
@@ -97,9 +98,10 @@ def write_report(
             "<main>",
             *(f"<p>{escape(str(note))}</p>" for note in notes if note),
             f'<figure class="wide">{picture}</figure>' if picture else "",
+            section("What there was to be found", *charts["truth"]) if charts["truth"] else "",
             section(f"Sweep over {panels[0].key}", *charts["sweep"]) if panels else "",
             section("Result", *(_result_table(run, i, each) for i, each in enumerate(rankings))),
-            section("Further results", *charts["ratios"], _further_table(run, further))
+            section("Further results", *charts["derived"], _further_table(run, further))
             if further
             else "",
             section("Claims", claims_table(claims, not_judged=not_judged))
