@@ -44,6 +44,20 @@ claim below: policy=gp-ts versus=gp-ei,gp-pi ratio=3.0
 claim similar: policy=gp-ei versus=gp-pi tolerance=0.25
 """
 EXPERIMENTS = {
+    "timevarying/functions": """
+rounds 200
+seeds 1
+problem name=drifting-function
+problem dimension=1
+problem side=126
+problem nu=1.5
+problem epsilon=0.01
+sweep kernel=squared-exponential,matern
+policies tv-gp-ucb:
+policies gp-ucb-static: policy=tv-gp-ucb epsilon=0.0
+policies random:
+chart truth=functions
+""",
     "timevarying/matched-se": """
 rounds 500
 seeds 200
@@ -449,8 +463,8 @@ problem sumo-navigation: step=0.25 lengthscale=1.0 normalisation=mean prior_scal
 problem sumo-navigation: noise_scale=0.02 uturns=True
 problem temperature-sensors: source=auto start_minute=50 noise_fraction=0.05 prior_mean=learned
 problem temperature-sensors: norm=mean units=raw regularisation=noise
-problem drifting-function: side=50 kernel=squared-exponential lengthscale=0.2 nu=2.5 epsilon=0.01
-problem drifting-function: k=1 noise_std=0.1
+problem drifting-function: side=50 dimension=2 kernel=squared-exponential lengthscale=0.2 nu=2.5
+problem drifting-function: epsilon=0.01 k=1 noise_std=0.1
 policy r-gp-ucb: c1=0.8 c2=4.0
 policy tv-gp-ucb: c1=0.8 c2=4.0
 policy composed: posterior=auto stepwise=False most_pending=256

@@ -28,6 +28,7 @@ from superarm.experiments.theorems import regret_bounds
 from superarm.registry import suggestion
 from superarm.report import Report, write_index, write_report
 from superarm.report.pages import VERDICTS, claim_count, silent_text
+from superarm.results.calibration import forecast_warnings
 from superarm.results.charts import group_pictures
 from superarm.results.curves import (
     Band,
@@ -38,7 +39,6 @@ from superarm.results.curves import (
     significant,
     synthetic_data,
 )
-from superarm.results.roads import forecast_warnings
 from superarm.simulation import Run, cell_name
 from superarm.simulation.executors import available_cores, process_pool
 from superarm.simulation.trace import read_spec

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from superarm.results.bounds import RegretBounds
+from superarm.results.calibration import calibration_picture
 from superarm.results.charts import run_charts
 from superarm.results.curves import Band, synthetic_data
 from superarm.results.maps import doubt_pictures, networks_picture, visit_pictures
 from superarm.results.pictures import Picture
-from superarm.results.roads import calibration_picture
 from superarm.simulation.trace import Run
 from superarm.states import atomic_write
 

@@ -95,7 +95,8 @@ def _axes(chart: Chart, x_axis: _Axis, y_axis: _Axis, height: int) -> Iterable[s
     for told, value in chart.marks.items():
         x = float(x_axis.place(value))
         yield _rule(f"M{x:.1f} {bottom:g}V{top:g}", 0.55)
-        yield _text(x + 4, top + 10, told, "start")
+        late = x > (left + right) / 2.0  # else it would run into the labels
+        yield _text(x - 4 if late else x + 4, top + 10, told, "end" if late else "start")
     yield _text((left + right) / 2, height - 6, chart.x_label, "middle")
     yield _text(4, top - 16, chart.y_label, "start")
 

@@ -32,6 +32,7 @@ from superarm.results.curves import (
 from superarm.simulation.trace import Run
 from superarm.states import atomic_write
 
+from .calibration import calibration_parts
 from .pages import (
     Claim,
     banner,
@@ -91,7 +92,7 @@ def write_report(
     origin = synthetic_data(run)
     warning = f"Synthetic data: {origin}." if origin else ""
     charts = {about: [*map(figure, group)] for about, group in run_charts(run, bounds, band).items()}
-    panels = sweeps(run)
+    panels, forecasts = sweeps(run), [*calibration_parts(run)]
     body = "".join(
         (
             _header(run, headline, claims, warning),
@@ -108,6 +109,7 @@ def write_report(
             if claims or not_judged
             else "",
             *road_sections(run),  # first what trips took: rectified regret charges for hills
+            section("Did the forecasts hold?", *forecasts) if forecasts else "",
             section("How wide the bounds are", *charts["widths"]) if charts["widths"] else "",
             section("Regret", *charts["regret"], *charts["horizons"]),
             section("How regret grows", *charts["growth"], _bound_table(run, bounds) if bounds else ""),

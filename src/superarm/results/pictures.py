@@ -78,25 +78,26 @@ class Chart:
         half = np.zeros_like(y) if series.half is None else series.half
         shown = np.isfinite(y) & ((y > floor) | (not self.log_y))
         x, y, half = x[shown], y[shown], half[shown]
-        x = np.where((x == 0.0) & self.log_x, self._zero(), x)
+        x = np.where((x == 0.0) & self.log_x, self._zero()[0], x)
         # A band that reaches below zero cannot be drawn on a log axis; a tenth of the mean can.
         low = np.maximum(y - half, np.maximum(y / 10.0, floor)) if self.log_y else y - half
         return Shape(x, y, low, y + half)
 
-    def _positive(self) -> Floats:
-        every = np.unique(np.concatenate([np.asarray(each.x, np.float64) for each in self.series]))
-        return every[every > 0.0]
-
-    def _zero(self) -> float:
-        """Where 0 stands on a logarithmic axis, which has no place for it: a step below the others."""
-        first, second = self._positive()[:2]
-        return float(first * min(first / second, 0.5))
+    def _zero(self) -> tuple[float, float]:
+        """Where 0 stands on a logarithmic axis, which has no place for it: a step below the least of
+        the others, which is told too. NaN where no 0 is drawn."""
+        every = np.unique(np.concatenate([*(each.x for each in self.series), np.empty(0)]))
+        positive = every[every > 0.0]
+        if not self.log_x or 0.0 not in every or len(positive) < 2:
+            return np.nan, np.nan
+        return float(positive[0] * min(positive[0] / positive[1], 0.5)), float(positive[0])
 
     def x_ticks(self) -> dict[float, str]:
         """What is written below the x-axis, by place."""
-        low, high = self.x_range()
-        zero = {low: "0"} if self.log_x and low < (first := self._positive()[0]) else {}
-        return zero | {at: significant(at) for at in ticks(first if zero else low, high, self.log_x)}
+        zero, least = self._zero()
+        every = ticks(*self.x_range(), self.log_x)
+        told = {at: significant(at) for at in every if not at < least}
+        return told if np.isnan(zero) else {zero: "0", **told}
 
     def y_ticks(self) -> dict[float, str]:
         """What is written beside the y-axis, by place."""
