@@ -80,7 +80,9 @@ class TestProblems(ProblemContract):
 CHANGING = {"name": "crowdsourcing", "source": "synthetic", "k": 3, "workers": 20}
 FIXED_ARMS = {"name": "rkhs-function", "arms": 20}
 ROADS = {"name": "navigation", "edges": 300}
-NOT_LEARNING = {"random", "benchmark", "prior", "known-cost"}
+DRIFTING = {"name": "drifting-function", "side": 5, "epsilon": 0.1, "k": 2}
+KNOWING = {"benchmark", "genie"}
+NOT_LEARNING = {"random", "prior", "known-cost", *KNOWING}
 ROUTES = {"route-ucb", "route-bucb", "route-ts", "route-greedy", "prior"}
 GREEDY = {"name": "greedy"}
 POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -92,7 +94,8 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
                 for each in registry.names("policy")
                 if "model" in registry.parameters_of("policy", each)
             }
-            - {"composed", "benchmark", "random", "route-rule", "known-cost", "tv-gp-ucb", "r-gp-ucb"}
+            - {"composed", "random", "route-rule", "known-cost", "tv-gp-ucb", "r-gp-ucb"}
+            - KNOWING
             - ROUTES
         )
     ),
@@ -113,9 +116,18 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
         for problem in (CHANGING, FIXED_ARMS, ROADS)
     ),
     *(
-        ({"name": name}, {"name": "drifting-function", "side": 5, "epsilon": 0.1, "k": 2})
-        for name in ("tv-gp-ucb", "r-gp-ucb")
+        (spec, DRIFTING)
+        for spec in (
+            {"name": "tv-gp-ucb"},
+            {"name": "r-gp-ucb"},
+            {"name": "genie"},
+            {"name": "gp-ts", "scaled": False, "posterior": "drifting"},
+            {"name": "gp-bucb", "posterior": "drifting"},
+            {"name": "composed", "rule": GREEDY, "posterior": "drifting"},
+        )
     ),
+    ({"name": "genie"}, FIXED_ARMS),
+    ({"name": "rexp3", "block": 6}, {**DRIFTING, "k": 1}),
     ({"name": "oclok-ucb"}, CHANGING),
     ({"name": "oclok-ucb", "form": "finite-rank"}, CHANGING),
     ({"name": "soclok-ucb", "inducing": 4}, CHANGING),
@@ -140,7 +152,7 @@ class TestPolicies(PolicyContract):
         self.learns = self.spec["name"] not in NOT_LEARNING
 
     def make_policy(self) -> Policy:
-        given = {"problem": self.problem} if self.spec["name"] == "benchmark" else {}
+        given = {"problem": self.problem} if self.spec["name"] in KNOWING else {}
         made: Policy = registry.build("policy", self.spec, model=self.problem.model, **given)
         return made
 

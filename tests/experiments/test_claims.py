@@ -340,7 +340,9 @@ BASE = {
         (claim("below", policy=1, versus="b"), "policy is 1; it must be text or a list of text"),
         (claim("below", policy="a", versus="b", metric=2), "metric is 2"),
         (claim("below", policy="a", versus="b", where="k"), "where is 'k'; it must be a table"),
-        (claim("below", policy="a", versus="b", of="range"), "of is 'range'; it can only be 'spread'"),
+        (claim("below", policy="a", versus="b", of="range"), "of is 'range'; it can be 'spread'"),
+        (claim("below", policy="a", versus="b", of="swing", metric="seconds"), "not of seconds"),
+        (claim("below", policy="a", versus="b", of="swing", relative_to="c"), "by itself"),
         (claim("similar", policy="a", versus="b", ratio=1), "'tolerance'"),
         (
             claim("similar", policy=["a", 2], versus="b", tolerance=1),
@@ -542,6 +544,23 @@ def test_the_evidence_tells_the_change_over_all_values(
     told = claim("rises", policy="mine", key="width", **({"of": of} if of else {}))
     (verdict,) = judge(sweep_run(tmp_path, totals), [told])
     assert f"change of mine over all values seed by seed {change} (" in verdict.evidence
+
+
+def test_a_swing_is_how_far_the_mean_over_rounds_moves_in_the_second_half(tmp_path: Path) -> None:
+    """Means of 3, 3, 3, 3 stay; those of 0, 4, 0, 8 are 0, 2, 4/3, 3, from round 3 on 4/3 and 3."""
+    write_spec(
+        tmp_path,
+        {"experiment": "x", "rounds": 4, "first_seed": 0, "seeds": 2, "policies": ["calm", "wild"]}
+        | {"settings": [{}]},
+    )
+    for policy, rewards in (("calm", [3.0] * 4), ("wild", [0.0, 4.0, 0.0, 8.0])):
+        for seed in range(2):
+            series = {"regret": np.array(rewards)}
+            write_trace(tmp_path, Trace(policy=policy, setting_index=0, seed=seed, series=series))
+    told = claim("below", policy="calm", versus="wild", of="swing")
+    (verdict,) = judge(Run.load(tmp_path), [told])
+    assert verdict.verdict == "holds"
+    assert "swing of cumulative regret: calm 0, wild 1.67; calm − wild" in verdict.evidence
 
 
 def test_a_claim_is_about_the_settings_that_it_names(tmp_path: Path) -> None:

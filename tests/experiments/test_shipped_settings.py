@@ -43,6 +43,18 @@ claim below: policy=igp-ucb versus=gp-ei,gp-pi ratio=3.0
 claim below: policy=gp-ts versus=gp-ei,gp-pi ratio=3.0
 claim similar: policy=gp-ei versus=gp-pi tolerance=0.25
 """
+MISMATCH = """
+rounds 200
+seeds 200
+problem name=drifting-function
+problem epsilon=0.01
+policies tv-gp-ucb:
+policies gp-ucb-static: policy=composed rule=(name=ucb schedule=(name=logarithmic))
+policies random:
+policies genie:
+derived name=average_regret metric=regret per_round=True
+chart band=std
+"""
 EXPERIMENTS = {
     "timevarying/functions": """
 rounds 200
@@ -67,10 +79,65 @@ policies tv-gp-ucb:
 policies r-gp-ucb:
 policies gp-ucb-static: policy=tv-gp-ucb epsilon=0.0
 policies random:
+policies genie:
 derived name=average_regret metric=regret per_round=True
 claim below: policy=tv-gp-ucb versus=r-gp-ucb
+claim below: of=swing policy=tv-gp-ucb versus=r-gp-ucb
 claim below: policy=tv-gp-ucb versus=gp-ucb-static
 claim below: policy=r-gp-ucb versus=gp-ucb-static
+claim below: policy=genie versus=tv-gp-ucb,r-gp-ucb,gp-ucb-static,random
+""",
+    "timevarying/matched-matern": """
+extends timevarying/matched-se
+problem kernel=matern
+""",
+    "timevarying/mismatch-epsilon": MISMATCH
+    + """
+sweep assumed_epsilon=0.0,0.001,0.003,0.005,0.01,0.02,0.03,0.05,0.1
+chart marks=(the true ε=0.01)
+claim flat: policy=tv-gp-ucb key=assumed_epsilon among=0.003,0.005,0.01,0.02,0.03 tolerance=0.25
+claim rises: policy=tv-gp-ucb key=assumed_epsilon among=0.01,0.02,0.03,0.05,0.1
+claim flat: policy=tv-gp-ucb key=assumed_epsilon among=0.01,0.1 tolerance=0.333
+claim flat: policy=tv-gp-ucb key=assumed_epsilon among=0.005,0.01 tolerance=0.05
+claim falls: policy=tv-gp-ucb key=assumed_epsilon among=0.0,0.001,0.003,0.005
+claim similar: policy=tv-gp-ucb versus=gp-ucb-static where=(assumed_epsilon=0.0) tolerance=0.05
+claim falls: policy=tv-gp-ucb key=assumed_epsilon among=0.0,0.001
+claim falls: policy=tv-gp-ucb key=assumed_epsilon among=0.0,0.1
+""",
+    "timevarying/mismatch-block": MISMATCH
+    + """
+sweep block=5,10,20,30,40,60,80,100,150,200
+chart marks=(N of section 5.1=38)
+policies r-gp-ucb:
+claim falls: policy=r-gp-ucb key=block among=5,10,20,30,40
+claim flat: policy=r-gp-ucb key=block among=40,60,80,100,150,200 tolerance=0.25
+claim rises: of=spread policy=r-gp-ucb key=block
+claim rises: of=spread policy=r-gp-ucb key=block among=40,60,80,100,150,200
+claim similar: policy=r-gp-ucb versus=gp-ucb-static where=(block=200) tolerance=0.05
+claim below: policy=tv-gp-ucb versus=r-gp-ucb
+""",
+    "timevarying/slates": """
+rounds 300
+seeds 40
+problem name=drifting-function
+problem side=10
+problem k=5
+problem epsilon=0.03
+policies tv-gp-ucb:
+policies gp-ts: scaled=False posterior=drifting
+policies gp-bucb: posterior=drifting
+policies r-gp-ucb:
+policies gp-ucb-static: policy=tv-gp-ucb epsilon=0.0
+policies gp-ts-static: policy=gp-ts scaled=False
+policies gp-bucb-static: policy=gp-bucb
+policies random:
+policies genie:
+derived name=average_regret metric=regret per_round=True
+claim below: policy=tv-gp-ucb versus=gp-ucb-static,r-gp-ucb
+claim below: policy=gp-ts versus=gp-ts-static
+claim below: policy=gp-bucb versus=gp-bucb-static
+claim below: policy=tv-gp-ucb,gp-ts,gp-bucb versus=random ratio=0.5
+claim below: policy=genie versus=tv-gp-ucb,gp-ts,gp-bucb,r-gp-ucb,random
 """,
     "combinatorial/codependency": """
 rounds 300
@@ -465,7 +532,9 @@ problem temperature-sensors: source=auto start_minute=50 noise_fraction=0.05 pri
 problem temperature-sensors: norm=mean units=raw regularisation=noise
 problem drifting-function: side=50 dimension=2 kernel=squared-exponential lengthscale=0.2 nu=2.5
 problem drifting-function: epsilon=0.01 k=1 noise_std=0.1
+policy exp3: direction=maximize
 policy r-gp-ucb: c1=0.8 c2=4.0
+policy rexp3: variation=1.0
 policy tv-gp-ucb: c1=0.8 c2=4.0
 policy composed: posterior=auto stepwise=False most_pending=256
 policy gp-bucb: omega=1.0 xi=1.0 posterior=auto

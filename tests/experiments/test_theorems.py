@@ -15,6 +15,7 @@ from superarm.core import Floats, Ints
 from superarm.errors import StateError
 from superarm.experiments import Experiment, Plan, execute
 from superarm.experiments.theorems import regret_bounds
+from superarm.policies.drift import block_length
 from superarm.problems.navigation import Navigation
 from superarm.results.bounds import Bound, RegretBounds
 from superarm.rewards import Sum
@@ -22,10 +23,14 @@ from superarm.rules import BayesUCBQuantile
 from superarm.simulation import Run
 from superarm.theory import (
     ArmSetGrowth,
+    DriftingGrowth,
     bayesian_regret_bound_of_widths,
+    drifting_information_gain,
     prior_eigenvalue_bound,
     regret_bound_gp_ts,
     regret_bound_oclok_ucb,
+    regret_bound_r_gp_ucb,
+    regret_bound_tv_gp_ucb,
 )
 
 FUNCTION = {"name": "rkhs-function", "arms": 20}
@@ -282,3 +287,62 @@ def test_no_route_bound_where_the_model_is_not_the_truths(
     policies = {"route-ucb": {"posterior": "streaming"}}
     found = bounds_of(tmp_path / "a", policies, problem=problem, rounds=2)
     assert told in found.missing["route-ucb"]
+
+
+# --- rewards that drift -------------------------------------------------------------------
+
+DRIFT = {"name": "drifting-function", "side": 6, "epsilon": 0.02}
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.02])
+def test_drift_theorems_are_drawn_for_the_arms_there_are(epsilon: float, tmp_path: Path) -> None:
+    policies = {"tv-gp-ucb": {}, "r-gp-ucb": {"block": 3}, "short": {"policy": "r-gp-ucb"}}
+    problem = {**DRIFT, "epsilon": epsilon}
+    found = bounds_of(tmp_path, policies, problem=problem, seeds=2)
+    assert list(found.drawn) == list(policies)
+    model = registry.build("problem", problem, seed=0, horizon=8).model
+    noise, T = model.noise_variance, found.drawn["tv-gp-ucb"].rounds
+    gamma = ArmSetGrowth(kernel=model.kernel, features=model.arms, noise_variance=noise, horizon=8)
+    greedy = drifting_information_gain(model.kernel, model.arms, 8, noise, epsilon)
+    growth = DriftingGrowth(gamma=gamma, epsilon=epsilon, noise_variance=noise, horizon=8)
+    rest: dict[str, Any] = {"arms": 36, "noise_variance": noise, "delta": 0.1}
+    expected = regret_bound_tv_gp_ucb(T, lambda t: min(2.0 * greedy[t], growth(t)), **rest)
+    np.testing.assert_allclose(found.drawn["tv-gp-ucb"].values, expected)
+    for name, block in (("r-gp-ucb", 3), ("short", block_length(model, epsilon))):
+        expected = regret_bound_r_gp_ucb(T, gamma, block=block, epsilon=epsilon, **rest)
+        np.testing.assert_allclose(found.drawn[name].values, expected)
+        assert ("what Lemma D.1 allows, in 2 of its runs" in found.drawn[name].assumes) == (epsilon > 0)
+    for name, bound in found.drawn.items():
+        assert bound.label.endswith("bound (assumptions not met)")
+        assert "widths √β_t (here √(0.8 ln(4 t)))" in bound.assumes
+        assert "Theorem 4.3" in bound.assumes if name == "tv-gp-ucb" else "Theorem 4.2" in bound.assumes
+        above = bound.values[-1] > 16.0 * np.sqrt(2.0 * np.log(36))
+        assert ("no policy loses more than" in bound.assumes) == above
+    assert "“Time-Varying Gaussian Process Bandit Optimization” (2016)" in found.note
+
+
+@pytest.mark.parametrize(
+    ("policy", "options", "problem", "told"),
+    [
+        ("tv-gp-ucb", {"epsilon": 0.0}, DRIFT, "it forgets nothing while the truth drifts by 0.02"),
+        ("tv-gp-ucb", {"epsilon": 0.1}, DRIFT, "it is told ε = 0.1 while the truth drifts by 0.02"),
+        ("tv-gp-ucb", {}, {**DRIFT, "k": 2}, "2 arms are chosen in a round"),
+        ("r-gp-ucb", {"block": 3}, {"name": "gp-function", "arms": 9}, "is no draw of"),
+        (
+            "tv-gp-ucb",
+            {"epsilon": 0.1},
+            {"name": "temperature-sensors", "source": "synthetic"},
+            "the truth is no draw of a Gaussian process that drifts by a known ε",
+        ),
+    ],
+)
+def test_no_drift_bound_where_the_theorems_do_not_apply(
+    policy: str, options: dict[str, Any], problem: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    assert told in bounds_of(tmp_path, {policy: options}, problem=problem).missing[policy]
+
+
+def test_blocks_may_rest_on_any_epsilon(tmp_path: Path) -> None:
+    """Theorem 4.2 holds for every block length, so R-GP-UCB may be told what it likes."""
+    policies = {"r-gp-ucb": {"epsilon": 0.9}}
+    assert "r-gp-ucb" in bounds_of(tmp_path, policies, problem=DRIFT).drawn

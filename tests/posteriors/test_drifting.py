@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -10,23 +10,44 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.core import Arms, Floats, Offer
-from superarm.errors import InputError, UnknownArmError
-from superarm.kernels import Kernel, Matern, SquaredExponential, Temporal
+from superarm.errors import InputError, StateError, UnknownArmError
+from superarm.kernels import (
+    Constant,
+    Kernel,
+    Matern,
+    Periodic,
+    SquaredExponential,
+    Temporal,
+)
 from superarm.posteriors import DriftingGP, StreamingGP
+from superarm.posteriors.drifting.forms import TRUNCATION
 
 NOISE = 0.05
 ARMS = np.random.default_rng(0).random((25, 2))
-KERNELS: list[Kernel] = [SquaredExponential(lengthscale=0.3), Matern(nu=2.5, lengthscale=0.3)]
+SMOOTH, ROUGH = SquaredExponential(lengthscale=0.3), Matern(nu=2.5, lengthscale=0.3, variance=2.0)
+KERNELS: dict[str, Kernel] = {"se": SMOOTH, "matern": ROUGH}
+FORMS = ("auto", "folded", "visited", "kalman")
+DRIFTS: dict[str, Kernel] = {
+    "none": Temporal(epsilon=0.0),
+    "slow": Temporal(epsilon=0.001),
+    "fast": Temporal(epsilon=0.5),
+    "matern-half": Matern(nu=0.5, lengthscale=30.0),
+    "matern-three-halves": Matern(nu=1.5, lengthscale=30.0, variance=0.7),
+    "rush-hours": Constant(variance=0.3)
+    + Temporal(epsilon=0.01) * Periodic(period=24.0, lengthscale=1.5, variance=0.7),
+}
 
 
-def whole(kernel: Kernel, keys: Floats, rewards: Floats, asked: Floats, epsilon: float) -> Any:
-    """Mean and covariance by eqs. 7 and 8, for any times."""
+def whole(
+    kernel: Kernel, drift: Kernel, keys: Floats, rewards: Floats, asked: Floats, noise: Any = NOISE
+) -> Any:
+    """Mean and covariance by eqs. 7 and 8, for any times and any kernel of time."""
 
     def covariance(a: Floats, b: Floats) -> Floats:
         space = kernel(ARMS[a[:, 0].astype(int)], ARMS[b[:, 0].astype(int)])
-        return space * (1.0 - epsilon) ** (np.abs(np.subtract.outer(a[:, 1], b[:, 1])) / 2.0)
+        return space * drift(a[:, 1:], b[:, 1:])
 
-    K, k = covariance(keys, keys) + NOISE * np.eye(len(keys)), covariance(asked, keys)
+    K, k = covariance(keys, keys) + noise * np.eye(len(keys)), covariance(asked, keys)
     solved = np.linalg.solve(K, np.column_stack([rewards, k.T]))
     return k @ solved[:, 0], covariance(asked, asked) - k @ solved[:, 1:]
 
@@ -38,49 +59,113 @@ def observations(seed: int, count: int, last: int) -> tuple[Floats, Floats]:
     return np.column_stack([rng.integers(0, len(ARMS), count), times]), rng.standard_normal(count)
 
 
-@pytest.mark.parametrize("kernel", KERNELS, ids=["se", "matern"])
-@pytest.mark.parametrize("epsilon", [0.0, 0.001, 0.03, 0.5])
-def test_the_textbook_formula(kernel: Kernel, epsilon: float) -> None:
-    keys, rewards = observations(1, 300, 400)
-    gp = DriftingGP(kernel, ARMS, NOISE, drift=Temporal(epsilon=epsilon))
-    for key, reward in zip(keys, rewards, strict=True):
-        gp.observe(key[None], [reward])
+def questions(after: float) -> Floats:
     rng = np.random.default_rng(2)
-    asked = np.column_stack([np.arange(len(ARMS)), 200.0 + rng.integers(0, 9, len(ARMS))])
-    mean, cov = whole(kernel, keys, rewards, asked, epsilon)
+    return np.column_stack([np.arange(len(ARMS)), after + rng.integers(0, 9, len(ARMS))])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("drift", DRIFTS.values(), ids=DRIFTS)
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_the_textbook_formula(kernel: Kernel, drift: Kernel, form: Any) -> None:
+    """Several samples per time, missing rounds, irregular times; one by one and many at once."""
+    keys, rewards = observations(1, 300, 400)
+    gp = DriftingGP(kernel, ARMS, NOISE, drift=drift, form=form)
+    for key, reward in zip(keys[:150], rewards[:150], strict=True):
+        gp.observe(key[None], [reward])
+    gp.observe(keys[150:], rewards[150:])
+    asked = questions(200.0)
+    mean, cov = whole(kernel, drift, keys, rewards, asked)
     found = gp.predict(asked, return_cov=True)
     np.testing.assert_allclose(found.mean, mean, atol=1e-9)
     np.testing.assert_allclose(found.cov, cov, atol=1e-9)
     np.testing.assert_allclose(gp.predict(asked).std, np.sqrt(np.diag(cov)), atol=1e-9)
-    assert gp.rank < 2 * len(ARMS) + 64 + 64  # it was rotated, and what has faded left out
-    assert gp.tolerance <= 1e-12
+    # One time for all, which is what a round asks about.
+    now = np.column_stack([np.arange(len(ARMS)), np.full(len(ARMS), 203.0)])
+    mean, cov = whole(kernel, drift, keys, rewards, now)
+    found = gp.predict(now, return_cov=True)
+    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
+    size = len(drift.state_space().output)
+    limit = (2 * len(ARMS) * size + 64) + 64 if gp.form == "folded" else len(ARMS) * size
+    assert gp.rank <= limit
+    assert gp.tolerance <= 1e-11
+    if form != "auto":
+        assert gp.form == form
+    K = kernel(ARMS[keys[:, 0].astype(int)]) * drift(keys[:, 1:])
+    information = 0.5 * np.linalg.slogdet(np.eye(300) + K / NOISE)[1]
+    assert gp.information_gain == pytest.approx(information, rel=1e-9)
 
 
-@settings(max_examples=30)
-@given(st.integers(0, 10**6), st.sampled_from([0.0, 0.02, 0.3]), st.integers(1, 12))
-def test_feedback_in_any_order_and_parts(seed: int, epsilon: float, parts: int) -> None:
+@settings(max_examples=60)
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([*DRIFTS]),
+    st.sampled_from(FORMS),
+    st.integers(1, 12),
+    st.booleans(),
+)
+def test_feedback_in_any_order_and_parts(
+    seed: int, drift: str, form: Any, parts: int, restart: bool
+) -> None:
     """What comes late is learned as of its own time: equal to all at once, in time."""
     keys, rewards = observations(seed, 40, 60)
-    order = np.random.default_rng(seed).permutation(40)
-    gp = DriftingGP(KERNELS[1], ARMS, NOISE, drift=Temporal(epsilon=epsilon))
-    for part in np.array_split(order, parts):
-        gp.observe(keys[part], rewards[part])
-    asked = np.column_stack([np.arange(len(ARMS)), np.full(len(ARMS), 31.0)])
-    mean, cov = whole(KERNELS[1], keys, rewards, asked, epsilon)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(40)
+    noise = rng.uniform(0.5, 2.0, 40) * NOISE
+    gp = DriftingGP(ROUGH, ARMS, NOISE, drift=DRIFTS[drift], form=form)
+    for number, part in enumerate(np.array_split(order, parts)):
+        gp.observe(keys[part], rewards[part], noise[part])
+        if restart and number == parts // 2:
+            gp = DriftingGP.from_state(gp.state())
+    asked = questions(31.0)
+    mean, cov = whole(ROUGH, DRIFTS[drift], keys, rewards, asked, noise)
     found = gp.predict(asked, return_cov=True)
     np.testing.assert_allclose(found.mean, mean, atol=1e-9)
     np.testing.assert_allclose(found.cov, cov, atol=1e-9)
-    K = KERNELS[1](ARMS[keys[:, 0].astype(int)])
-    K *= (1.0 - epsilon) ** (np.abs(np.subtract.outer(keys[:, 1], keys[:, 1])) / 2.0)
-    information = 0.5 * np.linalg.slogdet(np.eye(40) + K / NOISE)[1]
+    K = ROUGH(ARMS[keys[:, 0].astype(int)]) * DRIFTS[drift](keys[:, 1:])
+    weight = 1.0 / np.sqrt(noise)
+    information = 0.5 * np.linalg.slogdet(np.eye(40) + K * np.outer(weight, weight))[1]
     assert gp.information_gain == pytest.approx(information, rel=1e-9)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_late_feedback_goes_on_from_a_checkpoint(form: Any) -> None:
+    """After hundreds of rounds, what is a little late is folded in without the rounds before."""
+    drift = Temporal(epsilon=0.02)
+    rng = np.random.default_rng(5)
+    keys = np.column_stack([rng.integers(0, 25, 400), np.arange(400.0)])
+    rewards = rng.standard_normal(400)
+    gp = DriftingGP(ROUGH, ARMS, NOISE, drift=drift, form=form)
+    late = rng.choice(np.arange(100, 395), 20, replace=False)
+    for place in range(400):
+        if place not in late:
+            gp.observe(keys[place : place + 1], rewards[place : place + 1])
+    ages = [400 - each.steps for each in gp._checkpoints]
+    assert len(ages) <= 10
+    assert min(ages) <= 52  # the 20 that are missing, and 32
+    steps: list[int] = []
+    fold = gp._fold
+
+    def counted(form: Any, since: Any, checkpoints: Any) -> Any:
+        steps.append(len(since.noise))
+        return fold(form, since, checkpoints)
+
+    cast(Any, gp)._fold = counted
+    for place in np.sort(late)[::-1]:
+        gp.observe(keys[place : place + 1], rewards[place : place + 1])
+    assert steps[0] <= 5 + 2 * 32 + 20
+    mean, cov = whole(ROUGH, drift, keys, rewards, asked := questions(400.0))
+    found = gp.predict(asked, return_cov=True)
+    np.testing.assert_allclose(found.mean, mean, atol=1e-9)
+    np.testing.assert_allclose(found.cov, cov, atol=1e-9)
 
 
 def test_it_is_the_streaming_posterior_with_a_temporal_kernel() -> None:
     keys, rewards = observations(3, 60, 80)
     space = SquaredExponential(lengthscale=0.3, columns=(0, 1))
     timed = StreamingGP(space * Temporal(epsilon=0.05, column=2), NOISE, timed=True)
-    gp = DriftingGP(KERNELS[0], ARMS, NOISE, drift=Temporal(epsilon=0.05))
+    gp = DriftingGP(SMOOTH, ARMS, NOISE, drift=Temporal(epsilon=0.05))
     gp.observe(keys, rewards)
     timed.observe(np.column_stack([ARMS[keys[:, 0].astype(int)], keys[:, 1]]), rewards)
     offer = Offer(step=1, arms=Arms.numbered(ARMS), time=44.0)
@@ -89,17 +174,106 @@ def test_it_is_the_streaming_posterior_with_a_temporal_kernel() -> None:
     np.testing.assert_allclose(ours.cov, theirs.cov, atol=1e-9)
 
 
+# --- forms -------------------------------------------------------------------------------
+
+
+def test_the_form_is_chosen_by_cost() -> None:
+    axis = np.linspace(0.0, 1.0, 24)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)  # 576 arms
+    short = Matern(nu=0.5, lengthscale=0.05)
+    assert DriftingGP(SMOOTH, grid, NOISE).form == "kalman"  # few features
+    assert DriftingGP(short, ARMS, NOISE).form == "kalman"  # few arms
+    assert DriftingGP(short, grid, NOISE).form == "visited"
+    assert DriftingGP(short, grid, 1e-6).form == "folded"  # too little noise for the others
+    with pytest.raises(InputError, match="no features on these arms"):
+        DriftingGP(short, np.random.default_rng(0).random((1100, 2)), NOISE, form="kalman")
+
+
+def test_a_visited_form_that_grows_is_folded() -> None:
+    """Many arms, of which few at a time matter: rank stays far below the number of arms visited."""
+    grid = np.linspace(0.0, 1.0, 700)[:, None]
+    kernel, drift = Matern(nu=2.5, lengthscale=0.5), Temporal(epsilon=0.3)
+    gp = DriftingGP(kernel, grid, NOISE, drift=drift)
+    rng = np.random.default_rng(0)
+    keys = np.column_stack([rng.permutation(700)[:300], np.arange(300.0)])
+    rewards = rng.standard_normal(300)
+    forms = set()
+    for key, reward in zip(keys, rewards, strict=True):
+        gp.observe(key[None], [reward])
+        forms.add(gp.form)
+    assert forms == {"visited", "folded"}
+    assert gp.rank <= 150
+    assert 0.0 < gp.tolerance <= TRUNCATION
+    asked = np.column_stack([np.arange(0, 700, 50), np.full(14, 301.0)])
+
+    def covariance(a: Floats, b: Floats) -> Floats:
+        return kernel(grid[a[:, 0].astype(int)], grid[b[:, 0].astype(int)]) * drift(a[:, 1:], b[:, 1:])
+
+    K, k = covariance(keys, keys) + NOISE * np.eye(300), covariance(asked, keys)
+    mean, cov = gp.predict(asked, return_cov=True)
+    np.testing.assert_allclose(mean, k @ np.linalg.solve(K, rewards), atol=1e-9)
+    np.testing.assert_allclose(cov, covariance(asked, asked) - k @ np.linalg.solve(K, k.T), atol=1e-9)
+
+
+@pytest.mark.parametrize("least", [1e-7, 1e-9])
+def test_a_reward_with_little_noise_changes_the_form(least: float) -> None:
+    keys, rewards = observations(4, 60, 100)
+    noise = np.full(60, NOISE)
+    noise[30] = least
+    axis = np.linspace(0.0, 1.0, 24)
+    grid = np.vstack([ARMS, np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)])
+    gp = DriftingGP(ROUGH, grid, NOISE)
+    assert gp.form == "visited"
+    gp.observe(keys[:30], rewards[:30], noise[:30])
+    gp.observe(keys[30:], rewards[30:], noise[30:])
+    assert gp.form == "folded"
+    asked = questions(50.0)
+    mean, cov = whole(ROUGH, Temporal(), keys, rewards, asked, noise)
+    found = gp.predict(asked, return_cov=True)
+    np.testing.assert_allclose(found.mean, mean, atol=1e-8)
+    np.testing.assert_allclose(found.cov, cov, atol=1e-8)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("drift", ["slow", "rush-hours"])
+def test_joint_draws_have_the_covariance(form: Any, drift: str) -> None:
+    keys, rewards = observations(6, 80, 100)
+    gp = DriftingGP(SMOOTH, ARMS, NOISE, drift=DRIFTS[drift], form=form)
+    offer = Offer(step=1, arms=Arms.numbered(ARMS), time=60.0)
+    for known in (False, True):
+        if known:
+            gp.observe(keys, rewards)
+        asked = gp.keys(offer)
+        mean, cov = gp.predict(asked, return_cov=True)
+        draws = gp.sample(asked, np.random.default_rng(0), size=4000) - mean
+        # Standard error of a covariance: √((σ_i²σ_j² + σ_ij²)/4000); 300 pairs, five of them.
+        error = np.sqrt((np.outer(np.diag(cov), np.diag(cov)) + cov**2) / 4000)
+        assert (np.abs(draws.T @ draws / 4000 - cov) <= 5.0 * error + 1e-9).all()
+
+
+# --- what is forgotten, what is refused --------------------------------------------------
+
+
 def test_old_observations_are_forgotten() -> None:
-    """(1 − ε)^{Δ/2} falls below 1e-13 after Δ = 2 ln 10¹³ / −ln(1 − ε), 19.7 for ε = 0.95."""
-    gp = DriftingGP(KERNELS[1], ARMS, NOISE, drift=Temporal(epsilon=0.95))
-    for step in range(100):
+    """(1 − ε)^{Δ/2} falls below 1e-13 after Δ = 2 ln 10¹³ / −ln(1 − ε), 19.98 for ε = 0.95."""
+    gp = DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.95))
+    for step in range(300):
         gp.observe([[step % 25, step]], [1.0])
-    assert len(gp.state().array("times")) == 20
-    assert gp.count == 100
+    assert 20 <= len(gp.remembered.noise) <= 20 + 2 * 32
+    before = gp.predict(questions(300.0)).mean
+    information = gp.information_gain
+    gp.observe([[3, 100.0], [4, 200.0]], [9.0, 9.0])  # nothing is left of them
+    assert (gp.count, gp.ignored) == (302, 2)
+    assert gp.information_gain == information
+    np.testing.assert_array_equal(gp.predict(questions(300.0)).mean, before)
+    again = DriftingGP.from_state(gp.state())
+    again.observe([[3, 100.0]], [9.0])
+    assert again.ignored == 3
+    np.testing.assert_array_equal(again.predict(questions(300.0)).mean, before)
 
 
 def test_the_past_can_be_learned_but_not_asked_about() -> None:
-    gp = DriftingGP(KERNELS[0], ARMS, NOISE)
+    gp = DriftingGP(SMOOTH, ARMS, NOISE)
     gp.observe([[3, 10.0]], [1.0])
     gp.observe([[4, 7.0]], [1.0])
     with pytest.raises(InputError, match="time 9 is before the last observation, at 10"):
@@ -110,7 +284,7 @@ def test_the_past_can_be_learned_but_not_asked_about() -> None:
     "bad", [[[1.5, 0.0]], [3], [[1.0, 2.0, 3.0]], [[np.nan, 1.0]], [[1.0, np.inf]]]
 )
 def test_keys_are_a_row_number_and_a_time(bad: Any) -> None:
-    gp = DriftingGP(KERNELS[0], ARMS, NOISE)
+    gp = DriftingGP(SMOOTH, ARMS, NOISE)
     with pytest.raises(InputError):
         gp.observe(bad, [1.0])
     assert gp.count == 0
@@ -118,9 +292,36 @@ def test_keys_are_a_row_number_and_a_time(bad: Any) -> None:
 
 def test_impossible_parameters() -> None:
     with pytest.raises(UnknownArmError, match="no arm 25"):
-        DriftingGP(KERNELS[0], ARMS, NOISE).observe([[25, 1.0]], [1.0])
-    for epsilon in (-0.1, 1.0, 1.5, np.nan):
-        with pytest.raises(InputError, match="epsilon"):
-            DriftingGP(KERNELS[0], ARMS, NOISE, drift=Temporal(epsilon=epsilon))
+        DriftingGP(SMOOTH, ARMS, NOISE).observe([[25, 1.0]], [1.0])
     with pytest.raises(InputError, match="arms"):
-        DriftingGP(KERNELS[0], np.empty((0, 2)), NOISE)
+        DriftingGP(SMOOTH, np.empty((0, 2)), NOISE)
+    with pytest.raises(InputError, match=r"such as Temporal\(epsilon=0.01\)"):
+        DriftingGP(SMOOTH, ARMS, NOISE, drift=0.01)  # type: ignore[arg-type]
+    for kernel in (SMOOTH, ROUGH, Temporal() * SMOOTH, 2.0 * ROUGH):
+        with pytest.raises(InputError, match="cannot be followed through time"):
+            DriftingGP(SMOOTH, ARMS, NOISE, drift=kernel)
+
+
+@pytest.mark.parametrize("form", ["folded", "visited", "kalman"])
+def test_damaged_states_are_refused(form: Any) -> None:
+    import dataclasses
+
+    gp = DriftingGP(ROUGH, ARMS, NOISE, form=form)
+    gp.observe(*observations(7, 20, 30))
+    state = gp.state()
+    array = "columns" if form == "folded" else "G"
+    for arrays, scalars in (
+        ({array: state.array(array)[:-1]}, {}),
+        ({"a": np.zeros((1, 3))}, {}),
+        ({"arms": state.array("arms")[::-1]}, {}),
+        ({}, {"in_use": "kalman" if form != "kalman" else "folded!"}),
+        ({}, {"time": 0.0}),
+        ({}, {"forgotten": 1e9}),
+        ({}, {"error": 1.0}),
+        ({}, {"steps": -1}),
+    ):
+        damaged = dataclasses.replace(
+            state, arrays={**state.arrays, **arrays}, scalars={**state.scalars, **scalars}
+        )
+        with pytest.raises(StateError):
+            DriftingGP.from_state(damaged)

@@ -21,8 +21,9 @@ In any claim, ``metric`` (regret) says which total, or mean per round, is meant;
 of a round. ``relative_to`` divides it by that of another policy; ``where`` picks the settings that the
 claim is about, and ``among`` the values of ``key``; ``of = "spread"`` compares the seeds' distances
 from their median (Brown and Forsythe) in place of the totals; fewer than four seeds say nothing about
-their spread. A claim about policies, settings or metrics that a run does not have is not judged, and
-the run says so.
+their spread. ``of = "swing"`` compares how far the mean over rounds 1 to t moves, up and down, while t
+goes from the middle of the run to its end: little where a curve is steady. A claim about policies,
+settings or metrics that a run does not have is not judged, and the run says so.
 """
 
 from __future__ import annotations
@@ -168,6 +169,11 @@ class _Totals:
         self.metric = _metric(claim)
 
     def at(self, policy: str, place: int = 0) -> Floats:
+        if self.claim.get("of") == "swing":
+            sums = self.run.cumulative(policy, self.settings[place], self.metric)
+            means = (sums / np.arange(1, sums.shape[1] + 1))[:, sums.shape[1] // 2 :]
+            swing: Floats = np.abs(np.diff(means)).sum(axis=1)
+            return swing
         totals = self._plain(policy, place)
         if "relative_to" in self.claim:
             over = self._plain(self.claim["relative_to"], place)
@@ -190,7 +196,7 @@ class _Totals:
             text = "time per round (s)"
         if "relative_to" in self.claim:
             text += f" relative to that of {self.claim['relative_to']}"
-        return "spread of " * (self.claim.get("of") == "spread") + text
+        return f"{self.claim['of']} of {text}" if "of" in self.claim else text
 
     def told(self, policy: str, place: int = 0) -> str:
         mean, stderr = average(self.at(policy, place))
@@ -363,7 +369,14 @@ def check_claim(claim: object, where: str) -> None:
             raise SpecError(f"{where}: claim {text!r}: {key} is {claim[key]!r}; give a value")
     twice = set(_names(claim["policy"])) & set(_names(claim.get("versus", [])))
     for wrong, told in (
-        (claim.get("of", "spread") != "spread", f"of is {claim.get('of')!r}; it can only be 'spread'"),
+        (
+            claim.get("of", "spread") not in ("spread", "swing"),
+            f"of is {claim.get('of')!r}; it can be 'spread' or 'swing'",
+        ),
+        (
+            claim.get("of") == "swing" and (claim.get("metric") == _SECONDS or "relative_to" in claim),
+            "a swing is of a metric by itself, not of seconds or relative to another policy",
+        ),
         *(
             (not 0.0 < claim.get(key, 1.0) < np.inf, f"{key} must be above 0 and finite")
             for key in ("ratio", "most", "tolerance")

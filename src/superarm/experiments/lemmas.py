@@ -1,4 +1,4 @@
-"""The lemmas behind O'CLOK-UCB's bound, checked on what a run recorded."""
+"""The lemmas behind the bounds of O'CLOK-UCB and R-GP-UCB, checked on what a run recorded."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.core import Decision, Schedule
-from superarm.posteriors import StreamingGP
+from superarm.errors import InputError
+from superarm.kernels import Temporal
+from superarm.posteriors import DriftingGP, Resetting, StreamingGP
 from superarm.problems.base import World
 from superarm.simulation import Run
 from superarm.streams import Streams
-from superarm.theory import variance_sum_bound
+from superarm.theory import Mismatch, mismatch_bounds, variance_sum_bound
 
 
 class Lemmas(NamedTuple):
@@ -72,3 +74,35 @@ def in_words(found: list[Lemmas]) -> str:
         f"{outside:,} of {arms:,} true means lie outside the widths of Lemma 2; gaps "
         f"are at most {gap:.3g} of what Lemma 3 allows"
     )
+
+
+def check_mismatch(run: Run, policy: str, seed: int, world: World, block: int) -> Mismatch:
+    """The largest share of what Lemma D.1 of bogunovic2016time allows that a cell used.
+
+    Two posteriors get what R-GP-UCB saw since its last reset: one that drifts as the truth does, and
+    one that forgets nothing. In each round the lemma is taken with the observations there are, and with
+    the largest of them in place of eq. 65: it then holds for sure.
+    """
+    model, drift = world.model, world.model.drift
+    if not isinstance(drift, Temporal):
+        raise InputError("Lemma D.1 is about rewards that drift by a known epsilon: Model(drift=…)")
+    engines = [
+        Resetting(DriftingGP(model.kernel, model.arms, model.noise_variance, drift=each), block=block)
+        for each in (drift, Temporal(epsilon=0.0))
+    ]
+    streams, rewards, shares = Streams(seed, "noise"), np.empty(0), np.zeros(2)
+    for step, row in enumerate(run.choices(policy, 0, seed), start=1):
+        offer, chosen = world.offer(step), row.astype(np.intp)
+        rewards = rewards if (step - 1) % block else np.empty(0)
+        if len(rewards):
+            true, static = (engine.belief(offer) for engine in engines)
+            off = np.abs([true.mean - static.mean, true.std - static.std]).max(axis=1)
+            largest = float(np.abs(rewards).max())
+            allowed = mismatch_bounds(len(rewards), drift.epsilon, model.noise_variance, largest)
+            shares = np.maximum(shares, off / np.array(allowed))
+        decision = Decision(step=step, action=chosen, positions=chosen)
+        seen = world.feedback(offer, decision, world.noise(offer, streams.at(step))).rewards
+        for engine in engines:
+            engine.observe(engine.keys(offer)[chosen], seen)
+        rewards = np.append(rewards, seen)
+    return Mismatch(*shares.tolist())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,11 +10,12 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from superarm.core import Floats, Gamma
+from superarm.core import Floats, Gamma, Ints
 from superarm.errors import InputError, StateError
 from superarm.models import Model
+from superarm.policies.drift import block_length
 from superarm.policies.published import gamma_for
-from superarm.problems import Codependency
+from superarm.problems import Codependency, DriftingFunction
 from superarm.problems.base import World
 from superarm.registry import parameters_of
 from superarm.results.bounds import Bound, RegretBounds
@@ -22,18 +24,22 @@ from superarm.rules import BayesianGPUCB, OclokUCB
 from superarm.simulation import Run
 from superarm.theory import (
     ArmSetGrowth,
+    DriftingGrowth,
     arriving_information_gain,
     bayesian_regret_bound_of_widths,
+    drifting_information_gain,
     lipschitz_of_kernel,
     prior_eigenvalue_bound,
     regret_bound_gp_ts,
     regret_bound_gp_ucb,
     regret_bound_igp_ucb,
     regret_bound_oclok_ucb,
+    regret_bound_r_gp_ucb,
+    regret_bound_tv_gp_ucb,
     theory_noise_variance,
 )
 
-from .lemmas import Lemmas, check_lemmas, in_words
+from .lemmas import Lemmas, check_lemmas, check_mismatch, in_words
 from .spec import Experiment
 
 _POINTS = 200
@@ -45,6 +51,7 @@ _NO_THEOREM = {
     "gp-greedy": "it does not explore: nothing keeps its regret from growing linearly with T",
     "kernel-ucb": "“Finite-Time Analysis of Kernelised Contextual Bandits” (2013) bounds the regret of "
     "SupKernelUCB, a slower variant, not of KernelUCB itself",
+    "genie": "it knows the truth of the round before: it is a lower line itself",
     **dict.fromkeys(("prior", "known-cost", "random"), "it learns nothing"),
 }
 
@@ -127,6 +134,11 @@ def regret_bounds(run: Run) -> RegretBounds:
                 )
             elif name in _ROUTE_POLICIES:
                 drawn[policy], note = routes.bound(policy, name, given), _ROUTE_NOTE
+            elif name in _DRIFT_POLICIES:
+                drawn[policy] = _drift_bound(
+                    run, experiment, policy, name, given, rounds.astype(np.float64)
+                )
+                note = _DRIFT_NOTE
             else:
                 raise _NoBoundError(_NO_THEOREM.get(name, "none is drawn here for such a policy"))
         except _NoBoundError as reason:
@@ -372,3 +384,77 @@ def _why_not_theorem(name: str, given: Options) -> str:
         reasons.append(f"beta_t is multiplied by {given['scale']:g}: the theorem needs beta_t itself")
     reasons.append("regret is rectified: the theorem is about sums of f itself")
     return "; and because ".join(reasons)
+
+
+# --- rewards that drift ---------------------------------------------------------------------
+
+_DRIFT_POLICIES = {"tv-gp-ucb": "Theorem 4.3", "r-gp-ucb": "Theorem 4.2"}
+_DRIFT_DELTA, _CHECKED_SEEDS = 0.1, 5
+_DRIFT_NOTE = (
+    "Bounds on rewards that drift are those of “Time-Varying Gaussian Process Bandit Optimization” "
+    f"(2016) for finitely many arms, with δ = {_DRIFT_DELTA:g}, upper bounds on γ, and what its proofs "
+    "do give where a printed step does not follow."
+)
+
+
+def _drift_bound(
+    run: Run, experiment: Experiment, policy: str, name: str, given: Options, rounds: Ints
+) -> Bound:
+    """The same for all seeds, as they share one model."""
+    world: World = experiment.build_problem(seed=run.seeds[0], horizon=run.rounds)
+    true = _true_drift(world, name, given["epsilon"])
+    model, n, T = world.model, len(world.offer(1).arms), run.rounds
+    noise = model.noise_variance
+    gamma = ArmSetGrowth(kernel=model.kernel, features=model.arms, noise_variance=noise, horizon=T)
+    theorem: Options = {"arms": n, "noise_variance": noise, "delta": _DRIFT_DELTA}
+    words = f"{_DRIFT_POLICIES[name]}. Drawn although the run does not meet this assumption: "
+    words += f"widths √β_t (here √({given['c1']:g} ln({given['c2']:g} t)))"
+    if name == "tv-gp-ucb":
+        found = drifting_information_gain(model.kernel, model.arms, T, noise, true)
+        growth = DriftingGrowth(gamma=gamma, epsilon=true, noise_variance=noise, horizon=T)
+
+        def drifting(t: int) -> float:
+            return min(2.0 * float(found[t]), growth(t))  # greedy reaches half at least
+
+        values = regret_bound_tv_gp_ucb(rounds, drifting, **theorem)
+    else:
+        told = true if given["epsilon"] is None else given["epsilon"]
+        block = given["block"] or block_length(model, told)
+        values = regret_bound_r_gp_ucb(rounds, gamma, block=block, epsilon=true, **theorem)
+        if true > 0.0:
+            words += f". {_mismatch(run, experiment, policy, block)}"
+    most = 2.0 * T * math.sqrt(2.0 * math.log(n))
+    if values[-1] > most:
+        words += f". It says nothing: no policy loses more than 2T√(2 ln n) = {most:,.0f} in the mean"
+    return Bound(
+        f"{name.upper()} bound (assumptions not met)", rounds.astype(np.float64), values, words
+    )
+
+
+def _true_drift(world: World, name: str, told: float | None) -> float:
+    """ε of the truth, if the theorem covers what is told of it."""
+    if not isinstance(world, DriftingFunction):
+        raise _NoBoundError(
+            "the truth is no draw of a Gaussian process that drifts by a known ε: the theorems need one"
+        )
+    if world.k != 1:
+        raise _NoBoundError(f"{world.k} arms are chosen in a round: the theorems are about one")
+    if name == "tv-gp-ucb" and told not in (None, world.epsilon):
+        what = f"is told ε = {told:g}" if told else "forgets nothing"
+        raise _NoBoundError(
+            f"it {what} while the truth drifts by {world.epsilon:g}: the theorem needs the true ε"
+        )
+    return world.epsilon
+
+
+def _mismatch(run: Run, experiment: Experiment, policy: str, block: int) -> str:
+    """What some of the runs used of Lemma D.1, as a sentence without its full stop."""
+    used = []
+    for seed in (seeds := run.seeds[:_CHECKED_SEEDS]):
+        world: World = experiment.build_problem(seed=seed, horizon=run.rounds)
+        used.append(check_mismatch(run, policy, seed, world, block))
+    mean, std = np.max(used, axis=0)
+    return (
+        f"Not forgetting within {block} rounds moved means by at most {mean:.2g} and standard "
+        f"deviations by at most {std:.2g} of what Lemma D.1 allows, in {len(seeds)} of its runs"
+    )

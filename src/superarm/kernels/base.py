@@ -41,6 +41,7 @@ from superarm.errors import InputError, MissingExtraError, ShapeError
 from superarm.inputs import as_count, as_positive, as_scale, as_vector
 
 from .features import Box, FeatureMap
+from .state_space import StateSpace
 
 Bounds = tuple[float, float] | Literal["fixed"]
 """Range of a free hyper-parameter on its natural scale, or ``"fixed"``."""
@@ -230,6 +231,22 @@ class Kernel(ABC):
         return form if self.columns is None else form.on_columns(self.columns, low, high)
 
     def _features(self, box: Box) -> FeatureMap | None:
+        return None
+
+    def state_space(self, tolerance: float = 1e-12) -> StateSpace:
+        """This kernel of time alone as a state that moves; see :mod:`superarm.kernels.state_space`.
+
+        ``tolerance`` bounds the error of a kernel value, relative to its variance.
+        """
+        found = self._state_space(as_positive(tolerance, "tolerance"))
+        if found is None:
+            raise InputError(
+                f"{self!r:.80} cannot be followed through time; use Temporal, Periodic, Constant, "
+                "Matern with nu = 0.5 or 1.5 and one lengthscale, or sums and products of these"
+            )
+        return found
+
+    def _state_space(self, tolerance: float) -> StateSpace | None:
         return None
 
     def as_sklearn(self) -> Any:

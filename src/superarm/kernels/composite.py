@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -30,6 +31,7 @@ from .base import (
     set_positive,
 )
 from .features import Box, FeatureMap, product_features, sum_features
+from .state_space import StateSpace, added, multiplied
 
 
 class _Composite(Kernel):
@@ -128,6 +130,10 @@ class Sum(_OfSeveral):
         forms = _forms(self.kernels, box, [share] * len(self.kernels))
         return None if forms is None else sum_features(forms)
 
+    def _state_space(self, tolerance: float) -> StateSpace | None:
+        parts = _state_spaces(self.kernels, tolerance)
+        return None if parts is None else added(parts)
+
 
 @register("kernel", "product")
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +172,10 @@ class Product(_OfSeveral):
             product = product_features(product, form, share / later)
         return product
 
+    def _state_space(self, tolerance: float) -> StateSpace | None:
+        parts = _state_spaces(self.kernels, tolerance / (2.0 * len(self.kernels)))
+        return None if parts is None else reduce(multiplied, parts)
+
 
 @register("kernel", "scale")
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +208,10 @@ class Scale(_OfOne):
     def _features(self, box: Box) -> FeatureMap | None:
         form = _form(self.kernel, box, box.tolerance / self.factor)
         return None if form is None else form.scaled(self.factor)
+
+    def _state_space(self, tolerance: float) -> StateSpace | None:
+        parts = _state_spaces((self.kernel,), tolerance)
+        return None if parts is None else parts[0].scaled(self.factor)
 
 
 @register("kernel", "columns")
@@ -265,3 +279,9 @@ def _forms(
             return None
         forms.append(form)
     return forms
+
+
+def _state_spaces(kernels: Sequence[Covariance], tolerance: float) -> list[StateSpace] | None:
+    """Those of all kernels, or ``None`` if one has none."""
+    found = [part._state_space(tolerance) if isinstance(part, Kernel) else None for part in kernels]
+    return None if None in found else cast(list[StateSpace], found)

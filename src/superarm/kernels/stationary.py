@@ -30,6 +30,7 @@ from superarm.registry import register
 from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
 from .chebyshev import gaussian_features
 from .features import Box, FeatureMap
+from .state_space import StateSpace, decaying, matern_three_halves, periodic
 
 Lengthscale = float | tuple[float, ...]
 
@@ -175,6 +176,13 @@ class Matern(_Radial):
         q *= 2.0 * self.nu
         return _matern(np.sqrt(q, out=q), self.nu)
 
+    def _state_space(self, tolerance: float) -> StateSpace | None:
+        if isinstance(self.lengthscale, tuple):
+            return None
+        if self.nu == 0.5:
+            return decaying(1.0 / self.lengthscale, self.variance)
+        return matern_three_halves(self.lengthscale, self.variance) if self.nu == 1.5 else None
+
     def _slope(self, q: Floats) -> Floats:
         # d/dz z^ν K_ν(z) = −z^ν K_{ν−1}(z) gives f'(q) = −ν 2^{1−ν}/Γ(ν) z^{ν−1} K_{ν−1}(z).
         nu = self.nu
@@ -263,6 +271,11 @@ class Periodic(_Stationary):
             ),
             "variance": [K],
         }
+
+    def _state_space(self, tolerance: float) -> StateSpace | None:
+        if isinstance(self.period, tuple) or isinstance(self.lengthscale, tuple):
+            return None
+        return periodic(self.period, self.lengthscale, self.variance, tolerance)
 
     def _per_column(self, width: int) -> Iterator[tuple[float, float]]:
         return zip(*(np.broadcast_to(v, width) for v in (self.period, self.lengthscale)), strict=True)

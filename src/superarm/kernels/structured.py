@@ -15,6 +15,7 @@ from superarm.registry import register
 
 from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
 from .features import Box, FeatureMap, monomial_features, table_features
+from .state_space import StateSpace, decaying
 
 # --- inner products ----------------------------------------------------------------------
 
@@ -117,6 +118,9 @@ class Constant(Kernel):
 
     def _features(self, box: Box) -> FeatureMap | None:
         return monomial_features(box, 0, self.variance, 0.0)  # (x·y)⁰, the monomial of degree 0
+
+    def _state_space(self, tolerance: float) -> StateSpace | None:
+        return decaying(0.0, self.variance)
 
 
 # --- ids ---------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from superarm.inputs import as_count
 from superarm.registry import register
 
 from .base import Bounds, Kernel, set_positive
+from .state_space import StateSpace, decaying
 
 
 @register("kernel", "temporal")
@@ -52,6 +53,9 @@ class Temporal(Kernel):
 
     def _diagonal(self, X: Floats) -> Floats:
         return np.ones(len(X))
+
+    def _state_space(self, tolerance: float) -> StateSpace | None:
+        return decaying(-0.5 * float(np.log1p(-self.epsilon)))
 
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         apart = np.abs(np.subtract.outer(X[:, 0], X[:, 0]))

@@ -3,8 +3,11 @@
 from .base import IndexPolicy as IndexPolicy
 from .base import ScorePolicy as ScorePolicy
 from .discretised import GrowingGrid as GrowingGrid
+from .drift import genie as genie
 from .drift import r_gp_ucb as r_gp_ucb
 from .drift import tv_gp_ucb as tv_gp_ucb
+from .exp3 import Exp3 as Exp3
+from .exp3 import rexp3 as rexp3
 from .navigation import known_cost as known_cost
 from .navigation import prior as prior
 from .navigation import route_bucb as route_bucb

@@ -36,7 +36,7 @@ from superarm.states import check_spec, save_state
 from superarm.turns import Turns
 
 from .ledger import Ledger, check_feedback
-from .scores import Score
+from .scores import KnownCosts, Score, Truth
 
 MOST_PENDING = 256
 """How many arms that are not yet seen a belief is conditioned on: more cost more than they tell."""
@@ -388,8 +388,8 @@ class ScorePolicy(Saved, TablePlayer):
     def play_table(
         self, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]
     ) -> Ints | None:
-        """Many rounds at once: nothing is learned between them, and nothing is left to chance."""
-        if not self.deterministic:
+        """Many rounds at once, where nothing changes between them and nothing is left to chance."""
+        if not isinstance(self.score, KnownCosts | Truth) or not self.oracle.deterministic:
             return None
         chosen = self.decide(offer, rng_at(offer.step)).positions
         return np.full(len(rewards), chosen[0]) if len(chosen) == 1 else None

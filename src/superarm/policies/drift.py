@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from superarm.errors import InputError
 from superarm.kernels import Matern, Temporal
 from superarm.models import Model
-from superarm.posteriors import DriftingGP, Resetting
+from superarm.posteriors import Resetting
+from superarm.problems.base import World
 from superarm.registry import register
 from superarm.rules import UCB, LogarithmicUCB
 
-from .base import IndexPolicy
-from .published import posterior_for
+from .base import IndexPolicy, ScorePolicy
+from .published import index_policy, posterior_for
+from .scores import LastTruth
 
 
 def _epsilon(model: Model, epsilon: float | None) -> float:
@@ -31,12 +34,8 @@ def tv_gp_ucb(
 
     ``epsilon`` is the model's own where it is left out; 0 is GP-UCB with the same widths.
     """
-    if model.arms is None:
-        raise InputError("TV-GP-UCB needs fixed arms, but these change every round")
-    drift = Temporal(epsilon=_epsilon(model, epsilon))
-    posterior = DriftingGP(model.kernel, model.arms, model.noise_variance, model.mean, drift=drift)
-    rule = UCB(schedule=LogarithmicUCB(c1=c1, c2=c2))
-    return IndexPolicy(posterior=posterior, rule=rule, oracle=model.oracle, direction=model.direction)
+    known = model if epsilon is None else replace(model, drift=Temporal(epsilon=epsilon))
+    return index_policy(known, UCB(schedule=LogarithmicUCB(c1=c1, c2=c2)), "drifting")
 
 
 @register("policy", "r-gp-ucb")
@@ -60,6 +59,16 @@ def r_gp_ucb(
         oracle=model.oracle,
         direction=model.direction,
     )
+
+
+@register("policy", "genie")
+def genie(model: Model, *, problem: World) -> ScorePolicy:
+    """It knows all of f_{t−1} and plays its maximiser [bogunovic2016time, appendix F]; no learner.
+
+    For functions that drift as in eqs. 3 and 4 this is a line below which no policy falls in the mean.
+    In round 1 it knows the prior mean alone.
+    """
+    return ScorePolicy(score=LastTruth(problem=problem), oracle=model.oracle)
 
 
 def block_length(model: Model, epsilon: float) -> int:

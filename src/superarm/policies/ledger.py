@@ -51,6 +51,13 @@ def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None
         )
 
 
+def check_noise(feedback: Feedback) -> None:
+    """Refuse noise that no observation has."""
+    noise = feedback.noise_variance
+    if noise is not None and not (noise > 0.0).all():
+        raise InputError(f"noise_variance is {noise.min()}; it must be above 0")
+
+
 class Steps:
     """A set of steps, kept as ranges."""
 

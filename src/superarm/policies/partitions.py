@@ -44,7 +44,7 @@ from superarm.registry import describe, register
 from superarm.turns import Turns
 
 from .base import Saved, require_part, select
-from .ledger import Ledger, check_feedback
+from .ledger import Ledger, check_feedback, check_noise
 
 _MOST_COLUMNS = 12
 _DEEPEST = 48
@@ -114,9 +114,7 @@ class CellPolicy(Saved):
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
     ) -> None:
         check_feedback(offer, decision, feedback)
-        noise = feedback.noise_variance
-        if noise is not None and not (noise > 0.0).all():
-            raise InputError(f"noise_variance is {noise.min()}; it must be above 0")
+        check_noise(feedback)
         require_size(feedback.rewards, "rewards")
         with self._turns.lock:
             self._ledger.check(decision, feedback)

@@ -18,6 +18,7 @@ from superarm.errors import InputError
 from superarm.inputs import as_positive, require_choice
 from superarm.models import Model
 from superarm.posteriors import (
+    DriftingGP,
     FiniteGP,
     IndependentGaussian,
     InducingGP,
@@ -49,7 +50,14 @@ from .discretised import GrowingGrid
 from .scores import Truth, Uniform
 
 PosteriorName = Literal[
-    "auto", "finite", "streaming", "inducing", "variational", "variational-kept", "independent"
+    "auto",
+    "finite",
+    "streaming",
+    "inducing",
+    "variational",
+    "variational-kept",
+    "independent",
+    "drifting",
 ]
 GainChoice = Literal["growth", "realised", "greedy"]
 
@@ -83,6 +91,13 @@ def posterior_for(
         raise InputError(f"posterior {posterior!r} needs fixed arms, but these change every round")
     if posterior == "finite":
         return FiniteGP(kernel, model.arms, noise, mean, **options)
+    if posterior == "drifting":
+        if model.drift is None:
+            raise InputError(
+                "how rewards drift is not known: state it as Model(drift=…), such as "
+                "Temporal(epsilon=0.01), or use 'tv-gp-ucb', which takes epsilon"
+            )
+        return DriftingGP(kernel, model.arms, noise, mean, drift=model.drift)
     return IndependentGaussian(kernel.diag(model.arms), noise, mean, arms=model.arms)
 
 

@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from superarm.core import Floats, Ints, Offer, Oracle
+from superarm.errors import InputError
 from superarm.inputs import as_generator, as_vector, read_only
 from superarm.oracles import TopK
 from superarm.problems.base import Scored, World
@@ -89,3 +90,21 @@ class Truth(_Certain):
             return self.problem.scores(offer)
         means = self.problem.means(offer)
         return means if self.problem.direction == "maximize" else -means
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LastTruth(_Certain):
+    """The true means of the round before; in round 1 the prior mean. It has no spec, like ``Truth``."""
+
+    problem: World
+
+    def __post_init__(self) -> None:
+        if self.problem.model.arms is None:
+            raise InputError("the genie knows fixed arms of the round before, but these change")
+
+    def desirability(self, offer: Offer, rng: np.random.Generator) -> Floats:
+        if offer.step > 1:
+            return Truth(problem=self.problem).desirability(self.problem.offer(offer.step - 1), rng)
+        mean, arms = self.problem.model.mean, offer.arms.features
+        values = np.broadcast_to(mean(arms) if callable(mean) else mean, len(arms))
+        return values if self.problem.direction == "maximize" else -values

@@ -1,4 +1,4 @@
-"""What changes from trip to trip: congestion, temperature and load.
+"""What changes from trip to trip: congestion, temperature and load; and rush hours.
 
 Each is a column of the arms' features that is known before a trip, and changes what the trip
 costs in a way that the traveller does not know. Arms whose features change are no fixed set.
@@ -8,6 +8,8 @@ costs in a way that the traveller does not know. Arms whose features change are 
 ``temperature``    °C, the same everywhere: heating and cooling draw power
 ``load``           kg beyond the vehicle's own mass
 =================  ==================================================================
+
+Rush hours are not told beforehand: the fixed arms' energies themselves change with the hour.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import InputError
+from superarm.kernels import PriorRoot
 from superarm.networks import LineGraph, Vehicle
 from superarm.streams import Streams
 
@@ -91,3 +94,36 @@ class Conditions:
             - self.vehicle.energy(graph.length, graph.speed, graph.rise)
         )
         return extra
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RushHours:
+    """What rush hours add to the energies of every road, trip by trip.
+
+    r(hour) · (fast + u_t): r has a peak at 8 and one at 17 o'clock, fast roads suffer most, and u_t is
+    a draw of the roads' own prior that drifts, u_{t+1} = √(1 − ε) u_t + √ε g_{t+1}.
+    """
+
+    root: PriorRoot
+    fast: Floats
+    """Speed limits as shares of the largest, times the prior's standard deviation, (n,)."""
+    epsilon: float
+    seed: int
+    _moods: list[Floats] = field(init=False, repr=False, default_factory=list)
+
+    @staticmethod
+    def rush(step: int) -> float:
+        """r, at the hour of a trip: the first is at 0 o'clock."""
+        hour = 24.0 * ((step - 1) % TRIPS_PER_DAY) / TRIPS_PER_DAY
+        return float(
+            np.exp(-0.5 * ((hour - 8.0) / 1.5) ** 2) + np.exp(-0.5 * ((hour - 17.0) / 2.0) ** 2)
+        )
+
+    def extra(self, step: int) -> Floats:
+        """Wh, (n,)"""
+        moods, streams = self._moods, Streams(self.seed, "rush-hours")
+        while len(moods) < step:
+            drawn = self.root.times(streams.at(len(moods) + 1).standard_normal((1, len(self.fast))))[0]
+            kept = np.sqrt(1.0 - self.epsilon) * moods[-1] if moods else drawn
+            moods.append(kept + np.sqrt(self.epsilon) * drawn if moods else kept)
+        return self.rush(step) * (self.fast + moods[step - 1])

@@ -42,6 +42,8 @@ class DriftingFunction(ChangingArms):
     """Smoothness of Matérn's kernel."""
     epsilon: float = 0.01
     """By how much the function changes in a step, 0 to 1."""
+    assumed_epsilon: float | None = None
+    """What the learner is told of it; the truth where left out."""
     k: int = 1
     """How many arms are chosen."""
     noise_std: float = 0.1
@@ -64,6 +66,8 @@ class DriftingFunction(ChangingArms):
         dimension = as_count(self.dimension, "dimension", 1, 2)
         arms = Arms.numbered(_grid(side, dimension))
         noise_std, epsilon = as_noise_std(self.noise_std), as_number(self.epsilon, "epsilon", 0.0, 1.0)
+        assumed = epsilon if self.assumed_epsilon is None else self.assumed_epsilon
+        assumed = as_number(assumed, "assumed_epsilon", 0.0, 1.0)
         model = Model(
             kernel=kernel,
             noise_variance=noise_std**2,
@@ -71,11 +75,11 @@ class DriftingFunction(ChangingArms):
             horizon=as_count(self.horizon, "horizon"),
             arms=arms.features,
             noise_bound=noise_std,
-            drift=Temporal(epsilon=epsilon),
+            drift=Temporal(epsilon=assumed),
             most_arms=len(arms),
         )
         told = f"f₁ is drawn; every step keeps √(1 − ε) of f and adds √ε of a draw, ε = {epsilon:g}"
-        settled = {"truth": told}
+        settled = {"truth": told + (f"; learners assume ε = {assumed:g}" * (assumed != epsilon))}
         self._store(
             model=model,
             settled=settled,

@@ -18,7 +18,7 @@ f: it does not punish a route for going over a hill. ``true_energy`` is Σf of t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -28,7 +28,7 @@ from superarm.capabilities import Metric
 from superarm.core import Arms, Best, Decision, Feedback, Floats, Offer
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_number, as_positive, require_choice
-from superarm.kernels import prior_root
+from superarm.kernels import Constant, Kernel, Periodic, PriorRoot, Temporal, prior_root
 from superarm.networks.energy import Recuperation
 from superarm.normal import rectified_mean
 from superarm.oracles import Trip
@@ -37,7 +37,7 @@ from superarm.rewards import total
 from superarm.streams import Streams, stream
 
 from .base import Scored
-from .conditions import Conditions
+from .conditions import TRIPS_PER_DAY, Conditions, RushHours
 from .road_models import MEASURES, RoadProblem, load_roads, road_arms, road_kernel, with_conditions
 
 _TRIES = 100
@@ -74,6 +74,10 @@ class Navigation(RoadProblem, Scored):
     conditions: Sequence[str] = ()
     """What changes from trip to trip: "congestion", "temperature", "load". Arms are then not
     a fixed set: choose a posterior that takes features, "variational" or "streaming"."""
+    rush_hours: float = 0.0
+    """How strongly rush hours change energies, in standard deviations of the prior; 0: not at all."""
+    day_to_day: float = 0.002
+    """ε: by how much rush hours change from one trip to the next, 0 to 1; 24 trips are a day."""
     _closures: Streams = field(init=False, repr=False)
     _conditions: Conditions | None = field(init=False, repr=False)
     _kept: dict[int, tuple[_Costs, _Costs | None]] = field(init=False, repr=False, default_factory=dict)
@@ -106,14 +110,17 @@ class Navigation(RoadProblem, Scored):
                 names=self.conditions, graph=self.graph, vehicle=vehicle, seed=self.seed
             )
             self._keep(model=with_conditions(self.model, len(self.conditions)))
+        strength = as_number(self.rush_hours, "rush_hours", 0.0, 100.0)
+        as_number(self.day_to_day, "day_to_day", 0.0, 1.0)
+        if strength:
+            self._keep(model=replace(self.model, drift=_daily(strength, self.day_to_day)))
         self._keep(_closures=Streams(self.seed, "offer"), _conditions=conditions)
         self._keep(settled=self._settled())
 
     # The truth is drawn when it is first asked for: its factor takes seconds on a large network.
 
     @cached_property
-    def energies(self) -> Floats:
-        """f, (n,)"""
+    def _root(self) -> PriorRoot:
         graph = self.graph
         spread = float(np.std(self.model.energies))
         kernel = road_kernel(  # the model's own object, unless its lengthscale is another
@@ -122,23 +129,37 @@ class Navigation(RoadProblem, Scored):
             lengthscale=float(self.lengthscale),
             normalisation=self.normalisation,
         )
-        root = prior_root(
+        return prior_root(
             kernel,
             road_arms(graph).features,
             "use a smaller network, or drive in SUMO (navigation/sumo)",
         )
-        normals = stream(self.seed, "truth", 0).standard_normal((1, len(graph)))
-        energies: Floats = root.times(normals)[0] + self.model.energies
+
+    @cached_property
+    def energies(self) -> Floats:
+        """f, (n,), without what changes from trip to trip."""
+        normals = stream(self.seed, "truth", 0).standard_normal((1, len(self.graph)))
+        energies: Floats = self._root.times(normals)[0] + self.model.energies
         energies.flags.writeable = False
         return energies
 
+    @cached_property
+    def _rush(self) -> RushHours | None:
+        if not self.rush_hours:
+            return None
+        std = float(self.prior_scale) * float(np.std(self.model.energies))
+        fast = std * self.graph.speed / self.graph.speed.max()
+        return RushHours(root=self._root, fast=fast, epsilon=self.day_to_day, seed=self.seed)
+
     def _energies(self, step: int) -> Floats:
-        known, changing = self.energies, self._conditions
-        return known if changing is None else known + changing.extra(step)
+        energies, rush = self.energies, self._rush
+        if self._conditions is not None:
+            energies = energies + self._conditions.extra(step)
+        return energies if rush is None else energies + self.rush_hours * rush.extra(step)
 
     def _costs_of(self, step: int) -> tuple[_Costs, _Costs | None]:
         """Rectified and reduced costs of a round; the same for all where nothing changes."""
-        key = 0 if self._conditions is None else step
+        key = step if self._conditions is not None or self.rush_hours else 0
         known = self._kept.get(key)
         if known is not None:
             return known
@@ -163,6 +184,12 @@ class Navigation(RoadProblem, Scored):
             told["closures"] = (
                 f"each round {self.closed_roads:.1%} of the roads and {self.closed_turns:.1%} of the "
                 "turns are closed" + (", always leaving a route" if self.on_no_path == "error" else "")
+            )
+        if self.rush_hours:
+            told["rush hours"] = (
+                f"at 8 and 17 o'clock, {TRIPS_PER_DAY} trips a day, energies change by "
+                f"{self.rush_hours:g} times the prior's standard deviation, most on fast roads; the "
+                f"pattern drifts, ε = {self.day_to_day:g} a trip"
             )
         if self.conditions:
             told["conditions"] = f"{', '.join(self.conditions)} change from trip to trip"
@@ -243,3 +270,9 @@ class Navigation(RoadProblem, Scored):
         is_open = True if offer.available is None else offer.available
         route = self.cheapest(np.where(is_open, costs.weights, np.inf), trip)
         return total(costs.weights[route])
+
+
+def _daily(strength: float, epsilon: float) -> Kernel:
+    """What a traveller who knows of rush hours expects: what lasts, and what comes back every day."""
+    peaks = Periodic(period=float(TRIPS_PER_DAY), lengthscale=1.0, variance=strength**2)
+    return Constant(variance=1.0) + Temporal(epsilon=epsilon) * peaks

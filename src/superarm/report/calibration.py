@@ -27,9 +27,11 @@ def calibration_parts(run: Run) -> Iterable[str]:
         return
     found, words = calibrations(run), words_of(run)
     arm, choice, reward, _ = words
-    independent = (
+    apart = (
         "Policies with independent edges (names starting with “bi”) ignore that errors on different "
-        "roads are correlated, which makes their forecasts of trips too narrow. "
+        "roads are correlated, which makes their forecasts of trips too narrow."
+        if words == ON_ROADS
+        else "Seeds that meet the same recorded rewards are not independent, which the errors ignore."
     )
     yield (
         f"<p>{escape(calibration_verdict(found))}</p>"
@@ -39,11 +41,10 @@ def calibration_parts(run: Run) -> Iterable[str]:
         f"with exactly that probability: the standard error of the share of {choice}s is binomial. "
         f"{arm.title()}s of one {choice} are correlated, so for {arm}s the error is taken over whole "
         f"{choice}s. Where settings are compared, all of them meet the same noise: what their "
-        f"{choice}s of one round and seed share is part of the error. "
-        f"{independent if words == ON_ROADS else ''}All policies meet the same noise, so chance "
-        "affects them alike. Most of what is measured is noise that every learner knows about; what it "
-        f"has learned is judged by {arm}s that were met "
-        "for the first time, and by the truth behind the noise, where it is known. Truths of "
+        f"{choice}s of one round and seed share is part of the error. {apart} All policies meet the "
+        "same noise, so chance affects them alike. Most of what is measured is noise that every learner "
+        f"knows about; what it has learned is judged by {arm}s that were met for the first time, and "
+        "by the truth behind the noise, where it is known. Truths of "
         f"successive {choice}s are much the same: their standard error is over seeds, and a single "
         "seed gives none.</p>"
     )

@@ -166,7 +166,8 @@ def _headline(run: Run, rankings: Sequence[Mapping[str, Average]]) -> str:
 def _rivals(run: Run, ranking: Mapping[str, Average]) -> dict[str, Average]:
     options = (run.spec.get("parameters") or {}).get("policies", {})
     parts = {policy: options.get(policy, {}).get("policy", policy) for policy in ranking}
-    return {policy: each for policy, each in ranking.items() if parts[policy] != "benchmark"}
+    known = ("benchmark", "genie")  # who know the truth
+    return {policy: each for policy, each in ranking.items() if parts[policy] not in known}
 
 
 def _tied(run: Run, index: int, ranking: Iterable[str]) -> int:

@@ -74,7 +74,7 @@ _KNOWN = {
         (1, False, {"bi-ucb": 4, "bi-bucb": 5, "bi-ts": 3, "gp-ucb-half": 4, "gp-bucb-half": 5}),
         (2, False, {"svgp-ucb": 9, "svgp-bucb": 8, "svgp-ts": 10}),
         (0, True, {"fastest": 7, "shortest": 6, "gp-greedy": 9}),
-        (2, True, {"prior": 11, "prior-potential": 8}),
+        (2, True, {"prior": 11, "prior-potential": 8, "genie": 6}),
     )
     for name, colour in colours.items()
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 _TITLES = {
+    "besbes2014stochastic": "Stochastic Multi-Armed-Bandit Problem with Non-stationary Rewards (2014)",
     "bogunovic2016time": "Time-Varying Gaussian Process Bandit Optimization (2016)",
     "chowdhury2017kernelized": "On Kernelized Multi-armed Bandits (2017)",
     "kaufmann2012bayesian": "On Bayesian Upper Confidence Bounds for Bandit Problems (2012)",

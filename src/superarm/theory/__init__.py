@@ -13,6 +13,17 @@ from .bayesian import variance_sum_bound as variance_sum_bound
 from .compact_sets import CompactSet as CompactSet
 from .compact_sets import DiscretisationConditions as DiscretisationConditions
 from .compact_sets import confidence_parameter as confidence_parameter
+from .drifting import DriftingGrowth as DriftingGrowth
+from .drifting import Mismatch as Mismatch
+from .drifting import SmoothDomain as SmoothDomain
+from .drifting import drift_block as drift_block
+from .drifting import drift_excess as drift_excess
+from .drifting import drifting_information_gain as drifting_information_gain
+from .drifting import mismatch_bounds as mismatch_bounds
+from .drifting import rate_drift as rate_drift
+from .drifting import rate_genie as rate_genie
+from .drifting import regret_bound_r_gp_ucb as regret_bound_r_gp_ucb
+from .drifting import regret_bound_tv_gp_ucb as regret_bound_tv_gp_ucb
 from .high_probability import ANTI_CONCENTRATION as ANTI_CONCENTRATION
 from .high_probability import confidence_width as confidence_width
 from .high_probability import discretisation_size as discretisation_size

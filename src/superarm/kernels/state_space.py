@@ -1,0 +1,110 @@
+"""Kernels of time as states that move: f_t = h·z_t with z_{t+Δ} = A(Δ) z_t + noise.
+
+The coordinates are such that z is standard normal at every time, so that k(Δ) = h·A(Δ) h for Δ ≥ 0, and
+A(Δ) lengthens nothing. What is known of a function fades by A alone: if its state has the covariance
+K ⊗ I − W Wᵀ now, it has K ⊗ I − (A W)(A W)ᵀ after Δ. (Särkkä and Solin, Applied Stochastic Differential
+Equations (2019), chapter 12; for periodic kernels Solin and Särkkä (2014).)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats
+
+
+class StateSpace(NamedTuple):
+    """A kernel of time with a state of size s."""
+
+    output: Floats  # h, (s,)
+    transition: Callable[[float], Floats]  # A(Δ), (s, s)
+    error: float = 0.0
+    """Bound on the error of any kernel value."""
+
+    def left(self, elapsed: float) -> float:
+        """‖A(Δ)‖: the largest share of anything known that is left after this time."""
+        A = self.transition(elapsed)
+        return abs(A.item()) if len(A) == 1 else float(np.linalg.norm(A, 2))
+
+    def scaled(self, factor: float) -> StateSpace:
+        return StateSpace(np.sqrt(factor) * self.output, self.transition, factor * self.error)
+
+
+def decaying(rate: float, variance: float = 1.0) -> StateSpace:
+    """variance · e^{−rate Δ}."""
+    output = np.array([np.sqrt(variance)])
+    return StateSpace(output, lambda elapsed: np.array([[np.exp(-rate * elapsed)]]))
+
+
+def matern_three_halves(lengthscale: float, variance: float) -> StateSpace:
+    """variance · (1 + λΔ) e^{−λΔ} with λ = √3/lengthscale: value and slope."""
+    rate = np.sqrt(3.0) / lengthscale
+
+    def transition(elapsed: float) -> Floats:
+        x = rate * elapsed
+        moved: Floats = np.exp(-x) * np.array([[1.0 + x, x], [-x, 1.0 - x]])
+        return moved
+
+    return StateSpace(np.array([np.sqrt(variance), 0.0]), transition)
+
+
+def periodic(period: float, lengthscale: float, variance: float, tolerance: float) -> StateSpace:
+    """variance · exp(−2 sin²(πΔ/period)/lengthscale²) = Σ_j q_j cos(2πjΔ/period), a few of these terms.
+
+    q_0 = e^{−c} I_0(c) and q_j = 2 e^{−c} I_j(c), c = lengthscale⁻². They add up to 1, so that the
+    error is what is left of that.
+    """
+    from scipy.special import ive
+
+    c, most = lengthscale**-2.0, 64
+    while True:
+        orders = np.arange(most)
+        weights = ive(orders, c) * np.where(orders == 0, 1.0, 2.0)
+        missing = np.append(np.cumsum(weights[::-1])[::-1], 0.0)  # of the terms from j on
+        if missing[-2] <= 1e-3 * tolerance:
+            break
+        most *= 2
+    count = max(1, int(np.argmax(missing <= tolerance)))
+    amplitudes = np.sqrt(variance * weights[:count])
+    output = np.zeros(2 * count - 1)
+    output[0], output[1::2] = amplitudes[0], amplitudes[1:]
+
+    def transition(elapsed: float) -> Floats:
+        cycles = elapsed / period
+        angles = 2.0 * np.pi * np.arange(1, count) * (cycles - np.rint(cycles))
+        turned = np.eye(2 * count - 1)
+        odd, even = np.arange(1, 2 * count - 1, 2), np.arange(2, 2 * count - 1, 2)
+        turned[odd, odd] = turned[even, even] = np.cos(angles)
+        turned[odd, even] = np.sin(angles)
+        turned[even, odd] = -turned[odd, even]
+        return turned
+
+    return StateSpace(output, transition, variance * float(missing[count]))
+
+
+def added(parts: Sequence[StateSpace]) -> StateSpace:
+    """Of the sum of kernels: their states beside each other."""
+    from scipy.linalg import block_diag
+
+    return StateSpace(
+        np.concatenate([part.output for part in parts]),
+        lambda elapsed: np.asarray(block_diag(*(part.transition(elapsed) for part in parts))),
+        sum(part.error for part in parts),
+    )
+
+
+def multiplied(left: StateSpace, right: StateSpace) -> StateSpace:
+    """Of the product of kernels: all products of their states."""
+    sizes = [float(part.output @ part.output) for part in (left, right)]
+    return StateSpace(
+        _kron(left.output, right.output),
+        lambda elapsed: _kron(left.transition(elapsed), right.transition(elapsed)),
+        left.error * (sizes[1] + right.error) + right.error * sizes[0],
+    )
+
+
+def _kron(left: Floats, right: Floats) -> Floats:
+    return np.asarray(np.kron(left, right), dtype=np.float64)

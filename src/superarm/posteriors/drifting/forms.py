@@ -1,0 +1,446 @@
+"""The forms of :class:`superarm.posteriors.DriftingGP`.
+
+Notation
+
+=========  =======================================================================
+``n, K``   arms and their prior covariance, (n, n), which is never made as a whole
+``s, h``   size of the state of the kernel of time, and its output; ``A`` its transition
+``τ``      the time of what is held: z_τ(x), the state of arm x, has mean a(x), (s,), and
+           covariance K ⊗ I − Λ; f_τ(x) = h·z_τ(x)
+``Λ``      what was learned: W Wᵀ in folded form, (B ⊗ I) G (B ⊗ I)ᵀ in the others
+``W``      (n·s, m); ``c`` what is left of its columns where s is 1: stored as they were made
+``B``      (n, q): features of the kernel (kalman), or prior covariances with the arms visited so far
+           (visited); ``e_x`` are the coordinates of k(·, x) in it, so that B e_x = K_x
+``G``      (q·s, q·s); ``D`` noise variances
+=========  =======================================================================
+
+Time folds into Λ alone: after Δ it is A Λ Aᵀ, and the mean A a. Rewards of arms S at τ have the
+covariance P_S + D, where P_S are rows of K ⊗ hhᵀ − (I ⊗ h)Λ(I ⊗ h)ᵀ; with L = chol(P_SS + D), Λ gains
+the columns L⁻¹P_S, and the mean moves by these times L⁻¹(y − h·a_S). For each arm alone, a and the
+(s, s) block of Λ are kept up to date, so that a round costs one pass over W or B.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from copy import copy
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from superarm.core import Floats, Ints, State
+from superarm.errors import StateError
+from superarm.inputs import as_count, as_features, as_vector
+from superarm.kernels import Covariance
+from superarm.kernels.state_space import StateSpace
+from superarm.linalg import cholesky, solve_lower, with_room
+
+FormName = Literal["folded", "visited", "kalman"]
+TRUNCATION = 1e-12
+"""How much may be left out of any covariance, relative to the largest prior variance."""
+_ROOM = 64
+
+
+class PriorColumns:
+    """Prior covariances of the arms visited so far with all arms; they are never taken away."""
+
+    def __init__(self, kernel: Covariance, arms: Floats) -> None:
+        self._kernel, self._arms = kernel, arms
+        self._rows = np.empty((_ROOM, len(arms)))
+        self.visited: list[int] = []
+        self._slot = np.full(len(arms), -1, dtype=np.intp)
+
+    def __len__(self) -> int:
+        return len(self.visited)
+
+    @property
+    def rows(self) -> Floats:
+        """(v, n)"""
+        return self._rows[: len(self.visited)]
+
+    def visit(self, arms: Ints) -> Ints:
+        """Where these arms stand among those visited."""
+        fresh = list(dict.fromkeys(arms[self._slot[arms] < 0].tolist()))
+        if fresh:
+            made = self._kernel(self._arms[fresh], self._arms)  # of a user's own, it may raise
+            size = len(self.visited)
+            self._rows = with_room(self._rows, size, size + len(fresh))
+            self._rows[size : size + len(fresh)] = made
+            self._slot[fresh] = np.arange(size, size + len(fresh))
+            self.visited += fresh
+        return self._slot[arms]
+
+
+class Form(ABC):
+    """What is known at one time; see the module. Only ``pass_time`` and ``observe`` change it."""
+
+    name: ClassVar[FormName]
+
+    def __init__(self, space: StateSpace, n: int) -> None:
+        s = len(space.output)
+        self.space = space
+        self.time = -np.inf
+        self.mean = np.zeros((s, n))  # a
+        self.known = np.zeros((s, s, n))  # the blocks of Λ on its diagonal
+        self.information = 0.0
+        self.steps = 0  # different times so far
+        self.error = 0.0  # bound on what was left out of any covariance
+
+    @property
+    @abstractmethod
+    def rank(self) -> int:
+        """Columns of the matrix in use."""
+
+    @abstractmethod
+    def _age(self, A: Floats) -> None: ...
+
+    @abstractmethod
+    def _coordinates(self, rows: Ints) -> Floats:
+        """P_S in the form's own coordinates, (k, c), a new array."""
+
+    @abstractmethod
+    def _at(self, coordinates: Floats, rows: Ints) -> Floats:
+        """P_S at these arms, (k, len(rows))."""
+
+    @abstractmethod
+    def _expanded(self, coordinates: Floats) -> Floats:
+        """Columns of Λ's root for every arm, (k, s, n)."""
+
+    @abstractmethod
+    def _keep(self, coordinates: Floats, columns: Floats) -> None: ...
+
+    @abstractmethod
+    def roots(self, rows: Ints, outputs: Floats) -> Floats:
+        """For each arm x and its output g (s,), coordinates of g·z(x), (k, c)."""
+
+    @abstractmethod
+    def explained(self, left: Floats, right: Floats) -> Floats:
+        """Λ between two sets of roots, (k, m)."""
+
+    @abstractmethod
+    def arrays(self) -> dict[str, Floats]:
+        """What a state holds of it, besides a and Λ's blocks."""
+
+    def scalars(self) -> dict[str, int]:
+        return {}
+
+    @abstractmethod
+    def resume(self, state: State) -> None:
+        """Go on from what a state holds."""
+
+    def copied(self) -> Form:
+        """One that goes its own way."""
+        other = copy(self)
+        other.mean, other.known = self.mean.copy(), self.known.copy()
+        return other
+
+    def pass_time(self, time: float) -> None:
+        if time > self.time > -np.inf:
+            A = self.space.transition(time - self.time)
+            s, n = self.mean.shape
+            if s == 1:
+                left = A.item()
+                self.mean *= left
+                self.known *= left * left
+            else:
+                self.mean = A @ self.mean
+                half = (A @ self.known.reshape(s, s * n)).reshape(s, s, n)
+                self.known = A @ half.transpose(1, 0, 2).reshape(s, s * n)
+                self.known = self.known.reshape(s, s, n)
+            self._age(A)
+        self.steps += bool(time > self.time)
+        self.time = time
+
+    def observe(self, rows: Ints, residual: Floats, noise: Floats) -> None:
+        """Rewards of this time, without the prior mean; an arm may be there twice."""
+        coordinates = self._coordinates(rows)
+        P = self._at(coordinates, rows)
+        if len(rows) == 1:  # what is left of a variance may be all rounding
+            L = np.sqrt(np.maximum(P, 0.0) + noise)
+        else:
+            L = cholesky(P + np.diag(noise), "the covariance of the observed arms")
+        coordinates = coordinates / L.item() if len(rows) == 1 else solve_lower(L, coordinates)
+        moved = solve_lower(L, residual - self.space.output @ self.mean[:, rows])
+        columns = self._expanded(coordinates)
+        if len(columns) == 1 and len(self.mean) == 1:  # the usual case, in half the time
+            column = columns[0, 0]
+            self.mean[0] += moved.item() * column
+            self.known[0, 0] += column * column
+        else:
+            self.mean += np.tensordot(moved, columns, 1)
+            self.known += np.einsum("kan,kbn->abn", columns, columns)
+        self._keep(coordinates, columns)
+        self.information += float(np.log(np.diagonal(L)).sum() - 0.5 * np.log(noise).sum())
+
+    def moments(self, rows: Ints, output: Floats) -> tuple[Floats, Floats]:
+        """Of g·z(x): mean, and by how much its variance has shrunk, (k,) each."""
+        if len(output) == 1:
+            g = output.item()
+            return g * self.mean[0, rows], (g * g) * self.known[0, 0, rows]
+        return output @ self.mean[:, rows], np.einsum(
+            "a,b,abn->n", output, output, self.known[:, :, rows]
+        )
+
+
+class FoldedForm(Form):
+    """W itself, one column for each observation, until what has faded is left out."""
+
+    name = "folded"
+
+    def __init__(self, space: StateSpace, prior: PriorColumns, n: int, scale: float) -> None:
+        super().__init__(space, n)
+        s = len(space.output)
+        self._prior, self._scale = prior, scale  # the largest prior variance
+        self._W = np.empty((_ROOM, s, n))  # one row per column of W: rows are contiguous
+        self._left = np.empty(_ROOM)  # c
+        self._rank = 0
+        self.compact_at = 2 * _ROOM
+
+    @classmethod
+    def of(cls, form: VisitedForm, scale: float) -> FoldedForm:
+        """The same knowledge, with what can be left out left out."""
+        folded = cls(form.space, form.prior, form.mean.shape[1], scale)
+        folded.time, folded.steps, folded.information = form.time, form.steps, form.information
+        folded.mean, folded.known = form.mean.copy(), form.known.copy()
+        values, vectors = np.linalg.eigh(form.learned)
+        folded._set(form._expanded((np.sqrt(np.maximum(values, 0.0)) * vectors).T))
+        folded.compact()
+        return folded
+
+    @property
+    def rank(self) -> int:
+        return self._rank
+
+    def arrays(self) -> dict[str, Floats]:
+        m = self._rank
+        return {"columns": self._W[:m].reshape(m, -1), "left": self._left[:m]}
+
+    def scalars(self) -> dict[str, int]:
+        return {"compact_at": self.compact_at}
+
+    def resume(self, state: State) -> None:
+        s, n = self.mean.shape
+        columns = as_features(state.array("columns"), "columns", s * n)
+        left = as_vector(state.array("left"), "left", len(columns))
+        self._set(columns.reshape(-1, s, n).copy())
+        self._left[:] = left
+        self.compact_at = as_count(state.scalar("compact_at"), "compact_at", len(columns))
+
+    def _set(self, columns: Floats) -> None:
+        """These columns, as they are now."""
+        self._W, self._left, self._rank = columns, np.ones(len(columns)), len(columns)
+
+    def copied(self) -> Form:
+        other = super().copied()
+        assert isinstance(other, FoldedForm)
+        other._W, other._left = self._W[: self._rank].copy(), self._left[: self._rank].copy()
+        return other
+
+    def _age(self, A: Floats) -> None:
+        if len(A) == 1:
+            self._left[: self._rank] *= A.item()
+            self.error *= A.item() ** 2
+        else:
+            self._W[: self._rank] = A @ self._W[: self._rank]
+            self.error *= float(np.linalg.norm(A, 2)) ** 2
+
+    def _coordinates(self, rows: Ints) -> Floats:
+        h, (s, n), m = self.space.output, self.mean.shape, self._rank
+        prior = self._prior.rows[self._prior.visit(rows)]  # K_S, (k, n)
+        seen = self.roots(rows, np.tile(h, (len(rows), 1)))  # (k, m)
+        explained: Floats = (seen * self._left[:m]) @ self._W[:m].reshape(m, s * n)
+        towards = (h[:, None] * prior[:, None, :]).reshape(len(rows), s * n)
+        return np.subtract(towards, explained, out=explained)
+
+    def _at(self, coordinates: Floats, rows: Ints) -> Floats:
+        s, n = self.mean.shape
+        found: Floats = np.tensordot(
+            coordinates.reshape(-1, s, n)[:, :, rows], self.space.output, axes=(1, 0)
+        )
+        return found
+
+    def _expanded(self, coordinates: Floats) -> Floats:
+        return coordinates.reshape(-1, *self.mean.shape)
+
+    def _keep(self, coordinates: Floats, columns: Floats) -> None:
+        m, grown = self._rank, self._rank + len(columns)
+        self._W = with_room(self._W, m, grown)
+        self._left = with_room(self._left, m, grown)
+        self._W[m:grown], self._left[m:grown] = columns, 1.0
+        self._rank = grown
+        if grown >= self.compact_at:
+            self.compact()
+
+    def compact(self) -> None:
+        """Rotate W, and leave out of it what has faded."""
+        (s, n), m = self.mean.shape, self._rank
+        W = self._left[:m, None] * self._W[:m].reshape(m, s * n)
+        values, vectors = np.linalg.eigh(W @ W.T)
+        gain = float(self.space.output @ self.space.output)
+        dropped = gain * np.cumsum(np.maximum(values, 0.0))  # the smallest first
+        first = int(np.searchsorted(dropped, TRUNCATION * self._scale - self.error, side="right"))
+        if first:
+            # Any entry of what is left out is at most its largest eigenvalue, at most their sum.
+            self.error += float(dropped[first - 1])
+        kept = m - first
+        self._W[:kept] = (vectors[:, first:].T @ W).reshape(kept, s, n)
+        self._left[:kept] = 1.0
+        self._rank, self.compact_at = kept, 2 * kept + _ROOM
+
+    def roots(self, rows: Ints, outputs: Floats) -> Floats:
+        found: Floats = np.einsum("ka,mak->km", outputs, self._W[: self._rank][:, :, rows])
+        return found * self._left[: self._rank]
+
+    def explained(self, left: Floats, right: Floats) -> Floats:
+        found: Floats = left @ right.T
+        return found
+
+
+class _BasisForm(Form):
+    """G over a basis of functions on the arms."""
+
+    def __init__(self, space: StateSpace, n: int, size: int) -> None:
+        super().__init__(space, n)
+        self._G = np.zeros((size * len(space.output),) * 2)
+        self._faded = 1.0  # what is left of G, which is stored as it was, where s is 1
+
+    @property
+    @abstractmethod
+    def _basis(self) -> Floats:
+        """Bᵀ, (q, n)."""
+
+    @abstractmethod
+    def _units(self, rows: Ints) -> Floats:
+        """e_x for each of these arms, (k, q)."""
+
+    @property
+    def learned(self) -> Floats:
+        """G"""
+        return self._faded * self._held
+
+    @property
+    def _held(self) -> Floats:
+        return self._G
+
+    @property
+    def rank(self) -> int:
+        return len(self._basis) * len(self.mean)
+
+    def arrays(self) -> dict[str, Floats]:
+        return {"G": self.learned}
+
+    def resume(self, state: State) -> None:
+        size = self.rank
+        held = as_features(state.array("G"), "G", size)
+        if len(held) != size:
+            raise StateError("this state is damaged: it belongs to another basis")
+        self._held[:] = held
+
+    def copied(self) -> Form:
+        other = super().copied()
+        assert isinstance(other, _BasisForm)
+        other._G = self._G.copy()
+        return other
+
+    def _age(self, A: Floats) -> None:
+        G = self._held
+        s, size = len(A), len(G)
+        if s == 1:
+            self._faded *= A.item() ** 2
+            if self._faded < 1e-100:  # before it is too small to divide by
+                G *= self._faded
+                self._faded = 1.0
+            return
+        half = (G.reshape(-1, s) @ A.T).reshape(size, size)
+        G[:] = (half.T.reshape(-1, s) @ A.T).reshape(size, size)
+
+    def _coordinates(self, rows: Ints) -> Floats:
+        h = self.space.output
+        units = self._units(rows)  # may add to the basis
+        found = (units[:, :, None] * h).reshape(len(rows), -1)
+        outputs = np.tile(h, (len(rows), 1))
+        found -= self._faded * (self.roots(rows, outputs) @ self._held)
+        return found
+
+    def _at(self, coordinates: Floats, rows: Ints) -> Floats:
+        h = self.space.output
+        found: Floats = (coordinates.reshape(len(coordinates), -1, len(h)) @ h) @ self._basis[:, rows]
+        return found
+
+    def _expanded(self, coordinates: Floats) -> Floats:
+        s, n = self.mean.shape
+        by_state = coordinates.reshape(len(coordinates), -1, s).transpose(0, 2, 1)
+        columns: Floats = by_state.reshape(len(coordinates) * s, -1) @ self._basis
+        return columns.reshape(len(coordinates), s, n)
+
+    def _keep(self, coordinates: Floats, columns: Floats) -> None:
+        G, scaled = self._held, coordinates / np.sqrt(self._faded)
+        if len(coordinates) == 1 and G.flags.c_contiguous:
+            from scipy.linalg.blas import dger
+
+            dger(1.0, scaled[0], scaled[0], a=G.T, overwrite_a=1)  # G is symmetric
+        else:
+            G += scaled.T @ scaled
+
+    def roots(self, rows: Ints, outputs: Floats) -> Floats:
+        values = self._basis[:, rows].T  # (k, q)
+        return (values[:, :, None] * outputs[:, None, :]).reshape(len(rows), -1)
+
+    def explained(self, left: Floats, right: Floats) -> Floats:
+        found: Floats = self._faded * (left @ self._held @ right.T)
+        return found
+
+
+class KalmanForm(_BasisForm):
+    """B are features of the kernel: the cost does not depend on how much was observed."""
+
+    name = "kalman"
+
+    def __init__(self, space: StateSpace, features: Floats) -> None:
+        super().__init__(space, len(features), features.shape[1])
+        self._features = np.ascontiguousarray(features.T)
+
+    @property
+    def _basis(self) -> Floats:
+        return self._features
+
+    def _units(self, rows: Ints) -> Floats:
+        return self._features[:, rows].T
+
+
+class VisitedForm(_BasisForm):
+    """B are prior covariances with the arms visited so far."""
+
+    name = "visited"
+
+    def __init__(self, space: StateSpace, prior: PriorColumns, n: int) -> None:
+        super().__init__(space, n, max(len(prior), _ROOM))
+        self.prior = prior
+        self.compare_at = 2 * _ROOM  # rank at which it is next compared with the folded form
+
+    @property
+    def _basis(self) -> Floats:
+        return self.prior.rows
+
+    @property
+    def _held(self) -> Floats:
+        size = self.rank
+        if size > len(self._G):  # others may have added to the basis
+            bigger = np.zeros((2 * size, 2 * size))
+            held = len(self._G)
+            bigger[:held, :held] = self._G
+            self._G = bigger
+        return self._G[:size, :size]
+
+    def scalars(self) -> dict[str, int]:
+        return {"compare_at": self.compare_at}
+
+    def resume(self, state: State) -> None:
+        super().resume(state)
+        self.compare_at = as_count(state.scalar("compare_at"), "compare_at")
+
+    def _units(self, rows: Ints) -> Floats:
+        slots = self.prior.visit(rows)
+        units = np.zeros((len(rows), len(self.prior)))
+        units[np.arange(len(rows)), slots] = 1.0
+        return units

@@ -1,0 +1,464 @@
+"""Gaussian-process regression on a fixed arm set whose rewards drift [bogunovic2016time, eqs. 7, 8].
+
+cov(f_s(x), f_t(y)) = k(x, y) · k_T(s, t), where the kernel of time k_T is followed as a state that
+moves (``kernels/state_space.py``). Three forms behind one class, all exact up to what they state in
+``tolerance`` (``forms.py``):
+
+``kalman``
+    knows the function by features of the kernel, r of them: n·r a round, whatever was observed.
+``visited``
+    knows it by the arms visited so far, v of them: n·v a round. No n × n matrix is ever made.
+``folded``
+    keeps a column for each observation, and from time to time leaves out what has faded.
+
+Feedback that comes late is learned as of its own time: the form goes on from the last checkpoint before
+it, with all that was observed since.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from superarm.core import Floats, Ints, Offer, State
+from superarm.errors import InputError, StateError
+from superarm.inputs import (
+    as_count,
+    as_features,
+    as_number,
+    as_positive,
+    as_vector,
+    require_choice,
+)
+from superarm.kernels import Covariance, Kernel, Temporal
+from superarm.kernels.base import as_covariance
+from superarm.linalg import psd_root
+from superarm.posteriors.base import GaussianPosterior, Memory
+from superarm.posteriors.fixed import FixedArms, as_rows
+from superarm.posteriors.rows import Observed, ObservedData
+from superarm.posteriors.variances import prior_variance
+from superarm.registry import register
+
+from .forms import TRUNCATION, FoldedForm, Form, FormName, KalmanForm, PriorColumns, VisitedForm
+
+Wanted = Literal["auto", "folded", "visited", "kalman"]
+_FEATURE_TOLERANCE = 1e-13
+_MOST_FEATURES = 512
+"""Features, times the size of the state, up to which they are preferred to the arms visited."""
+_LEAST_NOISE = 1e-3
+"""Relative to the largest prior variance: with less, the visited form loses digits."""
+_NOISE_PER_ERROR = 1e4
+"""Noise that the kalman form needs, in errors of a kernel value; see ``streaming/forms.py``."""
+_NEGLIGIBLE = 1e-13
+"""What is left of an observation that is not kept for feedback from before it."""
+_CHECKPOINT_EVERY = 32
+"""Times between two checkpoints."""
+
+
+@register("posterior", "drifting")
+class DriftingGP(GaussianPosterior):
+    """Exact posterior over fixed arms whose rewards drift.
+
+    Keys are rows of two numbers, an arm's row number and a time. Several rewards may come at one time,
+    times may be missing or irregular, and feedback may come late: it is learned as of its own time.
+    ``drift`` is a kernel of time alone. Temporal(epsilon=0.01), unless given, is the paper's drift:
+    f_{t+1} = √(1 − ε) f_t + √ε g_{t+1}. Others are Matern with nu 0.5 or 1.5, Periodic, Constant, and
+    sums and products of these. ``form`` is chosen by cost unless it is named. ``time_tolerance`` bounds
+    the error of the kernel of time, relative to its variance: what is periodic has a state the smaller,
+    the larger it is.
+
+    >>> from superarm.kernels import SquaredExponential, Temporal
+    >>> drift = Temporal(epsilon=0.1)
+    >>> gp = DriftingGP(SquaredExponential(), [[0.0], [1.0]], noise_variance=0.01, drift=drift)
+    >>> gp.observe([[0, 1.0]], [2.0])
+    >>> gp.predict([[0, 1.0], [0, 8.0], [0, 80.0]]).mean.round(2).tolist()
+    [1.98, 1.37, 0.03]
+    """
+
+    kind = "drifting-gp"
+    schema = 2
+
+    def __init__(
+        self,
+        kernel: Covariance,
+        arms: Any,
+        noise_variance: float,
+        mean: Any = 0.0,
+        *,
+        drift: Kernel | None = None,
+        form: Wanted = "auto",
+        time_tolerance: float = 1e-12,
+    ) -> None:
+        super().__init__(noise_variance=noise_variance)
+        self.kernel = as_covariance(kernel, "kernel")
+        self._fixed = FixedArms(as_features(arms, "arms").copy())
+        n = len(self._fixed.features)
+        if n == 0:
+            raise InputError("arms is empty; give at least one")
+        values = mean(self._fixed.features) if callable(mean) else mean
+        spread = np.full(n, values) if np.ndim(values) == 0 else values
+        self.prior_mean = as_vector(spread, "mean", n).copy()
+        self._mean = mean
+        self.drift = Temporal() if drift is None else drift
+        if not isinstance(self.drift, Kernel):
+            raise InputError(f"drift is {drift!r:.60}; give a kernel, such as Temporal(epsilon=0.01)")
+        self.time_tolerance = as_positive(time_tolerance, "time_tolerance")
+        self._space = self.drift.state_space(self.time_tolerance)
+        self._level = float(self._space.output @ self._space.output)  # k_T(0)
+        self._variance = self._level * prior_variance(self.kernel, self._fixed.features)
+        self._scale = float(self._variance.max())
+        self._prior = PriorColumns(self.kernel, self._fixed.features)
+        require_choice(form, "form", ("auto", "folded", "visited", "kalman"))
+        self._wanted: Wanted = form
+        self._features, self._feature_error = self._find_features()
+        if form == "kalman" and self._features is None:
+            raise InputError(
+                "this kernel has no features on these arms: it is not smooth enough, or its "
+                "lengthscale is too short for their spread; use form='auto'"
+            )
+        self._least_noise = self.noise_variance
+        self._forgotten, self._forgotten_information = -np.inf, 0.0  # until when, and what it told
+        self.ignored = 0
+        """Rewards that came when nothing of them was left."""
+        self._form = self._fresh_form(self.noise_variance)
+        self._checkpoints: list[Form] = []  # in the order of their times
+        self._data = ObservedData()  # what is remembered, in the order of time
+
+    # --- what it is now --------------------------------------------------------------------
+
+    @property
+    def form(self) -> FormName:
+        """Which form is in use."""
+        return self._form.name
+
+    @property
+    def rank(self) -> int:
+        """Columns of the matrix in use."""
+        return self._form.rank
+
+    @property
+    def tolerance(self) -> float:
+        """What covariances are off by, besides rounding: kernel values by as much as the features and
+        the state of time leave out, and what was left out of what had faded, as it is now."""
+        features = self._feature_error * self._level if self.form == "kalman" else 0.0
+        largest = self._scale / self._level if self._level else 0.0
+        return self._form.error + features + largest * self._space.error
+
+    @property
+    def remembered(self) -> Observed:
+        """What was observed and has not faded: arms and times (N, 2), rewards (N,), noise variances."""
+        return self._data.view()
+
+    def parameters(self) -> Mapping[str, Any]:
+        return {
+            "kernel": self.kernel,
+            "arms": self._fixed.features,
+            "noise_variance": self.noise_variance,
+            "mean": self._mean,
+            "drift": self.drift,
+            "form": self._wanted,
+            "time_tolerance": self.time_tolerance,
+        }
+
+    # --- choice of form --------------------------------------------------------------------
+
+    def _find_features(self) -> tuple[Floats | None, float]:
+        """Features of all arms, (n, r), where they are wanted and few; the error of a kernel value."""
+        arms = self._fixed.features
+        n, s = len(arms), len(self._space.output)
+        most = _MOST_FEATURES // s if self._wanted == "auto" else 2 * _MOST_FEATURES
+        if self._wanted not in ("auto", "kalman") or self._scale == 0.0:
+            return None, 0.0
+        if n <= most:
+            found = psd_root(np.asarray(self.kernel(arms)), "the prior covariance of the arms")
+            return found.root, found.error * self._scale / self._level
+        if isinstance(self.kernel, Kernel):
+            tolerance = _FEATURE_TOLERANCE * self._scale / self._level
+            features = self.kernel.features(arms.min(axis=0), arms.max(axis=0), tolerance, most)
+            if features is not None and features.covers(arms):
+                return features(arms), features.error
+        return None, 0.0
+
+    def _kind_for(self, least_noise: float) -> FormName:
+        """Which form has the digits for noise as small as this, the cheapest first."""
+        if self._wanted != "auto":
+            return self._wanted
+        enough = least_noise >= _NOISE_PER_ERROR * self._feature_error * self._level
+        if self._features is not None and enough:
+            return "kalman"
+        return "visited" if least_noise >= _LEAST_NOISE * self._scale else "folded"
+
+    def _fresh_form(self, least_noise: float) -> Form:
+        """One that knows nothing but how much was told by what is forgotten."""
+        kind, n = self._kind_for(least_noise), len(self.prior_mean)
+        form: Form = self._folded_form()
+        if kind == "kalman" and self._features is not None:
+            form = KalmanForm(self._space, self._features)
+        elif kind == "visited":
+            form = VisitedForm(self._space, self._prior, n)
+        form.information = self._forgotten_information
+        return form
+
+    def _folded_form(self) -> FoldedForm:
+        return FoldedForm(self._space, self._prior, len(self.prior_mean), self._scale)
+
+    def _reconsidered(self, form: Form) -> Form:
+        """The folded form, where a round of it takes less than one of the visited form."""
+        if self._wanted != "auto" or not isinstance(form, VisitedForm) or form.rank < form.compare_at:
+            return form
+        form.compare_at = 3 * form.rank // 2
+        folded = FoldedForm.of(form, self._scale)
+        n, s, rank = len(self.prior_mean), len(self._space.output), form.rank
+        # On the way to being rotated again, the folded one grows to twice of what it is.
+        return folded if 1.5 * n * folded.rank * s * s <= (n + 3 * s * rank) * rank else form
+
+    # --- hooks -----------------------------------------------------------------------------
+
+    def keys(self, offer: Offer) -> Floats:
+        rows = self._fixed.locate(offer.arms).keys
+        keys = np.empty((len(rows), 2))
+        keys[:, 0], keys[:, 1] = rows, offer.moment
+        return keys
+
+    def _as_keys(self, arms: Any) -> Floats:
+        keys = as_features(arms, "arms", 2)
+        rows = keys[:, 0]
+        if (rows != np.floor(rows)).any() or (np.abs(rows) > 2**53).any():
+            raise InputError("arms must be rows of a row number and a time, as in [[3, 10.0]]")
+        as_rows(rows.astype(np.intp), len(self.prior_mean))
+        return keys
+
+    def _split(self, keys: Floats) -> tuple[Ints, Floats]:
+        """Row numbers and times, none before what is held."""
+        rows, times = keys[:, 0].astype(np.intp), keys[:, 1]
+        if len(times) and times.min() < self._form.time:
+            raise InputError(
+                f"time {times.min():g} is before the last observation, at {self._form.time:g}: what "
+                "was can be learned late, but not asked about"
+            )
+        return rows, times
+
+    def _outputs(self, times: Floats) -> tuple[Floats, Ints]:
+        """h A(t − τ) of each different time, (u, s), and which one each time is."""
+        different, which = np.unique(times, return_inverse=True)
+        elapsed = different - self._form.time
+        return np.array([self._space.output @ self._space.transition(t) for t in elapsed]), which
+
+    def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
+        rows, times = self._split(keys)
+        mean, variance = self.prior_mean[rows], self._variance[rows]
+        if self.count and len(rows):
+            if (times == times[0]).all():
+                elapsed = times[0] - self._form.time
+                g = self._space.output @ self._space.transition(elapsed)
+                moved, shrunk = self._form.moments(rows, g)
+                mean += moved
+                variance -= shrunk
+            else:
+                outputs, which = self._outputs(times)
+                for number, g in enumerate(outputs):
+                    where = np.flatnonzero(which == number)
+                    moved, shrunk = self._form.moments(rows[where], g)
+                    mean[where] += moved
+                    variance[where] -= shrunk
+        return mean, variance
+
+    def _covariance(self, keys: Floats) -> Floats:
+        return self._cross(keys, np.arange(len(keys)))
+
+    def _cross(self, keys: Floats, at: Ints) -> Floats:
+        rows, times = self._split(keys)
+        features = self._fixed.features
+        found = np.array(self.kernel(features[rows[at]], features[rows]), dtype=np.float64)
+        found *= self._over_time(times[at], times)
+        if self.count and len(rows):
+            outputs, which = self._outputs(times)
+            roots = self._form.roots(rows, outputs[which])
+            found -= self._form.explained(roots[at], roots)
+        return found
+
+    def _over_time(self, left: Floats, right: Floats) -> Floats:
+        """k_T between times, as the state has it, (k, m)."""
+        apart, which = np.unique(np.abs(np.subtract.outer(left, right)), return_inverse=True)
+        h = self._space.output
+        values = np.array([h @ self._space.transition(t) @ h for t in apart])
+        return values[which.reshape(len(left), len(right))]
+
+    def _draw(self, keys: Floats, rng: np.random.Generator, size: int) -> Floats:
+        rows, times = self._split(keys)
+        form, features = self._form, self._features
+        if not isinstance(form, KalmanForm) or features is None or (times != times[:1]).any():
+            return super()._draw(keys, rng, size)
+        # The features' weights have the covariance k_T(0) I − (I ⊗ g) G (I ⊗ g)ᵀ: a small root will do.
+        left = self._level * np.eye(features.shape[1])
+        if self.count and len(rows):
+            g = self._outputs(times)[0][0]
+            s, r = len(g), features.shape[1]
+            half = (form.learned.reshape(r * s, r, s) @ g).T.reshape(r, r, s) @ g
+            left -= half
+        root = psd_root(left, "the posterior covariance", scale=self._level, steady=True).root
+        normals = rng.standard_normal((size, len(root)))[:, : root.shape[1]]
+        return (normals @ root.T) @ features[rows].T
+
+    def _prior_scale(self, keys: Floats) -> float:
+        return self._scale
+
+    def _incumbent(self, sign: float) -> float:
+        rows = np.unique(self._data.view().arms[:, 0]).astype(np.intp)
+        means = self.prior_mean[rows] + self._form.moments(rows, self._space.output)[0]
+        return float(np.max(sign * means))
+
+    # --- learning --------------------------------------------------------------------------
+
+    def _absorb(
+        self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
+    ) -> float:
+        order = np.argsort(keys[:, 1], kind="stable")
+        fresh = Observed(keys[order], rewards[order], noise[order])
+        if fresh.arms[0, 1] <= self._forgotten:
+            kept = fresh.arms[:, 1] > self._forgotten
+            self.ignored += int(np.count_nonzero(~kept))
+            fresh = Observed(*(part[kept] for part in fresh))
+            if not kept.any():
+                return 0.0
+        if self.form != "kalman":  # a kernel of the user's own may raise, and nothing has changed yet
+            self._prior.visit(fresh.arms[:, 0].astype(np.intp))
+        first, before = fresh.arms[0, 1], self._form.information
+        checkpoints = [each for each in self._checkpoints if each.time < first]
+        least = min(self._least_noise, float(fresh.noise.min()))
+        if self._kind_for(least) != self._kind_for(self._least_noise):
+            whole = since = _sorted(self.remembered, fresh)
+            form, checkpoints = self._fresh_form(least), []
+        elif first < self._form.time:  # late: on from before it, as if it had come in time
+            whole = _sorted(self.remembered, fresh)
+            form = checkpoints[-1].copied() if checkpoints else self._fresh_form(least)
+            since = Observed(*(part[whole.arms[:, 1] > form.time] for part in whole))
+        else:
+            whole, since = None, fresh
+            # Of one reward nothing can fail any more; of several, their covariance may have no factor.
+            form = self._form if len(fresh.noise) == 1 else self._form.copied()
+        form = self._fold(form, since, checkpoints)
+        self._form, self._checkpoints, self._least_noise = form, checkpoints, least
+        if whole is None:
+            self._data.append(*fresh)
+        else:
+            self._hold(whole)
+        if form.steps % _CHECKPOINT_EVERY == 1:
+            self._forget()
+        return form.information - before
+
+    def _fold(self, form: Form, since: Observed, checkpoints: list[Form]) -> Form:
+        """Learn what came since, in the order of time; ``checkpoints`` are added to."""
+        times = since.arms[:, 1]
+        rows = since.arms[:, 0].astype(np.intp)
+        residual = since.rewards - self.prior_mean[rows]
+        bounds = [0, *(np.flatnonzero(np.diff(times)) + 1).tolist(), len(times)]
+        for start, stop in itertools.pairwise(bounds):
+            time = times[start]
+            if time > form.time and form.steps and form.steps % _CHECKPOINT_EVERY == 0:
+                checkpoints.append(form.copied())
+                _thin(checkpoints)
+            form.pass_time(time)
+            form.observe(rows[start:stop], residual[start:stop], since.noise[start:stop])
+            form = self._reconsidered(form)
+        return form
+
+    def _forget(self) -> None:
+        """Let go of what has faded: it is no longer needed for feedback from before it."""
+        faded = [
+            each
+            for each in self._checkpoints
+            if self._space.left(self._form.time - each.time) < _NEGLIGIBLE
+        ]
+        if len(faded) > 1 or (faded and faded[0].time > self._forgotten):
+            base = faded[-1]
+            self._forgotten, self._forgotten_information = base.time, base.information
+            self._checkpoints = self._checkpoints[len(faded) - 1 :]
+            held = self.remembered
+            self._hold(Observed(*(part[held.arms[:, 1] > base.time] for part in held)))
+
+    def _hold(self, observed: Observed) -> None:
+        self._data = ObservedData()
+        self._data.append(*observed)
+
+    # --- state -----------------------------------------------------------------------------
+
+    def _memory(self) -> Memory:
+        form = self._form
+        arrays = {**self.remembered._asdict()}
+        scalars: dict[str, Any] = {"in_use": form.name, "ignored": self.ignored}
+        if self.count > self.ignored:
+            s, n = form.mean.shape
+            arrays |= {"a": form.mean, "known": form.known.reshape(s * s, n), **form.arrays()}
+            names = ("time", "steps", "error")
+            scalars |= {name: getattr(form, name) for name in names} | form.scalars()
+            scalars |= {"forgotten_information": self._forgotten_information}
+            scalars |= {"forgotten": self._forgotten if self._forgotten > -np.inf else None}
+            arrays |= {"visited": np.array(self._prior.visited, dtype=np.intp)}
+        return Memory(arrays, scalars)
+
+    def _remember(self, state: State) -> None:
+        """The same numbers go on: rounding does not grow with restarts."""
+        self.ignored = as_count(state.scalar("ignored"), "ignored", 0, self.count)
+        if self.count == self.ignored:
+            return
+        n, s = len(self.prior_mean), len(self._space.output)
+        keys = self._as_keys(state.array("arms"))
+        rewards, noise = (
+            as_vector(state.array(name), name, len(keys)) for name in ("rewards", "noise")
+        )
+        time, error = (as_number(state.scalar(name), name) for name in ("time", "error"))
+        forgotten = state.scalar("forgotten")
+        if forgotten is not None:
+            self._forgotten = as_number(forgotten, "forgotten", most=time)
+        told = state.scalar("forgotten_information")
+        self._forgotten_information = as_number(told, "forgotten_information", 0.0)
+        if (
+            not 0 < len(keys) <= self.count
+            or (np.diff(keys[:, 1]) < 0.0).any()
+            or time != keys[-1, 1]
+            or not (noise > 0.0).all()
+            or not 0.0 <= error <= TRUNCATION * self._scale
+            or self._forgotten >= keys[0, 1]
+        ):
+            raise StateError("this state is damaged: its observations are impossible")
+        self._hold(Observed(keys, rewards, noise))
+        self._least_noise = min(self._least_noise, float(noise.min()))
+        self._prior.visit(as_rows(state.array("visited"), n))
+        kinds: dict[object, Form] = {
+            form.name: form for form in (self._fresh_form(self._least_noise), self._folded_form())
+        }
+        in_use = state.scalar("in_use")
+        if in_use not in kinds:
+            raise StateError("this state is damaged: its form is impossible")
+        form = kinds[in_use]
+        form.time, form.error = time, error
+        form.steps = as_count(state.scalar("steps"), "steps")
+        form.information = self.information_gain
+        form.mean = as_features(state.array("a"), "a", n).copy()
+        form.known = as_features(state.array("known"), "known", n).reshape(s, s, n).copy()
+        form.resume(state)
+        self._form = form
+
+
+def _sorted(held: Observed, fresh: Observed) -> Observed:
+    """All of it in the order of time."""
+    joined = (
+        [np.concatenate(pair) for pair in zip(held, fresh, strict=True)] if len(held.noise) else fresh
+    )
+    order = np.argsort(joined[0][:, 1], kind="stable")
+    return Observed(*(part[order] for part in joined))
+
+
+def _thin(checkpoints: list[Form]) -> None:
+    """Leave at most two of every doubling of age: few, and the nearer the denser."""
+    newest, kept = checkpoints[-1].steps, Counter[int]()
+    for place in reversed(range(1, len(checkpoints))):
+        age = (newest - checkpoints[place].steps).bit_length()
+        kept[age] += 1
+        if kept[age] > 2:
+            del checkpoints[place]

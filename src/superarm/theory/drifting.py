@@ -1,0 +1,337 @@
+"""Rewards that drift, as information and regret: bogunovic2016time, section 4 and appendices C to F.
+
+======================  ================================================================
+``rounds``              T, a number or an array: bounds are drawn over a regret curve
+``epsilon``             ε, f_{t+1} = √(1 − ε) f_t + √ε g_{t+1}
+``noise_variance``      σ²
+``K̃``                   K ∘ D, D_ij = (1 − ε)^{|i−j|/2}: the covariance of f_1(x_1), …, f_T(x_T)
+``γ_N``, ``γ̃_T``         max ½ ln det(I + K/σ²) over N points, of K̃ over one in each of T rounds
+``block``               N of R-GP-UCB, or Ñ, of which only the analysis knows
+``arms``                |D|, or a ``SmoothDomain`` where they are not finitely many
+``β_T``                 the squared width of the confidence intervals
+======================  ================================================================
+
+All of it assumes k(x, x) ≤ 1, one arm a round, f_1 and all g_t drawn from the learner's own process,
+Gaussian noise, and a known ε. Where a printed step does not follow, what its proof does give is the
+default; docs/papers.md lists these places.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from superarm.core import Floats, Gamma, Schedule
+from superarm.errors import InputError
+from superarm.inputs import as_count, as_features, as_number, as_positive, require_choice
+from superarm.kernels import Matern
+from superarm.kernels.base import Covariance
+from superarm.rules.base import as_probability
+from superarm.rules.schedules import ResettingGPUCB, SrinivasFinite, TimeVaryingGPUCB
+from superarm.threads import one_blas_thread
+
+from .high_probability import as_rounds, evaluate, lipschitz_of_kernel
+
+DriftForm = Literal["split", "paper", "printed"]
+DriftAlgorithm = Literal["tv-gp-ucb", "r-gp-ucb", "split"]
+_POWERS = {"r-gp-ucb": 4.0, "tv-gp-ucb": 3.0, "split": 2.0}
+
+
+# --- γ̃ ------------------------------------------------------------------------------------
+
+
+@one_blas_thread
+def drifting_information_gain(
+    kernel: Covariance, arms: Any, rounds: int, noise_variance: float, epsilon: float
+) -> Floats:
+    """Ĩ of one arm in each round, chosen greedily, (T + 1,): eqs 14 and 15 from below.
+
+    Every round takes the arm of largest posterior variance: at least half of the maximum, so γ̃_t is at
+    most twice entry t. It is :func:`~superarm.theory.arriving_information_gain` for the same arms at
+    times 1, 2, …, in O(T² n): the covariance is K − W Wᵀ, and a round leaves √(1 − ε) of each column.
+    """
+    rows, noise = as_features(arms, "arms"), as_positive(noise_variance, "noise_variance")
+    if len(rows) == 0:
+        raise InputError("arms has no rows; give at least one arm")
+    count, keep = as_count(rounds, "rounds", least=0), math.sqrt(1.0 - _as_drift(epsilon))
+    W, left = np.empty((count, len(rows))), np.ones(count)
+    variances, gains = np.asarray(kernel.diag(rows), dtype=np.float64), np.zeros(count + 1)
+    lost = np.zeros(len(rows))
+    for step in range(count):
+        left[:step] *= keep
+        lost *= keep**2
+        best = int(np.argmax(variances - lost))
+        variance = max(0.0, float(variances[best] - lost[best]))
+        column = kernel(rows[best : best + 1], rows)[0] - (left[:step] ** 2 * W[:step, best]) @ W[:step]
+        W[step] = column / math.sqrt(noise + variance)
+        lost += W[step] ** 2
+        gains[step + 1] = gains[step] + 0.5 * math.log1p(variance / noise)
+    return gains
+
+
+def drift_excess(
+    counts: Any, epsilon: float, noise_variance: float, form: DriftForm = "split"
+) -> Floats:
+    """By how much γ̃_N can exceed γ_N, for N = ``counts``; all three forms are 0 for ε = 0.
+
+    - ``split``, ours: (N/2) ln(1 + (1 − c)/σ²). With φ = √(1 − ε), D − c11ᵀ is positive
+      semi-definite for c = 1/1ᵀD⁻¹1 = (1 + φ)/(2 + (N − 2)(1 − φ)), and so is R = K ∘ (D − c11ᵀ), whose
+      diagonal is at most 1 − c. As K̃ = cK + R, det(I + K̃/σ²) ≤ det(I + K/σ²)·det(I + R/σ²), and
+      Hadamard bounds the last. 1 − c ≤ (N − 1)ε/2, about half of that for small ε.
+    - ``paper``: (N/2) ln(1 + F/(√N σ²)), F² = Σ_ij (1 − φ^{|i−j|})². This is what eqs 49 to 61 prove:
+      Σ ln(1 + Δ_i/σ²) with ΣΔ² ≤ F² is largest where all Δ_i are F/√N.
+    - ``printed``: N³ε, eq. 60, which is no bound: eq. 56 leaves out ½ and σ⁻².
+    """
+    require_choice(form, "form", get_args(DriftForm))
+    N, drift = as_rounds(counts), _as_drift(epsilon)
+    noise, keep = as_positive(noise_variance, "noise_variance"), math.sqrt(1.0 - drift)
+    if form == "printed":
+        return np.asarray(N**3 * drift)
+    step = drift / (1.0 + keep)  # 1 − φ
+    change = (N - 1.0) * step / (2.0 + (N - 2.0) * step)
+    if form == "paper":
+        m = np.arange(int(N.max(initial=1.0)))
+        squares = (1.0 - keep**m) ** 2
+        last = N.astype(np.intp) - 1
+        change = np.sqrt(2.0 * (np.cumsum(squares)[last] - np.cumsum(m * squares)[last] / N))
+    return np.asarray(0.5 * N * np.log1p(change / noise))
+
+
+class BlockBound(NamedTuple):
+    """A bound found by cutting the rounds into blocks, and the block length that gave it."""
+
+    value: float
+    block: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DriftingGrowth:
+    """γ̃_T from above by eqs 46 to 48, for T up to ``horizon``: a ``gamma`` for regret bounds.
+
+    That of ⌊T/Ñ⌋ blocks and of the rounds left over, at the best Ñ; printed: (T/Ñ + 1)(γ_Ñ + Ñ³ε).
+    ``gamma`` is the static γ, such as :class:`~superarm.theory.ArmSetGrowth`; ``form`` as in
+    :func:`drift_excess`.
+    """
+
+    gamma: Gamma
+    epsilon: float
+    noise_variance: float
+    horizon: int
+    form: DriftForm = "split"
+
+    def __post_init__(self) -> None:
+        as_count(self.horizon, "horizon")
+        drift_excess(1.0, self.epsilon, self.noise_variance, self.form)
+
+    def __call__(self, t: int) -> float:
+        return self.bound(t).value
+
+    def bound(self, rounds: int) -> BlockBound:
+        """The smallest bound on γ̃ for this many rounds, and its Ñ."""
+        if not 0 <= rounds <= self.horizon:
+            raise InputError(f"rounds is {rounds}; this growth was asked for 0 … {self.horizon}")
+        if rounds == 0:
+            return BlockBound(0.0, 0)
+        N = np.arange(1, rounds + 1)
+        if self.form == "printed":
+            totals = (rounds / N + 1.0) * self._blocks[N]
+        else:
+            totals = rounds // N * self._blocks[N] + self._blocks[rounds % N]
+        best = int(np.argmin(totals))
+        return BlockBound(float(totals[best]), best + 1)
+
+    @cached_property
+    def _blocks(self) -> Floats:
+        """What γ̃ of 0, 1, …, horizon rounds can be at most, (horizon + 1,)."""
+        N = np.arange(1.0, self.horizon + 1.0)
+        most = evaluate(self.gamma, N) + drift_excess(N, self.epsilon, self.noise_variance, self.form)
+        return np.concatenate([[0.0], most])
+
+
+# --- regret -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmoothDomain:
+    """Arms in [0, r]^d, r the ``side``, and constants of eqs 9 and 10 for draws of the kernel.
+
+    P(sup |f| > L) ≤ a₀ exp(−(L/b₀)²), P(sup |∂f/∂x_j| > L) ≤ a₁ exp(−(L/b₁)²), for every L > 0.
+    """
+
+    dimension: int
+    side: float
+    a0: float
+    b0: float
+    a1: float
+    b1: float
+
+    def __post_init__(self) -> None:
+        as_count(self.dimension, "dimension")
+        for name in ("side", "a0", "b0", "a1", "b1"):
+            as_positive(getattr(self, name), name)
+
+    @classmethod
+    def of_kernel(cls, kernel: Covariance, dimension: int, side: float = 1.0) -> SmoothDomain:
+        """Constants that hold for a squared exponential or a Matérn kernel with ν > 2: ours.
+
+        Let X be f or one of its slopes, s² its variance and m = E sup X. Borell's inequality gives
+        P(sup |X| > L) ≤ 2 exp(−(L − m)²/(2s²)), which is at most a exp(−(L/b)²) with a = 2e^{m/s} and
+        b² = s(m + 2s), as (L − m)² ≥ 2s/(m + 2s)·L² − 2ms for every L. If E(X_x − X_y)² is at most
+        Σ c_i²(x_i − y_i)², then m is at most that of Σ c_i z_i x_i with normal z, r Σ c_i/√(2π), by the
+        inequality of Sudakov and Fernique. For a stationary f the second spectral moments are such
+        c_i², and for a slope the fourth ones.
+        """
+        d, slope = as_count(dimension, "dimension"), lipschitz_of_kernel(kernel)  # s of a slope
+        std = math.sqrt(float(kernel.diag(np.zeros((1, d)))[0]))
+        nu = kernel.nu if isinstance(kernel, Matern) else math.inf
+        if nu <= 2.0:
+            raise InputError(f"nu is {nu:g}; slopes of a Matérn kernel's draws are smooth for nu > 2")
+        heavy = 1.0 if math.isinf(nu) else math.sqrt((nu - 1.0) / (nu - 2.0))
+        mixed = slope**2 / std * heavy  # √E ω_i²ω_j²; √3 times that for i = j
+        reach = as_positive(side, "side") / math.sqrt(2.0 * math.pi)
+        means = (reach * d * slope, reach * (math.sqrt(3.0) + d - 1.0) * mixed)  # m
+        a0, a1 = (2.0 * math.exp(m / s) for m, s in zip(means, (std, slope), strict=True))
+        b0, b1 = (math.sqrt(s * (m + 2.0 * s)) for m, s in zip(means, (std, slope), strict=True))
+        return cls(dimension=d, side=side, a0=a0, b0=b0, a1=a1, b1=b1)
+
+
+def regret_bound_tv_gp_ucb(
+    rounds: Any, gamma: Gamma, *, arms: int | SmoothDomain, noise_variance: float, delta: float
+) -> Floats:
+    """R_T ≤ √(C₁ T β_T γ̃_T) + 2 with probability 1 − δ, C₁ = 8/ln(1 + σ⁻²): Theorem 4.3.
+
+    ``gamma`` is γ̃: eq. 20; with a :class:`DriftingGrowth`, eq. 21 at its best Ñ. β_T is eq. 19. With
+    finitely many arms nothing is discretised, and eq. 29 for all arms is the one event that is left (it
+    contains eq. 28): β_T = 2 ln(|D|π²T²/(6δ)), and no 2. Holds for all T at once if β_t grows with t.
+    """
+    T = as_rounds(rounds)
+    beta = _widths(T, arms, delta, resets=False) ** 2
+    root = np.sqrt(_c1(noise_variance) * T * beta * evaluate(gamma, T))
+    return np.asarray(root + (2.0 if isinstance(arms, SmoothDomain) else 0.0))
+
+
+class Mismatch(NamedTuple):
+    """How far a posterior is from the true one, in its mean and in its standard deviation."""
+
+    mean: Any
+    std: Any
+
+
+def mismatch_bounds(block: Any, epsilon: float, noise_variance: float, largest_reward: Any) -> Mismatch:
+    """Lemma D.1: how wrong R-GP-UCB can be, which forgets none of the N observations since a reset.
+
+    |μ̃ − μ| ≤ (σ⁻² + σ⁻⁴)N³ε·max|y|, eq. 87, and |σ̃ − σ| ≤ √((3σ⁻² + σ⁻⁴)N³ε), eq. 82; the lemma is
+    printed without the root. Eq. 80 follows from A⁻¹ − B⁻¹ = A⁻¹(B − A)B⁻¹; eq. 78 needs V ⪰ 0.
+    """
+    precision = 1.0 / as_positive(noise_variance, "noise_variance")
+    drifted = np.asarray(block, dtype=np.float64) ** 3 * _as_drift(epsilon)
+    mean = (precision + precision**2) * drifted * largest_reward
+    return Mismatch(mean, np.sqrt((3.0 * precision + precision**2) * drifted))
+
+
+def regret_bound_r_gp_ucb(
+    rounds: Any,
+    gamma: Gamma,
+    *,
+    block: int,
+    epsilon: float,
+    arms: int | SmoothDomain,
+    noise_variance: float,
+    delta: float,
+    printed: bool = False,
+) -> Floats:
+    """R_T ≤ √(C₁ T β_T (⌊T/N⌋γ_N + γ_{T mod N})) + 2 + 2Tψ_T with probability 1 − δ: Theorem 4.2.
+
+    ``gamma`` is the static γ. ψ_T = √β_T Δσ + Δμ, eq. 18, of :func:`mismatch_bounds` with |y| ≤ L̃ =
+    (b₀ + √2 σ)√ln(2(1 + a₀)π²T²/(3δ)): eq. 65 by splitting L̃ between f and the noise as b₀ : √2 σ. β_T
+    is eq. 16. ``printed`` is eq. 17 as it stands: (T/N + 1)γ_N, ψ_T once although eq. 72 has it twice,
+    and 2 + b₀, which is enough for σ² ≤ 2.
+
+    With finitely many arms two events are left, δ/2 each: eq. 63 for all arms, and |f_t(x) + z_t| ≤ L̃
+    for all arms. Then β_T = 2 ln(|D|π²T²/(3δ)), L̃ = √((1 + σ²)β_T), and no 2.
+    """
+    T, N = as_rounds(rounds), as_count(block, "block")
+    width = _widths(T, arms, delta, resets=True)
+    std, constant = math.sqrt(as_positive(noise_variance, "noise_variance")), 0.0
+    if isinstance(arms, SmoothDomain):
+        scale, constant = arms.b0 + (2.0 if printed else math.sqrt(2.0) * std), 2.0
+        events = 2.0 * (1.0 + arms.a0) * math.pi**2 / (3.0 * delta)
+        reward = scale * np.sqrt(np.log(events * T**2))
+    else:
+        reward = math.sqrt(1.0 + std**2) * width
+    off = mismatch_bounds(N if printed else np.minimum(N, T), epsilon, noise_variance, reward)
+    if printed:
+        information = (T / N + 1.0) * gamma(N)
+    else:
+        information = T // N * (gamma(N) if (T >= N).any() else 0.0) + evaluate(gamma, T % N)
+    explored = np.sqrt(_c1(noise_variance) * T * width**2 * information)
+    times = 1.0 if printed else 2.0
+    return np.asarray(explored + constant + times * T * (off.mean + width * off.std))
+
+
+def _widths(T: Floats, arms: int | SmoothDomain, delta: float, *, resets: bool) -> Floats:
+    """√β_T at every T."""
+    schedule: Schedule
+    if isinstance(arms, SmoothDomain):
+        kind = ResettingGPUCB if resets else TimeVaryingGPUCB
+        d, r = arms.dimension, arms.side
+        schedule = kind(dimension=d, side=r, a=arms.a1, b=arms.b1, delta=delta)
+    else:
+        share = as_probability(delta, "delta") / (2.0 if resets else 1.0)
+        schedule = SrinivasFinite(arms=arms, delta=share)
+    return evaluate(lambda t: schedule.width(t, float), T)
+
+
+def _c1(noise_variance: float) -> float:
+    return 8.0 / math.log1p(1.0 / as_positive(noise_variance, "noise_variance"))
+
+
+def _as_drift(epsilon: float) -> float:
+    return as_number(epsilon, "epsilon", 0.0, 1.0)
+
+
+# --- rates --------------------------------------------------------------------------------
+
+
+def rate_genie(rounds: Any, epsilon: float) -> Floats:
+    """Tε: Theorem 4.1, an order that no algorithm's mean regret is below, not a bound.
+
+    Not even that of a genie who knows f_{t−1} and plays its best arm. The constant depends on kernel
+    and domain. On a grid the rate ends where the best arm moves by less than the distance of two.
+    """
+    return np.asarray(as_rounds(rounds) * _as_drift(epsilon))
+
+
+def rate_drift(
+    rounds: Any, epsilon: float, algorithm: DriftAlgorithm, *, dimension: int, nu: float = math.inf
+) -> Floats:
+    """max(√T^{1+c}, T ε^{(1−c)/(2(p−c))}): Corollary 4.1, an order up to logarithms, not a bound.
+
+    c is d(d+1)/(2ν + d(d+1)) for Matérn kernels, ν > 2, and 0 for the squared exponential, ν = ∞. p is
+    4 for R-GP-UCB and 3 for TV-GP-UCB; ``split`` is TV-GP-UCB with p = 2, by our form of
+    :func:`drift_excess`: T ε^{1/4} where the paper has T ε^{1/6}.
+    """
+    T, (p, c) = as_rounds(rounds), _exponents(algorithm, dimension, nu)
+    drifted = T * _as_drift(epsilon) ** (0.5 * (1.0 - c) / (p - c))
+    return np.asarray(np.maximum(T ** (0.5 * (1.0 + c)), drifted))
+
+
+def drift_block(
+    rounds: Any, epsilon: float, algorithm: DriftAlgorithm, *, dimension: int, nu: float = math.inf
+) -> Floats:
+    """The whole number of 1, …, T nearest to ε^{−1/(p−c)}: N and Ñ of appendix E, constant 1."""
+    T, (p, c) = as_rounds(rounds), _exponents(algorithm, dimension, nu)
+    drift = _as_drift(epsilon)
+    return T if drift == 0.0 else np.clip(np.round(drift ** (-1.0 / (p - c))), 1.0, T)
+
+
+def _exponents(algorithm: DriftAlgorithm, dimension: int, nu: float) -> tuple[float, float]:
+    require_choice(algorithm, "algorithm", get_args(DriftAlgorithm))
+    if not nu > 2.0:
+        raise InputError(f"nu is {nu}; the corollary needs nu > 2")
+    corners = as_count(dimension, "dimension") * (dimension + 1.0)
+    return _POWERS[algorithm], corners / (2.0 * nu + corners)
