@@ -42,7 +42,7 @@ def calibration_parts(run: Run) -> Iterable[str]:
         f"{arm.title()}s of one {choice} are correlated, so for {arm}s the error is taken over whole "
         f"{choice}s. Where settings are compared, all of them meet the same noise: what their "
         f"{choice}s of one round and seed share is part of the error. {apart} All policies meet the "
-        "same noise, so chance affects them alike. Most of what is measured is noise that every learner "
+        "same noise, so chance affects them alike. Most of what is measured is noise that each learner "
         f"knows about; what it has learned is judged by {arm}s that were met for the first time, and "
         "by the truth behind the noise, where it is known. Truths of "
         f"successive {choice}s are much the same: their standard error is over seeds, and a single "
