@@ -136,9 +136,7 @@ def _curve(
 def _regret(run: Run, index: int, band: Band) -> Picture:
     chart = regret_chart(run, index, band)
     caption = _sentence(band_text(run, band))
-    if any(each.style.thin for each in chart.series):
-        caption += " Thin lines are baselines, drawn without bands."
-    return _single(run, index, "regret", chart, caption)
+    return _single(run, index, "regret", chart, caption + _thin([chart]))
 
 
 def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
@@ -343,7 +341,9 @@ def _sweep_totals(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
                     for index in panel.settings
                 ]
                 mean, half = mean_band(np.stack(found, axis=1), band)
-                series.append(Series(f"{policy}  {significant(float(mean[-1]))}", x, mean, style, half))
+                # Whom the swept number does not concern is there to be compared with.
+                look = style._replace(thin=style.thin or bool(np.ptp(mean) == 0.0))
+                series.append(Series(f"{policy}  {significant(float(mean[-1]))}", x, mean, look, half))
             chart = Chart(
                 series=tuple(series),
                 title=setting_text(panel.fixed),
@@ -354,7 +354,7 @@ def _sweep_totals(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
                 marks=marks,
             )
             charts.append(chart)
-    caption = f"After {run.rounds:,} rounds; {band_text(run, band)}."
+    caption = f"After {run.rounds:,} rounds; {band_text(run, band)}.{_thin(charts)}"
     name = f"sweep-{panels[0].key}".replace(".", "-")
     return Picture(name=name, panels=tuple(charts), caption=caption, columns=2)
 
@@ -413,6 +413,11 @@ def _schedule_text(schedule: Schedule) -> tuple[str, str]:
     if isinstance(schedule, BayesianGPUCB):
         return "UCB", "β" if schedule.scale == 1.0 else f"{schedule.scale:g} β"
     return "BUCB", f"ω = {schedule.omega:g}, ξ = {schedule.xi:g}"
+
+
+def _thin(charts: Sequence[Chart]) -> str:
+    thin = any(each.style.thin for chart in charts for each in chart.series)
+    return " Thin lines are baselines, drawn without bands." if thin else ""
 
 
 def _sentence(text: str) -> str:

@@ -95,9 +95,11 @@ class Chart:
     def x_ticks(self) -> dict[float, str]:
         """What is written below the x-axis, by place."""
         zero, least = self._zero()
-        every = ticks(*self.x_range(), self.log_x)
-        told = {at: significant(at) for at in every if not at < least}
-        return told if np.isnan(zero) else {zero: "0", **told}
+        low, high = self.x_range()
+        if np.isnan(zero):
+            return {at: significant(at) for at in ticks(low, high, self.log_x)}
+        every = ticks(low / 10.0, high, log=True)  # fewer than usual: 0 takes room
+        return {zero: "0", **{at: significant(at) for at in every if at >= least}}
 
     def y_ticks(self) -> dict[float, str]:
         """What is written beside the y-axis, by place."""
