@@ -89,3 +89,22 @@ def test_the_page_tells_it_without_a_word_of_roads(run: Run, tmp_path: Path) -> 
     for policy in policy_styles(run.policies):
         for share in calibration.calibrations(run)[policy]["choices"]:
             assert f"{100 * share.observed:.1f} ± {100 * share.stderr:.1f}" in told
+
+
+def test_single_arms_are_told_once(tmp_path: Path) -> None:
+    """Where every choice is one arm, arms and choices would say the same."""
+    spec = {"experiment": "x", "rounds": 30, "first_seed": 0, "seeds": 1, "settings": [{}]}
+    write_spec(tmp_path, {**spec, "policies": ["tv-gp-ucb"]})
+    world = Audited(seed=0, horizon=30, dimension=1, side=15)
+    (trace,) = simulate(world, {"tv-gp-ucb": tv_gp_ucb(world.model)}, rounds=30, seed=0).values()
+    write_trace(tmp_path, trace)
+    run = Run.load(tmp_path)
+    (found,) = calibration.calibrations(run).values()
+    assert [what for what, levels in found.items() if levels] == [
+        "first choices",
+        "choices",
+        "truth of choices",
+    ]
+    text = reports.write_report(run, [], tmp_path / "report.html").path.read_text("utf-8")
+    assert "arms in 50 %" not in text
+    assert "choices in 50 %" in text

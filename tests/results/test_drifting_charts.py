@@ -148,6 +148,13 @@ def test_every_arm_over_the_rounds_and_the_best_of_them(tmp_path: Path) -> None:
     assert len([line for line in axes.lines if len(line.get_xdata()) == 40]) == 7
 
 
+def test_whole_numbers_have_whole_ticks() -> None:
+    """There is no day 6.2; where numbers are not whole, ticks need not be."""
+    for x, told in (([6, 7], ["6", "7"]), ([6.0, 6.5], ["6", "6.1", "6.2", "6.3", "6.4", "6.5"])):
+        line = Series("", np.array(x), np.ones(2))
+        assert [*Chart(series=(line,), x_label="x", y_label="y").x_ticks().values()] == told
+
+
 def test_dots_and_marks_in_files() -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     from superarm.plotting import draw_picture

@@ -49,13 +49,14 @@ def calibration_parts(run: Run) -> Iterable[str]:
         "seed gives none.</p>"
     )
     yield figure(picture)
-    for caption, kinds in (("What was measured", words.measured), ("The truth behind it", words.true)):
+    for caption, every in (("What was measured", words.measured), ("The truth behind it", words.true)):
+        kinds = [kind for kind in every if any(calibration[kind] for calibration in found.values())]
         titles = [f"{name} in {100 * level:.0f} %" for name in kinds for level in LEVELS]
         shares = [
             (policy, [cell for kind in kinds for cell in _percents(calibration[kind])])
             for policy, calibration in found.items()
         ]
-        if any(calibration[kind] for calibration in found.values() for kind in kinds):
+        if kinds:
             yield policy_table(run, titles, shares, caption)
     yield (
         '<p class="meta">Observed share ± 1 standard error, in percent; bold where it is more than '

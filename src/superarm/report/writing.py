@@ -10,6 +10,7 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
+from superarm.capabilities import Metric
 from superarm.errors import StateError
 from superarm.results.bounds import RegretBounds
 from superarm.results.charts import regret_chart, run_charts
@@ -250,7 +251,9 @@ def _further_table(run: Run, rows: Sequence[Mapping[str, Any]]) -> str:
         (policy, [*(told.get(name, "–") for name in names), *([escape(setting)] if settings else [])])
         for (policy, setting), told in found.items()
     ]
-    titles = [*(name.replace("_", " ") for name in names), *(["setting"] if settings else [])]
+    units = {str(row["metric"]): str(row.get("unit") or "") for row in rows}
+    told = [Metric(name.replace("_", " "), units[name]).text for name in names]
+    titles = [*told, *(["setting"] if settings else [])]
     return policy_table(run, titles, cells, "", numbers=len(names))
 
 

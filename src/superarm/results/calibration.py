@@ -120,11 +120,12 @@ def calibrations(run: Run) -> dict[str, Calibration]:
             arms = [cell["sizes"] @ cell["true_within"] / cell["sizes"].sum() for cell in cells]
             choices = [_within(cell["true_score"]).mean(axis=0) for cell in cells]
             sizes = joined["sizes"]
+            single = bool((sizes == 1).all())  # arms are choices, which tell all
             every = (
-                _arm_coverage(joined["within"], sizes, rounds),
+                () if single else _arm_coverage(joined["within"], sizes, rounds),
                 _arm_coverage(*firsts),
                 _choice_coverage(joined["score"], rounds),
-                _true_coverage(arms, seeds, int(sizes.sum())),
+                () if single else _true_coverage(arms, seeds, int(sizes.sum())),
                 _true_coverage(choices, seeds, len(sizes)),
             )
             found[policy] = dict(zip(words.measured + words.true, every, strict=True))

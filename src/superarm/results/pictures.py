@@ -97,7 +97,9 @@ class Chart:
         zero, least = self._zero()
         low, high = self.x_range()
         if np.isnan(zero):
-            return {at: significant(at) for at in ticks(low, high, self.log_x)}
+            whole = all(np.all(np.mod(each.x, 1.0) == 0.0) for each in self.series)  # rounds, days
+            every = ticks(low, high, self.log_x)
+            return {at: significant(at) for at in every if at % 1.0 == 0.0 or not whole}
         every = ticks(low / 10.0, high, log=True)  # fewer than usual: 0 takes room
         return {zero: "0", **{at: significant(at) for at in every if at >= least}}
 
