@@ -225,6 +225,7 @@ SCHEDULES: list[dict[str, Any]] = [
     {"name": "bayes-ucb-compact", "dimension": 2, "tau": 3.0},
     {"name": "simple-quantile"},
     {"name": "logarithmic", "c2": 0.4},
+    {"name": "in-block", "schedule": {"name": "logarithmic"}, "block": 7},
     {"name": "r-gp-ucb", "dimension": 2},
     {"name": "tv-gp-ucb", "dimension": 2, "horizon": 100},
 ]

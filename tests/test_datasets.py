@@ -16,6 +16,7 @@ NAMES = [dataset.name for dataset in datasets.describe()]
 LOADERS: dict[str, Callable[[], object]] = {
     "intel-temperature": datasets.load_intel_temperature,
     "cmu-light": datasets.load_cmu_light,
+    "metr-la-week": datasets.load_metr_la,
     "tokyo-checkins": datasets.load_tokyo_checkins,
     "movielens": datasets.load_movielens,
     # read by superarm.networks, found here
@@ -127,6 +128,32 @@ def test_damaged_temperatures(folder: Path, text: str, message: str) -> None:
     assert str(path) in str(caught.value)
 
 
+SENSORS = ",".join(map(str, range(207))) + "\n"
+SPEEDS = ",".join(["60"] * 207) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1: 0 different sensors, but 207"),
+        (SPEEDS, "line 1: 1 different sensors, but 207"),
+        (SENSORS + SPEEDS + "1,2\n", "line 3: 2 numbers, but 207"),
+        (SENSORS + SPEEDS + SPEEDS.replace("60", "x", 1), "line 3: could not convert"),
+        (SENSORS + SPEEDS.replace("60", "inf", 1), "line 2: every number"),
+        (SENSORS + SPEEDS, "1 rows, but 2016"),
+        (
+            SENSORS + SPEEDS * 9 + SPEEDS.replace("60", "0", 1) + SPEEDS * 2006,
+            "line 11: 0 means",
+        ),
+    ],
+)
+def test_damaged_speeds(folder: Path, text: str, message: str) -> None:
+    path = write_xz(folder / "traffic/metr_la_los_speed_1week.csv.xz", text)
+    with pytest.raises(InputError, match=message) as caught:
+        datasets.load_metr_la()
+    assert str(path) in str(caught.value)
+
+
 WHOLE = lzma.compress(b"userId,latitude,longitude\n" + b"1,35,139\n" * 1000)
 
 
@@ -191,6 +218,20 @@ def test_intel_temperature() -> None:
     assert not {5, 15} & set(datasets.INTEL_MOTES)
     assert np.count_nonzero(data < 5.0) == 20
     assert not data.flags.writeable
+
+
+def test_metr_la() -> None:
+    """Days 3 and 4 have no morning rush: the week starts on a Thursday, as 1 March 2012 was."""
+    require("metr-la-week")
+    data = datasets.load_metr_la()
+    assert data.speeds.shape == (2016, 207)
+    assert len(data.ids) == 207
+    assert not data.speeds.flags.writeable
+    assert data.speeds.min() > 0.0
+    assert data.speeds.max() == 70.0
+    at_eight = data.speeds.reshape(7, 24, 12, 207)[:, 8].mean(axis=(1, 2))
+    assert sorted(np.argsort(at_eight)[-2:]) == [2, 3]
+    assert min(at_eight[2:4]) > 11.0 + max(np.delete(at_eight, [2, 3]))
 
 
 def test_cmu_light() -> None:

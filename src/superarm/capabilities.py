@@ -80,6 +80,13 @@ class Forecaster(ABC):
         """Realised information gain of everything observed so far, in nats."""
 
 
+class Settled:
+    """A policy that may have chosen something before the first round, such as by cross-validation."""
+
+    settled: str = ""
+    """What, and how: text for a report."""
+
+
 class ComparesOnly:
     """An oracle to which only the order of desirabilities matters, not their scale."""
 

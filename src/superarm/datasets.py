@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import lzma
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -64,6 +64,16 @@ _DATASETS = {
             origin=(
                 "collected by A. Krause at Carnegie Mellon University; the archive lightsensor.zip "
                 "among the project data of the course 10-708 (autumn 2008) on www.cs.cmu.edu"
+            ),
+            terms="no licence stated",
+        ),
+        Dataset(
+            name="metr-la-week",
+            files=("traffic/metr_la_los_speed_1week.csv.xz",),
+            origin=(
+                "loop detectors of Los Angeles County, 1 to 7 March 2012, from METR-LA of Li, Yu, "
+                "Shahabi and Liu (2018); the week, with its gaps filled in, is los_speed.csv of "
+                "github.com/lehaifeng/T-GCN"
             ),
             terms="no licence stated",
         ),
@@ -163,23 +173,66 @@ def load_intel_temperature() -> Floats:
 
 @lru_cache(maxsize=1)  # parsing takes about 0.2 s; experiments ask once per seed
 def _read_intel(path: Path) -> Floats:
-    table: list[list[float]] = []
     with _open_text(path) as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                row = [float(word) for word in line.split()]
-            except ValueError as error:
-                raise FileError(f"{path}, line {number}: {error}") from None
-            if len(row) != len(INTEL_MOTES):
-                told = f"{len(row)} numbers, but {len(INTEL_MOTES)} are expected"
-                raise FileError(f"{path}, line {number}: {told}")
-            if not all(map(isfinite, row)):
-                raise FileError(f"{path}, line {number}: every number must be finite")
-            table.append(row)
-    if len(table) != _INTEL_ROWS:
-        told = f"{len(table)} rows, but {_INTEL_ROWS} are expected; download it again"
+        words = ((number, line.split()) for number, line in enumerate(lines, start=1))
+        return _number_table(path, words, len(INTEL_MOTES), _INTEL_ROWS)
+
+
+def _number_table(
+    path: Path, lines: Iterable[tuple[int, list[str]]], columns: int, rows: int
+) -> Floats:
+    """The numbers in lines of words, (rows, columns)."""
+    table: list[list[float]] = []
+    for number, words in lines:
+        try:
+            row = [float(word) for word in words]
+        except ValueError as error:
+            raise FileError(f"{path}, line {number}: {error}") from None
+        if len(row) != columns:
+            told = f"{len(row)} numbers, but {columns} are expected"
+            raise FileError(f"{path}, line {number}: {told}")
+        if not all(map(isfinite, row)):
+            raise FileError(f"{path}, line {number}: every number must be finite")
+        table.append(row)
+    if len(table) != rows:
+        told = f"{len(table)} rows, but {rows} are expected; download it again"
         raise FileError(f"{path}: {told}")
     return read_only(np.array(table))
+
+
+# --- METR-LA -----------------------------------------------------------------------------
+
+_METR_LA_ROWS, _METR_LA_SENSORS = 2016, 207
+
+
+class TrafficSpeeds(NamedTuple):
+    """Speeds on the motorways of Los Angeles, in miles an hour."""
+
+    ids: tuple[str, ...]
+    """The 207 sensors' own numbers."""
+    speeds: Floats
+    """(2016, 207), a row every 5 minutes, 288 a day"""
+
+
+def load_metr_la() -> TrafficSpeeds:
+    """One week of the METR-LA speeds. 0 means a missing reading there; these were filled in before."""
+    return _read_metr_la(find("metr-la-week"))
+
+
+@lru_cache(maxsize=1)
+def _read_metr_la(path: Path) -> TrafficSpeeds:
+    with _open_text(path) as lines:
+        rows = csv.reader(lines)
+        ids = tuple(next(rows, []))
+        if len(set(ids)) != _METR_LA_SENSORS:
+            told = f"{len(set(ids))} different sensors, but {_METR_LA_SENSORS} are expected"
+            raise FileError(f"{path}, line 1: {told}")
+        words = ((rows.line_num, row) for row in rows)
+        speeds = _number_table(path, words, len(ids), _METR_LA_ROWS)
+    if (speeds <= 0.0).any():
+        line = int(np.argmax((speeds <= 0.0).any(axis=1))) + 2
+        raise FileError(f"{path}, line {line}: 0 means a missing reading, and none is expected")
+    return TrafficSpeeds(ids, speeds)
 
 
 # --- CMU light ---------------------------------------------------------------------------

@@ -45,6 +45,8 @@ class Model(Shown):
     """The largest number of arms on offer in a round."""
     drift: Kernel | None = None
     """How rewards change with time, as a kernel of time alone, such as Temporal(epsilon=0.01)."""
+    past: Floats | None = None
+    """Readings of every arm on earlier days, (days, T, n), from which policies may learn."""
     discrete_columns: tuple[int, ...] = ()
     """Columns of the features that say which arm it is, such as its number."""
 

@@ -139,6 +139,38 @@ claim below: policy=gp-bucb versus=gp-bucb-static
 claim below: policy=tv-gp-ucb,gp-ts,gp-bucb versus=random ratio=0.5
 claim below: policy=genie versus=tv-gp-ucb,gp-ts,gp-bucb,r-gp-ucb,random
 """,
+    "timevarying/temperature": """
+rounds 288
+seeds 52
+problem name=temperature-series
+policies tv-gp-ucb: c1=0.8 c2=0.4
+policies r-gp-ucb: block=learned c1=0.8 c2=0.4
+policies gp-ucb-static: policy=tv-gp-ucb epsilon=0.0 c1=0.8 c2=0.4
+policies rexp3:
+policies random:
+chart truth=series
+derived name=average_regret metric=regret per_round=True
+claim below: policy=tv-gp-ucb versus=r-gp-ucb
+claim below: policy=tv-gp-ucb,r-gp-ucb versus=gp-ucb-static
+claim between: policy=gp-ucb-static versus=random least=0.8 most=1.0
+claim similar: policy=rexp3 versus=gp-ucb-static tolerance=0.25
+""",
+    "timevarying/traffic": """
+rounds 60
+seeds 20
+problem name=traffic-series
+sweep day=6,7
+policies tv-gp-ucb: c1=0.2 c2=0.4
+policies gp-ucb-static: policy=tv-gp-ucb epsilon=0.0 c1=0.2 c2=0.4
+policies rexp3:
+policies random:
+on_request r-gp-ucb: block=learned c1=0.2 c2=0.4
+chart truth=series
+derived name=average_regret metric=regret per_round=True
+claim below: policy=tv-gp-ucb versus=gp-ucb-static
+claim below: policy=gp-ucb-static versus=random ratio=0.5
+claim above: policy=r-gp-ucb versus=gp-ucb-static
+""",
     "combinatorial/codependency": """
 rounds 300
 seeds 5
@@ -521,7 +553,7 @@ problem light-sensors: regularisation=noise
 problem navigation: edges=2000 city_seed=0 lengthscale=1.0 normalisation=mean prior_scale=0.25
 problem navigation: noise_scale=0.1 mass=1830.0 auxiliary_power=0.0 rolling_resistance=0.01
 problem navigation: air_drag=0.35 air_density=1.2 recuperation=multiply uturns=True closed_roads=0.0
-problem navigation: closed_turns=0.0 on_no_path=error
+problem navigation: closed_turns=0.0 on_no_path=error rush_hours=0.0 day_to_day=0.002
 problem rkhs-function: arms=100 dimension=1 kernel=squared-exponential lengthscale=0.2 nu=2.5
 problem rkhs-function: noise_fraction=0.01 regularisation=noise
 problem sumo-navigation: traffic=0.0 traffic_reach=500.0 moments=8 mass=1830.0 auxiliary_power=0.0
@@ -533,8 +565,10 @@ problem temperature-sensors: norm=mean units=raw regularisation=noise
 problem drifting-function: side=50 dimension=2 kernel=squared-exponential lengthscale=0.2 nu=2.5
 problem drifting-function: epsilon=0.01 k=1 noise_std=0.1
 policy exp3: direction=maximize
-policy r-gp-ucb: c1=0.8 c2=4.0
 policy rexp3: variation=1.0
+problem temperature-series: source=auto k=1 noise_fraction=0.05
+problem traffic-series: source=auto day=6 k=1 noise_fraction=0.05
+policy r-gp-ucb: in_block=False c1=0.8 c2=4.0
 policy tv-gp-ucb: c1=0.8 c2=4.0
 policy composed: posterior=auto stepwise=False most_pending=256
 policy gp-bucb: omega=1.0 xi=1.0 posterior=auto

@@ -5,6 +5,7 @@ The genie of appendix F, and other policies over the drifting posterior.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import replace
 from typing import Any
@@ -14,12 +15,13 @@ import pytest
 
 from superarm.core import Decision, Offer
 from superarm.errors import InputError
-from superarm.kernels import Temporal
+from superarm.kernels import Empirical, Temporal
 from superarm.policies import IndexPolicy, genie, r_gp_ucb, tv_gp_ucb
-from superarm.policies.drift import block_length
+from superarm.policies.drift import BLOCKS, block_length
 from superarm.posteriors import DriftingGP
-from superarm.problems import DriftingFunction
+from superarm.problems import DriftingFunction, traffic_series
 from superarm.registry import build
+from superarm.rules import UCB, InBlock, LogarithmicUCB
 from superarm.simulation import simulate
 from superarm.states import state_from_bytes, state_to_bytes
 
@@ -70,6 +72,53 @@ def test_blocks_by_hand() -> None:
     assert block_length(smooth, 0.01) == 38
     assert block_length(rough, 0.01) == math.ceil(24.0 * 0.01 ** (-11.0 / 38.0)) == 92
     assert block_length(smooth, 1e-9) == 500 == block_length(rough, 0.0)
+
+
+def test_the_block_by_cross_validation() -> None:
+    """Each day left out in turn, as one would by hand: mean and covariance of the others, every N."""
+    world = traffic_series(seed=0, horizon=30, source="synthetic")
+    past = world.model.past
+    assert past is not None
+    model = dataclasses.replace(world.model, past=past[:3, :20])
+    policy = r_gp_ucb(model, block="learned", c1=0.2, c2=0.4)
+    days, found = past[:3, :20], {}
+    for block in BLOCKS:
+        total = 0.0
+        for day in range(3):
+            others = np.concatenate([days[each] for each in range(3) if each != day])
+            centred = others - others.mean(axis=0)
+            told = dataclasses.replace(
+                model,
+                kernel=Empirical(covariance=centred.T @ centred / (len(others) - 1)),
+                mean=others.mean(axis=0),
+            )
+            left_out = dataclasses.replace(
+                world, readings=days[day], start=np.ones(50, dtype=bool), model=told
+            )
+            mine = {"r": r_gp_ucb(told, block=block, c1=0.2, c2=0.4)}
+            total += simulate(left_out, mine, rounds=20, seed=0)["r"].series["regret"].sum()
+        found[block] = total / 60
+    best = min(found, key=lambda block: found[block])
+    assert policy.posterior.block == best  # type: ignore[attr-defined]
+    assert policy.settled.startswith(f"N = {best} by cross-validation, each of 3 past days left out")
+    for block, regret in found.items():
+        assert f"{block}: {regret:.3g}" in policy.settled
+    assert found[30] == found[144]  # longer than a day
+
+    for past in (None, model.past[:1]):
+        with pytest.raises(
+            InputError, match=r"needs two past days or more: give block, or Model\(past=…\)"
+        ):
+            r_gp_ucb(dataclasses.replace(model, past=past), block="learned")
+    with pytest.raises(InputError, match="block is 'best'; choose"):
+        r_gp_ucb(model, block="best")
+    assert not r_gp_ucb(model, block=3).settled
+
+
+def test_the_step_within_a_block() -> None:
+    model = DriftingFunction(seed=0, horizon=30, side=3, epsilon=0.1).model
+    policy = r_gp_ucb(model, block=8, in_block=True)
+    assert policy.rule == UCB(schedule=InBlock(schedule=LogarithmicUCB(c1=0.8, c2=4.0), block=8))
 
 
 def test_drift_must_be_known() -> None:

@@ -60,6 +60,37 @@ def test_gradient_matches_central_differences(kernel: object) -> None:
     assert found.log_noise_variance == pytest.approx(numeric, rel=1e-5)
 
 
+def test_groups_are_independent() -> None:
+    """Values and derivatives add up over days, whose covariance with each other is 0."""
+    X, y = data(24)
+    kernel = Matern(nu=1.5, lengthscale=0.4) * Temporal(epsilon=0.2, column=1)
+    days = np.array(["mon", "tue", "wed"] * 8)
+    rows = [np.flatnonzero(days == day) for day in ("mon", "tue", "wed")]
+    parts = [likelihood(kernel, X[at], y[at], noise=0.1, mean=0.2) for at in rows]
+    whole = likelihood(kernel, X, y, noise=0.1, mean=0.2, blocks=rows)
+    assert whole.value == pytest.approx(sum(part.value for part in parts), rel=1e-12)
+    np.testing.assert_allclose(whole.theta, sum(part.theta for part in parts), rtol=1e-10)
+    assert whole.log_noise_variance == pytest.approx(sum(part.log_noise_variance for part in parts))
+    value = log_marginal_likelihood(kernel, X, y, noise_variance=0.1, mean=0.2, groups=days)
+    assert value == pytest.approx(whole.value, rel=1e-12)
+    together = kernel(X) * (days[:, None] == days) + 0.1 * np.eye(24)
+    logarithm = np.linalg.slogdet(together)[1]
+    square = (y - 0.2) @ np.linalg.solve(together, y - 0.2)
+    assert value == pytest.approx(-0.5 * (square + logarithm + 24 * np.log(2 * np.pi)), rel=1e-10)
+
+    options: Any = {"noise_variance": 0.1, "restarts": 0, "groups": days}
+    fit = fit_kernel(kernel, X, y, fit_mean=True, rng=np.random.default_rng(0), **options)
+    told = {"noise_variance": fit.noise_variance, "groups": days}
+
+    def at(mean: float) -> float:
+        return log_marginal_likelihood(fit.kernel, X, y, mean=mean, **told)
+
+    assert at(fit.mean) == pytest.approx(fit.log_marginal_likelihood, rel=1e-9)
+    assert at(fit.mean) > max(at(fit.mean - 0.01), at(fit.mean + 0.01))
+    with pytest.raises(errors.ShapeError, match="one label for each of 24"):
+        fit_kernel(kernel, X, y, noise_variance=0.1, groups=days[1:], rng=np.random.default_rng(0))
+
+
 def test_gradient_of_foreign_kernels_matches_central_differences(sk: Any) -> None:
     test_gradient_matches_central_differences(Periodic(period=0.8) + sk.RationalQuadratic(0.5, 0.7))
     test_gradient_matches_central_differences(sk.RBF(0.5) + sk.ConstantKernel(0.3))

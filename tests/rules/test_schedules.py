@@ -17,6 +17,7 @@ from superarm.rules import (
     BayesUCBQuantileCompact,
     Fixed,
     ImprovedGPUCB,
+    InBlock,
     KernelUCB,
     LogarithmicUCB,
     OclokUCB,
@@ -117,6 +118,9 @@ def test_gamma_is_asked_for_the_round_before() -> None:
 def test_negative_beta_counts_as_zero() -> None:
     assert BayesianGPUCB(arms=1).width(1, gamma) == 0.0
     assert LogarithmicUCB(c1=0.8, c2=0.4).width(2, gamma) == 0.0
+    within = InBlock(schedule=LogarithmicUCB(), block=10)
+    for step, t in ((1, 1), (10, 10), (11, 1), (25, 5)):
+        assert within.width(step, gamma) == LogarithmicUCB().width(t, gamma)
     assert LogarithmicUCB(c1=0.8, c2=0.4).width(3, gamma) > 0.0
     assert BayesianGPUCBCompact(dimension=1, tau=0.5).width(1, gamma) == 0.0
     # So small a slope that the discretisation would have less than one point.
@@ -185,6 +189,8 @@ def test_horizon_fixes_beta() -> None:
         (lambda: BayesUCBQuantile(arms=3, omega=0.0), "omega"),
         (lambda: BayesUCBQuantileCompact(dimension=1, tau=1.0, xi=-1.0), "xi"),
         (lambda: LogarithmicUCB(c1=0.0), "c1"),
+        (lambda: InBlock(schedule=LogarithmicUCB(), block=0), "block"),
+        (lambda: InBlock(schedule=2.0, block=3), "schedule"),  # type: ignore[arg-type]
         (lambda: ResettingGPUCB(dimension=1, a=0.0), "a is"),
         (lambda: TimeVaryingGPUCB(dimension=1, horizon=0), "horizon"),
     ],

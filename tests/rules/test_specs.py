@@ -28,6 +28,7 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "bayes-ucb-compact": {"dimension": 2, "tau": 3.0, "omega": 1.1},
     "simple-quantile": {},
     "logarithmic": {"c2": 0.4},
+    "in-block": {"schedule": {"name": "logarithmic"}, "block": 7},
     "r-gp-ucb": {"dimension": 2},
     "tv-gp-ucb": {"dimension": 2, "horizon": 100},
 }

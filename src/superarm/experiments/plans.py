@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm import __version__
-from superarm.capabilities import OWN_METRICS, AdditiveProblem, Forecaster, Measured, Metric
+from superarm.capabilities import OWN_METRICS, AdditiveProblem, Forecaster, Measured, Metric, Settled
 from superarm.errors import (
     ConflictError,
     FileError,
@@ -225,6 +225,8 @@ def _rehearse(experiment: Experiment, policies: Iterable[str], *, seed: int, hor
             policy = experiment.build_policy(name, world)
         if isinstance(world, AdditiveProblem) and isinstance(policy, Forecaster):
             audited.append(name)
+        if isinstance(policy, Settled) and policy.settled:
+            settled[name] = policy.settled
     measures = world.measures if isinstance(world, Measured) else {}
     return Facts(
         audited=tuple(audited),

@@ -10,6 +10,9 @@ from .composite import Scale as Scale
 from .composite import Sum as Sum
 from .drawing import PriorRoot as PriorRoot
 from .drawing import prior_root as prior_root
+from .drift_fitting import DriftFit as DriftFit
+from .drift_fitting import drift_log_likelihood as drift_log_likelihood
+from .drift_fitting import fit_drift as fit_drift
 from .features import FeatureMap as FeatureMap
 from .graph import GraphMatern as GraphMatern
 from .stationary import Matern as Matern

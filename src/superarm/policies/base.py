@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from superarm.capabilities import ComparesOnly, Forecaster, Ranking, TablePlayer
+from superarm.capabilities import ComparesOnly, Forecaster, Ranking, Settled, TablePlayer
 from superarm.core import (
     Belief,
     Decision,
@@ -119,7 +119,7 @@ def select(
 
 
 @register("policy", "index")
-class IndexPolicy(Saved, Forecaster, TablePlayer):
+class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
     """Believe, score, select; then learn from what was seen.
 
     Every published algorithm here is one of these. ``direction`` flips the belief's sign for

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 
+import numpy as np
+
+from superarm.core import Arms, Feedback, Floats, Offer
 from superarm.errors import InputError
-from superarm.kernels import Matern, Temporal
+from superarm.inputs import require_choice
+from superarm.kernels import Empirical, Matern, Temporal
 from superarm.models import Model
 from superarm.posteriors import Resetting
 from superarm.problems.base import World
 from superarm.registry import register
-from superarm.rules import UCB, LogarithmicUCB
+from superarm.rules import UCB, InBlock, LogarithmicUCB
 
 from .base import IndexPolicy, ScorePolicy
 from .published import index_policy, posterior_for
@@ -42,23 +47,78 @@ def tv_gp_ucb(
 def r_gp_ucb(
     model: Model,
     *,
-    block: int | None = None,
+    block: int | str | None = None,
     epsilon: float | None = None,
+    in_block: bool = False,
     c1: float = 0.8,
     c2: float = 4.0,
 ) -> IndexPolicy:
     """R-GP-UCB [bogunovic2016time, Algorithm 1]: GP-UCB that starts anew every ``block`` steps.
 
-    Where it is left out, the block is what the paper uses for ε and the kernel.
+    Where it is left out, the block is what the paper uses for ε and the kernel; "learned" chooses it by
+    cross-validation on the model's past. With ``in_block`` t counts the steps of a block.
     """
+    told = ""
+    if isinstance(block, str):
+        require_choice(block, "block", ("learned",))
+        block, told = _learned_block(model, in_block, c1, c2)
     length = block_length(model, _epsilon(model, epsilon)) if block is None else block
-    rule = UCB(schedule=LogarithmicUCB(c1=c1, c2=c2))
-    return IndexPolicy(
+    widths = LogarithmicUCB(c1=c1, c2=c2)
+    policy = IndexPolicy(
         posterior=Resetting(posterior_for(model), block=length),  # type: ignore[arg-type]
-        rule=rule,
+        rule=UCB(schedule=InBlock(schedule=widths, block=length) if in_block else widths),
         oracle=model.oracle,
         direction=model.direction,
     )
+    policy.settled = told
+    return policy
+
+
+BLOCKS = (3, 5, 10, 15, 20, 30, 48, 72, 144)
+"""Lengths that cross-validation chooses from."""
+
+
+@lru_cache(maxsize=8)  # runs of other seeds share a model
+def _learned_block(model: Model, in_block: bool, c1: float, c2: float) -> tuple[int, str]:
+    """The block with the least average regret on past days, each left out of mean and covariance."""
+    past = model.past
+    if past is None or len(past) < 2:
+        raise InputError('block = "learned" needs two past days or more: give block, or Model(past=…)')
+    n = past.shape[2]
+    regrets = np.zeros(len(BLOCKS))
+    for day in range(len(past)):
+        others = np.delete(past, day, axis=0).reshape(-1, n)
+        kernel, arms = Empirical(covariance=np.cov(others, rowvar=False)), Arms.numbered(_numbers(n))
+        known = replace(model, kernel=kernel, mean=others.mean(axis=0), arms=arms.features)
+        for place, block in enumerate(BLOCKS):
+            policy = r_gp_ucb(known, block=block, in_block=in_block, c1=c1, c2=c2)
+            regrets[place] += _regret(policy, known, arms, past[day]) / past[:, :, 0].size
+    best = int(np.argmin(regrets))
+    tried = ", ".join(f"{block}: {regret:.3g}" for block, regret in zip(BLOCKS, regrets, strict=True))
+    return BLOCKS[best], (
+        f"N = {BLOCKS[best]} by cross-validation, each of {len(past)} past days left out in turn; "
+        f"average regret a round for N = {tried}"
+    )
+
+
+def _numbers(n: int) -> Floats:
+    return np.arange(n, dtype=np.float64)[:, None]
+
+
+def _regret(policy: IndexPolicy, model: Model, arms: Arms, readings: Floats) -> float:
+    """Of a policy that meets these readings (T, n), row by row."""
+    rng, sign = np.random.default_rng(0), 1.0 if model.direction == "maximize" else -1.0
+    total = 0.0
+    for step, row in enumerate(readings, start=1):
+        offer = Offer(step=step, arms=arms)
+        decision = policy.decide(offer, rng)
+        policy.commit(decision)
+        seen = decision.positions
+        policy.learn(offer, decision, Feedback(positions=seen, rewards=row[seen]), rng)
+        best = model.oracle.select(sign * row, None, rng).positions
+        worths = [model.reward.worth(row[chosen], chosen, None) for chosen in (best, seen)]
+        total += sign * (worths[0] - worths[1])
+    return total
 
 
 @register("policy", "genie")

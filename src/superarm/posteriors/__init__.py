@@ -1,5 +1,9 @@
 """Posteriors: what has been learned about every arm's reward."""
 
+from superarm.kernels import DriftFit as DriftFit
+from superarm.kernels import drift_log_likelihood as drift_log_likelihood
+from superarm.kernels import fit_drift as fit_drift
+
 from .base import GaussianPosterior as GaussianPosterior
 from .base import Memory as Memory
 from .beliefs import GaussianBelief as GaussianBelief

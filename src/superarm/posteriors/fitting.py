@@ -11,6 +11,9 @@ Notation
 
 log p(y) = −½ (y − mean)ᵀ alpha − Σ_i log L_ii − (n/2) log 2π, and
 ∂/∂theta_j = ½ tr((alpha alphaᵀ − C⁻¹) ∂C/∂theta_j) (Rasmussen and Williams, equations 2.30 and 5.9).
+Groups of observations, such as days, may be independent: both are then sums over them. With a kernel
+``space * Temporal(column=…)`` these are bogunovic2016time, eqs. 24 and 25; for tables in which every
+arm was read at every time :func:`~superarm.kernels.fit_drift` is faster.
 
 Works with any :class:`~superarm.kernels.TunableCovariance`: ours and scikit-learn's.
 """
@@ -18,13 +21,14 @@ Works with any :class:`~superarm.kernels.TunableCovariance`: ours and scikit-lea
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from superarm.core import Floats
-from superarm.errors import InputError, NotPositiveDefiniteError
+from superarm.core import Floats, Ints
+from superarm.errors import InputError, NotPositiveDefiniteError, ShapeError
 from superarm.inputs import as_features, as_positive, as_vector
 from superarm.kernels.base import Covariance, TunableCovariance
 from superarm.threads import blas_threads_for
@@ -56,13 +60,18 @@ class FitResult:
 
 
 def log_marginal_likelihood(
-    kernel: Covariance, X: Any, y: Any, *, noise_variance: float, mean: float = 0.0
+    kernel: Covariance, X: Any, y: Any, *, noise_variance: float, mean: float = 0.0, groups: Any = None
 ) -> float:
-    """log p(y | X) of a Gaussian process with constant mean and Gaussian noise, in nats."""
+    """log p(y | X) of a Gaussian process with constant mean and Gaussian noise, in nats.
+
+    Observations with different labels in ``groups`` (n,) are independent.
+    """
     rows = as_features(X, "X")
     residual = as_vector(y, "y", len(rows)) - mean
-    factor = _factorise(kernel(rows), as_positive(noise_variance, "noise_variance"), kernel)
-    return _value(factor, _solve(factor, residual), residual)
+    noise = as_positive(noise_variance, "noise_variance")
+    blocks = _blocks(groups, len(rows))
+    known = zip(_factors(kernel, rows, noise, blocks), [residual[at] for at in blocks], strict=True)
+    return sum(_value(factor, _solve(factor, part), part) for factor, part in known)
 
 
 def fit_kernel(
@@ -77,8 +86,11 @@ def fit_kernel(
     noise_bounds: tuple[float, float] = (1e-8, 1e3),
     fit_mean: bool = False,
     restarts: int = 4,
+    groups: Any = None,
 ) -> FitResult:
     """The hyper-parameters under which the data are most likely.
+
+    Observations with different labels in ``groups`` (n,), such as days, are independent.
 
     L-BFGS-B with analytic gradients, within ``kernel.bounds`` and ``noise_bounds``, from the
     values given (moved into the bounds) and from ``restarts`` points drawn log-uniformly within
@@ -92,7 +104,7 @@ def fit_kernel(
     from scipy.optimize import minimize
 
     rows = as_features(X, "X")
-    rewards = as_vector(y, "y", len(rows))
+    rewards, blocks = as_vector(y, "y", len(rows)), _blocks(groups, len(rows))
     noise = as_positive(noise_variance, "noise_variance")
     if len(rows) == 0:
         raise InputError("X is empty; fitting needs at least one observation")
@@ -125,7 +137,7 @@ def fit_kernel(
         evaluations += 1
         trial, trial_noise = at(point)
         try:
-            found = likelihood(trial, rows, rewards, noise=trial_noise, mean=fixed_mean)
+            found = likelihood(trial, rows, rewards, noise=trial_noise, mean=fixed_mean, blocks=blocks)
         except NotPositiveDefiniteError:
             return math.inf, np.zeros(len(point))
         slope = np.append(found.theta, found.log_noise_variance) if fit_noise else found.theta
@@ -154,7 +166,7 @@ def fit_kernel(
         )
     fitted, fitted_noise = at(best_point)
     if fit_mean:
-        mean = _best_mean(_factorise(fitted(rows), fitted_noise, fitted), rewards)
+        mean = _best_mean(_factors(fitted, rows, fitted_noise, blocks), [rewards[at] for at in blocks])
     return FitResult(
         kernel=fitted,
         noise_variance=fitted_noise,
@@ -167,12 +179,29 @@ def fit_kernel(
 
 
 def likelihood(
-    kernel: TunableCovariance, X: Floats, y: Floats, *, noise: float, mean: float | None
+    kernel: TunableCovariance,
+    X: Floats,
+    y: Floats,
+    *,
+    noise: float,
+    mean: float | None,
+    blocks: Sequence[Ints] | None = None,
 ) -> Likelihood:
-    """Value and derivatives; a mean of ``None`` takes its best value."""
-    K, gradient = kernel(X, eval_gradient=True)
-    factor = _factorise(K, noise, kernel)
-    residual = y - (_best_mean(factor, y) if mean is None else mean)
+    """Value and derivatives; a mean of ``None`` takes its best value. Blocks are independent."""
+    parts = _blocks(None, len(y)) if blocks is None else blocks
+    known = [kernel(X[at], eval_gradient=True) for at in parts]
+    factors = [_factorise(K, noise, kernel) for K, _ in known]
+    rewards = [y[at] for at in parts]
+    level = _best_mean(factors, rewards) if mean is None else mean
+    found = [
+        _likelihood(factor, gradient, part - level, noise)
+        for factor, (_, gradient), part in zip(factors, known, rewards, strict=True)
+    ]
+    value, theta, log_noise_variance = (sum(each) for each in zip(*found, strict=True))
+    return Likelihood(value, theta, log_noise_variance)
+
+
+def _likelihood(factor: Floats, gradient: Floats, residual: Floats, noise: float) -> Likelihood:
     alpha = _solve(factor, residual)
     # ½ tr((αα' − C⁻¹) ∂C): all derivatives share the bracket, and both its factors are symmetric.
     bracket = np.outer(alpha, alpha) - _solve(factor, np.eye(len(factor)))
@@ -183,15 +212,30 @@ def likelihood(
     )
 
 
+def _blocks(groups: Any, count: int) -> list[Ints]:
+    """The rows of each group; all rows where there are none."""
+    if groups is None:
+        return [np.arange(count)]
+    labels = np.asarray(groups)
+    if labels.shape != (count,):
+        raise ShapeError(f"groups has shape {labels.shape}; give one label for each of {count} rewards")
+    return [np.flatnonzero(labels == label) for label in np.unique(labels)]
+
+
 def _value(factor: Floats, alpha: Floats, residual: Floats) -> float:
     fit = -0.5 * float(residual @ alpha)
     complexity = float(np.log(np.diagonal(factor)).sum())
     return fit - complexity - 0.5 * len(residual) * math.log(2.0 * math.pi)
 
 
-def _best_mean(factor: Floats, y: Floats) -> float:
-    weights = _solve(factor, np.ones(len(y)))
-    return float(weights @ y) / float(weights.sum())
+def _best_mean(factors: Sequence[Floats], rewards: Sequence[Floats]) -> float:
+    weights = [_solve(factor, np.ones(len(factor))) for factor in factors]
+    level = sum(float(w @ y) for w, y in zip(weights, rewards, strict=True))
+    return level / sum(float(w.sum()) for w in weights)
+
+
+def _factors(kernel: Covariance, X: Floats, noise: float, blocks: Sequence[Ints]) -> list[Floats]:
+    return [_factorise(kernel(X[at]), noise, kernel) for at in blocks]
 
 
 def _factorise(K: Floats, noise: float, kernel: object) -> Floats:

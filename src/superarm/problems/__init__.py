@@ -11,6 +11,9 @@ from .movies import Movies as Movies
 from .navigation import Navigation as Navigation
 from .sensors import light_sensors as light_sensors
 from .sensors import temperature_sensors as temperature_sensors
+from .series import SensorSeries as SensorSeries
+from .series import temperature_series as temperature_series
+from .series import traffic_series as traffic_series
 from .sumo import SumoNavigation as SumoNavigation
 from .synthetic import BENCHMARKS as BENCHMARKS
 from .synthetic import benchmark_function as benchmark_function

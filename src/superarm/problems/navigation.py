@@ -113,7 +113,7 @@ class Navigation(RoadProblem, Scored):
         strength = as_number(self.rush_hours, "rush_hours", 0.0, 100.0)
         as_number(self.day_to_day, "day_to_day", 0.0, 1.0)
         if strength:
-            self._keep(model=replace(self.model, drift=_daily(strength, self.day_to_day)))
+            self._keep(model=replace(self.model, drift=_daily(self.day_to_day)))
         self._keep(_closures=Streams(self.seed, "offer"), _conditions=conditions)
         self._keep(settled=self._settled())
 
@@ -272,7 +272,7 @@ class Navigation(RoadProblem, Scored):
         return total(costs.weights[route])
 
 
-def _daily(strength: float, epsilon: float) -> Kernel:
-    """What a traveller who knows of rush hours expects: what lasts, and what comes back every day."""
-    peaks = Periodic(period=float(TRIPS_PER_DAY), lengthscale=1.0, variance=strength**2)
-    return Constant(variance=1.0) + Temporal(epsilon=epsilon) * peaks
+def _daily(epsilon: float) -> Kernel:
+    """What a traveller who knows of rush hours expects: half of it lasts, half comes back every day."""
+    peaks = Periodic(period=float(TRIPS_PER_DAY), lengthscale=1.0, variance=0.5)
+    return Constant(variance=0.5) + Temporal(epsilon=epsilon) * peaks

@@ -31,7 +31,7 @@ from .sources import from_source
 _ROWS_A_DAY, _ROWS_AN_HOUR, _ROWS_A_MINUTE = 2880, 120, 2
 _START_MINUTE = 50
 _LEARNING_DAYS, _TEST_DAYS = range(0, 3), range(3, 5)
-_GLITCH_BELOW = 5.0
+GLITCH_BELOW = 5.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -196,7 +196,7 @@ def _sensor_problem(
 
 
 def _intel_rows(start_minute: int = _START_MINUTE) -> SensorRows:
-    readings = repair_glitches(load_intel_temperature(), below=_GLITCH_BELOW)
+    readings = repair_glitches(load_intel_temperature(), below=GLITCH_BELOW)
     eight = 8 * _ROWS_AN_HOUR - start_minute * _ROWS_A_MINUTE
 
     def mornings(days: range) -> Floats:
@@ -210,7 +210,7 @@ def _intel_rows(start_minute: int = _START_MINUTE) -> SensorRows:
         origin=(
             "Intel Berkeley lab, 52 sensors, 5 days of data: 8–9 am of days 1–3 to learn, of days 4–5 "
             f"to test. The file has no clock; its first row is taken as {start_minute} minutes "
-            f"after midnight. Readings under {_GLITCH_BELOW:g} °C are interpolated in time"
+            f"after midnight. Readings under {GLITCH_BELOW:g} °C are interpolated in time"
         ),
     )
 
@@ -226,7 +226,9 @@ def _cmu_rows() -> SensorRows:
 
 
 @cache
-def _room(kind: str, *, sensors: int, learn: int, test: int, level: float, spread: float) -> SensorRows:
+def made_room(
+    kind: str, *, sensors: int, learn: int, test: int, level: float, spread: float
+) -> SensorRows:
     """Sensors in a room, alike when near, drifting smoothly from row to row.
 
     The same for every seed, as real data would be: seeds differ in the row they are tested on.
@@ -252,6 +254,8 @@ def _room(kind: str, *, sensors: int, learn: int, test: int, level: float, sprea
 
 
 _synthetic_temperatures = partial(
-    _room, "temperature", sensors=52, learn=360, test=240, level=22.0, spread=2.0
+    made_room, "temperature", sensors=52, learn=360, test=240, level=22.0, spread=2.0
 )
-_synthetic_light = partial(_room, "light", sensors=41, learn=601, test=192, level=400.0, spread=80.0)
+_synthetic_light = partial(
+    made_room, "light", sensors=41, learn=601, test=192, level=400.0, spread=80.0
+)

@@ -14,6 +14,8 @@ _DATA = {
     "crowdsourcing": "tokyo-checkins",
     "temperature-sensors": "intel-temperature",
     "light-sensors": "cmu-light",
+    "temperature-series": "intel-temperature",
+    "traffic-series": "metr-la-week",
     "movies": "movielens",
 }
 Data = TypeVar("Data")

@@ -25,6 +25,7 @@ from .rectified import Rectified as Rectified
 from .schedules import AgnosticGPUCB as AgnosticGPUCB
 from .schedules import Fixed as Fixed
 from .schedules import ImprovedGPUCB as ImprovedGPUCB
+from .schedules import InBlock as InBlock
 from .schedules import KernelUCB as KernelUCB
 from .schedules import LogarithmicUCB as LogarithmicUCB
 from .schedules import OclokUCB as OclokUCB

@@ -20,10 +20,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from superarm.core import Gamma
+from superarm.core import Gamma, Schedule
+from superarm.inputs import as_count
 from superarm.registry import register
 
-from .base import Checked, root
+from .base import Checked, require_part, root
 
 _PI_SQUARED = math.pi**2
 
@@ -161,6 +162,28 @@ class LogarithmicUCB(Checked):
 
     def width(self, step: int, gamma: Gamma) -> float:
         return root(self.c1 * math.log(self.c2 * step))
+
+
+@register("schedule", "in-block")
+@dataclass(frozen=True, kw_only=True)
+class InBlock:
+    """The width that another schedule gives to the step within its block of ``block`` steps.
+
+    For posteriors that start anew with every block; γ is asked for at that step, too.
+
+    >>> round(InBlock(schedule=LogarithmicUCB(), block=10).width(13, gamma=lambda t: 0.0), 4)
+    1.4099
+    """
+
+    schedule: Schedule
+    block: int
+
+    def __post_init__(self) -> None:
+        require_part(self.schedule, "schedule", "schedule")
+        object.__setattr__(self, "block", as_count(self.block, "block"))
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        return self.schedule.width((step - 1) % self.block + 1, gamma)
 
 
 @dataclass(frozen=True, kw_only=True)

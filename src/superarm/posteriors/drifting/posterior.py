@@ -358,7 +358,7 @@ class DriftingGP(GaussianPosterior):
         residual = since.rewards - self.prior_mean[rows]
         bounds = [0, *(np.flatnonzero(np.diff(times)) + 1).tolist(), len(times)]
         for start, stop in itertools.pairwise(bounds):
-            time = times[start]
+            time = times[start].item()
             if time > form.time and form.steps and form.steps % _CHECKPOINT_EVERY == 0:
                 checkpoints.append(form.copied())
                 _thin(checkpoints)

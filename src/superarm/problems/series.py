@@ -1,0 +1,249 @@
+"""Which sensor reads highest now? *Time-Varying Gaussian Process Bandit Optimization* (2016), 5.2.
+
+Arms are sensors, and every round has a row of readings, observed as they are. What a learner is told
+comes from earlier days: mean and covariance of the sensors, and how fast readings drift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from superarm.capabilities import REGRET, AdditiveProblem, Metric
+from superarm.core import Arms, Bools, Floats, Offer
+from superarm.datasets import INTEL_MOTES, find, load_intel_temperature, load_metr_la
+from superarm.errors import InputError
+from superarm.inputs import as_count, as_positive, read_only
+from superarm.kernels import DriftFit, Empirical, Temporal, fit_drift
+from superarm.models import Model
+from superarm.oracles import TopK
+from superarm.registry import register
+from superarm.streams import stream
+
+from .changing import ChangingArms
+from .sensors import GLITCH_BELOW, SensorRows, made_room, repair_glitches, row_of_seed
+from .sources import from_source
+
+_STEPS_A_MORNING, _SENSORS = 60, 50  # of the traffic
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SensorSeries(ChangingArms, AdditiveProblem):
+    """Sensors whose readings come row by row from a table: round t yields row t, without noise.
+
+    In round 1 only the sensors of ``start`` are available; seeds differ in them alone.
+    """
+
+    distinct: ClassVar[str] = "distinct_sensors"
+    seed: int
+    arms: Arms
+    readings: Floats  # (T, n)
+    start: Bools  # (n,)
+    model: Model
+    settled: Mapping[str, str]
+    unit: str
+    noise_std: float = 0.0
+
+    def offer(self, step: int) -> Offer:
+        return Offer(step=step, arms=self.arms, available=self.start if step == 1 else None)
+
+    def means(self, offer: Offer) -> Floats:
+        if offer.step > len(self.readings):
+            raise InputError(f"step is {offer.step}, but there are {len(self.readings)} readings")
+        row: Floats = self.readings[offer.step - 1]
+        return row
+
+    def truth(self, offer: Offer) -> None:
+        """What sensors would read without noise nobody knows."""
+
+    @property
+    def measures(self) -> Mapping[str, Metric]:
+        return {
+            "regret": REGRET._replace(unit=self.unit),
+            "reward": Metric("reading of the chosen", self.unit, "per round", "up"),
+            self.distinct: Metric("different sensors tried"),
+        }
+
+
+@register("problem", "temperature-series")
+def temperature_series(
+    *, seed: int, horizon: int, source: str = "auto", k: int = 1, noise_fraction: float = 0.05
+) -> SensorSeries:
+    """The warmest of 52 sensors in the Intel Berkeley lab, every ten minutes of two days."""
+    made = partial(made_room, "temperature", sensors=52, learn=432, test=288, level=22.0, spread=2.0)
+    rows = from_source(source, lambda: _intel_days(find("intel-temperature")), made)
+    learned = _learned(rows, 3, 1, noise_fraction)
+    told = {"drift": _drift_told(learned.fit, "the 3 days as one series", "0.03")}
+    return _series(rows.test, learned, told, "°C", seed=seed, horizon=horizon, k=k)
+
+
+@register("problem", "traffic-series")
+def traffic_series(
+    *,
+    seed: int,
+    horizon: int,
+    source: str = "auto",
+    day: int = 6,
+    k: int = 1,
+    noise_fraction: float = 0.05,
+) -> SensorSeries:
+    """The fastest of 50 places on the motorways of Los Angeles, on one morning from 6 to 11.
+
+    ``day`` is 6 or 7: earlier ones are learned from.
+    """
+    made = partial(made_room, "speed", sensors=_SENSORS, learn=300, test=120, level=55.0, spread=8.0)
+    rows = from_source(source, lambda: _traffic_days(find("metr-la-week")), made)
+    first = (as_count(day, "day", 6, 7) - 6) * _STEPS_A_MORNING
+    learned = _learned(rows, 5, 5, noise_fraction)
+    told = {
+        "day": f"the morning of day {day} of 7",
+        "drift": _drift_told(learned.fit, "5 mornings, taken as independent", "0.04"),
+    }
+    readings = rows.test[first : first + _STEPS_A_MORNING]
+    return _series(readings, learned, told, "mph", seed=seed, horizon=horizon, k=k)
+
+
+# --- what a learner is told --------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Learned:
+    """Of the learning days."""
+
+    rows: SensorRows
+    kernel: Empirical
+    mean: Floats
+    noise_variance: float
+    noise_fraction: float
+    fit: DriftFit
+    past: Floats  # (days, T, n)
+
+
+@lru_cache(maxsize=8)  # seeds share it
+def _learned(rows: SensorRows, days: int, blocks: int, noise_fraction: float) -> _Learned:
+    fraction, n = as_positive(noise_fraction, "noise_fraction"), rows.learn.shape[1]
+    mean, covariance = rows.learn.mean(axis=0), np.cov(rows.learn, rowvar=False)
+    noise_variance = fraction * float(np.trace(covariance)) / n
+    readings = (rows.learn - mean).reshape(blocks, -1, n)
+    return _Learned(
+        rows=rows,
+        kernel=Empirical(covariance=covariance),
+        mean=read_only(mean),
+        noise_variance=noise_variance,
+        noise_fraction=fraction,
+        fit=fit_drift(covariance, readings, noise_variance=noise_variance),
+        past=read_only(rows.learn.reshape(days, -1, n)),
+    )
+
+
+def _drift_told(fit: DriftFit, blocks: str, paper: str) -> str:
+    low, high = fit.interval
+    return (
+        f"ε = {fit.epsilon:.3g} (95 %: {low:.3g} to {high:.3g}), most likely for {blocks}; the paper "
+        f"found {paper} on its own data"
+    )
+
+
+@lru_cache(maxsize=8)  # one model for all seeds, so that what policies learn from its past is shared
+def _model(learned: _Learned, horizon: int, k: int) -> Model:
+    n = len(learned.mean)
+    return Model(
+        kernel=learned.kernel,
+        noise_variance=learned.noise_variance,
+        oracle=TopK(k=as_count(k, "k", 1, n)),
+        horizon=horizon,
+        mean=learned.mean,
+        # The kernel is a table: an arm's only feature is its row number in it.
+        arms=read_only(np.arange(n, dtype=np.float64)[:, None]),
+        most_arms=n,
+        drift=Temporal(epsilon=learned.fit.epsilon),
+        past=learned.past,
+    )
+
+
+def _series(
+    readings: Floats,
+    learned: _Learned,
+    told: Mapping[str, str],
+    unit: str,
+    *,
+    seed: int,
+    horizon: int,
+    k: int,
+) -> SensorSeries:
+    as_count(seed, "seed", least=0)
+    if as_count(horizon, "horizon") > len(readings):
+        raise InputError(
+            f"horizon is {horizon}, but there are {len(readings)} readings; ask for no more"
+        )
+    model, n, rows = _model(learned, horizon, k), len(learned.mean), learned.rows
+    first = row_of_seed(seed, n)
+    start = np.isin(np.arange(n), np.arange(first, first + k) % n)
+    assert model.arms is not None
+    return SensorSeries(
+        seed=seed,
+        arms=Arms(ids=rows.ids, features=model.arms),
+        readings=readings,
+        start=start,
+        model=model,
+        unit=unit,
+        settled={
+            "data": rows.origin,
+            "truth": "a row of readings a round, observed as they are: no noise is added",
+            "kernel": f"empirical covariance of {len(rows.learn)} learning rows about their mean",
+            "prior mean": "each sensor's mean over the learning rows",
+            "noise": (
+                f"σ² = {learned.noise_variance:.3g}, {learned.noise_fraction:g} of the sensors' "
+                "average variance, belongs to the model alone"
+            ),
+            **told,
+            "start": (
+                f"in round 1 only {'one sensor is' if k == 1 else f'{k} sensors are'} available, "
+                "another choice for every seed; regret is against all sensors, in round 1 too"
+            ),
+        },
+    )
+
+
+# --- rows --------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _intel_days(path: Path) -> SensorRows:
+    """The file at this path, which the loader finds."""
+    readings = repair_glitches(load_intel_temperature(), below=GLITCH_BELOW)[::20]
+    return SensorRows(
+        ids=INTEL_MOTES,
+        learn=readings[:432],
+        test=readings[432:],
+        origin=(
+            "Intel Berkeley lab, 52 sensors (the paper has 46), every 20th row: 10 minutes. Days 1–3 "
+            "to learn, 4–5 to test, a day being 144 rows from the start of the file. Readings under "
+            f"{GLITCH_BELOW:g} °C are interpolated in time"
+        ),
+    )
+
+
+@lru_cache(maxsize=1)
+def _traffic_days(path: Path) -> SensorRows:
+    """The file at this path, which the loader finds."""
+    ids, speeds = load_metr_la()
+    chosen = np.sort(stream(0, "traffic-sensors", 0).choice(len(ids), _SENSORS, replace=False))
+    mornings = speeds.reshape(7, 24, 12, -1)[:, 6:11, :, chosen].reshape(7 * _STEPS_A_MORNING, -1)
+    return SensorRows(
+        ids=[ids[sensor] for sensor in chosen],
+        learn=mornings[: 5 * _STEPS_A_MORNING],
+        test=mornings[5 * _STEPS_A_MORNING :],
+        origin=(
+            f"METR-LA in place of I-880, {_SENSORS} of 207 sensors drawn once for all seeds, 6 to "
+            "11 am: 60 rows of 5 minutes (the paper has 84). Days 1–5 (Thursday to Monday) to learn, "
+            "6 (Tuesday) and 7 (Wednesday) to test. The file has no clock: it is taken to start at "
+            "midnight on 1 March 2012; days 3 and 4 have no morning rush. It has no gaps (speeds of "
+            "0): whoever made it filled them in. No speed is above 70 mph"
+        ),
+    )
