@@ -218,7 +218,8 @@ def _rehearse(experiment: Experiment, policies: Iterable[str], *, seed: int, hor
     with _blaming(f"problem {experiment.problem['name']!r}"):
         world = experiment.build_problem(seed=seed, horizon=horizon)
         settled = {**_settled(world), **experiment.feedback_told()}
-        _check_drawn(world, experiment.chart.get("truth"))
+        if truth := experiment.chart.get("truth"):
+            _check_drawn(world, truth)
     audited = []
     for name in policies:
         with _blaming(f"policy {name!r}"):
@@ -237,10 +238,10 @@ def _rehearse(experiment: Experiment, policies: Iterable[str], *, seed: int, hor
     )
 
 
-def _check_drawn(world: World, truth: str | None) -> None:
+def _check_drawn(world: World, truth: str) -> None:
     """Refuse a picture of the truth that nobody could read."""
     arms, columns = world.offer(1).arms.features.shape
-    if truth and arms > _MOST_DRAWN:
+    if arms > _MOST_DRAWN:
         raise SpecError(f"[chart]: truth draws at most {_MOST_DRAWN} arms; this problem has {arms:,}")
     if truth == "functions" and columns != 1:
         raise SpecError("[chart]: truth = 'functions' needs arms of one column; 'series' does not")

@@ -115,10 +115,9 @@ def _draw_chart(axes: Axes, chart: Chart, height: float) -> None:
     for text, place in chart.marks.items():
         axes.axvline(place, color=_MUTED, linewidth=1.0, linestyle=_DASHES[2], zorder=1)
         at: Any = axes.get_xaxis_transform()  # data across, heights of the axes upwards
-        late = (axes.transData + axes.transAxes.inverted()).transform((place, chart.y_range()[1]))[
-            0
-        ] > 0.5
-        beside = (-4 if late else 4, -2)  # not into the labels
+        across, _ = (axes.transData + axes.transAxes.inverted()).transform((place, axes.get_ylim()[1]))
+        late = across > 0.5  # else it would run into the labels
+        beside = (-4 if late else 4, -2)
         told = axes.annotate(plain_text(text), (place, 1.0), beside, at, "offset points")
         told.set(va="top", ha="right" if late else "left", color=_MUTED, fontsize=10)
     ends: list[tuple[Series, float]] = []

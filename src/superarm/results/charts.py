@@ -175,11 +175,8 @@ def _truths(run: Run) -> list[Picture]:
                 from_zero=False,
             )
             charts.append(chart)
-    dot, line = (
-        "A dot marks the best arm of its round.",
-        "One line for every arm, and the best of them.",
-    )
-    caption = f"{dot if functions else line} Seed {run.seeds[0]}."
+    told = "A dot marks the best arm of its round." if functions else "One line for every arm."
+    caption = f"{told} Seed {run.seeds[0]}."
     return [Picture(name="truth", panels=tuple(charts), caption=caption, columns=2)] if charts else []
 
 
@@ -187,16 +184,16 @@ def _functions(truth: Truth) -> tuple[Series, ...]:
     """Over the arms, in a few rounds, from light to dark."""
     wanted = np.maximum(np.rint(np.linspace(0.0, truth.rounds[-1], _TIMES)), 1)
     rows = np.unique(np.searchsorted(truth.rounds, wanted))
-    place = truth.places[:, 0]
-    order = np.argsort(place)
-    return tuple(
-        Series(
-            f"t = {truth.rounds[row]}", place[order], y, PolicyStyle(shade(at, len(rows))), None, best
+    order = np.argsort(truth.places[:, 0])
+    series = []
+    for at, row in enumerate(rows.tolist()):
+        x, y, style = (
+            truth.places[order, 0],
+            truth.values[row, order],
+            PolicyStyle(shade(at, len(rows))),
         )
-        for at, row in enumerate(rows.tolist())
-        for y in [truth.values[row][order]]
-        for best in [(int(y.argmax()),)]
-    )
+        series.append(Series(f"t = {truth.rounds[row]}", x, y, style, marked=(int(y.argmax()),)))
+    return tuple(series)
 
 
 def _expected(truth: Truth) -> tuple[Series, ...]:
