@@ -225,7 +225,7 @@ def test_totals_against_the_number_of_rounds(tmp_path: Path) -> None:
 
 
 def test_ratios_round_by_round(tmp_path: Path) -> None:
-    """Each seed's own ratio; rows of unknown metrics or policies are no charts."""
+    """Each seed's own ratio or mean; rows of unknown metrics or policies are no charts."""
     derived = [
         {"name": "share", "metric": "reward", "versus": "best"},
         {"name": "plain", "versus": "best"},
@@ -235,13 +235,19 @@ def test_ratios_round_by_round(tmp_path: Path) -> None:
     ]
     write_run(tmp_path, {"best": [2, 4, 8], "mine": [1, 3, 4]}, 3, derived=derived)
     run = Run.load(tmp_path)
-    assert [(each["name"], each["metric"]) for each in run.ratios] == [
-        ("share", "reward"),
-        ("plain", "regret"),
+    assert run.derived == [
+        {"name": "share", "metric": "reward", "versus": "best"},
+        {"name": "plain", "metric": "regret", "versus": "best"},
+        {"name": "rate", "metric": "reward"},
     ]
-    pictures = run_charts(run)["ratios"]
-    assert [picture.name for picture in pictures] == ["share", "plain"]
-    for picture in pictures:
+    pictures = run_charts(run)["derived"]
+    assert [picture.name for picture in pictures] == ["share", "plain", "rate"]
+    best, mine = pictures[2].panels[0].series
+    assert (best.label, mine.label) == ("best  2", "mine  1")
+    np.testing.assert_allclose(mine.y, [0.75, 3.0 * 0.75 / 2.0, 4.0 * 0.75 / 3.0])  # of 1 and 2 times
+    assert pictures[2].panels[0].y_label == "rate"
+    assert pictures[2].panels[0].y_range()[0] == 0.0  # unlike ratios
+    for picture in pictures[:2]:
         (series,) = picture.panels[0].series
         assert series.label == "mine  0.5"
         np.testing.assert_allclose(series.y, [0.5, 0.75, 0.5])

@@ -61,6 +61,23 @@ def test_every_figure_of_a_paper_names_its_experiments() -> None:
         _experiments_of("navigation/10")
 
 
+def test_figures_of_functions_that_drift(cli: Command, tmp_path: Path) -> None:
+    """Figure 1 is the truth, Figure 2 a running mean; bands are the experiment's own."""
+    cli("reproduce", "timevarying/1", *SIZE, "--out", "a", "--json").json()
+    directory = tmp_path / "a" / "timevarying-functions"
+    assert sorted(path.name for path in (directory / "truths").iterdir()) == ["s0.npz", "s1.npz"]
+    assert "What there was to be found" in (directory / "report.html").read_text(encoding="utf-8")
+    small = (*SIZE, "--set", "side=5", "--out", "b", "--json")
+    runs = cli("reproduce", "timevarying/2a", *small).json()["runs"]
+    assert [run["experiment"] for run in runs] == ["timevarying/matched-se"]
+    assert {row["metric"] for row in runs[0]["rows"]} >= {"cumulative_regret", "average_regret"}
+    page = (tmp_path / "b" / "timevarying-matched-se" / "report.html").read_text(encoding="utf-8")
+    assert page.count("average regret against round") == 3  # a panel for each ε
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    assert (directory / "figures" / "truth.png").is_file()
+    assert (tmp_path / "b" / "timevarying-matched-se" / "figures" / "average_regret.svg").is_file()
+
+
 def test_by_name_and_for_people(cli: Command) -> None:
     result = cli("reproduce", "kernelized/rkhs-se", *SIZE, "--policies", "igp-ucb,gp-ucb")
     assert result.code == 0

@@ -53,8 +53,23 @@ policies gp-ucb-static: policy=composed rule=(name=ucb schedule=(name=logarithmi
 policies random:
 policies genie:
 derived name=average_regret metric=regret per_round=True
+chart band=std
 """
 EXPERIMENTS = {
+    "timevarying/functions": """
+rounds 200
+seeds 1
+problem name=drifting-function
+problem dimension=1
+problem side=126
+problem nu=1.5
+problem epsilon=0.01
+sweep kernel=squared-exponential,matern
+policies tv-gp-ucb:
+policies gp-ucb-static: policy=tv-gp-ucb epsilon=0.0
+policies random:
+chart truth=functions
+""",
     "timevarying/matched-se": """
 rounds 500
 seeds 200
@@ -79,6 +94,7 @@ problem kernel=matern
     "timevarying/mismatch-epsilon": MISMATCH
     + """
 sweep assumed_epsilon=0.0,0.001,0.003,0.005,0.01,0.02,0.03,0.05,0.1
+chart marks=(the true ε=0.01)
 claim flat: policy=tv-gp-ucb key=assumed_epsilon among=0.003,0.005,0.01,0.02,0.03 tolerance=0.25
 claim rises: policy=tv-gp-ucb key=assumed_epsilon among=0.01,0.02,0.03,0.05,0.1
 claim flat: policy=tv-gp-ucb key=assumed_epsilon among=0.01,0.1 tolerance=0.333
@@ -91,6 +107,7 @@ claim falls: policy=tv-gp-ucb key=assumed_epsilon among=0.0,0.1
     "timevarying/mismatch-block": MISMATCH
     + """
 sweep block=5,10,20,30,40,60,80,100,150,200
+chart marks=(N of section 5.1=38)
 policies r-gp-ucb:
 claim falls: policy=r-gp-ucb key=block among=5,10,20,30,40
 claim flat: policy=r-gp-ucb key=block among=40,60,80,100,150,200 tolerance=0.25
@@ -131,6 +148,7 @@ policies r-gp-ucb: block=learned c1=0.8 c2=0.4
 policies gp-ucb-static: policy=tv-gp-ucb epsilon=0.0 c1=0.8 c2=0.4
 policies rexp3:
 policies random:
+chart truth=series
 derived name=average_regret metric=regret per_round=True
 claim below: policy=tv-gp-ucb versus=r-gp-ucb
 claim below: policy=tv-gp-ucb,r-gp-ucb versus=gp-ucb-static
@@ -147,6 +165,7 @@ policies gp-ucb-static: policy=tv-gp-ucb epsilon=0.0 c1=0.2 c2=0.4
 policies rexp3:
 policies random:
 on_request r-gp-ucb: block=learned c1=0.2 c2=0.4
+chart truth=series
 derived name=average_regret metric=regret per_round=True
 claim below: policy=tv-gp-ucb versus=gp-ucb-static
 claim below: policy=gp-ucb-static versus=random ratio=0.5
@@ -543,8 +562,8 @@ problem sumo-navigation: step=0.25 lengthscale=1.0 normalisation=mean prior_scal
 problem sumo-navigation: noise_scale=0.02 uturns=True
 problem temperature-sensors: source=auto start_minute=50 noise_fraction=0.05 prior_mean=learned
 problem temperature-sensors: norm=mean units=raw regularisation=noise
-problem drifting-function: side=50 kernel=squared-exponential lengthscale=0.2 nu=2.5 epsilon=0.01
-problem drifting-function: k=1 noise_std=0.1
+problem drifting-function: side=50 dimension=2 kernel=squared-exponential lengthscale=0.2 nu=2.5
+problem drifting-function: epsilon=0.01 k=1 noise_std=0.1
 policy exp3: direction=maximize
 policy rexp3: variation=1.0
 problem temperature-series: source=auto k=1 noise_fraction=0.05

@@ -125,6 +125,10 @@ def test_papers_and_figures_are_unique() -> None:
         ({"derived": [{"name": "x", "versus": "random", "per_round": True}]}, "give either"),
         ({"derived": [{"name": "cumulative_regret", "per_round": True}]}, "give each its own"),
         ({"derived": [{"per_round": True}]}, "has the name None"),
+        ({"chart": {"bands": "std"}}, "[chart] has no 'bands'; did you mean 'band'?"),
+        ({"chart": {"band": "sd"}}, "[chart]: band is 'sd'; choose 'stderr' or 'std'"),
+        ({"chart": {"marks": {"ε": "x"}}}, "it must be a table, each entry a number"),
+        ({"chart": {"truth": "maps"}}, "truth is 'maps'; choose 'functions' or 'series'"),
         ({"derived": [{"name": "x", "per_round": True}] * 2}, "has the name 'x'; give each its own"),
     ],
 )

@@ -32,7 +32,7 @@ def write_run(
 
 def test_running_ratios_are_taken_seed_by_seed(tmp_path: Path) -> None:
     rewards = {"mine": [[1.0, 2.0], [4.0, 0.0]], "best": [[2.0, 2.0], [4.0, 4.0]]}
-    (picture,) = run_charts(write_run(tmp_path, rewards, derived=[RATIO]))["ratios"]
+    (picture,) = run_charts(write_run(tmp_path, rewards, derived=[RATIO]))["derived"]
     (chart,) = picture.panels
     (series,) = chart.series  # type: ignore[union-attr]
     assert series.label == "mine  0.625"
@@ -46,7 +46,7 @@ def test_running_ratios_are_taken_seed_by_seed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("last", [-4.0, -2.0])
 def test_a_ratio_to_what_is_not_above_zero_is_told(last: float, tmp_path: Path) -> None:
     rewards = {"mine": [[1.0, 1.0], [1.0, 1.0]], "best": [[2.0, last], [4.0, 4.0]]}
-    (picture,) = run_charts(write_run(tmp_path, rewards, derived=[RATIO]))["ratios"]
+    (picture,) = run_charts(write_run(tmp_path, rewards, derived=[RATIO]))["derived"]
     assert "Where the total of best is not above 0 in every seed, a ratio to it" in picture.caption
 
 

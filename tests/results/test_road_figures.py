@@ -13,6 +13,7 @@ from superarm import plotting
 from superarm import report as reports
 from superarm.networks import RoadMap
 from superarm.plotting import files
+from superarm.results import calibration
 from superarm.results import roads as road_results
 from superarm.results.charts import group_pictures, regret_chart, run_charts
 from superarm.results.maps import doubt_pictures, networks_picture, visit_pictures
@@ -147,22 +148,22 @@ def test_schedules_and_sweeps(make_run: MakeRun, chain: MakeMap, tmp_path: Path)
 
 def test_calibration_picture(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path)
-    picture = road_results.calibration_picture(run)
+    picture = calibration.calibration_picture(run)
     assert picture is not None
     panels = {chart.title: chart for chart in charts(picture)}
     assert list(panels) == ["edges", "first visits", "trips", "truth of edges", "truth of trips"]
-    found = road_results.calibrations(run)
+    found = calibration.calibrations(run)
     for title in ("edges", "truth of trips"):
         right, *drawn = panels[title].series
         assert not right.y.any()
         assert [series.label.split()[0] for series in drawn] == list(SIX)
-        for series, calibration in zip(drawn, found.values(), strict=True):
-            levels = calibration[title]
+        for series, told in zip(drawn, found.values(), strict=True):
+            levels = told[title]
             np.testing.assert_allclose(series.x, [100 * level.level for level in levels])
             away = [100 * (level.observed - level.level) for level in levels]
             np.testing.assert_allclose(series.y, away)
             np.testing.assert_allclose(series.half, [200 * level.stderr for level in levels])
-    assert road_results.calibration_picture(make_run(tmp_path / "b", audited=())) is None
+    assert calibration.calibration_picture(make_run(tmp_path / "b", audited=())) is None
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import numpy as np
 
 from superarm import report as reports
 from superarm.networks import RoadMap
+from superarm.results import calibration
 from superarm.results import roads as road_results
 from superarm.results.curves import plus_minus
 from superarm.results.pictures import Chart, Series
@@ -33,8 +34,8 @@ def test_the_page_has_maps_energy_and_calibration(make_run: MakeRun, tmp_path: P
     for policy, row in road_results.trip_energies(run, 0).items():
         numbers = "".join(f'<td class="number">{plus_minus(*pair)}</td>' for pair in row.values())
         assert f"{policy}</th>{numbers}" in text
-    for calibration in road_results.calibrations(run).values():
-        for level in itertools.chain(*calibration.values()):
+    for told in calibration.calibrations(run).values():
+        for level in itertools.chain(*told.values()):
             assert f"{100 * level.observed:.1f} ± {100 * level.stderr:.1f}" in text
     assert "energy per trip (Wh)" in text
     assert "true_energy" not in text.partition("<h2>Settings")[0]
@@ -46,14 +47,14 @@ def test_the_page_has_maps_energy_and_calibration(make_run: MakeRun, tmp_path: P
         assert f"  distinct edges: {distinct}</tspan>" in maps
         assert f"Map: {policy}, distinct edges: {distinct}" in maps
     assert not re.search(r"\bnan\b|\binf\b", text)
-    assert "its standard error is over seeds" in text
+    assert "their standard error is over seeds" in text
 
 
 def test_the_truth_of_one_seed_has_no_error(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path, ("gp-ts",), seeds=1)
     text = written(run, tmp_path)
     truth = text[text.index("The truth behind it") :].partition("</table>")[0]
-    for level in road_results.calibrations(run)["gp-ts"]["truth of edges"]:
+    for level in calibration.calibrations(run)["gp-ts"]["truth of edges"]:
         assert f">{100 * level.observed:.1f}<" in truth
     assert "±" not in truth
     assert "<b>" not in truth

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from superarm.networks import RoadMap
-from superarm.results import maps
+from superarm.results import calibration, maps
 from superarm.results import roads as road_results
+from superarm.results.calibration import _arm_coverage, _choice_coverage
 from superarm.results.curves import policy_styles
-from superarm.results.roads import _edge_coverage, _trip_coverage
 from superarm.simulation.audit import LEVELS, QUANTILES
 from superarm.simulation.trace import Run, Trace, write_spec, write_trace
 
@@ -58,7 +58,7 @@ def test_the_usual_route_is_the_most_frequent_of_several_the_latest(
 
 def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path, settings=({"route": "x-a"}, {"route": "x-b"}))
-    rows = road_results.calibrations(run)
+    rows = calibration.calibrations(run)
     assert list(rows) == list(SIX)  # nothing is forecast by baselines
     for policy, row in rows.items():
         for at, level in enumerate(LEVELS):
@@ -96,7 +96,7 @@ def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
             assert row["trips"][at].stderr == pytest.approx(variance**0.5 / trips)
             assert row["first visits"][at].observed == pytest.approx(fresh / firsts)
             means = np.array([np.mean(pairs, axis=0) for pairs in true.values()])
-            for what, shares in zip(road_results.TRUE, means.T, strict=True):
+            for what, shares in zip(calibration.ON_ROADS.true, means.T, strict=True):
                 assert row[what][at].seeds == len(run.seeds)
                 assert row[what][at].observed == pytest.approx(shares.mean())
                 assert row[what][at].stderr == pytest.approx(shares.std(ddof=1) / len(shares) ** 0.5)
@@ -106,12 +106,12 @@ def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
     rng = np.random.default_rng(5)
     score = rng.standard_normal(4000)
     trips = np.arange(4000)
-    right = dict.fromkeys(road_results.MEASURED, _trip_coverage(score, trips))
-    right |= dict.fromkeys(road_results.TRUE, ())  # nobody knows it
-    assert "cover what they should: 9 of 9" in road_results.calibration_verdict({"right": right})
-    narrow = {**right, "trips": _trip_coverage(1.5 * score, trips)}
-    wide = {**right, "trips": _trip_coverage(0.5 * score, trips)}
-    told = road_results.calibration_verdict({"right": right, "narrow": narrow, "wide": wide})
+    right = dict.fromkeys(calibration.ON_ROADS.measured, _choice_coverage(score, trips))
+    right |= dict.fromkeys(calibration.ON_ROADS.true, ())  # nobody knows it
+    assert "cover what they should: 9 of 9" in calibration.calibration_verdict({"right": right})
+    narrow = {**right, "trips": _choice_coverage(1.5 * score, trips)}
+    wide = {**right, "trips": _choice_coverage(0.5 * score, trips)}
+    told = calibration.calibration_verdict({"right": right, "narrow": narrow, "wide": wide})
     assert told.startswith("Not all")
     assert "narrow (trips) too narrow" in told
     assert "wide (trips) too wide" in told
@@ -121,7 +121,7 @@ def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
 def test_independent_edges_would_understate_the_error_of_correlated_ones() -> None:
     """Edges of a trip that fall inside or outside together: a trip is one observation."""
     inside = np.repeat([[1.0], [0.0]], [60, 40], axis=0) * np.ones(3)
-    coverage = _edge_coverage(inside, np.full(100, 7), np.arange(100))[0]
+    coverage = _arm_coverage(inside, np.full(100, 7), np.arange(100))[0]
     assert coverage.observed == pytest.approx(0.6)
     assert coverage.stderr == pytest.approx(0.5 / 10.0)
 
@@ -132,14 +132,14 @@ def test_a_sweep_of_settings_that_change_nothing_is_as_sure_as_one_setting() -> 
     score, sizes, rounds = rng.standard_normal(300), rng.integers(1, 5, 300), np.arange(300)
     inside = (np.abs(score)[:, None] <= QUANTILES) * 1.0
     one, four = (
-        _edge_coverage(np.tile(inside, (times, 1)), np.tile(sizes, times), np.tile(rounds, times))
+        _arm_coverage(np.tile(inside, (times, 1)), np.tile(sizes, times), np.tile(rounds, times))
         for times in (1, 4)
     )
     assert [each.stderr for each in four] == pytest.approx([each.stderr for each in one])
-    lone = _trip_coverage(score, rounds)
+    lone = _choice_coverage(score, rounds)
     binomial = np.sqrt(np.array(LEVELS) * (1 - np.array(LEVELS)) / 300)
     assert [each.stderr for each in lone] == binomial.tolist()
-    trips = _trip_coverage(np.tile(score, 4), np.tile(rounds, 4))
+    trips = _choice_coverage(np.tile(score, 4), np.tile(rounds, 4))
     assert [each.stderr for each in trips] == pytest.approx(binomial, rel=0.1)
 
 
@@ -147,9 +147,9 @@ def test_the_verdict_minds_the_truth_as_surely_as_its_seeds_allow() -> None:
     """P(|t| > 19.2 | two degrees) = P(|z| > 3); one seed says nothing, and equal ones say all."""
 
     def told(observed: float, stderr: float, seeds: int) -> str:
-        other = dict.fromkeys((*road_results.MEASURED, *road_results.TRUE), ())
-        coverage = (road_results.Coverage(0.95, observed, stderr, 500, seeds),)
-        return road_results.calibration_verdict({"mine": {**other, "truth of edges": coverage}})
+        other = dict.fromkeys((*calibration.ON_ROADS.measured, *calibration.ON_ROADS.true), ())
+        coverage = (calibration.Coverage(0.95, observed, stderr, 500, seeds),)
+        return calibration.calibration_verdict({"mine": {**other, "truth of edges": coverage}})
 
     for observed, stderr, seeds in ((0.0, 0.0, 3), (0.94 - 0.19, 0.01, 3), (0.95 - 0.05, 0.01, 30)):
         found = told(observed, stderr, seeds)
@@ -158,7 +158,7 @@ def test_the_verdict_minds_the_truth_as_surely_as_its_seeds_allow() -> None:
     for observed, stderr, seeds in ((0.95 - 0.19, 0.01, 3), (0.95, 0.0, 3), (0.95 - 0.05, 0.01, 5)):
         assert told(observed, stderr, seeds).startswith("The intervals cover")
     assert "0 of 0 shares" in told(0.4, 0.0, 1)
-    three = road_results.Coverage(0.5, 0.5 + 19.2064 * 0.01, 0.01, 500, 3)
+    three = calibration.Coverage(0.5, 0.5 + 19.2064 * 0.01, 0.01, 500, 3)
     assert three.away == pytest.approx(3.0, abs=1e-3)
 
 
@@ -242,20 +242,20 @@ def test_policies_of_one_run_differ_in_colour() -> None:
     assert len({style.colour for style in schedules.values()}) == 4
 
 
-def _share(away: float) -> tuple[road_results.Coverage, ...]:
+def _share(away: float) -> tuple[calibration.Coverage, ...]:
     """A share that lies so many standard errors from its level of one half."""
-    return (road_results.Coverage(0.5, 0.5 + 0.01 * away, 0.01, 100),)
+    return (calibration.Coverage(0.5, 0.5 + 0.01 * away, 0.01, 100),)
 
 
 def test_two_standard_errors_are_counted_and_three_are_told() -> None:
-    shares: dict[str, Any] = dict.fromkeys(road_results.TRUE, ())
+    shares: dict[str, Any] = dict.fromkeys(calibration.ON_ROADS.true, ())
     shares |= {"edges": _share(1.9), "first visits": _share(2.4), "trips": _share(-2.9)}
     found = {"p": shares}
-    told = road_results.calibration_verdict(found)
+    told = calibration.calibration_verdict(found)
     assert "should: 1 of 3 shares" in told
     assert "and 3 within three" in told
     found["p"]["trips"] = _share(-3.1)
-    told = road_results.calibration_verdict(found).partition("Outside three standard errors: ")[2]
+    told = calibration.calibration_verdict(found).partition("Outside three standard errors: ")[2]
     assert told.startswith("p (trips) too narrow: 46.9 % inside the 50 % interval")
 
 
@@ -263,7 +263,7 @@ def test_forecasts_that_are_surely_and_far_too_narrow_are_warned_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def trips(share: float, stderr: float) -> dict[str, Any]:
-        return {"trips": (road_results.Coverage(0.95, share, stderr, 400),)}
+        return {"trips": (calibration.Coverage(0.95, share, stderr, 400),)}
 
     cases = {
         "narrow": trips(0.80, 0.01),
@@ -272,10 +272,11 @@ def test_forecasts_that_are_surely_and_far_too_narrow_are_warned_of(
         "unsure": trips(0.80, 0.06),
         "wide": trips(1.0, 0.01),
     }
-    monkeypatch.setattr(road_results, "calibrations", lambda run: cases)
-    lines = road_results.forecast_warnings(None)  # type: ignore[arg-type]
+    monkeypatch.setattr(calibration, "calibrations", lambda run: cases)
+    monkeypatch.setattr(calibration, "words_of", lambda run: calibration.ON_ROADS)
+    lines = calibration.forecast_warnings(None)  # type: ignore[arg-type]
     assert [line.split()[2] for line in lines] == ["narrow", "near"]
-    assert "80 % of 400 outcomes fell inside the 95 % interval; do not rely on them" in lines[0]
+    assert "80 % of 400 trips fell inside the 95 % interval; do not rely on them" in lines[0]
 
 
 def test_the_best_policy_is_that_of_the_last_tenth(tmp_path: Path) -> None:

@@ -25,8 +25,10 @@ def _choice(name: str, *choices: str, told: str) -> Callable[[Command], Command]
     return click.option(name, type=kind, default=choices[0], show_default=True, help=told)
 
 
-_band = _choice(
-    "--band", "stderr", "std", told="Bands: standard error, or standard deviation over seeds."
+_band = click.option(
+    "--band",
+    type=click.Choice(["stderr", "std"]),
+    help="Bands: standard error, or standard deviation over seeds; default: the experiment's own.",
 )
 
 

@@ -28,6 +28,7 @@ from superarm.experiments.theorems import regret_bounds
 from superarm.registry import suggestion
 from superarm.report import Report, write_index, write_report
 from superarm.report.pages import VERDICTS, claim_count, silent_text
+from superarm.results.calibration import forecast_warnings
 from superarm.results.charts import group_pictures
 from superarm.results.curves import (
     Band,
@@ -38,7 +39,6 @@ from superarm.results.curves import (
     significant,
     synthetic_data,
 )
-from superarm.results.roads import forecast_warnings
 from superarm.simulation import Run, cell_name
 from superarm.simulation.executors import available_cores, process_pool
 from superarm.simulation.trace import read_spec
@@ -106,7 +106,7 @@ def run_one(name: str, request: Request, executor: str, place: Place) -> dict[st
     return summary
 
 
-def reproduce(target: str, request: Request, band: Band) -> dict[str, Any]:
+def reproduce(target: str, request: Request, band: Band | None) -> dict[str, Any]:
     """A paper's experiments one after the other, with figures and one page over all."""
     directory = request.directory(f"reproduce-{target}")
     experiments = _experiments_of(target)
@@ -142,7 +142,9 @@ def reproduce(target: str, request: Request, band: Band) -> dict[str, Any]:
     }
 
 
-def report(directory: Path, *, quiet: bool, bound: bool, band: Band) -> tuple[Report, list[Path]]:
+def report(
+    directory: Path, *, quiet: bool, bound: bool, band: Band | None
+) -> tuple[Report, list[Path]]:
     """What was written about a run that was made earlier."""
     if not directory.exists():
         raise StateError(f"there is no directory {directory}")
@@ -164,7 +166,7 @@ def write_outputs(
     quiet: bool,
     figures: bool,
     bound: bool,
-    band: Band = "stderr",
+    band: Band | None = None,
 ) -> tuple[Report, list[Path]]:
     """The report, and the figures where matplotlib is installed; ``name`` is what ``run`` takes."""
     run = Run.load(directory)

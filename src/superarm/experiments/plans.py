@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from superarm import __version__
 from superarm.capabilities import OWN_METRICS, AdditiveProblem, Forecaster, Measured, Metric, Settled
 from superarm.errors import (
@@ -25,7 +27,7 @@ from superarm.parts import import_parts, imported
 from superarm.problems.base import Mapped, World
 from superarm.problems.sources import settle_source
 from superarm.registry import family_of
-from superarm.results.curves import setting_text
+from superarm.results.curves import setting_text, thinned
 from superarm.rewards import Sum
 from superarm.simulation import Run, cell_name, simulate, spread
 from superarm.simulation.files import (
@@ -37,12 +39,22 @@ from superarm.simulation.files import (
     remove_temporaries,
     run_lock,
 )
-from superarm.simulation.trace import read_spec, write_cells, write_map, write_spec, write_trace
+from superarm.simulation.trace import (
+    Truth,
+    read_spec,
+    write_cells,
+    write_map,
+    write_spec,
+    write_trace,
+    write_truth,
+)
 from superarm.states import atomic_write
 from superarm.threads import pin_blas_threads
 
 from .spec import Experiment, expand_settings
 from .summaries import summarise
+
+_MOST_DRAWN = 500
 
 
 class Task(NamedTuple):
@@ -53,8 +65,8 @@ class Task(NamedTuple):
     seed: int
     policies: tuple[str, ...]
     imports: tuple[str, ...]
-    maps: bool
-    """Whether the roads of the setting are written with it."""
+    shown: bool
+    """Whether what is shown of the setting's world, its roads and its truth, is written with it."""
 
     @property
     def work(self) -> int:
@@ -146,7 +158,9 @@ class Plan:
         tasks = [task for plan in self.reruns for task in plan.tasks()]
         alone = replace(self, reruns=(), facts=())  # as much as a worker needs
         for index, facts in enumerate(self.facts):
-            unmapped = facts.mapped and not (self.out / "maps" / f"s{index}.npz").is_file()
+            wanted = {"maps": facts.mapped, "truths": self.experiment.chart.get("truth")}
+            files = [self.out / folder / f"s{index}.npz" for folder in wanted if wanted[folder]]
+            hidden = not all(path.is_file() for path in files)
             for seed in range(self.first_seed, self.first_seed + self.seeds):
                 missing = tuple(name for name in self.policies if not self._has(name, index, seed))
                 task = Task(
@@ -155,9 +169,9 @@ class Plan:
                     seed=seed,
                     policies=missing,
                     imports=tuple(imported()),
-                    maps=unmapped and seed == self.first_seed,
+                    shown=hidden and seed == self.first_seed,
                 )
-                tasks += [task] if missing or task.maps else []
+                tasks += [task] if missing or task.shown else []
         return tasks
 
     def _has(self, policy: str, setting_index: int, seed: int) -> bool:
@@ -182,6 +196,7 @@ class Plan:
             "settings": [dict(setting) for setting in self.settings],
             "horizons": [plan.rounds for plan in self.reruns],
             "derived": [dict(each) for each in self.experiment.derived],
+            "chart": dict(self.experiment.chart),
             "overrides": dict(self.fixed),
             "parameters": {key: plain[key] for key in ("problem", "policies", "feedback")},
             "settled": [facts.settled for facts in self.facts],
@@ -203,6 +218,8 @@ def _rehearse(experiment: Experiment, policies: Iterable[str], *, seed: int, hor
     with _blaming(f"problem {experiment.problem['name']!r}"):
         world = experiment.build_problem(seed=seed, horizon=horizon)
         settled = {**_settled(world), **experiment.feedback_told()}
+        if truth := experiment.chart.get("truth"):
+            _check_drawn(world, truth)
     audited = []
     for name in policies:
         with _blaming(f"policy {name!r}"):
@@ -219,6 +236,22 @@ def _rehearse(experiment: Experiment, policies: Iterable[str], *, seed: int, hor
         metrics={**OWN_METRICS, **measures},
         mapped=isinstance(world, Mapped),
     )
+
+
+def _check_drawn(world: World, truth: str) -> None:
+    """Refuse a picture of the truth that nobody could read."""
+    arms, columns = world.offer(1).arms.features.shape
+    if arms > _MOST_DRAWN:
+        raise SpecError(f"[chart]: truth draws at most {_MOST_DRAWN} arms; this problem has {arms:,}")
+    if truth == "functions" and columns != 1:
+        raise SpecError("[chart]: truth = 'functions' needs arms of one column; 'series' does not")
+
+
+def _truth(world: World, rounds: int) -> Truth:
+    steps = thinned(rounds)
+    offers = [world.offer(step) for step in steps.tolist()]
+    means = np.stack([world.means(offer) for offer in offers])
+    return Truth(steps, means, offers[0].arms.features)
 
 
 def _settled(world: World) -> dict[str, str]:
@@ -278,8 +311,10 @@ def play(task: Task) -> None:
     plan, index, seed = task.plan, task.setting_index, task.seed
     experiment = plan.experiment.with_setting(plan.settings[index])
     world = experiment.build_problem(seed=seed, horizon=plan.rounds)
-    if task.maps and isinstance(world, Mapped):
+    if task.shown and isinstance(world, Mapped):
         write_map(plan.out, index, world.road_map())
+    if task.shown and experiment.chart.get("truth"):
+        write_truth(plan.out, index, _truth(world, plan.rounds))
     if not task.policies:
         return
     policies = {name: experiment.build_policy(name, world) for name in task.policies}

@@ -22,6 +22,7 @@ from superarm.policies.wrapping import checked_wrappers, wrapped
 from superarm.problems.base import World
 from superarm.registry import build, check_parameters, names, parameters_of, require_kind, suggestion
 from superarm.simulation.lateness import Lateness
+from superarm.simulation.trace import check_chart
 
 from .claims import check_claim, policies_of
 from .summaries import check_derived
@@ -56,6 +57,8 @@ class Experiment:
     """Which policies; all where none is named."""
     derived: Sequence[Mapping[str, Any]] = ()
     """Rows that are made from others; see :mod:`superarm.experiments.summaries`."""
+    chart: Mapping[str, Any] = field(default_factory=dict)
+    """What it wants of its charts: a :class:`~superarm.simulation.trace.Drawing`."""
 
     def as_json(self) -> dict[str, Any]:
         """Plain data, from which :meth:`from_mapping` makes the same experiment."""
@@ -68,6 +71,7 @@ class Experiment:
         for claim in data.get("claims", ()):
             check_claim(claim, where)
         check_derived(data.get("derived", ()), where)
+        check_chart(data.get("chart", {}), f"{where}: [chart]")
         as_plain(data, where)  # else a run could not be written down and made again
         figure = data.get("figure") or ()
         plain = {**data, "figure": (figure,) if isinstance(figure, str) else figure}

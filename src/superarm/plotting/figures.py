@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from superarm.core import Ints
 from superarm.errors import require_extra
-from superarm.results.curves import PolicyStyle, readable_seconds, significant, spread_labels, ticks
+from superarm.results.curves import PolicyStyle, spread_labels
 from superarm.results.maps import in_window, length_text, middle, round_length
 from superarm.results.pictures import Chart, Map, Picture, Series
 
@@ -85,7 +85,8 @@ def draw_picture(picture: Picture, title: str, origin: Sequence[str] = ()) -> Fi
 def _size(panel: Chart | Map, *, single: bool) -> tuple[float, float]:
     """Inches across and down."""
     if isinstance(panel, Chart):
-        return (8.0, max(4.0, 1.2 + _LABEL * len(panel.series))) if single else (5.4, 3.5)
+        labels = sum(bool(each.label) for each in panel.series)
+        return (8.0, max(4.0, 1.2 + _LABEL * labels)) if single else (5.4, 3.5)
     width = 8.0 if single else 4.6
     return width, width / panel.window.aspect + 0.5
 
@@ -108,22 +109,28 @@ def _draw_chart(axes: Axes, chart: Chart, height: float) -> None:
     axes.set(xscale="log" if chart.log_x else "linear", yscale="log" if chart.log_y else "linear")
     axes.set(xlim=chart.x_range(), ylim=chart.y_range())
     axes.set(xlabel=plain_text(chart.x_label), ylabel=plain_text(chart.y_label))
-    for axis, limits, write in (
-        (axes.xaxis, axes.get_xlim(), significant),
-        (axes.yaxis, axes.get_ylim(), readable_seconds if chart.seconds else significant),
-    ):
-        values = ticks(*limits, log=axis.get_scale() == "log")
-        axis.set_ticks(values, labels=[write(value) for value in values])
+    for axis, ticks in ((axes.xaxis, chart.x_ticks()), (axes.yaxis, chart.y_ticks())):
+        axis.set_ticks([*ticks], labels=[*ticks.values()])
         axis.set_ticks([], minor=True)
+    for text, place in chart.marks.items():
+        axes.axvline(place, color=_MUTED, linewidth=1.0, linestyle=_DASHES[2], zorder=1)
+        at: Any = axes.get_xaxis_transform()  # data across, heights of the axes upwards
+        across, _ = (axes.transData + axes.transAxes.inverted()).transform((place, axes.get_ylim()[1]))
+        late = across > 0.5  # else it would run into the labels
+        beside = (-4 if late else 4, -2)
+        told = axes.annotate(plain_text(text), (place, 1.0), beside, at, "offset points")
+        told.set(va="top", ha="right" if late else "left", color=_MUTED, fontsize=10)
     ends: list[tuple[Series, float]] = []
     for each, shape in zip(chart.series, chart.shapes(), strict=True):
         if each.half is not None and not each.style.thin:  # bands of baselines would lie over all
             axes.fill_between(
                 shape.x, shape.low, shape.high, color=each.style.hex, alpha=0.18, linewidth=0
             )
-        marker = {"marker": "o", "markersize": 4.5} if chart.markers else {}
-        axes.add_line(_stroke(each.style, shape.x, shape.y, **marker))
-        if len(shape.y):
+        dots: dict[str, Any] = {"marker": "o", "markersize": 4.5} if chart.markers else {}
+        if each.marked:
+            dots = {"marker": "o", "markersize": 7.0, "markevery": [*each.marked], "clip_on": False}
+        axes.add_line(_stroke(each.style, shape.x, shape.y, **dots))
+        if each.label and len(shape.y):
             ends.append((each, float(shape.y[-1])))
     _label_ends(axes, ends, _LABEL / (height - 1.0))
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from superarm.results.bounds import RegretBounds
+from superarm.results.calibration import calibration_picture
 from superarm.results.charts import run_charts
 from superarm.results.curves import Band, synthetic_data
 from superarm.results.maps import doubt_pictures, networks_picture, visit_pictures
 from superarm.results.pictures import Picture
-from superarm.results.roads import calibration_picture
 from superarm.simulation.trace import Run
 from superarm.states import atomic_write
 
@@ -37,7 +37,7 @@ def save_figure(figure: Figure, path_without_suffix: Path | str) -> tuple[Path, 
 
 
 def save_run_figures(
-    run: Run, directory: Path | str, bounds: RegretBounds | None = None, band: Band = "stderr"
+    run: Run, directory: Path | str, bounds: RegretBounds | None = None, band: Band | None = None
 ) -> list[Path]:
     """Every picture of a run, as PNG and SVG."""
     pictures = [picture for group in run_charts(run, bounds, band).values() for picture in group]

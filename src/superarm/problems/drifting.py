@@ -33,7 +33,9 @@ class DriftingFunction(ChangingArms):
     seed: int
     horizon: int
     side: int = 50
-    """The grid has side × side points in [0, 1]²."""
+    """Points of the grid along each side of [0, 1]ᵈ."""
+    dimension: int = 2
+    """d, 1 or 2."""
     kernel: Literal["squared-exponential", "matern"] = "squared-exponential"
     lengthscale: float = 0.2
     nu: float = 2.5
@@ -61,7 +63,8 @@ class DriftingFunction(ChangingArms):
             else Matern(nu=as_positive(self.nu, "nu"), lengthscale=lengthscale)
         )
         side = as_count(self.side, "side", 1, 126)
-        arms = Arms.numbered(_grid(side))
+        dimension = as_count(self.dimension, "dimension", 1, 2)
+        arms = Arms.numbered(_grid(side, dimension))
         noise_std, epsilon = as_noise_std(self.noise_std), as_number(self.epsilon, "epsilon", 0.0, 1.0)
         assumed = epsilon if self.assumed_epsilon is None else self.assumed_epsilon
         assumed = as_number(assumed, "assumed_epsilon", 0.0, 1.0)
@@ -82,7 +85,7 @@ class DriftingFunction(ChangingArms):
             settled=settled,
             noise_std=noise_std,
             _arms=arms,
-            _drawn=_draws(kernel, side),
+            _drawn=_draws(kernel, side, dimension),
             _streams=Streams(self.seed, "truth"),
             _truths=[],
         )
@@ -98,12 +101,12 @@ class DriftingFunction(ChangingArms):
         return truths[offer.step - 1]
 
 
-def _grid(side: int) -> Floats:
-    axis = np.linspace(0.0, 1.0, side)
-    return np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+def _grid(side: int, dimension: int) -> Floats:
+    axes = [np.linspace(0.0, 1.0, side)] * dimension
+    return np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, dimension)
 
 
 @lru_cache(maxsize=4)
-def _draws(kernel: Kernel, side: int) -> Callable[[Floats], Floats]:
+def _draws(kernel: Kernel, side: int, dimension: int) -> Callable[[Floats], Floats]:
     """Runs of other seeds share it."""
-    return draws_of(kernel, _grid(side))
+    return draws_of(kernel, _grid(side, dimension))

@@ -241,7 +241,8 @@ def figure(picture: Picture) -> str:
 
 def _legend(chart: Chart) -> str:
     """The labels of a chart, for screens that are too narrow to show its right end."""
-    items = "".join(f"<li>{swatch(each.style)}{escape(each.label)}</li>" for each in chart.series)
+    named = [each for each in chart.series if each.label]
+    items = "".join(f"<li>{swatch(each.style)}{escape(each.label)}</li>" for each in named)
     return f'<ul class="legend">{items}</ul>'
 
 

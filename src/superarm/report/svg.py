@@ -15,7 +15,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.networks import RoadMap
-from superarm.results.curves import PolicyStyle, readable_seconds, significant, spread_labels, ticks
+from superarm.results.curves import PolicyStyle, spread_labels
 from superarm.results.maps import in_window, length_text, middle, round_length
 from superarm.results.pictures import Chart, Map, Series, Window
 
@@ -53,7 +53,7 @@ def svg_chart(chart: Chart, frame: Frame = LARGE) -> str:
     if not bare:
         parts += _axes(chart, x_axis, y_axis, height)
     parts.append(_rule(f"M{left:g} {bottom:g}H{right:g}", 0.4))
-    ends: list[float] = []
+    ends: list[tuple[Series, float]] = []
     for each, shape in zip(chart.series, chart.shapes(), strict=True):
         x, y, low, high = (
             axis.place(part) for axis, part in zip((x_axis, *[y_axis] * 3), shape, strict=True)
@@ -67,14 +67,15 @@ def svg_chart(chart: Chart, frame: Frame = LARGE) -> str:
             f'stroke-width="{1.1 if each.style.thin else 2}" stroke-linejoin="round" '
             f'stroke-dasharray="{DASHES[each.style.dash]}"/>'
         )
-        if chart.markers:
-            dots = (f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3.2"/>' for a, b in zip(x, y, strict=True))
+        if dotted := range(len(x)) if chart.markers else each.marked:
+            size = 3.2 if chart.markers else 4.5
+            dots = (f'<circle cx="{x[at]:.1f}" cy="{y[at]:.1f}" r="{size}"/>' for at in dotted)
             parts.append(f'<g style="fill:{colour}">{"".join(dots)}</g>')
-        ends.append(float(y[-1]) if len(y) else bottom)
+        if each.label:
+            ends.append((each, float(y[-1]) if len(y) else bottom))
     if not bare:
-        for each, end, place in zip(
-            chart.series, ends, spread_labels(ends, 17.0, top, bottom), strict=True
-        ):
+        places = spread_labels([end for _, end in ends], 17.0, top, bottom)
+        for (each, end), place in zip(ends, places, strict=True):
             parts.append(_end_label(each, right, end, place, stub))
     return "".join(parts) + "</svg>"
 
@@ -83,15 +84,19 @@ def _axes(chart: Chart, x_axis: _Axis, y_axis: _Axis, height: int) -> Iterable[s
     left, right, bottom, top = x_axis.start, x_axis.stop, y_axis.start, y_axis.stop
     if chart.title:
         yield f'<text x="4" y="15" font-weight="600">{escape(chart.title)}</text>'
-    for value in y_axis.ticks():
+    for value, told in chart.y_ticks().items():
         y = float(y_axis.place(value))
         yield _rule(f"M{left:g} {y:.1f}H{right:g}", 0.14)
-        told = readable_seconds(value) if chart.seconds else significant(value)
         yield _text(left - 8, y + 4, told, "end")
-    for value in x_axis.ticks():
+    for value, told in chart.x_ticks().items():
         x = float(x_axis.place(value))
         yield _rule(f"M{x:.1f} {bottom:g}v5", 0.4)
-        yield _text(x, bottom + 20, significant(value), "middle")
+        yield _text(x, bottom + 20, told, "middle")
+    for told, value in chart.marks.items():
+        x = float(x_axis.place(value))
+        yield _rule(f"M{x:.1f} {bottom:g}V{top:g}", 0.55)
+        late = x > (left + right) / 2.0  # else it would run into the labels
+        yield _text(x - 4 if late else x + 4, top + 10, told, "end" if late else "start")
     yield _text((left + right) / 2, height - 6, chart.x_label, "middle")
     yield _text(4, top - 16, chart.y_label, "start")
 
@@ -118,9 +123,6 @@ class _Axis(NamedTuple):
         if self.log:
             scaled = np.log(value / self.low) / np.log(self.high / self.low)
         return self.start + scaled * (self.stop - self.start)
-
-    def ticks(self) -> list[float]:
-        return ticks(self.low, self.high, self.log)
 
 
 # --- maps --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
+from superarm.capabilities import Metric
 from superarm.errors import StateError
 from superarm.results.bounds import RegretBounds
 from superarm.results.charts import regret_chart, run_charts
@@ -32,6 +33,7 @@ from superarm.results.curves import (
 from superarm.simulation.trace import Run
 from superarm.states import atomic_write
 
+from .calibration import calibration_parts
 from .pages import (
     Claim,
     banner,
@@ -74,7 +76,7 @@ def write_report(
     full_size: tuple[int, int] | None = None,
     further: Sequence[Mapping[str, Any]] = (),
     not_judged: Sequence[Claim] = (),
-    band: Band = "stderr",
+    band: Band | None = None,
 ) -> Report:
     """Write the page; ``notes`` are paragraphs of plain text below the introduction.
 
@@ -82,7 +84,8 @@ def write_report(
     SVG of our own making, shown first as it is. ``command`` holds the first words of the command
     line that makes this run again (``superarm run ID``), ``full_size`` the experiment's own rounds
     and seeds, ``further`` the rows of the summary that are no totals of the run, ``not_judged`` the
-    claims that it says nothing of, ``band`` what surrounds means in charts.
+    claims that it says nothing of, ``band`` what surrounds means in charts (by default, what the
+    experiment wants).
     """
     path = Path(path)
     rankings = [_ranked(run, index) for index in range(len(run.settings))]
@@ -90,22 +93,24 @@ def write_report(
     origin = synthetic_data(run)
     warning = f"Synthetic data: {origin}." if origin else ""
     charts = {about: [*map(figure, group)] for about, group in run_charts(run, bounds, band).items()}
-    panels = sweeps(run)
+    panels, forecasts = sweeps(run), [*calibration_parts(run)]
     body = "".join(
         (
             _header(run, headline, claims, warning),
             "<main>",
             *(f"<p>{escape(str(note))}</p>" for note in notes if note),
             f'<figure class="wide">{picture}</figure>' if picture else "",
+            section("What there was to be found", *charts["truth"]) if charts["truth"] else "",
             section(f"Sweep over {panels[0].key}", *charts["sweep"]) if panels else "",
             section("Result", *(_result_table(run, i, each) for i, each in enumerate(rankings))),
-            section("Further results", *charts["ratios"], _further_table(run, further))
+            section("Further results", *charts["derived"], _further_table(run, further))
             if further
             else "",
             section("Claims", claims_table(claims, not_judged=not_judged))
             if claims or not_judged
             else "",
             *road_sections(run),  # first what trips took: rectified regret charges for hills
+            section("Did the forecasts hold?", *forecasts) if forecasts else "",
             section("How wide the bounds are", *charts["widths"]) if charts["widths"] else "",
             section("Regret", *charts["regret"], *charts["horizons"]),
             section("How regret grows", *charts["growth"], _bound_table(run, bounds) if bounds else ""),
@@ -246,7 +251,9 @@ def _further_table(run: Run, rows: Sequence[Mapping[str, Any]]) -> str:
         (policy, [*(told.get(name, "–") for name in names), *([escape(setting)] if settings else [])])
         for (policy, setting), told in found.items()
     ]
-    titles = [*(name.replace("_", " ") for name in names), *(["setting"] if settings else [])]
+    units = {str(row["metric"]): str(row.get("unit") or "") for row in rows}
+    told = [Metric(name.replace("_", " "), units[name]).text for name in names]
+    titles = [*told, *(["setting"] if settings else [])]
     return policy_table(run, titles, cells, "", numbers=len(names))
 
 

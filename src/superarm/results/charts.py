@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from superarm.errors import StateError
 from superarm.rules import BayesianGPUCB
-from superarm.simulation.trace import Run
+from superarm.simulation.trace import Run, Truth
 
 from .bounds import RegretBounds
 from .curves import (
@@ -21,6 +20,7 @@ from .curves import (
     growth_of,
     mean_band,
     outcomes,
+    per_round,
     policy_styles,
     power_text,
     readable_seconds,
@@ -38,6 +38,12 @@ from .roads import METHODS, Schedule, compares_schedules, schedule_of, trip_name
 
 _MANY_SETTINGS = 4
 _POINTS = 200
+_FINE = 500
+"""Points of a running mean, which shows where a policy starts anew."""
+_TIMES = 5
+"""Rounds in which a function that drifts is drawn."""
+_WIDE = 20.0
+"""Ratio of swept numbers from which on their axis is logarithmic; 0 stands a step below them."""
 _FAR_APART = 10.0
 """Ratio of totals from which on the axis is logarithmic: on a linear one some would lie on it."""
 _LEAST_GROWTH = 0.1
@@ -45,18 +51,21 @@ _LEAST_GROWTH = 0.1
 
 
 def run_charts(
-    run: Run, bounds: RegretBounds | None = None, band: Band = "stderr"
+    run: Run, bounds: RegretBounds | None = None, band: Band | None = None
 ) -> dict[str, list[Picture]]:
-    """All of them, by what they are about."""
-    panels = sweeps(run)
+    """All of them, by what they are about; ``band`` is what the experiment wants unless it is given."""
+    panels, band = sweeps(run), band or run.chart.band
+    many = bool(panels) and len(run.settings) > _MANY_SETTINGS
     first = range(min(len(run.settings), _MANY_SETTINGS))
-    if panels and len(run.settings) > _MANY_SETTINGS:
+    if many:
         regret = [_sweep_curves(run, panels, band)]
     else:
         regret = [_regret(run, index, band) for index in range(len(run.settings))]
     timed = [_seconds(run, index) for index in first]
     return {
-        "ratios": [_ratios(run, each, band) for each in run.ratios],
+        "truth": _truths(run),
+        # Means of many settings are told by the sweep.
+        "derived": [_derived(run, each, band) for each in run.derived if "versus" in each or not many],
         "horizons": [_horizons(run, band)] if run.horizons else [],
         "sweep": [_sweep_totals(run, panels, band)] if panels else [],
         "widths": [_schedules(run, band)] if trip_settings(run) and compares_schedules(run) else [],
@@ -127,9 +136,7 @@ def _curve(
 def _regret(run: Run, index: int, band: Band) -> Picture:
     chart = regret_chart(run, index, band)
     caption = _sentence(band_text(run, band))
-    if any(each.style.thin for each in chart.series):
-        caption += " Thin lines are baselines, drawn without bands."
-    return _single(run, index, "regret", chart, caption)
+    return _single(run, index, "regret", chart, caption + _thin([chart]))
 
 
 def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
@@ -154,28 +161,78 @@ def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
     return _single(run, index, "growth", chart, caption)
 
 
-def _ratios(run: Run, declared: Mapping[str, Any], band: Band) -> Picture:
-    """A running total over that of another policy, round by round, a panel for every setting."""
-    metric, versus = declared["metric"], declared["versus"]
-    rounds = thinned(run.rounds, _POINTS)
+def _truths(run: Run) -> list[Picture]:
+    """Expected rewards as they change, a panel for every setting."""
+    functions = run.chart.truth == "functions"
+    charts = []
+    for index, setting in enumerate(run.settings):
+        if (truth := run.truth(index)) is not None:
+            chart = Chart(
+                series=_functions(truth) if functions else _expected(truth),
+                title=setting_text(setting),
+                x_label="arm" if functions else "round",
+                y_label=run.metric("regret", index)._replace(label="expected reward").text,
+                from_zero=False,
+            )
+            charts.append(chart)
+    told = "A dot marks the best arm of its round." if functions else "One line for every arm."
+    caption = f"{told} Seed {run.seeds[0]}."
+    return [Picture(name="truth", panels=tuple(charts), caption=caption, columns=2)] if charts else []
+
+
+def _functions(truth: Truth) -> tuple[Series, ...]:
+    """Over the arms, in a few rounds, from light to dark."""
+    wanted = np.maximum(np.rint(np.linspace(0.0, truth.rounds[-1], _TIMES)), 1)
+    rows = np.unique(np.searchsorted(truth.rounds, wanted))
+    order = np.argsort(truth.places[:, 0])
+    series = []
+    for at, row in enumerate(rows.tolist()):
+        x, y, style = (
+            truth.places[order, 0],
+            truth.values[row, order],
+            PolicyStyle(shade(at, len(rows))),
+        )
+        series.append(Series(f"t = {truth.rounds[row]}", x, y, style, marked=(int(y.argmax()),)))
+    return tuple(series)
+
+
+def _expected(truth: Truth) -> tuple[Series, ...]:
+    """Every arm over the rounds, lower ones lighter, and the largest of them."""
+    arms = truth.values.mean(axis=0).argsort()
+    lines = (
+        Series("", truth.rounds, truth.values[:, arm], PolicyStyle(shade(at, len(arms)), 0, thin=True))
+        for at, arm in enumerate(arms.tolist())
+    )
+    return *lines, Series("best", truth.rounds, truth.values.max(axis=1), PolicyStyle(1))
+
+
+def _derived(run: Run, declared: Mapping[str, str], band: Band) -> Picture:
+    """A running total over that of another policy, or over the number of rounds so far, a panel for
+    every setting."""
+    metric, versus = declared["metric"], declared.get("versus")
+    rounds = thinned(run.rounds, _POINTS if versus else _FINE)
     charts, negative = [], []
     for index in range(len(run.settings)):
-        other = run.cumulative(versus, index, metric)[:, rounds - 1]
-        negative += [setting_text(run.settings[index])] if other[:, -1].min() <= 0.0 else []
-        other = np.where(other == 0.0, np.nan, other)
+        other = rounds[None].astype(np.float64)
+        if versus:
+            other = run.cumulative(versus, index, metric)[:, rounds - 1]
+            negative += [setting_text(run.settings[index])] if other[:, -1].min() <= 0.0 else []
+            other = np.where(other == 0.0, np.nan, other)
         series = []
         for policy, style in policy_styles(run.policies).items():
             if policy != versus:
-                ratio = run.cumulative(policy, index, metric)[:, rounds - 1] / other
-                mean, half = mean_band(ratio, band)
-                told = f"{policy}  {significant(float(mean[-1]))}"
-                series.append(Series(told, rounds, mean, style, half))
+                values = run.cumulative(policy, index, metric)[:, rounds - 1] / other
+                mean, half = mean_band(values, band)
+                label = f"{policy}  {significant(float(mean[-1]))}"
+                series.append(Series(label, rounds, mean, style, half))
+        told, name = run.metric(metric, index), declared["name"].replace("_", " ")
+        ratio = f"{told.label}, relative to {versus}"
         chart = Chart(
             series=tuple(series),
             title=setting_text(run.settings[index]),
             x_label="round",
-            y_label=f"{run.metric(metric, index).label}, relative to {versus}",
-            ratios=True,
+            y_label=ratio if versus else told._replace(label=name).text,
+            from_zero=not versus,
         )
         charts.append(chart)
     caption = _sentence(band_text(run, band))
@@ -185,7 +242,8 @@ def _ratios(run: Run, declared: Mapping[str, Any], band: Band) -> Picture:
             f" Where the total of {versus} is not above 0 in every seed{where}, a ratio to it means "
         )
         caption += "nothing: see the regret instead."
-    return Picture(name=declared["name"], panels=tuple(charts), caption=caption, columns=2)
+    columns = 3 if len(charts) in (3, 5, 6) else 2
+    return Picture(name=declared["name"], panels=tuple(charts), caption=caption, columns=columns)
 
 
 def _horizons(run: Run, band: Band) -> Picture:
@@ -261,24 +319,39 @@ def _single(run: Run, index: int, name: str, chart: Chart, caption: str) -> Pict
 def _sweep_totals(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
     """Totals against a swept number, a panel for every metric and for what else was swept."""
     charts = []
+    means = {each["metric"]: each["name"] for each in run.derived if "versus" not in each}
     for panel in panels:
         x = np.asarray(panel.values, dtype=np.float64)
+        positive = x[x > 0.0]
+        log = bool(x[0] >= 0.0 and len(positive) > 1 and positive[-1] / positive[0] >= _WIDE)
+        marks = {text: at for text, at in run.chart.marks.items() if x[0] <= at <= x[-1]}
         for metric in run.metrics:
+            told = run.metric(metric, panel.settings[0])
+            if metric in means:
+                told = told._replace(label=means[metric].replace("_", " "))
             series = []
             for policy, style in policy_styles(run.policies).items():
-                found = [outcomes(run, policy, index, metric) for index in panel.settings]
+                found = [
+                    per_round(run, policy, index, metric, 0)
+                    if metric in means
+                    else outcomes(run, policy, index, metric)
+                    for index in panel.settings
+                ]
                 mean, half = mean_band(np.stack(found, axis=1), band)
-                series.append(Series(f"{policy}  {significant(float(mean[-1]))}", x, mean, style, half))
+                # Whom the swept number does not concern is there to be compared with.
+                look = style._replace(thin=style.thin or bool(np.ptp(mean) == 0.0))
+                series.append(Series(f"{policy}  {significant(float(mean[-1]))}", x, mean, look, half))
             chart = Chart(
                 series=tuple(series),
                 title=setting_text(panel.fixed),
-                x_label=panel.key,
-                y_label=run.metric(metric, panel.settings[0]).text,
-                log_x=bool(x[0] > 0 and x[-1] / x[0] >= 20),
+                x_label=panel.key + ", log scale" * log,
+                y_label=told.text,
+                log_x=log,
                 markers=True,
+                marks=marks,
             )
             charts.append(chart)
-    caption = f"After {run.rounds:,} rounds; {band_text(run, band)}."
+    caption = f"After {run.rounds:,} rounds; {band_text(run, band)}.{_thin(charts)}"
     name = f"sweep-{panels[0].key}".replace(".", "-")
     return Picture(name=name, panels=tuple(charts), caption=caption, columns=2)
 
@@ -337,6 +410,11 @@ def _schedule_text(schedule: Schedule) -> tuple[str, str]:
     if isinstance(schedule, BayesianGPUCB):
         return "UCB", "β" if schedule.scale == 1.0 else f"{schedule.scale:g} β"
     return "BUCB", f"ω = {schedule.omega:g}, ξ = {schedule.xi:g}"
+
+
+def _thin(charts: Sequence[Chart]) -> str:
+    thin = any(each.style.thin for chart in charts for each in chart.series)
+    return " Thin lines are baselines, drawn without bands." if thin else ""
 
 
 def _sentence(text: str) -> str:

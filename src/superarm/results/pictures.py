@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from superarm.core import Floats, Ints
 from superarm.networks import RoadMap
 
-from .curves import PolicyStyle
+from .curves import PolicyStyle, readable_seconds, significant, ticks
 
 _FLOOR = 300.0
 """How far below the lowest end a logarithmic axis of totals begins: first rounds may be tiny."""
@@ -27,7 +27,7 @@ class Shape(NamedTuple):
 
 
 class Series(NamedTuple):
-    """One curve, labelled at its end."""
+    """One curve, labelled at its end unless its label is empty."""
 
     label: str
     x: Floats | Ints
@@ -35,6 +35,8 @@ class Series(NamedTuple):
     style: PolicyStyle = PolicyStyle(0)
     half: Floats | None = None
     """Half the height of the band around the curve."""
+    marked: tuple[int, ...] = ()
+    """Points that get a dot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,14 +53,17 @@ class Chart:
     """Whether a logarithmic axis may leave out first rounds, far below every end."""
     seconds: bool = False
     """Whether heights are written as times."""
-    ratios: bool = False
-    """Whether heights are ratios, of which only differences matter: the axis need not begin at 0."""
+    from_zero: bool = True
+    """Whether heights count from 0, where their axis begins; else only their differences matter."""
     markers: bool = False
+    """Whether every point gets a dot."""
+    marks: Mapping[str, float] = field(default_factory=dict)
+    """Places on the x-axis to be pointed out, by what is said of them."""
 
     @property
     def description(self) -> str:
         """In words, for those who cannot see it."""
-        told = ", ".join(" ".join(series.label.split()) for series in self.series)
+        told = ", ".join(" ".join(series.label.split()) for series in self.series if series.label)
         return " ".join(f"{self.title} {self.y_label} against {self.x_label}: {told}".split())
 
     def shapes(self) -> list[Shape]:
@@ -73,17 +78,43 @@ class Chart:
         half = np.zeros_like(y) if series.half is None else series.half
         shown = np.isfinite(y) & ((y > floor) | (not self.log_y))
         x, y, half = x[shown], y[shown], half[shown]
+        x = np.where((x == 0.0) & self.log_x, self._zero()[0], x)
         # A band that reaches below zero cannot be drawn on a log axis; a tenth of the mean can.
         low = np.maximum(y - half, np.maximum(y / 10.0, floor)) if self.log_y else y - half
         return Shape(x, y, low, y + half)
+
+    def _zero(self) -> tuple[float, float]:
+        """Where 0 stands on a logarithmic axis, which has no place for it: a step below the least of
+        the others, which is told too. NaN where no 0 is drawn."""
+        every = np.unique(np.concatenate([*(each.x for each in self.series), np.empty(0)]))
+        positive = every[every > 0.0]
+        if not self.log_x or 0.0 not in every or len(positive) < 2:
+            return np.nan, np.nan
+        return float(positive[0] * min(positive[0] / positive[1], 0.5)), float(positive[0])
+
+    def x_ticks(self) -> dict[float, str]:
+        """What is written below the x-axis, by place."""
+        zero, least = self._zero()
+        low, high = self.x_range()
+        if np.isnan(zero):
+            whole = all(np.all(np.mod(each.x, 1.0) == 0.0) for each in self.series)  # rounds, days
+            every = ticks(low, high, self.log_x)
+            return {at: significant(at) for at in every if at % 1.0 == 0.0 or not whole}
+        every = ticks(low / 10.0, high, log=True)  # fewer than usual: 0 takes room
+        return {zero: "0", **{at: significant(at) for at in every if at >= least}}
+
+    def y_ticks(self) -> dict[float, str]:
+        """What is written beside the y-axis, by place."""
+        write = readable_seconds if self.seconds else significant
+        return {at: write(at) for at in ticks(*self.y_range(), self.log_y)}
 
     def x_range(self) -> tuple[float, float]:
         return _range((shape.x for shape in self.shapes()), self.log_x, tight=True)
 
     def y_range(self) -> tuple[float, float]:
         edges = (edge for shape in self.shapes() for edge in (shape.low, shape.y, shape.high))
-        low, high = _range(edges, self.log_y, tight=self.ratios)
-        room = 0.04 * (high - low) if self.ratios else 0.0
+        low, high = _range(edges, self.log_y, tight=not self.from_zero)
+        room = 0.0 if self.from_zero else 0.04 * (high - low)
         return low - room, high + room
 
 

@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any, Self, get_type_hints
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from superarm.capabilities import OWN_METRICS, Metric
-from superarm.core import Floats, State
+from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, ShapeError, SpecError, StateError, require_extra
 from superarm.inputs import as_plain, as_vector
 from superarm.networks import RoadMap
-from superarm.registry import require_kind
+from superarm.registry import require_kind, suggestion
 from superarm.shown import Shown
 from superarm.states import atomic_write, state_to_bytes
 
@@ -42,6 +43,7 @@ _OPTIONAL: dict[str, Any] = {
     **dict.fromkeys(("overrides", "parameters"), Mapping[str, Any]),
     "horizons": Sequence[int],
     "derived": Sequence[Mapping[str, Any]],
+    "chart": Mapping[str, Any],
     **dict.fromkeys(("audited", "imports"), Sequence[str]),
 }
 _OF_SETTINGS: dict[str, Any] = {  # one for each
@@ -50,6 +52,34 @@ _OF_SETTINGS: dict[str, Any] = {  # one for each
     "noise_variance": Sequence[float | None],
 }
 _METRIC_KINDS = get_type_hints(Metric)
+
+
+class Drawing(NamedTuple):
+    """What an experiment wants of its charts: its table ``[chart]``."""
+
+    band: Literal["stderr", "std"] = "stderr"
+    """Around means: their standard error, or the standard deviation between seeds."""
+    marks: Mapping[str, float] = MappingProxyType({})
+    """Values of a swept number that are pointed out, by what is said of them."""
+    truth: Literal["", "functions", "series"] = ""
+    """How the first seed's truth is drawn: over arms of one column in a few rounds, or every arm over
+    the rounds; empty where it is not."""
+
+
+_CHART_KINDS = get_type_hints(Drawing)
+
+
+class Truth(NamedTuple):
+    """Expected rewards of fixed arms as they change: m rounds, n arms of d columns."""
+
+    rounds: Ints
+    """(m,)"""
+    values: Floats
+    """(m, n)"""
+    places: Floats
+    """The features of the arms, (n, d)."""
+
+
 _SUMMARY: dict[str, dict[str, Any]] = {
     "claims": dict.fromkeys(("text", "verdict", "evidence"), str),
     "rows": {
@@ -154,6 +184,11 @@ def write_map(directory: Path | str, setting_index: int, roads: RoadMap) -> None
     atomic_write(path, npz_bytes(roads.as_arrays()))
 
 
+def write_truth(directory: Path | str, setting_index: int, truth: Truth) -> None:
+    """Write the first seed's truth in a setting."""
+    atomic_write(Path(directory) / "truths" / f"s{setting_index}.npz", npz_bytes(truth._asdict()))
+
+
 def write_cells(run: Run) -> None:
     """Write ``cells.jsonl``: each cell's totals in one row, sorted by setting, policy and seed."""
     rows = []
@@ -231,14 +266,23 @@ class Run(Shown):
         return OWN_METRICS.get(name, Metric(name.replace("_", " ")))
 
     @property
-    def ratios(self) -> list[dict[str, str]]:
-        """Rows that are ratios to a policy that was run: ``name``, ``metric``, ``versus``."""
+    def derived(self) -> list[dict[str, str]]:
+        """Rows that can be followed round by round: ``name``, ``metric``, and ``versus`` where they
+        are ratios to a policy that was run, not means over rounds."""
         found = []
         for each in self.spec.get("derived", ()):
             name, metric, versus = each.get("name"), each.get("metric", "regret"), each.get("versus")
-            if isinstance(name, str) and versus in self.policies and metric in self.metrics:
-                found.append({"name": name, "metric": metric, "versus": versus})
+            if isinstance(name, str) and metric in self.metrics:
+                if versus in self.policies:
+                    found.append({"name": name, "metric": metric, "versus": versus})
+                elif versus is None and each.get("per_round"):
+                    found.append({"name": name, "metric": metric})
         return found
+
+    @property
+    def chart(self) -> Drawing:
+        """What the experiment wants of its charts."""
+        return Drawing(**self.spec.get("chart", {}))
 
     @property
     def summary(self) -> Mapping[str, Any]:
@@ -331,6 +375,19 @@ class Run(Shown):
         path = self.directory / "maps" / f"s{setting_index}.npz"
         return RoadMap.from_arrays(read_arrays(path)) if path.exists() else None
 
+    def truth(self, setting_index: int = 0) -> Truth | None:
+        """What there was to be found with the first seed; ``None`` where it was not recorded."""
+        path = self.directory / "truths" / f"s{setting_index}.npz"
+        if not path.exists():
+            return None
+        arrays = read_arrays(path, rounds=self.rounds)
+        found = [np.atleast_1d(arrays.get(name, np.nan)) for name in Truth._fields]
+        shape, columns = (len(found[0]), len(found[2])), found[2].size // len(found[2])
+        shapes = (shape[:1], shape, (shape[1], columns))
+        for name, array, each in zip(Truth._fields, found, shapes, strict=True):
+            _check_shape(array, each, "fi", path, name)
+        return Truth(*found)
+
     def _path(self, folder: str, policy: str, setting_index: int, seed: int) -> Path:
         if policy not in self.policies:
             raise InputError(f"policy {policy!r} is not in this run; it has {list(self.policies)}")
@@ -370,6 +427,17 @@ def _check_shape(
     return array
 
 
+def check_chart(told: Mapping[str, Any], where: str) -> None:
+    """Refuse a table ``[chart]`` that is no :class:`Drawing`."""
+    for key, value in told.items():
+        if key not in _CHART_KINDS:
+            raise SpecError(f"{where} has no {key!r}; {suggestion(key, [*_CHART_KINDS], 'it has')}")
+        require_kind(value, kind := _CHART_KINDS[key], f"{where}: {key}")
+        if get_origin(kind) is Literal and value not in get_args(kind):
+            choices = " or ".join(map(repr, filter(None, get_args(kind))))
+            raise SpecError(f"{where}: {key} is {value!r}; choose {choices}")
+
+
 def read_spec(directory: Path | str) -> Mapping[str, Any]:
     """What ``run.json`` says, checked."""
     path = Path(directory) / "run.json"
@@ -386,6 +454,7 @@ def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
                 require_kind(spec.get(key), kind, repr(key))
             if key in spec and key in _OF_SETTINGS and len(spec[key]) != len(spec["settings"]):
                 raise SpecError(f"{key!r} must have one entry for each setting")
+        check_chart(spec.get("chart", {}), "'chart'")
         parameters = spec.get("parameters", {})
         require_kind(parameters.get("problem", {}), Mapping[str, Any], "'problem'")
         require_kind(parameters.get("policies", {}), Mapping[str, Mapping[str, Any]], "'policies'")
