@@ -2,14 +2,16 @@
 
 2,500 arms in the unit square, ε = 0.03, one arm a round. A round is *learn one reward, mean and std of
 all arms in the next round*. The peers get all that was observed and solve anew: numpy with one Cholesky
-factor and one triangular solve, scikit-learn with the same kernel and no search. The *limit* is one pass
-over the matrix in use: no exact update of all arms' means and variances reads less.
+factor and one triangular solve, scikit-learn with the same kernel and no search. The *limit* is one
+pass over the matrix in use: no exact update of all arms' means and variances reads less.
 """
 
 from __future__ import annotations
 
 import statistics
 import tempfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +46,13 @@ def run(*, quick: bool = False, repeats: int | None = None) -> Results:
         ours = game.play_to(early, 40 if quick else 100)
         answer, keys, rewards = game.answer(), game.keys, game.rewards
         case = f"{name}, {game.gp.form}, t={early}"
-        peers = {"numpy, recompute": lambda k, r, g=game: g.recompute(k, r)}
+        peers: dict[str, Callable[[Floats, Floats], Moments]] = {"numpy, recompute": game.recompute}
         if not skipped:
-            peers["scikit-learn"] = lambda k, r, g=game: g.sklearn(k, r)
+            peers["scikit-learn"] = game.sklearn
         for peer, work in peers.items():
-            theirs = work(keys, rewards)
-            taken = median_seconds(lambda _, w=work, k=keys, r=rewards: w(k, r), repeats)
-            rows.append(row(case, ours, peer, taken, answer.difference(theirs)))
+            again = partial(work, keys, rewards)
+            taken = median_seconds(lambda _, again=again: again(), repeats)  # type: ignore[misc]
+            rows.append(row(case, ours, peer, taken, answer.difference(again())))
         limits[f"{case}: one pass"] = game.one_pass(repeats)
         limits[f"{case}: ours over it"] = ours / limits[f"{case}: one pass"]
         later = game.play_to(late, 40 if quick else 100)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from superarm.core import Policy
-from superarm.errors import SpecError
-from superarm.inputs import as_plain
+from superarm.errors import InputError, SpecError
+from superarm.inputs import as_plain, as_positive
 from superarm.parts import import_parts
 from superarm.policies.wrapping import checked_wrappers, wrapped
 from superarm.problems.base import World
@@ -159,8 +159,9 @@ class Experiment:
 
     def build_policy(self, name: str, world: World) -> Policy:
         """A fresh policy for a world."""
-        spec = _policy_spec(name, self.policies[name])
-        known: dict[str, Any] = {"model": world.model, "problem": world}
+        spec, told = _policy_spec(name, self.policies[name]), self.policies[name].get("told", {})
+        model = replace(world.model, **checked_told(told)) if told else world.model
+        known: dict[str, Any] = {"model": model, "problem": world}
         accepted = parameters_of("policy", spec["name"])
         given = {key: part for key, part in known.items() if key in accepted}
         policy: Policy = build("policy", spec, **given)
@@ -334,16 +335,30 @@ def _check_keys(data: Mapping[str, Any], where: str) -> None:
 
 
 def _policy_spec(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    given = {key: value for key, value in options.items() if key != "wrapped"}
+    given = {key: value for key, value in options.items() if key not in ("told", "wrapped")}
     return {"name": given.pop("policy", name), **given}
 
 
 def _check_policy(name: str, options: Mapping[str, Any], where: str) -> None:
     _check_parameters("policy", _policy_spec(name, options), where)
-    try:
-        checked_wrappers(options.get("wrapped", []))
-    except SpecError as error:
-        raise SpecError(f"{where}: wrapped: {error}") from None
+    for key, check in (("told", checked_told), ("wrapped", checked_wrappers)):
+        try:
+            check(options.get(key, {} if key == "told" else []))
+        except InputError as error:
+            raise SpecError(f"{where}: {key}: {error}") from None
+
+
+def checked_told(given: Any) -> dict[str, Any]:
+    """What one learner is told instead of what the problem states: fields of its model."""
+    if not isinstance(given, Mapping) or not set(given) <= {"drift", "kernel", "noise_variance"}:
+        raise SpecError(
+            f'{given!r:.60} cannot be told; write {{drift = {{name = "temporal", epsilon = 0.1}}}}, or '
+            "give another kernel or noise_variance"
+        )
+    return {
+        key: as_positive(value, key) if key == "noise_variance" else build("kernel", value)
+        for key, value in given.items()
+    }
 
 
 def _parameters(family: str, name: str) -> list[str]:

@@ -14,6 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.core import Floats
+from superarm.errors import InputError
+
+_MOST_TERMS = 1024
 
 
 class StateSpace(NamedTuple):
@@ -67,6 +70,11 @@ def periodic(period: float, lengthscale: float, variance: float, tolerance: floa
         if missing[-2] <= 1e-3 * tolerance:
             break
         most *= 2
+        if most > _MOST_TERMS:
+            raise InputError(
+                f"a periodic kernel with lengthscale {lengthscale:g} has more than {_MOST_TERMS} terms "
+                "that count; give a longer lengthscale, or a larger time_tolerance"
+            )
     count = max(1, int(np.argmax(missing <= tolerance)))
     amplitudes = np.sqrt(variance * weights[:count])
     output = np.zeros(2 * count - 1)

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from copy import copy
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -71,6 +71,14 @@ class PriorColumns:
         return self._slot[arms]
 
 
+class Watched(NamedTuple):
+    """Rewards of some moments g = f_t(x), followed on: what is known of them now."""
+
+    mean: Floats  # (p,), without the prior mean
+    cov: Floats  # (p, p)
+    towards: Floats  # (p, s, n): their covariance with the state of every arm
+
+
 class Form(ABC):
     """What is known at one time; see the module. Only ``pass_time`` and ``observe`` change it."""
 
@@ -85,6 +93,7 @@ class Form(ABC):
         self.information = 0.0
         self.steps = 0  # different times so far
         self.error = 0.0  # bound on what was left out of any covariance
+        self.watched = Watched(np.empty(0), np.empty((0, 0)), np.empty((0, s, n)))
 
     @property
     @abstractmethod
@@ -148,6 +157,8 @@ class Form(ABC):
                 self.known = A @ half.transpose(1, 0, 2).reshape(s, s * n)
                 self.known = self.known.reshape(s, s, n)
             self._age(A)
+            if len(self.watched.mean):
+                self.watched = self.watched._replace(towards=A @ self.watched.towards)
         self.steps += bool(time > self.time)
         self.time = time
 
@@ -169,8 +180,23 @@ class Form(ABC):
         else:
             self.mean += np.tensordot(moved, columns, 1)
             self.known += np.einsum("kan,kbn->abn", columns, columns)
+        if len(self.watched.mean):
+            mean, cov, towards = self.watched
+            pull = solve_lower(L, np.tensordot(self.space.output, towards[:, :, rows], (0, 1)).T)
+            self.watched = Watched(
+                mean + moved @ pull, cov - pull.T @ pull, towards - np.tensordot(pull.T, columns, 1)
+            )
         self._keep(coordinates, columns)
         self.information += float(np.log(np.diagonal(L)).sum() - 0.5 * np.log(noise).sum())
+
+    def watch(self, row: int) -> None:
+        """From now on what is learned of this moment's reward of an arm is followed."""
+        h, (mean, cov, towards) = self.space.output, self.watched
+        own = self._expanded(self._coordinates(np.array([row])))  # (1, s, n)
+        across = towards[:, :, row] @ h
+        corner = np.block([[cov, across[:, None]], [across[None], own[:, :, row] @ h]])
+        level = h @ self.mean[:, row]
+        self.watched = Watched(np.append(mean, level), corner, np.concatenate([towards, own]))
 
     def moments(self, rows: Ints, output: Floats) -> tuple[Floats, Floats]:
         """Of g·z(x): mean, and by how much its variance has shrunk, (k,) each."""
@@ -201,7 +227,7 @@ class FoldedForm(Form):
         """The same knowledge, with what can be left out left out."""
         folded = cls(form.space, form.prior, form.mean.shape[1], scale)
         folded.time, folded.steps, folded.information = form.time, form.steps, form.information
-        folded.mean, folded.known = form.mean.copy(), form.known.copy()
+        folded.mean, folded.known, folded.watched = form.mean.copy(), form.known.copy(), form.watched
         values, vectors = np.linalg.eigh(form.learned)
         folded._set(form._expanded((np.sqrt(np.maximum(values, 0.0)) * vectors).T))
         folded.compact()
@@ -246,7 +272,8 @@ class FoldedForm(Form):
 
     def _coordinates(self, rows: Ints) -> Floats:
         h, (s, n), m = self.space.output, self.mean.shape, self._rank
-        prior = self._prior.rows[self._prior.visit(rows)]  # K_S, (k, n)
+        slots = self._prior.visit(rows)  # may add rows
+        prior = self._prior.rows[slots]  # K_S, (k, n)
         seen = self.roots(rows, np.tile(h, (len(rows), 1)))  # (k, m)
         explained: Floats = (seen * self._left[:m]) @ self._W[:m].reshape(m, s * n)
         towards = (h[:, None] * prior[:, None, :]).reshape(len(rows), s * n)

@@ -12,7 +12,8 @@ moves (``kernels/state_space.py``). Three forms behind one class, all exact up t
     keeps a column for each observation, and from time to time leaves out what has faded.
 
 Feedback that comes late is learned as of its own time: the form goes on from the last checkpoint before
-it, with all that was observed since.
+it, with all that was observed since. Questions about times before the last observation are answered
+in the same way: the reward of that moment is followed through all that came after.
 """
 
 from __future__ import annotations
@@ -39,11 +40,20 @@ from superarm.kernels.base import as_covariance
 from superarm.linalg import psd_root
 from superarm.posteriors.base import GaussianPosterior, Memory
 from superarm.posteriors.fixed import FixedArms, as_rows
-from superarm.posteriors.rows import Observed, ObservedData
+from superarm.posteriors.rows import Kept, Observed, ObservedData
 from superarm.posteriors.variances import prior_variance
 from superarm.registry import register
 
-from .forms import TRUNCATION, FoldedForm, Form, FormName, KalmanForm, PriorColumns, VisitedForm
+from .forms import (
+    TRUNCATION,
+    FoldedForm,
+    Form,
+    FormName,
+    KalmanForm,
+    PriorColumns,
+    VisitedForm,
+    Watched,
+)
 
 Wanted = Literal["auto", "folded", "visited", "kalman"]
 _FEATURE_TOLERANCE = 1e-13
@@ -64,7 +74,8 @@ class DriftingGP(GaussianPosterior):
     """Exact posterior over fixed arms whose rewards drift.
 
     Keys are rows of two numbers, an arm's row number and a time. Several rewards may come at one time,
-    times may be missing or irregular, and feedback may come late: it is learned as of its own time.
+    times may be missing or irregular, and feedback may come late: it is learned as of its own time. The
+    past can be asked about as long as it is ``remembered``.
     ``drift`` is a kernel of time alone. Temporal(epsilon=0.01), unless given, is the paper's drift:
     f_{t+1} = √(1 − ε) f_t + √ε g_{t+1}. Others are Matern with nu 0.5 or 1.5, Periodic, Constant, and
     sums and products of these. ``form`` is chosen by cost unless it is named. ``time_tolerance`` bounds
@@ -127,6 +138,7 @@ class DriftingGP(GaussianPosterior):
         self._form = self._fresh_form(self.noise_variance)
         self._checkpoints: list[Form] = []  # in the order of their times
         self._data = ObservedData()  # what is remembered, in the order of time
+        self._kept: Kept | None = None  # what was asked about the past last
 
     # --- what it is now --------------------------------------------------------------------
 
@@ -232,46 +244,67 @@ class DriftingGP(GaussianPosterior):
         as_rows(rows.astype(np.intp), len(self.prior_mean))
         return keys
 
-    def _split(self, keys: Floats) -> tuple[Ints, Floats]:
-        """Row numbers and times, none before what is held."""
-        rows, times = keys[:, 0].astype(np.intp), keys[:, 1]
-        if len(times) and times.min() < self._form.time:
-            raise InputError(
-                f"time {times.min():g} is before the last observation, at {self._form.time:g}: what "
-                "was can be learned late, but not asked about"
-            )
-        return rows, times
+    def _looked_back(self, keys: Floats) -> Watched:
+        """What is known of moments before the last observation, (p, 2)."""
+        kept = self._kept
+        if kept is not None and kept.written == self._turns.written and np.array_equal(kept.keys, keys):
+            answer: Watched = kept.answer
+            return answer
+        order = np.argsort(keys[:, 1], kind="stable")
+        first, held = keys[order[0], 1], self.remembered
+        with self._turns.lock:  # columns of the prior may be added
+            earlier = [each for each in self._checkpoints if each.time < first]
+            form = earlier[-1].copied() if earlier else self._fresh_form(self._least_noise)
+            since = Observed(*(part[held.arms[:, 1] > form.time] for part in held))
+            for place in order:
+                row, time = int(keys[place, 0]), float(keys[place, 1])
+                before = since.arms[:, 1] <= time
+                form = self._fold(form, Observed(*(part[before] for part in since)), [])
+                since = Observed(*(part[~before] for part in since))
+                form.pass_time(time)
+                form.watch(row)
+            form = self._fold(form, since, [])
+        back = np.argsort(order)
+        mean, cov, towards = form.watched
+        found = Watched(mean[back], cov[np.ix_(back, back)], towards[back])
+        self._kept = Kept(self._turns.written, keys.copy(), found)
+        return found
 
     def _outputs(self, times: Floats) -> tuple[Floats, Ints]:
-        """h A(t − τ) of each different time, (u, s), and which one each time is."""
-        different, which = np.unique(times, return_inverse=True)
+        """h A(t − τ) of each different time t ≥ τ, (u, s), and which one each time is."""
+        different, which = np.unique(np.maximum(times, self._form.time), return_inverse=True)
         elapsed = different - self._form.time
         return np.array([self._space.output @ self._space.transition(t) for t in elapsed]), which
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
-        rows, times = self._split(keys)
+        rows, times = keys[:, 0].astype(np.intp), keys[:, 1]
         mean, variance = self.prior_mean[rows], self._variance[rows]
-        if self.count and len(rows):
-            if (times == times[0]).all():
-                elapsed = times[0] - self._form.time
-                g = self._space.output @ self._space.transition(elapsed)
-                moved, shrunk = self._form.moments(rows, g)
-                mean += moved
-                variance -= shrunk
-            else:
-                outputs, which = self._outputs(times)
-                for number, g in enumerate(outputs):
-                    where = np.flatnonzero(which == number)
-                    moved, shrunk = self._form.moments(rows[where], g)
-                    mean[where] += moved
-                    variance[where] -= shrunk
+        if not self.count or not len(rows):
+            return mean, variance
+        if times[0] >= self._form.time and (times == times[0]).all():  # as in every round
+            g = self._space.output @ self._space.transition(times[0] - self._form.time)
+            moved, shrunk = self._form.moments(rows, g)
+            mean += moved
+            variance -= shrunk
+            return mean, variance
+        past = np.flatnonzero(times < self._form.time)
+        if len(past):
+            watched = self._looked_back(keys[past])
+            mean[past] += watched.mean
+            variance[past] = np.diagonal(watched.cov)
+        outputs, which = self._outputs(times)
+        for number, g in enumerate(outputs):
+            where = np.flatnonzero((which == number) & (times >= self._form.time))
+            moved, shrunk = self._form.moments(rows[where], g)
+            mean[where] += moved
+            variance[where] -= shrunk
         return mean, variance
 
     def _covariance(self, keys: Floats) -> Floats:
         return self._cross(keys, np.arange(len(keys)))
 
     def _cross(self, keys: Floats, at: Ints) -> Floats:
-        rows, times = self._split(keys)
+        rows, times = keys[:, 0].astype(np.intp), keys[:, 1]
         features = self._fixed.features
         found = np.array(self.kernel(features[rows[at]], features[rows]), dtype=np.float64)
         found *= self._over_time(times[at], times)
@@ -279,6 +312,16 @@ class DriftingGP(GaussianPosterior):
             outputs, which = self._outputs(times)
             roots = self._form.roots(rows, outputs[which])
             found -= self._form.explained(roots[at], roots)
+            past = np.flatnonzero(times < self._form.time)
+            if len(past):
+                watched = self._looked_back(keys[past])
+                rowwise = np.einsum("psm,ms->pm", watched.towards[:, :, rows], outputs[which])  # (p, m)
+                rowwise[:, past] = watched.cov
+                place = np.full(len(rows), -1)
+                place[past] = np.arange(len(past))
+                found[:, past] = rowwise[:, at].T
+                asked = np.flatnonzero(place[at] >= 0)
+                found[asked] = rowwise[place[at[asked]]]
         return found
 
     def _over_time(self, left: Floats, right: Floats) -> Floats:
@@ -289,9 +332,13 @@ class DriftingGP(GaussianPosterior):
         return values[which.reshape(len(left), len(right))]
 
     def _draw(self, keys: Floats, rng: np.random.Generator, size: int) -> Floats:
-        rows, times = self._split(keys)
-        form, features = self._form, self._features
-        if not isinstance(form, KalmanForm) or features is None or (times != times[:1]).any():
+        rows, times = keys[:, 0].astype(np.intp), keys[:, 1]
+        form, features, now = (
+            self._form,
+            self._features,
+            (times == times[:1]) & (times >= self._form.time),
+        )
+        if not isinstance(form, KalmanForm) or features is None or not now.all():
             return super()._draw(keys, rng, size)
         # The features' weights have the covariance k_T(0) I − (I ⊗ g) G (I ⊗ g)ᵀ: a small root will do.
         left = self._level * np.eye(features.shape[1])
@@ -353,6 +400,8 @@ class DriftingGP(GaussianPosterior):
 
     def _fold(self, form: Form, since: Observed, checkpoints: list[Form]) -> Form:
         """Learn what came since, in the order of time; ``checkpoints`` are added to."""
+        if not len(since.noise):
+            return form
         times = since.arms[:, 1]
         rows = since.arms[:, 0].astype(np.intp)
         residual = since.rewards - self.prior_mean[rows]
