@@ -100,6 +100,16 @@ def test_combinatorial_agrees_with_its_peers() -> None:
     assert sum("std over the exact one" in name for name in found["facts"]) == 4
 
 
+def test_drift_agrees_with_its_peers() -> None:
+    found = results("drift")
+    assert {row["peer"] for row in found["rows"]} >= {"numpy, recompute"}
+    assert len(found["rows"]) + 2 * len(found["skipped"]) == 4
+    for row in found["rows"]:
+        assert row["max_abs_diff"] <= 1e-9, row
+    assert sum("one pass" in name for name in found["limits"]) == 2
+    assert sum(name.startswith("changing arms, t=") for name in found["facts"]) == 2
+
+
 def test_threads_change_no_decision() -> None:
     found = results("threads")
     assert {row["peer"] for row in found["rows"]} == {

@@ -155,6 +155,25 @@ claim below: policy=tv-gp-ucb,r-gp-ucb versus=gp-ucb-static
 claim between: policy=gp-ucb-static versus=random least=0.8 most=1.0
 claim similar: policy=rexp3 versus=gp-ucb-static tolerance=0.25
 """,
+    "timevarying/navigation": """
+rounds 480
+seeds 10
+problem name=navigation
+problem network=city
+problem edges=400
+problem rush_hours=4.0
+policies gp-ts-periodic: policy=route-ts posterior=drifting
+policies gp-ts-drift: policy=route-ts posterior=drifting told=(drift=(name=temporal epsilon=0.056))
+policies gp-ts-resetting: policy=route-ts wrapped=(name=resetting block=24)
+policies gp-ts-static: policy=route-ts
+policies prior:
+policies fastest: policy=known-cost cost=travel_time
+claim below: policy=gp-ts-periodic versus=gp-ts-static
+claim below: policy=gp-ts-drift versus=gp-ts-static
+claim below: policy=gp-ts-drift versus=gp-ts-resetting
+claim below: metric=true_energy policy=gp-ts-periodic versus=gp-ts-static
+claim below: metric=true_energy policy=gp-ts-periodic versus=prior
+""",
     "timevarying/traffic": """
 rounds 60
 seeds 20
@@ -164,7 +183,7 @@ policies tv-gp-ucb: c1=0.2 c2=0.4
 policies gp-ucb-static: policy=tv-gp-ucb epsilon=0.0 c1=0.2 c2=0.4
 policies rexp3:
 policies random:
-on_request r-gp-ucb: block=learned c1=0.2 c2=0.4
+policies r-gp-ucb: block=learned c1=0.2 c2=0.4
 chart truth=series
 derived name=average_regret metric=regret per_round=True
 claim below: policy=tv-gp-ucb versus=gp-ucb-static

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from superarm.errors import SpecError
 from superarm.experiments import Experiment, Plan, execute, experiment_ids, load_experiment
 from superarm.experiments.spec import expand_settings, parse_overrides
+from superarm.kernels import Matern, Temporal
 from superarm.registry import parameters_of
 from superarm.simulation import simulate
 
@@ -400,3 +401,51 @@ def test_bases_are_no_experiments() -> None:
     assert not [name for name in experiment_ids() if "/_" in name]
     with pytest.raises(SpecError, match="unknown experiment"):
         load_experiment("navigation/_route")
+
+
+# --- what one learner is told -------------------------------------------------------------
+
+
+def test_one_learner_is_told_something_else() -> None:
+    data = {
+        "id": "mine",
+        "rounds": 5,
+        "seeds": 1,
+        "problem": {"name": "drifting-function", "side": 4},
+        "policies": {
+            "plain": {"policy": "gp-ts", "scaled": False, "posterior": "drifting"},
+            "other": {
+                "policy": "gp-ts",
+                "scaled": False,
+                "posterior": "drifting",
+                "told": {
+                    "drift": {"name": "matern", "nu": 1.5, "lengthscale": 20.0},
+                    "noise_variance": 0.5,
+                },
+            },
+        },
+    }
+    experiment = Experiment.from_mapping(data, "here")
+    world = experiment.build_problem(seed=0, horizon=5)
+    plain, other = (cast(Any, experiment.build_policy(name, world)) for name in ("plain", "other"))
+    assert plain.posterior.drift == Temporal(epsilon=0.01)
+    assert other.posterior.drift == Matern(nu=1.5, lengthscale=20.0)
+    assert (plain.posterior.noise_variance, other.posterior.noise_variance) == (world.noise_std**2, 0.5)
+    assert other.posterior.kernel is plain.posterior.kernel
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"drfit": {"name": "temporal"}}, "cannot be told"),
+        ("temporal", "cannot be told"),
+        ({"drift": {"name": "temporl"}}, "temporal"),
+        ({"drift": {"name": "temporal", "epsilon": 2.0}}, "epsilon"),
+        ({"noise_variance": -1.0}, "noise_variance"),
+    ],
+)
+def test_what_cannot_be_told(told: Any, message: str) -> None:
+    policies = {"mine": {"policy": "gp-ts", "told": told}}
+    data = {"id": "mine", "rounds": 5, "seeds": 1, "problem": {"name": "drifting-function"}}
+    with pytest.raises(SpecError, match=rf"policies\.mine: told: .*{message}"):
+        Experiment.from_mapping({**data, "policies": policies}, "here")

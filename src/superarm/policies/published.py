@@ -97,7 +97,8 @@ def posterior_for(
                 "how rewards drift is not known: state it as Model(drift=…), such as "
                 "Temporal(epsilon=0.01), or use 'tv-gp-ucb', which takes epsilon"
             )
-        return DriftingGP(kernel, model.arms, noise, mean, drift=model.drift)
+        # What is periodic has fewer terms so, and no decision depends on a millionth of the variance.
+        return DriftingGP(kernel, model.arms, noise, mean, drift=model.drift, time_tolerance=1e-6)
     return IndependentGaussian(kernel.diag(model.arms), noise, mean, arms=model.arms)
 
 
