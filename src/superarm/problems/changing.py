@@ -21,6 +21,7 @@ from superarm.models import Model
 from superarm.streams import Streams
 
 _MOST_FEATURES = 2000
+_LEFT_ALONE = np.random.default_rng(0)
 
 
 def most_arrivals(mean: int) -> int:
@@ -85,9 +86,10 @@ class ChangingArms(Measured, ABC):
 
     def best(self, offer: Offer) -> Best:
         means = self.means(offer)
-        # An oracle that leaves something to chance gets a stream of its own in every round.
-        rng = Streams(self.seed, "benchmark").at(offer.step)
-        _, chosen, guarantee = self.model.oracle.select(means, offer.structure, rng)
+        oracle, rng = self.model.oracle, _LEFT_ALONE
+        if not oracle.deterministic:  # then it gets a stream of its own in every round
+            rng = Streams(self.seed, "benchmark").at(offer.step)
+        _, chosen, guarantee = oracle.select(means, offer.structure, rng)
         return Best(self._worth(offer, means[chosen], chosen), guarantee)
 
     @property
