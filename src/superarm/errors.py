@@ -7,6 +7,7 @@
     │   ├── ShapeError                     … its shape
     │   ├── NotFiniteError                 … it holds NaN or infinity
     │   ├── UnknownArmError                … an arm id or row that is not there
+    │   ├── ForgottenError                 … a time of which nothing is remembered
     │   ├── FileError                      … a file that it names is not what it should be
     │   └── SpecError                      … a name or parameter in a spec, a TOML file or ``--set``
     ├── InfeasibleError (ValueError)       the oracle has no feasible super arm
@@ -50,6 +51,10 @@ class NotFiniteError(InputError):
 
 class UnknownArmError(InputError):
     """An arm id or row number that the receiver does not know."""
+
+
+class ForgottenError(InputError):
+    """A time that is asked about, of which a posterior remembers nothing any more."""
 
 
 class FileError(InputError):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.core import Arms, Floats, Offer
-from superarm.errors import InputError, StateError, UnknownArmError
+from superarm.errors import ForgottenError, InputError, StateError, UnknownArmError
 from superarm.kernels import (
     Constant,
     Kernel,
@@ -310,6 +310,15 @@ def test_old_observations_are_forgotten() -> None:
     assert (gp.count, gp.ignored) == (302, 2)
     assert gp.information_gain == information
     np.testing.assert_array_equal(gp.predict(questions(300.0)).mean, before)
+    for ask in (gp.predict, lambda arms: gp.sample(arms, np.random.default_rng(0))):
+        with pytest.raises(
+            ForgottenError, match=r"time 200 is forgotten: what was observed until 2\d\d"
+        ):
+            ask([[3, 300.0], [4, 200.0]])
+    # Chosen so long ago, and never seen: it says nothing of now.
+    offer = Offer(step=1, arms=Arms.numbered(ARMS), time=300.0)
+    awaited = gp.belief(offer, np.array([[4.0, 200.0]]))
+    np.testing.assert_allclose(awaited.std, gp.belief(offer).std, rtol=1e-12)
     again = DriftingGP.from_state(gp.state())
     again.observe([[3, 100.0]], [9.0])
     assert again.ignored == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,7 +30,7 @@ from superarm.core import (
     State,
     SwitchingCost,
 )
-from superarm.errors import InputError, ShapeError, StateError, UnknownArmError
+from superarm.errors import ForgottenError, InputError, ShapeError, StateError, UnknownArmError
 from superarm.inputs import as_count, as_positions, require_choice, require_type
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec, save_state
@@ -338,7 +339,8 @@ class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
             policy._ledger = self._ledger.restored(state.part("ledger"))
             awaited = policy._ledger.pending()
             if awaited is not None:
-                posterior.predict(awaited, return_std=False)  # says what is no arm
+                with suppress(ForgottenError):  # of long ago
+                    posterior.predict(awaited, return_std=False)  # says what is no arm
         except InputError as error:
             raise StateError(f"this state is damaged: {error}") from error
         return policy

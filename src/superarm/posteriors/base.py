@@ -67,6 +67,13 @@ class GaussianPosterior(Described):
     def _as_keys(self, arms: Any) -> NDArray[Any]:
         """Checked keys, or an error that says what is wrong."""
 
+    def _remembered_keys(self, arms: Any) -> NDArray[Any]:
+        """Checked keys of which something is known, or an error.
+
+        A belief may be conditioned on others: arms that were chosen so long ago that they say nothing.
+        """
+        return self._as_keys(arms)
+
     @abstractmethod
     def _moments(self, keys: NDArray[Any]) -> tuple[Floats, Floats]:
         """Mean and variance, both (m,), new arrays; the variance may be a hair below 0."""
@@ -176,7 +183,7 @@ class GaussianPosterior(Described):
         self, arms: Any, return_std: bool = True, return_cov: bool = False
     ) -> Prediction | JointPrediction:
         """Mean and standard deviation of the latent reward; mean and covariance on demand."""
-        keys = self._as_keys(arms)
+        keys = self._remembered_keys(arms)
         mean, variance = self._moments(keys)
         if return_cov:
             return JointPrediction(mean, self._covariance(keys))
@@ -188,7 +195,7 @@ class GaussianPosterior(Described):
     @whole
     def sample(self, arms: Any, rng: np.random.Generator, size: int = 1) -> Floats:
         """Joint draws of the latent reward, (size, m)."""
-        keys = self._as_keys(arms)
+        keys = self._remembered_keys(arms)
         count, generator = as_count(size, "size"), as_generator(rng)
         mean, _ = self._moments(keys)
         return mean + self._draw(keys, generator, count)

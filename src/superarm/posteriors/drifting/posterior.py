@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 
 from superarm.core import Floats, Ints, Offer, State
-from superarm.errors import InputError, StateError
+from superarm.errors import ForgottenError, InputError, StateError
 from superarm.inputs import (
     as_count,
     as_features,
@@ -242,6 +242,15 @@ class DriftingGP(GaussianPosterior):
         if (rows != np.floor(rows)).any() or (np.abs(rows) > 2**53).any():
             raise InputError("arms must be rows of a row number and a time, as in [[3, 10.0]]")
         as_rows(rows.astype(np.intp), len(self.prior_mean))
+        return keys
+
+    def _remembered_keys(self, arms: Any) -> Floats:
+        keys = self._as_keys(arms)
+        if len(keys) and keys[:, 1].min() <= self._forgotten:
+            raise ForgottenError(
+                f"time {keys[:, 1].min():g} is forgotten: what was observed until {self._forgotten:g} "
+                "has faded, and is no longer kept; ask about later times"
+            )
         return keys
 
     def _looked_back(self, keys: Floats) -> Watched:
