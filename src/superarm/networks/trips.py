@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Floats, Ints
+from superarm.core import Floats, Ints, Rng
 from superarm.errors import InfeasibleError
 from superarm.streams import stream
 
@@ -66,7 +66,7 @@ def _times(graph: Any, source: int) -> Floats:
     return times
 
 
-def _goals(since: Floats, longest: float, rng: np.random.Generator, count: int) -> Ints:
+def _goals(since: Floats, longest: float, rng: Rng, count: int) -> Ints:
     """Edges about as far away as wanted; if there are none, the one that is nearest to it."""
     fit = np.flatnonzero((since >= _NEAR * longest) & (since <= _FAR * longest))
     if len(fit) == 0:

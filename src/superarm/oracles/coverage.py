@@ -21,7 +21,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from superarm.core import EXACT, Floats, Guarantee, Ints, Rescore, Selection
+from superarm.core import EXACT, Floats, Guarantee, Ints, Rescore, Rng, Selection
 from superarm.errors import InfeasibleError, InputError
 from superarm.graphs import Pairs, renumbered, require_structure
 from superarm.inputs import as_count, as_number, as_positive, require_type
@@ -90,11 +90,7 @@ class GreedyCoverage:
         object.__setattr__(self, "k", as_count(self.k, "k"))
 
     def select(
-        self,
-        desirability: Floats,
-        structure: object,
-        rng: np.random.Generator,
-        rescore: Rescore | None = None,
+        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
     ) -> Selection:
         check_desirability(desirability)
         pairs = require_structure(structure, Pairs, len(desirability), "GreedyCoverage")
@@ -171,7 +167,7 @@ class _Sets(NamedTuple):
     size: int
 
 
-def draw_sets(graph: _Cascade, count: int, rng: np.random.Generator) -> _Sets:
+def draw_sets(graph: _Cascade, count: int, rng: Rng) -> _Sets:
     """RR sets of ``count`` uniform nodes, many drawn side by side: breadth first, against the links."""
     parts: list[tuple[Ints, Ints]] = []
     total, begin = 0, 0
@@ -269,11 +265,7 @@ class TIM:
         require_type(self.two_sided, bool, "two_sided")
 
     def select(
-        self,
-        desirability: Floats,
-        structure: object,
-        rng: np.random.Generator,
-        rescore: Rescore | None = None,
+        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
     ) -> Selection:
         check_desirability(desirability)
         pairs = require_structure(structure, Pairs, len(desirability), "TIM")
@@ -298,7 +290,7 @@ class TIM:
         likely = max(0.0, 1.0 - 3.0 * n**-self.ell)
         return _selection(links, chosen, Guarantee(max(alpha, 0.0), likely))
 
-    def _chosen(self, graph: _Cascade, candidates: Ints, rng: np.random.Generator) -> list[int]:
+    def _chosen(self, graph: _Cascade, candidates: Ints, rng: Rng) -> list[int]:
         """Algorithms 1 to 3 of the paper: bound the optimum from below, then cover enough RR sets."""
         n, k, ell, epsilon = graph.n, self.k, self.ell, self.epsilon
         if k == len(candidates):
@@ -316,7 +308,7 @@ class TIM:
         enough = (8.0 + 2.0 * epsilon) * n * (ell * math.log(n) + choices + math.log(2.0)) / epsilon**2
         return cover_most(draw_sets(graph, self._few(enough / least), rng), candidates, n, k)
 
-    def _estimate(self, graph: _Cascade, rng: np.random.Generator) -> tuple[float, _Sets]:
+    def _estimate(self, graph: _Cascade, rng: Rng) -> tuple[float, _Sets]:
         """KPT*, a lower bound of the optimum, and the sets that it comes from."""
         n, m = graph.n, len(graph.source)
         steps = max(1, int(math.log2(n)) - 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import EXACT, Floats, Guarantee, Rescore, Selection
+from superarm.core import EXACT, Floats, Guarantee, Rescore, Rng, Selection
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_number, as_positions, read_only, require_type
 
@@ -42,11 +42,7 @@ class CallableOracle:
             raise InputError(f"guarantee is {self.guarantee}; both parts must be above 0 and at most 1")
 
     def select(
-        self,
-        desirability: Floats,
-        structure: object,
-        rng: np.random.Generator,
-        rescore: Rescore | None = None,
+        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
     ) -> Selection:
         check_desirability(desirability)
         name = getattr(self.function, "__name__", type(self.function).__name__)

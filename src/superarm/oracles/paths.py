@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from superarm.capabilities import CostsOnly
-from superarm.core import Floats, Ints, Rescore, Selection
+from superarm.core import Floats, Ints, Rescore, Rng, Selection
 from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
 from superarm.graphs import Graph, SparseGraph
 from superarm.inputs import require_choice
@@ -93,11 +93,7 @@ class ShortestPath(Described, CostsOnly):
         return {"successors": self._graph, "on_no_path": self.on_no_path}
 
     def select(
-        self,
-        desirability: Floats,
-        structure: object,
-        rng: np.random.Generator,
-        rescore: Rescore | None = None,
+        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
     ) -> Selection:
         trip = self._checked(desirability, structure, rescore)
         if min(desirability[trip.start], desirability[trip.goal]) == -np.inf:
@@ -129,10 +125,7 @@ class ShortestPath(Described, CostsOnly):
         from scipy.sparse.csgraph import dijkstra
 
         found = dijkstra(
-            self._matrix(weights),
-            indices=np.array([trip.start]),
-            return_predecessors=True,
-            limit=bound,
+            self._matrix(weights), indices=np.array([trip.start]), return_predecessors=True, limit=bound
         )
         costs, previous = found[0][0], found[1][0]
         route = [trip.goal]

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from superarm.capabilities import ComparesOnly
-from superarm.core import Floats, Rescore, Selection
+from superarm.core import Floats, Rescore, Rng, Selection
 from superarm.errors import InfeasibleError
 from superarm.inputs import as_count
 from superarm.registry import register
@@ -34,11 +34,7 @@ class TopK(ComparesOnly):
         object.__setattr__(self, "k", as_count(self.k, "k"))
 
     def select(
-        self,
-        desirability: Floats,
-        structure: object,
-        rng: np.random.Generator,
-        rescore: Rescore | None = None,
+        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
     ) -> Selection:
         if self.k == 1 and rescore is None and len(desirability):
             # NaN wins argmax, so the winner's own value tells whether all is well.

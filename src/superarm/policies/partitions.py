@@ -26,7 +26,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Decision, Direction, Feedback, Floats, Ints, Offer, Oracle, State
+from superarm.core import Decision, Direction, Feedback, Floats, Ints, Offer, Oracle, Rng, State
 from superarm.errors import InputError, StateError
 from superarm.inputs import (
     as_count,
@@ -74,7 +74,7 @@ class CellPolicy(Saved):
     # --- hooks -----------------------------------------------------------------------------
 
     @abstractmethod
-    def _desirability(self, contexts: Floats, step: int, rng: np.random.Generator) -> Floats:
+    def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
         """One number per arm, (n,)."""
 
     @abstractmethod
@@ -92,7 +92,7 @@ class CellPolicy(Saved):
 
     deterministic = False
 
-    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+    def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         chance = as_generator(rng)
         desirability = self._desirability(self._contexts(offer), offer.step, chance)
@@ -110,9 +110,7 @@ class CellPolicy(Saved):
     def commit(self, decision: Decision) -> None:
         """Nothing changes before rewards are seen."""
 
-    def learn(
-        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
-    ) -> None:
+    def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         check_feedback(offer, decision, feedback)
         check_noise(feedback)
         require_size(feedback.rewards, "rewards")
@@ -244,7 +242,7 @@ class AdaptiveTree(CellPolicy):
         size: Floats = v1 * self.rho ** depth.astype(np.float64)
         return size
 
-    def _desirability(self, contexts: Floats, step: int, rng: np.random.Generator) -> Floats:
+    def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
         if contexts.shape[1] > _MOST_COLUMNS:
             raise InputError(
                 f"arms have {contexts.shape[1]} feature columns, so a cell would be cut into "
@@ -337,7 +335,7 @@ class Hypercubes(CellPolicy):
         places = np.minimum(np.floor(contexts * per_axis), per_axis - 1).astype(np.intp)
         return [tuple(place) for place in places.tolist()]
 
-    def _desirability(self, contexts: Floats, step: int, rng: np.random.Generator) -> Floats:
+    def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
         known = [self._cells.get(cube, (0, 0.0)) for cube in self._cubes(contexts)]
         count = np.array([plays for plays, _ in known])
         mean = np.array([total / max(plays, 1) for plays, total in known])

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Ints, State
+from superarm.core import Floats, Ints, Rng, State
 from superarm.errors import StateError
 from superarm.inputs import as_count, as_number, as_positions
 from superarm.kernels import Covariance
@@ -104,9 +104,7 @@ class InducingGP(KernelPosterior):
             covariance += rows[:, at].T @ rows - prior_rows[:, at].T @ prior_rows
         return covariance
 
-    def _absorb(
-        self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
+    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         assert rng is not None  # ``draws``
         blocks = [slice(begin, begin + BLOCK) for begin in range(0, len(keys), BLOCK)]
         information = sum(information_in(self._covariance(keys[each]), noise[each]) for each in blocks)

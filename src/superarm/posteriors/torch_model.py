@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from superarm.core import Floats, Ints, State
+from superarm.core import Floats, Ints, Rng, State
 from superarm.errors import InputError, NotPositiveDefiniteError, StateError, require_extra
 from superarm.inputs import LARGEST, as_scale, require_finite
 from superarm.turns import Turns
@@ -238,9 +238,7 @@ class TorchPosterior(RowPosterior):
     def _prior_scale(self, keys: Floats) -> float:
         return float(np.max(self._moments(keys, prior=self._exact)[1], initial=0.0))
 
-    def _absorb(
-        self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
+    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         if not self._fixed and not np.allclose(noise, self.noise_variance, rtol=1e-9, atol=0.0):
             raise InputError(
                 f"the model's noise variance is {self.noise_variance:g} for every observation; noise "

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from superarm.capabilities import Measured, Metric
-from superarm.core import Best, Decision, Direction, Feedback, Floats, Ints, Offer
+from superarm.core import Best, Decision, Direction, Feedback, Floats, Ints, Offer, Rng
 from superarm.kernels import Kernel
 from superarm.kernels.drawing import PriorRoot
 from superarm.models import Model
@@ -28,7 +28,7 @@ def most_arrivals(mean: int) -> int:
     return ceil(mean + 5.0 * sqrt(mean))
 
 
-def arrivals(rng: np.random.Generator, mean: int, more_than: int) -> int:
+def arrivals(rng: Rng, mean: int, more_than: int) -> int:
     """A Poisson number, drawn again until it is above ``more_than`` and at most M."""
     while True:
         count = int(rng.poisson(mean))
@@ -71,7 +71,7 @@ class ChangingArms(Measured, ABC):
     def means(self, offer: Offer) -> Floats:
         """Expected outcome of every arm on offer, (n,)."""
 
-    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
+    def noise(self, offer: Offer, rng: Rng) -> Floats:
         draws = rng.standard_normal(len(offer.arms))
         draws *= self.noise_std
         return draws

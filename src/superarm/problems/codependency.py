@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Offer
+from superarm.core import Arms, Floats, Offer, Rng
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_noise_std, as_positive, read_only, require_type
 from superarm.kernels import Kernel, Matern, SquaredExponential
@@ -115,6 +115,6 @@ def _drawn(seed: int, pool: int, lengthscale: float, squared: bool) -> tuple[Flo
     return read_only(contexts), read_only(joint_draw(kernel, contexts, rng))
 
 
-def joint_draw(kernel: Kernel, contexts: Floats, rng: np.random.Generator) -> Floats:
+def joint_draw(kernel: Kernel, contexts: Floats, rng: Rng) -> Floats:
     """One draw of the Gaussian process at all contexts in the unit cube, (n,)."""
     return draws_of(kernel, contexts)(rng.standard_normal(len(contexts)))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints, Offer
+from superarm.core import Arms, Floats, Ints, Offer, Rng
 from superarm.datasets import load_tokyo_checkins
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_noise_std, require_choice
@@ -121,7 +121,7 @@ class Crowdsourcing(ChangingArms):
         first = step * self._most_arms  # ids are never used again in another round
         return Offer(step=step, arms=Arms(ids=range(first, first + len(chosen)), features=contexts))
 
-    def _arrivals(self, rng: np.random.Generator) -> tuple[Floats, Ints]:
+    def _arrivals(self, rng: Rng) -> tuple[Floats, Ints]:
         """Squared distances of all places to a new task, and the places of the workers."""
         while True:
             offsets = self._places - rng.random(2)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from superarm.capabilities import TableProblem
-from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
+from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer, Rng
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_vector, require_choice
 from superarm.kernels import Covariance
@@ -73,7 +73,7 @@ class FiniteProblem(TableProblem):
     def means(self, offer: Offer) -> Floats:
         return self.truth
 
-    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
+    def noise(self, offer: Offer, rng: Rng) -> Floats:
         draws = rng.standard_normal(len(self.truth))
         draws *= self.noise_std
         return draws
@@ -108,7 +108,7 @@ class FiniteProblem(TableProblem):
         return NO_METRICS
 
 
-def gaussian_draw(K: Floats, rng: np.random.Generator) -> Floats:
+def gaussian_draw(K: Floats, rng: Rng) -> Floats:
     """One draw of N(0, K), (n,), also where K is numerically singular.
 
     A squared-exponential kernel on a hundred close points has a handful of eigenvalues that

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from superarm.core import Arms, Floats
+from superarm.core import Arms, Floats, Rng
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_noise_std
 from superarm.kernels import SquaredExponential
@@ -60,7 +60,7 @@ def landscape(
     )
 
 
-def _heights(points: Floats, hills: int, rng: np.random.Generator) -> Floats:
+def _heights(points: Floats, hills: int, rng: Rng) -> Floats:
     centres = rng.uniform(0.05, 0.95, (hills, 2))
     widths = rng.uniform(0.08, 0.22, hills)
     signs = np.where(rng.random(hills) < 0.3, -0.6, 1.0) * rng.uniform(0.5, 1.0, hills)

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Best, Decision, Feedback, Floats, Ints, Offer, Oracle
+from superarm.core import Arms, Best, Decision, Feedback, Floats, Ints, Offer, Oracle, Rng
 from superarm.datasets import Ratings, load_movielens
 from superarm.errors import InputError
 from superarm.graphs import Pairs, renumbered
@@ -92,9 +92,7 @@ class Movies(ChangingArms):
             )
         require_choice(self.oracle, "oracle", ("greedy", "tim"))
         catalogue = from_source(
-            self.source,
-            lambda: _movielens(self.least_ratings),
-            lambda: _synthetic(self.least_ratings),
+            self.source, lambda: _movielens(self.least_ratings), lambda: _synthetic(self.least_ratings)
         )
         if catalogue.size < most_arrivals(self.films):
             raise InputError(
@@ -156,7 +154,7 @@ class Movies(ChangingArms):
     def means(self, offer: Offer) -> Floats:
         return chance_to_watch(offer.arms.features)
 
-    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
+    def noise(self, offer: Offer, rng: Rng) -> Floats:
         """Uniform numbers: an arm works where its number is below its chance."""
         return rng.random(len(offer.arms))
 

@@ -26,7 +26,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from superarm.capabilities import Metric
-from superarm.core import Best, Decision, Feedback, Floats, Offer
+from superarm.core import Best, Decision, Feedback, Floats, Offer, Rng
 from superarm.datasets import find
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_number, require_choice
@@ -153,7 +153,7 @@ class SumoNavigation(RoadProblem):
     def truth(self, offer: Offer) -> None:
         return None
 
-    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
+    def noise(self, offer: Offer, rng: Rng) -> Floats:
         """None is added: chance is in the traffic, which is the same for every policy."""
         return np.zeros(len(offer.arms))
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Floats
+from superarm.core import Arms, Floats, Rng
 from superarm.inputs import as_count, as_positive, require_choice
 from superarm.kernels import Covariance, Matern, SquaredExponential
 from superarm.registry import register
@@ -213,7 +213,7 @@ class _Domain(NamedTuple):
     K: Floats
     gain: Mapping[str, Any]
     """The growth rate of γ for this kernel, with constant 1."""
-    rng: np.random.Generator
+    rng: Rng
     """The stream of the truth, for what comes next."""
 
     @classmethod

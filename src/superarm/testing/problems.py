@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from superarm.core import Decision, Offer, Problem
+from superarm.core import Decision, Offer, Problem, Rng
 from superarm.errors import InputError
 from superarm.policies import random
 from superarm.problems import World
@@ -31,7 +31,7 @@ class ProblemContract(ABC):
     @abstractmethod
     def make_problem(self, seed: int) -> Problem: ...
 
-    def choose(self, problem: Problem, offer: Offer, rng: np.random.Generator) -> Decision:
+    def choose(self, problem: Problem, offer: Offer, rng: Rng) -> Decision:
         """Any feasible super arm, another one each time."""
         assert isinstance(problem, World), "override choose(): the problem has no model"
         return random(problem.model).decide(offer, rng)

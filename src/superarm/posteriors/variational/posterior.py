@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Ints, State
+from superarm.core import Floats, Ints, Rng, State
 from superarm.errors import InputError, StateError, UnknownArmError
 from superarm.inputs import as_count, as_features, as_positive, as_vector
 from superarm.kernels import Covariance
@@ -172,9 +172,7 @@ class SparseVariational(KernelPosterior):
             covariance += A[:, some].T @ A
         return covariance
 
-    def _absorb(
-        self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
+    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         assert rng is not None  # ``draws`` says so
         information = information_in(self._covariance(keys), noise)
         before, learned = len(self._data), self._put_back()
@@ -218,7 +216,7 @@ class SparseVariational(KernelPosterior):
             return learned
         return _Learned(carried(learned.q, self.kernel, points, where), adam, arms)
 
-    def _optimised(self, learned: _Learned, rng: np.random.Generator) -> _Learned:
+    def _optimised(self, learned: _Learned, rng: Rng) -> _Learned:
         """Lines 3 to 6: natural gradient on q, Adam on the points, from the same batch."""
         q, adam, arms = learned
         moving = np.setdiff1d(np.arange(q.points.shape[1]), self.discrete_columns)
@@ -245,7 +243,7 @@ class SparseVariational(KernelPosterior):
                 f"discrete_columns, which is {list(self.discrete_columns)} ({error})"
             ) from error
 
-    def _batch(self, rng: np.random.Generator) -> Batch:
+    def _batch(self, rng: Rng) -> Batch:
         arms, rewards, noise = self.observed
         scale = 1.0
         if len(rewards) > self.batch:
