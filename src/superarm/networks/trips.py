@@ -45,8 +45,7 @@ def suggest_trip(graph: LineGraph, seed: int = 0) -> tuple[str, str]:
     for start in rng.integers(n, size=starts):
         since = _times(forward, int(start))
         for goal in _goals(since, longest, rng, goals):
-            until = _times(backward, int(goal))
-            trip = since[goal]
+            until, trip = _times(backward, int(goal)), since[goal]
             on_the_way = np.count_nonzero(since + until <= _DETOUR * trip)
             score = on_the_way / trip if goal != start else -1.0
             if best is None or score > best[0]:

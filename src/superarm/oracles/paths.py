@@ -104,8 +104,7 @@ class ShortestPath(Described, CostsOnly):
         weights = np.negative(desirability)[self._indices]  # of entering an arm; inf is closed
         if trip.closed_turns is not None:
             weights[trip.closed_turns] = np.inf
-        last = self._last.get((trip.start, trip.goal))
-        route = None
+        last, route = self._last.get((trip.start, trip.goal)), None
         if last is not None:
             bound = float(weights[last].cumsum()[-1])  # added up as the search does it
             route = self._search(weights, trip, bound) if bound < np.inf else None
@@ -115,9 +114,8 @@ class ShortestPath(Described, CostsOnly):
             return self._no_path(trip, "no open route joins them")
         if len(weights) >= _LARGE:
             self._last.clear()
-            self._last[trip.start, trip.goal] = np.asarray(
-                self._numbers[0][route[:-1], route[1:]]
-            ).ravel()
+            turns = self._numbers[0][route[:-1], route[1:]]
+            self._last[trip.start, trip.goal] = np.asarray(turns).ravel()
         return _selection(route)
 
     def _search(self, weights: Floats, trip: Trip, bound: float) -> list[int] | None:

@@ -60,17 +60,15 @@ class TopK(ComparesOnly):
             self._refuse(desirability)
         chosen: list[int] = []
         current = desirability.copy()
-        for _ in range(self.k):
+        while len(chosen) < self.k - 1:
             chosen.append(int(current.argmax()))
-            if len(chosen) == self.k:
-                break
             current = rescore(np.array(chosen, dtype=np.intp)).copy()
             current[desirability == -np.inf] = -np.inf
             current[chosen] = -np.inf
             check_desirability(current)
             if current.max() == -np.inf:
                 self._refuse(current)
-        positions = np.array(chosen, dtype=np.intp)
+        positions = np.array([*chosen, int(current.argmax())], dtype=np.intp)
         return Selection(action=positions, positions=positions)
 
     def _refuse(self, desirability: Floats) -> None:

@@ -123,9 +123,7 @@ class Driver(AbstractContextManager["Driver"]):
     ) -> None:
         self.network_file = Path(network_file)
         self.vehicle = Vehicle() if vehicle is None else vehicle
-        self.step = step
-        self.traffic = traffic
-        self.seed = seed
+        self.step, self.traffic, self.seed = step, traffic, seed
         if not 0.01 <= step <= LONGEST_STEP:
             raise InputError(f"step is {step!r} s; it must be between 0.01 and {LONGEST_STEP}")
         if self.vehicle.recuperation != "multiply":
@@ -230,15 +228,13 @@ class Driver(AbstractContextManager["Driver"]):
 
     def _advance(self, departed: int) -> int:
         """One time step, before which the cars that are due depart; how many have by then."""
-        sumo = self._sumo
-        if self._departures is not None:
-            now = sumo.simulation.getTime()
-            while (car := self._departures[departed]).time <= now:
-                name = f"{_OTHER}{departed}"
-                sumo.route.add(name, car.route)
-                sumo.vehicle.add(name, name, typeID=_OTHER, departLane="best", departSpeed="max")
-                sumo.vehicle.setSpeedFactor(name, car.speed_factor)
-                departed += 1
+        sumo, now = self._sumo, self._sumo.simulation.getTime()
+        while self._departures is not None and (car := self._departures[departed]).time <= now:
+            name = f"{_OTHER}{departed}"
+            sumo.route.add(name, car.route)
+            sumo.vehicle.add(name, name, typeID=_OTHER, departLane="best", departSpeed="max")
+            sumo.vehicle.setSpeedFactor(name, car.speed_factor)
+            departed += 1
         sumo.simulation.step()
         return departed
 
@@ -340,8 +336,7 @@ class Driver(AbstractContextManager["Driver"]):
 
     def _prepare(self, traffic: Traffic) -> list[_Kept]:
         """Let the traffic run warm, and keep the states from which trips begin."""
-        simulation = self._sumo.simulation
-        departed = 0
+        simulation, departed = self._sumo.simulation, 0
         kept: list[_Kept] = []
         for moment in range(traffic.moments):
             while simulation.getTime() < traffic.time_of(moment):

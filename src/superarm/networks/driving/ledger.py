@@ -32,12 +32,9 @@ class Ledger:
         self._lengths: list[float] = lengths.tolist()
         self.energy = [0.0] * len(lengths)
         self.stored = [0.0] * len(lengths)
-        self._inertia = inertia
-        self._speed = speed
-        self._place = 0.0
-        self._odometer = 0.0
-        self._energy_rate = 0.0
-        self._stored_rate = 0.0
+        self._inertia, self._speed = inertia, speed
+        self._place = self._odometer = 0.0
+        self._energy_rate = self._stored_rate = 0.0
 
     def book(
         self,
@@ -49,10 +46,9 @@ class Ledger:
         odometer: float,
         speed: float,
     ) -> None:
-        """A time step at ``rate`` Wh per second.
+        """A time step at ``rate`` Wh per second, which ends ``place`` metres into the edge ``index``.
 
-        At its end the car is ``place`` metres into the edge ``index``, or, where this is
-        ``None``, in the junction behind it.
+        Where ``place`` is ``None``, it ends in the junction behind that edge.
         """
         if place is None:
             place = self._lengths[index]
