@@ -9,13 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from math import ceil, sqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from superarm.capabilities import Measured, Metric
-from superarm.core import Best, Decision, Direction, Feedback, Floats, Ints, Offer, Rng
-from superarm.kernels import Kernel
+from superarm.core import Best, Decision, Direction, Feedback, Floats, Ints, Offer, Oracle, Rng
+from superarm.kernels import Kernel, SquaredExponential
 from superarm.kernels.drawing import PriorRoot
 from superarm.models import Model
 from superarm.streams import Streams
@@ -59,6 +59,7 @@ class ChangingArms(Measured, ABC):
 
     direction: ClassVar[Direction] = "maximize"
     seed: int
+    horizon: int
     noise_std: float
     model: Model
 
@@ -66,6 +67,19 @@ class ChangingArms(Measured, ABC):
         """Set the fields of a frozen dataclass, as they were checked or built."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
+
+    def _told(self, oracle: Oracle, most_arms: int, **more: Any) -> Model:
+        """What the learner is told of contexts in [0, 1]³: a kernel of scale 1, and the noise."""
+        return Model(
+            kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
+            noise_variance=self.noise_std**2,
+            oracle=oracle,
+            horizon=self.horizon,
+            noise_bound=self.noise_std,
+            gain={"name": "squared-exponential", "dimension": 3},
+            most_arms=most_arms,
+            **more,
+        )
 
     @abstractmethod
     def means(self, offer: Offer) -> Floats:

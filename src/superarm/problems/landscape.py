@@ -32,10 +32,9 @@ def landscape(
     Heights are sums of Gaussian bumps, scaled to mean 0 and standard deviation 1, so that the
     model's prior (variance 1) is about right, although the heights were not drawn from it.
     """
-    as_count(horizon, "horizon", least=1)
+    for name, count in (("horizon", horizon), ("hills", hills), ("k", k)):
+        as_count(count, name)
     as_count(side, "side", least=2)
-    as_count(hills, "hills", least=1)
-    as_count(k, "k", least=1)
     noise_std = as_noise_std(noise_std)
     if k > side * side:
         raise InputError(f"k is {k}, but a {side} x {side} grid has only {side * side} places")

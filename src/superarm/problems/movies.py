@@ -186,8 +186,7 @@ def best_coverage(means: Floats, offer: Offer, k: int) -> float | None:
         return float(len(viewers) - min(together[a, b] for a, b in combinations(range(len(films)), 2)))
     least = np.inf
     for first in range(len(films) - 2):
-        rest = missed[first + 1 :]
-        together = (missed[first] * rest) @ rest.T
+        together = (missed[first] * missed[first + 1 :]) @ missed[first + 1 :].T
         np.fill_diagonal(together, np.inf)
         least = min(least, float(together.min()))
     return float(len(viewers) - least)
@@ -204,8 +203,7 @@ def _synthetic(least: int) -> _Catalogue:
 
 
 def _of_ratings(ratings: Ratings, least: int, origin: str) -> _Catalogue:
-    given = np.bincount(ratings.viewer)
-    kept = given[ratings.viewer] >= least
+    kept = np.bincount(ratings.viewer)[ratings.viewer] >= least
     film, viewer, stars = ratings.film[kept], ratings.viewer[kept], ratings.stars[kept]
     if not len(film):
         raise InputError(f"no viewer has given {least} ratings; lower least_ratings")
@@ -217,8 +215,7 @@ def _of_ratings(ratings: Ratings, least: int, origin: str) -> _Catalogue:
     context = np.minimum(np.einsum("ij,ij->i", taste[viewer], genres) / _MOST_GENRES, 1.0)
     order = np.lexsort((viewer, film))
     _, starts = np.unique(film[order], return_index=True)
-    bounds = np.append(starts, len(film))
-    return _Catalogue(bounds, viewer[order], context[order], origin)
+    return _Catalogue(np.append(starts, len(film)), viewer[order], context[order], origin)
 
 
 def _synthetic_ratings() -> Ratings:
