@@ -138,7 +138,6 @@ class GraphMatern(Kernel, Described):
         swapped = len(columns) < len(rows)
         wanted, others = (columns, rows) if swapped else (rows, columns)
         distinct, places = np.unique(wanted, return_inverse=True)
-        in_order = np.array_equal(distinct, wanted)
         everywhere = np.array_equal(others, np.arange(len(self)))
         K = np.empty((len(distinct), len(others)))
         start = 0
@@ -146,7 +145,7 @@ class GraphMatern(Kernel, Described):
             K[start : start + len(block)] = block if everywhere else block[:, others]
             start += len(block)
         self._scale(K, distinct, others)
-        if not in_order:
+        if not np.array_equal(distinct, wanted):
             K = K[places]
         if Y is None:
             _symmetrise(K)
@@ -236,8 +235,7 @@ class _Factor:
         self.size: int = laplacian.shape[0]
         self.laplacian, self._nu, self._shift = laplacian, nu, shift
         self._kept: OrderedDict[int, Floats] = OrderedDict()
-        self._room = int(cache_bytes // (8 * self.size))
-        self._cache_bytes = cache_bytes
+        self._room, self._cache_bytes = int(cache_bytes // (8 * self.size)), cache_bytes
         self._lock = Lock()
 
     def __reduce__(self) -> Any:
@@ -279,15 +277,11 @@ class _Factor:
         diagonal = np.empty(self.size)
         for start in range(0, self.size, _BLOCK):
             nodes = np.arange(start, min(start + _BLOCK, self.size))
-            half = self._solved(self._unit(nodes), self._nu // 2)
-            other = self._solved(half, self._nu % 2)
-            diagonal[nodes] = np.einsum("ij,ij->j", half, other)
+            unit = np.zeros((self.size, len(nodes)), order="F")
+            unit[nodes, np.arange(len(nodes))] = 1.0
+            half = self._solved(unit, self._nu // 2)
+            diagonal[nodes] = np.einsum("ij,ij->j", half, self._solved(half, self._nu % 2))
         return diagonal
-
-    def _unit(self, nodes: Ints) -> Floats:
-        unit = np.zeros((self.size, len(nodes)), order="F")
-        unit[nodes, np.arange(len(nodes))] = 1.0
-        return unit
 
     def _solved(self, right: Floats, times: int) -> Floats:
         for _ in range(times):

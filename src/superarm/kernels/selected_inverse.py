@@ -101,8 +101,7 @@ def _postorder(parents: Ints) -> Ints:
 
     n = len(parents)
     tree = csr_array((np.ones(n), (parents, np.arange(n))), shape=(n + 1, n + 1))
-    preorder = depth_first_order(tree, n, return_predecessors=False)
-    post: Ints = preorder[:0:-1].astype(np.intp)
+    post: Ints = depth_first_order(tree, n, return_predecessors=False)[:0:-1].astype(np.intp)
     return post
 
 
@@ -166,8 +165,7 @@ def _eliminate(A: Any, fronts: list[Front]) -> list[tuple[Any, Any]]:
     position = np.empty(A.shape[0], dtype=np.intp)
     waiting: list[list[tuple[Ints, Any]]] = [[] for _ in fronts]
     done = []
-    for number, front in enumerate(fronts):
-        start, stop, rows, parent = front
+    for number, (start, stop, rows, parent) in enumerate(fronts):
         c = stop - start
         position[start:stop] = np.arange(c)
         position[rows] = np.arange(c, c + len(rows))
@@ -201,8 +199,7 @@ def _invert(eliminated: list[tuple[Any, Any]], fronts: list[Front], kind: Any) -
         start, stop, rows, _ = fronts[number]
         pivot, multiplier = eliminated[number]
         c = stop - start
-        Z_RR = handed[number]
-        handed[number] = None
+        Z_RR, handed[number] = handed[number], None
         Z_RC = -(Z_RR @ multiplier)
         Z_CC = pivot - multiplier.T @ Z_RC
         diagonal[start:stop] = np.diagonal(Z_CC)

@@ -78,8 +78,7 @@ class InducingGP(KernelPosterior):
 
     def _fitted(self, data: Observed, points: Ints) -> _Fit:
         arms = data.arms[points]
-        jitter = self.jitter * self._prior_scale(arms)
-        summary = PointSummary(self.kernel, arms, jitter, watched=False)
+        summary = PointSummary(self.kernel, arms, self.jitter * self._prior_scale(arms), watched=False)
         summary.add(data.arms, data.rewards - self._prior_mean(data.arms), data.noise)
         return _Fit(points, summary)
 
@@ -108,12 +107,11 @@ class InducingGP(KernelPosterior):
         assert rng is not None  # ``draws``
         blocks = [slice(begin, begin + BLOCK) for begin in range(0, len(keys), BLOCK)]
         information = sum(information_in(self._covariance(keys[each]), noise[each]) for each in blocks)
-        before = self.observed if self.count else Observed(keys[:0], rewards[:0], noise[:0])
-        joined = zip(before, (keys, rewards, noise), strict=True)
-        data = Observed(*(np.concatenate(pair) for pair in joined))
+        fresh = Observed(keys, rewards, noise)
+        joined = map(np.concatenate, zip(self.observed, fresh, strict=True))
+        data = Observed(*joined) if self.count else fresh
         count = len(data.rewards)
-        points = rng.choice(count, size=min(count, self.inducing), replace=False)
-        fit = self._fitted(data, points)
+        fit = self._fitted(data, rng.choice(count, size=min(count, self.inducing), replace=False))
         self._data.append(keys, rewards, noise)
         self._fit, self._kept = fit, {}
         return information

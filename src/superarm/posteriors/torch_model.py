@@ -257,16 +257,16 @@ class TorchPosterior(RowPosterior):
         learner = self._refit if self._exact else self._update
         before = self.model, self.likelihood, self.noise_variance, self.noise_std
         try:
-            if learner is not None:
+            if learner is None:
+                self._load(self.model, data)
+            else:
                 trial = _copied(self.model)
                 if self._exact:
                     self._load(trial, data)
                 learner(trial, _tensor(data.arms), _tensor(data.rewards))
                 if self._exact:
                     self._load(trial, data)
-                self._adopt(trial.eval())
-            else:
-                self._load(self.model, data)
+                self._adopt(trial)
             self._check_answers(data.arms[-len(keys) - 1 :])
         except BaseException:
             self.model, self.likelihood, self.noise_variance, self.noise_std = before
@@ -304,14 +304,10 @@ class TorchPosterior(RowPosterior):
         return {**given, "noise_variance": self._given_noise, **learners}
 
     def _memory(self) -> Memory:
-        parameters = {
-            f"{_PARAMETER}{name}": value.detach().cpu().numpy()
-            for name, value in self.model.state_dict().items()
-        }
-        return Memory(
-            {**super()._memory().arrays, **parameters},
-            {"model": type(self.model).__name__, "noise_variance": self.noise_variance},
-        )
+        held = self.model.state_dict().items()
+        parameters = {f"{_PARAMETER}{name}": value.detach().cpu().numpy() for name, value in held}
+        scalars = {"model": type(self.model).__name__, "noise_variance": self.noise_variance}
+        return Memory({**super()._memory().arrays, **parameters}, scalars)
 
     def _like(self, **changes: Any) -> Self:
         if changes:
@@ -321,19 +317,16 @@ class TorchPosterior(RowPosterior):
         return again
 
     def _remember(self, state: State) -> None:
-        if state.scalar("model") != type(self.model).__name__:
-            raise StateError(
-                f"this state is of a {state.scalar('model')}, but the model is a "
-                f"{type(self.model).__name__}"
-            )
+        kind, own = state.scalar("model"), type(self.model).__name__
+        if kind != own:
+            raise StateError(f"this state is of a {kind}, but the model is a {own}")
         self._data = ObservedData()  # the state holds what the model was trained on, too
         super()._remember(state)
-        own = {name: value for name, value in state.arrays.items() if name.startswith(_PARAMETER)}
-        torch = require_extra("torch", "torch")
-        model = _copied(self.model)
+        torch, model = require_extra("torch", "torch"), _copied(self.model)
+        held = {name: each for name, each in state.arrays.items() if name.startswith(_PARAMETER)}
         try:
             model.load_state_dict(
-                {name.removeprefix(_PARAMETER): torch.tensor(value) for name, value in own.items()}
+                {name.removeprefix(_PARAMETER): torch.tensor(each) for name, each in held.items()}
             )
         except RuntimeError as error:
             raise StateError(f"this state does not fit the model: {error}") from error
