@@ -62,7 +62,6 @@ def run_demo(
     )
     with display(console, city, rounds, delay) as show:
         frames = learn(experiment, problem, rounds=rounds, seed=seed, show=show)
-
     _make_room(out)
     plan = Plan.make(experiment, out=out, rounds=rounds, first_seed=seed)
     picture = animated_svg(city, frames, seed)

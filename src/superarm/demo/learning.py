@@ -58,8 +58,7 @@ def make_world(experiment: Experiment, *, rounds: int, seed: int) -> Navigation:
 
 def describe_city(problem: Navigation) -> City:
     """The map, and what routes cost that need no learning."""
-    model = problem.model
-    noise_std = float(np.sqrt(model.noise_variance))
+    model, noise_std = problem.model, float(np.sqrt(problem.model.noise_variance))
     costs = {
         "fastest": model.costs["travel_time"],
         "shortest": model.costs["length"],

@@ -177,8 +177,7 @@ def claims_table(
     """What was claimed and what was found; ``origins`` are ready-made HTML, one per claim."""
     body = ""
     for place, claim in enumerate(claims):
-        word = str(claim["verdict"])
-        verdict = f"{VERDICTS[word]} {word}"
+        verdict = f"{VERDICTS[claim['verdict']]} {claim['verdict']}"
         origin = f"<td>{origins[place]}</td>" if origins else ""
         body += (
             f'<tr>{origin}<td>{escape(str(claim["text"]))}</td><td class="verdict">{verdict}</td>'

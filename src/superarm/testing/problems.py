@@ -71,10 +71,8 @@ class ProblemContract(ABC):
             turned = replace(decision, positions=decision.positions[::-1])
             elsewhere = generator(99).standard_normal(len(noise))
             elsewhere[decision.positions] = noise[decision.positions]
-            for again in (
-                problem.feedback(offer, turned, noise),
-                problem.feedback(offer, decision, elsewhere),
-            ):
+            for given in ((turned, noise), (decision, elsewhere)):
+                again = problem.feedback(offer, *given)
                 rewards = dict(zip(again.positions.tolist(), again.rewards.tolist(), strict=True))
                 assert [rewards[arm] for arm in seen.positions.tolist()] == seen.rewards.tolist()
 

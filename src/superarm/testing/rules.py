@@ -33,8 +33,7 @@ class ScheduleContract(ABC):
     def test_widths_depend_on_the_round_alone(self) -> None:
         schedule, steps = self.make_schedule(), (1, 2, 77, 10_000)
         forward = [schedule.width(step, lambda t: 1.0) for step in steps]
-        backward = [schedule.width(step, lambda t: 1.0) for step in reversed(steps)]
-        assert forward == backward[::-1]
+        assert forward[::-1] == [schedule.width(step, lambda t: 1.0) for step in reversed(steps)]
 
 
 class RuleContract(ABC):
@@ -80,8 +79,7 @@ class RuleContract(ABC):
             np.testing.assert_array_equal(first, rule.desirability(belief, 3, generator(5)))
 
     def test_the_deterministic_flag_is_true(self) -> None:
-        rule, belief = self.make_rule(), self._beliefs()[0]
-        rng = generator()
+        rule, belief, rng = self.make_rule(), self._beliefs()[0], generator()
         first = rule.desirability(belief, 3, rng)
         assert untouched(rng) == rule.deterministic, "deterministic must say whether rng is used"
         if rule.deterministic:
