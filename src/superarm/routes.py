@@ -48,8 +48,7 @@ INTERVAL = (
     "and the noise of a single trip"
 )
 """What the interval of an energy means."""
-_HALF_WIDTH = float(QUANTILES[-1])
-"""Of the central 95 % interval, in standard deviations."""
+_HALF_WIDTH = float(QUANTILES[-1])  # of the central 95 % interval, in standard deviations
 _VEHICLE = tuple(field.name for field in dataclasses.fields(Vehicle))
 _ROADS = ("uturns", "edges", "city_seed")
 _SCALES = ("prior_scale", "noise_scale")
@@ -64,18 +63,12 @@ _ECCENTRICITY = 0.00669438  # of the earth, squared
 class Leg:
     """A way from start to goal, in sums."""
 
-    edges: Ints
-    """Numbers in the line graph, (k,)."""
-    energy: float
-    """Expected, Wh."""
-    spread: float
-    """Half-width of the 95 % interval, Wh."""
-    length: float
-    """Metres."""
-    seconds: float
-    """At the speed limits."""
-    climb: float
-    """Metres of height gained, not counting what is lost again."""
+    edges: Ints  # numbers in the line graph, (k,)
+    energy: float  # expected, Wh
+    spread: float  # half-width of the 95 % interval, Wh
+    length: float  # metres
+    seconds: float  # at the speed limits
+    climb: float  # metres of height gained, not counting what is lost again
 
     def as_json(self) -> dict[str, float]:
         return {
@@ -92,8 +85,7 @@ class TrackRecord(NamedTuple):
     """How often the 95 % interval of a policy's own trips held, by the record of its run."""
 
     trips: int
-    inside: float
-    """Share of the trips."""
+    inside: float  # share of the trips
 
     @property
     def holds(self) -> bool:

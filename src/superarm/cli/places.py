@@ -15,8 +15,7 @@ from superarm.routes import NETWORKS
 
 from .common import check_elevation
 
-_ON_ONES_OWN = "navigation/network"
-"""The experiment that has no network unless one is given."""
+_ON_ONES_OWN = "navigation/network"  # the experiment that has no network unless one is given
 
 
 class Place(NamedTuple):

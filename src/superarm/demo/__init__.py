@@ -36,8 +36,7 @@ ROUNDS = 50
 """How long it learns unless told otherwise: the experiment's own length."""
 _FILES = ("run.json", "cells.jsonl", "summary.json", "report.html", "learning.svg", "figures")
 _OURS = frozenset((*FOLDERS, *_FILES))
-_WORTH_PROCESSES = 40
-"""Number of rounds that makes other processes worth starting."""
+_WORTH_PROCESSES = 40  # number of rounds that makes other processes worth starting
 
 
 def run_demo(

@@ -16,14 +16,11 @@ from superarm.results.maps import window_around
 from .learning import City, Frame
 
 _FRAMES = 24
-_TURN, _REST = 0.35, 1.5
-"""Seconds that a frame is shown, and for which the last one stays."""
+_TURN, _REST = 0.35, 1.5  # seconds that a frame is shown, and for which the last one stays
 _WIDTH, _HEIGHT = 900, 520
-_MAP = (20, 44, 540, 456)
-"""Left, top, width and height of the map."""
+_MAP = (20, 44, 540, 456)  # left, top, width and height of the map
 _CHART = (630.0, 60.0, 180.0, 250.0)
-_HALVES = 2
-"""Roads are written in half pixels: whole numbers are short."""
+_HALVES = 2  # roads are written in half pixels: whole numbers are short
 _COLOURS = {
     **{"ink": ("#1f2328", "#e4e8ec"), "faint": ("#6a737d", "#9aa4af"), "paper": ("#fff", "#14181d")},
     **{"panel": ("#f6f8fa", "#1c2229"), "route": ("#0969da", "#58a6ff")},

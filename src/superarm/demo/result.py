@@ -28,18 +28,15 @@ class Row(NamedTuple):
     """How one policy fared, seed by seed."""
 
     policy: str
-    energy: Floats
-    """Wh per trip on average over the last trips, (seeds,)."""
-    regret: Floats
-    """Total over all trips, Wh, (seeds,)."""
+    energy: Floats  # Wh per trip on average over the last trips, (seeds,)
+    regret: Floats  # total over all trips, Wh, (seeds,)
 
 
 class Outcome(NamedTuple):
     """All policies, the cheapest at the end first."""
 
     rows: tuple[Row, ...]
-    latest: int
-    """How many of the last trips ``energy`` is about."""
+    latest: int  # how many of the last trips ``energy`` is about
     rounds: int
     first_seed: int
 

@@ -29,8 +29,7 @@ _TRIED = ("rgb(160,105,50)", "rgb(215,130,40)", "rgb(255,160,60)")
 _OFTEN = (2, 6)
 _START, _GOAL = ("●", "bold rgb(0,190,90)"), ("◆", "bold rgb(235,60,70)")
 _PANEL = 27
-_LEAST_MAP = 30
-"""Columns below which the numbers stand under the map instead of beside it."""
+_LEAST_MAP = 30  # columns below which the numbers stand under the map instead of beside it
 _CROWDED = 0.45
 """Share of dots from which on local streets are left out: a map of everything shows nothing."""
 _LOCAL = 9.0  # m/s: streets with a limit of 30 km/h

@@ -34,8 +34,7 @@ from superarm.core import Floats, Ints
 from superarm.errors import InputError, ShapeError
 
 EPSILON = float(np.finfo(np.float64).eps)
-_ROUNDING = 64.0
-"""Rounding allowance of the exact forms, in units of ε·``largest``."""
+_ROUNDING = 64.0  # rounding allowance of the exact forms, in units of ε·``largest``
 
 Evaluate = Callable[[Floats], Floats]
 """Points as (d, n) columns to features as (r, n) rows; it can be pickled."""
@@ -62,10 +61,8 @@ class FeatureMap:
     """Proven in exact arithmetic, plus an allowance for rounding that is tested, not proven."""
     lower: Floats  # (d,)
     upper: Floats  # (d,)
-    suprema: Floats
-    """(rank,), a bound on the largest square of every feature on the box"""
-    largest: float
-    """A bound on k(x, x) over the box."""
+    suprema: Floats  # (rank,), a bound on the largest square of every feature on the box
+    largest: float  # a bound on k(x, x) over the box
     evaluate: Evaluate
 
     def __post_init__(self) -> None:

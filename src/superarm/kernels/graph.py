@@ -47,10 +47,8 @@ Normalisation = Literal["mean", "unit", "raw"]
 
 DENSE_LARGEST = 8000
 """Nodes up to which a ν that is no integer is accepted: its eigenvectors are n² numbers."""
-_BLOCK = 32
-"""Columns made together: more would not stay in the cache."""
-_STEP = 1e-20
-"""The complex step, relative to 2ν/κ²."""
+_BLOCK = 32  # columns made together: more would not stay in the cache
+_STEP = 1e-20  # the complex step, relative to 2ν/κ²
 _LARGEST_ENTRY = 1e30
 _RANGES = {"nu": (0.01, 32.0), "kappa": (1e-6, 1e6)}
 """ν takes as many solves per column; beyond these the smallest variances underflow."""

@@ -31,8 +31,7 @@ from superarm.errors import NotPositiveDefiniteError
 
 _LEAF = 24
 """Subtrees of at most so many columns become one front: dense work is cheaper than small steps."""
-_PADDING = 0.3
-"""Share of explicit zeros up to which a front joins its parent."""
+_PADDING = 0.3  # share of explicit zeros up to which a front joins its parent
 
 
 class Front(NamedTuple):
@@ -41,8 +40,7 @@ class Front(NamedTuple):
     start: int
     stop: int
     rows: Ints
-    parent: int
-    """Number of the parent's front, or −1."""
+    parent: int  # number of the parent's front, or −1
 
 
 def plan_elimination(matrix: Any) -> tuple[Ints, list[Front]]:

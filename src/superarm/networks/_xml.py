@@ -15,8 +15,7 @@ from superarm.packed import open_packed
 
 Attributes = dict[str, str]
 _CHUNK = 1 << 20
-_LONGEST = 1 << 20
-"""Bytes of one element with its attributes; the longest of large cities have 10,000."""
+_LONGEST = 1 << 20  # bytes of one element with its attributes; the longest of large cities have 10,000
 _DEEPEST = 32
 """Elements inside each other; road networks have 5. A parser keeps every one that is open."""
 _MESSAGE = 400

@@ -34,15 +34,12 @@ Points = NDArray[np.complex128]
 
 FEWEST_EDGES, MOST_EDGES = 200, 2_000_000
 _LOCAL, _COLLECTOR, _ARTERIAL, _RING = range(4)
-_AREA_PER_EDGE = 8200.0
-"""Square metres of land for a directed edge, with a margin that is cut off."""
-_DISTRICT = 800.0
-"""Metres between the centres of districts; less in a small town."""
+_AREA_PER_EDGE = 8200.0  # square metres of land for a directed edge, with a margin that is cut off
+_DISTRICT = 800.0  # metres between the centres of districts; less in a small town
 _RIVER, _RIVER_STEP, _VALLEY = 60.0, 115.0, 500.0
 """Metres between the embankments, between sites down the middle, and from the river to where the land
 has half its height."""
-_SHORTEST = 27.0
-"""Streets shorter than this become one junction, unless they are bridges."""
+_SHORTEST = 27.0  # streets shorter than this become one junction, unless they are bridges
 _STEEP, _SOFT = 0.08, 0.3
 """The grade that one street in fifty exceeds, and how softly hills begin, in typical heights of the
 waves."""
@@ -83,16 +80,12 @@ class _Land(NamedTuple):
     """What is there before any street."""
 
     radius: float
-    outline: Floats
-    """(k, 2): amplitude and phase of the outline's waves around the centre."""
-    heading: complex
-    """The river flows in this direction …"""
-    river: Points
-    """… and these waves, along it, move it sideways."""
+    outline: Floats  # (k, 2): amplitude and phase of the outline's waves around the centre
+    heading: complex  # the river flows in this direction …
+    river: Points  # … and these waves, along it, move it sideways
     hills: Points
     east: Points
-    north: Points
-    """Waves by which the map is off the plan."""
+    north: Points  # waves by which the map is off the plan
 
     def level(self, points: Points) -> Floats:
         """ρ of each point, below 1 inside the city."""
@@ -158,13 +151,10 @@ class _Streets(NamedTuple):
 
     places: Points
     ends: Ints
-    road: Ints
-    """Class of road, local to ring."""
+    road: Ints  # class of road, local to ring
     bridge: Bools
-    calm: Bools
-    """A limit of 30."""
-    one_way: Ints
-    """+1, −1, or 0 for both directions."""
+    calm: Bools  # a limit of 30
+    one_way: Ints  # +1, −1, or 0 for both directions
 
     def spans(self) -> Points:
         """From the first end of each street to the second."""
@@ -185,8 +175,7 @@ class _Districts(NamedTuple):
     sector: Ints
     angle: Floats
     spacing: Floats
-    rings: Ints
-    """Ring roads lie within these circles."""
+    rings: Ints  # ring roads lie within these circles
 
     def seam(self, sides: Ints) -> Ints:
         """Class of road between two districts, by rows; local within one."""

@@ -34,12 +34,9 @@ _NAME = re.compile(r"([NS])(\d{2})([EW])(\d{3})\b.*\.hgt(\.gz|\.xz)?", re.IGNORE
 class Tile:
     """The heights of one square degree."""
 
-    west: int
-    """Longitude of the western edge, degrees."""
-    south: int
-    """Latitude of the southern edge, degrees."""
-    heights: NDArray[np.int16]
-    """(side, side) metres; row 0 is the north."""
+    west: int  # longitude of the western edge, degrees
+    south: int  # latitude of the southern edge, degrees
+    heights: NDArray[np.int16]  # (side, side) metres; row 0 is the north
 
     def __post_init__(self) -> None:
         rows, *columns = self.heights.shape

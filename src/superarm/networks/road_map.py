@@ -19,14 +19,10 @@ from .road import LineGraph
 class RoadMap:
     """The course of each edge in metres, its speed limit and height, and the ends of a trip."""
 
-    points: Floats
-    """Points of all edges one after another, (p, 2)."""
-    offsets: Ints
-    """Edge i has the points offsets[i] … offsets[i + 1] − 1, (n + 1,)."""
-    speed: Floats
-    """m/s, (n,)"""
-    height: Floats
-    """Mean z of each edge's junctions, (n,)."""
+    points: Floats  # points of all edges one after another, (p, 2)
+    offsets: Ints  # edge i has the points offsets[i] … offsets[i + 1] − 1, (n + 1,)
+    speed: Floats  # m/s, (n,)
+    height: Floats  # mean z of each edge's junctions, (n,)
     start: int
     goal: int
 

@@ -16,8 +16,7 @@ _STARTS, _GOALS = 8, 4
 _FEW_STARTS, _FEW_GOALS = 3, 2
 """How many starts are tried, and goals for each; on a graph above ``_LARGE`` edges a few."""
 _LARGE = 50_000
-_NEAR, _FAR = 0.6, 0.8
-"""A trip takes between these shares of the longest trip's time."""
+_NEAR, _FAR = 0.6, 0.8  # a trip takes between these shares of the longest trip's time
 _DETOUR = 1.15
 """An edge counts as an alternative if the way over it is at most so many times the fastest."""
 

@@ -29,8 +29,7 @@ from superarm.registry import register
 
 from .base import check_desirability
 
-_BATCH = 1 << 24
-"""Nodes times RR sets that are drawn side by side: 16 MB of marks."""
+_BATCH = 1 << 24  # nodes times RR sets that are drawn side by side: 16 MB of marks
 _MOST_SETS = 50_000_000
 _MOST_MEMBERS = 1 << 26
 _MOST_FRONTIER = 1 << 23

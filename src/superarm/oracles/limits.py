@@ -16,10 +16,8 @@ from superarm.registry import register
 
 from .base import check_desirability, check_sums
 
-_MOST_CELLS = 10**9
-"""Bits of the table that exact knapsacks are traced back in: 125 MB."""
-_MOST_BUDGET = 10**7
-"""Numbers in a row of that table while it is made: 80 MB, a few times over."""
+_MOST_CELLS = 10**9  # bits of the table that exact knapsacks are traced back in: 125 MB
+_MOST_BUDGET = 10**7  # numbers in a row of that table while it is made: 80 MB, a few times over
 
 
 @register("structure", "groups")

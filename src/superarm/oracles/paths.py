@@ -28,8 +28,7 @@ from superarm.registry import Described, has_spec, register
 from .base import check_desirability
 
 _MOST_COST = 1e290
-_LARGE = 30_000
-"""Turns from which on a shorter search is worth its checks."""
+_LARGE = 30_000  # turns from which on a shorter search is worth its checks
 
 
 @register("structure", "trip")

@@ -41,8 +41,7 @@ _STYLE: dict[str, Any] = {
     "lines.linewidth": 1.9,
     "svg.hashsalt": "superarm",
 }
-_LABEL = 0.27
-"""Inches from one label to the next."""
+_LABEL = 0.27  # inches from one label to the next
 
 
 @contextmanager

@@ -47,8 +47,7 @@ from .base import Saved, require_part, select
 from .ledger import Ledger, check_feedback, check_noise
 
 _MOST_COLUMNS = 12
-_DEEPEST = 48
-"""Cells of this depth are not cut: floats tell contexts apart to 2⁻⁵²."""
+_DEEPEST = 48  # cells of this depth are not cut: floats tell contexts apart to 2⁻⁵²
 
 
 class CellPolicy(Saved):

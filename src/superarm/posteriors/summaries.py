@@ -31,8 +31,7 @@ from .variances import prior_variance
 
 BLOCK = 1024
 """Observations whose joint covariance is made at once, and means that are asked for at once."""
-_ROWS = 4096
-"""Observations whose rows are held at once: s × _ROWS numbers."""
+_ROWS = 4096  # observations whose rows are held at once: s × _ROWS numbers
 _CANDIDATES_PER_POINT = 5
 _LEAST_LEFT = 1e-9
 """Points whose variance given those before is below this share of the largest add only rounding."""

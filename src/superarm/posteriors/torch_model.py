@@ -36,8 +36,7 @@ from .variances import standard_deviation
 Learner = Callable[[Any, Any, Any], object]
 """``f(model, X, y)`` changes the model in place; X (N, d) and y (N,) are float64 tensors."""
 
-_BLOCK = 1024
-"""Arms asked about at a time, because GPyTorch forms their joint covariance."""
+_BLOCK = 1024  # arms asked about at a time, because GPyTorch forms their joint covariance
 _LARGEST_CHOLESKY = 1 << 30
 _PARAMETER = "parameter:"
 

@@ -126,8 +126,7 @@ class Crowdsourcing(ChangingArms):
 class _Places(NamedTuple):
     """Where workers may be."""
 
-    at: Floats
-    """(n, 2), in the unit square."""
+    at: Floats  # (n, 2), in the unit square
     origin: str
 
 

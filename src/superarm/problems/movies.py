@@ -31,11 +31,9 @@ from superarm.streams import Streams, stream
 from .changing import ChangingArms, arrivals, most_arrivals
 from .sources import from_source
 
-_MOST_GENRES = 10.0
-"""What contexts are divided by: the most genres that a film has."""
+_MOST_GENRES = 10.0  # what contexts are divided by: the most genres that a film has
 _MOST_ROUNDS, _MOST_DRAWS = 10**5, 1000
-_LARGEST_SEARCH = 3
-"""Films up to which the best set is found by trying all."""
+_LARGEST_SEARCH = 3  # films up to which the best set is found by trying all
 
 
 def chance_to_watch(contexts: Floats) -> Floats:

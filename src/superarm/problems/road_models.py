@@ -196,10 +196,8 @@ class RoadPrior(NamedTuple):
     """What is expected of the roads before any trip, in Wh."""
 
     energies: RoadEnergy
-    std: float
-    """σ₀: how wrong the energies may be."""
-    noise_std: float
-    """ς"""
+    std: float  # σ₀: how wrong the energies may be
+    noise_std: float  # ς
 
     def total_variance(self, graph: LineGraph, edges: Ints, lengthscale: Lengthscale = 1.0) -> float:
         """Of the energy of a route on one trip, with k_G·k_f taken to be independent from road to road.

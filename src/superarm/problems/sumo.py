@@ -35,8 +35,7 @@ from superarm.streams import Streams
 from .road_models import MEASURES, REAL_NETWORKS, TABLE_2, RoadProblem, load_roads
 
 _FILES = (".net.xml", ".net.xml.gz", ".net.xml.xz")
-_DRIVES_KEPT = 4096
-"""Of 100 edges each they take some 10 MB."""
+_DRIVES_KEPT = 4096  # of 100 edges each they take some 10 MB
 
 
 @register("problem", "sumo-navigation")

@@ -25,12 +25,9 @@ from .finite import FiniteProblem, gaussian_draw, hilbert_norm, kernelized_probl
 class Benchmark(NamedTuple):
     """A well-known test function, turned so that it is *maximised*, on a scaled domain."""
 
-    formula: str
-    """What exactly is maximised, in words."""
-    function: Callable[[Floats], Floats]
-    """Values at points of the original domain, (n, d) → (n,)."""
-    box: tuple[tuple[float, float], ...]
-    """The least and the greatest value of each coordinate."""
+    formula: str  # what exactly is maximised, in words
+    function: Callable[[Floats], Floats]  # values at points of the original domain, (n, d) → (n,)
+    box: tuple[tuple[float, float], ...]  # the least and the greatest value of each coordinate
 
     def __call__(self, points: Floats) -> Floats:
         """Values at points of the unit cube, (n, d) → (n,)."""
@@ -185,14 +182,11 @@ def benchmark_function(
 class _Domain(NamedTuple):
     """Where a function lives."""
 
-    points: Floats
-    """Uniform, (n, d)."""
+    points: Floats  # uniform, (n, d)
     kernel: Covariance
     K: Floats
-    gain: Mapping[str, Any]
-    """The growth rate of γ for this kernel, with constant 1."""
-    rng: Rng
-    """The stream of the truth, for what comes next."""
+    gain: Mapping[str, Any]  # the growth rate of γ for this kernel, with constant 1
+    rng: Rng  # the stream of the truth, for what comes next
 
     @classmethod
     def draw(

@@ -21,8 +21,7 @@ from superarm.results.pictures import Chart, Map, Series, Window
 
 DASHES = ("none", "9 3", "3 3")  # as in ``plotting``
 _MAP_WIDTH = 420
-_HALVES = 2
-"""Half units that paths of roads are written in: whole numbers are short."""
+_HALVES = 2  # half units that paths of roads are written in: whole numbers are short
 
 
 class Frame(NamedTuple):

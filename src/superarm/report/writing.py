@@ -49,10 +49,8 @@ class Report:
     title: str
     headline: str
     claims: tuple[Claim, ...]
-    thumbnail: str
-    """A small chart as SVG."""
-    warning: str = ""
-    """What must be seen beside the headline: that the data are synthetic."""
+    thumbnail: str  # a small chart as SVG
+    warning: str = ""  # what must be seen beside the headline: that the data are synthetic
 
 
 def write_report(

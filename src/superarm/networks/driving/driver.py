@@ -76,13 +76,10 @@ class Drive:
 
     energy: Floats
     """Wh per edge of the route, (k,); of the edges not completed, what was measured so far."""
-    stored: Floats
-    """Of the energy, what went into motion and can be won back by braking, Wh, (k,)."""
-    duration: float
-    """Seconds from departure."""
+    stored: Floats  # of the energy, what went into motion and can be won back by braking, Wh, (k,)
+    duration: float  # seconds from departure
     arrived: bool
-    completed: int
-    """How many edges of the route were driven to their end: all k if the car arrived."""
+    completed: int  # how many edges of the route were driven to their end: all k if the car arrived
 
     @property
     def total(self) -> float:
@@ -93,11 +90,9 @@ class Drive:
 class _Kept(NamedTuple):
     """A state to begin trips from."""
 
-    file: str | None
-    """``None``: the network as it is when loaded, without any car."""
+    file: str | None  # ``None``: the network as it is when loaded, without any car
     time: float
-    departed: int
-    """How many background cars had departed."""
+    departed: int  # how many background cars had departed
 
 
 class Driver(AbstractContextManager["Driver"]):

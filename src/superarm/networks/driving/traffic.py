@@ -56,8 +56,7 @@ class Departure(NamedTuple):
 
     time: float
     route: tuple[str, ...]
-    speed_factor: float
-    """Its speed where the road is free, as a multiple of the limit."""
+    speed_factor: float  # its speed where the road is free, as a multiple of the limit
 
 
 class Departures:

@@ -31,8 +31,7 @@ from superarm.linalg import cholesky, psd_root, solve_lower, with_room
 from superarm.posteriors.rows import ObservedData
 from superarm.threads import blas_threads_for
 
-_STEP = 6e-6
-"""Cube root of the machine precision: where central differences are most accurate."""
+_STEP = 6e-6  # cube root of the machine precision: where central differences are most accurate
 _DECAY_FIRST, _DECAY_SECOND, _ADAM_EPSILON = 0.9, 0.999, 1e-8
 
 
