@@ -147,9 +147,6 @@ class _Map:
         )
 
 
-# --- numbers -----------------------------------------------------------------------------
-
-
 class _Chart:
     """The energy of each trip within what was forecast, and routes that need no learning."""
 

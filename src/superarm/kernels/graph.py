@@ -127,8 +127,6 @@ class GraphMatern(Kernel, Described):
             set_positive(clone, "variance")
         return clone
 
-    # --- evaluation ----------------------------------------------------------------------
-
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         rows = self._nodes(X)
         columns = rows if Y is None else self._nodes(Y)

@@ -74,8 +74,6 @@ class InducingGP(KernelPosterior):
         names = ("kernel", "noise_variance", "mean", "inducing", "jitter", "timed")
         return {name: getattr(self, name) for name in names}
 
-    # --- hooks -----------------------------------------------------------------------------
-
     def _fitted(self, data: Observed, points: Ints) -> _Fit:
         arms = data.arms[points]
         summary = PointSummary(self.kernel, arms, self.jitter * self._prior_scale(arms), watched=False)
@@ -115,8 +113,6 @@ class InducingGP(KernelPosterior):
         self._data.append(keys, rewards, noise)
         self._fit, self._kept = fit, {}
         return information
-
-    # --- state -----------------------------------------------------------------------------
 
     def _memory(self) -> Memory:
         memory = super()._memory()

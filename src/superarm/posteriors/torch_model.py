@@ -50,9 +50,8 @@ class TorchPosterior(RowPosterior):
     from observation to observation needs a ``FixedNoiseGaussianLikelihood``.
 
     ``refit(model, X, y)`` may train the hyper-parameters of an exact model after each observation;
-    ``update(model, X, y)`` is how any other model learns. Both change the model they are given,
-    which replaces the posterior's only if they succeed. A model cannot come from JSON, so that this
-    posterior has no name in the registry, and :meth:`restored` needs one made with the same model.
+    ``update(model, X, y)`` is how any other model learns. Both change a copy, which replaces the model
+    only if they succeed. It has no spec, and :meth:`restored` needs one made with the same model.
     """
 
     kind = "torch-model"

@@ -132,8 +132,6 @@ class SumoNavigation(RoadProblem):
             "stranded": Metric("stranded trips", better="down"),
         }
 
-    # --- rounds ----------------------------------------------------------------------------
-
     def offer(self, step: int) -> Offer:
         return Offer(step=step, arms=self._arms, structure=self.trip)
 

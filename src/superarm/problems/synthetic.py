@@ -19,8 +19,6 @@ from superarm.streams import stream
 
 from .finite import FiniteProblem, gaussian_draw, hilbert_norm, kernelized_problem, representer
 
-# --- benchmark functions -----------------------------------------------------------------
-
 
 class Benchmark(NamedTuple):
     """A well-known test function, turned so that it is *maximised*, on a scaled domain."""

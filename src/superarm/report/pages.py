@@ -17,8 +17,6 @@ Claim = Mapping[str, Any]
 """``{"text": …, "holds": true|false, "verdict": …, "evidence": …}``"""
 VERDICTS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
 
-# --- style sheet -------------------------------------------------------------------------
-
 _DARK = (
     *("#4FB0EE", "#FF8A4C", "#2CCB9C", "#E6A1C8", "#F2B93B", "#8CCBF2"),
     *("#C9A878", "#A7AEB7", "#B794F0", "#F27C9B", "#C6D05A", "#4FC3CF"),

@@ -27,9 +27,6 @@ METHODS = ("gp-ucb", "gp-bucb", "gp-ts", "bi-ucb", "bi-bucb", "bi-ts")
 """The six methods of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025)."""
 
 
-# --- trips -------------------------------------------------------------------------------
-
-
 def trip_settings(run: Run) -> list[int]:
     """One setting for each trip of the run, the first of those that differ in other things alone."""
     found: dict[tuple[bytes, int, int], int] = {}

@@ -39,9 +39,8 @@ class ScheduleContract(ABC):
 class RuleContract(ABC):
     """What every index rule promises.
 
-    Checked: one finite float per arm, fresh and writable; the belief is not written to; the
-    same generator gives the same scores; ``deterministic`` tells whether the generator is
-    used; arms without uncertainty, single arms, many scales and late rounds.
+    Checked: one finite float per arm, fresh and writable; the belief is not written to; the same
+    generator gives the same scores; ``deterministic`` tells whether the generator is used.
     """
 
     @abstractmethod

@@ -25,13 +25,11 @@ Neither the energy of that first speed nor of the last is booked. SUMO removes t
 which it arrives: that fraction of a step is booked at the rate of the step before.
 
 *The same trip costs the same, whatever was driven before.* A saved state does not hold all that
-SUMO remembers: when lanes were last changed on an edge, for one, so that a trip through a loaded
-state may change lanes one step later than the same trip before it. Therefore no trip is driven in a
+SUMO remembers, such as when lanes were last changed on an edge. Therefore no trip is driven in a
 simulation that has driven: the network is loaded once and never moves. Every trip takes place in a
 copy of the process (``apart.py``), where the traffic of its moment is loaded, and ends with it. Where
 processes cannot be copied (Windows), the network is loaded anew for every trip, which takes longer
-and gives the same. Traffic-actuated signals run as fixed programs, for a state does not restore what
-their detectors saw.
+and gives the same. Traffic-actuated signals run as fixed programs, for the same reason.
 """
 
 from __future__ import annotations
@@ -152,9 +150,8 @@ class Driver(AbstractContextManager["Driver"]):
     def drive(self, route: Sequence[str], *, moment: int = 0, longest: float | None = None) -> Drive:
         """Drive a route from a moment of the traffic.
 
-        A trip that takes more than ``longest`` simulated seconds (ten minutes plus five times the
-        time at the speed limit, by default), or is stuck until SUMO would take it out of
-        the way, is given up: ``arrived`` is false and ``completed`` says how far it came.
+        A trip that takes more than ``longest`` simulated seconds (by default ten minutes and five times
+        the time at the speed limit), or is stuck until SUMO would take it away, is given up.
         """
         if not 0 <= moment < self.moments:
             raise InputError(f"moment is {moment!r}; this traffic has moments 0 to {self.moments - 1}")

@@ -18,11 +18,7 @@ from superarm.core import Floats
 
 
 class Ledger:
-    """Books time steps to the edges of a route, and loses nothing of them.
-
-    A step that ends on another edge than it began is divided by the metres driven on each. What
-    is driven inside a junction belongs to the edge just left.
-    """
+    """Books time steps to the edges of a route, and loses nothing of them: see ``driver.py``."""
 
     def __init__(self, *, lengths: Floats, speed: float, inertia: float) -> None:
         """``speed`` at departure, m/s; ``inertia`` η⁻·½·m/3600: Wh stored per (m/s)²."""

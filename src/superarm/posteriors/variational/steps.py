@@ -35,9 +35,6 @@ _STEP = 6e-6  # cube root of the machine precision: where central differences ar
 _DECAY_FIRST, _DECAY_SECOND, _ADAM_EPSILON = 0.9, 0.999, 1e-8
 
 
-# --- what was observed -------------------------------------------------------------------
-
-
 class History(ObservedData):
     """Everything observed, and which arm each row belongs to; arms are numbered as first met."""
 
