@@ -38,6 +38,7 @@ from .shown import Shown
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
+Rng = np.random.Generator
 Direction = Literal["maximize", "minimize"]
 Gamma = Callable[[int], float]
 """``gamma(t)``: (a bound on) the information gained from ``t`` observations, γ_t."""
@@ -370,7 +371,7 @@ class Belief(Protocol):
         """Highest posterior mean among arms observed so far; 0 before any data."""
         ...
 
-    def sample(self, rng: np.random.Generator) -> Floats:
+    def sample(self, rng: Rng) -> Floats:
         """One joint draw of the latent rewards, (n,)."""
         ...
 
@@ -419,11 +420,7 @@ class Posterior(Protocol):
         ...
 
     def observe(
-        self,
-        arms: Any,
-        rewards: Any,
-        noise_variance: Any = None,
-        rng: np.random.Generator | None = None,
+        self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
     ) -> None: ...
     @overload
     def predict(
@@ -433,7 +430,7 @@ class Posterior(Protocol):
     def predict(
         self, arms: Any, return_std: bool = True, *, return_cov: Literal[True]
     ) -> JointPrediction: ...
-    def sample(self, arms: Any, rng: np.random.Generator, size: int = 1) -> Floats:
+    def sample(self, arms: Any, rng: Rng, size: int = 1) -> Floats:
         """Joint draws of the latent reward, (size, n)."""
         ...
 
@@ -466,7 +463,7 @@ class Rule(Protocol):
         """Whether ``desirability`` leaves ``rng`` alone."""
         ...
 
-    def desirability(self, belief: Belief, step: int, rng: np.random.Generator) -> Floats: ...
+    def desirability(self, belief: Belief, step: int, rng: Rng) -> Floats: ...
 
 
 Rescore = Callable[[Ints], Floats]
@@ -480,11 +477,7 @@ class Oracle(Protocol):
     @property
     def deterministic(self) -> bool: ...
     def select(
-        self,
-        desirability: Floats,
-        structure: object,
-        rng: np.random.Generator,
-        rescore: Rescore | None = None,
+        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
     ) -> Selection: ...
 
 
@@ -525,11 +518,9 @@ class Policy(Protocol):
         """Whether feedback may be learned in any order; if not, only in the order of the decisions."""
         ...
 
-    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision: ...
+    def decide(self, offer: Offer, rng: Rng) -> Decision: ...
     def commit(self, decision: Decision) -> None: ...
-    def learn(
-        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
-    ) -> None: ...
+    def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None: ...
     def state(self) -> State: ...
     def restored(self, state: State) -> Policy:
         """A policy like this one with the memory of ``state``."""
@@ -567,7 +558,7 @@ class Problem(Protocol):
     @property
     def direction(self) -> Direction: ...
     def offer(self, step: int) -> Offer: ...
-    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
+    def noise(self, offer: Offer, rng: Rng) -> Floats:
         """The round's randomness for *all* arms, (n,): every policy meets the same."""
         ...
 

@@ -25,10 +25,8 @@ from numpy.typing import NDArray
 
 from .errors import FileError, InputError
 
-_GROWTH = 100
-"""How many times its packed size a text may have: road networks have 5 to 15 times."""
-_SMALL = 1 << 24
-"""16 MiB: below this a text may have grown by any factor."""
+_GROWTH = 100  # how many times its packed size a text may have: road networks have 5 to 15 times
+_SMALL = 1 << 24  # 16 MiB: below this a text may have grown by any factor
 _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, EOFError),
     *(OSError, ValueError, KeyError, TypeError, RuntimeError),

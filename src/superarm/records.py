@@ -85,8 +85,7 @@ def _encoded(value: Any, depth: int, keep: Keep | None) -> Any:  # noqa: PLR0911
     if isinstance(value, Mapping):
         if all(type(key) is str and not key.startswith("$") for key in value):
             return {key: _encoded(item, below, keep) for key, item in value.items()}
-        pairs = [[_encoded(key, below, keep), _encoded(value[key], below, keep)] for key in value]
-        return {"$dict": pairs}
+        return {"$dict": [[_encoded(each, below, keep) for each in pair] for pair in value.items()]}
     if kind is np.ndarray:
         if keep is not None and _DTYPE.fullmatch(value.dtype.str):
             return {"$array": keep(value)}
@@ -210,13 +209,7 @@ def _decoded_scalar(data: Any, depth: int, reading: _Reading) -> np.generic:
     return scalar
 
 
-_ENTRIES: dict[str, tuple[type, ...]] = {
-    "b": (bool,),
-    "i": (int,),
-    "u": (int,),
-    "f": (float, int),
-    "U": (str,),
-}
+_ENTRIES = {"b": (bool,), "i": (int,), "u": (int,), "f": (float, int), "U": (str,)}
 _TAGS: dict[str, Callable[[Any, int, _Reading], Any]] = {
     "$float": lambda data, depth, reading: _NOT_FINITE[data],
     "$tuple": _decoded_tuple,
@@ -224,9 +217,6 @@ _TAGS: dict[str, Callable[[Any, int, _Reading], Any]] = {
     "$array": _decoded_array,
     "$scalar": _decoded_scalar,
 }
-
-
-# --- records -------------------------------------------------------------------------------
 
 
 _RECORDS: dict[str, Callable[..., Any]] = {

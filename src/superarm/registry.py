@@ -17,10 +17,9 @@ states its parameters itself. Specs hold plain JSON and numpy arrays; ``superarm
 into JSON and back. A part that is not registered (a function, a kernel of scikit-learn) has no spec:
 :func:`describe` names its type instead.
 
-Nothing is ever imported by a name that comes from outside: the families and the packages that fill them
-are listed here. Further parts come from what the user imports (``superarm.parts``) and from installed
-packages with an entry point in the group ``superarm.parts``, which are looked at when parts are listed
-or a name is not known.
+Nothing is ever imported by a name that comes from outside: packages that fill families are listed here.
+Further parts come from what the user imports, and from installed packages with an entry point in the
+group ``superarm.parts``, which are looked at when parts are listed or a name is not known.
 """
 
 from __future__ import annotations
@@ -60,13 +59,15 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
     "structure": ("superarm.oracles", "superarm.graphs"),
     "vehicle": ("superarm.networks",),
 }
-_FAMILY_OF = {
-    **{family: family for family in _FAMILIES},
-    "kernels": "kernel",
-    "gamma": "gain",
-    "successors": "network",
-}
+_FAMILY_OF = {family: family for family in _FAMILIES}
+_FAMILY_OF |= {"kernels": "kernel", "gamma": "gain", "successors": "network"}
 """Which family a nested spec belongs to, by the name of the parameter that holds it."""
+_ABOUT = ("family", "name", "foreign")
+"""What a spec says besides its parameters."""
+_MISSING = type("missing", (), {"__repr__": lambda self: "missing"})()
+"""Stands for a parameter that one of two specs does not have."""
+_FEW = 8
+"""So many choices fit into an error."""
 _parts: dict[str, dict[str, Callable[..., Any]]] = {family: {} for family in _FAMILIES}
 _names: dict[object, tuple[str, str]] = {}
 
@@ -103,10 +104,8 @@ def register(family: str, name: str) -> Callable[[Part], Part]:
 def forget_unimported() -> None:
     """Remove what modules registered that failed later; those are not kept in ``sys.modules``."""
     for members in _parts.values():
-        for name, part in [*members.items()]:
-            if part.__module__ not in sys.modules:
-                del members[name]
-                _names.pop(part, None)
+        for name in [each for each, part in members.items() if part.__module__ not in sys.modules]:
+            _names.pop(members.pop(name), None)
 
 
 def families() -> list[str]:
@@ -121,11 +120,10 @@ def names(family: str) -> list[str]:
 
 def parameters_of(family: str, name: str) -> dict[str, Any]:
     """A part's parameters and their defaults (``inspect.Parameter.empty`` where required)."""
-    signature = inspect.signature(find(family, name))
     return {
-        parameter.name: parameter.default
-        for parameter in signature.parameters.values()
-        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        each.name: each.default
+        for each in inspect.signature(find(family, name)).parameters.values()
+        if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)
     }
 
 
@@ -143,14 +141,11 @@ def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
     if "name" not in spec:
         raise SpecError(f"a {family} spec needs a name; choose one of {names(family)}")
     name = spec["name"]
-    part = find(family, name)
-    built = built_parameters(spec)
+    part, built = find(family, name), built_parameters(spec)
     check_parameters(family, name, built)
-    parameters = {**given, **built}
-    empty = inspect.Parameter.empty
-    defaults = parameters_of(family, name).items()
-    missing = [key for key, default in defaults if default is empty and key not in parameters]
-    if missing:
+    parameters, empty = {**given, **built}, inspect.Parameter.empty
+    needed = (key for key, default in parameters_of(family, name).items() if default is empty)
+    if missing := [key for key in needed if key not in parameters]:
         raise SpecError(f"{family} {name!r} needs {', '.join(missing)}")
     return part(**parameters)
 
@@ -203,13 +198,8 @@ def require_kind(value: Any, kind: Any, name: str) -> None:
         raise SpecError(f"{name} is {value!r:.80}; it must be {'smaller' if large else in_words(kind)}")
 
 
-_WORDS = {
-    float: "a number",
-    int: "a whole number",
-    bool: "true or false",
-    str: "text",
-    type(None): "left out",
-}
+_WORDS = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
+_WORDS[type(None)] = "left out"
 _MANY = {float: "numbers", int: "whole numbers", str: "text"}
 
 
@@ -312,12 +302,6 @@ def _pairs(here: Any, there: Any, where: str) -> Iterable[tuple[str, Any, Any]] 
     return None
 
 
-_MISSING = type("missing", (), {"__repr__": lambda self: "missing"})()
-"""Stands for a parameter that one of two specs does not have."""
-_ABOUT = ("family", "name", "foreign")
-"""What a spec says besides its parameters."""
-
-
 def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return repr(value.get("name", value.get("foreign", "a table")))
@@ -327,25 +311,21 @@ def _shown(value: Any) -> str:
 
 
 def _spec(part: Any, *, strict: bool) -> dict[str, Any]:
-    kind = type(part)
-    entry = _names.get(kind)
+    kind, entry = type(part), _names.get(type(part))
     known = isinstance(part, Described) or (entry is not None and dataclasses.is_dataclass(part))
     if strict and (entry is None or not known):
         raise SpecError(
             f"{kind.__name__} has no JSON spec: only registered parts do; "
             "pass the object itself where it is needed"
         )
-    spec: dict[str, Any] = (
-        {"name": entry[1]} if entry else {"foreign": f"{kind.__module__}.{kind.__qualname__}"}
-    )
+    parameters: Mapping[str, Any] = {}
     if isinstance(part, Described):
-        parameters: Mapping[str, Any] = part.parameters()
-    elif entry is not None and known:
+        parameters = part.parameters()
+    elif known:
         items = (item for item in dataclasses.fields(part) if item.init)
         parameters = {item.name: getattr(part, item.name) for item in items}
-    else:
-        parameters = {}
-    return spec | {key: _plain(value, strict) for key, value in parameters.items()}
+    own = {"name": entry[1]} if entry else {"foreign": f"{kind.__module__}.{kind.__qualname__}"}
+    return own | {key: _plain(value, strict) for key, value in parameters.items()}
 
 
 def _members(family: Any) -> dict[str, Callable[..., Any]]:
@@ -395,18 +375,12 @@ def suggestion(
     return (f"did you mean {meant}? " if meant else "") + told
 
 
-_FEW = 8
-"""So many choices fit into an error."""
-
-
 def _build_nested(value: Any, family: str | None = None) -> Any:
     """Specs inside specs: of the family they name, or of the one their parameter implies."""
     if isinstance(value, Mapping):
         family = value.get("family", family)
-        if family is not None and ("name" in value or "foreign" in value):
-            return build(family, value)
-        if "foreign" in value:
-            return build("part", value)
+        if "foreign" in value or (family is not None and "name" in value):
+            return build(family or "part", value)
         return {key: _build_nested(item, _FAMILY_OF.get(key)) for key, item in value.items()}
     if isinstance(value, list):
         return [_build_nested(item, family) for item in value]

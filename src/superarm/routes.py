@@ -48,8 +48,7 @@ INTERVAL = (
     "and the noise of a single trip"
 )
 """What the interval of an energy means."""
-_HALF_WIDTH = float(QUANTILES[-1])
-"""Of the central 95 % interval, in standard deviations."""
+_HALF_WIDTH = float(QUANTILES[-1])  # of the central 95 % interval, in standard deviations
 _VEHICLE = tuple(field.name for field in dataclasses.fields(Vehicle))
 _ROADS = ("uturns", "edges", "city_seed")
 _SCALES = ("prior_scale", "noise_scale")
@@ -64,18 +63,12 @@ _ECCENTRICITY = 0.00669438  # of the earth, squared
 class Leg:
     """A way from start to goal, in sums."""
 
-    edges: Ints
-    """Numbers in the line graph, (k,)."""
-    energy: float
-    """Expected, Wh."""
-    spread: float
-    """Half-width of the 95 % interval, Wh."""
-    length: float
-    """Metres."""
-    seconds: float
-    """At the speed limits."""
-    climb: float
-    """Metres of height gained, not counting what is lost again."""
+    edges: Ints  # numbers in the line graph, (k,)
+    energy: float  # expected, Wh
+    spread: float  # half-width of the 95 % interval, Wh
+    length: float  # metres
+    seconds: float  # at the speed limits
+    climb: float  # metres of height gained, not counting what is lost again
 
     def as_json(self) -> dict[str, float]:
         return {
@@ -92,8 +85,7 @@ class TrackRecord(NamedTuple):
     """How often the 95 % interval of a policy's own trips held, by the record of its run."""
 
     trips: int
-    inside: float
-    """Share of the trips."""
+    inside: float  # share of the trips
 
     @property
     def holds(self) -> bool:
@@ -161,16 +153,9 @@ class RouteAnswer:
         junction to junction.
         """
         line = _line(self.graph.network, self.graph.edges[self.best.edges])
-        return {
-            "type": "FeatureCollection",
-            "features": [
-                {
-                    "type": "Feature",
-                    "geometry": {"type": "LineString", "coordinates": line},
-                    "properties": self.as_json(),
-                }
-            ],
-        }
+        drawn = {"type": "LineString", "coordinates": line}
+        feature = {"type": "Feature", "geometry": drawn, "properties": self.as_json()}
+        return {"type": "FeatureCollection", "features": [feature]}
 
 
 def find_route(
@@ -264,11 +249,10 @@ def _load(
     options = {key: settings[key] for key in _ROADS if key in settings}
     if not isinstance(network, RoadNetwork):
         name = network if isinstance(network, str) else str(network.absolute())  # a path is no name
-        heights = None if elevation is None else str(elevation)
-        return load_roads(name, **options, elevation=heights)
+        return load_roads(name, **options, elevation=None if elevation is None else str(elevation))
     roads = network if elevation is None else with_heights(network, elevation)
-    graph = roads.line_graph(uturns=options.get("uturns", True))
-    return Roads(graph, f"the road network {roads.name}")
+    told = f"the road network {roads.name}"
+    return Roads(roads.line_graph(uturns=options.get("uturns", True)), told)
 
 
 def _by_model(graph: LineGraph, settings: Mapping[str, Any]) -> _Known:
@@ -302,8 +286,7 @@ def _learned(
 ) -> tuple[Roads, _Known]:
     """What was learned, on which roads and with which vehicle: the state says all of it."""
     label = "this state" if isinstance(state, State) else str(state)
-    own = [key for key in settings if key not in _ROADS]
-    if own:
+    if own := [key for key in settings if key not in _ROADS]:
         raise StateError(
             f"{label} brings its own vehicle and model, so {own[0]} cannot be set; leave it out"
         )
@@ -362,10 +345,8 @@ def _record(state: Path) -> TrackRecord | None:
 
 def _arrays(roads: LineGraph | RoadEnergy, oracle: Oracle) -> dict[str, Any]:
     """What makes two networks the same: the roads, and the turns between them."""
-    spec = describe(oracle).get("successors", {})
-    return {name: getattr(roads, name) for name in ("length", "speed", "rise")} | {
-        "turns": spec.get("turns")
-    }
+    turns = describe(oracle).get("successors", {}).get("turns")
+    return {name: getattr(roads, name) for name in ("length", "speed", "rise")} | {"turns": turns}
 
 
 # --- on the map ----------------------------------------------------------------------------
@@ -378,9 +359,8 @@ def _line(network: RoadNetwork, edges: Ints) -> list[list[float]]:
             f"{network.name} has no geographic reference, so its roads cannot be placed on Earth; "
             "as_json (--json) needs none"
         )
-    line = np.round(
-        np.concatenate([_course(network, network.lon_lat, edge) for edge in edges]), 7
-    ).tolist()
+    courses = [_course(network, network.lon_lat, edge) for edge in edges]
+    line = np.round(np.concatenate(courses), 7).tolist()
     moved = [place for before, place in pairwise(line) if place != before]
     return [line[0], *(moved or line[1:2])]
 

@@ -50,8 +50,7 @@ class Encoding(Shown):
         if not columns or len(set(columns)) < len(columns):
             raise InputError(f"columns is {columns}; name at least one, and each once")
         require_type(self.categories, Mapping, "categories")
-        strange = sorted(set(self.categories) - set(columns), key=str)
-        if strange:
+        if strange := sorted(set(self.categories) - set(columns), key=str):
             raise InputError(f"categories names {strange[0]!r}, which is not among the columns")
         plain = {name: _values(each, f"categories[{name!r}]") for name, each in self.categories.items()}
         for name, values in plain.items():
@@ -105,8 +104,7 @@ class Encoding(Shown):
         for name in self.columns:
             values = _column(columns, name)
             if name not in self.categories:
-                wrong = [value for value in values if not _is_number(value)]
-                if wrong:
+                if wrong := [value for value in values if not _is_number(value)]:
                     raise InputError(f"column {name!r} holds {wrong[0]!r:.60}; it must hold numbers")
                 parts.append(as_vector(values, f"column {name!r}")[:, None])
                 continue
@@ -121,8 +119,8 @@ class Encoding(Shown):
                     "the encoding from an example that has every value"
                 ) from None
             column = numbers[:, None]
-            one_hot = self.coding == "one-hot"
-            parts.append((column == np.arange(len(known)) if one_hot else column).astype(float))
+            coded = column == np.arange(len(known)) if self.coding == "one-hot" else column
+            parts.append(coded.astype(float))
         if len({len(part) for part in parts}) > 1:
             raise ShapeError(
                 f"the columns have {[len(part) for part in parts]} rows; give as many for each"

@@ -17,12 +17,16 @@ _COUNT = click.IntRange(min=1)
 _NET = "Road network: a .net.xml or .osm file, a folder of tables, or luxembourg, monaco or city."
 _HEIGHTS = "Heights for the network: an SRTM tile (.hgt) or a folder of them."
 _SET = "Set a parameter to a TOML value; a list sweeps. May be repeated."
+_EXECUTOR = "Local processes, or the Dask cluster at $DASK_SCHEDULER_ADDRESS (else a local one)."
+_STATE = "What a run has learned on this network, RUN/states/CELL.npz; default: the energy model."
+_SETTING = "A parameter of the vehicle (mass, …), the model, or a city (edges, city_seed)."
+_DEMO = "Where the run, report.html and learning.svg go; an earlier demo is replaced."
+_SHOWN: dict[str, Any] = {"show_default": True}
 
 
 def _choice(name: str, *choices: str, told: str) -> Callable[[Command], Command]:
     """An option with a few values, the first by default."""
-    kind = click.Choice(choices)
-    return click.option(name, type=kind, default=choices[0], show_default=True, help=told)
+    return click.option(name, type=click.Choice(choices), default=choices[0], **_SHOWN, help=told)
 
 
 _band = click.option(
@@ -63,12 +67,7 @@ def superarm() -> None:
 @click.option("--from", "start", help="Edge where trips begin; default: chosen for you.")
 @click.option("--to", "goal", help="Edge where trips end; default: chosen for you.")
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
-@_choice(
-    "--executor",
-    "local",
-    "dask",
-    told="Local processes, or the Dask cluster at $DASK_SCHEDULER_ADDRESS (else a local one).",
-)
+@_choice("--executor", "local", "dask", told=_EXECUTOR)
 @common_options
 @importing
 def run(experiment: str, executor: str, as_json: bool, **asked: Any) -> None:
@@ -118,8 +117,7 @@ def report(directory: Path, as_json: bool, seed: int, **asked: Any) -> None:
     if as_json:
         print_json({"report": str(page.path), "figures": [str(path) for path in figures]})
     else:
-        for path in (page.path, *figures):
-            say(path)
+        say("\n".join(map(str, (page.path, *figures))))
 
 
 @superarm.command()
@@ -127,11 +125,7 @@ def report(directory: Path, as_json: bool, seed: int, **asked: Any) -> None:
 @click.option("--from", "start", required=True, help="Id of the edge where the trip begins.")
 @click.option("--to", "goal", required=True, help="Id of the edge where it ends.")
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
-@click.option(
-    "--state",
-    type=_PATH,
-    help="What a run has learned on this network, RUN/states/CELL.npz; default: the energy model.",
-)
+@click.option("--state", type=_PATH, help=_STATE)
 @_choice(
     "--routing",
     "potential",
@@ -139,13 +133,7 @@ def report(directory: Path, as_json: bool, seed: int, **asked: Any) -> None:
     told="How costs are made non-negative: by height potentials, or by rectifying each edge "
     "(Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025), Algorithm 2).",
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A parameter of the vehicle (mass, …), the model, or a city (edges, city_seed).",
-)
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=_SETTING)
 @click.option("--geojson", is_flag=True, help="Print one line of GeoJSON on stdout.")
 @common_options
 @importing
@@ -159,32 +147,16 @@ def route(geojson: bool, as_json: bool, seed: int, quiet: bool, **asked: Any) ->
     from . import routing
 
     answer = routing.ask(**asked)
-    if geojson:
-        print_json(answer.as_geojson())
-    elif as_json:
-        print_json(answer.as_json())
+    if geojson or as_json:
+        print_json(answer.as_geojson() if geojson else answer.as_json())
     else:
         routing.print_route(answer)
 
 
 @superarm.command()
-@click.option(
-    "--out",
-    type=_PATH,
-    default=Path("demo"),
-    show_default=True,
-    help="Where the run, report.html and learning.svg go; an earlier demo is replaced.",
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(min=10, max=2000),
-    default=50,
-    show_default=True,
-    help="Number of rounds.",
-)
-@click.option(
-    "--delay", type=click.FloatRange(0.0), default=0.05, show_default=True, help="Seconds per frame."
-)
+@click.option("--out", type=_PATH, default=Path("demo"), **_SHOWN, help=_DEMO)
+@click.option("--rounds", type=click.IntRange(10, 2000), default=50, **_SHOWN, help="Number of rounds.")
+@click.option("--delay", type=click.FloatRange(0), default=0.05, **_SHOWN, help="Seconds per frame.")
 @common_options
 def demo(as_json: bool, quiet: bool, **asked: Any) -> None:
     """Watch an electric car learn its way through a city.

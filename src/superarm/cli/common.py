@@ -98,13 +98,8 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[int, int], None]
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rounds"),
-        TimeRemainingColumn(),
-    )
+    told, rounds = TextColumn("{task.description}", markup=False), TextColumn("rounds")
+    columns = (told, BarColumn(), MofNCompleteColumn(), rounds, TimeRemainingColumn())
     bar = Progress(*columns, console=Console(stderr=True))
     task = bar.add_task(shown(label), total=None)
 
@@ -135,5 +130,4 @@ def shown(text: str) -> str:
     >>> print(shown("a\tb"))
     a\tb
     """
-    escaped = (each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-    return "".join(escaped)
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

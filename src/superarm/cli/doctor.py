@@ -16,14 +16,8 @@ from superarm.errors import SuperarmError
 from .common import print_json, say
 
 _EXTRAS = {
-    "matplotlib": "plot",
-    "numba": "fast",
-    "distributed": "cluster",
-    "torch": "torch",
-    "gpytorch": "torch",
-    "botorch": "torch",
-    "libsumo": "sumo",
-    "pandas": "frame",
+    **{"matplotlib": "plot", "numba": "fast", "distributed": "cluster", "torch": "torch"},
+    **{"gpytorch": "torch", "botorch": "torch", "libsumo": "sumo", "pandas": "frame"},
 }
 _CORE = ("numpy", "scipy", "click", "rich")
 
@@ -61,18 +55,16 @@ def _largest_disagreement() -> float:
     arms, rewards, noise = rng.random((60, 2)), rng.standard_normal(200), 0.1
     rows = rng.integers(60, size=200)
     seen = arms[rows]
-    solved = np.linalg.solve(kernel(seen) + noise * np.eye(len(seen)), rewards)
-    expected = kernel(arms, seen) @ solved
-    worst = 0.0
-    engines = [StreamingGP(kernel, noise, form=form) for form in ("cholesky", "finite-rank")]
-    for engine in engines:
+    expected = kernel(arms, seen) @ np.linalg.solve(kernel(seen) + noise * np.eye(len(seen)), rewards)
+    means = []
+    for engine in [StreamingGP(kernel, noise, form=form) for form in ("cholesky", "finite-rank")]:
         engine.observe(seen, rewards)
-        worst = max(worst, float(np.max(np.abs(engine.predict(arms).mean - expected))))
-    for form in ("root", "visited"):
-        finite = FiniteGP(kernel, arms, noise, form=form)
+        means.append(engine.predict(arms).mean)
+    for finite in [FiniteGP(kernel, arms, noise, form=form) for form in ("root", "visited")]:
         for row, reward in zip(rows, rewards, strict=True):
             finite.observe([row], [reward])
-        worst = max(worst, float(np.max(np.abs(finite.predict(np.arange(60)).mean - expected))))
+        means.append(finite.predict(np.arange(60)).mean)
+    worst = float(np.max(np.abs(np.array(means) - expected)))
     if not np.isfinite(worst):
         raise SuperarmError("an engine returned a number that is not finite")
     return worst

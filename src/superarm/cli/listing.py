@@ -26,6 +26,7 @@ from superarm.results.papers import spelled_out
 from .common import print_json, say
 
 Row = Mapping[str, Any]
+_MOST = 8  # parameters of a part that are listed beside its name
 
 
 def list_family(family: str | None, as_json: bool) -> None:
@@ -100,13 +101,12 @@ def _show_experiment(name: str, as_json: bool) -> None:
         return
     figures = f"Figure{'s' * (len(experiment.figure) > 1)} {', '.join(experiment.figure)}"
     source = [plain["paper"], figures if experiment.figure else ""]
-    size = f"{counted(experiment.rounds, 'round')}, {counted(experiment.seeds, 'seed')}"
     lines = [
         ": ".join(filter(None, (experiment.id, experiment.title))),
         ", ".join(filter(None, source)),
-        size,
+        f"{counted(experiment.rounds, 'round')}, {counted(experiment.seeds, 'seed')}",
+        f"problem: {_options(experiment.problem)}",
     ]
-    lines.append(f"problem: {_options(experiment.problem)}")
     lines += [f"swept: {_options(experiment.sweep)}"] if experiment.sweep else []
     for table, when in (("policies", ""), ("on_request", " (on request)")):
         for policy, options in plain[table].items():
@@ -123,10 +123,8 @@ def _options(table: Row) -> str:
 
 
 def _experiment(name: str) -> Row:
-    experiment = load_experiment(name)
-    figures = ", ".join(experiment.figure)
-    told = {"id": experiment.id, "figure": figures, "title": experiment.title}
-    return told | {"paper": experiment.paper}
+    own = load_experiment(name)
+    return {"id": own.id, "figure": ", ".join(own.figure), "title": own.title, "paper": own.paper}
 
 
 def _part(family: str, name: str) -> dict[str, Any]:
@@ -169,10 +167,6 @@ def _signature(parameters: Sequence[Row]) -> str:
         if not each["name"].endswith("_bounds")
     ]
     return ", ".join(told if len(told) <= _MOST else [*told[:_MOST], f"… {len(told) - _MOST} more"])
-
-
-_MOST = 8
-"""So many parameters of a part are listed beside its name."""
 
 
 def _readable(text: str) -> str:

@@ -15,8 +15,7 @@ from superarm.routes import NETWORKS
 
 from .common import check_elevation
 
-_ON_ONES_OWN = "navigation/network"
-"""The experiment that has no network unless one is given."""
+_ON_ONES_OWN = "navigation/network"  # the experiment that has no network unless one is given
 
 
 class Place(NamedTuple):
@@ -47,10 +46,8 @@ class Place(NamedTuple):
             parameters["problem.elevation"] = str(self.elevation.resolve())
         if self.net is not None:
             parameters["problem.network"] = _whole(self.net)
-        elif self.start is not None and not networked:
-            network = _network_of_routes(experiment)
-            if network is not None:
-                parameters["problem.network"] = network
+        elif self.start is not None and not networked and (own := _network_of_routes(experiment)):
+            parameters["problem.network"] = own
         if self.start is not None:
             parameters |= {"problem.start": self.start, "problem.goal": self.goal}
         dropped: set[str] = set()
@@ -70,12 +67,8 @@ class Place(NamedTuple):
         check_elevation(self.elevation)
         if (self.start is None) != (self.goal is None):
             raise click.UsageError("--from and --to go together: name both, or neither")
-        for option, name, said in (
-            ("--net", "network", self.net),
-            ("--from", "start", self.start),
-            ("--to", "goal", self.goal),
-            ("--elevation", "elevation", self.elevation),
-        ):
+        names = {"--net": "network", "--from": "start", "--to": "goal", "--elevation": "elevation"}
+        for (option, name), said in zip(names.items(), self, strict=True):
             if said is not None and _value(name, given) is not None:
                 raise click.UsageError(f"{name} is given twice: by --set and by {option}")
         if any(end is not None for end in ends) and _value("route", given) is not None:

@@ -84,21 +84,16 @@ def _track_record(answer: RouteAnswer) -> list[str]:
 
 def _cautions(answer: RouteAnswer) -> list[str]:
     """What keeps the route from being the one of least expected energy."""
-    cautions = []
-    if answer.cut_edges and answer.routing == "potential":
-        cautions.append(
-            f"{answer.cut_edges} of the network's {len(answer.graph)} edges are expected to cost less "
-            "than their height potential; they were counted as costing exactly that, so a route with "
-            "lower expected energy may exist"
-        )
-    elif answer.cut_edges:
-        cautions.append(
-            f"{answer.cut_edges} of the network's {len(answer.graph)} edges are expected to give "
-            "energy back; rectified routing counts each as a small cost and may miss savings downhill"
-        )
-    if answer.flat:
-        cautions.append("the file has no heights: all roads count as flat (--elevation PATH adds some)")
-    return cautions
+    some = f"{answer.cut_edges} of the network's {len(answer.graph)} edges are expected to"
+    cut = (
+        "cost less than their height potential; they were counted as costing exactly that, so a route "
+        "with lower expected energy may exist"
+        if answer.routing == "potential"
+        else "give energy back; rectified routing counts each as a small cost and may miss savings "
+        "downhill"
+    )
+    flat = "the file has no heights: all roads count as flat (--elevation PATH adds some)"
+    return [f"{some} {cut}"] * bool(answer.cut_edges) + [flat] * answer.flat
 
 
 def _comparison(name: str, leg: Leg, best: Leg) -> str:

@@ -79,12 +79,11 @@ class Request(NamedTuple):
             chosen = [name.strip() for name in self.policies.split(",") if name.strip()]
             for name in chosen:
                 if " " in name and name not in {**experiment.policies, **experiment.on_request}:
-                    joined = ",".join(name.split())
-                    raise SpecError(f"separate policies by commas: --policies {joined}")
+                    raise SpecError(f"separate policies by commas: --policies {','.join(name.split())}")
             experiment = experiment.with_policies(chosen)
-        replaced = {**given, **placing}
         sizes = {"rounds": self.rounds, "seeds": self.seeds}
-        return Plan.make(experiment, out=out, **sizes, first_seed=self.seed, overrides=replaced)
+        options = {**given, **placing}
+        return Plan.make(experiment, out=out, **sizes, first_seed=self.seed, overrides=options)
 
     def execute(self, plan: Plan, pool: Executor | None) -> dict[str, Any]:
         """Run it, under a progress bar."""
@@ -217,8 +216,7 @@ def print_summary(summary: dict[str, Any]) -> None:
     rows, out = summary["rows"], Path(summary["out"])
     metrics = {name: Metric(**told) for name, told in summary["metrics"].items()}
     metrics = dict(sorted(metrics.items(), key=lambda item: not item[1].headline))
-    swept = any(row["setting"] for row in rows)
-    names = ["policy", "setting"] if swept else ["policy"]
+    names = ["policy", "setting"] if any(row["setting"] for row in rows) else ["policy"]
     lines = []
     for _, group in groupby(rows, key=lambda row: (row["policy"], row["setting"])):
         members = {row["metric"]: row for row in group}
@@ -282,8 +280,7 @@ def _print_claims(console: Any, claims: list[dict[str, Any]]) -> None:
     for claim in claims:
         word = claim["verdict"]
         console.print(f"  [{colours[word]}]{VERDICTS[word]} {word}[/]: ", end="")
-        told = shown(f"{claim['text']}. {claim['evidence']}")
-        console.print(told, markup=False, soft_wrap=True)
+        console.print(shown(f"{claim['text']}. {claim['evidence']}"), markup=False, soft_wrap=True)
 
 
 def _print_forecasts(console: Any, out: Path) -> None:

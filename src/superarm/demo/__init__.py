@@ -36,8 +36,7 @@ ROUNDS = 50
 """How long it learns unless told otherwise: the experiment's own length."""
 _FILES = ("run.json", "cells.jsonl", "summary.json", "report.html", "learning.svg", "figures")
 _OURS = frozenset((*FOLDERS, *_FILES))
-_WORTH_PROCESSES = 40
-"""Number of rounds that makes other processes worth starting."""
+_WORTH_PROCESSES = 40  # number of rounds that makes other processes worth starting
 
 
 def run_demo(
@@ -62,7 +61,6 @@ def run_demo(
     )
     with display(console, city, rounds, delay) as show:
         frames = learn(experiment, problem, rounds=rounds, seed=seed, show=show)
-
     _make_room(out)
     plan = Plan.make(experiment, out=out, rounds=rounds, first_seed=seed)
     picture = animated_svg(city, frames, seed)

@@ -16,8 +16,7 @@ from superarm.simulation import simulate
 from superarm.simulation.audit import QUANTILES
 
 LEARNER = "gp-ts"
-_HALF_WIDTH = float(QUANTILES[-1])
-"""Of the central 95 % interval, in standard deviations."""
+_HALF_WIDTH = float(QUANTILES[-1])  # of the central 95 % interval, in standard deviations
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,18 +24,12 @@ class Frame:
     """One trip: where it went, what was expected of it, and what it cost."""
 
     step: int
-    route: Ints
-    """Numbers of the edges, (k,)."""
-    fresh: Ints
-    """Those of them that no earlier trip used."""
-    tried: int
-    """How many edges have been used so far."""
-    energy: float
-    """Wh that the trip took, noise included."""
-    forecast: float
-    """Wh that was expected of it beforehand."""
-    spread: float
-    """Half-width of the 95 % interval of that forecast, Wh."""
+    route: Ints  # numbers of the edges, (k,)
+    fresh: Ints  # those of them that no earlier trip used
+    tried: int  # how many edges have been used so far
+    energy: float  # Wh that the trip took, noise included
+    forecast: float  # Wh that was expected of it beforehand
+    spread: float  # half-width of the 95 % interval of that forecast, Wh
     regret: float
 
 
@@ -45,8 +38,7 @@ class City:
     """What stays the same from trip to trip."""
 
     roads: RoadMap
-    known: Mapping[str, float]
-    """Expected energy of some routes that need no learning, Wh by name."""
+    known: Mapping[str, float]  # expected energy of some routes that need no learning, Wh by name
 
 
 def make_world(experiment: Experiment, *, rounds: int, seed: int) -> Navigation:
@@ -58,8 +50,7 @@ def make_world(experiment: Experiment, *, rounds: int, seed: int) -> Navigation:
 
 def describe_city(problem: Navigation) -> City:
     """The map, and what routes cost that need no learning."""
-    model = problem.model
-    noise_std = float(np.sqrt(model.noise_variance))
+    model, noise_std = problem.model, float(np.sqrt(problem.model.noise_variance))
     costs = {
         "fastest": model.costs["travel_time"],
         "shortest": model.costs["length"],

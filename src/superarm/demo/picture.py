@@ -16,14 +16,11 @@ from superarm.results.maps import window_around
 from .learning import City, Frame
 
 _FRAMES = 24
-_TURN, _REST = 0.35, 1.5
-"""Seconds that a frame is shown, and for which the last one stays."""
+_TURN, _REST = 0.35, 1.5  # seconds that a frame is shown, and for which the last one stays
 _WIDTH, _HEIGHT = 900, 520
-_MAP = (20, 44, 540, 456)
-"""Left, top, width and height of the map."""
+_MAP = (20, 44, 540, 456)  # left, top, width and height of the map
 _CHART = (630.0, 60.0, 180.0, 250.0)
-_HALVES = 2
-"""Roads are written in half pixels: whole numbers are short."""
+_HALVES = 2  # roads are written in half pixels: whole numbers are short
 _COLOURS = {
     **{"ink": ("#1f2328", "#e4e8ec"), "faint": ("#6a737d", "#9aa4af"), "paper": ("#fff", "#14181d")},
     **{"panel": ("#f6f8fa", "#1c2229"), "route": ("#0969da", "#58a6ff")},
@@ -42,13 +39,10 @@ _LABELS = {"prior": "model alone", "best": "best route"}
 
 def animated_svg(city: City, frames: Sequence[Frame], seed: int) -> str:
     """The map on the left, the energy of every trip on the right; a still shows the last frame."""
-    chosen = _telling_frames(frames)
-    drawn = _Map(city.roads)
-    chart = _Chart(city, frames)
+    chosen, drawn, chart = _telling_frames(frames), _Map(city.roads), _Chart(city, frames)
     tried, routes, trips, before = "", "", "", 0
     for index, frame in enumerate(chosen):
-        since = frames[before : frame.step]
-        before = frame.step
+        since, before = frames[before : frame.step], frame.step
         fresh = drawn.path(np.concatenate([each.fresh for each in since]), "tried")
         tried += _timed(fresh, index, len(chosen), stays=True)
         routes += _timed(drawn.route(frame.route), index, len(chosen), stays=False)
@@ -103,8 +97,7 @@ def _telling_frames(frames: Sequence[Frame]) -> list[Frame]:
     """Trips that went another way than the one before, some of them where there are many; the last."""
     pairs = pairwise(frames)
     kept = [frames[0], *(now for before, now in pairs if not np.array_equal(before.route, now.route))]
-    if kept[-1] is not frames[-1]:
-        kept.append(frames[-1])
+    kept += [frames[-1]] if kept[-1] is not frames[-1] else []
     places = np.unique(np.linspace(0, len(kept) - 1, min(_FRAMES, len(kept))).round().astype(int))
     return [kept[place] for place in places]
 
@@ -154,15 +147,11 @@ class _Map:
         )
 
 
-# --- numbers -----------------------------------------------------------------------------
-
-
 class _Chart:
     """The energy of each trip within what was forecast, and routes that need no learning."""
 
     def __init__(self, city: City, frames: Sequence[Frame]) -> None:
-        self._known = dict(city.known)
-        self._rounds = len(frames)
+        self._known, self._rounds = city.known, len(frames)
         ends = [frame.forecast + sign * frame.spread for frame in frames for sign in (-1.0, 1.0)]
         values = [*self._known.values(), *(frame.energy for frame in frames), *ends]
         margin = 0.04 * (max(values) - min(values)) or 1.0

@@ -28,18 +28,15 @@ class Row(NamedTuple):
     """How one policy fared, seed by seed."""
 
     policy: str
-    energy: Floats
-    """Wh per trip on average over the last trips, (seeds,)."""
-    regret: Floats
-    """Total over all trips, Wh, (seeds,)."""
+    energy: Floats  # Wh per trip on average over the last trips, (seeds,)
+    regret: Floats  # total over all trips, Wh, (seeds,)
 
 
 class Outcome(NamedTuple):
     """All policies, the cheapest at the end first."""
 
     rows: tuple[Row, ...]
-    latest: int
-    """How many of the last trips ``energy`` is about."""
+    latest: int  # how many of the last trips ``energy`` is about
     rounds: int
     first_seed: int
 
@@ -84,11 +81,8 @@ class Outcome(NamedTuple):
     def conclusion(self) -> str:
         """One sentence that follows from the numbers, whoever wins."""
         learner = self.row(LEARNER)
-        others = {
-            "fastest": "the fastest route",
-            "prior": "the energy model's route",
-            "bi-ts": "learning road by road",
-        }
+        others = {"fastest": "the fastest route", "prior": "the energy model's route"}
+        others["bi-ts"] = "learning road by road"
         parts = [_compared(learner, self.row(name), words) for name, words in others.items()]
         return (
             f"In its last {self.latest} trips {LEARNER} needed {learner.energy.mean():.0f} Wh "
@@ -118,9 +112,8 @@ def _compared(learner: Row, other: Row, words: str) -> str:
 
 def print_outcome(console: Console, outcome: Outcome) -> None:
     """The table and the sentence."""
-    seeds = len(outcome.rows[0].energy)
     table = Table(
-        title=f"{outcome.rounds} trips, {seeds} seeds",
+        title=f"{outcome.rounds} trips, {len(outcome.rows[0].energy)} seeds",
         caption="Saved: against the fastest route. Regret: energy of all trips above the best "
         "route's, counted as in Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025).",
     )

@@ -29,8 +29,7 @@ _TRIED = ("rgb(160,105,50)", "rgb(215,130,40)", "rgb(255,160,60)")
 _OFTEN = (2, 6)
 _START, _GOAL = ("●", "bold rgb(0,190,90)"), ("◆", "bold rgb(235,60,70)")
 _PANEL = 27
-_LEAST_MAP = 30
-"""Columns below which the numbers stand under the map instead of beside it."""
+_LEAST_MAP = 30  # columns below which the numbers stand under the map instead of beside it
 _CROWDED = 0.45
 """Share of dots from which on local streets are left out: a map of everything shows nothing."""
 _LOCAL = 9.0  # m/s: streets with a limit of 30 km/h
@@ -108,11 +107,10 @@ class Screen:
     """Draws frames, each with what came before it."""
 
     def __init__(self, city: City, rounds: int, width: int, height: int) -> None:
-        self._city, self._rounds = city, rounds
+        self._city, self._rounds, self._width = city, rounds, width
         self._visits = np.zeros(len(city.roads), dtype=np.int64)
         self._regrets: list[float] = []
         self._beside = width >= _LEAST_MAP + _PANEL + 2
-        self._width = width
         room = width - _PANEL - 2 if self._beside else width
         rows = max(6, height - (2 if self._beside else 6))
         span = np.maximum(np.ptp(city.roads.points, axis=0), 1.0)
@@ -125,8 +123,7 @@ class Screen:
         drawn = self._canvas.draw(frame.route, self._visits)
         self._visits[frame.route] += 1
         if not self._beside:
-            lines = self._numbers(frame, self._width)[:4]
-            return Text("\n", no_wrap=True).join([drawn, *lines])
+            return Text("\n", no_wrap=True).join([drawn, *self._numbers(frame, self._width)[:4]])
         grid = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
         legend = (
             Text(""),
@@ -158,9 +155,8 @@ class Screen:
 
 def spark(regrets: list[float], length: int) -> str:
     """The regret of the last rounds as a small curve."""
-    recent = regrets[-length:]
     top = max(regrets, default=0.0) or 1.0
-    return "".join(_SPARKS[min(7, int(8 * max(0.0, value) / top))] for value in recent)
+    return "".join(_SPARKS[min(7, int(8 * max(0.0, each) / top))] for each in regrets[-length:])
 
 
 @contextmanager

@@ -46,7 +46,6 @@ def gaussian_features(box: Box, lengthscales: Floats, variance: float) -> Featur
     if count is None:
         return None
     interpolation = sum(_interpolation_error(float(c), count) for c in reach)
-
     angles = np.pi * (np.arange(count) + 0.5) / count
     nodes = np.cos(angles)
     grid = np.cos(np.pi * (np.arange(8 * count) + 0.5) / (8 * count))
@@ -59,33 +58,27 @@ def gaussian_features(box: Box, lengthscales: Floats, variance: float) -> Featur
     suprema: list[Floats] = []
     dropped = 0.0
     for c in reach:
-        K = np.exp(-0.5 * (c * np.subtract.outer(nodes, nodes)) ** 2)
-        values, vectors = np.linalg.eigh(K)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        weight = (transform @ root).T  # (g, g), φ = weight @ T
+        values, vectors = np.linalg.eigh(np.exp(-0.5 * (c * np.subtract.outer(nodes, nodes)) ** 2))
+        weight = (transform @ (vectors * np.sqrt(np.maximum(values, 0.0)))).T  # (g, g), φ = weight @ T
         sup = margin * np.square(weight @ polynomials).max(axis=1)
         keep, lost = truncate(sup, share)
         dropped += lost
         weights.append(weight[keep])
         suprema.append(sup[keep])
-
     steps: list[tuple[Ints, Ints]] = []
     combined = suprema[0]
     for j in range(1, dimensions):
-        last = j == dimensions - 1
         pairs = np.multiply.outer(combined, suprema[j]).ravel()
         if len(pairs) > 100 * max_rank + 10_000:
             return None
-        allowed = budget - dropped - interpolation if last else share
+        allowed = budget - dropped - interpolation if j == dimensions - 1 else share
         keep, lost = truncate(pairs, max(allowed, 0.0))
         dropped += lost
         if len(keep) > max_rank:
             return None
         keep = np.sort(keep)  # neighbours then share their left factor
-        left, right = np.divmod(keep, len(suprema[j]))
-        steps.append((left, right))
+        steps.append(np.divmod(keep, len(suprema[j])))
         combined = pairs[keep]
-
     weights[0] *= math.sqrt(variance)
     proven = (dropped + interpolation) * (1.0 + 10.0 * budget)
     varies = upper > lower  # a column that does not sits at the centre of any interval
@@ -114,9 +107,8 @@ def _product(
     T = _chebyshev(points, count)  # (g, d, n)
     rows = weights[0] @ T[:, 0]
     for j, (left, right) in enumerate(steps, start=1):
-        factor = weights[j] @ T[:, j]
         rows = rows.take(left, axis=0)
-        rows *= factor.take(right, axis=0)
+        rows *= (weights[j] @ T[:, j]).take(right, axis=0)
     return rows
 
 
@@ -135,8 +127,7 @@ def _interpolation_error(reach: float, count: int) -> float:
     logarithm = (
         math.log(4.0) + 0.5 * (reach * half_axis) ** 2 - (count - 1) * np.log(rho) - np.log(rho - 1.0)
     )
-    one = math.exp(min(float(logarithm.min()), 700.0))
-    return one * (2.0 + 2.0 / math.pi * math.log(count))
+    return math.exp(min(float(logarithm.min()), 700.0)) * (2.0 + 2.0 / math.pi * math.log(count))
 
 
 def _node_count(reach: float, tolerance: float, limit: int) -> int | None:

@@ -34,8 +34,7 @@ from superarm.core import Floats, Ints
 from superarm.errors import InputError, ShapeError
 
 EPSILON = float(np.finfo(np.float64).eps)
-_ROUNDING = 64.0
-"""Rounding allowance of the exact forms, in units of ε·``largest``."""
+_ROUNDING = 64.0  # rounding allowance of the exact forms, in units of ε·``largest``
 
 Evaluate = Callable[[Floats], Floats]
 """Points as (d, n) columns to features as (r, n) rows; it can be pickled."""
@@ -62,10 +61,8 @@ class FeatureMap:
     """Proven in exact arithmetic, plus an allowance for rounding that is tested, not proven."""
     lower: Floats  # (d,)
     upper: Floats  # (d,)
-    suprema: Floats
-    """(rank,), a bound on the largest square of every feature on the box"""
-    largest: float
-    """A bound on k(x, x) over the box."""
+    suprema: Floats  # (rank,), a bound on the largest square of every feature on the box
+    largest: float  # a bound on k(x, x) over the box
     evaluate: Evaluate
 
     def __post_init__(self) -> None:
@@ -123,8 +120,7 @@ def truncate(suprema: Floats, budget: float) -> tuple[Ints, float]:
     """Positions of the largest entries, largest first, and the sum of those dropped, ≤ budget."""
     order = np.argsort(-suprema, kind="stable")
     tail = np.cumsum(suprema[order][::-1])
-    dropped = int(np.searchsorted(tail, budget, side="right"))
-    dropped = min(dropped, len(order) - 1)
+    dropped = min(int(np.searchsorted(tail, budget, side="right")), len(order) - 1)
     return order[: len(order) - dropped], float(tail[dropped - 1]) if dropped else 0.0
 
 
@@ -139,10 +135,8 @@ def monomial_features(box: Box, degree: int, variance: float, bias: float) -> Fe
     # Every way to write the degree as an ordered sum of integers ≥ 0, one for each slot.
     factors = np.array(list(combinations_with_replacement(range(slots), degree)), dtype=np.intp)
     powers: Ints = (factors[:, :, None] == np.arange(slots)).sum(axis=1)
-    factorial = [math.factorial(i) for i in range(degree + 1)]
-    weights = np.array(
-        [variance * factorial[degree] / math.prod(factorial[i] for i in row) for row in powers]
-    )
+    whole = variance * math.factorial(degree)
+    weights = np.array([whole / math.prod(math.factorial(i) for i in row) for row in powers])
     if bias > 0.0:
         weights *= bias ** powers[:, -1]
         powers = powers[:, :-1]
@@ -212,14 +206,13 @@ def product_features(left: FeatureMap, right: FeatureMap, budget: float) -> Feat
     pairs = np.multiply.outer(left.suprema, right.suprema).ravel()
     keep, lost = truncate(pairs, budget)
     keep = np.sort(keep)
-    rows = np.divmod(keep, right.rank)
     return replace(
         left,
         suprema=pairs[keep],
         largest=left.largest * right.largest,
         # |k₁k₂ − h₁h₂| ≤ |k₁ − h₁| |k₂| + |h₁| |k₂ − h₂|
         error=left.error * right.largest + (left.largest + left.error) * right.error + lost,
-        evaluate=partial(_pairs, left.evaluate, right.evaluate, rows),
+        evaluate=partial(_pairs, left.evaluate, right.evaluate, np.divmod(keep, right.rank)),
     )
 
 

@@ -47,10 +47,8 @@ Normalisation = Literal["mean", "unit", "raw"]
 
 DENSE_LARGEST = 8000
 """Nodes up to which a ν that is no integer is accepted: its eigenvectors are n² numbers."""
-_BLOCK = 32
-"""Columns made together: more would not stay in the cache."""
-_STEP = 1e-20
-"""The complex step, relative to 2ν/κ²."""
+_BLOCK = 32  # columns made together: more would not stay in the cache
+_STEP = 1e-20  # the complex step, relative to 2ν/κ²
 _LARGEST_ENTRY = 1e30
 _RANGES = {"nu": (0.01, 32.0), "kappa": (1e-6, 1e6)}
 """ν takes as many solves per column; beyond these the smallest variances underflow."""
@@ -129,8 +127,6 @@ class GraphMatern(Kernel, Described):
             set_positive(clone, "variance")
         return clone
 
-    # --- evaluation ----------------------------------------------------------------------
-
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
         rows = self._nodes(X)
         columns = rows if Y is None else self._nodes(Y)
@@ -138,7 +134,6 @@ class GraphMatern(Kernel, Described):
         swapped = len(columns) < len(rows)
         wanted, others = (columns, rows) if swapped else (rows, columns)
         distinct, places = np.unique(wanted, return_inverse=True)
-        in_order = np.array_equal(distinct, wanted)
         everywhere = np.array_equal(others, np.arange(len(self)))
         K = np.empty((len(distinct), len(others)))
         start = 0
@@ -146,7 +141,7 @@ class GraphMatern(Kernel, Described):
             K[start : start + len(block)] = block if everywhere else block[:, others]
             start += len(block)
         self._scale(K, distinct, others)
-        if not in_order:
+        if not np.array_equal(distinct, wanted):
             K = K[places]
         if Y is None:
             _symmetrise(K)
@@ -236,8 +231,7 @@ class _Factor:
         self.size: int = laplacian.shape[0]
         self.laplacian, self._nu, self._shift = laplacian, nu, shift
         self._kept: OrderedDict[int, Floats] = OrderedDict()
-        self._room = int(cache_bytes // (8 * self.size))
-        self._cache_bytes = cache_bytes
+        self._room, self._cache_bytes = int(cache_bytes // (8 * self.size)), cache_bytes
         self._lock = Lock()
 
     def __reduce__(self) -> Any:
@@ -279,15 +273,11 @@ class _Factor:
         diagonal = np.empty(self.size)
         for start in range(0, self.size, _BLOCK):
             nodes = np.arange(start, min(start + _BLOCK, self.size))
-            half = self._solved(self._unit(nodes), self._nu // 2)
-            other = self._solved(half, self._nu % 2)
-            diagonal[nodes] = np.einsum("ij,ij->j", half, other)
+            unit = np.zeros((self.size, len(nodes)), order="F")
+            unit[nodes, np.arange(len(nodes))] = 1.0
+            half = self._solved(unit, self._nu // 2)
+            diagonal[nodes] = np.einsum("ij,ij->j", half, self._solved(half, self._nu % 2))
         return diagonal
-
-    def _unit(self, nodes: Ints) -> Floats:
-        unit = np.zeros((self.size, len(nodes)), order="F")
-        unit[nodes, np.arange(len(nodes))] = 1.0
-        return unit
 
     def _solved(self, right: Floats, times: int) -> Floats:
         for _ in range(times):

@@ -31,8 +31,7 @@ from superarm.errors import NotPositiveDefiniteError
 
 _LEAF = 24
 """Subtrees of at most so many columns become one front: dense work is cheaper than small steps."""
-_PADDING = 0.3
-"""Share of explicit zeros up to which a front joins its parent."""
+_PADDING = 0.3  # share of explicit zeros up to which a front joins its parent
 
 
 class Front(NamedTuple):
@@ -41,8 +40,7 @@ class Front(NamedTuple):
     start: int
     stop: int
     rows: Ints
-    parent: int
-    """Number of the parent's front, or −1."""
+    parent: int  # number of the parent's front, or −1
 
 
 def plan_elimination(matrix: Any) -> tuple[Ints, list[Front]]:
@@ -101,8 +99,7 @@ def _postorder(parents: Ints) -> Ints:
 
     n = len(parents)
     tree = csr_array((np.ones(n), (parents, np.arange(n))), shape=(n + 1, n + 1))
-    preorder = depth_first_order(tree, n, return_predecessors=False)
-    post: Ints = preorder[:0:-1].astype(np.intp)
+    post: Ints = depth_first_order(tree, n, return_predecessors=False)[:0:-1].astype(np.intp)
     return post
 
 
@@ -166,8 +163,7 @@ def _eliminate(A: Any, fronts: list[Front]) -> list[tuple[Any, Any]]:
     position = np.empty(A.shape[0], dtype=np.intp)
     waiting: list[list[tuple[Ints, Any]]] = [[] for _ in fronts]
     done = []
-    for number, front in enumerate(fronts):
-        start, stop, rows, parent = front
+    for number, (start, stop, rows, parent) in enumerate(fronts):
         c = stop - start
         position[start:stop] = np.arange(c)
         position[rows] = np.arange(c, c + len(rows))
@@ -201,8 +197,7 @@ def _invert(eliminated: list[tuple[Any, Any]], fronts: list[Front], kind: Any) -
         start, stop, rows, _ = fronts[number]
         pivot, multiplier = eliminated[number]
         c = stop - start
-        Z_RR = handed[number]
-        handed[number] = None
+        Z_RR, handed[number] = handed[number], None
         Z_RC = -(Z_RR @ multiplier)
         Z_CC = pivot - multiplier.T @ Z_RC
         diagonal[start:stop] = np.diagonal(Z_CC)

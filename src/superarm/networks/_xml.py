@@ -5,6 +5,7 @@ from __future__ import annotations
 import lzma
 import zlib
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import BinaryIO
 from xml.parsers import expat
@@ -14,8 +15,7 @@ from superarm.packed import open_packed
 
 Attributes = dict[str, str]
 _CHUNK = 1 << 20
-_LONGEST = 1 << 20
-"""Bytes of one element with its attributes; the longest of large cities have 10,000."""
+_LONGEST = 1 << 20  # bytes of one element with its attributes; the longest of large cities have 10,000
 _DEEPEST = 32
 """Elements inside each other; road networks have 5. A parser keeps every one that is open."""
 _MESSAGE = 400
@@ -51,8 +51,7 @@ class XmlFile:
         copy_to: BinaryIO | None = None,
     ) -> None:
         """Call ``start`` and ``end`` for every element; write the unpacked bytes to ``copy_to``."""
-
-        depth = 1
+        depth, parser = 1, self._parser
 
         def first(tag: str, attributes: Attributes) -> None:
             if tag != self._root:
@@ -75,7 +74,6 @@ class XmlFile:
                 end(tag)
 
         require_file(self.path)
-        parser = self._parser
         parser.StartElementHandler = first
         parser.StartDoctypeDeclHandler = self._refuse
         try:
@@ -119,7 +117,4 @@ def unreadable(path: Path, error: Exception) -> InputError:
 
 def bare_name(path: Path) -> str:
     """``lust3d`` for ``data/lust3d.net.xml.xz``."""
-    name = path.name
-    for suffix in (".gz", ".xz", ".xml", ".net", ".osm"):
-        name = name.removesuffix(suffix)
-    return name
+    return reduce(str.removesuffix, (".gz", ".xz", ".xml", ".net", ".osm"), path.name)

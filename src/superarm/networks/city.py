@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Bools, Floats, Ints
+from superarm.core import Bools, Floats, Ints, Rng
 from superarm.inputs import as_count, as_number
 from superarm.streams import stream
 
@@ -34,15 +34,12 @@ Points = NDArray[np.complex128]
 
 FEWEST_EDGES, MOST_EDGES = 200, 2_000_000
 _LOCAL, _COLLECTOR, _ARTERIAL, _RING = range(4)
-_AREA_PER_EDGE = 8200.0
-"""Square metres of land for a directed edge, with a margin that is cut off."""
-_DISTRICT = 800.0
-"""Metres between the centres of districts; less in a small town."""
+_AREA_PER_EDGE = 8200.0  # square metres of land for a directed edge, with a margin that is cut off
+_DISTRICT = 800.0  # metres between the centres of districts; less in a small town
 _RIVER, _RIVER_STEP, _VALLEY = 60.0, 115.0, 500.0
 """Metres between the embankments, between sites down the middle, and from the river to where the land
 has half its height."""
-_SHORTEST = 27.0
-"""Streets shorter than this become one junction, unless they are bridges."""
+_SHORTEST = 27.0  # streets shorter than this become one junction, unless they are bridges
 _STEEP, _SOFT = 0.08, 0.3
 """The grade that one street in fifty exceeds, and how softly hills begin, in typical heights of the
 waves."""
@@ -83,16 +80,12 @@ class _Land(NamedTuple):
     """What is there before any street."""
 
     radius: float
-    outline: Floats
-    """(k, 2): amplitude and phase of the outline's waves around the centre."""
-    heading: complex
-    """The river flows in this direction …"""
-    river: Points
-    """… and these waves, along it, move it sideways."""
+    outline: Floats  # (k, 2): amplitude and phase of the outline's waves around the centre
+    heading: complex  # the river flows in this direction …
+    river: Points  # … and these waves, along it, move it sideways
     hills: Points
     east: Points
-    north: Points
-    """Waves by which the map is off the plan."""
+    north: Points  # waves by which the map is off the plan
 
     def level(self, points: Points) -> Floats:
         """ρ of each point, below 1 inside the city."""
@@ -121,7 +114,7 @@ class _Land(NamedTuple):
         return height
 
 
-def _drawn_land(edges: int, rng: np.random.Generator) -> _Land:
+def _drawn_land(edges: int, rng: Rng) -> _Land:
     radius = float(np.sqrt(_AREA_PER_EDGE * (edges + 60.0) / np.pi))
     river = _waves(rng, 3, (max(0.8 * radius, 900.0), max(3.0 * radius, 2700.0)), 0.3)
     river[:, 0] = np.abs(river[:, 0])
@@ -136,9 +129,7 @@ def _drawn_land(edges: int, rng: np.random.Generator) -> _Land:
     )
 
 
-def _waves(
-    rng: np.random.Generator, count: int, lengths: tuple[float, float], steepness: float
-) -> Points:
+def _waves(rng: Rng, count: int, lengths: tuple[float, float], steepness: float) -> Points:
     """Waves of all directions, the longer the higher; each at most ``steepness`` steep."""
     k = 2.0 * np.pi / (lengths[0] * (lengths[1] / lengths[0]) ** rng.random(count))
     angle, phase = 2.0 * np.pi * rng.random((2, count))
@@ -160,13 +151,10 @@ class _Streets(NamedTuple):
 
     places: Points
     ends: Ints
-    road: Ints
-    """Class of road, local to ring."""
+    road: Ints  # class of road, local to ring
     bridge: Bools
-    calm: Bools
-    """A limit of 30."""
-    one_way: Ints
-    """+1, −1, or 0 for both directions."""
+    calm: Bools  # a limit of 30
+    one_way: Ints  # +1, −1, or 0 for both directions
 
     def spans(self) -> Points:
         """From the first end of each street to the second."""
@@ -187,8 +175,7 @@ class _Districts(NamedTuple):
     sector: Ints
     angle: Floats
     spacing: Floats
-    rings: Ints
-    """Ring roads lie within these circles."""
+    rings: Ints  # ring roads lie within these circles
 
     def seam(self, sides: Ints) -> Ints:
         """Class of road between two districts, by rows; local within one."""
@@ -212,7 +199,7 @@ def _pairs(points: Points) -> Floats:
     return np.ascontiguousarray(points).view(np.float64).reshape(-1, 2)
 
 
-def _drawn_districts(land: _Land, rng: np.random.Generator) -> _Districts:
+def _drawn_districts(land: _Land, rng: Rng) -> _Districts:
     """Districts on circles, six more on each."""
     apart = min(_DISTRICT, 0.42 * land.radius)
     each = np.maximum(6 * np.arange(np.ceil(1.2 * land.radius / apart) + 1, dtype=np.intp), 1)
@@ -236,7 +223,7 @@ def _drawn_districts(land: _Land, rng: np.random.Generator) -> _Districts:
     )
 
 
-def _streets(land: _Land, rng: np.random.Generator) -> _Streets:
+def _streets(land: _Land, rng: Rng) -> _Streets:
     """All streets of a plan, somewhat beyond the outline."""
     districts = _drawn_districts(land, rng)
     blocks = np.concatenate([_lattices(districts, rng), _seam_pairs(districts, rng)])
@@ -267,7 +254,7 @@ def _streets(land: _Land, rng: np.random.Generator) -> _Streets:
     return streets._replace(one_way=_one_way(streets, rng))
 
 
-def _lattices(districts: _Districts, rng: np.random.Generator) -> Points:
+def _lattices(districts: _Districts, rng: Rng) -> Points:
     """Sites within the districts, each on a lattice that is turned its own way."""
     count = (len(districts.centres), 1)
     reach = int(np.ceil(0.75 * districts.apart / districts.spacing.min()))
@@ -286,7 +273,7 @@ def _lattices(districts: _Districts, rng: np.random.Generator) -> Points:
     return kept
 
 
-def _seam_pairs(districts: _Districts, rng: np.random.Generator) -> Points:
+def _seam_pairs(districts: _Districts, rng: Rng) -> Points:
     """Mirrored pairs of sites along the borders of districts."""
     corners, ends, sides = _ridges(districts.centres)
     (begin, end), (own, other) = corners[ends.T], districts.centres[sides.T]
@@ -338,7 +325,7 @@ def _contracted(streets: _Streets) -> _Streets:
     return streets._replace(places=places, ends=ends).chosen(order[kept])
 
 
-def _one_way(streets: _Streets, rng: np.random.Generator) -> Ints:
+def _one_way(streets: _Streets, rng: Rng) -> Ints:
     """Streets on one line have the same fate, and parallel ones alternate."""
     forward = streets.spans() / np.abs(streets.spans())
     flip = np.where(forward.real + 0.2 * forward.imag >= 0.0, 1, -1)
@@ -362,9 +349,7 @@ def _cut(streets: _Streets, land: _Land, edges: int) -> _Streets:
 # --- from streets to a network ------------------------------------------------------------
 
 
-def _network(
-    name: str, streets: _Streets, height: Floats, length: Floats, rng: np.random.Generator
-) -> RoadNetwork:
+def _network(name: str, streets: _Streets, height: Floats, length: Floats, rng: Rng) -> RoadNetwork:
     """Edges in both directions and the legal turns between them: all that is strongly connected."""
     there, back_again = np.flatnonzero(streets.one_way >= 0), np.flatnonzero(streets.one_way <= 0)
     street = np.concatenate([there, back_again])
@@ -397,7 +382,7 @@ def _network(
     )
 
 
-def _turns(streets: _Streets, street: Ints, ends: Ints, rng: np.random.Generator) -> Ints:
+def _turns(streets: _Streets, street: Ints, ends: Ints, rng: Rng) -> Ints:
     """From each edge into those that leave where it ends, less what is forbidden.
 
     One turns back only where there is no other way; where a ban would leave none, it is not posted.

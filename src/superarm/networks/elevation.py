@@ -34,12 +34,9 @@ _NAME = re.compile(r"([NS])(\d{2})([EW])(\d{3})\b.*\.hgt(\.gz|\.xz)?", re.IGNORE
 class Tile:
     """The heights of one square degree."""
 
-    west: int
-    """Longitude of the western edge, degrees."""
-    south: int
-    """Latitude of the southern edge, degrees."""
-    heights: NDArray[np.int16]
-    """(side, side) metres; row 0 is the north."""
+    west: int  # longitude of the western edge, degrees
+    south: int  # latitude of the southern edge, degrees
+    heights: NDArray[np.int16]  # (side, side) metres; row 0 is the north
 
     def __post_init__(self) -> None:
         rows, *columns = self.heights.shape
@@ -74,17 +71,14 @@ class Tile:
 
     def covers(self, lon: Any, lat: Any) -> Bools:
         """Which places lie in this tile; its edges belong to it."""
-        lon, lat = np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64)
-        return _within(self.west, self.south, lon, lat)
+        return _within(self.west, self.south, np.asarray(lon), np.asarray(lat))
 
     def height(self, lon: Any, lat: Any) -> Floats:
         """Metres at these places, between the four heights around each (bilinear).
 
         A void takes no part: the others of the four then weigh more. NaN where all four are void.
         """
-        lon, lat = np.broadcast_arrays(
-            np.asarray(lon, dtype=np.float64), np.asarray(lat, dtype=np.float64)
-        )
+        lon, lat = np.broadcast_arrays(*(np.asarray(each, dtype=np.float64) for each in (lon, lat)))
         outside = ~self.covers(lon, lat)
         if outside.any():
             where = int(np.argmax(outside))
@@ -142,8 +136,7 @@ def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
                 f"{network.junction_ids[first]!r} at longitude {lon[first]:.5f}, latitude "
                 f"{lat[first]:.5f}. The tile needed there is {_tile_name(lon[first], lat[first])}"
             )
-    places = np.column_stack([network.junctions[:, :2], heights])
-    return replace(network, junctions=places)
+    return replace(network, junctions=np.column_stack([network.junctions[:, :2], heights]))
 
 
 def _read_where(tiles: Tiles, lon: Floats, lat: Floats) -> Iterator[Tile]:
@@ -152,8 +145,7 @@ def _read_where(tiles: Tiles, lon: Floats, lat: Floats) -> Iterator[Tile]:
             yield source
             continue
         path = Path(source)
-        files = sorted(path.iterdir()) if path.is_dir() else [path]
-        for file in files:
+        for file in sorted(path.iterdir()) if path.is_dir() else [path]:
             corner = _corner(file)
             if corner is None and file != path:
                 continue  # a folder may hold other things
@@ -168,8 +160,7 @@ def _corner(path: Path) -> tuple[int, int] | None:
         return None
     north_south, latitude, east_west, longitude, _ = match.groups()
     south = int(latitude) * (1 if north_south in "Nn" else -1)
-    west = int(longitude) * (1 if east_west in "Ee" else -1)
-    return west, south
+    return int(longitude) * (1 if east_west in "Ee" else -1), south
 
 
 def _within(west: int, south: int, lon: Floats, lat: Floats) -> Bools:

@@ -30,8 +30,7 @@ _FALSE_EASTING = 500_000.0
 _FALSE_NORTHING_SOUTH = 10_000_000.0
 _FARTHEST_EAST = 3_500_000.0
 """From the middle of a zone, metres: some 30°, five times as far as any zone is used."""
-_FARTHEST_NORTH = 10_002_000.0
-"""From the equator to a pole, metres, and a little more."""
+_FARTHEST_NORTH = 10_002_000.0  # from the equator to a pole, metres, and a little more
 
 _n = _FLATTENING / (2.0 - _FLATTENING)
 _ECCENTRICITY = np.sqrt(_FLATTENING * (2.0 - _FLATTENING))

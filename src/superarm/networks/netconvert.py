@@ -40,10 +40,7 @@ def _netconvert() -> Path:
 
 
 def convert(path: Path, options: list[str], folder: str, timeout: float = 600.0) -> None:
-    """Run netconvert in ``folder``, where names hold nothing that it could take for more.
-
-    ``path`` is what an error is about.
-    """
+    """Run netconvert in ``folder``, where no name can be an option; errors are about ``path``."""
     program = _netconvert()
     try:
         done = subprocess.run(

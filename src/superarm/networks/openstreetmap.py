@@ -116,6 +116,5 @@ class _Map:
         if tag == "node":
             self._node = None
         elif tag == "way":
-            if self._drivable and self._way is not None:
-                self._on_roads.update(self._way)
+            self._on_roads.update(self._way or () if self._drivable else ())
             self._way = None

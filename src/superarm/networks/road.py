@@ -32,23 +32,17 @@ from superarm.inputs import read_only
 from superarm.shown import Shown
 
 VEHICLE_CLASSES = (
-    "passenger",
-    "taxi",
-    "delivery",
-    "truck",
-    "bus",
-    "emergency",
-    "bicycle",
-    "pedestrian",
+    *("passenger", "taxi", "delivery", "truck"),
+    *("bus", "emergency", "bicycle", "pedestrian"),
 )
 """The classes whose permissions a reader keeps, under SUMO's names."""
-
-
 LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"length": (1e-3, 1e6), "speed": (1e-2, 1e3), "height": (-2e4, 2e4), "place": (-1e9, 1e9)}
     | {"lon": (-180.0, 180.0), "lat": (-90.0, 90.0)}
 )
 """What a road can be, in metres, m/s and degrees: beyond it a file is wrong, and numbers overflow."""
+_MOST_COMPARED = 20_000
+"""Ids that are looked through for one like a wrong one: more would take seconds."""
 
 
 def limited(text: str, what: str) -> float:
@@ -61,10 +55,6 @@ def limited(text: str, what: str) -> float:
     if not least <= number <= most:
         raise ValueError(f"a number between {least:g} and {most:g}")
     return number
-
-
-_MOST_COMPARED = 20_000
-"""Ids that are looked through for one like a wrong one: more would take seconds."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -116,11 +106,9 @@ class RoadNetwork(Shown):
         for name, kind, shape in parts:
             object.__setattr__(self, name, _frozen(getattr(self, name), kind, shape, name))
         for name, count in (("permits", m), ("turn_permits", len(self.connections))):
-            given = getattr(self, name)
-            checked = {
-                who: _frozen(given[who], np.bool_, (count,), f"{name}[{who!r}]") for who in given
-            }
-            object.__setattr__(self, name, MappingProxyType(checked))
+            given = getattr(self, name).items()
+            flags = {who: _frozen(may, np.bool_, (count,), f"{name}[{who!r}]") for who, may in given}
+            object.__setattr__(self, name, MappingProxyType(flags))
         if self.shapes is not None:
             if len(self.shapes) != m:
                 raise ShapeError(f"{self.name}: shapes has {len(self.shapes)} entries for {m} edges")
@@ -146,11 +134,8 @@ class RoadNetwork(Shown):
                     f"{self.name}: {what} {ids[bad[0]]!r} has {name} {values[bad[0]]}; "
                     f"it must lie between {least:g} and {most:g}"
                 )
-        for name, values, count in (
-            ("tail", self.tail, j),
-            ("head", self.head, j),
-            ("connections", self.connections, m),
-        ):
+        for name, count in (("tail", j), ("head", j), ("connections", m)):
+            values = getattr(self, name)
             if values.size and not (values.min() >= 0 and values.max() < count):
                 raise InputError(f"{self.name}: {name} names a number outside 0 … {count - 1}")
         starts, ends = self.connections.T
@@ -241,8 +226,7 @@ class LineGraph(Graph):
 
     def number(self, edge_id: str) -> int:
         """The number of an edge, or an error that says why it has none."""
-        number = self._numbers.get(str(edge_id))
-        if number is not None:
+        if (number := self._numbers.get(str(edge_id))) is not None:
             return number
         if edge_id in self.network.edge_ids:
             raise UnknownArmError(
@@ -250,10 +234,8 @@ class LineGraph(Graph):
                 "vehicle class, or cut off from the main part of the network"
             )
         near = difflib.get_close_matches(str(edge_id), self.ids[:_MOST_COMPARED], n=3)
-        raise UnknownArmError(
-            f"{self.network.name} has no edge {edge_id!r}"
-            + (f"; did you mean {' or '.join(map(repr, near))}?" if near else "")
-        )
+        meant = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise UnknownArmError(f"{self.network.name} has no edge {edge_id!r}{meant}")
 
     @cached_property
     def turn_graph(self) -> TurnGraph:

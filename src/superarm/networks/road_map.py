@@ -19,14 +19,10 @@ from .road import LineGraph
 class RoadMap:
     """The course of each edge in metres, its speed limit and height, and the ends of a trip."""
 
-    points: Floats
-    """Points of all edges one after another, (p, 2)."""
-    offsets: Ints
-    """Edge i has the points offsets[i] … offsets[i + 1] − 1, (n + 1,)."""
-    speed: Floats
-    """m/s, (n,)"""
-    height: Floats
-    """Mean z of each edge's junctions, (n,)."""
+    points: Floats  # points of all edges one after another, (p, 2)
+    offsets: Ints  # edge i has the points offsets[i] … offsets[i + 1] − 1, (n + 1,)
+    speed: Floats  # m/s, (n,)
+    height: Floats  # mean z of each edge's junctions, (n,)
     start: int
     goal: int
 
@@ -71,8 +67,7 @@ class RoadMap:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The map that :meth:`as_arrays` wrote."""
-        missing = {"points", "offsets", "speed", "height", "trip"} - set(arrays)
-        if missing:
+        if missing := {"points", "offsets", "speed", "height", "trip"} - set(arrays):
             raise StateError(f"this map is damaged: it lacks {sorted(missing)}")
         n, p = arrays["speed"].size, len(arrays["points"]) if arrays["points"].ndim else 0
         shapes = {"points": (p, 2), "offsets": (n + 1,), "speed": (n,), "height": (n,), "trip": (2,)}
@@ -80,13 +75,13 @@ class RoadMap:
             numbers = arrays[name].dtype.kind in "iuf" and np.isfinite(arrays[name]).all()
             if not numbers or arrays[name].shape != shape:
                 raise StateError(f"this map is damaged: {name} does not hold numbers of shape {shape}")
-        points, offsets = arrays["points"], arrays["offsets"].astype(np.intp)
+        offsets = arrays["offsets"].astype(np.intp)
         start, goal = (int(end) for end in arrays["trip"])
         fits = offsets[0] == 0 and offsets[-1] == p and (np.diff(offsets) >= 1).all()
         if not (fits and 0 <= start < n and 0 <= goal < n):
             raise StateError("this map is damaged: its edges, points and trip do not fit together")
         return cls(
-            points=points / 100.0,
+            points=arrays["points"] / 100.0,
             offsets=offsets,
             speed=arrays["speed"].astype(np.float64),
             height=arrays["height"].astype(np.float64),

@@ -63,14 +63,9 @@ class _SumoNet:
         self._inner_lanes: dict[str, int] = {}
         self._junctions: dict[str, tuple[float, float, float]] = {}
         self._connections: list[tuple[Attributes, int]] = []
-        self._location: tuple[Attributes, int] | None = None
-        self._handlers = {
-            "edge": self._edge,
-            "lane": self._lane,
-            "junction": self._junction,
-            "connection": self._connection,
-            "location": self._at,
-        }
+        self._location: tuple[Attributes, int] = {}, 0
+        self._handlers = {"edge": self._edge, "lane": self._lane, "junction": self._junction}
+        self._handlers |= {"connection": self._connection, "location": self._at}
         self._file.read(self._start, self._end)
         if not self._edges:
             raise self._file.fault("the network ends here without any edges")
@@ -109,11 +104,9 @@ class _SumoNet:
     # --- element by element ----------------------------------------------------------------
 
     def _start(self, tag: str, attributes: Attributes) -> None:
-        handler = self._handlers.get(tag)
-        if handler is None:
-            return
         try:
-            handler(attributes)
+            if tag in self._handlers:
+                self._handlers[tag](attributes)
         except KeyError as error:
             raise self._file.fault(f"<{tag}> lacks the attribute {error.args[0]!r}") from None
 
@@ -167,9 +160,8 @@ class _SumoNet:
         self._junctions[key] = (x, y, height)
 
     def _connection(self, attributes: Attributes) -> None:
-        if attributes["from"] in self._inner_edges or attributes["to"] in self._inner_edges:
-            return
-        self._connections.append((attributes, self._file.line))
+        if attributes["from"] not in self._inner_edges and attributes["to"] not in self._inner_edges:
+            self._connections.append((attributes, self._file.line))
 
     def _at(self, attributes: Attributes) -> None:
         self._location = (attributes, self._file.line)
@@ -229,12 +221,8 @@ class _SumoNet:
     def _shapes(self) -> tuple[Floats, ...]:
         courses: list[Floats] = []
         for key, edge in self._edges.items():
-            points = [point.split(",")[:2] for point in (edge.shape or "").split()]
-            try:
-                course = np.array([[float(x), float(y)] for x, y in points])
-            except ValueError:
-                course = np.empty(0)
-            if len(course) < 2 or not np.isfinite(course).all():
+            course = _numbers([point.split(",")[:2] for point in (edge.shape or "").split()])
+            if len(course) < 2:
                 raise self._file.fault(
                     f"the shape of edge {key!r} is not a list of two or more points x,y or x,y,z",
                     edge.line,
@@ -244,18 +232,13 @@ class _SumoNet:
 
     def _lon_lat(self, places: Floats) -> Floats | None:
         """Where the junctions are on Earth; ``None`` for a network in no projection or another one."""
-        if self._location is None:
-            return None
         attributes, line = self._location
         zone = _utm_zone(attributes.get("projParameter", "!"))
         if zone is None:
             return None
         text = attributes.get("netOffset", "missing")
-        try:
-            offset = np.array([float(part) for part in text.split(",")])
-        except ValueError:
-            offset = np.empty(0)
-        if offset.shape != (2,) or not np.isfinite(offset).all():
+        offset = _numbers([text.split(",")])
+        if offset.shape != (1, 2):
             raise self._file.fault(f"netOffset is {text!r}; it must be two numbers x,y", line)
         try:
             return from_utm(places - offset, abs(zone), south=zone < 0)
@@ -263,6 +246,15 @@ class _SumoNet:
             raise self._file.fault(
                 f"netOffset {text!r} places a junction nowhere: {error}", line
             ) from None
+
+
+def _numbers(pairs: list[list[str]]) -> Floats:
+    """Pairs of finite numbers, (k, 2); none where one of them is something else."""
+    try:
+        found = np.array([[float(x), float(y)] for x, y in pairs])
+    except ValueError:
+        return np.empty(0)
+    return found if np.isfinite(found).all() else np.empty(0)
 
 
 @lru_cache(maxsize=1024)
@@ -283,8 +275,7 @@ def _utm_zone(projection: str) -> int | None:
     ellipsoid = words.get("+ellps", words.get("+datum", "WGS84"))
     zone = words.get("+zone", "")
     known = words.get("+proj") == "utm" and ellipsoid in ("WGS84", "GRS80")
-    if not known or words.get("+units", "m") != "m" or not (zone.isascii() and zone.isdigit()):
-        return None
-    if not 1 <= int(zone[:3]) <= 60:
+    metres = words.get("+units", "m") == "m"
+    if not (known and metres and zone.isascii() and zone.isdigit() and 1 <= int(zone[:3]) <= 60):
         return None
     return -int(zone) if "+south" in words else int(zone)

@@ -22,6 +22,7 @@ _COLUMNS = {
     "edges": ("id", "from", "to", "length_m", "speed_mps", "passenger"),
     "connections": ("from", "to", "passenger"),
 }
+_PLACE = (("x", "place"), ("y", "place"), ("z", "height"))
 
 
 def read_tables(folder: str | Path, name: str | None = None) -> RoadNetwork:
@@ -32,19 +33,13 @@ def read_tables(folder: str | Path, name: str | None = None) -> RoadNetwork:
     )
     junction = {row["id"]: number for number, row in enumerate(nodes)}
     edge = {row["id"]: number for number, row in enumerate(edges)}
-    tail = [row.known("from", junction, "node") for row in edges]
-    head = [row.known("to", junction, "node") for row in edges]
+    tail, head = ([row.known(end, junction, "node") for row in edges] for end in ("from", "to"))
     _require_meeting(edges, turns, edge)
     placed = bool(nodes) and {"lon", "lat"} <= nodes[0].keys()
     return RoadNetwork(
         name=name or folder.name,
         junction_ids=tuple(row["id"] for row in nodes),
-        junctions=np.array(
-            [
-                [row.limited("x", "place"), row.limited("y", "place"), row.limited("z", "height")]
-                for row in nodes
-            ]
-        ).reshape(-1, 3),
+        junctions=np.array([[row.limited(*each) for each in _PLACE] for row in nodes]).reshape(-1, 3),
         edge_ids=tuple(row["id"] for row in edges),
         tail=np.array(tail, dtype=np.intp),
         head=np.array(head, dtype=np.intp),

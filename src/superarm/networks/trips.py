@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Floats, Ints
+from superarm.core import Floats, Ints, Rng
 from superarm.errors import InfeasibleError
 from superarm.streams import stream
 
@@ -16,8 +16,7 @@ _STARTS, _GOALS = 8, 4
 _FEW_STARTS, _FEW_GOALS = 3, 2
 """How many starts are tried, and goals for each; on a graph above ``_LARGE`` edges a few."""
 _LARGE = 50_000
-_NEAR, _FAR = 0.6, 0.8
-"""A trip takes between these shares of the longest trip's time."""
+_NEAR, _FAR = 0.6, 0.8  # a trip takes between these shares of the longest trip's time
 _DETOUR = 1.15
 """An edge counts as an alternative if the way over it is at most so many times the fastest."""
 
@@ -45,8 +44,7 @@ def suggest_trip(graph: LineGraph, seed: int = 0) -> tuple[str, str]:
     for start in rng.integers(n, size=starts):
         since = _times(forward, int(start))
         for goal in _goals(since, longest, rng, goals):
-            until = _times(backward, int(goal))
-            trip = since[goal]
+            until, trip = _times(backward, int(goal)), since[goal]
             on_the_way = np.count_nonzero(since + until <= _DETOUR * trip)
             score = on_the_way / trip if goal != start else -1.0
             if best is None or score > best[0]:
@@ -66,7 +64,7 @@ def _times(graph: Any, source: int) -> Floats:
     return times
 
 
-def _goals(since: Floats, longest: float, rng: np.random.Generator, count: int) -> Ints:
+def _goals(since: Floats, longest: float, rng: Rng, count: int) -> Ints:
     """Edges about as far away as wanted; if there are none, the one that is nearest to it."""
     fit = np.flatnonzero((since >= _NEAR * longest) & (since <= _FAR * longest))
     if len(fit) == 0:

@@ -15,8 +15,7 @@ def check_desirability(desirability: Floats) -> None:
     if len(desirability) == 0:
         raise InputError("the offer has no arms; offer at least one")
     # A NaN or +inf maximum shows in the maximum itself: one pass, no temporary.
-    top = desirability.max()
-    if not top < np.inf:
+    if not desirability.max() < np.inf:
         where = int(np.argmax(~(desirability < np.inf)))
         raise NotFiniteError(
             f"desirability[{where}] is {desirability[where]}; "
@@ -26,6 +25,5 @@ def check_desirability(desirability: Floats) -> None:
 
 def check_sums(desirability: Floats) -> None:
     """Refuse desirabilities so large that their sums overflow."""
-    largest = max(desirability.max(initial=0.0), -desirability.min(initial=0.0))
-    if largest > _MOST_DESIRABILITY:
+    if max(desirability.max(initial=0.0), -desirability.min(initial=0.0)) > _MOST_DESIRABILITY:
         raise InputError(f"sums of desirabilities above {_MOST_DESIRABILITY:g} overflow")

@@ -21,7 +21,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from superarm.core import EXACT, Floats, Guarantee, Ints, Rescore, Selection
+from superarm.core import EXACT, Floats, Guarantee, Ints, Rescore, Rng, Selection
 from superarm.errors import InfeasibleError, InputError
 from superarm.graphs import Pairs, renumbered, require_structure
 from superarm.inputs import as_count, as_number, as_positive, require_type
@@ -29,8 +29,7 @@ from superarm.registry import register
 
 from .base import check_desirability
 
-_BATCH = 1 << 24
-"""Nodes times RR sets that are drawn side by side: 16 MB of marks."""
+_BATCH = 1 << 24  # nodes times RR sets that are drawn side by side: 16 MB of marks
 _MOST_SETS = 50_000_000
 _MOST_MEMBERS = 1 << 26
 _MOST_FRONTIER = 1 << 23
@@ -90,19 +89,14 @@ class GreedyCoverage:
         object.__setattr__(self, "k", as_count(self.k, "k"))
 
     def select(
-        self,
-        desirability: Floats,
-        structure: object,
-        rng: np.random.Generator,
-        rescore: Rescore | None = None,
+        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
     ) -> Selection:
         check_desirability(desirability)
         pairs = require_structure(structure, Pairs, len(desirability), "GreedyCoverage")
         links = _links(desirability, pairs, self.k)
-        alpha = 1.0 - (1.0 - 1.0 / self.k) ** self.k
-        exact = self.k in (1, len(links.sources))
+        promised = Guarantee(alpha=1.0 - (1.0 - 1.0 / self.k) ** self.k)
         chosen = self._lazy(links) if rescore is None else self._stepwise(links, rescore)
-        return _selection(links, chosen, EXACT if exact else Guarantee(alpha=alpha))
+        return _selection(links, chosen, EXACT if self.k in (1, len(links.sources)) else promised)
 
     def _lazy(self, links: _Links) -> list[int]:
         """Gains only shrink, so that one which beats what the others had before is the largest."""
@@ -115,11 +109,11 @@ class GreedyCoverage:
             _, source = heappop(heap)
             of = links.of(source)
             gain = float(missed[links.target[of]] @ links.p[of])
-            if not heap or (-gain, source) <= heap[0]:
-                chosen.append(source)
-                missed[links.target[of]] *= 1.0 - links.p[of]
-            else:
+            if heap and (-gain, source) > heap[0]:
                 heappush(heap, (-gain, source))
+                continue
+            chosen.append(source)
+            missed[links.target[of]] *= 1.0 - links.p[of]
         return chosen
 
     def _stepwise(self, links: _Links, rescore: Rescore) -> list[int]:
@@ -159,8 +153,7 @@ class _Cascade(NamedTuple):
     def of(cls, source: Ints, target: Ints, p: Floats, n: int) -> _Cascade:
         order = np.argsort(target, kind="stable")
         degree = np.bincount(target, minlength=n)
-        first = np.concatenate([[0], np.cumsum(degree)])
-        return cls(source[order], first, p[order], degree)
+        return cls(source[order], np.concatenate([[0], np.cumsum(degree)]), p[order], degree)
 
 
 class _Sets(NamedTuple):
@@ -171,7 +164,7 @@ class _Sets(NamedTuple):
     size: int
 
 
-def draw_sets(graph: _Cascade, count: int, rng: np.random.Generator) -> _Sets:
+def draw_sets(graph: _Cascade, count: int, rng: Rng) -> _Sets:
     """RR sets of ``count`` uniform nodes, many drawn side by side: breadth first, against the links."""
     parts: list[tuple[Ints, Ints]] = []
     total, begin = 0, 0
@@ -195,12 +188,10 @@ def draw_sets(graph: _Cascade, count: int, rng: np.random.Generator) -> _Sets:
             node, of_set = node[fresh], of_set[fresh]
             seen[of_set, node] = True
             # One node may be entered by several links in the same step.
-            place = of_set * graph.n + node
-            _, once = np.unique(place, return_index=True)
+            _, once = np.unique(of_set * graph.n + node, return_index=True)
             node, of_set = node[once], of_set[once]
             found.append((node, of_set))
-        nodes = np.concatenate([part[0] for part in found])
-        owners = np.concatenate([part[1] for part in found])
+        nodes, owners = map(np.concatenate, zip(*found, strict=True))
         order = np.argsort(owners, kind="stable")
         parts.append((nodes[order], owners[order] + begin))
         total, begin = total + len(nodes), begin + size
@@ -210,9 +201,8 @@ def draw_sets(graph: _Cascade, count: int, rng: np.random.Generator) -> _Sets:
             raise InputError(
                 f"the sets that TIM+ samples hold more than {_MOST_MEMBERS:,} nodes; raise epsilon"
             )
-    return _Sets(
-        np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts]), count
-    )
+    members, of_set = map(np.concatenate, zip(*parts, strict=True))
+    return _Sets(members, of_set, count)
 
 
 def cover_most(sets: _Sets, candidates: Ints, n: int, k: int) -> list[int]:
@@ -222,8 +212,7 @@ def cover_most(sets: _Sets, candidates: Ints, n: int, k: int) -> list[int]:
     starts = np.searchsorted(sets.members[order], np.arange(n + 1))
     begins = np.searchsorted(sets.of_set, np.arange(sets.size + 1))
     left = np.bincount(sets.members, minlength=n)
-    barred = np.ones(n, dtype=np.bool_)
-    barred[candidates] = False
+    barred = np.setdiff1d(np.arange(n), candidates)
     left[barred] = -1
     covered = np.zeros(sets.size, dtype=np.bool_)
     chosen: list[int] = []
@@ -269,26 +258,20 @@ class TIM:
         require_type(self.two_sided, bool, "two_sided")
 
     def select(
-        self,
-        desirability: Floats,
-        structure: object,
-        rng: np.random.Generator,
-        rescore: Rescore | None = None,
+        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
     ) -> Selection:
         check_desirability(desirability)
         pairs = require_structure(structure, Pairs, len(desirability), "TIM")
         if rescore is not None:
             raise InputError("TIM chooses all nodes at once, not arm by arm: leave stepwise out")
         links = _links(desirability, pairs, self.k)
-        sizes = np.diff(links.first)
-        leaves = np.repeat(np.arange(len(links.sources)), sizes)
+        leaves = np.repeat(np.arange(len(links.sources)), np.diff(links.first))
         if self.two_sided:
             target, n = links.target + len(links.sources), len(links.sources) + links.targets
         else:
             # The nodes that a link leaves come first, then those that are only entered.
             entered = pairs.right[links.arms]
-            others = np.setdiff1d(entered, links.sources)
-            nodes = np.concatenate([links.sources, others])
+            nodes = np.concatenate([links.sources, np.setdiff1d(entered, links.sources)])
             back = np.argsort(nodes, kind="stable")
             target = back[np.searchsorted(nodes, entered, sorter=back)]
             n = len(nodes)
@@ -298,7 +281,7 @@ class TIM:
         likely = max(0.0, 1.0 - 3.0 * n**-self.ell)
         return _selection(links, chosen, Guarantee(max(alpha, 0.0), likely))
 
-    def _chosen(self, graph: _Cascade, candidates: Ints, rng: np.random.Generator) -> list[int]:
+    def _chosen(self, graph: _Cascade, candidates: Ints, rng: Rng) -> list[int]:
         """Algorithms 1 to 3 of the paper: bound the optimum from below, then cover enough RR sets."""
         n, k, ell, epsilon = graph.n, self.k, self.ell, self.epsilon
         if k == len(candidates):
@@ -316,7 +299,7 @@ class TIM:
         enough = (8.0 + 2.0 * epsilon) * n * (ell * math.log(n) + choices + math.log(2.0)) / epsilon**2
         return cover_most(draw_sets(graph, self._few(enough / least), rng), candidates, n, k)
 
-    def _estimate(self, graph: _Cascade, rng: np.random.Generator) -> tuple[float, _Sets]:
+    def _estimate(self, graph: _Cascade, rng: Rng) -> tuple[float, _Sets]:
         """KPT*, a lower bound of the optimum, and the sets that it comes from."""
         n, m = graph.n, len(graph.source)
         steps = max(1, int(math.log2(n)) - 1)

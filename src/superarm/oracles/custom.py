@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import EXACT, Floats, Guarantee, Rescore, Selection
+from superarm.core import EXACT, Floats, Guarantee, Rescore, Rng, Selection
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_number, as_positions, read_only, require_type
 
@@ -42,11 +42,7 @@ class CallableOracle:
             raise InputError(f"guarantee is {self.guarantee}; both parts must be above 0 and at most 1")
 
     def select(
-        self,
-        desirability: Floats,
-        structure: object,
-        rng: np.random.Generator,
-        rescore: Rescore | None = None,
+        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
     ) -> Selection:
         check_desirability(desirability)
         name = getattr(self.function, "__name__", type(self.function).__name__)
@@ -59,17 +55,13 @@ class CallableOracle:
             told = "desirability, structure" + ", rng" * len(extra)
             error.add_note(f"in {name}({told}), the function of a CallableOracle")
             raise
+        n = len(desirability)
         if chosen is None:
-            raise InfeasibleError(
-                f"{name} says that nothing is feasible among {len(desirability)} arms"
-            )
+            raise InfeasibleError(f"{name} says that nothing is feasible among {n} arms")
         positions = as_positions(chosen, f"what {name} chose")
-        outside = (positions < 0) | (positions >= len(desirability))
-        if outside.any():
-            wrong = positions[outside][0]
-            raise InputError(
-                f"{name} chose arm {wrong}; on offer are arms 0 to {len(desirability) - 1}"
-            )
+        outside = positions[(positions < 0) | (positions >= n)]
+        if len(outside):
+            raise InputError(f"{name} chose arm {outside[0]}; on offer are arms 0 to {n - 1}")
         if len(np.unique(positions)) < len(positions):
             raise InputError(f"{name} chose {positions.tolist()[:9]}, one arm twice; choose each once")
         closed = positions[desirability[positions] == -np.inf]

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from superarm.capabilities import ComparesOnly
-from superarm.core import EXACT, Floats, Guarantee, Ints, Rescore, Selection
+from superarm.core import EXACT, Floats, Guarantee, Ints, Rescore, Rng, Selection
 from superarm.errors import InfeasibleError, InputError
 from superarm.graphs import require_structure
 from superarm.inputs import as_count, as_number, as_positions, as_vector, read_only, require_choice
@@ -16,10 +16,8 @@ from superarm.registry import register
 
 from .base import check_desirability, check_sums
 
-_MOST_CELLS = 10**9
-"""Bits of the table that exact knapsacks are traced back in: 125 MB."""
-_MOST_BUDGET = 10**7
-"""Numbers in a row of that table while it is made: 80 MB, a few times over."""
+_MOST_CELLS = 10**9  # bits of the table that exact knapsacks are traced back in: 125 MB
+_MOST_BUDGET = 10**7  # numbers in a row of that table while it is made: 80 MB, a few times over
 
 
 @register("structure", "groups")
@@ -64,11 +62,7 @@ class GroupTopK(ComparesOnly):
         object.__setattr__(self, "k", as_count(self.k, "k"))
 
     def select(
-        self,
-        desirability: Floats,
-        structure: object,
-        rng: np.random.Generator,
-        rescore: Rescore | None = None,
+        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
     ) -> Selection:
         check_desirability(desirability)
         groups = require_structure(structure, Groups, len(desirability), "GroupTopK")
@@ -142,11 +136,7 @@ class Knapsack:
         require_choice(self.method, "method", ("auto", "exact", "density"))
 
     def select(
-        self,
-        desirability: Floats,
-        structure: object,
-        rng: np.random.Generator,
-        rescore: Rescore | None = None,
+        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
     ) -> Selection:
         check_desirability(desirability)
         packing = require_structure(structure, Weights, len(desirability), "Knapsack")

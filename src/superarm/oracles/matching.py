@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from superarm.core import Floats, Ints, Rescore, Selection
+from superarm.core import Floats, Ints, Rescore, Rng, Selection
 from superarm.errors import InfeasibleError, InputError
 from superarm.graphs import Pairs, renumbered, require_structure
 from superarm.inputs import as_count, require_type
@@ -45,11 +45,7 @@ class Matching:
             raise InputError("exactly asks for a fixed number of pairs: give pairs as well")
 
     def select(
-        self,
-        desirability: Floats,
-        structure: object,
-        rng: np.random.Generator,
-        rescore: Rescore | None = None,
+        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
     ) -> Selection:
         check_desirability(desirability)
         joined = require_structure(structure, Pairs, len(desirability), "Matching")

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from superarm.capabilities import CostsOnly
-from superarm.core import Floats, Ints, Rescore, Selection
+from superarm.core import Floats, Ints, Rescore, Rng, Selection
 from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
 from superarm.graphs import Graph, SparseGraph
 from superarm.inputs import require_choice
@@ -28,8 +28,7 @@ from superarm.registry import Described, has_spec, register
 from .base import check_desirability
 
 _MOST_COST = 1e290
-_LARGE = 30_000
-"""Turns from which on a shorter search is worth its checks."""
+_LARGE = 30_000  # turns from which on a shorter search is worth its checks
 
 
 @register("structure", "trip")
@@ -93,11 +92,7 @@ class ShortestPath(Described, CostsOnly):
         return {"successors": self._graph, "on_no_path": self.on_no_path}
 
     def select(
-        self,
-        desirability: Floats,
-        structure: object,
-        rng: np.random.Generator,
-        rescore: Rescore | None = None,
+        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
     ) -> Selection:
         trip = self._checked(desirability, structure, rescore)
         if min(desirability[trip.start], desirability[trip.goal]) == -np.inf:
@@ -108,8 +103,7 @@ class ShortestPath(Described, CostsOnly):
         weights = np.negative(desirability)[self._indices]  # of entering an arm; inf is closed
         if trip.closed_turns is not None:
             weights[trip.closed_turns] = np.inf
-        last = self._last.get((trip.start, trip.goal))
-        route = None
+        last, route = self._last.get((trip.start, trip.goal)), None
         if last is not None:
             bound = float(weights[last].cumsum()[-1])  # added up as the search does it
             route = self._search(weights, trip, bound) if bound < np.inf else None
@@ -119,9 +113,8 @@ class ShortestPath(Described, CostsOnly):
             return self._no_path(trip, "no open route joins them")
         if len(weights) >= _LARGE:
             self._last.clear()
-            self._last[trip.start, trip.goal] = np.asarray(
-                self._numbers[0][route[:-1], route[1:]]
-            ).ravel()
+            turns = self._numbers[0][route[:-1], route[1:]]
+            self._last[trip.start, trip.goal] = np.asarray(turns).ravel()
         return _selection(route)
 
     def _search(self, weights: Floats, trip: Trip, bound: float) -> list[int] | None:
@@ -129,10 +122,7 @@ class ShortestPath(Described, CostsOnly):
         from scipy.sparse.csgraph import dijkstra
 
         found = dijkstra(
-            self._matrix(weights),
-            indices=np.array([trip.start]),
-            return_predecessors=True,
-            limit=bound,
+            self._matrix(weights), indices=np.array([trip.start]), return_predecessors=True, limit=bound
         )
         costs, previous = found[0][0], found[1][0]
         route = [trip.goal]

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from superarm.capabilities import ComparesOnly
-from superarm.core import Floats, Rescore, Selection
+from superarm.core import Floats, Rescore, Rng, Selection
 from superarm.errors import InfeasibleError
 from superarm.inputs import as_count
 from superarm.registry import register
@@ -34,11 +34,7 @@ class TopK(ComparesOnly):
         object.__setattr__(self, "k", as_count(self.k, "k"))
 
     def select(
-        self,
-        desirability: Floats,
-        structure: object,
-        rng: np.random.Generator,
-        rescore: Rescore | None = None,
+        self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
     ) -> Selection:
         if self.k == 1 and rescore is None and len(desirability):
             # NaN wins argmax, so the winner's own value tells whether all is well.
@@ -64,17 +60,15 @@ class TopK(ComparesOnly):
             self._refuse(desirability)
         chosen: list[int] = []
         current = desirability.copy()
-        for _ in range(self.k):
+        while len(chosen) < self.k - 1:
             chosen.append(int(current.argmax()))
-            if len(chosen) == self.k:
-                break
             current = rescore(np.array(chosen, dtype=np.intp)).copy()
             current[desirability == -np.inf] = -np.inf
             current[chosen] = -np.inf
             check_desirability(current)
             if current.max() == -np.inf:
                 self._refuse(current)
-        positions = np.array(chosen, dtype=np.intp)
+        positions = np.array([*chosen, int(current.argmax())], dtype=np.intp)
         return Selection(action=positions, positions=positions)
 
     def _refuse(self, desirability: Floats) -> None:

@@ -41,8 +41,7 @@ _STYLE: dict[str, Any] = {
     "lines.linewidth": 1.9,
     "svg.hashsalt": "superarm",
 }
-_LABEL = 0.27
-"""Inches from one label to the next."""
+_LABEL = 0.27  # inches from one label to the next
 
 
 @contextmanager
@@ -98,10 +97,9 @@ def plain_text(text: str) -> str:
 
 def _stroke(style: PolicyStyle, x: Any = (), y: Any = (), **more: Any) -> Any:
     """A line that looks as its policy does."""
-    line = require_extra("matplotlib.lines", "plot").Line2D
-    width = 1.1 if style.thin else 1.9
-    given = {"color": style.hex, "linestyle": _DASHES[style.dash], "linewidth": width, **more}
-    return line(x, y, **given)
+    look = {"color": style.hex, "linestyle": _DASHES[style.dash]}
+    look["linewidth"] = 1.1 if style.thin else 1.9
+    return require_extra("matplotlib.lines", "plot").Line2D(x, y, **{**look, **more})
 
 
 def _draw_chart(axes: Axes, chart: Chart, height: float) -> None:
@@ -145,16 +143,12 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[Series, float]], gap: float) ->
     beside = transforms.blended_transform_factory(aside, axes.transAxes)
     # Where there are dashes, leaders are long enough to show them.
     stop = 0.42 if any(series.style.dash for series, _ in ends) else 0.24
-    for (series, _), wish, place in zip(
-        ends, wishes, spread_labels(wishes, gap, 0.0, 1.0), strict=True
-    ):
+    places = spread_labels(wishes, gap, 0.0, 1.0)
+    for (series, _), wish, place in zip(ends, wishes, places, strict=True):
+        leader = (PolicyStyle(series.style.colour), (0.03, 0.13), (wish, place))
+        for stroke in (leader, (series.style, (0.13, stop), [place] * 2)):
+            axes.add_artist(_stroke(*stroke, transform=beside, clip_on=False, linewidth=1.6))
         text = plain_text(series.label)
-        leader = PolicyStyle(series.style.colour)
-        for style, x, y in (
-            (leader, (0.03, 0.13), (wish, place)),
-            (series.style, (0.13, stop), [place] * 2),
-        ):
-            axes.add_artist(_stroke(style, x, y, transform=beside, clip_on=False, linewidth=1.6))
         axes.text(stop + 0.06, place, text, transform=beside, va="center", fontsize=10)
 
 
@@ -191,7 +185,5 @@ def _draw_map(axes: Axes, shown: Map) -> None:
     length = round_length(window.width / 4.0)
     x, y = right - 0.02 * window.width, window.bottom + 0.03 * window.height
     axes.plot([x - length, x], [y, y], color=_INK, linewidth=2, solid_capstyle="butt", zorder=6)
-    told = axes.annotate(
-        length_text(length), (x - length / 2, y), xytext=(0, 3), textcoords="offset points"
-    )
+    told = axes.annotate(length_text(length), (x - length / 2, y), (0, 3), textcoords="offset points")
     told.set(ha="center", va="bottom", fontsize=8.5, color=_INK, zorder=6)

@@ -28,10 +28,8 @@ def save_figure(figure: Figure, path_without_suffix: Path | str) -> tuple[Path, 
     paths = base.with_name(base.name + ".png"), base.with_name(base.name + ".svg")
     with look():
         for path, metadata in zip(paths, ({"Software": None}, {"Date": None}), strict=True):
-            buffer = io.BytesIO()
-            figure.savefig(
-                buffer, format=path.suffix[1:], dpi=150, facecolor="white", metadata=metadata
-            )
+            buffer, kind = io.BytesIO(), path.suffix[1:]
+            figure.savefig(buffer, format=kind, dpi=150, facecolor="white", metadata=metadata)
             atomic_write(path, buffer.getvalue())
     return paths
 

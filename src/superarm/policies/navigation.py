@@ -39,15 +39,13 @@ def _roads(model: Model) -> RoadModel:
 
 
 def _reduction(model: RoadModel, routing: Routing) -> Floats | None:
-    if routing == "rectified":
-        return None
     require_choice(routing, "routing", ("rectified", "potential"))
-    if model.reduction is None:
+    if model.reduction is None and routing == "potential":
         raise InputError(
             "this model has no potential: recuperation 'divide' returns more energy than was "
             "spent; use routing 'rectified'"
         )
-    return model.reduction
+    return model.reduction if routing == "potential" else None
 
 
 @register("policy", "route-rule")

@@ -26,7 +26,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Decision, Direction, Feedback, Floats, Ints, Offer, Oracle, State
+from superarm.core import Decision, Direction, Feedback, Floats, Ints, Offer, Oracle, Rng, State
 from superarm.errors import InputError, StateError
 from superarm.inputs import (
     as_count,
@@ -47,8 +47,7 @@ from .base import Saved, require_part, select
 from .ledger import Ledger, check_feedback, check_noise
 
 _MOST_COLUMNS = 12
-_DEEPEST = 48
-"""Cells of this depth are not cut: floats tell contexts apart to 2⁻⁵²."""
+_DEEPEST = 48  # cells of this depth are not cut: floats tell contexts apart to 2⁻⁵²
 
 
 class CellPolicy(Saved):
@@ -74,7 +73,7 @@ class CellPolicy(Saved):
     # --- hooks -----------------------------------------------------------------------------
 
     @abstractmethod
-    def _desirability(self, contexts: Floats, step: int, rng: np.random.Generator) -> Floats:
+    def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
         """One number per arm, (n,)."""
 
     @abstractmethod
@@ -92,10 +91,9 @@ class CellPolicy(Saved):
 
     deterministic = False
 
-    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+    def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
-        chance = as_generator(rng)
-        desirability = self._desirability(self._contexts(offer), offer.step, chance)
+        desirability = self._desirability(self._contexts(offer), offer.step, as_generator(rng))
         if offer.available is not None:
             desirability = np.where(offer.available, desirability, -np.inf)
         action, positions = select(self.oracle, desirability, offer.structure, rng)
@@ -110,9 +108,7 @@ class CellPolicy(Saved):
     def commit(self, decision: Decision) -> None:
         """Nothing changes before rewards are seen."""
 
-    def learn(
-        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
-    ) -> None:
+    def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         check_feedback(offer, decision, feedback)
         check_noise(feedback)
         require_size(feedback.rewards, "rewards")
@@ -121,8 +117,8 @@ class CellPolicy(Saved):
             if not self.exchangeable:
                 self._ledger.check_order(decision, type(self).__name__)
             contexts = self._contexts(offer)[feedback.positions]
-            sign = 1.0 if self.direction == "maximize" else -1.0
             if len(contexts):
+                sign = 1.0 if self.direction == "maximize" else -1.0
                 self._absorb(contexts, sign * feedback.rewards)
                 self._columns = contexts.shape[1]
             self._ledger.note(decision, feedback)
@@ -204,11 +200,8 @@ class AdaptiveTree(CellPolicy):
         self.rho = as_number(rho, "rho", 0.0, 1.0)
         self.scaled = bool(scaled)
         self.most_cells = as_count(most_cells, "most_cells")
-        self._parent = np.zeros(1, dtype=np.intp)
-        self._first_child = np.full(1, -1, dtype=np.intp)
-        self._depth = np.zeros(1, dtype=np.intp)
-        self._count = np.zeros(1, dtype=np.intp)
-        self._mean = np.zeros(1)
+        self._parent, self._depth, self._count = (np.zeros(1, dtype=np.intp) for _ in range(3))
+        self._first_child, self._mean = np.full(1, -1, dtype=np.intp), np.zeros(1)
 
     def parameters(self) -> Mapping[str, Any]:
         names = ("oracle", "horizon", "direction", "v1", "v2", "rho", "scaled", "most_cells")
@@ -223,15 +216,13 @@ class AdaptiveTree(CellPolicy):
         """The leaf that holds each context, (n,)."""
         node = np.zeros(len(contexts), dtype=np.intp)
         axes = np.arange(contexts.shape[1])
-        while True:
-            inner = np.flatnonzero(self._first_child[node] >= 0)
-            if not len(inner):
-                return node
+        while len(inner := np.flatnonzero(self._first_child[node] >= 0)):
             finer = 2.0 ** (self._depth[node[inner]] + 1.0)
             # The last cell along an axis holds its upper end, too.
             place = np.minimum(np.floor(contexts[inner] * finer[:, None]), finer[:, None] - 1.0)
             upper = np.mod(place, 2.0).astype(np.intp)
             node[inner] = self._first_child[node[inner]] + (upper << axes).sum(axis=1)
+        return node
 
     def _confidence(self, node: Ints) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -244,15 +235,15 @@ class AdaptiveTree(CellPolicy):
         size: Floats = v1 * self.rho ** depth.astype(np.float64)
         return size
 
-    def _desirability(self, contexts: Floats, step: int, rng: np.random.Generator) -> Floats:
-        if contexts.shape[1] > _MOST_COLUMNS:
+    def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
+        columns = contexts.shape[1]
+        if columns > _MOST_COLUMNS:
             raise InputError(
-                f"arms have {contexts.shape[1]} feature columns, so a cell would be cut into "
-                f"2**{contexts.shape[1]}; {type(self).__name__} takes at most {_MOST_COLUMNS}"
+                f"arms have {columns} feature columns, so a cell would be cut into 2**{columns}; "
+                f"{type(self).__name__} takes at most {_MOST_COLUMNS}"
             )
         if len(self._parent) == 1:
             return rng.random(len(contexts))
-        columns = contexts.shape[1]
         leaf = self._leaves(contexts)
         parent, depth = self._parent[leaf], self._depth[leaf]
         size = self._size(depth, columns)
@@ -266,8 +257,7 @@ class AdaptiveTree(CellPolicy):
         return index
 
     def _absorb(self, contexts: Floats, rewards: Floats) -> None:
-        leaf = self._leaves(contexts)
-        played, at = np.unique(leaf, return_inverse=True)
+        played, at = np.unique(self._leaves(contexts), return_inverse=True)
         more = np.bincount(at)
         self._count[played] += more
         change = np.bincount(at, rewards) - more * self._mean[played]
@@ -337,7 +327,7 @@ class Hypercubes(CellPolicy):
         places = np.minimum(np.floor(contexts * per_axis), per_axis - 1).astype(np.intp)
         return [tuple(place) for place in places.tolist()]
 
-    def _desirability(self, contexts: Floats, step: int, rng: np.random.Generator) -> Floats:
+    def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
         known = [self._cells.get(cube, (0, 0.0)) for cube in self._cubes(contexts)]
         count = np.array([plays for plays, _ in known])
         mean = np.array([total / max(plays, 1) for plays, total in known])

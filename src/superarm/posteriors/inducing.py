@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Ints, State
+from superarm.core import Floats, Ints, Rng, State
 from superarm.errors import StateError
 from superarm.inputs import as_count, as_number, as_positions
 from superarm.kernels import Covariance
@@ -74,12 +74,9 @@ class InducingGP(KernelPosterior):
         names = ("kernel", "noise_variance", "mean", "inducing", "jitter", "timed")
         return {name: getattr(self, name) for name in names}
 
-    # --- hooks -----------------------------------------------------------------------------
-
     def _fitted(self, data: Observed, points: Ints) -> _Fit:
         arms = data.arms[points]
-        jitter = self.jitter * self._prior_scale(arms)
-        summary = PointSummary(self.kernel, arms, jitter, watched=False)
+        summary = PointSummary(self.kernel, arms, self.jitter * self._prior_scale(arms), watched=False)
         summary.add(data.arms, data.rewards - self._prior_mean(data.arms), data.noise)
         return _Fit(points, summary)
 
@@ -104,23 +101,18 @@ class InducingGP(KernelPosterior):
             covariance += rows[:, at].T @ rows - prior_rows[:, at].T @ prior_rows
         return covariance
 
-    def _absorb(
-        self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
+    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         assert rng is not None  # ``draws``
         blocks = [slice(begin, begin + BLOCK) for begin in range(0, len(keys), BLOCK)]
         information = sum(information_in(self._covariance(keys[each]), noise[each]) for each in blocks)
-        before = self.observed if self.count else Observed(keys[:0], rewards[:0], noise[:0])
-        joined = zip(before, (keys, rewards, noise), strict=True)
-        data = Observed(*(np.concatenate(pair) for pair in joined))
+        fresh = Observed(keys, rewards, noise)
+        joined = map(np.concatenate, zip(self.observed, fresh, strict=True))
+        data = Observed(*joined) if self.count else fresh
         count = len(data.rewards)
-        points = rng.choice(count, size=min(count, self.inducing), replace=False)
-        fit = self._fitted(data, points)
+        fit = self._fitted(data, rng.choice(count, size=min(count, self.inducing), replace=False))
         self._data.append(keys, rewards, noise)
         self._fit, self._kept = fit, {}
         return information
-
-    # --- state -----------------------------------------------------------------------------
 
     def _memory(self) -> Memory:
         memory = super()._memory()

@@ -31,8 +31,7 @@ from .variances import prior_variance
 
 BLOCK = 1024
 """Observations whose joint covariance is made at once, and means that are asked for at once."""
-_ROWS = 4096
-"""Observations whose rows are held at once: s × _ROWS numbers."""
+_ROWS = 4096  # observations whose rows are held at once: s × _ROWS numbers
 _CANDIDATES_PER_POINT = 5
 _LEAST_LEFT = 1e-9
 """Points whose variance given those before is below this share of the largest add only rounding."""
@@ -49,9 +48,8 @@ class PointSummary:
     def __init__(
         self, kernel: Covariance, points: Floats, jitter: float = 0.0, *, watched: bool = True
     ) -> None:
-        self.kernel = kernel
+        self.kernel, self.points = kernel, points
         self._watched = watched  # whether ``lost`` is kept up to date
-        self.points = points
         prior = np.array(kernel(points), dtype=np.float64)
         prior[np.diag_indices_from(prior)] += jitter
         # Inverses of small triangles: a product with many rows takes a quarter of what solving takes.
@@ -116,18 +114,16 @@ def spread_points(kernel: Covariance, arms: Floats, most: int) -> Ints:
     """
     count = min(_CANDIDATES_PER_POINT * most, len(arms))
     candidates = np.unique(np.linspace(0, len(arms) - 1, count).astype(np.intp))
-    rows = arms[candidates]
+    rows, most = arms[candidates], min(most, len(candidates))
     left = prior_variance(kernel, rows).copy()
     enough = _LEAST_LEFT * float(left.max())
-    most = min(most, len(rows))
     factor = np.empty((most, len(rows)))
     chosen: list[int] = []
     while len(chosen) < most and left.max() > enough:
         best, step = int(left.argmax()), len(chosen)
         column = np.asarray(kernel(rows[best : best + 1], rows))[0]
-        column = (column - factor[:step, best] @ factor[:step]) / np.sqrt(left[best])
-        factor[step] = column
-        left = np.maximum(left - column**2, 0.0)
+        factor[step] = (column - factor[:step, best] @ factor[:step]) / np.sqrt(left[best])
+        left = np.maximum(left - factor[step] ** 2, 0.0)
         left[best] = 0.0
         chosen.append(best)
     return candidates[chosen]

@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from superarm.core import Floats, Ints, State
+from superarm.core import Floats, Ints, Rng, State
 from superarm.errors import InputError, NotPositiveDefiniteError, StateError, require_extra
 from superarm.inputs import LARGEST, as_scale, require_finite
 from superarm.turns import Turns
@@ -36,8 +36,7 @@ from .variances import standard_deviation
 Learner = Callable[[Any, Any, Any], object]
 """``f(model, X, y)`` changes the model in place; X (N, d) and y (N,) are float64 tensors."""
 
-_BLOCK = 1024
-"""Arms asked about at a time, because GPyTorch forms their joint covariance."""
+_BLOCK = 1024  # arms asked about at a time, because GPyTorch forms their joint covariance
 _LARGEST_CHOLESKY = 1 << 30
 _PARAMETER = "parameter:"
 
@@ -51,9 +50,8 @@ class TorchPosterior(RowPosterior):
     from observation to observation needs a ``FixedNoiseGaussianLikelihood``.
 
     ``refit(model, X, y)`` may train the hyper-parameters of an exact model after each observation;
-    ``update(model, X, y)`` is how any other model learns. Both change the model they are given,
-    which replaces the posterior's only if they succeed. A model cannot come from JSON, so that this
-    posterior has no name in the registry, and :meth:`restored` needs one made with the same model.
+    ``update(model, X, y)`` is how any other model learns. Both change a copy, which replaces the model
+    only if they succeed. It has no spec, and :meth:`restored` needs one made with the same model.
     """
 
     kind = "torch-model"
@@ -238,9 +236,7 @@ class TorchPosterior(RowPosterior):
     def _prior_scale(self, keys: Floats) -> float:
         return float(np.max(self._moments(keys, prior=self._exact)[1], initial=0.0))
 
-    def _absorb(
-        self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
+    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         if not self._fixed and not np.allclose(noise, self.noise_variance, rtol=1e-9, atol=0.0):
             raise InputError(
                 f"the model's noise variance is {self.noise_variance:g} for every observation; noise "
@@ -259,16 +255,16 @@ class TorchPosterior(RowPosterior):
         learner = self._refit if self._exact else self._update
         before = self.model, self.likelihood, self.noise_variance, self.noise_std
         try:
-            if learner is not None:
+            if learner is None:
+                self._load(self.model, data)
+            else:
                 trial = _copied(self.model)
                 if self._exact:
                     self._load(trial, data)
                 learner(trial, _tensor(data.arms), _tensor(data.rewards))
                 if self._exact:
                     self._load(trial, data)
-                self._adopt(trial.eval())
-            else:
-                self._load(self.model, data)
+                self._adopt(trial)
             self._check_answers(data.arms[-len(keys) - 1 :])
         except BaseException:
             self.model, self.likelihood, self.noise_variance, self.noise_std = before
@@ -306,14 +302,10 @@ class TorchPosterior(RowPosterior):
         return {**given, "noise_variance": self._given_noise, **learners}
 
     def _memory(self) -> Memory:
-        parameters = {
-            f"{_PARAMETER}{name}": value.detach().cpu().numpy()
-            for name, value in self.model.state_dict().items()
-        }
-        return Memory(
-            {**super()._memory().arrays, **parameters},
-            {"model": type(self.model).__name__, "noise_variance": self.noise_variance},
-        )
+        held = self.model.state_dict().items()
+        parameters = {f"{_PARAMETER}{name}": value.detach().cpu().numpy() for name, value in held}
+        scalars = {"model": type(self.model).__name__, "noise_variance": self.noise_variance}
+        return Memory({**super()._memory().arrays, **parameters}, scalars)
 
     def _like(self, **changes: Any) -> Self:
         if changes:
@@ -323,19 +315,16 @@ class TorchPosterior(RowPosterior):
         return again
 
     def _remember(self, state: State) -> None:
-        if state.scalar("model") != type(self.model).__name__:
-            raise StateError(
-                f"this state is of a {state.scalar('model')}, but the model is a "
-                f"{type(self.model).__name__}"
-            )
+        kind, own = state.scalar("model"), type(self.model).__name__
+        if kind != own:
+            raise StateError(f"this state is of a {kind}, but the model is a {own}")
         self._data = ObservedData()  # the state holds what the model was trained on, too
         super()._remember(state)
-        own = {name: value for name, value in state.arrays.items() if name.startswith(_PARAMETER)}
-        torch = require_extra("torch", "torch")
-        model = _copied(self.model)
+        torch, model = require_extra("torch", "torch"), _copied(self.model)
+        held = {name: each for name, each in state.arrays.items() if name.startswith(_PARAMETER)}
         try:
             model.load_state_dict(
-                {name.removeprefix(_PARAMETER): torch.tensor(value) for name, value in own.items()}
+                {name.removeprefix(_PARAMETER): torch.tensor(each) for name, each in held.items()}
             )
         except RuntimeError as error:
             raise StateError(f"this state does not fit the model: {error}") from error

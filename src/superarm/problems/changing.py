@@ -9,13 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from math import ceil, sqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from superarm.capabilities import Measured, Metric
-from superarm.core import Best, Decision, Direction, Feedback, Floats, Ints, Offer
-from superarm.kernels import Kernel
+from superarm.core import Best, Decision, Direction, Feedback, Floats, Ints, Offer, Oracle, Rng
+from superarm.kernels import Kernel, SquaredExponential
 from superarm.kernels.drawing import PriorRoot
 from superarm.models import Model
 from superarm.streams import Streams
@@ -29,7 +29,7 @@ def most_arrivals(mean: int) -> int:
     return ceil(mean + 5.0 * sqrt(mean))
 
 
-def arrivals(rng: np.random.Generator, mean: int, more_than: int) -> int:
+def arrivals(rng: Rng, mean: int, more_than: int) -> int:
     """A Poisson number, drawn again until it is above ``more_than`` and at most M."""
     while True:
         count = int(rng.poisson(mean))
@@ -60,6 +60,7 @@ class ChangingArms(Measured, ABC):
 
     direction: ClassVar[Direction] = "maximize"
     seed: int
+    horizon: int
     noise_std: float
     model: Model
 
@@ -68,11 +69,24 @@ class ChangingArms(Measured, ABC):
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
+    def _told(self, oracle: Oracle, most_arms: int, **more: Any) -> Model:
+        """What the learner is told of contexts in [0, 1]³: a kernel of scale 1, and the noise."""
+        return Model(
+            kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
+            noise_variance=self.noise_std**2,
+            oracle=oracle,
+            horizon=self.horizon,
+            noise_bound=self.noise_std,
+            gain={"name": "squared-exponential", "dimension": 3},
+            most_arms=most_arms,
+            **more,
+        )
+
     @abstractmethod
     def means(self, offer: Offer) -> Floats:
         """Expected outcome of every arm on offer, (n,)."""
 
-    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
+    def noise(self, offer: Offer, rng: Rng) -> Floats:
         draws = rng.standard_normal(len(offer.arms))
         draws *= self.noise_std
         return draws

@@ -16,7 +16,6 @@ import numpy as np
 from superarm.core import Arms, Floats, Offer
 from superarm.graphs import Pairs
 from superarm.inputs import as_count, as_noise_std, as_number
-from superarm.kernels import SquaredExponential
 from superarm.models import Model
 from superarm.oracles import Matching
 from superarm.registry import register
@@ -48,24 +47,16 @@ class Channels(ChangingArms):
         self._store(channels=as_count(self.channels, "channels", 1, 1000))
         self._store(users=as_count(self.users, "users", self.channels + 1, 10**4))
         self._store(barred=as_number(self.barred, "barred", 0.0, 0.95))
-        noise_std = as_noise_std(self.noise_std)
-        model = Model(
-            kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
-            noise_variance=noise_std**2,
-            oracle=Matching(pairs=self.channels),
-            horizon=self.horizon,
-            noise_bound=noise_std,
-            gain={"name": "squared-exponential", "dimension": 3},
-            most_arms=self.channels * most_arrivals(self.users),
-        )
+        self._store(noise_std=as_noise_std(self.noise_std), _streams=Streams(self.seed, "offer"))
+        most_arms = self.channels * most_arrivals(self.users)
+        self._store(model=self._told(Matching(pairs=self.channels), most_arms))
         settled = {
             "data": "synthetic users and channels; the paper describes the problem but does not run it",
             "users": f"a Poisson number, drawn again until it is above {self.channels}",
             "pairs": f"each user cannot use about {self.barred:.0%} of the channels: those pairs are "
             "not offered",
         }
-        streams = Streams(self.seed, "offer")
-        self._store(noise_std=noise_std, model=model, settled=settled, _streams=streams)
+        self._store(settled=settled)
 
     def offer(self, step: int) -> Offer:
         rng = self._streams.at(step)

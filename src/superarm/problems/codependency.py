@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Offer
+from superarm.core import Arms, Floats, Offer, Rng
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_noise_std, as_positive, read_only, require_type
 from superarm.kernels import Kernel, Matern, SquaredExponential
@@ -64,16 +64,7 @@ class Codependency(ChangingArms):
             )
         lengthscale = as_positive(self.lengthscale, "lengthscale")
         contexts, truth = _drawn(self.seed, self.pool, lengthscale, self.squared)
-        noise_std = as_noise_std(self.noise_std)
-        model = Model(
-            kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
-            noise_variance=noise_std**2,
-            oracle=TopK(k=self.k),
-            horizon=self.horizon,
-            noise_bound=noise_std,
-            gain={"name": "squared-exponential", "dimension": 3},
-            most_arms=most,
-        )
+        self._store(noise_std=as_noise_std(self.noise_std), lengthscale=lengthscale)
         told = "exp(−‖x − x′‖²/(2l²))" if self.squared else "exp(−‖x − x′‖/(2l²)), as printed"
         settled = {
             "truth": f"one joint draw for {self.pool:,} contexts, uniform in [0, 1]³, another for "
@@ -83,7 +74,7 @@ class Codependency(ChangingArms):
             "learner": "a squared exponential kernel with lengthscale 1 and variance 1, whatever the "
             "truth's",
         }
-        self._store(lengthscale=lengthscale, noise_std=noise_std, model=model, settled=settled)
+        self._store(model=self._told(TopK(k=self.k), most), settled=settled)
         self._store(contexts=contexts, truth=truth, _streams=Streams(self.seed, "offer"))
 
     @property
@@ -93,8 +84,7 @@ class Codependency(ChangingArms):
 
     def offer(self, step: int) -> Offer:
         rng = self._streams.at(step)
-        count = arrivals(rng, self.arrivals, self.k)
-        numbers = rng.choice(self.pool, size=count, replace=False)
+        numbers = rng.choice(self.pool, size=arrivals(rng, self.arrivals, self.k), replace=False)
         return Offer(step=step, arms=Arms(ids=numbers.tolist(), features=self.contexts[numbers]))
 
     def means(self, offer: Offer) -> Floats:
@@ -115,6 +105,6 @@ def _drawn(seed: int, pool: int, lengthscale: float, squared: bool) -> tuple[Flo
     return read_only(contexts), read_only(joint_draw(kernel, contexts, rng))
 
 
-def joint_draw(kernel: Kernel, contexts: Floats, rng: np.random.Generator) -> Floats:
+def joint_draw(kernel: Kernel, contexts: Floats, rng: Rng) -> Floats:
     """One draw of the Gaussian process at all contexts in the unit cube, (n,)."""
     return draws_of(kernel, contexts)(rng.standard_normal(len(contexts)))

@@ -14,11 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints, Offer
+from superarm.core import Arms, Floats, Ints, Offer, Rng
 from superarm.datasets import load_tokyo_checkins
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_noise_std, require_choice
-from superarm.kernels import SquaredExponential
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.registry import register
@@ -42,9 +41,8 @@ _COUNTING = {
 
 def expected_outcome(contexts: Floats) -> Floats:
     """f(x) = A·g(x₁)·√(x₂x₃) with A·g(x) = exp(−x²/(2·0.4²)), (n, 3) → (n,)."""
-    outcomes: Floats = np.exp(contexts[:, 0] ** 2 / (-2.0 * DISTANCE_SCALE**2)) * np.sqrt(
-        contexts[:, 1] * contexts[:, 2]
-    )
+    near = np.exp(contexts[:, 0] ** 2 / (-2.0 * DISTANCE_SCALE**2))
+    outcomes: Floats = near * np.sqrt(contexts[:, 1] * contexts[:, 2])
     return outcomes
 
 
@@ -71,11 +69,10 @@ class Crowdsourcing(ChangingArms):
     _most_arms: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        as_count(self.horizon, "horizon", least=1)
-        as_count(self.k, "k", least=1)
-        as_count(self.workers, "workers", least=1)
+        for name in ("horizon", "k", "workers"):
+            as_count(getattr(self, name), name)
         require_choice(self.counting, "counting", tuple(_COUNTING))
-        object.__setattr__(self, "noise_std", as_noise_std(self.noise_std))
+        self._store(noise_std=as_noise_std(self.noise_std), _streams=Streams(self.seed, "offer"))
         if self.workers <= self.k:
             raise InputError(
                 f"workers is {self.workers} and k is {self.k}; on average more workers must come "
@@ -83,16 +80,7 @@ class Crowdsourcing(ChangingArms):
             )
         places = from_source(self.source, _tokyo, _synthetic_city)
         most_arms = most_arrivals(self.workers)
-        model = Model(
-            kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
-            noise_variance=self.noise_std**2,
-            oracle=TopK(k=self.k),
-            horizon=self.horizon,
-            reward=LogSum(),
-            noise_bound=self.noise_std,
-            gain={"name": "squared-exponential", "dimension": 3},
-            most_arms=most_arms,
-        )
+        self._store(model=self._told(TopK(k=self.k), most_arms, reward=LogSum()))
         settled = {
             "data": places.origin,
             "workers": f"{_COUNTING[self.counting]}; redrawn until more than k = {self.k} "
@@ -101,14 +89,7 @@ class Crowdsourcing(ChangingArms):
             "reward": "ln(1 + Σ outcomes), natural logarithm; a noisy sum below 0 counts as 0",
             "value": "ln(1 + Σ f): regret is measured on expected outcomes",
         }
-        for name, value in {
-            "model": model,
-            "settled": settled,
-            "_places": places.at,
-            "_streams": Streams(self.seed, "offer"),
-            "_most_arms": most_arms,
-        }.items():
-            object.__setattr__(self, name, value)
+        self._store(settled=settled, _places=places.at, _most_arms=most_arms)
 
     def offer(self, step: int) -> Offer:
         rng = self._streams.at(step)
@@ -121,7 +102,7 @@ class Crowdsourcing(ChangingArms):
         first = step * self._most_arms  # ids are never used again in another round
         return Offer(step=step, arms=Arms(ids=range(first, first + len(chosen)), features=contexts))
 
-    def _arrivals(self, rng: np.random.Generator) -> tuple[Floats, Ints]:
+    def _arrivals(self, rng: Rng) -> tuple[Floats, Ints]:
         """Squared distances of all places to a new task, and the places of the workers."""
         while True:
             offsets = self._places - rng.random(2)
@@ -145,16 +126,14 @@ class Crowdsourcing(ChangingArms):
 class _Places(NamedTuple):
     """Where workers may be."""
 
-    at: Floats
-    """(n, 2), in the unit square."""
+    at: Floats  # (n, 2), in the unit square
     origin: str
 
 
 def _tokyo() -> _Places:
     places = _to_unit_square(load_tokyo_checkins())
-    return _Places(
-        places, f"{len(places)} Tokyo check-ins, longitude and latitude each scaled to [0, 1]"
-    )
+    told = f"{len(places)} Tokyo check-ins, longitude and latitude each scaled to [0, 1]"
+    return _Places(places, told)
 
 
 @cache
@@ -163,8 +142,7 @@ def _synthetic_city() -> _Places:
     rng = stream(0, "made-city", 0)
     centres = rng.normal(0.5, 0.18, size=(12, 2))
     spreads = rng.uniform(0.03, 0.12, size=12)
-    weights = rng.dirichlet(np.ones(12))
-    homes = rng.choice(12, size=8000, p=weights)
+    homes = rng.choice(12, size=8000, p=rng.dirichlet(np.ones(12)))
     places = centres[homes] + spreads[homes, None] * rng.standard_normal((8000, 2))
     return _Places(_to_unit_square(places), "8000 places around twelve centres, synthetic data")
 

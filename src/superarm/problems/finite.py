@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from superarm.capabilities import TableProblem
-from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer
+from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer, Rng
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_vector, require_choice
 from superarm.kernels import Covariance
@@ -73,7 +73,7 @@ class FiniteProblem(TableProblem):
     def means(self, offer: Offer) -> Floats:
         return self.truth
 
-    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
+    def noise(self, offer: Offer, rng: Rng) -> Floats:
         draws = rng.standard_normal(len(self.truth))
         draws *= self.noise_std
         return draws
@@ -108,33 +108,26 @@ class FiniteProblem(TableProblem):
         return NO_METRICS
 
 
-def gaussian_draw(K: Floats, rng: np.random.Generator) -> Floats:
-    """One draw of N(0, K), (n,), also where K is numerically singular.
+def gaussian_draw(K: Floats, rng: Rng) -> Floats:
+    """One draw of N(0, K), (n,), also where K is numerically singular and has no Cholesky factor.
 
-    A squared-exponential kernel on a hundred close points has a handful of eigenvalues that
-    matter; the rest are rounding errors of either sign, and a Cholesky factor of K does not
-    exist. The symmetric root U √max(Λ, 0) Uᵀ does. Unlike U √Λ it is unique and continuous in
-    K — signs and order of eigenvectors cancel — so the same seed gives the same function under
-    another LAPACK, up to about the root of the machine's precision.
+    Unlike U √Λ, the symmetric root U √max(Λ, 0) Uᵀ is unique and continuous in K: signs and order of
+    eigenvectors cancel. So the same seed gives the same function under another LAPACK, up to about
+    the root of the machine's precision.
     """
     eigenvalues, U = np.linalg.eigh(K)
-    weights = np.sqrt(np.maximum(eigenvalues, 0.0))
-    draw: Floats = U @ (weights * (U.T @ rng.standard_normal(len(K))))
+    draw: Floats = U @ (np.sqrt(np.maximum(eigenvalues, 0.0)) * (U.T @ rng.standard_normal(len(K))))
     return draw
 
 
 def representer(K: Floats, ridge: float, values: Floats) -> Floats:
-    """α = (K + ridge·I)⁻¹ values: weights of the smooth function K α near ``values``.
-
-    ``values`` may be one function (n,) or several as columns (n, m).
-    """
+    """α = (K + ridge·I)⁻¹ values: weights of the smooth K α near ``values``, (n,) or columns (n, m)."""
     return np.asarray(np.linalg.solve(K + ridge * np.eye(len(K)), values), dtype=np.float64)
 
 
 def hilbert_norm(K: Floats, alpha: Floats) -> Floats:
     """√(αᵀKα), the norm of K α in the kernel's Hilbert space; one number per column of α."""
-    squares = np.einsum("i...,i...->...", alpha, K @ alpha)
-    norms: Floats = np.sqrt(np.maximum(squares, 0.0))
+    norms: Floats = np.sqrt(np.maximum(np.einsum("i...,i...->...", alpha, K @ alpha), 0.0))
     return norms
 
 

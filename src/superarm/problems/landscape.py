@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from superarm.core import Arms, Floats
+from superarm.core import Arms, Floats, Rng
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_noise_std
 from superarm.kernels import SquaredExponential
@@ -32,10 +32,9 @@ def landscape(
     Heights are sums of Gaussian bumps, scaled to mean 0 and standard deviation 1, so that the
     model's prior (variance 1) is about right, although the heights were not drawn from it.
     """
-    as_count(horizon, "horizon", least=1)
+    for name, count in (("horizon", horizon), ("hills", hills), ("k", k)):
+        as_count(count, name)
     as_count(side, "side", least=2)
-    as_count(hills, "hills", least=1)
-    as_count(k, "k", least=1)
     noise_std = as_noise_std(noise_std)
     if k > side * side:
         raise InputError(f"k is {k}, but a {side} x {side} grid has only {side * side} places")
@@ -60,7 +59,7 @@ def landscape(
     )
 
 
-def _heights(points: Floats, hills: int, rng: np.random.Generator) -> Floats:
+def _heights(points: Floats, hills: int, rng: Rng) -> Floats:
     centres = rng.uniform(0.05, 0.95, (hills, 2))
     widths = rng.uniform(0.08, 0.22, hills)
     signs = np.where(rng.random(hills) < 0.3, -0.6, 1.0) * rng.uniform(0.5, 1.0, hills)

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Best, Decision, Feedback, Floats, Ints, Offer, Oracle
+from superarm.core import Arms, Best, Decision, Feedback, Floats, Ints, Offer, Oracle, Rng
 from superarm.datasets import Ratings, load_movielens
 from superarm.errors import InputError
 from superarm.graphs import Pairs, renumbered
@@ -31,11 +31,9 @@ from superarm.streams import Streams, stream
 from .changing import ChangingArms, arrivals, most_arrivals
 from .sources import from_source
 
-_MOST_GENRES = 10.0
-"""What contexts are divided by: the most genres that a film has."""
+_MOST_GENRES = 10.0  # what contexts are divided by: the most genres that a film has
 _MOST_ROUNDS, _MOST_DRAWS = 10**5, 1000
-_LARGEST_SEARCH = 3
-"""Films up to which the best set is found by trying all."""
+_LARGEST_SEARCH = 3  # films up to which the best set is found by trying all
 
 
 def chance_to_watch(contexts: Floats) -> Floats:
@@ -92,9 +90,7 @@ class Movies(ChangingArms):
             )
         require_choice(self.oracle, "oracle", ("greedy", "tim"))
         catalogue = from_source(
-            self.source,
-            lambda: _movielens(self.least_ratings),
-            lambda: _synthetic(self.least_ratings),
+            self.source, lambda: _movielens(self.least_ratings), lambda: _synthetic(self.least_ratings)
         )
         if catalogue.size < most_arrivals(self.films):
             raise InputError(
@@ -156,7 +152,7 @@ class Movies(ChangingArms):
     def means(self, offer: Offer) -> Floats:
         return chance_to_watch(offer.arms.features)
 
-    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
+    def noise(self, offer: Offer, rng: Rng) -> Floats:
         """Uniform numbers: an arm works where its number is below its chance."""
         return rng.random(len(offer.arms))
 
@@ -188,8 +184,7 @@ def best_coverage(means: Floats, offer: Offer, k: int) -> float | None:
         return float(len(viewers) - min(together[a, b] for a, b in combinations(range(len(films)), 2)))
     least = np.inf
     for first in range(len(films) - 2):
-        rest = missed[first + 1 :]
-        together = (missed[first] * rest) @ rest.T
+        together = (missed[first] * missed[first + 1 :]) @ missed[first + 1 :].T
         np.fill_diagonal(together, np.inf)
         least = min(least, float(together.min()))
     return float(len(viewers) - least)
@@ -206,8 +201,7 @@ def _synthetic(least: int) -> _Catalogue:
 
 
 def _of_ratings(ratings: Ratings, least: int, origin: str) -> _Catalogue:
-    given = np.bincount(ratings.viewer)
-    kept = given[ratings.viewer] >= least
+    kept = np.bincount(ratings.viewer)[ratings.viewer] >= least
     film, viewer, stars = ratings.film[kept], ratings.viewer[kept], ratings.stars[kept]
     if not len(film):
         raise InputError(f"no viewer has given {least} ratings; lower least_ratings")
@@ -219,8 +213,7 @@ def _of_ratings(ratings: Ratings, least: int, origin: str) -> _Catalogue:
     context = np.minimum(np.einsum("ij,ij->i", taste[viewer], genres) / _MOST_GENRES, 1.0)
     order = np.lexsort((viewer, film))
     _, starts = np.unique(film[order], return_index=True)
-    bounds = np.append(starts, len(film))
-    return _Catalogue(bounds, viewer[order], context[order], origin)
+    return _Catalogue(np.append(starts, len(film)), viewer[order], context[order], origin)
 
 
 def _synthetic_ratings() -> Ratings:

@@ -44,8 +44,6 @@ REAL_NETWORKS = {"luxembourg": "luxembourg-roads", "monaco": "monaco-roads"}
 TABLE_2 = Vehicle()
 _OF_THE_VEHICLE = ("mass", "auxiliary_power", "rolling_resistance", "air_drag", "air_density")
 _CACHE_MEGABYTES = 256.0  # of solved kernel columns, shared by all policies on a network
-
-
 MEASURES = {
     "regret": REGRET._replace(unit="Wh"),
     "true_energy": Metric("energy per trip", "Wh", "per round", "down", headline=True),
@@ -181,22 +179,16 @@ def road_kernel(
 ) -> Kernel:
     """½v·k_G·k_f + ½v·k′_f of section 4.1: column 0 is the edge, columns 1 to 3 its features."""
     half = 0.5 * variance
-    columns = (1, 2, 3)
     near = _graph_kernel(graph, normalisation).clone_with_theta([np.log(half)])
-    alike = Matern(nu=2.5, lengthscale=lengthscale, columns=columns)
-    return near * alike + Matern(nu=2.5, lengthscale=lengthscale, variance=half, columns=columns)
+    alike = Matern(nu=2.5, lengthscale=lengthscale, columns=(1, 2, 3))
+    return near * alike + replace(alike, variance=half)
 
 
 @lru_cache(maxsize=2)
 def _graph_kernel(graph: LineGraph, normalisation: Normalisation) -> GraphMatern:
     """Factorised once for all seeds, policies, vehicles and lengthscales on a network."""
     return GraphMatern(
-        graph.turn_graph,
-        nu=2,
-        kappa=1.0,
-        normalisation=normalisation,
-        columns=(0,),
-        cache_megabytes=_CACHE_MEGABYTES,
+        graph.turn_graph, nu=2, kappa=1.0, normalisation=normalisation, cache_megabytes=_CACHE_MEGABYTES
     )
 
 
@@ -204,17 +196,14 @@ class RoadPrior(NamedTuple):
     """What is expected of the roads before any trip, in Wh."""
 
     energies: RoadEnergy
-    std: float
-    """σ₀: how wrong the energies may be."""
-    noise_std: float
-    """ς"""
+    std: float  # σ₀: how wrong the energies may be
+    noise_std: float  # ς
 
     def total_variance(self, graph: LineGraph, edges: Ints, lengthscale: Lengthscale = 1.0) -> float:
-        """Of the energy of a route on one trip, without the graph's kernel.
+        """Of the energy of a route on one trip, with k_G·k_f taken to be independent from road to road.
 
-        What it says of roads that are near is taken to be independent from road to road. Of a route's
-        variance roads that are alike, k′_f and noise make up most, so that the standard deviation is
-        right to a few per cent, on a network of any size.
+        Of a route's variance k′_f and noise make up most, so that the standard deviation is right to a
+        few per cent, on a network of any size.
         """
         alike = Matern(nu=2.5, lengthscale=lengthscale)(graph.features[edges])
         known = 0.5 * self.std**2 * (float(alike.sum()) + len(edges))
@@ -229,11 +218,11 @@ def road_prior(
     spread = float(energies.values.std())
     if spread == 0.0:
         raise InputError(f"all edges of {graph.network.name} cost the same, so the model has no scale")
-    return RoadPrior(
-        energies,
-        _scaled(prior_scale, "prior_scale", spread),
-        _scaled(noise_scale, "noise_scale", spread),
-    )
+    scales = {"prior_scale": prior_scale, "noise_scale": noise_scale}
+    for name, scale in scales.items():  # such that it can be squared
+        if not 1e-6 <= as_positive(scale, name) <= 1e6:
+            raise InputError(f"{name} is {scale:g}; it must lie between 1e-06 and 1e+06")
+    return RoadPrior(energies, prior_scale * spread, noise_scale * spread)
 
 
 def road_model(
@@ -249,9 +238,8 @@ def road_model(
 ) -> RoadModel:
     """What a traveller is told: the energies of eq. 8, how wrong they may be, and the turns."""
     require_choice(normalisation, "normalisation", ("mean", "unit", "raw"))
-    energies, prior_std, noise_std = road_prior(
-        graph, vehicle, prior_scale=prior_scale, noise_scale=noise_scale
-    )
+    scales = {"prior_scale": prior_scale, "noise_scale": noise_scale}
+    energies, prior_std, noise_std = road_prior(graph, vehicle, **scales)
     reducible = vehicle.recuperation == "multiply"
     return RoadModel(
         kernel=road_kernel(graph, prior_std**2, lengthscale=lengthscale, normalisation=normalisation),
@@ -268,13 +256,6 @@ def road_model(
         costs={"length": graph.length, "travel_time": graph.travel_time},
         discrete_columns=(0,),
     )
-
-
-def _scaled(scale: float, name: str, spread: float) -> float:
-    """A share of σ_det, of a size that can be squared."""
-    if not 1e-6 <= as_positive(scale, name) <= 1e6:
-        raise InputError(f"{name} is {scale:g}; it must lie between 1e-06 and 1e+06")
-    return scale * spread
 
 
 def with_conditions(model: RoadModel, count: int) -> RoadModel:
@@ -330,8 +311,7 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
     def _named(self, otherwise: str) -> NamedTrip:
         """The trip that the parameters name: a route of the experiments, or its own."""
         if self.route is None:
-            network = otherwise if self.network is None else self.network
-            return NamedTrip(network, self.start, self.goal)
+            return NamedTrip(otherwise if self.network is None else self.network, self.start, self.goal)
         require_choice(self.route, "route", tuple(ROUTES))
         if (self.network, self.start, self.goal) != (None, None, None):
             raise InputError(f"route {self.route!r} names network, start and goal; leave these out")
@@ -344,15 +324,9 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
     def _set_up(self, roads: Roads, named: NamedTrip, own: Vehicle, **told: Any) -> None:
         """Keep what trips of one's ``own`` vehicle need; the traveller is ``told`` the rest."""
         as_count(self.horizon, "horizon", least=1)
-        options: dict[str, Any] = {"vehicle": own, "lengthscale": self.lengthscale, **told}
-        model = road_model(
-            roads.graph,
-            horizon=self.horizon,
-            normalisation=self.normalisation,
-            prior_scale=self.prior_scale,
-            noise_scale=self.noise_scale,
-            **options,
-        )
+        names = ("horizon", "lengthscale", "normalisation", "prior_scale", "noise_scale")
+        options = {"vehicle": own, **{name: getattr(self, name) for name in names}, **told}
+        model = road_model(roads.graph, **options)
         trip = trip_ends(roads.graph, named.start, named.goal)
         self._keep(model=model, vehicle=own, roads=roads, trip=trip, _arms=road_arms(roads.graph))
 

@@ -58,20 +58,11 @@ def temperature_sensors(
     regularisation: str = "noise",
 ) -> FiniteProblem:
     """The warmest of 52 sensors between 8 and 9 am in the Intel Berkeley lab."""
-    as_count(start_minute, "start_minute", least=0)
-    if start_minute > 8 * 60:
+    if as_count(start_minute, "start_minute", least=0) > 8 * 60:
         raise InputError(f"start_minute is {start_minute}; the file must start by 8 am, minute 480")
     rows = from_source(source, lambda: _intel_rows(start_minute), _synthetic_temperatures)
-    return _sensor_problem(
-        rows,
-        seed=seed,
-        horizon=horizon,
-        noise_fraction=noise_fraction,
-        prior_mean=prior_mean,
-        norm=norm,
-        units=units,
-        regularisation=regularisation,
-    )
+    options = (noise_fraction, prior_mean, norm, units, regularisation)
+    return _sensor_problem(rows, seed, horizon, *options)
 
 
 @register("problem", "light-sensors")
@@ -91,23 +82,14 @@ def light_sensors(
     601 rows to learn from and 192 to test on, as the data come.
     """
     rows = from_source(source, _cmu_rows, _synthetic_light)
-    return _sensor_problem(
-        rows,
-        seed=seed,
-        horizon=horizon,
-        noise_fraction=noise_fraction,
-        prior_mean=prior_mean,
-        norm=norm,
-        units=units,
-        regularisation=regularisation,
-    )
+    options = (noise_fraction, prior_mean, norm, units, regularisation)
+    return _sensor_problem(rows, seed, horizon, *options)
 
 
 def row_of_seed(seed: int, rows: int) -> int:
-    """The row that a seed is tested on: every row once in ``rows`` seeds, early ones spread out.
+    """The row that a seed is tested on: every row once in ``rows`` seeds, early ones far apart.
 
-    Rows lie in time, so seeds 0 … 24 must not be the first minutes of one morning. Steps of
-    about 1/1.618 of the whole, coprime to it, visit all rows and cover them evenly at any
+    Steps of about 1/1.618 of the whole, coprime to it, visit all rows and cover them evenly at any
     moment (the three-distance theorem).
 
     >>> [row_of_seed(seed, 240) for seed in range(5)]
@@ -131,7 +113,6 @@ def repair_glitches(readings: Floats, below: float) -> Floats:
 
 def _sensor_problem(
     rows: SensorRows,
-    *,
     seed: int,
     horizon: int,
     noise_fraction: float,
@@ -161,12 +142,10 @@ def _sensor_problem(
     norms = norms_of(rows.learn)
     pick = "largest" if norm == "largest" else "mean"
     length = "√(fᵀKf), as printed" if norm == "printed" else "√(αᵀKα), α = (K + R²I)⁻¹f"
-    row = row_of_seed(seed, len(rows.test))
-    # The kernel is a table: an arm's only feature is its row number in it.
-    arms = Arms(ids=rows.ids, features=np.arange(len(mean), dtype=np.float64)[:, None])
     return kernelized_problem(
-        arms=arms,
-        truth=rows.test[row],
+        # The kernel is a table: an arm's only feature is its row number in it.
+        arms=Arms(ids=rows.ids, features=np.arange(len(mean), dtype=np.float64)[:, None]),
+        truth=rows.test[row_of_seed(seed, len(rows.test))],
         kernel=Empirical(covariance=covariance, column=0),
         norm_bound=float(norms.max() if pick == "largest" else norms.mean()),
         noise_variance=noise_variance,
@@ -234,12 +213,9 @@ def made_room(
     The same for every seed, as real data would be: seeds differ in the row they are tested on.
     A lasting pattern over the room holds 0.36 of the variance, a slowly moving one the rest.
     """
-    rng = stream(0, f"made-{kind}", 0)
-    places = rng.random((sensors, 2))
-    K = SquaredExponential(lengthscale=0.3)(places)
-    lasting = gaussian_draw(K, rng)
-    moving = gaussian_draw(K, rng)
-    memory = 0.98
+    rng, memory = stream(0, f"made-{kind}", 0), 0.98
+    K = SquaredExponential(lengthscale=0.3)(rng.random((sensors, 2)))
+    lasting, moving = gaussian_draw(K, rng), gaussian_draw(K, rng)
     readings = np.empty((learn + test, sensors))
     for row in readings:
         row[:] = level + spread * (0.6 * lasting + 0.8 * moving)

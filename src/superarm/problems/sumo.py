@@ -1,18 +1,14 @@
 """Navigation in SUMO: every trip is driven, and what each edge cost is the feedback.
 
-The traveller's prior is that of :mod:`superarm.problems.navigation`: the energy
-model of ``networks/energy.py`` with its default vehicle, at constant speed on empty roads. The vehicle
-that drives may be heavier, heat its cabin or meet wet roads, and it brakes for curves, lights and
-other cars. The traveller is told none of this.
-
-Neither the truth nor the best route is known: ``means`` is refused, and regret is the
-energy above that of the prior's own route (of least energy by potentials), driven in the same
-round's traffic. It is below zero where learning has found something better.
+The traveller's prior is that of :mod:`superarm.problems.navigation`. The vehicle that drives may be
+heavier, heat its cabin or meet wet roads, and it brakes for curves, lights and other cars; the
+traveller is told none of this. Neither the truth nor the best route is known: ``means`` is refused, and
+regret is the energy above that of the prior's own route, driven in the same round's traffic.
 
 A car that brakes wins energy on one edge which it spends again on the next. The feedback books
 neither (``motion="stored"``): what is in the car's motion counts as if it were still in the battery,
-so that an edge costs what it loses, and rectified costs do not charge for every stop
-what was won back before it. ``true_energy``, ``value`` and regret are what the battery gave.
+so that rectified costs do not charge for every stop what was won back before it. ``true_energy``,
+``value`` and regret are what the battery gave.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from superarm.capabilities import Metric
-from superarm.core import Best, Decision, Feedback, Floats, Offer
+from superarm.core import Best, Decision, Feedback, Floats, Offer, Rng
 from superarm.datasets import find
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_number, require_choice
@@ -39,8 +35,7 @@ from superarm.streams import Streams
 from .road_models import MEASURES, REAL_NETWORKS, TABLE_2, RoadProblem, load_roads
 
 _FILES = (".net.xml", ".net.xml.gz", ".net.xml.xz")
-_DRIVES_KEPT = 4096
-"""Of 100 edges each they take some 10 MB."""
+_DRIVES_KEPT = 4096  # of 100 edges each they take some 10 MB
 
 
 @register("problem", "sumo-navigation")
@@ -81,8 +76,7 @@ class SumoNavigation(RoadProblem):
         roads, vehicle = load_roads(named.network, uturns=self.uturns), self._own_vehicle()
         self._set_up(roads, named, vehicle, vehicle=TABLE_2)
         graph = self.graph
-        reduced = self.model.energies - TABLE_2.potential(graph.rise)
-        reference = self.cheapest(np.maximum(reduced, 0.0))
+        reference = self.cheapest(np.maximum(self.model.energies - TABLE_2.potential(graph.rise), 0.0))
         traffic = self._traffic({*reference, *self.cheapest(graph.travel_time)})
         # Empty roads are the same whatever the seed: seeds then share what they have driven.
         drive = _drive_of(file, vehicle, self.step, traffic, self.seed if traffic else 0)
@@ -110,9 +104,7 @@ class SumoNavigation(RoadProblem):
 
     def _settled(self) -> dict[str, str]:
         own, told = vars(self.vehicle), vars(TABLE_2)
-        different = [
-            f"{name} {own[name]:g}, not {told[name]:g}" for name in own if own[name] != told[name]
-        ]
+        unlike = [name for name in own if own[name] != told[name]]
         return {
             **self._told(),
             "energy": f"driven in SUMO, class Energy/unknown, steps of {self.step:g} s; what is used "
@@ -120,7 +112,8 @@ class SumoNavigation(RoadProblem):
             "motion": "feedback leaves out what is stored in the car's motion"
             if self.motion == "stored"
             else "feedback counts what goes into the car's motion as spent",
-            "vehicle": "the one that the prior assumes" if not different else "; ".join(different),
+            "vehicle": "; ".join(f"{name} {own[name]:g}, not {told[name]:g}" for name in unlike)
+            or "the one that the prior assumes",
             "traffic": "none; signals run fixed programs"
             if self.traffic == 0.0
             else f"{self.traffic:g} cars an hour between roads within {self.traffic_reach:g} m of the "
@@ -139,8 +132,6 @@ class SumoNavigation(RoadProblem):
             "stranded": Metric("stranded trips", better="down"),
         }
 
-    # --- rounds ----------------------------------------------------------------------------
-
     def offer(self, step: int) -> Offer:
         return Offer(step=step, arms=self._arms, structure=self.trip)
 
@@ -153,7 +144,7 @@ class SumoNavigation(RoadProblem):
     def truth(self, offer: Offer) -> None:
         return None
 
-    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
+    def noise(self, offer: Offer, rng: Rng) -> Floats:
         """None is added: chance is in the traffic, which is the same for every policy."""
         return np.zeros(len(offer.arms))
 
@@ -182,8 +173,7 @@ class SumoNavigation(RoadProblem):
 
     def _energies(self, offer: Offer, route: tuple[int, ...]) -> tuple[Floats, Drive]:
         """What each edge of a route is charged this round, (k,), and the drive itself."""
-        moments = self.moments if self.traffic else 1
-        moment = int(self._moments.at(offer.step).integers(moments))
+        moment = int(self._moments.at(offer.step).integers(self.moments if self.traffic else 1))
         drive = self._drive(tuple(self.graph.ids[edge] for edge in route), moment=moment)
         energies = drive.energy.copy()
         energies[drive.completed :] += self._unfinished[list(route[drive.completed :])]

@@ -11,26 +11,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Floats
+from superarm.core import Arms, Floats, Rng
 from superarm.inputs import as_count, as_positive, require_choice
-from superarm.kernels import Covariance, Matern, SquaredExponential
-from superarm.registry import register
+from superarm.kernels import Covariance
+from superarm.registry import build, register
 from superarm.streams import stream
 
 from .finite import FiniteProblem, gaussian_draw, hilbert_norm, kernelized_problem, representer
-
-# --- benchmark functions -----------------------------------------------------------------
 
 
 class Benchmark(NamedTuple):
     """A well-known test function, turned so that it is *maximised*, on a scaled domain."""
 
-    formula: str
-    """What exactly is maximised, in words."""
-    function: Callable[[Floats], Floats]
-    """Values at points of the original domain, (n, d) → (n,)."""
-    box: tuple[tuple[float, float], ...]
-    """The least and the greatest value of each coordinate."""
+    formula: str  # what exactly is maximised, in words
+    function: Callable[[Floats], Floats]  # values at points of the original domain, (n, d) → (n,)
+    box: tuple[tuple[float, float], ...]  # the least and the greatest value of each coordinate
 
     def __call__(self, points: Floats) -> Floats:
         """Values at points of the unit cube, (n, d) → (n,)."""
@@ -76,8 +71,7 @@ _HARTMANN_6 = (
 
 
 def _hartmann(x: Floats, A: Floats, P: Floats) -> Floats:
-    exponents = np.einsum("ij,nij->ni", A, (x[:, None, :] - P) ** 2)
-    values: Floats = np.exp(-exponents) @ _HARTMANN_WEIGHTS
+    values: Floats = np.exp(-np.einsum("ij,nij->ni", A, (x[:, None, :] - P) ** 2)) @ _HARTMANN_WEIGHTS
     return values
 
 
@@ -129,16 +123,8 @@ def rkhs_function(
     fraction = as_positive(noise_fraction, "noise_fraction")
     drawn = gaussian_draw(domain.K, domain.rng)
     alpha = representer(domain.K, fraction * float(np.ptp(drawn)), drawn)
-    return _problem(
-        domain,
-        truth=domain.K @ alpha,
-        alpha=alpha,
-        noise_fraction=fraction,
-        regularisation=regularisation,
-        horizon=horizon,
-        function="posterior mean Kα of a draw y ~ N(0, K), α = (K + λ₀I)⁻¹y, "
-        f"λ₀ = {fraction:g}·range(y)",
-    )
+    told = f"posterior mean Kα of a draw y ~ N(0, K), α = (K + λ₀I)⁻¹y, λ₀ = {fraction:g}·range(y)"
+    return _problem(domain, domain.K @ alpha, told, fraction, regularisation, horizon, alpha)
 
 
 @register("problem", "gp-function")
@@ -160,14 +146,8 @@ def gp_function(
     version, α = (K + R²I)⁻¹f.
     """
     domain = _Domain.draw(seed, arms, dimension, kernel, lengthscale, nu)
-    return _problem(
-        domain,
-        truth=gaussian_draw(domain.K, domain.rng),
-        noise_fraction=noise_fraction,
-        regularisation=regularisation,
-        horizon=horizon,
-        function="a draw f ~ N(0, K)",
-    )
+    truth = gaussian_draw(domain.K, domain.rng)
+    return _problem(domain, truth, "a draw f ~ N(0, K)", noise_fraction, regularisation, horizon)
 
 
 @register("problem", "benchmark-function")
@@ -187,18 +167,11 @@ def benchmark_function(
     kernel lives. ``arms`` is 100 per dimension unless given; ``function`` is one of ``BENCHMARKS``.
     """
     require_choice(function, "function", tuple(BENCHMARKS))
-    benchmark = BENCHMARKS[function]
-    dimension = len(benchmark.box)
+    benchmark, dimension = BENCHMARKS[function], len(BENCHMARKS[function].box)
     count = 100 * dimension if arms is None else arms
     domain = _Domain.draw(seed, count, dimension, "squared-exponential", lengthscale)
-    return _problem(
-        domain,
-        truth=benchmark(domain.points),
-        noise_fraction=noise_fraction,
-        regularisation=regularisation,
-        horizon=horizon,
-        function=benchmark.formula,
-    )
+    truth, told = benchmark(domain.points), benchmark.formula
+    return _problem(domain, truth, told, noise_fraction, regularisation, horizon)
 
 
 # --- what the three share ----------------------------------------------------------------
@@ -207,14 +180,11 @@ def benchmark_function(
 class _Domain(NamedTuple):
     """Where a function lives."""
 
-    points: Floats
-    """Uniform, (n, d)."""
+    points: Floats  # uniform, (n, d)
     kernel: Covariance
     K: Floats
-    gain: Mapping[str, Any]
-    """The growth rate of γ for this kernel, with constant 1."""
-    rng: np.random.Generator
-    """The stream of the truth, for what comes next."""
+    gain: Mapping[str, Any]  # the growth rate of γ for this kernel, with constant 1
+    rng: Rng  # the stream of the truth, for what comes next
 
     @classmethod
     def draw(
@@ -223,13 +193,9 @@ class _Domain(NamedTuple):
         as_count(arms, "arms", least=2)
         as_count(dimension, "dimension")
         require_choice(kernel, "kernel", ("squared-exponential", "matern"))
-        covariance: Covariance
-        if kernel == "matern":
-            covariance = Matern(nu=nu, lengthscale=lengthscale)
-            gain = {"name": kernel, "nu": nu, "dimension": dimension}
-        else:
-            covariance = SquaredExponential(lengthscale=lengthscale)
-            gain = {"name": kernel, "dimension": dimension}
+        more = {"nu": nu} if kernel == "matern" else {}
+        covariance: Covariance = build("kernel", {"name": kernel, "lengthscale": lengthscale, **more})
+        gain = {"name": kernel, **more, "dimension": dimension}
         rng = stream(seed, "truth", 0)
         points = rng.random((arms, dimension))
         return cls(points, covariance, covariance(points), gain, rng)
@@ -237,13 +203,12 @@ class _Domain(NamedTuple):
 
 def _problem(
     domain: _Domain,
-    *,
     truth: Floats,
-    alpha: Floats | None = None,
+    function: str,
     noise_fraction: float,
     regularisation: str,
     horizon: int,
-    function: str,
+    alpha: Floats | None = None,
 ) -> FiniteProblem:
     """B is exact where f = Kα; of a function known by its values alone, α = (K + R²I)⁻¹f."""
     noise_variance = as_positive(noise_fraction, "noise_fraction") * float(np.ptp(truth))

@@ -7,13 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from superarm.results.curves import (
-    PALETTE,
-    PolicyStyle,
-    counted,
-    policy_styles,
-    significant,
-)
+from superarm.results.curves import PALETTE, PolicyStyle, counted, policy_styles, significant
 from superarm.results.pictures import Chart, Map, Picture
 from superarm.simulation.trace import Run
 
@@ -22,8 +16,6 @@ from .svg import SMALL, colour_of, svg_chart, svg_maps
 Claim = Mapping[str, Any]
 """``{"text": …, "holds": true|false, "verdict": …, "evidence": …}``"""
 VERDICTS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
-
-# --- style sheet -------------------------------------------------------------------------
 
 _DARK = (
     *("#4FB0EE", "#FF8A4C", "#2CCB9C", "#E6A1C8", "#F2B93B", "#8CCBF2"),
@@ -171,10 +163,7 @@ def option_table(caption: str, name: str, rows: Mapping[str, Mapping[str, Any]])
     """Rows by name against every key that one of them has."""
     keys = list(dict.fromkeys(key for given in rows.values() for key in given))
     cells = (
-        (
-            escape(row),
-            [escape(readable_value(given[key])) if key in given else "–" for key in keys],
-        )
+        (escape(row), [escape(readable_value(given[key])) if key in given else "–" for key in keys])
         for row, given in rows.items()
     )
     return table([name, *map(str, keys)], cells, caption=caption)
@@ -186,8 +175,7 @@ def claims_table(
     """What was claimed and what was found; ``origins`` are ready-made HTML, one per claim."""
     body = ""
     for place, claim in enumerate(claims):
-        word = str(claim["verdict"])
-        verdict = f"{VERDICTS[word]} {word}"
+        verdict = f"{VERDICTS[claim['verdict']]} {claim['verdict']}"
         origin = f"<td>{origins[place]}</td>" if origins else ""
         body += (
             f'<tr>{origin}<td>{escape(str(claim["text"]))}</td><td class="verdict">{verdict}</td>'

@@ -19,11 +19,9 @@ _PLACE = {"problem.network": "--net", "problem.start": "--from", "problem.goal":
 def _swept(run: Run) -> dict[str, list[Any]]:
     """Every swept key with its values in order."""
     swept: dict[str, list[Any]] = {}
-    for setting in run.settings:
-        for key, value in setting.items():
-            values = swept.setdefault(key, [])
-            if value not in values:
-                values.append(value)
+    for key, value in (pair for setting in run.settings for pair in setting.items()):
+        if value not in swept.setdefault(key, []):
+            swept[key].append(value)
     return swept
 
 
@@ -45,11 +43,9 @@ def settings_section(run: Run) -> str:
     }
     facts |= {key: value for key, value in parameters.items() if value not in ({}, [], "")}
     parts = [fact_table("", facts)]
-    if swept:
-        told = {key: ", ".join(map(readable_value, values)) for key, values in swept.items()}
-        parts.append(fact_table("Swept", told))
-    if problem:
-        parts.append(fact_table("Problem", problem))
+    told = {key: ", ".join(map(readable_value, values)) for key, values in swept.items()}
+    for caption, table in (("Swept", told), ("Problem", problem)):
+        parts += [fact_table(caption, table)] if table else []
     if any(options.values()):
         parts.append(option_table("Policies", "name", options))
     paper = bool(run.spec.get("paper"))

@@ -21,8 +21,7 @@ from superarm.results.pictures import Chart, Map, Series, Window
 
 DASHES = ("none", "9 3", "3 3")  # as in ``plotting``
 _MAP_WIDTH = 420
-_HALVES = 2
-"""Half units that paths of roads are written in: whole numbers are short."""
+_HALVES = 2  # half units that paths of roads are written in: whole numbers are short
 
 
 class Frame(NamedTuple):
@@ -43,8 +42,8 @@ def svg_chart(chart: Chart, frame: Frame = LARGE) -> str:
     # Where there are dashes, leaders are long enough to show them.
     stub = 24.0 if any(each.style.dash for each in chart.series) else 8.0
     right = width - (8.0 if bare else min(0.42 * width, 28.0 + stub + 6.6 * max(lengths, default=0)))
-    top = 48.0 if chart.title else 32.0
-    left, top, bottom = (8.0, 8.0, height - 8.0) if bare else (58.0, top, height - 46.0)
+    told = (58.0, 48.0 if chart.title else 32.0, height - 46.0)
+    left, top, bottom = (8.0, 8.0, height - 8.0) if bare else told
     x_axis = _Axis(*chart.x_range(), chart.log_x, left, right)
     y_axis = _Axis(*chart.y_range(), chart.log_y, bottom, top)
     # On a narrow screen the labels are cut off: a list below says the same.
@@ -138,9 +137,7 @@ class Plane:
 
     def place(self, points: Floats) -> Floats:
         left, bottom, _, height = self._window
-        x = (points[:, 0] - left) * self.scale
-        y = (bottom + height - points[:, 1]) * self.scale
-        return np.stack([x, y], axis=1)
+        return np.stack([points[:, 0] - left, bottom + height - points[:, 1]], axis=1) * self.scale
 
     def path(self, courses: Iterable[Floats]) -> str:
         """Courses as one path, without what is too short to be seen or drawn already."""
@@ -150,9 +147,8 @@ class Plane:
             points = np.rint(self._units * self.place(course)).astype(int)
             moved = np.concatenate([[True], np.any(np.diff(points, axis=0) != 0, axis=1)])
             corners = [(int(x), int(y)) for x, y in points[moved]]
-            key = frozenset(corners)
-            if len(corners) > 1 and key not in drawn:
-                drawn.add(key)
+            if len(corners) > 1 and frozenset(corners) not in drawn:
+                drawn.add(frozenset(corners))
                 steps = " ".join(f"{x - a} {y - b}" for (a, b), (x, y) in pairwise(corners))
                 parts.append(f"M{corners[0][0]} {corners[0][1]}l{steps}")
         return "".join(parts).replace(" -", "-") or "M0 0"

@@ -34,16 +34,7 @@ from superarm.simulation.trace import Run
 from superarm.states import atomic_write
 
 from .calibration import calibration_parts
-from .pages import (
-    Claim,
-    banner,
-    claim_count,
-    claims_table,
-    figure,
-    page,
-    policy_table,
-    section,
-)
+from .pages import Claim, banner, claim_count, claims_table, figure, page, policy_table, section
 from .roads import road_sections
 from .settings import reproduce_section, settings_section
 from .svg import THUMBNAIL, svg_chart
@@ -58,10 +49,8 @@ class Report:
     title: str
     headline: str
     claims: tuple[Claim, ...]
-    thumbnail: str
-    """A small chart as SVG."""
-    warning: str = ""
-    """What must be seen beside the headline: that the data are synthetic."""
+    thumbnail: str  # a small chart as SVG
+    warning: str = ""  # what must be seen beside the headline: that the data are synthetic
 
 
 def write_report(
@@ -80,12 +69,10 @@ def write_report(
 ) -> Report:
     """Write the page; ``notes`` are paragraphs of plain text below the introduction.
 
-    ``bounds`` are drawn over the regret on logarithmic axes, and told in a table. ``picture`` is
-    SVG of our own making, shown first as it is. ``command`` holds the first words of the command
-    line that makes this run again (``superarm run ID``), ``full_size`` the experiment's own rounds
-    and seeds, ``further`` the rows of the summary that are no totals of the run, ``not_judged`` the
-    claims that it says nothing of, ``band`` what surrounds means in charts (by default, what the
-    experiment wants).
+    ``bounds`` are drawn over the regret and told in a table. ``picture`` is SVG of our own making,
+    shown first. ``command`` holds the first words of the command line that makes this run again,
+    ``full_size`` the experiment's own rounds and seeds, ``further`` the rows of the summary that are no
+    totals of the run, ``not_judged`` the claims that it says nothing of, ``band`` what surrounds means.
     """
     path = Path(path)
     rankings = [_ranked(run, index) for index in range(len(run.settings))]
@@ -152,10 +139,8 @@ def _headline(run: Run, rankings: Sequence[Mapping[str, Average]]) -> str:
         best = [policy for policy in run.policies if wins.count(policy) == most]
         each = " each" if len(best) > 1 else ""
         ties = sum(_tied(run, index, ranking) > 1 for index, ranking in enumerate(rankings))
-        tied = f"; tied within noise in {ties}" if ties else ""
-        return (
-            f"Lowest regret: {' and '.join(best)}, in {most} of {len(rankings)} settings{each}{tied}."
-        )
+        told = f"{' and '.join(best)}, in {most} of {len(rankings)} settings{each}"
+        return f"Lowest regret: {told}{f'; tied within noise in {ties}' if ties else ''}."
     unit = run.metric("regret", 0).unit
     parts = [f"{policy}, {plus_minus(*each)} {unit}".rstrip() for policy, each in rankings[0].items()]
     ties = _tied(run, 0, rankings[0])
@@ -204,12 +189,9 @@ def _header(run: Run, headline: str, claims: Sequence[Claim], warning: str) -> s
     figure = run.spec.get("figure")
     named = (str(run.spec.get("paper") or ""), f"Figure {figure}" if figure else "")
     origin = [run.experiment, *filter(None, named)]
-    size = (
-        f"{len(run.policies)} polic{'ies' if len(run.policies) > 1 else 'y'}, "
-        f"{counted(run.rounds, 'round')}, {counted(len(run.seeds), 'seed')}"
-    )
-    if len(run.settings) > 1:
-        size += f", {len(run.settings)} settings"
+    size = f"{len(run.policies)} polic{'ies' if len(run.policies) > 1 else 'y'}, "
+    size += f"{counted(run.rounds, 'round')}, {counted(len(run.seeds), 'seed')}"
+    size += f", {len(run.settings)} settings" * (len(run.settings) > 1)
     return (
         f'<header><h1>{escape(run.title)}</h1><p class="meta">'
         + " · ".join(escape(str(part)) for part in origin)
@@ -248,13 +230,12 @@ def _further_table(run: Run, rows: Sequence[Mapping[str, Any]]) -> str:
         found.setdefault((row["policy"], setting_text(row["setting"])), {})[str(row["metric"])] = value
     settings = any(setting for _, setting in found)
     cells = [
-        (policy, [*(told.get(name, "–") for name in names), *([escape(setting)] if settings else [])])
+        (policy, [*(told.get(name, "–") for name in names), *[escape(setting)] * settings])
         for (policy, setting), told in found.items()
     ]
     units = {str(row["metric"]): str(row.get("unit") or "") for row in rows}
-    told = [Metric(name.replace("_", " "), units[name]).text for name in names]
-    titles = [*told, *(["setting"] if settings else [])]
-    return policy_table(run, titles, cells, "", numbers=len(names))
+    titles = [Metric(name.replace("_", " "), units[name]).text for name in names]
+    return policy_table(run, [*titles, *["setting"] * settings], cells, "", numbers=len(names))
 
 
 def _bound_table(run: Run, bounds: RegretBounds) -> str:
@@ -264,8 +245,7 @@ def _bound_table(run: Run, bounds: RegretBounds) -> str:
     for policy in run.policies:
         bound = bounds.drawn.get(policy)
         value = significant(float(bound.values[-1])) if bound else "–"
-        words = bound.assumes if bound else bounds.missing[policy]
-        rows.append((policy, [value, f"{escape(words)}."]))
+        rows.append((policy, [value, f"{escape(bound.assumes if bound else bounds.missing[policy])}."]))
     setting = setting_text(run.settings[0])
     caption = f"Bounds from theory{f', for {setting}' if setting else ''}"
     note = f'<p class="meta">{escape(bounds.note)}</p>' if bounds.note else ""

@@ -71,12 +71,9 @@ def doubt_pictures(run: Run) -> list[Picture]:
     """For every trip, what learners are still unsure of after the first seed."""
     pictures = []
     for index in trip_settings(run):
-        doubts = {}
-        for policy in run.policies:
-            audit = run.audit(policy, index, run.seeds[0])
-            if audit is not None and "std" in audit:
-                doubts[policy] = audit["std"].astype(np.float64)
-        if doubts:
+        audits = {policy: run.audit(policy, index, run.seeds[0]) for policy in run.policies}
+        known = {policy: each for policy, each in audits.items() if each and "std" in each}
+        if doubts := {policy: each["std"].astype(np.float64) for policy, each in known.items()}:
             pictures.append(_doubts(run, index, doubts))
     return pictures
 
@@ -123,8 +120,7 @@ def _layers(
     values: NDArray[np.generic], limits: Sequence[float], widths: tuple[float, float]
 ) -> tuple[Layer, ...]:
     """Edges in classes; those below the first limit are in none."""
-    classes = np.searchsorted(limits, values, side="right") - 1
-    count = len(limits)
+    classes, count = np.searchsorted(limits, values, side="right") - 1, len(limits)
     wide = np.linspace(*widths, count)
     return tuple(
         Layer(np.flatnonzero(classes == place), shade(place, count), float(wide[place]))
@@ -180,8 +176,7 @@ def window_around(roads: RoadMap, driven: Ints, margin: float = 0.06) -> Window:
 
 def in_window(roads: RoadMap, window: Window) -> Ints:
     """Edges whose bounding box meets the window."""
-    low = np.minimum.reduceat(roads.points, roads.offsets[:-1])
-    high = np.maximum.reduceat(roads.points, roads.offsets[:-1])
+    low, high = (of.reduceat(roads.points, roads.offsets[:-1]) for of in (np.minimum, np.maximum))
     corner = np.array([window.left, window.bottom])
     reach = corner + np.array([window.width, window.height])
     return np.flatnonzero((high >= corner).all(axis=1) & (low <= reach).all(axis=1))
@@ -189,8 +184,7 @@ def in_window(roads: RoadMap, window: Window) -> Ints:
 
 def middle(course: Floats) -> tuple[float, float]:
     """The point half-way along a course."""
-    steps = np.hypot(*np.diff(course, axis=0).T)
-    along = np.concatenate([[0.0], np.cumsum(steps)])
+    along = np.concatenate([[0.0], np.cumsum(np.hypot(*np.diff(course, axis=0).T))])
     half = along[-1] / 2.0
     return float(np.interp(half, along, course[:, 0])), float(np.interp(half, along, course[:, 1]))
 

@@ -27,9 +27,6 @@ METHODS = ("gp-ucb", "gp-bucb", "gp-ts", "bi-ucb", "bi-bucb", "bi-ts")
 """The six methods of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025)."""
 
 
-# --- trips -------------------------------------------------------------------------------
-
-
 def trip_settings(run: Run) -> list[int]:
     """One setting for each trip of the run, the first of those that differ in other things alone."""
     found: dict[tuple[bytes, int, int], int] = {}
@@ -72,10 +69,8 @@ def usual_route(run: Run, policy: str, setting_index: int, seed: int) -> Ints:
 def best_policy(run: Run, setting_index: int) -> str:
     """The policy of least regret over the last tenth of the rounds; of several, the first."""
     start = run.rounds - max(1, run.rounds // 10)
-    return min(
-        run.policies,
-        key=lambda policy: float(per_round(run, policy, setting_index, "regret", start).mean()),
-    )
+    late = {each: per_round(run, each, setting_index, "regret", start) for each in run.policies}
+    return min(late, key=lambda policy: float(late[policy].mean()))
 
 
 def trip_energies(run: Run, setting_index: int) -> dict[str, dict[str, Average]]:
@@ -106,9 +101,8 @@ def trip_energies(run: Run, setting_index: int) -> dict[str, dict[str, Average]]
 def main_policies(run: Run) -> list[str]:
     """What one figure of maps shows: every policy of a small run, else the six ``METHODS``."""
     methods = [policy for policy in METHODS if policy in run.policies]
-    return (
-        methods if methods and len(run.policies) > len(METHODS) else list(run.policies[: len(METHODS)])
-    )
+    many = len(run.policies) > len(METHODS)
+    return methods if methods and many else list(run.policies[: len(METHODS)])
 
 
 # --- widths ------------------------------------------------------------------------------

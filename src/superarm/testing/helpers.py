@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from superarm.core import Floats, Ints, Policy, Posterior, State
+from superarm.core import Floats, Ints, Policy, Posterior, Rng, State
 from superarm.inputs import read_only
 from superarm.states import state_from_bytes, state_to_bytes
 
@@ -33,11 +33,11 @@ def frozen(values: ArrayLike) -> Floats:
     return read_only(np.asarray(values, dtype=np.float64))
 
 
-def generator(seed: int = 0) -> np.random.Generator:
+def generator(seed: int = 0) -> Rng:
     return np.random.default_rng(seed)
 
 
-def untouched(rng: np.random.Generator, seed: int = 0) -> bool:
+def untouched(rng: Rng, seed: int = 0) -> bool:
     """Whether ``generator(seed)`` has not been drawn from."""
     return bool(rng.bit_generator.state == generator(seed).bit_generator.state)
 
@@ -101,7 +101,7 @@ class FixedBelief:
     def std(self) -> Floats:
         return frozen(np.sqrt(np.diagonal(self.cov)))
 
-    def sample(self, rng: np.random.Generator) -> Floats:
+    def sample(self, rng: Rng) -> Floats:
         return rng.multivariate_normal(self.mean, self.cov, method="eigh")
 
     def condition(self, positions: Ints) -> FixedBelief:

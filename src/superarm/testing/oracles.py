@@ -86,12 +86,10 @@ class OracleContract(ABC):
                 assert value >= alpha * best - 1e-12, f"{value} against {alpha} x {best}"
 
     def test_arms_at_minus_infinity_are_never_chosen(self) -> None:
-        rng = generator(3)
-        family = self._family()
+        rng, family = generator(3), self._family()
         for each in range(self.rounds):
             desirability = self.admissible(rng.random(self.n))
-            away = rng.permutation(self.n)[: 1 + each % self.n]
-            desirability[away] = -np.inf
+            desirability[rng.permutation(self.n)[: 1 + each % self.n]] = -np.inf
             if any(np.isfinite(desirability[members]).all() for members in family):
                 chosen = self._select(desirability).positions
                 self._check_feasible(chosen)

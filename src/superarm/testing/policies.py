@@ -60,8 +60,7 @@ class PolicyContract(ABC):
         return policy
 
     def _assert_alike(self, ours: Policy, theirs: Policy, what: str) -> None:
-        offer = self.make_offer(9)
-        one, other = (each.decide(offer, generator()) for each in (ours, theirs))
+        one, other = (each.decide(self.make_offer(9), generator()) for each in (ours, theirs))
         np.testing.assert_array_equal(other.positions, one.positions, f"{what}: it decides otherwise")
         if one.mean is not None and other.mean is not None:
             assert_close(other.mean, one.mean, 1e-7, f"{what}: it believes otherwise")
@@ -149,8 +148,7 @@ class PolicyContract(ABC):
             offer, decision = self._play(policy, 7)
             policy.learn(offer, decision, self._feedback(decision), generator(7))
             with refused(policy, ConflictError, "feedback of an earlier decision"):
-                rest = self._feedback(early, slice(1, None))
-                policy.learn(early_offer, early, rest, generator(6))
+                policy.learn(early_offer, early, self._feedback(early, slice(1, None)), generator(6))
         self._play(policy, 8)
 
     def test_feedback_may_come_in_any_order_if_it_says_so(self) -> None:
@@ -167,8 +165,7 @@ class PolicyContract(ABC):
         for at in generator(3).permutation(len(played)).tolist():
             offer, decision, feedback = played[at]
             late.learn(offer, decision, feedback, generator())
-        offer = self.make_offer(9)
-        ours, theirs = (each.decide(offer, generator()) for each in (prompt, late))
+        ours, theirs = (each.decide(self.make_offer(9), generator()) for each in (prompt, late))
         chosen = np.array_equal(ours.positions, theirs.positions)  # draws may differ
         if chosen and ours.mean is not None and theirs.mean is not None:
             assert_close(theirs.mean, ours.mean, 1e-7, "another order of feedback")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from superarm.core import Decision, Offer, Problem
+from superarm.core import Decision, Offer, Problem, Rng
 from superarm.errors import InputError
 from superarm.policies import random
 from superarm.problems import World
@@ -18,10 +18,9 @@ from .helpers import frozen, generator, raises
 class ProblemContract(ABC):
     """What every problem promises.
 
-    Checked: an offer depends on seed and step alone, in whatever order it is asked for; noise
-    is drawn for every arm, from the generator given; a reward uses its own arm's noise, whoever
-    else is chosen; ``value`` is noiseless and never better than ``best``, in the problem's own
-    direction; metrics are finite; nothing handed in is written to; rounds count from 1.
+    Checked: an offer depends on seed and step alone; noise is drawn for every arm, from the generator
+    given; a reward uses its own arm's noise, whoever else is chosen; ``value`` is noiseless and never
+    better than ``best``; metrics are finite; nothing handed in is written to; rounds count from 1.
 
     Override :meth:`choose` for a problem without a ``model`` whose oracle finds super arms.
     """
@@ -31,7 +30,7 @@ class ProblemContract(ABC):
     @abstractmethod
     def make_problem(self, seed: int) -> Problem: ...
 
-    def choose(self, problem: Problem, offer: Offer, rng: np.random.Generator) -> Decision:
+    def choose(self, problem: Problem, offer: Offer, rng: Rng) -> Decision:
         """Any feasible super arm, another one each time."""
         assert isinstance(problem, World), "override choose(): the problem has no model"
         return random(problem.model).decide(offer, rng)
@@ -71,10 +70,8 @@ class ProblemContract(ABC):
             turned = replace(decision, positions=decision.positions[::-1])
             elsewhere = generator(99).standard_normal(len(noise))
             elsewhere[decision.positions] = noise[decision.positions]
-            for again in (
-                problem.feedback(offer, turned, noise),
-                problem.feedback(offer, decision, elsewhere),
-            ):
+            for given in ((turned, noise), (decision, elsewhere)):
+                again = problem.feedback(offer, *given)
                 rewards = dict(zip(again.positions.tolist(), again.rewards.tolist(), strict=True))
                 assert [rewards[arm] for arm in seen.positions.tolist()] == seen.rewards.tolist()
 

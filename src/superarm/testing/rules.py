@@ -33,16 +33,14 @@ class ScheduleContract(ABC):
     def test_widths_depend_on_the_round_alone(self) -> None:
         schedule, steps = self.make_schedule(), (1, 2, 77, 10_000)
         forward = [schedule.width(step, lambda t: 1.0) for step in steps]
-        backward = [schedule.width(step, lambda t: 1.0) for step in reversed(steps)]
-        assert forward == backward[::-1]
+        assert forward[::-1] == [schedule.width(step, lambda t: 1.0) for step in reversed(steps)]
 
 
 class RuleContract(ABC):
     """What every index rule promises.
 
-    Checked: one finite float per arm, fresh and writable; the belief is not written to; the
-    same generator gives the same scores; ``deterministic`` tells whether the generator is
-    used; arms without uncertainty, single arms, many scales and late rounds.
+    Checked: one finite float per arm, fresh and writable; the belief is not written to; the same
+    generator gives the same scores; ``deterministic`` tells whether the generator is used.
     """
 
     @abstractmethod
@@ -80,8 +78,7 @@ class RuleContract(ABC):
             np.testing.assert_array_equal(first, rule.desirability(belief, 3, generator(5)))
 
     def test_the_deterministic_flag_is_true(self) -> None:
-        rule, belief = self.make_rule(), self._beliefs()[0]
-        rng = generator()
+        rule, belief, rng = self.make_rule(), self._beliefs()[0], generator()
         first = rule.desirability(belief, 3, rng)
         assert untouched(rng) == rule.deterministic, "deterministic must say whether rng is used"
         if rule.deterministic:

@@ -62,8 +62,7 @@ def _answer(work: Callable[[], Any], sender: int) -> NoReturn:
         except SuperarmError as error:
             told = json.dumps({"error": type(error).__name__, "text": str(error)})
         except Exception as error:
-            text = f"{type(error).__name__}: {error}"
-            told = json.dumps({"error": "SuperarmError", "text": text})
+            told = json.dumps({"error": "SuperarmError", "text": f"{type(error).__name__}: {error}"})
         with os.fdopen(sender, "wb") as pipe:
             pipe.write(told.encode())
         code = 0

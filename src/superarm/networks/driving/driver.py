@@ -25,13 +25,11 @@ Neither the energy of that first speed nor of the last is booked. SUMO removes t
 which it arrives: that fraction of a step is booked at the rate of the step before.
 
 *The same trip costs the same, whatever was driven before.* A saved state does not hold all that
-SUMO remembers: when lanes were last changed on an edge, for one, so that a trip through a loaded
-state may change lanes one step later than the same trip before it. Therefore no trip is driven in a
+SUMO remembers, such as when lanes were last changed on an edge. Therefore no trip is driven in a
 simulation that has driven: the network is loaded once and never moves. Every trip takes place in a
 copy of the process (``apart.py``), where the traffic of its moment is loaded, and ends with it. Where
 processes cannot be copied (Windows), the network is loaded anew for every trip, which takes longer
-and gives the same. Traffic-actuated signals run as fixed programs, for a state does not restore what
-their detectors saw.
+and gives the same. Traffic-actuated signals run as fixed programs, for the same reason.
 """
 
 from __future__ import annotations
@@ -76,13 +74,10 @@ class Drive:
 
     energy: Floats
     """Wh per edge of the route, (k,); of the edges not completed, what was measured so far."""
-    stored: Floats
-    """Of the energy, what went into motion and can be won back by braking, Wh, (k,)."""
-    duration: float
-    """Seconds from departure."""
+    stored: Floats  # of the energy, what went into motion and can be won back by braking, Wh, (k,)
+    duration: float  # seconds from departure
     arrived: bool
-    completed: int
-    """How many edges of the route were driven to their end: all k if the car arrived."""
+    completed: int  # how many edges of the route were driven to their end: all k if the car arrived
 
     @property
     def total(self) -> float:
@@ -93,11 +88,9 @@ class Drive:
 class _Kept(NamedTuple):
     """A state to begin trips from."""
 
-    file: str | None
-    """``None``: the network as it is when loaded, without any car."""
+    file: str | None  # ``None``: the network as it is when loaded, without any car
     time: float
-    departed: int
-    """How many background cars had departed."""
+    departed: int  # how many background cars had departed
 
 
 class Driver(AbstractContextManager["Driver"]):
@@ -123,9 +116,7 @@ class Driver(AbstractContextManager["Driver"]):
     ) -> None:
         self.network_file = Path(network_file)
         self.vehicle = Vehicle() if vehicle is None else vehicle
-        self.step = step
-        self.traffic = traffic
-        self.seed = seed
+        self.step, self.traffic, self.seed = step, traffic, seed
         if not 0.01 <= step <= LONGEST_STEP:
             raise InputError(f"step is {step!r} s; it must be between 0.01 and {LONGEST_STEP}")
         if self.vehicle.recuperation != "multiply":
@@ -159,9 +150,8 @@ class Driver(AbstractContextManager["Driver"]):
     def drive(self, route: Sequence[str], *, moment: int = 0, longest: float | None = None) -> Drive:
         """Drive a route from a moment of the traffic.
 
-        A trip that takes more than ``longest`` simulated seconds (ten minutes plus five times the
-        time at the speed limit, by default), or is stuck until SUMO would take it out of
-        the way, is given up: ``arrived`` is false and ``completed`` says how far it came.
+        A trip that takes more than ``longest`` simulated seconds (by default ten minutes and five times
+        the time at the speed limit), or is stuck until SUMO would take it away, is given up.
         """
         if not 0 <= moment < self.moments:
             raise InputError(f"moment is {moment!r}; this traffic has moments 0 to {self.moments - 1}")
@@ -230,15 +220,13 @@ class Driver(AbstractContextManager["Driver"]):
 
     def _advance(self, departed: int) -> int:
         """One time step, before which the cars that are due depart; how many have by then."""
-        sumo = self._sumo
-        if self._departures is not None:
-            now = sumo.simulation.getTime()
-            while (car := self._departures[departed]).time <= now:
-                name = f"{_OTHER}{departed}"
-                sumo.route.add(name, car.route)
-                sumo.vehicle.add(name, name, typeID=_OTHER, departLane="best", departSpeed="max")
-                sumo.vehicle.setSpeedFactor(name, car.speed_factor)
-                departed += 1
+        sumo, now = self._sumo, self._sumo.simulation.getTime()
+        while self._departures is not None and (car := self._departures[departed]).time <= now:
+            name = f"{_OTHER}{departed}"
+            sumo.route.add(name, car.route)
+            sumo.vehicle.add(name, name, typeID=_OTHER, departLane="best", departSpeed="max")
+            sumo.vehicle.setSpeedFactor(name, car.speed_factor)
+            departed += 1
         sumo.simulation.step()
         return departed
 
@@ -340,8 +328,7 @@ class Driver(AbstractContextManager["Driver"]):
 
     def _prepare(self, traffic: Traffic) -> list[_Kept]:
         """Let the traffic run warm, and keep the states from which trips begin."""
-        simulation = self._sumo.simulation
-        departed = 0
+        simulation, departed = self._sumo.simulation, 0
         kept: list[_Kept] = []
         for moment in range(traffic.moments):
             while simulation.getTime() < traffic.time_of(moment):

@@ -18,11 +18,7 @@ from superarm.core import Floats
 
 
 class Ledger:
-    """Books time steps to the edges of a route, and loses nothing of them.
-
-    A step that ends on another edge than it began is divided by the metres driven on each. What
-    is driven inside a junction belongs to the edge just left.
-    """
+    """Books time steps to the edges of a route, and loses nothing of them: see ``driver.py``."""
 
     def __init__(self, *, lengths: Floats, speed: float, inertia: float) -> None:
         """``speed`` at departure, m/s; ``inertia`` η⁻·½·m/3600: Wh stored per (m/s)²."""
@@ -32,12 +28,9 @@ class Ledger:
         self._lengths: list[float] = lengths.tolist()
         self.energy = [0.0] * len(lengths)
         self.stored = [0.0] * len(lengths)
-        self._inertia = inertia
-        self._speed = speed
-        self._place = 0.0
-        self._odometer = 0.0
-        self._energy_rate = 0.0
-        self._stored_rate = 0.0
+        self._inertia, self._speed = inertia, speed
+        self._place = self._odometer = 0.0
+        self._energy_rate = self._stored_rate = 0.0
 
     def book(
         self,
@@ -49,10 +42,9 @@ class Ledger:
         odometer: float,
         speed: float,
     ) -> None:
-        """A time step at ``rate`` Wh per second.
+        """A time step at ``rate`` Wh per second, which ends ``place`` metres into the edge ``index``.
 
-        At its end the car is ``place`` metres into the edge ``index``, or, where this is
-        ``None``, in the junction behind it.
+        Where ``place`` is ``None``, it ends in the junction behind that edge.
         """
         if place is None:
             place = self._lengths[index]

@@ -58,16 +58,13 @@ class SumoRoads:
         return [lane for lane in lanes if self._open(lane)]
 
     def _open(self, lane: str) -> bool:
-        allowed = self._sumo.lane.getAllowed(lane)
-        if allowed:
+        if allowed := self._sumo.lane.getAllowed(lane):
             return "passenger" in allowed
         return "passenger" not in self._sumo.lane.getDisallowed(lane)
 
     def _successors(self, edge: str) -> frozenset[str]:
-        known = self._turns.get(edge)
-        if known is None:
+        if edge not in self._turns:
             lane = self._sumo.lane
             targets = [link[0] for name in self._lanes(edge) for link in lane.getLinks(name)]
-            known = frozenset(lane.getEdgeID(name) for name in targets if self._open(name))
-            self._turns[edge] = known
-        return known
+            self._turns[edge] = frozenset(lane.getEdgeID(name) for name in targets if self._open(name))
+        return self._turns[edge]

@@ -26,9 +26,8 @@ _SLOWEST, _FASTEST = 0.7, 1.3
 class Traffic:
     """How much background traffic there is, and at which moments of it a trip may begin.
 
-    The traffic runs for ``warm_up`` seconds, then its state is kept ``moments`` times,
-    ``spacing`` seconds apart. Every trip begins at one of these moments, so that two trips which
-    begin at the same one meet the same cars at the same places.
+    The traffic runs for ``warm_up`` seconds, then its state is kept ``moments`` times, ``spacing``
+    seconds apart. Trips that begin at the same moment meet the same cars at the same places.
     """
 
     vehicles_per_hour: float
@@ -57,8 +56,7 @@ class Departure(NamedTuple):
 
     time: float
     route: tuple[str, ...]
-    speed_factor: float
-    """Its speed where the road is free, as a multiple of the limit."""
+    speed_factor: float  # its speed where the road is free, as a multiple of the limit
 
 
 class Departures:

@@ -11,17 +11,14 @@ history is summed up in a Gaussian q(u) = N(m, S) over the rewards u of M induci
    inducing points, both uphill on the evidence lower bound.
 
 It is an approximation: after a step at rate ρ, only the fraction ρ of what is new has been learned.
-Where arms are fixed, ``FiniteGP`` is exact and faster.
-
 What that algorithm leaves open, and what is done here:
 
 * An inducing arm starts at the row in which it was observed last: in every ``observe``, as line 2 of
   the algorithm says, or with ``restart=False`` only when it enters. Adam's moments of an arm that
   stays inducing are kept either way.
-* When Adam moves the points, and when they are put back, the *whitened* q stays: it is at fixed
-  whitened q that the gradient was taken. See ``steps.py`` for notation and formulas.
-* When the inducing arms change, or the rows in which they were observed last, q(u) there is what
-  the current q predicts (:func:`superarm.posteriors.variational.steps.carried`).
+* When Adam moves the points, and when they are put back, the *whitened* q stays, at which the gradient
+  was taken. When the inducing arms change, or the rows in which they were observed last, q(u) there is
+  what the current q predicts. ``steps.py`` has notation and formulas.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Ints, State
+from superarm.core import Floats, Ints, Rng, State
 from superarm.errors import InputError, StateError, UnknownArmError
 from superarm.inputs import as_count, as_features, as_positive, as_vector
 from superarm.kernels import Covariance
@@ -115,15 +112,12 @@ class SparseVariational(KernelPosterior):
         if self.natural_rate > 1.0:
             raise InputError(f"natural_rate is {natural_rate!r}; it must lie in (0, 1]")
         self.adam_rate = 0.0 if adam_rate == 0.0 else as_positive(adam_rate, "adam_rate")
-        columns = (
-            discrete_columns if isinstance(discrete_columns, list | tuple) else (discrete_columns,)
-        )
+        several = isinstance(discrete_columns, list | tuple)
+        columns = discrete_columns if several else (discrete_columns,)
         self.discrete_columns = tuple(as_count(each, "discrete_columns", 0) for each in columns)
         self.restart = bool(restart)
         self._data = History(self.discrete_columns)
         self._learned: _Learned | None = None
-
-    # --- what it is now --------------------------------------------------------------------
 
     @property
     def inducing_points(self) -> Floats:
@@ -172,9 +166,7 @@ class SparseVariational(KernelPosterior):
             covariance += A[:, some].T @ A
         return covariance
 
-    def _absorb(
-        self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
+    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         assert rng is not None  # ``draws`` says so
         information = information_in(self._covariance(keys), noise)
         before, learned = len(self._data), self._put_back()
@@ -218,7 +210,7 @@ class SparseVariational(KernelPosterior):
             return learned
         return _Learned(carried(learned.q, self.kernel, points, where), adam, arms)
 
-    def _optimised(self, learned: _Learned, rng: np.random.Generator) -> _Learned:
+    def _optimised(self, learned: _Learned, rng: Rng) -> _Learned:
         """Lines 3 to 6: natural gradient on q, Adam on the points, from the same batch."""
         q, adam, arms = learned
         moving = np.setdiff1d(np.arange(q.points.shape[1]), self.discrete_columns)
@@ -245,7 +237,7 @@ class SparseVariational(KernelPosterior):
                 f"discrete_columns, which is {list(self.discrete_columns)} ({error})"
             ) from error
 
-    def _batch(self, rng: np.random.Generator) -> Batch:
+    def _batch(self, rng: Rng) -> Batch:
         arms, rewards, noise = self.observed
         scale = 1.0
         if len(rewards) > self.batch:
@@ -265,15 +257,9 @@ class SparseVariational(KernelPosterior):
         arrays: dict[str, Any] = dict(super()._memory().arrays)
         if self._learned is not None:
             q, adam, inducing = self._learned
-            arrays |= {
-                "inducing_arms": inducing.astype(np.int64),
-                "points": q.points,
-                "precision": q.precision,
-                "shift": q.shift,
-                "adam_first": adam.first,
-                "adam_second": adam.second,
-                "adam_age": adam.age,
-            }
+            arrays["inducing_arms"] = inducing.astype(np.int64)
+            arrays |= {name: getattr(q, name) for name in ("points", "precision", "shift")}
+            arrays |= {f"adam_{name}": getattr(adam, name) for name in ("first", "second", "age")}
         return Memory(arrays)
 
     def _remember(self, state: State) -> None:
@@ -284,20 +270,16 @@ class SparseVariational(KernelPosterior):
         points = as_features(state.array("points"), "points", self._data.columns)
         size, width = len(points), self._data.columns - len(set(self.discrete_columns))
         precision = as_features(state.array("precision"), "precision", size)
+        names = ("adam_first", "adam_second")
+        first, second = (as_features(state.array(name), name, width) for name in names)
         adam = Adam(
-            first=as_features(state.array("adam_first"), "adam_first", width),
-            second=as_features(state.array("adam_second"), "adam_second", width),
-            age=as_vector(state.array("adam_age"), "adam_age", size),
+            first=first, second=second, age=as_vector(state.array("adam_age"), "adam_age", size)
         )
         inducing = as_rows(state.array("inducing_arms"), self.count)
         lengths = {len(each) for each in (precision, adam.first, adam.second, inducing)}
         if (np.diff(inducing) <= 0).any() or lengths != {size}:
             raise StateError("this state is damaged: its inducing points are not all there")
-        q = Variational(
-            points=points,
-            factor=factor_of(self.kernel, points),
-            precision=precision,
-            shift=as_vector(state.array("shift"), "shift", size),
-        )
+        shift, factor = as_vector(state.array("shift"), "shift", size), factor_of(self.kernel, points)
+        q = Variational(points=points, factor=factor, precision=precision, shift=shift)
         _ = q.mean  # factorised now: what cannot be is damage
         self._learned = _Learned(q, adam, inducing)

@@ -31,12 +31,8 @@ from superarm.linalg import cholesky, psd_root, solve_lower, with_room
 from superarm.posteriors.rows import ObservedData
 from superarm.threads import blas_threads_for
 
-_STEP = 6e-6
-"""Cube root of the machine precision: where central differences are most accurate."""
+_STEP = 6e-6  # cube root of the machine precision: where central differences are most accurate
 _DECAY_FIRST, _DECAY_SECOND, _ADAM_EPSILON = 0.9, 0.999, 1e-8
-
-
-# --- what was observed -------------------------------------------------------------------
 
 
 class History(ObservedData):
@@ -65,8 +61,7 @@ class History(ObservedData):
 
     def most_visited(self, count: int) -> Ints:
         """The ``count`` most visited arms, ascending; of equals those that were met first."""
-        visits = np.bincount(self._arm_of[: len(self)])
-        return np.sort(np.argsort(-visits, kind="stable")[:count])
+        return np.sort(np.argsort(-np.bincount(self._arm_of[: len(self)]), kind="stable")[:count])
 
     def latest_rows(self, arms: Ints) -> Floats:
         """The rows in which these arms were observed last."""
@@ -91,8 +86,7 @@ class Batch(NamedTuple):
         """
         rows, where = np.unique(self.rows, axis=0, return_inverse=True)
         where = where.reshape(-1)  # some versions of numpy return a column
-        weight = np.bincount(where, 1.0 / self.noise)
-        noise = 1.0 / weight
+        noise = 1.0 / np.bincount(where, 1.0 / self.noise)
         return Batch(rows, np.bincount(where, self.residual / self.noise) * noise, noise, self.scale)
 
 
@@ -130,12 +124,9 @@ def factor_of(kernel: Covariance, points: Floats) -> Floats:
 
 def prior_at(kernel: Covariance, points: Floats) -> Variational:
     """q is the prior."""
-    size = len(points)
+    none = np.zeros((len(points), len(points)))
     return Variational(
-        points=points,
-        factor=factor_of(kernel, points),
-        precision=np.zeros((size, size)),
-        shift=np.zeros(size),
+        points=points, factor=factor_of(kernel, points), precision=none, shift=np.zeros(len(points))
     )
 
 
@@ -170,8 +161,7 @@ def point_gradient(
 
     with r = y − Aᵀm and Φ the lower triangle with half its diagonal (reverse-mode Cholesky).
     """
-    error = batch.residual - A.T @ q.mean
-    of_A = np.outer(q.mean, error) + A
+    of_A = np.outer(q.mean, batch.residual - A.T @ q.mean) + A
     of_A -= solve_lower(q.root, solve_lower(q.root, A), transposed=True)
     of_A *= batch.scale / batch.noise
     lower = np.tril(of_A @ A.T)
@@ -179,8 +169,7 @@ def point_gradient(
     half = solve_lower(q.factor, lower, transposed=True)  # L⁻ᵀ Φ
     of_points = solve_lower(q.factor, half.T, transposed=True)  # L⁻ᵀ Φᵀ L⁻¹
     of_points = -(of_points + of_points.T)  # twice the symmetric part: z stands on both sides
-    of_rows = solve_lower(q.factor, of_A, transposed=True)
-    weights = np.hstack([of_points, of_rows])  # (M, M + B)
+    weights = np.hstack([of_points, solve_lower(q.factor, of_A, transposed=True)])  # (M, M + B)
     others = np.vstack([q.points, batch.rows])
     return np.column_stack(
         [np.einsum("mn,mn->m", weights, _slope(kernel, q.points, others, column)) for column in columns]
@@ -202,10 +191,7 @@ def _slope(kernel: Covariance, points: Floats, others: Floats, column: int) -> F
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Adam:
-    """Kingma and Ba's running moments, one row per inducing point, each with its own age.
-
-    A point that enters begins with none, while the others keep theirs.
-    """
+    """Kingma and Ba's running moments, one row per inducing point, each with an age of its own."""
 
     first: Floats  # (M, c)
     second: Floats  # (M, c)
@@ -213,9 +199,8 @@ class Adam:
 
     @classmethod
     def fresh(cls, size: int, columns: int) -> Adam:
-        return cls(
-            first=np.zeros((size, columns)), second=np.zeros((size, columns)), age=np.zeros(size)
-        )
+        shape = (size, columns)
+        return cls(first=np.zeros(shape), second=np.zeros(shape), age=np.zeros(size))
 
     def selected(self, where: Ints) -> Adam:
         """Rows of another set of points; −1 begins anew."""
