@@ -61,6 +61,75 @@ class Saved(Described):
         check_spec(state, self)
 
 
+class Learner(Saved):
+    """A policy that learns every reward once, and remembers which it has learned."""
+
+    repeats = False
+    """Whether rewards may be learned again."""
+
+    def __init__(self, *, direction: Direction, most_pending: int = 0) -> None:
+        require_choice(direction, "direction", ("maximize", "minimize"))
+        self.direction: Direction = direction
+        self.version = 0
+        self._ledger = Ledger(most_pending=most_pending)
+        self._turns = Turns()
+
+    @abstractmethod
+    def _absorb(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
+    ) -> None:
+        """Learn from rewards that belong to the decision."""
+
+    @abstractmethod
+    def _memory(self) -> Mapping[str, Any]:
+        """What was learned, by name: numbers, arrays and states of parts."""
+
+    @abstractmethod
+    def _remember(self, state: State) -> None:
+        """Take in what :meth:`_memory` gave, or :class:`StateError`."""
+
+    def commit(self, decision: Decision) -> None:
+        """Nothing changes before rewards are seen."""
+
+    def learn(
+        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
+    ) -> None:
+        check_feedback(offer, decision, feedback)
+        with self._turns.lock:
+            if not self.repeats:
+                self._ledger.check(decision, feedback)
+            self._absorb(offer, decision, feedback, rng)
+            self._ledger.note(decision, feedback)
+            self.version += 1
+
+    def state(self) -> State:
+        """What was learned, what is awaited, and what the policy is made of."""
+        with self._turns.lock:
+            memory = {"version": self.version, "ledger": self._ledger.state(), **self._memory()}
+            arrays = {name: each for name, each in memory.items() if isinstance(each, np.ndarray)}
+            parts = {name: each for name, each in memory.items() if isinstance(each, State)}
+            return State(
+                kind=self.kind,
+                schema=self.schema,
+                scalars={name: memory[name] for name in memory if name not in {*arrays, *parts}},
+                arrays={name: array.copy() for name, array in arrays.items()},
+                parts=parts,
+                spec=describe(self),
+            )
+
+    def restored(self, state: State) -> Self:
+        """This policy with the memory that ``state`` holds."""
+        self._check(state)
+        policy = type(self)(**self.parameters())
+        try:
+            policy.version = as_count(state.scalar("version"), "version", 0)
+            policy._ledger = self._ledger.restored(state.part("ledger"))
+            policy._remember(state)
+        except InputError as error:
+            raise StateError(f"this state is damaged: {error}") from error
+        return policy
+
+
 # --- what parts answer, checked: they may be anyone's own ----------------------------------
 
 
@@ -119,7 +188,7 @@ def select(
 
 
 @register("policy", "index")
-class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
+class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
     """Believe, score, select; then learn from what was seen.
 
     Every published algorithm here is one of these. ``direction`` flips the belief's sign for
@@ -160,6 +229,8 @@ class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
         most_pending: int = MOST_PENDING,
         repeats: bool = False,
     ) -> None:
+        self.most_pending = as_count(most_pending, "most_pending", 0)
+        super().__init__(direction=direction, most_pending=self.most_pending)
         require_part(posterior, Posterior, "posterior")
         require_part(rule, Rule, "rule")
         require_part(oracle, Oracle, "oracle")
@@ -167,7 +238,6 @@ class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
             require_part(switching, SwitchingCost, "switching cost")
         if decision_set is not None:
             require_part(decision_set, DecisionSet, "decision set")
-        require_choice(direction, "direction", ("maximize", "minimize"))
         if isinstance(rule, Ranking) and rule.ranks_only and not isinstance(oracle, ComparesOnly):
             raise InputError(
                 f"{type(rule).__name__} gives numbers that only rank arms, but {type(oracle).__name__} "
@@ -177,15 +247,10 @@ class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
         self.posterior = posterior
         self.rule = rule
         self.oracle = oracle
-        self.direction: Direction = direction
         self.stepwise = stepwise
         self.switching = switching
         self.decision_set = decision_set
-        self.most_pending = as_count(most_pending, "most_pending", 0)
         self.repeats = repeats
-        self.version = 0
-        self._ledger = Ledger(most_pending=self.most_pending)
-        self._turns = Turns()
 
     @property
     def deterministic(self) -> bool:
@@ -260,19 +325,13 @@ class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
         with self._turns.lock:
             self._ledger.expect(decision, self.posterior)
 
-    def learn(
+    def _absorb(
         self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
     ) -> None:
-        check_feedback(offer, decision, feedback)
-        with self._turns.lock:
-            if not self.repeats:
-                self._ledger.check(decision, feedback)
-            if not self.posterior.exchangeable:
-                self._ledger.check_order(decision, type(self.posterior).__name__)
-            keys = self.posterior.keys(offer)[feedback.positions]
-            self.posterior.observe(keys, feedback.rewards, feedback.noise_variance, rng)
-            self._ledger.note(decision, feedback)
-            self.version += 1
+        if not self.posterior.exchangeable:
+            self._ledger.check_order(decision, type(self.posterior).__name__)
+        keys = self.posterior.keys(offer)[feedback.positions]
+        self.posterior.observe(keys, feedback.rewards, feedback.noise_variance, rng)
 
     def forecast(self, offer: Offer, positions: Ints) -> Forecast:
         """What these arms are expected to yield, in the user's sign."""
@@ -317,31 +376,13 @@ class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
         names = ("posterior", "rule", "oracle", "direction", "switching", "decision_set", "version")
         return {name: getattr(self, name) for name in names}
 
-    def state(self) -> State:
-        """What was learned, what is awaited, and what the policy is made of."""
-        with self._turns.lock:
-            return State(
-                kind=self.kind,
-                schema=self.schema,
-                scalars={"version": self.version},
-                parts={"posterior": self.posterior.state(), "ledger": self._ledger.state()},
-                spec=describe(self),
-            )
+    def _memory(self) -> Mapping[str, Any]:
+        return {"posterior": self.posterior.state()}
 
-    def restored(self, state: State) -> Self:
-        """This policy with the memory that ``state`` holds."""
-        self._check(state)
-        posterior = self.posterior.restored(state.part("posterior"))
-        policy = type(self)(**{**self.parameters(), "posterior": posterior})
-        try:
-            policy.version = as_count(state.scalar("version"), "version", 0)
-            policy._ledger = self._ledger.restored(state.part("ledger"))
-            awaited = policy._ledger.pending()
-            if awaited is not None:
-                posterior.predict(awaited, return_std=False)  # says what is no arm
-        except InputError as error:
-            raise StateError(f"this state is damaged: {error}") from error
-        return policy
+    def _remember(self, state: State) -> None:
+        self.posterior = self.posterior.restored(state.part("posterior"))
+        if (awaited := self._ledger.pending()) is not None:
+            self.posterior.predict(awaited, return_std=False)  # says what is no arm
 
 
 @register("policy", "score")

@@ -117,10 +117,11 @@ class DriftingGrowth:
         if not 0 <= t <= self.horizon:
             raise InputError(f"t is {t}; this growth was asked for 0 … {self.horizon}")
         N = np.arange(1, t + 1)
-        whole, left = t // N, self._blocks[t % N]
         if self.form == "printed":
-            whole, left = t / N + 1.0, 0.0
-        return float(np.min(whole * self._blocks[N] + left)) if t else 0.0
+            totals = (t / N + 1.0) * self._blocks[N]
+        else:
+            totals = t // N * self._blocks[N] + self._blocks[t % N]
+        return float(totals.min()) if t else 0.0
 
     @cached_property
     def _blocks(self) -> Floats:
