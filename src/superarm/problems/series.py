@@ -147,7 +147,8 @@ def _series(
         raise InputError(
             f"horizon is {model.horizon}, but there are {len(readings)} readings; ask for no more"
         )
-    assert isinstance(model.oracle, TopK) and model.arms is not None
+    assert isinstance(model.oracle, TopK)
+    assert model.arms is not None
     n, k = len(model.arms), model.oracle.k
     first = row_of_seed(as_count(seed, "seed", least=0), n)
     return SensorSeries(
