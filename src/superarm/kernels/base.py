@@ -22,17 +22,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import (
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-    Protocol,
-    Self,
-    cast,
-    overload,
-    runtime_checkable,
-)
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, cast, overload, runtime_checkable
 
 import numpy as np
 

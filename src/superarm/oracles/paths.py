@@ -129,10 +129,7 @@ class ShortestPath(Described, CostsOnly):
         from scipy.sparse.csgraph import dijkstra
 
         found = dijkstra(
-            self._matrix(weights),
-            indices=np.array([trip.start]),
-            return_predecessors=True,
-            limit=bound,
+            self._matrix(weights), indices=np.array([trip.start]), return_predecessors=True, limit=bound
         )
         costs, previous = found[0][0], found[1][0]
         route = [trip.goal]

@@ -83,11 +83,7 @@ class GaussianPosterior(Described):
 
     @abstractmethod
     def _absorb(
-        self,
-        keys: NDArray[Any],
-        rewards: Floats,
-        noise: Floats,
-        rng: np.random.Generator | None,
+        self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: np.random.Generator | None
     ) -> float:
         """Take checked data in, all or nothing; returns the information gained.
 

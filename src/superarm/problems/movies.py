@@ -92,9 +92,7 @@ class Movies(ChangingArms):
             )
         require_choice(self.oracle, "oracle", ("greedy", "tim"))
         catalogue = from_source(
-            self.source,
-            lambda: _movielens(self.least_ratings),
-            lambda: _synthetic(self.least_ratings),
+            self.source, lambda: _movielens(self.least_ratings), lambda: _synthetic(self.least_ratings)
         )
         if catalogue.size < most_arrivals(self.films):
             raise InputError(

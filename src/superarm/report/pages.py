@@ -7,13 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from superarm.results.curves import (
-    PALETTE,
-    PolicyStyle,
-    counted,
-    policy_styles,
-    significant,
-)
+from superarm.results.curves import PALETTE, PolicyStyle, counted, policy_styles, significant
 from superarm.results.pictures import Chart, Map, Picture
 from superarm.simulation.trace import Run
 
@@ -171,10 +165,7 @@ def option_table(caption: str, name: str, rows: Mapping[str, Mapping[str, Any]])
     """Rows by name against every key that one of them has."""
     keys = list(dict.fromkeys(key for given in rows.values() for key in given))
     cells = (
-        (
-            escape(row),
-            [escape(readable_value(given[key])) if key in given else "–" for key in keys],
-        )
+        (escape(row), [escape(readable_value(given[key])) if key in given else "–" for key in keys])
         for row, given in rows.items()
     )
     return table([name, *map(str, keys)], cells, caption=caption)

@@ -6,11 +6,7 @@ from collections.abc import Iterable
 
 from superarm.results.curves import plus_minus, setting_text
 from superarm.results.maps import visit_pictures
-from superarm.results.roads import (
-    main_policies,
-    trip_energies,
-    trip_settings,
-)
+from superarm.results.roads import main_policies, trip_energies, trip_settings
 from superarm.simulation.trace import Run
 
 from .pages import figure, policy_table, section

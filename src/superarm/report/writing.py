@@ -34,16 +34,7 @@ from superarm.simulation.trace import Run
 from superarm.states import atomic_write
 
 from .calibration import calibration_parts
-from .pages import (
-    Claim,
-    banner,
-    claim_count,
-    claims_table,
-    figure,
-    page,
-    policy_table,
-    section,
-)
+from .pages import Claim, banner, claim_count, claims_table, figure, page, policy_table, section
 from .roads import road_sections
 from .settings import reproduce_section, settings_section
 from .svg import THUMBNAIL, svg_chart
