@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from superarm.core import Floats, Gamma, Ints
+from superarm.core import Floats, Gamma
 from superarm.errors import InputError, StateError
 from superarm.models import Model
 from superarm.policies.drift import block_length
@@ -118,7 +118,7 @@ def regret_bounds(run: Run) -> RegretBounds:
     ).with_setting(run.settings[0])
     rounds = np.unique(np.geomspace(1, run.rounds, _POINTS).astype(np.intp))
     routes = _Routes(run=run, experiment=experiment, rounds=rounds)
-    drawn: dict[str, Bound] = {}
+    places, drawn = rounds.astype(np.float64), dict[str, Bound]()
     missing: dict[str, str] = {}
     note = ""
     for policy in run.policies:
@@ -131,15 +131,11 @@ def regret_bounds(run: Run) -> RegretBounds:
             if "wrapped" in options:
                 raise _NoBoundError("no theorem implemented here covers a posterior that is wrapped")
             if name in _THEOREMS:
-                drawn[policy] = _by_theorem(
-                    name, policy, run, experiment, given, rounds.astype(np.float64)
-                )
+                drawn[policy] = _by_theorem(name, policy, run, experiment, given, places)
             elif name in _ROUTE_POLICIES:
                 drawn[policy], note = routes.bound(policy, name, given), _ROUTE_NOTE
             elif name in _DRIFT_POLICIES:
-                drawn[policy] = _drift_bound(
-                    run, experiment, policy, name, given, rounds.astype(np.float64)
-                )
+                drawn[policy] = _drift_bound(name, policy, run, experiment, given, places)
                 note = _DRIFT_NOTE
             else:
                 raise _NoBoundError(_NO_THEOREM.get(name, "none is drawn here for such a policy"))
@@ -400,7 +396,7 @@ _DRIFT_NOTE = (
 
 
 def _drift_bound(
-    run: Run, experiment: Experiment, policy: str, name: str, given: Options, rounds: Ints
+    name: str, policy: str, run: Run, experiment: Experiment, given: Options, rounds: Floats
 ) -> Bound:
     """The same for all seeds, as they share one model."""
     world: World = experiment.build_problem(seed=run.seeds[0], horizon=run.rounds)
@@ -424,37 +420,35 @@ def _drift_bound(
         block = given["block"] or block_length(model, told)
         values = regret_bound_r_gp_ucb(rounds, gamma, block=block, epsilon=true, **theorem)
         if true > 0.0:
-            words += f". {_mismatch(run, experiment, policy, block)}"
+            words += f". {_mismatch(run, experiment, policy, block, true)}"
     most = 2.0 * T * math.sqrt(2.0 * math.log(n))
     if values[-1] > most:
         words += f". It says nothing: no policy loses more than 2T√(2 ln n) = {most:,.0f} in the mean"
-    return Bound(
-        f"{name.upper()} bound (assumptions not met)", rounds.astype(np.float64), values, words
-    )
+    return Bound(f"{name.upper()} bound (assumptions not met)", rounds, values, words)
 
 
 def _true_drift(world: World, name: str, told: float | None) -> float:
     """ε of the truth, if the theorem covers what is told of it."""
     if not isinstance(world, DriftingFunction):
-        raise _NoBoundError(
-            "the truth is no draw of a Gaussian process that drifts by a known ε: the theorems need one"
-        )
+        reason = "the truth is no draw of a Gaussian process that drifts by a known ε"
+        raise _NoBoundError(f"{reason}: the theorems need one")
     if world.k != 1:
         raise _NoBoundError(f"{world.k} arms are chosen in a round: the theorems are about one")
-    if name == "tv-gp-ucb" and told not in (None, world.epsilon):
-        what = f"is told ε = {told:g}" if told else "forgets nothing"
+    true = world.epsilon
+    if name == "tv-gp-ucb" and told not in (None, true):
+        reason = f"is told ε = {told:g}" if told else "forgets nothing"
         raise _NoBoundError(
-            f"it {what} while the truth drifts by {world.epsilon:g}: the theorem needs the true ε"
+            f"it {reason} while the truth drifts by {true:g}: the theorem needs the true ε"
         )
-    return world.epsilon
+    return true
 
 
-def _mismatch(run: Run, experiment: Experiment, policy: str, block: int) -> str:
+def _mismatch(run: Run, experiment: Experiment, policy: str, block: int, epsilon: float) -> str:
     """What some of the runs used of Lemma D.1, as a sentence without its full stop."""
-    used = []
-    for seed in (seeds := run.seeds[:_CHECKED_SEEDS]):
-        world: World = experiment.build_problem(seed=seed, horizon=run.rounds)
-        used.append(check_mismatch(run, policy, seed, world, block))
+    seeds = run.seeds[:_CHECKED_SEEDS]
+    worlds = [experiment.build_problem(seed=seed, horizon=run.rounds) for seed in seeds]
+    cells = zip(seeds, worlds, strict=True)
+    used = [check_mismatch(run, policy, seed, world, block, epsilon) for seed, world in cells]
     mean, std = np.max(used, axis=0)
     return (
         f"Not forgetting within {block} rounds moved means by at most {mean:.2g} and standard "
