@@ -112,8 +112,7 @@ def fit_kernel(
             f"{type(kernel).__name__} cannot be fitted: it needs theta, bounds, clone_with_theta "
             "and eval_gradient, as the kernels here and in scikit-learn have"
         )
-    size = len(kernel.theta)
-    bounds = np.reshape(kernel.bounds, (-1, 2))
+    size, bounds = len(kernel.theta), np.reshape(kernel.bounds, (-1, 2))
     start = np.array(kernel.theta, dtype=np.float64)
     if fit_noise:
         low, high = (as_positive(value, "noise_bounds") for value in noise_bounds)
