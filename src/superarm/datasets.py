@@ -159,8 +159,7 @@ def find(name: str, *, ending: str = "") -> Path:
 # --- Intel Berkeley lab ------------------------------------------------------------------
 
 _INTEL_ROWS = 14_400
-INTEL_MOTES = tuple(mote for mote in range(1, 55) if mote not in (5, 15))
-"""The 52 sensors' own numbers."""
+INTEL_MOTES = tuple(mote for mote in range(1, 55) if mote not in (5, 15))  # the 52 sensors' own numbers
 
 
 def load_intel_temperature() -> Floats:
@@ -208,10 +207,8 @@ _METR_LA_ROWS, _METR_LA_SENSORS = 2016, 207
 class TrafficSpeeds(NamedTuple):
     """Speeds on the motorways of Los Angeles, in miles an hour."""
 
-    ids: tuple[str, ...]
-    """The 207 sensors' own numbers."""
-    speeds: Floats
-    """(2016, 207), a row every 5 minutes, 288 a day"""
+    ids: tuple[str, ...]  # the 207 sensors' own numbers
+    speeds: Floats  # (2016, 207), a row every 5 minutes, 288 a day
 
 
 def load_metr_la() -> TrafficSpeeds:
@@ -241,10 +238,8 @@ def _read_metr_la(path: Path) -> TrafficSpeeds:
 class LightReadings(NamedTuple):
     """Readings of the CMU light sensors, in the data's own units."""
 
-    train: Floats
-    """(601, 41)"""
-    test: Floats
-    """(192, 41)"""
+    train: Floats  # (601, 41)
+    test: Floats  # (192, 41)
 
 
 def load_cmu_light() -> LightReadings:
@@ -304,14 +299,10 @@ def _read_checkins(path: Path) -> Floats:
 class Ratings(NamedTuple):
     """Who gave which film how many stars; films and viewers are numbered from 0."""
 
-    film: Ints
-    """(r,)"""
-    viewer: Ints
-    """(r,)"""
-    stars: Floats
-    """(r,), from 0.5 to 5"""
-    genres: Bools
-    """(films, genres)"""
+    film: Ints  # (r,)
+    viewer: Ints  # (r,)
+    stars: Floats  # (r,), from 0.5 to 5
+    genres: Bools  # (films, genres)
 
 
 def load_movielens() -> Ratings:

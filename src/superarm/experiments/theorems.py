@@ -65,12 +65,9 @@ class _Case(NamedTuple):
 
     problem: str
     model: Model
-    features: Floats
-    """Of the first round's arms, (n, d)."""
-    options: Options
-    """Of the policy, with their defaults."""
-    budget: int
-    """Most arms chosen in a round of the run."""
+    features: Floats  # of the first round's arms, (n, d)
+    options: Options  # of the policy, with their defaults
+    budget: int  # most arms chosen in a round of the run
     world: World
     arrivals: Sequence[Floats]
     """The contexts of every round, where arms change; empty for so many that γ would take too long."""

@@ -64,8 +64,7 @@ class Saved(Described):
 class Learner(Saved):
     """A policy that learns every reward once, and remembers which it has learned."""
 
-    repeats = False
-    """Whether rewards may be learned again."""
+    repeats = False  # whether rewards may be learned again
 
     def __init__(self, *, direction: Direction, most_pending: int = 0) -> None:
         require_choice(direction, "direction", ("maximize", "minimize"))

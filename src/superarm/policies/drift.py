@@ -70,8 +70,7 @@ def r_gp_ucb(
     return policy
 
 
-BLOCKS = (3, 5, 10, 15, 20, 30, 48, 72, 144)
-"""Lengths that cross-validation chooses from."""
+BLOCKS = (3, 5, 10, 15, 20, 30, 48, 72, 144)  # lengths that cross-validation chooses from
 
 
 @lru_cache(maxsize=8)  # runs of other seeds share a model

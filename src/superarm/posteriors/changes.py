@@ -40,8 +40,7 @@ _CELLS = 200
 class Alarm(NamedTuple):
     """A change was noticed."""
 
-    step: int
-    """When: the step of the observation that gave the alarm."""
+    step: int  # when: the step of the observation that gave the alarm
     since: int
     """The step from which on observations are kept: the change is thought to have come before it."""
 

@@ -46,17 +46,13 @@ class Likelihood(NamedTuple):
 class FitResult:
     """What :func:`fit_kernel` found."""
 
-    kernel: Any
-    """The kernel given, with the best hyper-parameters."""
+    kernel: Any  # the kernel given, with the best hyper-parameters
     noise_variance: float
     mean: float
     log_marginal_likelihood: float
-    converged: bool
-    """Whether the optimizer converged at the best point."""
-    evaluations: int
-    """Likelihoods computed, over all starts."""
-    message: str
-    """The optimizer's own message for the best start."""
+    converged: bool  # whether the optimizer converged at the best point
+    evaluations: int  # likelihoods computed, over all starts
+    message: str  # the optimizer's own message for the best start
 
 
 def log_marginal_likelihood(

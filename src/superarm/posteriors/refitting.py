@@ -19,8 +19,7 @@ from .base import GaussianPosterior, Memory
 from .fitting import FitResult, fit_kernel
 from .wrapping import Seen, Wrapping
 
-_NOISE_FACTOR = 1e4
-"""By how much the fitted noise variance may differ from the one given, either way."""
+_NOISE_FACTOR = 1e4  # by how much the fitted noise variance may differ from the one given, either way
 
 
 @register("posterior", "refitting")

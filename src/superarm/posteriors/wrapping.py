@@ -100,8 +100,7 @@ class Wrapping(GaussianPosterior):
 class Numbered(Wrapping):
     """One whose keys end with a number, of the offer's block or step, that tells what to ignore."""
 
-    numbered: str
-    """What the numbers count."""
+    numbered: str  # what the numbers count
     ignored: int
     """Observations that came when what they belong to had been forgotten: they are not learned."""
 

@@ -35,8 +35,7 @@ from superarm.simulation.trace import Run
 from .curves import PolicyStyle, counted, mean_stderr, policy_styles
 from .pictures import Chart, Picture, Series
 
-OFF = 3.0
-"""Standard errors by which a share may differ from its level before it is called wrong."""
+OFF = 3.0  # standard errors by which a share may differ from its level before it is called wrong
 
 
 class Coverage(NamedTuple):
@@ -45,10 +44,8 @@ class Coverage(NamedTuple):
     level: float
     observed: float
     stderr: float
-    judged: int
-    """How many arms or choices were forecast."""
-    seeds: int = 0
-    """How many seeds the error is taken over; 0 where it is taken over rounds."""
+    judged: int  # how many arms or choices were forecast
+    seeds: int = 0  # how many seeds the error is taken over; 0 where it is taken over rounds
 
     @property
     def away(self) -> float:

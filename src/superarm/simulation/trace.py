@@ -72,12 +72,9 @@ _CHART_KINDS = get_type_hints(Drawing)
 class Truth(NamedTuple):
     """Expected rewards of fixed arms as they change: m rounds, n arms of d columns."""
 
-    rounds: Ints
-    """(m,)"""
-    values: Floats
-    """(m, n)"""
-    places: Floats
-    """The features of the arms, (n, d)."""
+    rounds: Ints  # (m,)
+    values: Floats  # (m, n)
+    places: Floats  # the features of the arms, (n, d)
 
 
 _SUMMARY: dict[str, dict[str, Any]] = {
@@ -101,8 +98,7 @@ class Trace:
     seed: int
     series: Mapping[str, Floats]
     """Per-round (not cumulative) metrics by name, each (T,); always holds ``regret``."""
-    choices: NDArray[np.int32] | None = None
-    """Chosen positions, (T, k), padded with −1."""
+    choices: NDArray[np.int32] | None = None  # chosen positions, (T, k), padded with −1
     propensities: Floats | None = None
     """Probability of each round's action, (T,), NaN where it is not known; ``None`` where it is 1 in
     every round, or known in none."""
@@ -110,8 +106,7 @@ class Trace:
     """Time that the policy took to decide and learn in each round, (T,)."""
     audit: Mapping[str, NDArray[Any]] | None = None
     """Arrays that :mod:`superarm.simulation.audit` describes, for an additive problem."""
-    state: State | None = None
-    """What the policy had learned at the end, for an additive problem."""
+    state: State | None = None  # what the policy had learned at the end, for an additive problem
 
     def __post_init__(self) -> None:
         if "regret" not in self.series:
