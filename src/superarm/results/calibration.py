@@ -24,6 +24,7 @@ the mean over seeds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -100,23 +101,20 @@ def calibrations(run: Run) -> dict[str, Calibration]:
     words = words_of(run)
     for policy in run.policies:
         cells, seeds = [], []
-        for index in range(len(run.settings)):
-            for seed in run.seeds:
-                audit = run.audit(policy, index, seed)
-                if audit is not None and np.isfinite(audit["score"]).any():
-                    judged = np.isfinite(audit["score"])
-                    sizes = (run.choices(policy, index, seed)[judged] >= 0).sum(axis=1)
-                    told = {name: audit[name][judged].astype(np.float64) for name in _AUDITED}
-                    rounds = seed * run.rounds + np.flatnonzero(judged)  # of all seeds, each its own
-                    cells.append({**told, "sizes": sizes, "rounds": rounds})
-                    seeds.append(seed)
+        for index, seed in product(range(len(run.settings)), run.seeds):
+            audit = run.audit(policy, index, seed)
+            if audit is not None and (judged := np.isfinite(audit["score"])).any():
+                sizes = (run.choices(policy, index, seed)[judged] >= 0).sum(axis=1)
+                told = {name: audit[name][judged].astype(np.float64) for name in _AUDITED}
+                rounds = seed * run.rounds + np.flatnonzero(judged)  # of all seeds, each its own
+                cells.append({**told, "sizes": sizes, "rounds": rounds})
+                seeds.append(seed)
         if cells:
             joined = {name: np.concatenate([cell[name] for cell in cells]) for name in cells[0]}
-            rounds, fresh = joined["rounds"], joined["firsts"] > 0
+            rounds, sizes, fresh = joined["rounds"], joined["sizes"], joined["firsts"] > 0
             firsts = joined["first"][fresh], joined["firsts"][fresh], rounds[fresh]
             arms = [cell["sizes"] @ cell["true_within"] / cell["sizes"].sum() for cell in cells]
             choices = [_within(cell["true_score"]).mean(axis=0) for cell in cells]
-            sizes = joined["sizes"]
             single = bool((sizes == 1).all())  # arms are choices, which tell all
             every = (
                 () if single else _arm_coverage(joined["within"], sizes, rounds),
@@ -195,49 +193,34 @@ def calibration_verdict(found: Mapping[str, Calibration]) -> str:
     )
     if not far:
         return f"The intervals cover what they should: {text}."
-    groups: dict[tuple[str, str], list[Coverage]] = {}
+    groups: dict[str, list[str]] = {}
     for policy, what, coverage in far:
         side = "too narrow" if coverage.away < 0.0 else "too wide"
-        groups.setdefault((f"{policy} ({what})", side), []).append(coverage)
-    told = "; ".join(
-        f"{name} {side}: "
-        + ", ".join(
-            f"{100 * each.observed:.1f} % inside the {100 * each.level:.0f} % interval"
-            for each in levels
-        )
-        for (name, side), levels in groups.items()
-    )
+        share = f"{100 * coverage.observed:.1f} % inside the {100 * coverage.level:.0f} % interval"
+        groups.setdefault(f"{policy} ({what}) {side}: ", []).append(share)
+    told = "; ".join(name + ", ".join(shares) for name, shares in groups.items())
     return f"Not all intervals cover what they should: {text}. Outside three standard errors: {told}."
 
 
 def calibration_picture(run: Run) -> Picture | None:
     """Shares inside intervals, against what they should be; None where no forecasts were recorded."""
-    found = calibrations(run)
-    styles = policy_styles(run.policies)
+    found, styles = calibrations(run), policy_styles(run.policies)
     nominal = 100.0 * np.asarray(LEVELS)
-    right = Series("nominal", nominal, np.zeros_like(nominal), PolicyStyle(7, 2))
+    x_label, y_label = "interval (%)", "share inside minus nominal (percentage points)"
     panels = []
     for what in next(iter(found.values()), {}):
-        lines = [
-            Series(
-                f"{policy}  {100.0 * levels[-1].observed:.1f}",
-                nominal,
-                np.array([100.0 * (each.observed - each.level) for each in levels]),
-                styles[policy],
-                np.array([200.0 * each.stderr for each in levels]),
+        series = [Series("nominal", nominal, np.zeros_like(nominal), PolicyStyle(7, 2))]
+        for policy, calibration in found.items():
+            if levels := calibration[what]:
+                label = f"{policy}  {100.0 * levels[-1].observed:.1f}"
+                away = np.array([100.0 * (each.observed - each.level) for each in levels])
+                half = np.array([200.0 * each.stderr for each in levels])
+                series.append(Series(label, nominal, away, styles[policy], half))
+        if series[1:]:
+            every = tuple(series)
+            panels.append(
+                Chart(series=every, title=what, x_label=x_label, y_label=y_label, markers=True)
             )
-            for policy, calibration in found.items()
-            if (levels := calibration[what])
-        ]
-        if lines:
-            chart = Chart(
-                series=(right, *lines),
-                title=what,
-                x_label="interval (%)",
-                y_label="share inside minus nominal (percentage points)",
-                markers=True,
-            )
-            panels.append(chart)
     caption = (
         "Share that fell inside the intervals, minus the nominal share; ± 2 standard errors. "
         "Below zero, the intervals are too narrow. Labels: share inside the 95 % interval."
