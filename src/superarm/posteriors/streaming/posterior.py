@@ -76,8 +76,7 @@ class StreamingGP(KernelPosterior):
     With ``timed`` and a kernel that forgets (one times Temporal), ``forget=1e-6`` leaves out what has
     less than that correlation left with the newest time, so that the cost of a round stays flat.
     Variances are then too large by 1e-12 of themselves at most, and means off by 1e-6 standard
-    deviations in root mean square. ``dropped`` counts what was learned and left out since,
-    ``forgotten`` what was too old when it came, and was not learned.
+    deviations in root mean square. ``forgotten`` counts what was too old when it came, and not learned.
 
     >>> from superarm.kernels import SquaredExponential
     >>> gp = StreamingGP(kernel=SquaredExponential(lengthscale=0.3), noise_variance=0.01)
@@ -138,11 +137,6 @@ class StreamingGP(KernelPosterior):
         form, and for those observed so far in inducing form."""
         return self._form.tolerance
 
-    @property
-    def dropped(self) -> int:
-        """Observations that were learned and, having grown old, left out."""
-        return self.count - self.forgotten - len(self._data)
-
     # --- hooks -----------------------------------------------------------------------------
 
     def _check_columns(self, features: Floats) -> Floats:
@@ -163,10 +157,8 @@ class StreamingGP(KernelPosterior):
 
     def _young(self, keys: Floats) -> NDArray[np.bool_]:
         """Which of these still matter beside the newest of them and of those held."""
-        times, held = keys[:, -1], self.observed.arms
-        newest = max(times.max(), held[:, -1].max() if len(held) else -np.inf)
-        young: NDArray[np.bool_] = newest - times <= self._window(keys.shape[1] - 1)
-        return young
+        newest = np.max(keys[:, -1], initial=np.max(self.observed.arms[:, -1:], initial=-np.inf))
+        return np.asarray(newest - keys[:, -1] <= self._window(keys.shape[1] - 1))
 
     def _ask(self, keys: Floats) -> Solved:
         """What is known of these arms, computed once for mean, covariance, draws and ``observe``.
@@ -213,8 +205,8 @@ class StreamingGP(KernelPosterior):
         self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
     ) -> float:
         if self.forget is not None and not (young := self._young(keys)).all():
-            some = (keys[young], rewards[young], noise[young])
-            information = self._absorb(*some, rng) if young.any() else 0.0
+            some = (keys[young], rewards[young], noise[young], rng)
+            information = self._absorb(*some) if young.any() else 0.0
             self.forgotten += int(np.count_nonzero(~young))
             return information
         residual = rewards - self._prior_mean(keys)
@@ -361,10 +353,9 @@ class StreamingGP(KernelPosterior):
         if self.forget is not None:
             scalars["forgotten"] = self.forgotten
         parts = {}
-        if isinstance(self._form, FiniteRankForm):
-            parts = {"features": self._form.state()}
-        elif isinstance(self._form, InducingForm):
-            parts = {"inducing": self._form.state()}
+        if not isinstance(self._form, CholeskyForm):
+            name = "features" if isinstance(self._form, FiniteRankForm) else "inducing"
+            parts = {name: self._form.state()}
         return super()._memory()._replace(scalars=scalars, parts=parts)
 
     def _remember(self, state: State) -> None:
@@ -380,11 +371,8 @@ class StreamingGP(KernelPosterior):
             return
         in_use, reconsider_at = state.scalar("in_use"), state.scalar("reconsider_at")
         possible = ("cholesky", "finite-rank", *(("inducing",) if self.inducing else ()))
-        if (
-            type(reconsider_at) is not int
-            or in_use not in possible
-            or self._wanted not in ("auto", in_use)
-        ):
+        wanted = in_use in possible and self._wanted in ("auto", in_use)
+        if type(reconsider_at) is not int or not wanted:
             raise StateError("this state is damaged: its form is impossible")
         self._reconsider_at = reconsider_at
         kernel, known = self.kernel, (state.spec or {}).get("kernel")
@@ -401,9 +389,8 @@ class StreamingGP(KernelPosterior):
             if same:
                 form = InducingForm.from_state(state.part("inducing"), kernel, self._data, most)
             else:
-                form = InducingForm.fitted_to(
-                    kernel, most, self.observed.arms[:0], self._data, residual
-                )
+                none = self.observed.arms[:0]
+                form = InducingForm.fitted_to(kernel, most, none, self._data, residual)
         if form is None and self._wanted == "finite-rank":
             raise _no_features()
         self._form = form or self._cholesky_form()
