@@ -38,6 +38,7 @@ from .shown import Shown
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
+Rng = np.random.Generator
 Direction = Literal["maximize", "minimize"]
 Gamma = Callable[[int], float]
 """``gamma(t)``: (a bound on) the information gained from ``t`` observations, γ_t."""

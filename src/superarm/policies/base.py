@@ -24,6 +24,7 @@ from superarm.core import (
     Posterior,
     Prediction,
     Rescore,
+    Rng,
     Rule,
     Selection,
     State,
@@ -74,9 +75,7 @@ class Learner(Saved):
         self._turns = Turns()
 
     @abstractmethod
-    def _absorb(
-        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
-    ) -> None:
+    def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         """Learn from rewards that belong to the decision."""
 
     @abstractmethod
@@ -90,9 +89,7 @@ class Learner(Saved):
     def commit(self, decision: Decision) -> None:
         """Nothing changes before rewards are seen."""
 
-    def learn(
-        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
-    ) -> None:
+    def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         check_feedback(offer, decision, feedback)
         with self._turns.lock:
             if not self.repeats:
@@ -166,7 +163,7 @@ def select(
     oracle: Oracle,
     desirability: Floats,
     structure: object,
-    rng: np.random.Generator,
+    rng: Rng,
     rescore: Rescore | None = None,
 ) -> tuple[object, Ints]:
     """The action and the arms that the oracle selects: each on offer, and available."""
@@ -273,7 +270,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         """Whether something was chosen that is not yet seen."""
         return self._ledger.awaits
 
-    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+    def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         belief = self.posterior.belief(offer, self._ledger.pending())
         seen: Belief = belief if self.direction == "maximize" else belief.negated()
@@ -324,9 +321,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         with self._turns.lock:
             self._ledger.expect(decision, self.posterior)
 
-    def _absorb(
-        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
-    ) -> None:
+    def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         if not self.posterior.exchangeable:
             self._ledger.check_order(decision, type(self.posterior).__name__)
         keys = self.posterior.keys(offer)[feedback.positions]
@@ -348,9 +343,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         belief = self.posterior.belief(offer)
         return Prediction(belief.mean, belief.std)
 
-    def play_table(
-        self, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]
-    ) -> Ints | None:
+    def play_table(self, offer: Offer, rewards: Floats, rng_at: Callable[[int], Rng]) -> Ints | None:
         """Many rounds at once where posterior, rule and oracle allow it; see ``tabled``."""
         from .tabled import play_table
 
@@ -402,7 +395,7 @@ class ScorePolicy(Saved, TablePlayer):
     def deterministic(self) -> bool:
         return self.score.deterministic and self.oracle.deterministic
 
-    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+    def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         desirability = _one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
         if offer.available is not None:
@@ -419,15 +412,11 @@ class ScorePolicy(Saved, TablePlayer):
     def commit(self, decision: Decision) -> None:
         """Nothing moves between decisions."""
 
-    def learn(
-        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
-    ) -> None:
+    def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         """Nothing is learned, but feedback that makes no sense is refused."""
         check_feedback(offer, decision, feedback)
 
-    def play_table(
-        self, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]
-    ) -> Ints | None:
+    def play_table(self, offer: Offer, rewards: Floats, rng_at: Callable[[int], Rng]) -> Ints | None:
         """Many rounds at once, where nothing changes between them and nothing is left to chance."""
         if not isinstance(self.score, KnownCosts | Truth) or not self.oracle.deterministic:
             return None

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Decision, Direction, Feedback, Floats, Offer, State
+from superarm.core import Decision, Direction, Feedback, Floats, Offer, Rng, State
 from superarm.errors import InputError, StateError
 from superarm.inputs import (
     as_count,
@@ -99,7 +99,7 @@ class Exp3(Learner):
         scaled: Floats = p / max(p.sum(), np.finfo(float).tiny)
         return scaled
 
-    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+    def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         p, drawn = self.probabilities(offer), np.zeros(len(offer.arms))
         if p.any():
@@ -115,9 +115,7 @@ class Exp3(Learner):
             version=self.version,
         )
 
-    def _absorb(
-        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
-    ) -> None:
+    def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         check_rewards(feedback)
         K, p = len(self._fixed.features), decision.propensity
         if p is None or not p >= self.gamma / K * (1.0 - _ROUNDING) or len(decision.positions) != 1:

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Decision, Direction, Feedback, Floats, Ints, Offer, Oracle, State
+from superarm.core import Decision, Direction, Feedback, Floats, Ints, Offer, Oracle, Rng, State
 from superarm.errors import InputError, StateError
 from superarm.inputs import (
     as_count,
@@ -67,7 +67,7 @@ class CellPolicy(Learner):
     # --- hooks -----------------------------------------------------------------------------
 
     @abstractmethod
-    def _desirability(self, contexts: Floats, step: int, rng: np.random.Generator) -> Floats:
+    def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
         """One number per arm, (n,)."""
 
     @abstractmethod
@@ -76,7 +76,7 @@ class CellPolicy(Learner):
 
     # --- what users call -------------------------------------------------------------------
 
-    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+    def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         chance = as_generator(rng)
         desirability = self._desirability(self._contexts(offer), offer.step, chance)
@@ -91,9 +91,7 @@ class CellPolicy(Learner):
             version=self.version,
         )
 
-    def _absorb(
-        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
-    ) -> None:
+    def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         check_rewards(feedback)
         if not self.exchangeable:
             self._ledger.check_order(decision, type(self).__name__)
@@ -202,7 +200,7 @@ class AdaptiveTree(CellPolicy):
         size: Floats = v1 * self.rho ** depth.astype(np.float64)
         return size
 
-    def _desirability(self, contexts: Floats, step: int, rng: np.random.Generator) -> Floats:
+    def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
         if contexts.shape[1] > _MOST_COLUMNS:
             raise InputError(
                 f"arms have {contexts.shape[1]} feature columns, so a cell would be cut into "
@@ -297,7 +295,7 @@ class Hypercubes(CellPolicy):
         places = np.minimum(np.floor(contexts * per_axis), per_axis - 1).astype(np.intp)
         return [tuple(place) for place in places.tolist()]
 
-    def _desirability(self, contexts: Floats, step: int, rng: np.random.Generator) -> Floats:
+    def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
         known = [self._cells.get(cube, (0, 0.0)) for cube in self._cubes(contexts)]
         count = np.array([plays for plays, _ in known])
         mean = np.array([total / max(plays, 1) for plays, total in known])

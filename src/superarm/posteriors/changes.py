@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Offer, State
+from superarm.core import Floats, Offer, Rng, State
 from superarm.errors import StateError
 from superarm.inputs import LARGEST, as_count, as_features, as_number, as_positive
 from superarm.linalg import cholesky, solve_lower
@@ -113,9 +113,7 @@ class ChangeDetecting(Numbered):
     def _number(self, offer: Offer) -> int:
         return offer.step
 
-    def _absorb(
-        self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
+    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         inside, recent, statistic, alarms = self._inside, self._recent, self._statistic, self.alarms
         slope, fall = self._terms
         rest, gained, ignored = Seen(keys, rewards, noise), 0.0, 0

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from superarm.core import Floats, Ints
+from superarm.core import Floats, Ints, Rng
 from superarm.errors import InputError, NotPositiveDefiniteError, ShapeError
 from superarm.inputs import as_features, as_positive, as_vector
 from superarm.kernels.base import Covariance, TunableCovariance
@@ -74,7 +74,7 @@ def fit_kernel(
     y: Any,
     *,
     noise_variance: float,
-    rng: np.random.Generator,
+    rng: Rng,
     mean: float = 0.0,
     fit_noise: bool = True,
     noise_bounds: tuple[float, float] = (1e-8, 1e3),

@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, State
+from superarm.core import Floats, Rng, State
 from superarm.errors import InputError, NotPositiveDefiniteError, PrecisionWarning, warn
 from superarm.inputs import as_count, as_scale, as_vector
 from superarm.kernels import Columns, Covariance, Linear, Product
@@ -130,9 +130,7 @@ class Refitting(Wrapping):
 
     # --- hooks -----------------------------------------------------------------------------
 
-    def _absorb(
-        self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
+    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         fresh = Seen(keys, rewards, noise / self.noise_variance)
         seen = fresh.after(self._seen).part(slice(-self.most, None))
         inside = None

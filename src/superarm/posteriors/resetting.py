@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Ints, Offer, State
+from superarm.core import Floats, Ints, Offer, Rng, State
 from superarm.inputs import as_count
 from superarm.registry import register
 
@@ -71,15 +71,13 @@ class Resetting(Numbered):
             found[np.ix_(rows, where)] = known._cross(self._within(keys[where]), inside)
         return found
 
-    def _draw(self, keys: NDArray[Any], rng: np.random.Generator, size: int) -> Floats:
+    def _draw(self, keys: NDArray[Any], rng: Rng, size: int) -> Floats:
         drawn = np.empty((size, len(keys)))
         for known, where in self._parts(keys):
             drawn[:, where] = known._draw(self._within(keys[where]), rng, size)
         return drawn
 
-    def _absorb(
-        self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
+    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         blocks = keys[:, -1]
         newest = max(int(blocks.max()), self._current)
         inside = self._inside if newest == self._current else self._fresh._like()

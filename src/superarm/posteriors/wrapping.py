@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Ints, Offer, State
+from superarm.core import Floats, Ints, Offer, Rng, State
 from superarm.errors import InputError, StateError
 from superarm.inputs import as_features, as_vector, require_type
 
@@ -70,7 +70,7 @@ class Wrapping(GaussianPosterior):
     def _cross(self, keys: NDArray[Any], at: Ints) -> Floats:
         return self._inside._cross(self._within(keys), at)
 
-    def _draw(self, keys: NDArray[Any], rng: np.random.Generator, size: int) -> Floats:
+    def _draw(self, keys: NDArray[Any], rng: Rng, size: int) -> Floats:
         return self._inside._draw(self._within(keys), rng, size)
 
     def _prior_scale(self, keys: NDArray[Any]) -> float:

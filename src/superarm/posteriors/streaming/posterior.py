@@ -36,7 +36,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Ints, State
+from superarm.core import Floats, Ints, Rng, State
 from superarm.errors import InputError, PrecisionWarning, StateError, warn
 from superarm.inputs import SMALLEST, as_count, as_number, require_choice
 from superarm.kernels import Covariance, Kernel
@@ -191,7 +191,7 @@ class StreamingGP(KernelPosterior):
         form, rows, _ = self._ask(keys)
         return form.covariance(keys, rows, at)
 
-    def _draw(self, keys: Floats, rng: np.random.Generator, size: int) -> Floats:
+    def _draw(self, keys: Floats, rng: Rng, size: int) -> Floats:
         if self.count:
             form, rows, _ = self._ask(keys)
             if form.name == "finite-rank":
@@ -201,9 +201,7 @@ class StreamingGP(KernelPosterior):
     def _incumbent(self, sign: float) -> float:
         return float(np.max(sign * (self._form.fitted() + self._prior_mean(self.observed.arms))))
 
-    def _absorb(
-        self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
+    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         if self.forget is not None and not (young := self._young(keys)).all():
             some = (keys[young], rewards[young], noise[young], rng)
             information = self._absorb(*some) if young.any() else 0.0
