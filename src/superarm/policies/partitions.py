@@ -78,8 +78,7 @@ class CellPolicy(Learner):
 
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
-        chance = as_generator(rng)
-        desirability = self._desirability(self._contexts(offer), offer.step, chance)
+        desirability = self._desirability(self._contexts(offer), offer.step, as_generator(rng))
         if offer.available is not None:
             desirability = np.where(offer.available, desirability, -np.inf)
         action, positions = select(self.oracle, desirability, offer.structure, rng)
@@ -160,11 +159,8 @@ class AdaptiveTree(CellPolicy):
         self.rho = as_number(rho, "rho", 0.0, 1.0)
         self.scaled = bool(scaled)
         self.most_cells = as_count(most_cells, "most_cells")
-        self._parent = np.zeros(1, dtype=np.intp)
-        self._first_child = np.full(1, -1, dtype=np.intp)
-        self._depth = np.zeros(1, dtype=np.intp)
-        self._count = np.zeros(1, dtype=np.intp)
-        self._mean = np.zeros(1)
+        self._parent, self._depth, self._count = (np.zeros(1, dtype=np.intp) for _ in range(3))
+        self._first_child, self._mean = np.full(1, -1, dtype=np.intp), np.zeros(1)
 
     def parameters(self) -> Mapping[str, Any]:
         names = ("oracle", "horizon", "direction", "v1", "v2", "rho", "scaled", "most_cells")
@@ -179,15 +175,13 @@ class AdaptiveTree(CellPolicy):
         """The leaf that holds each context, (n,)."""
         node = np.zeros(len(contexts), dtype=np.intp)
         axes = np.arange(contexts.shape[1])
-        while True:
-            inner = np.flatnonzero(self._first_child[node] >= 0)
-            if not len(inner):
-                return node
+        while len(inner := np.flatnonzero(self._first_child[node] >= 0)):
             finer = 2.0 ** (self._depth[node[inner]] + 1.0)
             # The last cell along an axis holds its upper end, too.
             place = np.minimum(np.floor(contexts[inner] * finer[:, None]), finer[:, None] - 1.0)
             upper = np.mod(place, 2.0).astype(np.intp)
             node[inner] = self._first_child[node[inner]] + (upper << axes).sum(axis=1)
+        return node
 
     def _confidence(self, node: Ints) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -201,14 +195,14 @@ class AdaptiveTree(CellPolicy):
         return size
 
     def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
-        if contexts.shape[1] > _MOST_COLUMNS:
+        columns = contexts.shape[1]
+        if columns > _MOST_COLUMNS:
             raise InputError(
-                f"arms have {contexts.shape[1]} feature columns, so a cell would be cut into "
-                f"2**{contexts.shape[1]}; {type(self).__name__} takes at most {_MOST_COLUMNS}"
+                f"arms have {columns} feature columns, so a cell would be cut into 2**{columns}; "
+                f"{type(self).__name__} takes at most {_MOST_COLUMNS}"
             )
         if len(self._parent) == 1:
             return rng.random(len(contexts))
-        columns = contexts.shape[1]
         leaf = self._leaves(contexts)
         parent, depth = self._parent[leaf], self._depth[leaf]
         size = self._size(depth, columns)
@@ -222,8 +216,7 @@ class AdaptiveTree(CellPolicy):
         return index
 
     def _count_in(self, contexts: Floats, rewards: Floats) -> None:
-        leaf = self._leaves(contexts)
-        played, at = np.unique(leaf, return_inverse=True)
+        played, at = np.unique(self._leaves(contexts), return_inverse=True)
         more = np.bincount(at)
         self._count[played] += more
         change = np.bincount(at, rewards) - more * self._mean[played]
