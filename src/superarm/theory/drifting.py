@@ -50,17 +50,16 @@ def drifting_information_gain(
 ) -> Floats:
     """Ĩ of one arm in each round, chosen greedily, (T + 1,): eqs 14 and 15 from below.
 
-    Every round takes the arm of largest posterior variance: at least half of the maximum, so γ̃_t is at
-    most twice entry t. It is :func:`~superarm.theory.arriving_information_gain` for the same arms at
-    times 1, 2, …, in O(T² n): the covariance is K − W Wᵀ, and a round leaves √(1 − ε) of each column.
+    That of the arm of largest posterior variance, round by round, reaches at least half of γ̃_t. It is
+    :func:`~superarm.theory.arriving_information_gain` for the same arms at times 1, 2, …, in O(T² n):
+    the covariance is K − W Wᵀ, and a round leaves √(1 − ε) of each column.
     """
     rows, noise = as_features(arms, "arms"), as_positive(noise_variance, "noise_variance")
     if len(rows) == 0:
         raise InputError("arms has no rows; give at least one arm")
     count, keep = as_count(rounds, "rounds", least=0), math.sqrt(1.0 - _as_drift(epsilon))
-    W, left = np.empty((count, len(rows))), np.ones(count)
+    W, left, lost = np.empty((count, len(rows))), np.ones(count), np.zeros(len(rows))
     variances, gains = np.asarray(kernel.diag(rows), dtype=np.float64), np.zeros(count + 1)
-    lost = np.zeros(len(rows))
     for step in range(count):
         left[:step] *= keep
         lost *= keep**2
@@ -173,8 +172,9 @@ class SmoothDomain:
         mixed = slope**2 / std * heavy  # √E ω_i²ω_j²; √3 times that for i = j
         reach = as_positive(side, "side") / math.sqrt(2.0 * math.pi)
         means = (reach * d * slope, reach * (math.sqrt(3.0) + d - 1.0) * mixed)  # m
-        a0, a1 = (2.0 * math.exp(m / s) for m, s in zip(means, (std, slope), strict=True))
-        b0, b1 = (math.sqrt(s * (m + 2.0 * s)) for m, s in zip(means, (std, slope), strict=True))
+        pairs = [*zip(means, (std, slope), strict=True)]
+        a0, a1 = (2.0 * math.exp(m / s) for m, s in pairs)
+        b0, b1 = (math.sqrt(s * (m + 2.0 * s)) for m, s in pairs)
         return cls(dimension=d, side=side, a0=a0, b0=b0, a1=a1, b1=b1)
 
 
@@ -233,13 +233,13 @@ def regret_bound_r_gp_ucb(
     """
     T, N = as_rounds(rounds), as_count(block, "block")
     width = _widths(T, arms, delta, resets=True)
-    std = math.sqrt(as_positive(noise_variance, "noise_variance"))
+    noise = as_positive(noise_variance, "noise_variance")
+    reward = math.sqrt(1.0 + noise) * width
     if isinstance(arms, SmoothDomain):
-        scale = arms.b0 + (2.0 if printed else math.sqrt(2.0) * std)
         events = 2.0 * (1.0 + arms.a0) * math.pi**2 / (3.0 * delta)
-        reward = scale * np.sqrt(np.log(events * T**2))
-    else:
-        reward = math.sqrt(1.0 + std**2) * width
+        reward = (arms.b0 + (2.0 if printed else math.sqrt(2.0 * noise))) * np.sqrt(
+            np.log(events * T**2)
+        )
     if printed:
         times, rows, information = 1.0, np.asarray(N), (T / N + 1.0) * gamma(N)
     else:
@@ -254,8 +254,7 @@ def _widths(T: Floats, arms: int | SmoothDomain, delta: float, *, resets: bool) 
     """√β_T at every T."""
     schedule: Schedule
     if isinstance(arms, SmoothDomain):
-        kind = ResettingGPUCB if resets else TimeVaryingGPUCB
-        d, r = arms.dimension, arms.side
+        kind, d, r = ResettingGPUCB if resets else TimeVaryingGPUCB, arms.dimension, arms.side
         schedule = kind(dimension=d, side=r, a=arms.a1, b=arms.b1, delta=delta)
     else:
         share = as_probability(delta, "delta") / (2.0 if resets else 1.0)
