@@ -85,15 +85,12 @@ class Exp3(Learner):
         names = ("block", "low", "high", "direction")
         return {"arms": self._fixed.features, **{name: getattr(self, name) for name in names}}
 
-    def _block_of(self, step: int) -> int:
-        return (step - 1) // self.block
-
     def probabilities(self, offer: Offer) -> Floats:
         """Of every arm on offer, (n,)."""
         rows, (number, logs) = self._fixed.locate(offer.arms).keys, self._weights
-        known, K = logs if number == self._block_of(offer.step) else np.zeros_like(logs), len(logs)
+        known = logs if number == (offer.step - 1) // self.block else np.zeros_like(logs)
         weights = np.exp(known - known.max())
-        p = ((1.0 - self.gamma) * weights / weights.sum() + self.gamma / K)[rows]
+        p = ((1.0 - self.gamma) * weights / weights.sum() + self.gamma / len(logs))[rows]
         if offer.available is not None:
             p = np.where(offer.available, p, 0.0)
         scaled: Floats = p / max(p.sum(), np.finfo(float).tiny)
@@ -124,7 +121,7 @@ class Exp3(Learner):
                 f"made it; here one arm is played, with probability {self.gamma / K:.3g} at least"
             )
         rows = self._fixed.locate(offer.arms).keys[feedback.positions]
-        (held, logs), number = self._weights, self._block_of(decision.step)
+        (held, logs), number = self._weights, (decision.step - 1) // self.block
         if number < held:
             self.ignored += len(rows)
         elif len(rows):

@@ -33,16 +33,14 @@ from superarm.registry import register
 from .base import GaussianPosterior, Memory
 from .wrapping import Numbered, Seen
 
-_CELLS = 200
-"""Into how many pieces the statistic's range is cut to compute how long it takes to an alarm."""
+_CELLS = 200  # pieces of the statistic's range, to compute how long it takes to an alarm
 
 
 class Alarm(NamedTuple):
     """A change was noticed."""
 
-    step: int  # when: the step of the observation that gave the alarm
-    since: int
-    """The step from which on observations are kept: the change is thought to have come before it."""
+    step: int  # of the observation that gave the alarm
+    since: int  # the step from which on observations are kept: the change is thought to lie before it
 
 
 @register("posterior", "change-detecting")
@@ -76,6 +74,7 @@ class ChangeDetecting(Numbered):
         self.exchangeable = False
         self.run_length = as_number(run_length, "run_length", 2.0, LARGEST)
         self.scale = as_number(scale, "scale", 1.01, 1e6)
+        self._slope, self._fall = 0.5 * (1.0 - self.scale**-2), math.log(self.scale)
         self.alarms: tuple[Alarm, ...] = ()
         self._statistic = 0.0
         self._recent: Seen | None = None  # since the statistic was 0
@@ -83,30 +82,23 @@ class ChangeDetecting(Numbered):
     def parameters(self) -> Mapping[str, Any]:
         return {"posterior": self._fresh, "run_length": self.run_length, "scale": self.scale}
 
-    @property
-    def _terms(self) -> tuple[float, float]:
-        """½ (1 − 1/ρ²) and ln ρ."""
-        return 0.5 * (1.0 - self.scale**-2), math.log(self.scale)
-
     def until_alarm(self, spread: float = 1.0) -> float:
         """Mean number of observations until an alarm, from S = 0, if innovations are N(0, spread²).
 
-        With 1 that is the run length without a change, of which ``run_length`` is a lower bound. With
-        more it is the delay after a change: about h / (½ spread² (1 − 1/ρ²) − ln ρ) where that is
-        positive, and longer by how far S overshoots h. Computed as that of a Markov chain over pieces
-        of [0, h), to about 0.1 %.
+        With 1 that is the run length without a change, with more the delay after one: about
+        h / (½ spread² (1 − 1/ρ²) − ln ρ) where that is positive, and longer by how far S overshoots h.
+        Computed as that of a Markov chain over pieces of [0, h), to about 0.1 %.
         """
         from scipy.special import erf
 
-        slope, fall = self._terms
         edges = np.linspace(0.0, math.log(self.run_length), _CELLS + 1)
         # S = 0 is a state of its own, then come the pieces, by their middles.
         at = np.append(0.0, 0.5 * (edges[1:] + edges[:-1]))
-        up = (edges[None, :] - at[:, None] + fall) / (slope * as_positive(spread, "spread") ** 2)
+        up = edges[None, :] - at[:, None] + self._fall
+        up /= self._slope * as_positive(spread, "spread") ** 2
         below = erf(np.sqrt(0.5 * np.maximum(up, 0.0)))  # P(S⁺ ≤ edge), (cells + 1, cells + 1)
         stays = np.column_stack([below[:, 0], np.diff(below, axis=1)])
-        steps = np.linalg.solve(np.eye(len(at)) - stays, np.ones(len(at)))
-        return float(steps[0])
+        return float(np.linalg.solve(np.eye(len(at)) - stays, np.ones(len(at)))[0])
 
     # --- hooks -----------------------------------------------------------------------------
 
@@ -115,7 +107,6 @@ class ChangeDetecting(Numbered):
 
     def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         inside, recent, statistic, alarms = self._inside, self._recent, self._statistic, self.alarms
-        slope, fall = self._terms
         rest, gained, ignored = Seen(keys, rewards, noise), 0.0, 0
         while True:
             late = rest.keys[:, -1] < (alarms[-1].since if alarms else 0)
@@ -124,13 +115,11 @@ class ChangeDetecting(Numbered):
             z, gains = _innovations(inside, self._within(rest.keys), rest)
             known = rest.after(recent)
             passed, begin = len(known.rewards) - len(z), 0  # ``known[begin:]``: since S was 0
-            end = len(z)
-            for at, square in enumerate((z**2).tolist(), start=1):
-                statistic = max(0.0, statistic + slope * square - fall)
+            for end, square in enumerate((z**2).tolist(), start=1):
+                statistic = max(0.0, statistic + self._slope * square - self._fall)
                 if statistic == 0.0:
-                    begin = passed + at
+                    begin = passed + end
                 if statistic >= math.log(self.run_length):
-                    end = at
                     break
             else:
                 inside.observe(self._within(rest.keys), rest.rewards, rest.noise, rng)
@@ -176,7 +165,5 @@ def _innovations(inside: GaussianPosterior, keys: NDArray[Any], seen: Seen) -> t
     covariance = inside._covariance(keys) + np.diag(seen.noise)
     largest = inside._prior_scale(keys) + float(seen.noise.max())
     factor = cholesky(covariance, "the covariance of the observed arms", largest)
-    return (
-        solve_lower(factor, seen.rewards - mean),
-        np.log(np.diagonal(factor)) - 0.5 * np.log(seen.noise),
-    )
+    gains = np.log(np.diagonal(factor)) - 0.5 * np.log(seen.noise)
+    return solve_lower(factor, seen.rewards - mean), gains

@@ -66,11 +66,8 @@ def calibration_parts(run: Run) -> Iterable[str]:
 
 
 def _percents(levels: Sequence[Coverage]) -> list[str]:
-    if not levels:
-        return ["–"] * len(LEVELS)
-    cells = [
-        f"{100 * each.observed:.1f}" + f" ± {100 * each.stderr:.1f}" * (each.seeds != 1)
-        for each in levels
-    ]
-    wrong = [abs(each.away) > OFF for each in levels]
-    return [f"<b>{cell}</b>" if off else cell for cell, off in zip(cells, wrong, strict=True)]
+    cells = []
+    for each in levels:
+        text = f"{100 * each.observed:.1f}" + f" ± {100 * each.stderr:.1f}" * (each.seeds != 1)
+        cells.append(f"<b>{text}</b>" if abs(each.away) > OFF else text)
+    return cells or ["–"] * len(LEVELS)
