@@ -187,16 +187,14 @@ def select(
 class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
     """Believe, score, select; then learn from what was seen.
 
-    Every published algorithm here is one of these. ``direction`` flips the belief's sign for
-    costs: rules and oracles only ever see "larger is better", beliefs and feedback keep the
-    user's sign.
+    Every published algorithm here is one of these. ``direction`` flips the belief's sign for costs:
+    rules and oracles only ever see "larger is better", beliefs and feedback keep the user's sign.
 
-    Arms that were chosen and not yet seen already shrink the uncertainty, so that decisions
-    without feedback between them spread out. Only the ``most_pending`` arms chosen last count; 0
-    counts none. With ``stepwise`` this holds inside a super arm, too: the oracle builds it arm by
-    arm. ``switching`` charges every arm a known cost that depends on the previous action,
-    ``decision_set`` leaves some arms out. Every reward is learned once: a second time is an error,
-    unless ``repeats`` is true.
+    Arms that were chosen and not yet seen already shrink the uncertainty, so that decisions without
+    feedback between them spread out. Only the ``most_pending`` arms chosen last count; 0 counts none.
+    With ``stepwise`` this holds inside a super arm, too: the oracle builds it arm by arm. ``switching``
+    charges every arm a known cost that depends on the previous action, ``decision_set`` leaves some
+    arms out. Every reward is learned once: a second time is an error, unless ``repeats`` is true.
 
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.oracles import TopK

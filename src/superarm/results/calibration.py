@@ -9,16 +9,15 @@ d                  inside or not, minus p
 
 A choice is what the arms of a round make together: on roads a trip, whose arms are edges.
 
-Why the standard errors hold. If a policy's model is right, then whatever it has seen so far, the
-next reward lies inside its p-interval with probability p. The d of successive choices are therefore
-uncorrelated, although all of them meet one truth: for choices the error is binomial, √(p(1−p)/T).
-Arms of one choice are not independent of each other, so for arms all that is seen in one round of one
-seed counts as one observation: √(Σ (Σ d)²) / Σ 1, the inner sum over its arms; likewise for arms
-that are chosen for the first time, where noise hides the forecast least. The settings of a sweep
-share the noise of each seed and round: they are summed inside the square, and Σ (Σ d)² − Σ d²
-is added for choices where it is positive. Whether the *truth* lies inside is no new question in the
-next round, nor in the next setting: there a seed counts as one observation, and the error is that of
-the mean over seeds.
+Why the standard errors hold. If a policy's model is right, then whatever it has seen so far, the next
+reward lies inside its p-interval with probability p. The d of successive choices are therefore
+uncorrelated, although all of them meet one truth: for choices the error is binomial, √(p(1−p)/T). Arms
+of one choice are not independent of each other, so for arms all that is seen in one round of one seed
+counts as one observation: √(Σ (Σ d)²) / Σ 1, the inner sum over its arms; likewise for arms that are
+chosen for the first time, where noise hides the forecast least. The settings of a sweep share the noise
+of each seed and round: they are summed inside the square, and Σ (Σ d)² − Σ d² is added for choices
+where it is positive. Whether the *truth* lies inside is no new question in the next round, nor in the
+next setting: there a seed counts as one observation, and the error is that of the mean over seeds.
 """
 
 from __future__ import annotations

@@ -68,10 +68,9 @@ _LARGEST_MATCH = 1 << 20
 class StreamingGP(KernelPosterior):
     """Exact posterior for arms that change from round to round.
 
-    Where the kernel has no exact features, memory grows with the square of the number of
-    observations: more than ``most_exact`` (20,000 take 3 GB) are refused, unless ``inducing`` says in
-    how many points they are to be summed up from then on. ``form`` and ``tolerance`` tell what is in
-    use.
+    Where the kernel has no exact features, memory grows with the square of the number of observations:
+    more than ``most_exact`` (20,000 take 3 GB) are refused, unless ``inducing`` says in how many points
+    they are to be summed up from then on. ``form`` and ``tolerance`` tell what is in use.
 
     With ``timed`` and a kernel that forgets (one times Temporal), ``forget=1e-6`` leaves out what has
     less than that correlation left with the newest time, so that the cost of a round stays flat.
