@@ -357,11 +357,6 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
                     self.version += learned
                     self._ledger.note_rounds(offer.step, learned)
 
-    def parameters(self) -> Mapping[str, Any]:
-        names = ("posterior", "rule", "oracle", "direction", "stepwise")
-        more = ("switching", "decision_set", "most_pending", "repeats")
-        return {name: getattr(self, name) for name in (*names, *more)}
-
     def _shown(self) -> Mapping[str, Any]:
         names = ("posterior", "rule", "oracle", "direction", "switching", "decision_set", "version")
         return {name: getattr(self, name) for name in names}
@@ -420,9 +415,6 @@ class ScorePolicy(Saved, TablePlayer):
             return None
         chosen = self.decide(offer, rng_at(offer.step)).positions
         return np.full(len(rewards), chosen[0]) if len(chosen) == 1 else None
-
-    def parameters(self) -> Mapping[str, Any]:
-        return {"score": self.score, "oracle": self.oracle}
 
     def state(self) -> State:
         return State(kind=self.kind, schema=self.schema, spec=describe(self))

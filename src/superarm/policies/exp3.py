@@ -71,19 +71,16 @@ class Exp3(Learner):
         self, *, arms: Any, block: int, low: float, high: float, direction: Direction = "maximize"
     ) -> None:
         super().__init__(direction=direction)
-        self._fixed = FixedArms(as_features(arms, "arms").copy())
+        self.arms = as_features(arms, "arms").copy()
+        self._fixed = FixedArms(self.arms)
         self.block = as_count(block, "block")
         self.low, self.high = as_number(low, "low"), as_number(high, "high")
         if not self.low < self.high:
             raise InputError(f"low is {low} and high is {high}; rewards need room between them")
-        K = as_count(len(self._fixed.features), "the number of arms")
+        K = as_count(len(self.arms), "the number of arms")
         self.gamma = min(1.0, math.sqrt(K * math.log(K) / ((math.e - 1.0) * self.block)))
         self.ignored = 0
         self._weights = _Weights(0, np.zeros(K))
-
-    def parameters(self) -> Mapping[str, Any]:
-        names = ("block", "low", "high", "direction")
-        return {"arms": self._fixed.features, **{name: getattr(self, name) for name in names}}
 
     def probabilities(self, offer: Offer) -> Floats:
         """Of every arm on offer, (n,)."""
@@ -114,7 +111,7 @@ class Exp3(Learner):
 
     def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         check_rewards(feedback)
-        K, p = len(self._fixed.features), decision.propensity
+        K, p = len(self.arms), decision.propensity
         if p is None or not p >= self.gamma / K * (1.0 - _ROUNDING) or len(decision.positions) != 1:
             raise InputError(
                 f"the decision has {len(decision.positions)} arms and propensity {p}: another policy "
@@ -137,7 +134,7 @@ class Exp3(Learner):
 
     def _remember(self, state: State) -> None:
         self.ignored, number = (as_count(state.scalar(name), name, 0) for name in ("ignored", "number"))
-        logs = as_vector(state.array("log_weights"), "log_weights", len(self._fixed.features))
+        logs = as_vector(state.array("log_weights"), "log_weights", len(self.arms))
         # A reward adds 1 at most, and a block has so many.
         if logs.min() < 0.0 or logs.sum() > self.block * (1.0 + _ROUNDING):
             raise StateError("this state is damaged: no rewards give its weights")

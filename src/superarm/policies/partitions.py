@@ -162,10 +162,6 @@ class AdaptiveTree(CellPolicy):
         self._parent, self._depth, self._count = (np.zeros(1, dtype=np.intp) for _ in range(3))
         self._first_child, self._mean = np.full(1, -1, dtype=np.intp), np.zeros(1)
 
-    def parameters(self) -> Mapping[str, Any]:
-        names = ("oracle", "horizon", "direction", "v1", "v2", "rho", "scaled", "most_cells")
-        return {name: getattr(self, name) for name in names}
-
     @property
     def cells(self) -> int:
         """Leaves of the tree."""
@@ -274,9 +270,6 @@ class Hypercubes(CellPolicy):
         super().__init__(oracle=oracle, direction=direction)
         self.horizon = as_count(horizon, "horizon", 1, 10**15)
         self._cells: dict[tuple[int, ...], tuple[int, float]] = {}  # plays and sum of rewards
-
-    def parameters(self) -> Mapping[str, Any]:
-        return {name: getattr(self, name) for name in ("oracle", "horizon", "direction")}
 
     def per_axis(self, dimension: int) -> int:
         """h_T."""

@@ -18,7 +18,6 @@ until the first alarm is E R ≥ e^h, whatever ρ [lorden1971procedures, Theorem
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,9 +78,6 @@ class ChangeDetecting(Numbered):
         self._statistic = 0.0
         self._recent: Seen | None = None  # since the statistic was 0
 
-    def parameters(self) -> Mapping[str, Any]:
-        return {"posterior": self._fresh, "run_length": self.run_length, "scale": self.scale}
-
     def until_alarm(self, spread: float = 1.0) -> float:
         """Mean number of observations until an alarm, from S = 0, if innovations are N(0, spread²).
 
@@ -127,7 +123,7 @@ class ChangeDetecting(Numbered):
                 break
             gained += float(gains[:end].sum())
             since = known.part(slice(begin, passed + end))
-            inside = self._fresh._like()
+            inside = self.posterior._like()
             inside.observe(self._within(since.keys), since.rewards, since.noise, rng)
             alarms += (Alarm(int(since.keys[-1, -1]), int(since.keys[0, -1])),)
             rest, recent, statistic = rest.part(slice(end, None)), None, 0.0
@@ -152,7 +148,7 @@ class ChangeDetecting(Numbered):
         if (alarms != np.floor(alarms)).any() or (np.abs(alarms) > 2**53).any():
             raise StateError("this state is damaged: its alarms are at no steps")
         self.alarms = tuple(Alarm(int(step), int(since)) for step, since in alarms.tolist())
-        self._remember_inside(state, self._fresh)
+        self._remember_inside(state, self.posterior)
         if self._statistic > 0.0:
             self._recent = self._seen_in(state)
 

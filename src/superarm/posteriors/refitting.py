@@ -80,10 +80,6 @@ class Refitting(Wrapping):
         self._theta = np.empty(0)  # of the last fit: the kernel's, then the drift's
         self._seen: Seen | None = None  # noise is in units of the model's own
 
-    def parameters(self) -> Mapping[str, Any]:
-        names = ("every", "most", "work", "fit_noise")
-        return {"posterior": self._fresh, **{name: getattr(self, name) for name in names}}
-
     @property
     def fitted(self) -> Mapping[str, Any]:
         """The present kernel, drift and noise variance, by the names of the posterior's parameters."""
@@ -98,7 +94,7 @@ class Refitting(Wrapping):
         for name, part in self._tuned.items():
             own, rest = np.split(rest, [len(part.theta)])
             changes[name] = part.clone_with_theta(own) if len(own) else part
-        return self._fresh._like(**changes, noise_variance=noise_variance)
+        return self.posterior._like(**changes, noise_variance=noise_variance)
 
     def _fit(self, seen: Seen) -> FitResult:
         rows = seen.keys
@@ -114,8 +110,8 @@ class Refitting(Wrapping):
         if (weight != 1.0).any():  # k(x, y) w(x) w(y) is the covariance of rewards times w
             rows = np.column_stack([rows, weight])
             parts.append(Linear(variance_bounds="fixed", columns=(width,)))
-        residual = seen.rewards - self._fresh._moments(seen.keys)[0]
-        noise = self._fresh.noise_variance
+        residual = seen.rewards - self.posterior._moments(seen.keys)[0]
+        noise = self.posterior.noise_variance
         return fit_kernel(
             cast(TunableCovariance, parts[0] if len(parts) == 1 else Product(kernels=tuple(parts))),
             rows,
@@ -158,7 +154,7 @@ class Refitting(Wrapping):
         return Memory({**arrays, "theta": self._theta}, scalars, {"inside": self._inside.state()})
 
     def _remember(self, state: State) -> None:
-        self.fits, inside = as_count(state.scalar("fits"), "fits", 0), self._fresh
+        self.fits, inside = as_count(state.scalar("fits"), "fits", 0), self.posterior
         self._theta = as_vector(state.array("theta"), "theta", self._size if self.fits else 0).copy()
         if self.fits:
             noise = as_scale(state.scalar("noise_variance"), "noise_variance")

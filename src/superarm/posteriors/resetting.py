@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -40,9 +40,6 @@ class Resetting(Numbered):
         self.block = as_count(block, "block")
         self._current = 0  # number of the block that the posterior inside has learned in
 
-    def parameters(self) -> Mapping[str, Any]:
-        return {"posterior": self._fresh, "block": self.block}
-
     # --- hooks -----------------------------------------------------------------------------
 
     def _number(self, offer: Offer) -> int:
@@ -51,7 +48,7 @@ class Resetting(Numbered):
     def _parts(self, keys: NDArray[Any]) -> Iterator[tuple[GaussianPosterior, Ints]]:
         """Each block by itself: who knows of it, and where its keys are."""
         for block in np.unique(keys[:, -1]):
-            known = self._inside if block == self._current else self._fresh
+            known = self._inside if block == self._current else self.posterior
             yield known, np.flatnonzero(keys[:, -1] == block)
 
     def _moments(self, keys: NDArray[Any]) -> tuple[Floats, Floats]:
@@ -80,7 +77,7 @@ class Resetting(Numbered):
     def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         blocks = keys[:, -1]
         newest = max(int(blocks.max()), self._current)
-        inside = self._inside if newest == self._current else self._fresh._like()
+        inside = self._inside if newest == self._current else self.posterior._like()
         kept = blocks == newest
         before = inside.information_gain
         inside.observe(self._within(keys[kept]), rewards[kept], noise[kept], rng)
@@ -98,4 +95,4 @@ class Resetting(Numbered):
     def _remember(self, state: State) -> None:
         self._current = as_count(state.scalar("current"), "current", 0)
         self.ignored = as_count(state.scalar("ignored"), "ignored", 0, self.count)
-        self._remember_inside(state, self._fresh)
+        self._remember_inside(state, self.posterior)

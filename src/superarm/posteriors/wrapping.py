@@ -41,7 +41,7 @@ class Wrapping(GaussianPosterior):
             raise InputError("the posterior inside has learned already; give one that has not")
         super().__init__(noise_variance=posterior.noise_variance)
         self.exchangeable, self.draws = posterior.exchangeable, posterior.draws
-        self._fresh = posterior
+        self.posterior = posterior  # which never learns
         self._inside = posterior._like()
 
     def _settle(self, inside: GaussianPosterior) -> None:
@@ -108,14 +108,14 @@ class Numbered(Wrapping):
         super().__init__(posterior)
         self.ignored = 0
         if isinstance(posterior, Wrapping) and not isinstance(posterior, Numbered):
-            posterior = posterior._fresh  # its keys are those of the one inside
+            posterior = posterior.posterior  # its keys are those of the one inside
         self._rows = isinstance(posterior, FixedPosterior)  # whether they are row numbers
 
     @abstractmethod
     def _number(self, offer: Offer) -> int: ...
 
     def keys(self, offer: Offer) -> NDArray[Any]:
-        inside = self._fresh.keys(offer)
+        inside = self.posterior.keys(offer)
         return np.column_stack([inside, np.full(len(inside), self._number(offer))])
 
     def _as_keys(self, arms: Any) -> NDArray[Any]:
@@ -125,7 +125,7 @@ class Numbered(Wrapping):
         number = keys[:, -1]
         if not ((number >= 0).all() and (number == np.floor(number)).all()):
             raise InputError(f"the last column of arms must number {self.numbered}: 0, 1, 2, …")
-        self._fresh._as_keys(self._within(keys))
+        self.posterior._as_keys(self._within(keys))
         return keys
 
     def _within(self, keys: NDArray[Any]) -> NDArray[Any]:
