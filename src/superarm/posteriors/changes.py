@@ -96,8 +96,6 @@ class ChangeDetecting(Numbered):
         stays = np.column_stack([below[:, 0], np.diff(below, axis=1)])
         return float(np.linalg.solve(np.eye(len(at)) - stays, np.ones(len(at)))[0])
 
-    # --- hooks -----------------------------------------------------------------------------
-
     def _number(self, offer: Offer) -> int:
         return offer.step
 
@@ -131,8 +129,6 @@ class ChangeDetecting(Numbered):
         self._recent, self._statistic, self.alarms = recent, statistic, alarms
         self.ignored += ignored
         return gained + float(gains.sum())
-
-    # --- state -----------------------------------------------------------------------------
 
     def _memory(self) -> Memory:
         arrays = {} if self._recent is None else self._recent._asdict()

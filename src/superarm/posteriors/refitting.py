@@ -27,11 +27,10 @@ class Refitting(Wrapping):
     """Any posterior with a kernel, whose hyper-parameters are fitted anew every so many observations.
 
     Those of the kernel that are free, those of ``drift`` and, with ``fit_noise``, the noise variance,
-    by maximum marginal likelihood of the last ``most`` observations, from the present values on and
-    without restarts. The posterior inside is then made anew from those observations: older ones are
-    forgotten. Noise variances that observations came with keep their ratio to the model's own, which
-    stays within a factor 10⁴ of what it was. ``fitted`` holds the present values, ``fits`` says how
-    often they were fitted.
+    by maximum likelihood of the last ``most`` observations, from the present values on. The posterior
+    inside is then made anew from those observations: older ones are forgotten. Noise variances that
+    observations came with keep their ratio to the model's own, which stays within a factor 10⁴ of what
+    it was. ``fitted`` holds the present values, ``fits`` says how often they were fitted.
 
     A fit of n observations ends with the step in which it has computed ``work`` / n likelihoods: with
     four hyper-parameters, after about 120 ms for 200 observations and 750 ms for 500, on one core. It
@@ -86,8 +85,6 @@ class Refitting(Wrapping):
         present = self._inside.parameters()
         return {name: present[name] for name in (*self._tuned, "noise_variance")}
 
-    # --- fitting ---------------------------------------------------------------------------
-
     def _with(self, theta: Floats, noise_variance: float) -> GaussianPosterior:
         """The posterior inside with these hyper-parameters, before any data."""
         changes, rest = {}, theta
@@ -124,8 +121,6 @@ class Refitting(Wrapping):
             most_evaluations=self.work // len(rows),
         )
 
-    # --- hooks -----------------------------------------------------------------------------
-
     def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         fresh = Seen(keys, rewards, noise / self.noise_variance)
         seen = fresh.after(self._seen).part(slice(-self.most, None))
@@ -145,8 +140,6 @@ class Refitting(Wrapping):
             self._theta, self.fits = found.kernel.theta, self.fits + 1
         self._seen = seen
         return self._inside.information_gain - self.information_gain
-
-    # --- state -----------------------------------------------------------------------------
 
     def _memory(self) -> Memory:
         arrays = {} if self._seen is None else self._seen._asdict()

@@ -40,8 +40,6 @@ class Resetting(Numbered):
         self.block = as_count(block, "block")
         self._current = 0  # number of the block that the posterior inside has learned in
 
-    # --- hooks -----------------------------------------------------------------------------
-
     def _number(self, offer: Offer) -> int:
         return (offer.step - 1) // self.block
 
@@ -85,8 +83,6 @@ class Resetting(Numbered):
         self._current = newest
         self.ignored += int(np.count_nonzero(~kept))
         return inside.information_gain - before
-
-    # --- state -----------------------------------------------------------------------------
 
     def _memory(self) -> Memory:
         scalars = {"current": self._current, "ignored": self.ignored}

@@ -49,8 +49,6 @@ class Wrapping(GaussianPosterior):
         self._inside = inside
         self.noise_variance, self.noise_std = inside.noise_variance, inside.noise_std
 
-    # --- hooks -----------------------------------------------------------------------------
-
     def _within(self, keys: NDArray[Any]) -> NDArray[Any]:
         """The keys of the posterior inside."""
         return keys
@@ -78,8 +76,6 @@ class Wrapping(GaussianPosterior):
 
     def _incumbent(self, sign: float) -> float:
         return self._inside._incumbent(sign) if self._inside.count else 0.0
-
-    # --- state -----------------------------------------------------------------------------
 
     def _remember_inside(self, state: State, like: GaussianPosterior) -> None:
         self._settle(like.restored(state.part("inside")))

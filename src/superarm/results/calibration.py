@@ -92,6 +92,9 @@ def words_of(run: Run) -> Words:
 
 Calibration = Mapping[str, tuple[Coverage, ...]]
 """One policy's coverage at 50, 90 and 95 %, by what it is about; empty where that is not known."""
+_AUDITED = ("within", "first", "firsts", "score", "true_within", "true_score")
+_FAR = 0.05
+"""A share so far from its level matters to whoever relies on it, however sure the difference is."""
 
 
 def calibrations(run: Run) -> dict[str, Calibration]:
@@ -124,9 +127,6 @@ def calibrations(run: Run) -> dict[str, Calibration]:
             )
             found[policy] = dict(zip(words.measured + words.true, every, strict=True))
     return found
-
-
-_AUDITED = ("within", "first", "firsts", "score", "true_within", "true_score")
 
 
 def _true_coverage(shares: Sequence[Floats], seeds: Sequence[int], count: int) -> tuple[Coverage, ...]:
@@ -238,7 +238,3 @@ def forecast_warnings(run: Run) -> list[str]:
         for share in calibration[words.measured[-1]][-1:]
         if share.away < -OFF and share.observed < share.level - _FAR
     ]
-
-
-_FAR = 0.05
-"""A share so far from its level matters to whoever relies on it, however sure the difference is."""

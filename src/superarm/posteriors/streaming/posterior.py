@@ -106,14 +106,13 @@ class StreamingGP(KernelPosterior):
         self.inducing = None if inducing is None else as_count(inducing, "inducing")
         if inducing is not None and form != "auto":
             raise InputError(f"inducing needs form='auto', not {form!r}")
-        self.timed = bool(timed)
+        self.timed, self.forgotten = bool(timed), 0
         self.forget = None if forget is None else as_number(forget, "forget", SMALLEST, 0.5)
         if forget is not None and (not timed or inducing is not None or form == "finite-rank"):
             raise InputError(
                 "forget leaves out what is old, in Cholesky form: it needs timed=True, and neither "
                 "inducing nor form='finite-rank'"
             )
-        self.forgotten = 0
         self._wanted: Form = form
         self._form: AnyForm = CholeskyForm(kernel, self._data)
         self._reconsider_at = 64  # observations at which the cheaper form is looked for next
@@ -342,8 +341,7 @@ class StreamingGP(KernelPosterior):
     # --- state -----------------------------------------------------------------------------
 
     def parameters(self) -> Mapping[str, Any]:
-        names = ("kernel", "noise_variance", "mean", "most_exact", "inducing", "timed", "forget")
-        return {"form": self._wanted, **{name: getattr(self, name) for name in names}}
+        return {**super().parameters(), "form": self._wanted}
 
     def _memory(self) -> Memory:
         scalars: dict[str, Any] = {"in_use": self.form, "reconsider_at": self._reconsider_at}
