@@ -52,6 +52,9 @@ class Saved(Described):
     @abstractmethod
     def state(self) -> State: ...
 
+    def commit(self, decision: Decision) -> None:
+        """Nothing changes before rewards are seen."""
+
     def save(self, path: Path | str) -> None:
         """Write what the policy is and has learned to a file; :func:`superarm.load` reads it."""
         save_state(self.state(), path)
@@ -85,9 +88,6 @@ class Learner(Saved):
     @abstractmethod
     def _remember(self, state: State) -> None:
         """Take in what :meth:`_memory` gave, or :class:`StateError`."""
-
-    def commit(self, decision: Decision) -> None:
-        """Nothing changes before rewards are seen."""
 
     def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         check_feedback(offer, decision, feedback)
@@ -160,14 +160,12 @@ def _known_costs(switching: SwitchingCost, offer: Offer) -> Floats:
 
 
 def select(
-    oracle: Oracle,
-    desirability: Floats,
-    structure: object,
-    rng: Rng,
-    rescore: Rescore | None = None,
+    oracle: Oracle, desirability: Floats, offer: Offer, rng: Rng, rescore: Rescore | None = None
 ) -> tuple[object, Ints]:
     """The action and the arms that the oracle selects: each on offer, and available."""
-    selection: Any = oracle.select(desirability, structure, rng, rescore)
+    if offer.available is not None:
+        desirability = np.where(offer.available, desirability, -np.inf)
+    selection: Any = oracle.select(desirability, offer.structure, rng, rescore)
     name = type(oracle).__name__
     if not isinstance(selection, tuple) or len(selection) != len(Selection._fields):
         raise InputError(f"{name}.select returned {selection!r:.60}; return a Selection")
@@ -288,7 +286,6 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
             return score(conditioned)
 
         desirability = score(seen)
-        available = offer.available
         if self.decision_set is not None:
             kept, n = np.asarray(self.decision_set.kept(offer)), len(offer.arms)
             if kept.dtype != np.bool_ or kept.shape != (n,):
@@ -296,11 +293,9 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
                     f"the decision set gave an array of {kept.dtype} with shape {kept.shape}; "
                     f"it must say True or False of each of the {n} arms"
                 )
-            available = kept if available is None else kept & available
-        if available is not None:
-            desirability = np.where(available, desirability, -np.inf)
+            desirability = np.where(kept, desirability, -np.inf)
         again = rescore if self.stepwise else None
-        action, positions = select(self.oracle, desirability, offer.structure, rng, again)
+        action, positions = select(self.oracle, desirability, offer, rng, again)
         return Decision(
             step=offer.step,
             action=action,
@@ -391,9 +386,7 @@ class ScorePolicy(Saved, TablePlayer):
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         desirability = _one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
-        if offer.available is not None:
-            desirability = np.where(offer.available, desirability, -np.inf)
-        action, positions = select(self.oracle, desirability, offer.structure, rng)
+        action, positions = select(self.oracle, desirability, offer, rng)
         return Decision(
             step=offer.step,
             action=action,
@@ -401,9 +394,6 @@ class ScorePolicy(Saved, TablePlayer):
             desirability=desirability[positions],
             propensity=self.score.propensity(offer, positions, self.oracle),
         )
-
-    def commit(self, decision: Decision) -> None:
-        """Nothing moves between decisions."""
 
     def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         """Nothing is learned, but feedback that makes no sense is refused."""

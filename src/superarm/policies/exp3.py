@@ -90,8 +90,7 @@ class Exp3(Learner):
         p = ((1.0 - self.gamma) * weights / weights.sum() + self.gamma / len(logs))[rows]
         if offer.available is not None:
             p = np.where(offer.available, p, 0.0)
-        scaled: Floats = p / max(p.sum(), np.finfo(float).tiny)
-        return scaled
+        return np.asarray(p / max(p.sum(), np.finfo(float).tiny))
 
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
@@ -99,7 +98,7 @@ class Exp3(Learner):
         if p.any():
             drawn[as_generator(rng).choice(len(p), p=p)] = 1.0
         drawn[p == 0.0] = -np.inf
-        action, positions = select(TopK(k=1), drawn, offer.structure, rng)
+        action, positions = select(TopK(k=1), drawn, offer, rng)
         return Decision(
             step=offer.step,
             action=action,

@@ -79,9 +79,7 @@ class CellPolicy(Learner):
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         desirability = self._desirability(self._contexts(offer), offer.step, as_generator(rng))
-        if offer.available is not None:
-            desirability = np.where(offer.available, desirability, -np.inf)
-        action, positions = select(self.oracle, desirability, offer.structure, rng)
+        action, positions = select(self.oracle, desirability, offer, rng)
         return Decision(
             step=offer.step,
             action=action,

@@ -122,11 +122,7 @@ class GaussianPosterior(Described):
 
     @one_blas_thread
     def observe(
-        self,
-        arms: Any,
-        rewards: Any,
-        noise_variance: Any = None,
-        rng: Rng | None = None,
+        self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
     ) -> None:
         """Learn from rewards (m,) of arms (m rows or row numbers).
 

@@ -85,9 +85,8 @@ class Wrapping(GaussianPosterior):
     def _seen_in(self, state: State) -> Seen:
         """What :class:`Seen` put into a state."""
         keys = self._as_keys(state.array("keys")).copy()
-        rewards, noise = (
-            as_vector(state.array(name), name, len(keys)).copy() for name in ("rewards", "noise")
-        )
+        names = ("rewards", "noise")
+        rewards, noise = (as_vector(state.array(name), name, len(keys)).copy() for name in names)
         if not len(keys) or len(keys) > self.count or not (noise > 0.0).all():
             raise StateError("this state is damaged: its observations are impossible")
         return Seen(keys, rewards, noise)
