@@ -158,9 +158,7 @@ def find(name: str, *, ending: str = "") -> Path:
 
 # --- Intel Berkeley lab ------------------------------------------------------------------
 
-_INTEL_ROWS = 14_400
-INTEL_MOTES = tuple(mote for mote in range(1, 55) if mote not in (5, 15))
-"""The 52 sensors' own numbers."""
+INTEL_MOTES = tuple(mote for mote in range(1, 55) if mote not in (5, 15))  # the 52 sensors' own numbers
 
 
 def load_intel_temperature() -> Floats:
@@ -175,7 +173,7 @@ def load_intel_temperature() -> Floats:
 def _read_intel(path: Path) -> Floats:
     with _open_text(path) as lines:
         words = ((number, line.split()) for number, line in enumerate(lines, start=1))
-        return _number_table(path, words, len(INTEL_MOTES), _INTEL_ROWS)
+        return _number_table(path, words, columns=len(INTEL_MOTES), rows=14_400)
 
 
 def _number_table(
@@ -189,29 +187,23 @@ def _number_table(
         except ValueError as error:
             raise FileError(f"{path}, line {number}: {error}") from None
         if len(row) != columns:
-            told = f"{len(row)} numbers, but {columns} are expected"
-            raise FileError(f"{path}, line {number}: {told}")
+            raise FileError(f"{path}, line {number}: {len(row)} numbers, but {columns} are expected")
         if not all(map(isfinite, row)):
             raise FileError(f"{path}, line {number}: every number must be finite")
         table.append(row)
     if len(table) != rows:
-        told = f"{len(table)} rows, but {rows} are expected; download it again"
-        raise FileError(f"{path}: {told}")
+        raise FileError(f"{path}: {len(table)} rows, but {rows} are expected; download it again")
     return read_only(np.array(table))
 
 
 # --- METR-LA -----------------------------------------------------------------------------
 
-_METR_LA_ROWS, _METR_LA_SENSORS = 2016, 207
-
 
 class TrafficSpeeds(NamedTuple):
     """Speeds on the motorways of Los Angeles, in miles an hour."""
 
-    ids: tuple[str, ...]
-    """The 207 sensors' own numbers."""
-    speeds: Floats
-    """(2016, 207), a row every 5 minutes, 288 a day"""
+    ids: tuple[str, ...]  # the 207 sensors' own numbers
+    speeds: Floats  # (2016, 207), a row every 5 minutes, 288 a day
 
 
 def load_metr_la() -> TrafficSpeeds:
@@ -224,11 +216,9 @@ def _read_metr_la(path: Path) -> TrafficSpeeds:
     with _open_text(path) as lines:
         rows = csv.reader(lines)
         ids = tuple(next(rows, []))
-        if len(set(ids)) != _METR_LA_SENSORS:
-            told = f"{len(set(ids))} different sensors, but {_METR_LA_SENSORS} are expected"
-            raise FileError(f"{path}, line 1: {told}")
-        words = ((rows.line_num, row) for row in rows)
-        speeds = _number_table(path, words, len(ids), _METR_LA_ROWS)
+        if len(set(ids)) != 207:
+            raise FileError(f"{path}, line 1: {len(set(ids))} different sensors, but 207 are expected")
+        speeds = _number_table(path, ((rows.line_num, row) for row in rows), columns=207, rows=2016)
     if (speeds <= 0.0).any():
         line = int(np.argmax((speeds <= 0.0).any(axis=1))) + 2
         raise FileError(f"{path}, line {line}: 0 means a missing reading, and none is expected")
@@ -241,10 +231,8 @@ def _read_metr_la(path: Path) -> TrafficSpeeds:
 class LightReadings(NamedTuple):
     """Readings of the CMU light sensors, in the data's own units."""
 
-    train: Floats
-    """(601, 41)"""
-    test: Floats
-    """(192, 41)"""
+    train: Floats  # (601, 41)
+    test: Floats  # (192, 41)
 
 
 def load_cmu_light() -> LightReadings:
@@ -304,14 +292,10 @@ def _read_checkins(path: Path) -> Floats:
 class Ratings(NamedTuple):
     """Who gave which film how many stars; films and viewers are numbered from 0."""
 
-    film: Ints
-    """(r,)"""
-    viewer: Ints
-    """(r,)"""
-    stars: Floats
-    """(r,), from 0.5 to 5"""
-    genres: Bools
-    """(films, genres)"""
+    film: Ints  # (r,)
+    viewer: Ints  # (r,)
+    stars: Floats  # (r,), from 0.5 to 5
+    genres: Bools  # (films, genres)
 
 
 def load_movielens() -> Ratings:

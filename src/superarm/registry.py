@@ -30,7 +30,7 @@ import functools
 import importlib
 import inspect
 import sys
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -77,9 +77,12 @@ Part = TypeVar("Part", bound=Callable[..., Any])
 class Described(Shown, ABC):
     """A part that states what it is made of."""
 
-    @abstractmethod
     def parameters(self) -> Mapping[str, Any]:
-        """Values, arrays and parts by parameter name: made of these, an equal part comes out."""
+        """Values, arrays and parts by parameter name: made of these, an equal part comes out.
+
+        Attributes of these names, unless a part says otherwise.
+        """
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def _shown(self) -> Mapping[str, Any]:
         return self.parameters()

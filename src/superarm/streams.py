@@ -77,12 +77,7 @@ class Streams:
         self._block: int | None = None
         self._states: list[dict[str, int]] = []
         # One dictionary, refilled: `has_uint32 = 0` also drops a half-used 32-bit draw.
-        self._state: Any = {
-            "bit_generator": "PCG64",
-            "state": None,
-            "has_uint32": 0,
-            "uinteger": 0,
-        }
+        self._state: Any = {"bit_generator": "PCG64", "state": None, "has_uint32": 0, "uinteger": 0}
 
     def __repr__(self) -> str:
         return f"Streams({self.seed!r}, {self.role!r})"

@@ -163,9 +163,7 @@ class _Limit:
 _LIMIT = _Limit()
 if sys.platform != "win32":  # which has no forks
     os.register_at_fork(
-        before=_LIMIT.lock.acquire,
-        after_in_parent=_LIMIT.lock.release,
-        after_in_child=_LIMIT.forked,
+        before=_LIMIT.lock.acquire, after_in_parent=_LIMIT.lock.release, after_in_child=_LIMIT.forked
     )
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from superarm.core import Decision
-from superarm.errors import InputError
 from superarm.experiments import Experiment, Plan, execute, theorems
 from superarm.experiments.lemmas import Lemmas, check_lemmas, check_mismatch, in_words
 from superarm.experiments.theorems import regret_bounds
@@ -287,14 +286,7 @@ def test_lemma_d_1_by_whole_matrices(policy: str, tmp_path: Path) -> None:
             offer = world.offer(step)
             rows.append(chosen)
             y.append((world.means(offer) + world.noise(offer, streams.at(step)))[chosen])
-        found = check_mismatch(run, policy, seed, world, N)
+        found = check_mismatch(run, policy, seed, world, N, 0.05)
         assert list(found) == pytest.approx(shares, rel=1e-6)
         assert 0.0 < found.mean <= 1.0
         assert 0.0 < found.std <= 1.0
-
-
-def test_lemma_d_1_needs_a_drift(tmp_path: Path) -> None:
-    run = recorded(tmp_path / "run", {"random": {}})
-    world = Codependency(seed=0, horizon=ROUNDS, **{k: v for k, v in PROBLEM.items() if k != "name"})
-    with pytest.raises(InputError, match="known epsilon"):
-        check_mismatch(run, "random", 0, world, 3)

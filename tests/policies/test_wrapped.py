@@ -53,9 +53,9 @@ def test_specs_wrap_the_posterior_in_their_order() -> None:
     drifting = wrapped(tv_gp_ucb(model()), *BOTH)
     outer = drifting.posterior
     assert isinstance(outer, ChangeDetecting)
-    assert isinstance(outer._fresh, Refitting)
-    assert isinstance(outer._fresh._fresh, DriftingGP)
-    assert (outer.scale, outer._fresh.every) == (2.0, 5)
+    assert isinstance(outer.posterior, Refitting)
+    assert isinstance(outer.posterior.posterior, DriftingGP)
+    assert (outer.scale, outer.posterior.every) == (2.0, 5)
     plain = gp_ts(model(), scaled=False)
     again = wrapped(plain, RESETTING)
     assert isinstance(again.posterior, Resetting)

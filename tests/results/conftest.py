@@ -13,7 +13,7 @@ from superarm.networks import RoadMap
 from superarm.problems.road_models import MEASURES
 from superarm.results.roads import METHODS
 from superarm.simulation.audit import QUANTILES
-from superarm.simulation.trace import Run, Trace, write_map, write_spec, write_trace
+from superarm.simulation.trace import Run, Trace, write_shown, write_spec, write_trace
 
 EDGES = 30
 LEARNERS = (*METHODS, "gp-ts-joint", "gp-greedy", "gp-ts-potential")
@@ -62,7 +62,7 @@ def _make_run(
     write_spec(directory, spec)
     rng = np.random.default_rng(11)
     for index in range(len(settings)):
-        write_map(directory, index, roads[index] if roads else _chain())
+        write_shown(directory, index, roads[index] if roads else _chain())
         for place, policy in enumerate(policies):
             for seed in range(3, 3 + seeds):
                 choices = np.full((rounds, 0 if empty else 6), -1, dtype=np.int32)

@@ -18,7 +18,7 @@ from superarm.report.svg import svg_chart
 from superarm.results.charts import run_charts
 from superarm.results.curves import shade
 from superarm.results.pictures import Chart, Series
-from superarm.simulation.trace import Run, Trace, Truth, write_spec, write_trace, write_truth
+from superarm.simulation.trace import Run, Trace, Truth, write_shown, write_spec, write_trace
 from superarm.streams import Streams
 
 MEAN = {"name": "average_regret", "metric": "regret", "per_round": True}
@@ -112,7 +112,7 @@ def test_functions_in_a_few_rounds_from_light_to_dark(tmp_path: Path) -> None:
     rounds, places = np.arange(1, 201), np.array([[0.5], [0.0], [1.0]])
     values = np.zeros((200, 3))
     values[:, 1] = np.linspace(-1.0, 1.0, 200)  # at 0, which becomes the best half-way
-    write_truth(tmp_path, 0, Truth(rounds, values, places))
+    write_shown(tmp_path, 0, Truth(rounds, values, places))
     (chart,) = charts(run, "truth")
     assert [series.label for series in chart.series] == [f"t = {t}" for t in (1, 50, 100, 150, 200)]
     assert [series.style.hex for series in chart.series] == [shade(place, 5) for place in range(5)]
@@ -130,7 +130,7 @@ def test_every_arm_over_the_rounds_and_the_best_of_them(tmp_path: Path) -> None:
     run = make_run(tmp_path, [{}], chart={"truth": "series"})
     rng = np.random.default_rng(0)
     truth = Truth(np.arange(1, 41), rng.normal(20.0, 1.0, (40, 6)), rng.random((6, 2)))
-    write_truth(tmp_path, 0, truth)
+    write_shown(tmp_path, 0, truth)
     (picture,) = run_charts(run)["truth"]
     (chart,) = charts(run, "truth")
     assert [series.label for series in chart.series] == [""] * 6 + ["best"]
@@ -184,7 +184,7 @@ def _page(run: Run, directory: Path) -> str:
 def test_a_damaged_truth_is_named(change: dict[str, Any], told: str, tmp_path: Path) -> None:
     run = make_run(tmp_path, [{}], chart={"truth": "series"})
     good = Truth(np.arange(1, 41), np.zeros((40, 2)), np.zeros((2, 1)))
-    write_truth(tmp_path, 0, good._replace(**change))
+    write_shown(tmp_path, 0, good._replace(**change))
     with pytest.raises(StateError, match=told):
         run.truth()
 

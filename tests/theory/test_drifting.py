@@ -18,7 +18,6 @@ from superarm.theory import (
     DriftingGrowth,
     SmoothDomain,
     arriving_information_gain,
-    drift_block,
     drift_excess,
     drifting_information_gain,
     mismatch_bounds,
@@ -53,6 +52,12 @@ def most_information(arms: Floats, rounds: int, epsilon: float, noise: float = N
     )
 
 
+def papers_excess(n: int, epsilon: float, noise: float = NOISE) -> float:
+    """What eqs 49 to 61 prove: (N/2) ln(1 + F/(√N σ²)), F the Frobenius norm of D − 11ᵀ."""
+    norm = float(np.linalg.norm(decay(n, epsilon) - 1.0))
+    return 0.5 * n * math.log1p(norm / math.sqrt(n) / noise)
+
+
 def one_arm(noise: float) -> Any:
     """γ_N of a single arm."""
     return lambda count: 0.5 * math.log1p(count / noise)
@@ -83,29 +88,21 @@ def test_gamma_by_all_sequences_lies_between_greedy_and_every_bound(seed: int) -
             exact = most_information(arms, t, epsilon)
             assert greedy[t] <= exact * (1.0 + 1e-9)
             assert exact <= 2.0 * greedy[t] * (1.0 + 1e-9)
-            for form in ("split", "paper"):
-                bound = DriftingGrowth(gamma=lambda n: static[n], form=form, **rest)
-                assert exact <= bound(t) * (1.0 + 1e-9)
-                excess = drift_excess(float(t), epsilon, NOISE, form)  # type: ignore[arg-type]
+            assert exact <= DriftingGrowth(gamma=lambda n: static[n], **rest)(t) * (1.0 + 1e-9)
+            for excess in (float(drift_excess(t, epsilon, NOISE)), papers_excess(t, epsilon)):
                 assert exact <= (static[t] + excess) * (1.0 + 1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.003, 0.3, 1.0])
 def test_excess_from_whole_matrices(epsilon: float) -> None:
     sizes = np.array([1, 2, 3, 8, 25])
-    for n, split, paper in zip(
-        sizes,
-        drift_excess(sizes, epsilon, NOISE),
-        drift_excess(sizes, epsilon, NOISE, "paper"),
-        strict=True,
-    ):
+    for n, split in zip(sizes, drift_excess(sizes, epsilon, NOISE), strict=True):
         D = decay(n, epsilon)
         # the largest c with D − c11ᵀ ⪰ 0, by D = 11ᵀ where nothing drifts
         c = 1.0 if epsilon == 0.0 else 1.0 / np.linalg.solve(D, np.ones(n)).sum()
         assert np.linalg.eigvalsh(D - c)[0] >= -1e-12 * n
         assert split == pytest.approx(0.5 * n * math.log1p((1.0 - c) / NOISE), rel=1e-9, abs=1e-12)
-        norm = np.linalg.norm(D - 1.0)
-        assert paper == pytest.approx(0.5 * n * math.log1p(norm / math.sqrt(n) / NOISE), abs=1e-9)
+        norm, paper = np.linalg.norm(D - 1.0), papers_excess(n, epsilon)
         assert norm <= n**2 * epsilon / math.sqrt(6.0) + 1e-12  # eq. 53
         assert split <= paper + 1e-12
         # what eqs 54 to 60 come to with ½ and σ⁻²
@@ -114,7 +111,7 @@ def test_excess_from_whole_matrices(epsilon: float) -> None:
 
 
 def test_all_equal_is_the_worst_of_eq_61() -> None:
-    """Σ ln(1 + Δ_i/σ²) with ΣΔ² fixed: what the form "paper" takes is the largest."""
+    """Σ ln(1 + Δ_i/σ²) with ΣΔ² fixed: what is taken for the bound is the largest."""
     rng, n, F = np.random.default_rng(0), 6, 0.7
     equal = n * math.log1p(F / math.sqrt(n) / NOISE)
     for _ in range(200):
@@ -138,11 +135,11 @@ def test_equations_46_59_and_60_are_not_bounds_as_printed() -> None:
     assert exact <= DriftingGrowth(horizon=T, **rest)(T)
 
 
-@pytest.mark.parametrize("form", ["split", "paper", "printed"])
+@pytest.mark.parametrize("form", ["split", "printed"])
 def test_the_best_block_by_trying_all(form: Any) -> None:
     gamma, epsilon, T = one_arm(NOISE), 0.02, 40
     growth = DriftingGrowth(gamma=gamma, epsilon=epsilon, noise_variance=NOISE, horizon=T, form=form)
-    assert growth.bound(0) == (0.0, 0)
+    assert growth(0) == 0.0
     blocks = set()
     for t in range(1, T + 1):
         totals = []
@@ -154,9 +151,8 @@ def test_the_best_block_by_trying_all(form: Any) -> None:
             rest = t % N
             left = gamma(rest) + float(drift_excess(float(rest), epsilon, NOISE, form)) if rest else 0.0
             totals.append((t // N) * each + left)
-        assert growth.bound(t).value == pytest.approx(min(totals), rel=1e-12)
-        assert totals[growth.bound(t).block - 1] == pytest.approx(min(totals), rel=1e-12)
-        blocks.add(growth.bound(t).block)
+        assert growth(t) == pytest.approx(min(totals), rel=1e-12)
+        blocks.add(int(np.argmin(totals)))
     assert len(blocks) > 1
 
 
@@ -393,10 +389,6 @@ def test_corollary_4_1_as_printed() -> None:
             rough = rate_drift(T, epsilon, algorithm, dimension=d, nu=nu)  # type: ignore[arg-type]
             expected = max(math.sqrt(T ** (1 + c)), T * epsilon ** (0.5 * (1 - c) / (p - c)))
             assert rough == pytest.approx(expected)
-            block = drift_block(T, epsilon, algorithm, dimension=d, nu=nu)  # type: ignore[arg-type]
-            assert block == min(T, max(1, round(epsilon ** (-1 / (p - c)))))
-    assert drift_block(T, 0.0, "tv-gp-ucb", dimension=1) == T
-    assert drift_block(T, 1e-4, "r-gp-ucb", dimension=1) == 10
     with pytest.raises(InputError, match="nu"):
         rate_drift(T, 0.1, "tv-gp-ucb", dimension=1, nu=2.0)
     with pytest.raises(InputError, match="algorithm"):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
-from superarm.core import Decision, Schedule
-from superarm.errors import InputError
+from superarm.core import Decision, Floats, Ints, Offer, Schedule
 from superarm.kernels import Temporal
 from superarm.posteriors import DriftingGP, Resetting, StreamingGP
 from superarm.problems.base import World
@@ -19,13 +19,11 @@ from superarm.theory import Mismatch, mismatch_bounds, variance_sum_bound
 class Lemmas(NamedTuple):
     """What Lemmas 1 to 3 of nika2022oclok allow, and how much of it one cell used."""
 
-    variances: float
-    """Lemma 1: Σσ² over what the information gained allows; it holds for any choices."""
+    variances: float  # Lemma 1: Σσ² over what the information gained allows; it holds for any choices
     outside: int
     """Lemma 2: arms on offer, in all rounds, whose true mean lies outside mean ± width · std."""
     arms: int
-    gap: float
-    """Lemma 3: the largest α-gap of a round over 2B width Σσ."""
+    gap: float  # Lemma 3: the largest α-gap of a round over 2B width Σσ
 
 
 def check_lemmas(
@@ -36,33 +34,41 @@ def check_lemmas(
     posterior = StreamingGP(model.kernel, model.noise_variance, mean=0.0)
     metric = "alpha_regret" if "alpha_regret" in run.metrics_at(setting_index) else "regret"
     totals = run.cumulative(policy, setting_index, metric)[run.seeds.index(seed)]
-    gaps, streams = np.diff(totals, prepend=0.0), Streams(seed, "noise")
+    gaps = np.diff(totals, prepend=0.0)
     variances = eigenvalue = gap = 0.0
     outside = arms = 0
-    for step, row in enumerate(run.choices(policy, setting_index, seed), start=1):
-        offer, chosen = world.offer(step), row[row >= 0].astype(np.intp)
-        noise = world.noise(offer, streams.at(step))
+    for offer, chosen, rewards in _replayed(run, policy, setting_index, seed, world):
         keys, truth = posterior.keys(offer), world.means(offer)
         belief = posterior.belief(offer)
         mean, std = belief.mean, belief.std
-        width = schedule.width(step, lambda _: posterior.information_gain)
+        width = schedule.width(offer.step, lambda _: posterior.information_gain)
         on_offer = slice(None) if offer.available is None else offer.available
         off = np.abs(truth - mean) > width * std
         outside, arms = outside + int(off[on_offer].sum()), arms + len(off[on_offer])
         if not len(chosen):
             continue
         allowed = 2.0 * model.reward.lipschitz * width * float(std[chosen].sum())
-        gap = max(gap, float(gaps[step - 1]) / allowed)
+        gap = max(gap, float(gaps[offer.step - 1]) / allowed)
         covariance = posterior.predict(keys[chosen], return_cov=True).cov
         eigenvalue = max(eigenvalue, float(np.linalg.eigvalsh(covariance)[-1]))
         variances += float(np.sum(std[chosen] ** 2))
-        decision = Decision(step=step, action=chosen, positions=chosen)
-        feedback = world.feedback(offer, decision, noise)
-        posterior.observe(keys[feedback.positions], feedback.rewards)
+        posterior.observe(keys[chosen], rewards)
     bound = variance_sum_bound(
         posterior.information_gain, largest_eigenvalue=eigenvalue, noise_variance=model.noise_variance
     )
     return Lemmas(variances / float(bound), outside, arms, gap)
+
+
+def _replayed(
+    run: Run, policy: str, setting_index: int, seed: int, world: World
+) -> Iterator[tuple[Offer, Ints, Floats]]:
+    """Every round of a cell: the offer, what was chosen, and the rewards that were seen."""
+    streams = Streams(seed, "noise")
+    for step, row in enumerate(run.choices(policy, setting_index, seed), start=1):
+        offer, chosen = world.offer(step), row[row >= 0].astype(np.intp)
+        decision = Decision(step=step, action=chosen, positions=chosen)
+        feedback = world.feedback(offer, decision, world.noise(offer, streams.at(step)))
+        yield offer, feedback.positions, feedback.rewards
 
 
 def in_words(found: list[Lemmas]) -> str:
@@ -76,33 +82,29 @@ def in_words(found: list[Lemmas]) -> str:
     )
 
 
-def check_mismatch(run: Run, policy: str, seed: int, world: World, block: int) -> Mismatch:
+def check_mismatch(
+    run: Run, policy: str, seed: int, world: World, block: int, epsilon: float
+) -> Mismatch:
     """The largest share of what Lemma D.1 of bogunovic2016time allows that a cell used.
 
-    Two posteriors get what R-GP-UCB saw since its last reset: one that drifts as the truth does, and
-    one that forgets nothing. In each round the lemma is taken with the observations there are, and with
-    the largest of them in place of eq. 65: it then holds for sure.
+    Two posteriors get what R-GP-UCB saw since its last reset: one that drifts by ε as the truth does,
+    and one that forgets nothing. In each round the lemma is taken with the observations there are, and
+    with the largest of them in place of eq. 65: it then holds for sure.
     """
-    model, drift = world.model, world.model.drift
-    if not isinstance(drift, Temporal):
-        raise InputError("Lemma D.1 is about rewards that drift by a known epsilon: Model(drift=…)")
+    model, shares, largest, count = world.model, np.zeros(2), 0.0, 0
     engines = [
         Resetting(DriftingGP(model.kernel, model.arms, model.noise_variance, drift=each), block=block)
-        for each in (drift, Temporal(epsilon=0.0))
+        for each in (Temporal(epsilon=epsilon), Temporal(epsilon=0.0))
     ]
-    streams, rewards, shares = Streams(seed, "noise"), np.empty(0), np.zeros(2)
-    for step, row in enumerate(run.choices(policy, 0, seed), start=1):
-        offer, chosen = world.offer(step), row.astype(np.intp)
-        rewards = rewards if (step - 1) % block else np.empty(0)
-        if len(rewards):
+    for offer, chosen, rewards in _replayed(run, policy, 0, seed, world):
+        if (offer.step - 1) % block == 0:
+            largest, count = 0.0, 0
+        if count:
             true, static = (engine.belief(offer) for engine in engines)
             off = np.abs([true.mean - static.mean, true.std - static.std]).max(axis=1)
-            largest = float(np.abs(rewards).max())
-            allowed = mismatch_bounds(len(rewards), drift.epsilon, model.noise_variance, largest)
+            allowed = mismatch_bounds(count, epsilon, model.noise_variance, largest)
             shares = np.maximum(shares, off / np.array(allowed))
-        decision = Decision(step=step, action=chosen, positions=chosen)
-        seen = world.feedback(offer, decision, world.noise(offer, streams.at(step))).rewards
         for engine in engines:
-            engine.observe(engine.keys(offer)[chosen], seen)
-        rewards = np.append(rewards, seen)
+            engine.observe(engine.keys(offer)[chosen], rewards)
+        largest, count = np.abs(rewards).max(initial=largest), count + len(rewards)
     return Mismatch(*shares.tolist())

@@ -43,10 +43,9 @@ from superarm.simulation.trace import (
     Truth,
     read_spec,
     write_cells,
-    write_map,
+    write_shown,
     write_spec,
     write_trace,
-    write_truth,
 )
 from superarm.states import atomic_write
 from superarm.threads import pin_blas_threads
@@ -312,9 +311,9 @@ def play(task: Task) -> None:
     experiment = plan.experiment.with_setting(plan.settings[index])
     world = experiment.build_problem(seed=seed, horizon=plan.rounds)
     if task.shown and isinstance(world, Mapped):
-        write_map(plan.out, index, world.road_map())
+        write_shown(plan.out, index, world.road_map())
     if task.shown and experiment.chart.get("truth"):
-        write_truth(plan.out, index, _truth(world, plan.rounds))
+        write_shown(plan.out, index, _truth(world, plan.rounds))
     if not task.policies:
         return
     policies = {name: experiment.build_policy(name, world) for name in task.policies}

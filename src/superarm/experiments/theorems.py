@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from superarm.core import Floats, Gamma, Ints
+from superarm import theory
+from superarm.core import Floats, Gamma
 from superarm.errors import InputError, StateError
 from superarm.models import Model
 from superarm.policies.drift import block_length
@@ -22,22 +23,6 @@ from superarm.results.bounds import Bound, RegretBounds
 from superarm.results.roads import schedule_of
 from superarm.rules import BayesianGPUCB, OclokUCB
 from superarm.simulation import Run
-from superarm.theory import (
-    ArmSetGrowth,
-    DriftingGrowth,
-    arriving_information_gain,
-    bayesian_regret_bound_of_widths,
-    drifting_information_gain,
-    lipschitz_of_kernel,
-    prior_eigenvalue_bound,
-    regret_bound_gp_ts,
-    regret_bound_gp_ucb,
-    regret_bound_igp_ucb,
-    regret_bound_oclok_ucb,
-    regret_bound_r_gp_ucb,
-    regret_bound_tv_gp_ucb,
-    theory_noise_variance,
-)
 
 from .lemmas import Lemmas, check_lemmas, check_mismatch, in_words
 from .spec import Experiment
@@ -65,12 +50,9 @@ class _Case(NamedTuple):
 
     problem: str
     model: Model
-    features: Floats
-    """Of the first round's arms, (n, d)."""
-    options: Options
-    """Of the policy, with their defaults."""
-    budget: int
-    """Most arms chosen in a round of the run."""
+    features: Floats  # of the first round's arms, (n, d)
+    options: Options  # of the policy, with their defaults
+    budget: int  # most arms chosen in a round of the run
     world: World
     arrivals: Sequence[Floats]
     """The contexts of every round, where arms change; empty for so many that γ would take too long."""
@@ -118,7 +100,7 @@ def regret_bounds(run: Run) -> RegretBounds:
     ).with_setting(run.settings[0])
     rounds = np.unique(np.geomspace(1, run.rounds, _POINTS).astype(np.intp))
     routes = _Routes(run=run, experiment=experiment, rounds=rounds)
-    drawn: dict[str, Bound] = {}
+    places, drawn = rounds.astype(np.float64), dict[str, Bound]()
     missing: dict[str, str] = {}
     note = ""
     for policy in run.policies:
@@ -131,15 +113,11 @@ def regret_bounds(run: Run) -> RegretBounds:
             if "wrapped" in options:
                 raise _NoBoundError("no theorem implemented here covers a posterior that is wrapped")
             if name in _THEOREMS:
-                drawn[policy] = _by_theorem(
-                    name, policy, run, experiment, given, rounds.astype(np.float64)
-                )
+                drawn[policy] = _by_theorem(name, policy, run, experiment, given, places)
             elif name in _ROUTE_POLICIES:
                 drawn[policy], note = routes.bound(policy, name, given), _ROUTE_NOTE
             elif name in _DRIFT_POLICIES:
-                drawn[policy] = _drift_bound(
-                    run, experiment, policy, name, given, rounds.astype(np.float64)
-                )
+                drawn[policy] = _drift_bound(name, policy, run, experiment, given, places)
                 note = _DRIFT_NOTE
             else:
                 raise _NoBoundError(_NO_THEOREM.get(name, "none is drawn here for such a policy"))
@@ -191,7 +169,7 @@ def _largest_variance(case: _Case) -> float:
 
 def _igp_ucb(rounds: Floats, case: _Case) -> Floats:
     norm, noise = case.stated("norm_bound", "noise_bound")
-    return regret_bound_igp_ucb(rounds, case.gamma, norm, noise, case.options["delta"])
+    return theory.regret_bound_igp_ucb(rounds, case.gamma, norm, noise, case.options["delta"])
 
 
 def _gp_ts(rounds: Floats, case: _Case) -> Floats:
@@ -199,10 +177,10 @@ def _gp_ts(rounds: Floats, case: _Case) -> Floats:
     if case.options["mode"] != "joint" or not case.options["scaled"]:
         raise _NoBoundError("the theorem needs joint samples, scaled by v_t")
     try:
-        lipschitz = lipschitz_of_kernel(case.model.kernel)
+        lipschitz = theory.lipschitz_of_kernel(case.model.kernel)
     except InputError as error:
         raise _NoBoundError(f"the theorem needs the kernel's Lipschitz constant: {error}") from None
-    return regret_bound_gp_ts(
+    return theory.regret_bound_gp_ts(
         rounds,
         case.gamma,
         norm,
@@ -217,7 +195,7 @@ def _gp_ts(rounds: Floats, case: _Case) -> Floats:
 def _gp_ucb(rounds: Floats, case: _Case) -> Floats:
     (norm,) = case.stated("norm_bound")
     noise = case.model.noise_variance
-    return regret_bound_gp_ucb(rounds, case.gamma, norm, noise, case.options["delta"])
+    return theory.regret_bound_gp_ucb(rounds, case.gamma, norm, noise, case.options["delta"])
 
 
 def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
@@ -226,7 +204,7 @@ def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
         raise _NoBoundError("its oracle is random: the theorem needs one that always keeps its promise")
     gamma: Gamma
     if case.arrivals:
-        gains = arriving_information_gain(
+        gains = theory.arriving_information_gain(
             model.kernel, case.arrivals, case.budget, model.noise_variance
         )
 
@@ -236,7 +214,7 @@ def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
         if model.gain is None:
             raise _NoBoundError("the problem does not state γ, which the theorem needs")
         gamma = case.gamma
-    return regret_bound_oclok_ucb(
+    return theory.regret_bound_oclok_ucb(
         rounds,
         gamma,
         most_arms=case.most_arms,
@@ -269,7 +247,7 @@ def _unmet(name: str, case: _Case) -> Iterator[str]:
     if name == "gp-ucb":
         yield "noise that never exceeds √λ (here it is Gaussian)"
         yield "β_t with γ_t (here with γ_{t−1})"
-    elif not np.isclose(case.model.noise_variance, theory_noise_variance(case.model.horizon)):
+    elif not np.isclose(case.model.noise_variance, theory.theory_noise_variance(case.model.horizon)):
         yield f"learners with λ = 1 + 2/T (here λ = {case.model.noise_variance:.3g})"
     if name == "gp-ts" and case.options["decision_set"] == "all":
         yield "samples on the grids D_t of section 4.2 (here on all arms)"
@@ -318,7 +296,7 @@ class _Routes:
     def bound(self, policy: str, name: str, given: Options) -> Bound:
         self._require_covered(name, given)
         widths = self._widths(policy)
-        values = bayesian_regret_bound_of_widths(widths, rectified=True, **self._shared)
+        values = theory.bayesian_regret_bound_of_widths(widths, rectified=True, **self._shared)
         whose = "the widths of GP-UCB" if name == "route-ts" else "its own widths"
         assumes = f"ours, with {whose}; Theorem 3.2 itself gives no bound because "
         assumes += _why_not_theorem(name, given)
@@ -362,13 +340,13 @@ class _Routes:
         budget = max(int(choices.shape[1]) for choices in driven)
         observed = run.rounds * budget
         return {
-            "gamma": ArmSetGrowth(
+            "gamma": theory.ArmSetGrowth(
                 kernel=kernel, features=arms, noise_variance=noise_variance, horizon=observed
             ),
             "arms": len(arms),
             "budget": budget,
             "noise_variance": noise_variance,
-            "largest_eigenvalue": prior_eigenvalue_bound(kernel, arms, budget).value,
+            "largest_eigenvalue": theory.prior_eigenvalue_bound(kernel, arms, budget).value,
             "largest_variance": float(np.max(kernel.diag(arms))),
         }
 
@@ -400,61 +378,61 @@ _DRIFT_NOTE = (
 
 
 def _drift_bound(
-    run: Run, experiment: Experiment, policy: str, name: str, given: Options, rounds: Ints
+    name: str, policy: str, run: Run, experiment: Experiment, given: Options, rounds: Floats
 ) -> Bound:
     """The same for all seeds, as they share one model."""
     world: World = experiment.build_problem(seed=run.seeds[0], horizon=run.rounds)
     true = _true_drift(world, name, given["epsilon"])
     model, n, T = world.model, len(world.offer(1).arms), run.rounds
     noise = model.noise_variance
-    gamma = ArmSetGrowth(kernel=model.kernel, features=model.arms, noise_variance=noise, horizon=T)
+    gamma = theory.ArmSetGrowth(
+        kernel=model.kernel, features=model.arms, noise_variance=noise, horizon=T
+    )
     theorem: Options = {"arms": n, "noise_variance": noise, "delta": _DRIFT_DELTA}
     words = f"{_DRIFT_POLICIES[name]}. Drawn although the run does not meet this assumption: "
     words += f"widths √β_t (here √({given['c1']:g} ln({given['c2']:g} t)))"
     if name == "tv-gp-ucb":
-        found = drifting_information_gain(model.kernel, model.arms, T, noise, true)
-        growth = DriftingGrowth(gamma=gamma, epsilon=true, noise_variance=noise, horizon=T)
+        found = theory.drifting_information_gain(model.kernel, model.arms, T, noise, true)
+        growth = theory.DriftingGrowth(gamma=gamma, epsilon=true, noise_variance=noise, horizon=T)
 
         def drifting(t: int) -> float:
             return min(2.0 * float(found[t]), growth(t))  # greedy reaches half at least
 
-        values = regret_bound_tv_gp_ucb(rounds, drifting, **theorem)
+        values = theory.regret_bound_tv_gp_ucb(rounds, drifting, **theorem)
     else:
         told = true if given["epsilon"] is None else given["epsilon"]
         block = given["block"] or block_length(model, told)
-        values = regret_bound_r_gp_ucb(rounds, gamma, block=block, epsilon=true, **theorem)
+        values = theory.regret_bound_r_gp_ucb(rounds, gamma, block=block, epsilon=true, **theorem)
         if true > 0.0:
-            words += f". {_mismatch(run, experiment, policy, block)}"
+            words += f". {_mismatch(run, experiment, policy, block, true)}"
     most = 2.0 * T * math.sqrt(2.0 * math.log(n))
     if values[-1] > most:
         words += f". It says nothing: no policy loses more than 2T√(2 ln n) = {most:,.0f} in the mean"
-    return Bound(
-        f"{name.upper()} bound (assumptions not met)", rounds.astype(np.float64), values, words
-    )
+    return Bound(f"{name.upper()} bound (assumptions not met)", rounds, values, words)
 
 
 def _true_drift(world: World, name: str, told: float | None) -> float:
     """ε of the truth, if the theorem covers what is told of it."""
     if not isinstance(world, DriftingFunction):
-        raise _NoBoundError(
-            "the truth is no draw of a Gaussian process that drifts by a known ε: the theorems need one"
-        )
+        reason = "the truth is no draw of a Gaussian process that drifts by a known ε"
+        raise _NoBoundError(f"{reason}: the theorems need one")
     if world.k != 1:
         raise _NoBoundError(f"{world.k} arms are chosen in a round: the theorems are about one")
-    if name == "tv-gp-ucb" and told not in (None, world.epsilon):
-        what = f"is told ε = {told:g}" if told else "forgets nothing"
+    true = world.epsilon
+    if name == "tv-gp-ucb" and told not in (None, true):
+        reason = f"is told ε = {told:g}" if told else "forgets nothing"
         raise _NoBoundError(
-            f"it {what} while the truth drifts by {world.epsilon:g}: the theorem needs the true ε"
+            f"it {reason} while the truth drifts by {true:g}: the theorem needs the true ε"
         )
-    return world.epsilon
+    return true
 
 
-def _mismatch(run: Run, experiment: Experiment, policy: str, block: int) -> str:
+def _mismatch(run: Run, experiment: Experiment, policy: str, block: int, epsilon: float) -> str:
     """What some of the runs used of Lemma D.1, as a sentence without its full stop."""
-    used = []
-    for seed in (seeds := run.seeds[:_CHECKED_SEEDS]):
-        world: World = experiment.build_problem(seed=seed, horizon=run.rounds)
-        used.append(check_mismatch(run, policy, seed, world, block))
+    seeds = run.seeds[:_CHECKED_SEEDS]
+    worlds = [experiment.build_problem(seed=seed, horizon=run.rounds) for seed in seeds]
+    cells = zip(seeds, worlds, strict=True)
+    used = [check_mismatch(run, policy, seed, world, block, epsilon) for seed, world in cells]
     mean, std = np.max(used, axis=0)
     return (
         f"Not forgetting within {block} rounds moved means by at most {mean:.2g} and standard "

@@ -22,17 +22,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import (
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-    Protocol,
-    Self,
-    cast,
-    overload,
-    runtime_checkable,
-)
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self, cast, overload, runtime_checkable
 
 import numpy as np
 
@@ -80,10 +70,9 @@ class TunableCovariance(Protocol):
 class Kernel(ABC):
     """A covariance function k(x, y), immutable, with hyper-parameters and their gradients.
 
-    A kernel is a frozen dataclass. It names its hyper-parameters in ``hyperparameters`` and
-    has a field ``<name>_bounds`` for each. ``theta`` holds the logarithms of those that are
-    free, in the order named; one that is ``"fixed"``, or exactly 0 (a bias or a drift that is
-    absent), is not part of it.
+    A kernel is a frozen dataclass. It names its hyper-parameters in ``hyperparameters`` and has a field
+    ``<name>_bounds`` for each. ``theta`` holds the logarithms of those that are free, in the order
+    named; one that is ``"fixed"``, or exactly 0 (a bias or a drift that is absent), is not part of it.
 
     To write a kernel, implement :meth:`_covariance` and :meth:`_diagonal`, and
     :meth:`_gradients` if it has hyper-parameters. They receive checked arrays that hold only

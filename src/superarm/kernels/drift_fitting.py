@@ -17,6 +17,7 @@ exact, and n T b operations after one decomposition of K.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +44,7 @@ def drift_log_likelihood(
     covariance: Any, readings: Any, *, epsilon: float, noise_variance: float, times: Any = None
 ) -> float:
     """log p(readings) [bogunovic2016time, eq. 24] of blocks (b, T, n) or one block (T, n), in nats."""
-    return _Series(covariance, readings, noise_variance, times).log_likelihood(epsilon)
+    return _likelihood(covariance, readings, noise_variance, times)(epsilon)
 
 
 def fit_drift(
@@ -65,19 +66,18 @@ def fit_drift(
     """
     from scipy.optimize import minimize_scalar
 
-    series = _Series(covariance, readings, noise_variance, times)
+    likelihood = _likelihood(covariance, readings, noise_variance, times)
     low, high = (as_positive(bound, "bounds") for bound in bounds)
     if not low < high < 1.0:
         raise InputError(f"bounds is ({low:g}, {high:g}); the lower one comes first, both below 1")
 
     def loss(log_epsilon: float) -> float:
-        return -series.log_likelihood(math.exp(log_epsilon))
+        return -likelihood(math.exp(log_epsilon))
 
     # The likelihood may have a second, lower top: the search starts about the best of a coarse grid.
     grid = np.linspace(math.log(low), math.log(high), 25)
-    coarse = [loss(float(point)) for point in grid]
-    place = int(np.argmin(coarse))
-    around = float(grid[max(place - 1, 0)]), float(grid[min(place + 1, len(grid) - 1)])
+    place = int(np.argmin([loss(float(point)) for point in grid]))
+    around = grid[max(place - 1, 0)], grid[min(place + 1, len(grid) - 1)]
     best = float(minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-6}).x)
     top = loss(best)
     curvature = (loss(best - _STEP) - 2.0 * top + loss(best + _STEP)) / _STEP**2
@@ -87,35 +87,31 @@ def fit_drift(
     return DriftFit(math.exp(best), interval, -top)
 
 
-class _Series:
-    """Readings as independent series, one for each eigenvector of the covariance and each block."""
+def _likelihood(
+    covariance: Any, readings: Any, noise_variance: float, times: Any
+) -> Callable[[float], float]:
+    """The log-likelihood of ε: of a series for each eigenvector of the covariance and each block."""
+    K, blocks = Empirical(covariance=covariance).covariance, list(readings)
+    single = not blocks or np.ndim(blocks[0]) == 1
+    rows = [as_features(each, "readings", len(K)) for each in ([readings] if single else blocks)]
+    if len({len(block) for block in rows}) != 1 or not len(rows[0]):
+        raise ShapeError("readings must be (T, n) or, in blocks of equal length, (b, T, n)")
+    noise, steps = as_positive(noise_variance, "noise_variance"), len(rows[0])
+    gaps = np.diff(np.arange(steps) if times is None else as_vector(times, "times", steps))
+    if (gaps <= 0.0).any():
+        raise InputError("times must rise from one to the next")
+    eigenvalues, U = np.linalg.eigh(K)
+    variance = np.maximum(eigenvalues, 0.0)  # below 0 by rounding alone
+    series = np.moveaxis(np.stack(rows) @ U, 1, 0)
 
-    def __init__(self, covariance: Any, readings: Any, noise_variance: float, times: Any) -> None:
-        K = Empirical(covariance=covariance).covariance
-        blocks = list(readings)
-        single = not blocks or np.ndim(blocks[0]) == 1
-        rows = [as_features(each, "readings", len(K)) for each in ([readings] if single else blocks)]
-        if len({len(block) for block in rows}) != 1 or not len(rows[0]):
-            raise ShapeError("readings must be (T, n) or, in blocks of equal length, (b, T, n)")
-        Y = np.stack(rows)
-        self.noise = as_positive(noise_variance, "noise_variance")
-        steps = Y.shape[1]
-        self.gaps = np.diff(np.arange(steps) if times is None else as_vector(times, "times", steps))
-        if (self.gaps <= 0.0).any():
-            raise InputError("times must rise from one to the next")
-        eigenvalues, U = np.linalg.eigh(K)
-        self.variance = np.maximum(eigenvalues, 0.0)  # below 0 by rounding alone
-        self.z = np.moveaxis(Y @ U, 1, 0)
+    def log_likelihood(epsilon: float) -> float:
+        keep = np.append((1.0 - epsilon) ** (gaps / 2.0), 1.0)
+        mean, p, total = np.zeros(series.shape[1:]), variance, 0.0
+        for z, rho in zip(series, keep.tolist(), strict=True):
+            spread, away = p + noise, z - mean
+            total += len(z) * float(np.log(spread).sum()) + float((away * away / spread).sum())
+            mean = rho * (mean + p / spread * away)
+            p = rho * rho * (p * noise / spread) + (1.0 - rho * rho) * variance
+        return -0.5 * (total + int(series.size) * math.log(2.0 * math.pi))
 
-    def log_likelihood(self, epsilon: float) -> float:
-        keep = np.append((1.0 - epsilon) ** (self.gaps / 2.0), 1.0)
-        mean, p = np.zeros(self.z.shape[1:]), self.variance
-        total, blocks = 0.0, len(mean)
-        for z, rho in zip(self.z, keep.tolist(), strict=True):
-            spread = p + self.noise
-            away = z - mean
-            total += blocks * float(np.log(spread).sum()) + float((away * away / spread).sum())
-            gain = p / spread
-            mean = rho * (mean + gain * away)
-            p = rho * rho * (p * self.noise / spread) + (1.0 - rho * rho) * self.variance
-        return -0.5 * (total + int(self.z.size) * math.log(2.0 * math.pi))
+    return log_likelihood

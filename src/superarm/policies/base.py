@@ -25,6 +25,7 @@ from superarm.core import (
     Posterior,
     Prediction,
     Rescore,
+    Rng,
     Rule,
     Selection,
     State,
@@ -52,6 +53,9 @@ class Saved(Described):
     @abstractmethod
     def state(self) -> State: ...
 
+    def commit(self, decision: Decision) -> None:
+        """Nothing changes before rewards are seen."""
+
     def save(self, path: Path | str) -> None:
         """Write what the policy is and has learned to a file; :func:`superarm.load` reads it."""
         save_state(self.state(), path)
@@ -60,6 +64,67 @@ class Saved(Described):
         """Refuse a state of another kind, or of a policy with other parameters."""
         state.require(self.kind, self.schema, type(self).__name__)
         check_spec(state, self)
+
+
+class Learner(Saved):
+    """A policy that learns every reward once, and remembers which it has learned."""
+
+    repeats = False  # whether rewards may be learned again
+
+    def __init__(self, *, direction: Direction, most_pending: int = 0) -> None:
+        require_choice(direction, "direction", ("maximize", "minimize"))
+        self.direction: Direction = direction
+        self.version = 0
+        self._ledger = Ledger(most_pending=most_pending)
+        self._turns = Turns()
+
+    @abstractmethod
+    def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
+        """Learn from rewards that belong to the decision."""
+
+    @abstractmethod
+    def _memory(self) -> Mapping[str, Any]:
+        """What was learned, by name: numbers, arrays and states of parts."""
+
+    @abstractmethod
+    def _remember(self, state: State) -> None:
+        """Take in what :meth:`_memory` gave, or :class:`StateError`."""
+
+    def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
+        check_feedback(offer, decision, feedback)
+        with self._turns.lock:
+            if not self.repeats:
+                self._ledger.check(decision, feedback)
+            self._absorb(offer, decision, feedback, rng)
+            self._ledger.note(decision, feedback)
+            self.version += 1
+
+    def state(self) -> State:
+        """What was learned, what is awaited, and what the policy is made of."""
+        with self._turns.lock:
+            memory = {"version": self.version, "ledger": self._ledger.state(), **self._memory()}
+            arrays = {name: each for name, each in memory.items() if isinstance(each, np.ndarray)}
+            parts = {name: each for name, each in memory.items() if isinstance(each, State)}
+            return State(
+                kind=self.kind,
+                schema=self.schema,
+                scalars={name: memory[name] for name in memory if name not in {*arrays, *parts}},
+                arrays={name: array.copy() for name, array in arrays.items()},
+                parts=parts,
+                spec=describe(self),
+            )
+
+    def restored(self, state: State) -> Self:
+        """This policy with the memory that ``state`` holds."""
+        self._check(state)
+        policy = type(self)(**self.parameters())
+        try:
+            policy.version = as_count(state.scalar("version"), "version", 0)
+            policy._ledger = self._ledger.restored(state.part("ledger"))
+            policy._remember(state)
+        except InputError as error:
+            raise StateError(f"this state is damaged: {error}") from error
+        return policy
 
 
 # --- what parts answer, checked: they may be anyone's own ----------------------------------
@@ -96,14 +161,12 @@ def _known_costs(switching: SwitchingCost, offer: Offer) -> Floats:
 
 
 def select(
-    oracle: Oracle,
-    desirability: Floats,
-    structure: object,
-    rng: np.random.Generator,
-    rescore: Rescore | None = None,
+    oracle: Oracle, desirability: Floats, offer: Offer, rng: Rng, rescore: Rescore | None = None
 ) -> tuple[object, Ints]:
     """The action and the arms that the oracle selects: each on offer, and available."""
-    selection: Any = oracle.select(desirability, structure, rng, rescore)
+    if offer.available is not None:
+        desirability = np.where(offer.available, desirability, -np.inf)
+    selection: Any = oracle.select(desirability, offer.structure, rng, rescore)
     name = type(oracle).__name__
     if not isinstance(selection, tuple) or len(selection) != len(Selection._fields):
         raise InputError(f"{name}.select returned {selection!r:.60}; return a Selection")
@@ -120,19 +183,17 @@ def select(
 
 
 @register("policy", "index")
-class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
+class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
     """Believe, score, select; then learn from what was seen.
 
-    Every published algorithm here is one of these. ``direction`` flips the belief's sign for
-    costs: rules and oracles only ever see "larger is better", beliefs and feedback keep the
-    user's sign.
+    Every published algorithm here is one of these. ``direction`` flips the belief's sign for costs:
+    rules and oracles only ever see "larger is better", beliefs and feedback keep the user's sign.
 
-    Arms that were chosen and not yet seen already shrink the uncertainty, so that decisions
-    without feedback between them spread out. Only the ``most_pending`` arms chosen last count; 0
-    counts none. With ``stepwise`` this holds inside a super arm, too: the oracle builds it arm by
-    arm. ``switching`` charges every arm a known cost that depends on the previous action,
-    ``decision_set`` leaves some arms out. Every reward is learned once: a second time is an error,
-    unless ``repeats`` is true.
+    Arms that were chosen and not yet seen already shrink the uncertainty, so that decisions without
+    feedback between them spread out. Only the ``most_pending`` arms chosen last count; 0 counts none.
+    With ``stepwise`` this holds inside a super arm, too: the oracle builds it arm by arm. ``switching``
+    charges every arm a known cost that depends on the previous action, ``decision_set`` leaves some
+    arms out. Every reward is learned once: a second time is an error, unless ``repeats`` is true.
 
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.oracles import TopK
@@ -161,6 +222,8 @@ class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
         most_pending: int = MOST_PENDING,
         repeats: bool = False,
     ) -> None:
+        self.most_pending = as_count(most_pending, "most_pending", 0)
+        super().__init__(direction=direction, most_pending=self.most_pending)
         require_part(posterior, Posterior, "posterior")
         require_part(rule, Rule, "rule")
         require_part(oracle, Oracle, "oracle")
@@ -168,7 +231,6 @@ class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
             require_part(switching, SwitchingCost, "switching cost")
         if decision_set is not None:
             require_part(decision_set, DecisionSet, "decision set")
-        require_choice(direction, "direction", ("maximize", "minimize"))
         if isinstance(rule, Ranking) and rule.ranks_only and not isinstance(oracle, ComparesOnly):
             raise InputError(
                 f"{type(rule).__name__} gives numbers that only rank arms, but {type(oracle).__name__} "
@@ -178,15 +240,10 @@ class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
         self.posterior = posterior
         self.rule = rule
         self.oracle = oracle
-        self.direction: Direction = direction
         self.stepwise = stepwise
         self.switching = switching
         self.decision_set = decision_set
-        self.most_pending = as_count(most_pending, "most_pending", 0)
         self.repeats = repeats
-        self.version = 0
-        self._ledger = Ledger(most_pending=self.most_pending)
-        self._turns = Turns()
 
     @property
     def deterministic(self) -> bool:
@@ -210,7 +267,7 @@ class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
         """Whether something was chosen that is not yet seen."""
         return self._ledger.awaits
 
-    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+    def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         belief = self.posterior.belief(offer, self._ledger.pending())
         seen: Belief = belief if self.direction == "maximize" else belief.negated()
@@ -230,7 +287,6 @@ class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
             return score(conditioned)
 
         desirability = score(seen)
-        available = offer.available
         if self.decision_set is not None:
             kept, n = np.asarray(self.decision_set.kept(offer)), len(offer.arms)
             if kept.dtype != np.bool_ or kept.shape != (n,):
@@ -238,11 +294,9 @@ class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
                     f"the decision set gave an array of {kept.dtype} with shape {kept.shape}; "
                     f"it must say True or False of each of the {n} arms"
                 )
-            available = kept if available is None else kept & available
-        if available is not None:
-            desirability = np.where(available, desirability, -np.inf)
+            desirability = np.where(kept, desirability, -np.inf)
         again = rescore if self.stepwise else None
-        action, positions = select(self.oracle, desirability, offer.structure, rng, again)
+        action, positions = select(self.oracle, desirability, offer, rng, again)
         return Decision(
             step=offer.step,
             action=action,
@@ -261,19 +315,11 @@ class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
         with self._turns.lock:
             self._ledger.expect(decision, self.posterior)
 
-    def learn(
-        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
-    ) -> None:
-        check_feedback(offer, decision, feedback)
-        with self._turns.lock:
-            if not self.repeats:
-                self._ledger.check(decision, feedback)
-            if not self.posterior.exchangeable:
-                self._ledger.check_order(decision, type(self.posterior).__name__)
-            keys = self.posterior.keys(offer)[feedback.positions]
-            self.posterior.observe(keys, feedback.rewards, feedback.noise_variance, rng)
-            self._ledger.note(decision, feedback)
-            self.version += 1
+    def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
+        if not self.posterior.exchangeable:
+            self._ledger.check_order(decision, type(self.posterior).__name__)
+        keys = self.posterior.keys(offer)[feedback.positions]
+        self.posterior.observe(keys, feedback.rewards, feedback.noise_variance, rng)
 
     def forecast(self, offer: Offer, positions: Ints) -> Forecast:
         """What these arms are expected to yield, in the user's sign."""
@@ -291,9 +337,7 @@ class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
         belief = self.posterior.belief(offer)
         return Prediction(belief.mean, belief.std)
 
-    def play_table(
-        self, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]
-    ) -> Ints | None:
+    def play_table(self, offer: Offer, rewards: Floats, rng_at: Callable[[int], Rng]) -> Ints | None:
         """Many rounds at once where posterior, rule and oracle allow it; see ``tabled``."""
         from .tabled import play_table
 
@@ -309,41 +353,18 @@ class IndexPolicy(Saved, Forecaster, TablePlayer, Settled):
                     self.version += learned
                     self._ledger.note_rounds(offer.step, learned)
 
-    def parameters(self) -> Mapping[str, Any]:
-        names = ("posterior", "rule", "oracle", "direction", "stepwise")
-        more = ("switching", "decision_set", "most_pending", "repeats")
-        return {name: getattr(self, name) for name in (*names, *more)}
-
     def _shown(self) -> Mapping[str, Any]:
         names = ("posterior", "rule", "oracle", "direction", "switching", "decision_set", "version")
         return {name: getattr(self, name) for name in names}
 
-    def state(self) -> State:
-        """What was learned, what is awaited, and what the policy is made of."""
-        with self._turns.lock:
-            return State(
-                kind=self.kind,
-                schema=self.schema,
-                scalars={"version": self.version},
-                parts={"posterior": self.posterior.state(), "ledger": self._ledger.state()},
-                spec=describe(self),
-            )
+    def _memory(self) -> Mapping[str, Any]:
+        return {"posterior": self.posterior.state()}
 
-    def restored(self, state: State) -> Self:
-        """This policy with the memory that ``state`` holds."""
-        self._check(state)
-        posterior = self.posterior.restored(state.part("posterior"))
-        policy = type(self)(**{**self.parameters(), "posterior": posterior})
-        try:
-            policy.version = as_count(state.scalar("version"), "version", 0)
-            policy._ledger = self._ledger.restored(state.part("ledger"))
-            awaited = policy._ledger.pending()
-            if awaited is not None:
-                with suppress(ForgottenError):  # of long ago
-                    posterior.predict(awaited, return_std=False)  # says what is no arm
-        except InputError as error:
-            raise StateError(f"this state is damaged: {error}") from error
-        return policy
+    def _remember(self, state: State) -> None:
+        self.posterior = self.posterior.restored(state.part("posterior"))
+        if (awaited := self._ledger.pending()) is not None:
+            with suppress(ForgottenError):  # of long ago
+                self.posterior.predict(awaited, return_std=False)  # says what is no arm
 
 
 @register("policy", "score")
@@ -364,12 +385,10 @@ class ScorePolicy(Saved, TablePlayer):
     def deterministic(self) -> bool:
         return self.score.deterministic and self.oracle.deterministic
 
-    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+    def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         desirability = _one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
-        if offer.available is not None:
-            desirability = np.where(offer.available, desirability, -np.inf)
-        action, positions = select(self.oracle, desirability, offer.structure, rng)
+        action, positions = select(self.oracle, desirability, offer, rng)
         return Decision(
             step=offer.step,
             action=action,
@@ -378,26 +397,16 @@ class ScorePolicy(Saved, TablePlayer):
             propensity=self.score.propensity(offer, positions, self.oracle),
         )
 
-    def commit(self, decision: Decision) -> None:
-        """Nothing moves between decisions."""
-
-    def learn(
-        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
-    ) -> None:
+    def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         """Nothing is learned, but feedback that makes no sense is refused."""
         check_feedback(offer, decision, feedback)
 
-    def play_table(
-        self, offer: Offer, rewards: Floats, rng_at: Callable[[int], np.random.Generator]
-    ) -> Ints | None:
+    def play_table(self, offer: Offer, rewards: Floats, rng_at: Callable[[int], Rng]) -> Ints | None:
         """Many rounds at once, where nothing changes between them and nothing is left to chance."""
         if not isinstance(self.score, KnownCosts | Truth) or not self.oracle.deterministic:
             return None
         chosen = self.decide(offer, rng_at(offer.step)).positions
         return np.full(len(rewards), chosen[0]) if len(chosen) == 1 else None
-
-    def parameters(self) -> Mapping[str, Any]:
-        return {"score": self.score, "oracle": self.oracle}
 
     def state(self) -> State:
         return State(kind=self.kind, schema=self.schema, spec=describe(self))

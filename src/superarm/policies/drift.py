@@ -23,14 +23,6 @@ from .published import index_policy, posterior_for
 from .scores import LastTruth
 
 
-def _epsilon(model: Model, epsilon: float | None) -> float:
-    if epsilon is not None:
-        return epsilon
-    if not isinstance(model.drift, Temporal):
-        raise InputError("how fast rewards drift is not known: give epsilon, or Model(drift=…)")
-    return model.drift.epsilon
-
-
 @register("policy", "tv-gp-ucb")
 def tv_gp_ucb(
     model: Model, *, epsilon: float | None = None, c1: float = 0.8, c2: float = 4.0
@@ -62,11 +54,15 @@ def r_gp_ucb(
     if isinstance(block, str):
         require_choice(block, "block", ("learned",))
         block, told = _learned_block(model, in_block, c1, c2)
-    length = block_length(model, _epsilon(model, epsilon)) if block is None else block
+    if block is None:
+        drift = model.drift if epsilon is None else Temporal(epsilon=epsilon)
+        if not isinstance(drift, Temporal):
+            raise InputError("how fast rewards drift is not known: give epsilon, or Model(drift=…)")
+        block = block_length(model, drift.epsilon)
     widths = LogarithmicUCB(c1=c1, c2=c2)
     policy = IndexPolicy(
-        posterior=Resetting(posterior_for(model), block=length),  # type: ignore[arg-type]
-        rule=UCB(schedule=InBlock(schedule=widths, block=length) if in_block else widths),
+        posterior=Resetting(posterior_for(model), block=block),  # type: ignore[arg-type]
+        rule=UCB(schedule=InBlock(schedule=widths, block=block) if in_block else widths),
         oracle=model.oracle,
         direction=model.direction,
     )
@@ -74,8 +70,7 @@ def r_gp_ucb(
     return policy
 
 
-BLOCKS = (3, 5, 10, 15, 20, 30, 48, 72, 144)
-"""Lengths that cross-validation chooses from."""
+BLOCKS = (3, 5, 10, 15, 20, 30, 48, 72, 144)  # lengths that cross-validation chooses from
 
 
 @lru_cache(maxsize=8)  # runs of other seeds share a model
@@ -84,31 +79,27 @@ def _learned_block(model: Model, in_block: bool, c1: float, c2: float) -> tuple[
     past = model.past
     if past is None or len(past) < 2:
         raise InputError('block = "learned" needs two past days or more: give block, or Model(past=…)')
-    n = past.shape[2]
-    regrets = np.zeros(len(BLOCKS))
+    n, regrets = past.shape[2], np.zeros(len(BLOCKS))
+    arms = Arms.numbered(np.arange(n, dtype=np.float64)[:, None])
     for day in range(len(past)):
         others = np.delete(past, day, axis=0).reshape(-1, n)
-        kernel, arms = Empirical(covariance=np.cov(others, rowvar=False)), Arms.numbered(_numbers(n))
+        kernel = Empirical(covariance=np.cov(others, rowvar=False))
         known = replace(model, kernel=kernel, mean=others.mean(axis=0), arms=arms.features)
         for place, block in enumerate(BLOCKS):
             policy = r_gp_ucb(known, block=block, in_block=in_block, c1=c1, c2=c2)
             regrets[place] += _regret(policy, known, arms, past[day]) / past[:, :, 0].size
-    best = int(np.argmin(regrets))
+    best = BLOCKS[int(np.argmin(regrets))]
     tried = ", ".join(f"{block}: {regret:.3g}" for block, regret in zip(BLOCKS, regrets, strict=True))
-    return BLOCKS[best], (
-        f"N = {BLOCKS[best]} by cross-validation, each of {len(past)} past days left out in turn; "
+    return best, (
+        f"N = {best} by cross-validation, each of {len(past)} past days left out in turn; "
         f"average regret a round for N = {tried}"
     )
 
 
-def _numbers(n: int) -> Floats:
-    return np.arange(n, dtype=np.float64)[:, None]
-
-
 def _regret(policy: IndexPolicy, model: Model, arms: Arms, readings: Floats) -> float:
     """Of a policy that meets these readings (T, n), row by row."""
-    rng, sign = np.random.default_rng(0), 1.0 if model.direction == "maximize" else -1.0
-    total = 0.0
+    rng, total = np.random.default_rng(0), 0.0
+    sign = 1.0 if model.direction == "maximize" else -1.0
     for step, row in enumerate(readings, start=1):
         offer = Offer(step=step, arms=arms)
         decision = policy.decide(offer, rng)

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Decision, Direction, Feedback, Floats, Offer, State
+from superarm.core import Decision, Direction, Feedback, Floats, Offer, Rng, State
 from superarm.errors import InputError, StateError
 from superarm.inputs import (
     as_count,
@@ -31,19 +31,16 @@ from superarm.inputs import (
     as_number,
     as_positive,
     as_vector,
-    require_choice,
-    require_size,
     require_type,
 )
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.posteriors.fixed import FixedArms
 from superarm.posteriors.variances import prior_variance
-from superarm.registry import describe, register
-from superarm.turns import Turns
+from superarm.registry import register
 
-from .base import Saved, select
-from .ledger import Ledger, check_feedback, check_noise
+from .base import Learner, select
+from .ledger import check_rewards
 
 _ROUNDING = 1e-9
 
@@ -56,7 +53,7 @@ class _Weights(NamedTuple):
 
 
 @register("policy", "exp3")
-class Exp3(Saved):
+class Exp3(Learner):
     """One arm a round, drawn by weights that rise with rewards, all alike again every ``block`` steps.
 
     A reward of an arm that was played with probability p multiplies its weight by exp(γ X/(p K)), with
@@ -73,46 +70,35 @@ class Exp3(Saved):
     def __init__(
         self, *, arms: Any, block: int, low: float, high: float, direction: Direction = "maximize"
     ) -> None:
-        require_choice(direction, "direction", ("maximize", "minimize"))
-        self._fixed = FixedArms(as_features(arms, "arms").copy())
+        super().__init__(direction=direction)
+        self.arms = as_features(arms, "arms").copy()
+        self._fixed = FixedArms(self.arms)
         self.block = as_count(block, "block")
         self.low, self.high = as_number(low, "low"), as_number(high, "high")
         if not self.low < self.high:
             raise InputError(f"low is {low} and high is {high}; rewards need room between them")
-        self.direction: Direction = direction
-        K = as_count(len(self._fixed.features), "the number of arms")
+        K = as_count(len(self.arms), "the number of arms")
         self.gamma = min(1.0, math.sqrt(K * math.log(K) / ((math.e - 1.0) * self.block)))
-        self.version = 0
         self.ignored = 0
         self._weights = _Weights(0, np.zeros(K))
-        self._ledger = Ledger(most_pending=0)
-        self._turns = Turns()
-
-    def parameters(self) -> Mapping[str, Any]:
-        names = ("block", "low", "high", "direction")
-        return {"arms": self._fixed.features, **{name: getattr(self, name) for name in names}}
-
-    def _block_of(self, step: int) -> int:
-        return (step - 1) // self.block
 
     def probabilities(self, offer: Offer) -> Floats:
         """Of every arm on offer, (n,)."""
         rows, (number, logs) = self._fixed.locate(offer.arms).keys, self._weights
-        known, K = logs if number == self._block_of(offer.step) else np.zeros_like(logs), len(logs)
+        known = logs if number == (offer.step - 1) // self.block else np.zeros_like(logs)
         weights = np.exp(known - known.max())
-        p = ((1.0 - self.gamma) * weights / weights.sum() + self.gamma / K)[rows]
+        p = ((1.0 - self.gamma) * weights / weights.sum() + self.gamma / len(logs))[rows]
         if offer.available is not None:
             p = np.where(offer.available, p, 0.0)
-        scaled: Floats = p / max(p.sum(), np.finfo(float).tiny)
-        return scaled
+        return np.asarray(p / max(p.sum(), np.finfo(float).tiny))
 
-    def decide(self, offer: Offer, rng: np.random.Generator) -> Decision:
+    def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         p, drawn = self.probabilities(offer), np.zeros(len(offer.arms))
         if p.any():
             drawn[as_generator(rng).choice(len(p), p=p)] = 1.0
         drawn[p == 0.0] = -np.inf
-        action, positions = select(TopK(k=1), drawn, offer.structure, rng)
+        action, positions = select(TopK(k=1), drawn, offer, rng)
         return Decision(
             step=offer.step,
             action=action,
@@ -122,64 +108,36 @@ class Exp3(Saved):
             version=self.version,
         )
 
-    def commit(self, decision: Decision) -> None:
-        """Nothing changes before rewards are seen."""
-
-    def learn(
-        self, offer: Offer, decision: Decision, feedback: Feedback, rng: np.random.Generator
-    ) -> None:
-        check_feedback(offer, decision, feedback)
-        check_noise(feedback)
-        require_size(feedback.rewards, "rewards")
-        K, p = len(self._fixed.features), decision.propensity
+    def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
+        check_rewards(feedback)
+        K, p = len(self.arms), decision.propensity
         if p is None or not p >= self.gamma / K * (1.0 - _ROUNDING) or len(decision.positions) != 1:
             raise InputError(
                 f"the decision has {len(decision.positions)} arms and propensity {p}: another policy "
                 f"made it; here one arm is played, with probability {self.gamma / K:.3g} at least"
             )
         rows = self._fixed.locate(offer.arms).keys[feedback.positions]
-        with self._turns.lock:
-            self._ledger.check(decision, feedback)
-            (held, logs), number = self._weights, self._block_of(decision.step)
-            if number < held:
-                self.ignored += len(rows)
-            elif len(rows):
-                logs = logs.copy() if number == held else np.zeros(K)
-                X = np.clip((feedback.rewards - self.low) / (self.high - self.low), 0.0, 1.0)
-                gain = X if self.direction == "maximize" else 1.0 - X
-                logs[rows] += self.gamma * gain / (p * K)
-                self._weights = _Weights(number, logs)
-            self._ledger.note(decision, feedback)
-            self.version += 1
+        (held, logs), number = self._weights, (decision.step - 1) // self.block
+        if number < held:
+            self.ignored += len(rows)
+        elif len(rows):
+            logs = logs.copy() if number == held else np.zeros(K)
+            X = np.clip((feedback.rewards - self.low) / (self.high - self.low), 0.0, 1.0)
+            gain = X if self.direction == "maximize" else 1.0 - X
+            logs[rows] += self.gamma * gain / (p * K)
+            self._weights = _Weights(number, logs)
 
-    def state(self) -> State:
-        with self._turns.lock:
-            number, logs = self._weights
-            return State(
-                kind=self.kind,
-                schema=self.schema,
-                scalars={"version": self.version, "ignored": self.ignored, "number": number},
-                arrays={"log_weights": logs.copy()},
-                parts={"ledger": self._ledger.state()},
-                spec=describe(self),
-            )
+    def _memory(self) -> Mapping[str, Any]:
+        number, logs = self._weights
+        return {"ignored": self.ignored, "number": number, "log_weights": logs}
 
-    def restored(self, state: State) -> Self:
-        self._check(state)
-        policy = type(self)(**self.parameters())
-        try:
-            policy.version, policy.ignored, number = (
-                as_count(state.scalar(name), name, 0) for name in ("version", "ignored", "number")
-            )
-            logs = as_vector(state.array("log_weights"), "log_weights", len(self._fixed.features))
-            # A reward adds 1 at most, and a block has so many.
-            if logs.min() < 0.0 or logs.sum() > self.block * (1.0 + _ROUNDING):
-                raise StateError("this state is damaged: no rewards give its weights")
-            policy._weights = _Weights(number, logs.copy())
-            policy._ledger = self._ledger.restored(state.part("ledger"))
-        except InputError as error:
-            raise StateError(f"this state is damaged: {error}") from error
-        return policy
+    def _remember(self, state: State) -> None:
+        self.ignored, number = (as_count(state.scalar(name), name, 0) for name in ("ignored", "number"))
+        logs = as_vector(state.array("log_weights"), "log_weights", len(self.arms))
+        # A reward adds 1 at most, and a block has so many.
+        if logs.min() < 0.0 or logs.sum() > self.block * (1.0 + _ROUNDING):
+            raise StateError("this state is damaged: no rewards give its weights")
+        self._weights = _Weights(number, logs.copy())
 
 
 @register("policy", "rexp3")

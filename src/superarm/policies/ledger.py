@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Decision, Feedback, Ints, Offer, Posterior, State
 from superarm.errors import ConflictError, InputError, StateError, UnknownArmError
-from superarm.inputs import as_count, require_type
+from superarm.inputs import as_count, require_size, require_type
 
 CARRY = "chosen-arms"
 _KIND, _SCHEMA = "ledger", 1
@@ -51,8 +51,9 @@ def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None
         )
 
 
-def check_noise(feedback: Feedback) -> None:
-    """Refuse noise that no observation has."""
+def check_rewards(feedback: Feedback) -> None:
+    """Refuse rewards too large to learn from, and noise that no observation has."""
+    require_size(feedback.rewards, "rewards")
     noise = feedback.noise_variance
     if noise is not None and not (noise > 0.0).all():
         raise InputError(f"noise_variance is {noise.min()}; it must be above 0")

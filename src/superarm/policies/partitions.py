@@ -21,10 +21,9 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from superarm.core import Decision, Direction, Feedback, Floats, Ints, Offer, Oracle, Rng, State
 from superarm.errors import InputError, StateError
@@ -35,22 +34,19 @@ from superarm.inputs import (
     as_positions,
     as_positive,
     as_vector,
-    require_choice,
-    require_size,
     require_type,
 )
 from superarm.models import Model
-from superarm.registry import describe, register
-from superarm.turns import Turns
+from superarm.registry import register
 
-from .base import Saved, require_part, select
-from .ledger import Ledger, check_feedback, check_noise
+from .base import Learner, require_part, select
+from .ledger import check_rewards
 
 _MOST_COLUMNS = 12
 _DEEPEST = 48  # cells of this depth are not cut: floats tell contexts apart to 2⁻⁵²
 
 
-class CellPolicy(Saved):
+class CellPolicy(Learner):
     """Finds the cell of every arm, scores cells, and learns the mean reward of each.
 
     Contexts lie in [0, 1]ᵈ. A cell's statistics are of rewards in the direction of the problem, so that
@@ -58,17 +54,14 @@ class CellPolicy(Saved):
     """
 
     schema = 1
+    deterministic = False
     exchangeable: bool
 
     def __init__(self, *, oracle: Oracle, direction: Direction = "maximize") -> None:
+        super().__init__(direction=direction)
         require_part(oracle, Oracle, "oracle")
-        require_choice(direction, "direction", ("maximize", "minimize"))
         self.oracle = oracle
-        self.direction: Direction = direction
-        self.version = 0
         self._columns = 0  # of the contexts; 0 before the first
-        self._ledger = Ledger(most_pending=0)
-        self._turns = Turns()
 
     # --- hooks -----------------------------------------------------------------------------
 
@@ -77,26 +70,15 @@ class CellPolicy(Saved):
         """One number per arm, (n,)."""
 
     @abstractmethod
-    def _absorb(self, contexts: Floats, rewards: Floats) -> None:
-        """Learn from checked rewards."""
-
-    @abstractmethod
-    def _memory(self) -> Mapping[str, NDArray[Any]]: ...
-
-    @abstractmethod
-    def _remember(self, state: State) -> None:
-        """Take in what :meth:`_memory` gave, or :class:`StateError`."""
+    def _count_in(self, contexts: Floats, rewards: Floats) -> None:
+        """Learn from rewards of which larger is better."""
 
     # --- what users call -------------------------------------------------------------------
-
-    deterministic = False
 
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         desirability = self._desirability(self._contexts(offer), offer.step, as_generator(rng))
-        if offer.available is not None:
-            desirability = np.where(offer.available, desirability, -np.inf)
-        action, positions = select(self.oracle, desirability, offer.structure, rng)
+        action, positions = select(self.oracle, desirability, offer, rng)
         return Decision(
             step=offer.step,
             action=action,
@@ -105,24 +87,15 @@ class CellPolicy(Saved):
             version=self.version,
         )
 
-    def commit(self, decision: Decision) -> None:
-        """Nothing changes before rewards are seen."""
-
-    def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
-        check_feedback(offer, decision, feedback)
-        check_noise(feedback)
-        require_size(feedback.rewards, "rewards")
-        with self._turns.lock:
-            self._ledger.check(decision, feedback)
-            if not self.exchangeable:
-                self._ledger.check_order(decision, type(self).__name__)
-            contexts = self._contexts(offer)[feedback.positions]
-            if len(contexts):
-                sign = 1.0 if self.direction == "maximize" else -1.0
-                self._absorb(contexts, sign * feedback.rewards)
-                self._columns = contexts.shape[1]
-            self._ledger.note(decision, feedback)
-            self.version += 1
+    def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
+        check_rewards(feedback)
+        if not self.exchangeable:
+            self._ledger.check_order(decision, type(self).__name__)
+        contexts = self._contexts(offer)[feedback.positions]
+        if len(contexts):
+            sign = 1.0 if self.direction == "maximize" else -1.0
+            self._count_in(contexts, sign * feedback.rewards)
+            self._columns = contexts.shape[1]
 
     def _contexts(self, offer: Offer) -> Floats:
         contexts = offer.arms.features
@@ -140,28 +113,11 @@ class CellPolicy(Saved):
             )
         return contexts
 
-    def state(self) -> State:
-        with self._turns.lock:
-            return State(
-                kind=self.kind,
-                schema=self.schema,
-                scalars={"version": self.version, "columns": self._columns},
-                arrays={name: array.copy() for name, array in self._memory().items()},
-                parts={"ledger": self._ledger.state()},
-                spec=describe(self),
-            )
+    def _memory(self) -> Mapping[str, Any]:
+        return {"columns": self._columns}
 
-    def restored(self, state: State) -> Self:
-        self._check(state)
-        policy = type(self)(**self.parameters())
-        try:
-            policy.version = as_count(state.scalar("version"), "version", 0)
-            policy._columns = as_count(state.scalar("columns"), "columns", 0)
-            policy._ledger = self._ledger.restored(state.part("ledger"))
-            policy._remember(state)
-        except InputError as error:
-            raise StateError(f"this state is damaged: {error}") from error
-        return policy
+    def _remember(self, state: State) -> None:
+        self._columns = as_count(state.scalar("columns"), "columns", 0)
 
 
 @register("policy", "adaptive-tree")
@@ -202,10 +158,6 @@ class AdaptiveTree(CellPolicy):
         self.most_cells = as_count(most_cells, "most_cells")
         self._parent, self._depth, self._count = (np.zeros(1, dtype=np.intp) for _ in range(3))
         self._first_child, self._mean = np.full(1, -1, dtype=np.intp), np.zeros(1)
-
-    def parameters(self) -> Mapping[str, Any]:
-        names = ("oracle", "horizon", "direction", "v1", "v2", "rho", "scaled", "most_cells")
-        return {name: getattr(self, name) for name in names}
 
     @property
     def cells(self) -> int:
@@ -256,7 +208,7 @@ class AdaptiveTree(CellPolicy):
             index = (index - low) / (high - low) if high > low else np.ones(len(index))
         return index
 
-    def _absorb(self, contexts: Floats, rewards: Floats) -> None:
+    def _count_in(self, contexts: Floats, rewards: Floats) -> None:
         played, at = np.unique(self._leaves(contexts), return_inverse=True)
         more = np.bincount(at)
         self._count[played] += more
@@ -277,13 +229,15 @@ class AdaptiveTree(CellPolicy):
         self._count = np.append(self._count, np.zeros(children, dtype=np.intp))
         self._mean = np.append(self._mean, np.zeros(children))
 
-    def _memory(self) -> Mapping[str, NDArray[Any]]:
+    def _memory(self) -> Mapping[str, Any]:
         inner = np.flatnonzero(self._first_child >= 0)
         cuts = inner[np.argsort(self._first_child[inner])]
-        return {"cuts": cuts.astype(np.int64), "count": self._count, "mean": self._mean}
+        tallies = {"cuts": cuts.astype(np.int64), "count": self._count, "mean": self._mean}
+        return {**super()._memory(), **tallies}
 
     def _remember(self, state: State) -> None:
         """Cutting the same cells in the same order gives the same tree."""
+        super()._remember(state)
         as_count(self._columns, "columns", 0, _MOST_COLUMNS)
         cuts, count = (as_positions(state.array(name), name) for name in ("cuts", "count"))
         mean, children = as_vector(state.array("mean"), "mean"), 2**self._columns
@@ -314,9 +268,6 @@ class Hypercubes(CellPolicy):
         self.horizon = as_count(horizon, "horizon", 1, 10**15)
         self._cells: dict[tuple[int, ...], tuple[int, float]] = {}  # plays and sum of rewards
 
-    def parameters(self) -> Mapping[str, Any]:
-        return {name: getattr(self, name) for name in ("oracle", "horizon", "direction")}
-
     def per_axis(self, dimension: int) -> int:
         """h_T."""
         # A hair above a whole number, as of 64^{1/6}, is rounding.
@@ -336,20 +287,22 @@ class Hypercubes(CellPolicy):
         above = mean.max(initial=0.0) + 1.0
         return np.where(count <= enough, above + rng.random(len(contexts)), mean)
 
-    def _absorb(self, contexts: Floats, rewards: Floats) -> None:
+    def _count_in(self, contexts: Floats, rewards: Floats) -> None:
         for cube, reward in zip(self._cubes(contexts), rewards.tolist(), strict=True):
             plays, total = self._cells.get(cube, (0, 0.0))
             self._cells[cube] = plays + 1, total + reward
 
-    def _memory(self) -> Mapping[str, NDArray[Any]]:
+    def _memory(self) -> Mapping[str, Any]:
         cubes = sorted(self._cells)
         return {
+            **super()._memory(),
             "cubes": np.array(cubes, dtype=np.int64).reshape(len(cubes), self._columns),
             "plays": np.array([self._cells[cube][0] for cube in cubes], dtype=np.int64),
             "totals": np.array([self._cells[cube][1] for cube in cubes], dtype=np.float64),
         }
 
     def _remember(self, state: State) -> None:
+        super()._remember(state)
         cubes, plays, totals = (np.array(state.array(name)) for name in ("cubes", "plays", "totals"))
         sound = (
             cubes.dtype == plays.dtype == np.int64

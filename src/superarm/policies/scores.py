@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from superarm.core import Floats, Ints, Offer, Oracle
+from superarm.core import Floats, Ints, Offer, Oracle, Rng
 from superarm.errors import InputError
 from superarm.inputs import as_generator, as_vector, read_only
 from superarm.oracles import TopK
@@ -25,7 +25,7 @@ class Score(Protocol):
         """Whether ``desirability`` leaves ``rng`` alone."""
         ...
 
-    def desirability(self, offer: Offer, rng: np.random.Generator) -> Floats: ...
+    def desirability(self, offer: Offer, rng: Rng) -> Floats: ...
     def propensity(self, offer: Offer, positions: Ints, oracle: Oracle) -> float | None:
         """Probability that the oracle selects these arms, where it is known."""
         ...
@@ -43,7 +43,7 @@ class Uniform:
     costs: bool = False
     deterministic = False
 
-    def desirability(self, offer: Offer, rng: np.random.Generator) -> Floats:
+    def desirability(self, offer: Offer, rng: Rng) -> Floats:
         drawn = as_generator(rng).random(len(offer.arms))
         return drawn - 1.0 if self.costs else drawn
 
@@ -75,7 +75,7 @@ class KnownCosts(_Certain):
     def __post_init__(self) -> None:
         object.__setattr__(self, "costs", read_only(as_vector(self.costs, "costs")))
 
-    def desirability(self, offer: Offer, rng: np.random.Generator) -> Floats:
+    def desirability(self, offer: Offer, rng: Rng) -> Floats:
         return np.negative(self.costs)
 
 
@@ -85,7 +85,7 @@ class Truth(_Certain):
 
     problem: World
 
-    def desirability(self, offer: Offer, rng: np.random.Generator) -> Floats:
+    def desirability(self, offer: Offer, rng: Rng) -> Floats:
         if isinstance(self.problem, Scored):
             return self.problem.scores(offer)
         means = self.problem.means(offer)
@@ -102,7 +102,7 @@ class LastTruth(_Certain):
         if self.problem.model.arms is None:
             raise InputError("the genie knows fixed arms of the round before, but these change")
 
-    def desirability(self, offer: Offer, rng: np.random.Generator) -> Floats:
+    def desirability(self, offer: Offer, rng: Rng) -> Floats:
         if offer.step > 1:
             return Truth(problem=self.problem).desirability(self.problem.offer(offer.step - 1), rng)
         mean, arms = self.problem.model.mean, offer.arms.features

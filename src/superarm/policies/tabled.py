@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from superarm.core import Floats, Ints, Offer, Rule
+from superarm.core import Floats, Ints, Offer, Rng, Rule
 from superarm.oracles import TopK
 from superarm.posteriors import FiniteGP
 from superarm.rules import UCB, BayesUCB, Thompson
@@ -20,7 +20,7 @@ from superarm.rules import UCB, BayesUCB, Thompson
 if TYPE_CHECKING:
     from .base import IndexPolicy
 
-RngAt = Callable[[int], np.random.Generator]
+RngAt = Callable[[int], Rng]
 _ONE = TopK(k=1)
 
 

@@ -32,20 +32,19 @@ def wrapped(policy: Policy, *wrappers: Mapping[str, Any] | str) -> IndexPolicy:
 
 def checked_wrappers(given: Any) -> list[Mapping[str, Any]]:
     """What an experiment says of wrappers, as a list of specs: one name or table, or several."""
+    parts = {name: find("posterior", name) for name in names("posterior")}
+    known = [
+        name for name, part in parts.items() if inspect.isclass(part) and issubclass(part, Wrapping)
+    ]
     specs = []
     for each in given if isinstance(given, list | tuple) else [given]:
         spec = {"name": each} if isinstance(each, str) else each
         if not isinstance(spec, Mapping) or "name" not in spec:
             raise SpecError(f'a wrapper is {each!r:.60}; write {{name = "resetting", block = 48}}')
-        known = [name for name in names("posterior") if _wraps(find("posterior", name))]
         if spec["name"] not in known:
             told = suggestion(spec["name"], known)
             raise SpecError(f"{spec['name']!r} is no posterior that wraps another; {told}")
-        options = {key: value for key, value in spec.items() if key != "name"}
+        options = {key: spec[key] for key in spec if key != "name"}
         check_parameters("posterior", spec["name"], options, besides={"posterior"})
         specs.append(spec)
     return specs
-
-
-def _wraps(part: object) -> bool:
-    return inspect.isclass(part) and issubclass(part, Wrapping)

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Ints, JointPrediction, Offer, Prediction, State
+from superarm.core import Floats, Ints, JointPrediction, Offer, Prediction, Rng, State
 from superarm.errors import InputError, ShapeError, SpecError, StateError
 from superarm.inputs import as_count, as_generator, as_scale, as_vector, require_scale, require_size
 from superarm.linalg import psd_root
@@ -89,13 +89,7 @@ class GaussianPosterior(Described):
         return self._covariance(keys)[at]
 
     @abstractmethod
-    def _absorb(
-        self,
-        keys: NDArray[Any],
-        rewards: Floats,
-        noise: Floats,
-        rng: np.random.Generator | None,
-    ) -> float:
+    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         """Take checked data in, all or nothing; returns the information gained.
 
         ``rng`` is there where the posterior ``draws``, and ``None`` or left alone elsewhere.
@@ -125,7 +119,7 @@ class GaussianPosterior(Described):
         covariance, scale = self._covariance(keys), self._prior_scale(keys)
         return psd_root(covariance, "the posterior covariance", scale=scale, steady=True).root
 
-    def _draw(self, keys: NDArray[Any], rng: np.random.Generator, size: int) -> Floats:
+    def _draw(self, keys: NDArray[Any], rng: Rng, size: int) -> Floats:
         """Joint draws about zero, (size, m)."""
         root = self._root(keys)
         # A normal for every arm, also where the rank was cut: rounding may cut it elsewhere.
@@ -135,18 +129,14 @@ class GaussianPosterior(Described):
 
     @one_blas_thread
     def observe(
-        self,
-        arms: Any,
-        rewards: Any,
-        noise_variance: Any = None,
-        rng: np.random.Generator | None = None,
+        self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
     ) -> None:
         """Learn from rewards (m,) of arms (m rows or row numbers).
 
         ``noise_variance`` overrides the model's own, one number per observation. ``rng`` is for
         posteriors that draw while they learn. After an error the posterior is what it was before.
         """
-        if self.draws and not isinstance(rng, np.random.Generator):
+        if self.draws and not isinstance(rng, Rng):
             raise InputError(
                 f"{type(self).__name__} draws while it learns; pass rng=np.random.default_rng(0)"
             )
@@ -193,7 +183,7 @@ class GaussianPosterior(Described):
 
     @one_blas_thread
     @whole
-    def sample(self, arms: Any, rng: np.random.Generator, size: int = 1) -> Floats:
+    def sample(self, arms: Any, rng: Rng, size: int = 1) -> Floats:
         """Joint draws of the latent reward, (size, m)."""
         keys = self._remembered_keys(arms)
         count, generator = as_count(size, "size"), as_generator(rng)

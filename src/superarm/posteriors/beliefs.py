@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Ints
+from superarm.core import Floats, Ints, Rng
 from superarm.errors import StaleBeliefError, UnknownArmError
 from superarm.inputs import as_generator, as_positions
 from superarm.linalg import cholesky, solve_lower
@@ -116,7 +116,7 @@ class GaussianBelief:
 
     @one_blas_thread
     @whole
-    def sample(self, rng: np.random.Generator) -> Floats:
+    def sample(self, rng: Rng) -> Floats:
         drawn: Floats = self._fresh()._draw(self._keys, as_generator(rng), 1)[0]
         given = self._given
         if given is not None:

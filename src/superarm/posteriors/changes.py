@@ -18,13 +18,12 @@ until the first alarm is E R ≥ e^h, whatever ρ [lorden1971procedures, Theorem
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Offer, State
+from superarm.core import Floats, Offer, Rng, State
 from superarm.errors import StateError
 from superarm.inputs import LARGEST, as_count, as_features, as_number, as_positive
 from superarm.linalg import cholesky, solve_lower
@@ -33,17 +32,14 @@ from superarm.registry import register
 from .base import GaussianPosterior, Memory
 from .wrapping import Numbered, Seen
 
-_CELLS = 200
-"""Into how many pieces the statistic's range is cut to compute how long it takes to an alarm."""
+_CELLS = 200  # pieces of the statistic's range, to compute how long it takes to an alarm
 
 
 class Alarm(NamedTuple):
     """A change was noticed."""
 
-    step: int
-    """When: the step of the observation that gave the alarm."""
-    since: int
-    """The step from which on observations are kept: the change is thought to have come before it."""
+    step: int  # of the observation that gave the alarm
+    since: int  # the step from which on observations are kept: the change is thought to lie before it
 
 
 @register("posterior", "change-detecting")
@@ -77,48 +73,34 @@ class ChangeDetecting(Numbered):
         self.exchangeable = False
         self.run_length = as_number(run_length, "run_length", 2.0, LARGEST)
         self.scale = as_number(scale, "scale", 1.01, 1e6)
+        self._slope, self._fall = 0.5 * (1.0 - self.scale**-2), math.log(self.scale)
         self.alarms: tuple[Alarm, ...] = ()
         self._statistic = 0.0
         self._recent: Seen | None = None  # since the statistic was 0
 
-    def parameters(self) -> Mapping[str, Any]:
-        return {"posterior": self._fresh, "run_length": self.run_length, "scale": self.scale}
-
-    @property
-    def _terms(self) -> tuple[float, float]:
-        """½ (1 − 1/ρ²) and ln ρ."""
-        return 0.5 * (1.0 - self.scale**-2), math.log(self.scale)
-
     def until_alarm(self, spread: float = 1.0) -> float:
         """Mean number of observations until an alarm, from S = 0, if innovations are N(0, spread²).
 
-        With 1 that is the run length without a change, of which ``run_length`` is a lower bound. With
-        more it is the delay after a change: about h / (½ spread² (1 − 1/ρ²) − ln ρ) where that is
-        positive, and longer by how far S overshoots h. Computed as that of a Markov chain over pieces
-        of [0, h), to about 0.1 %.
+        With 1 that is the run length without a change, with more the delay after one: about
+        h / (½ spread² (1 − 1/ρ²) − ln ρ) where that is positive, and longer by how far S overshoots h.
+        Computed as that of a Markov chain over pieces of [0, h), to about 0.1 %.
         """
         from scipy.special import erf
 
-        slope, fall = self._terms
         edges = np.linspace(0.0, math.log(self.run_length), _CELLS + 1)
         # S = 0 is a state of its own, then come the pieces, by their middles.
         at = np.append(0.0, 0.5 * (edges[1:] + edges[:-1]))
-        up = (edges[None, :] - at[:, None] + fall) / (slope * as_positive(spread, "spread") ** 2)
+        up = edges[None, :] - at[:, None] + self._fall
+        up /= self._slope * as_positive(spread, "spread") ** 2
         below = erf(np.sqrt(0.5 * np.maximum(up, 0.0)))  # P(S⁺ ≤ edge), (cells + 1, cells + 1)
         stays = np.column_stack([below[:, 0], np.diff(below, axis=1)])
-        steps = np.linalg.solve(np.eye(len(at)) - stays, np.ones(len(at)))
-        return float(steps[0])
-
-    # --- hooks -----------------------------------------------------------------------------
+        return float(np.linalg.solve(np.eye(len(at)) - stays, np.ones(len(at)))[0])
 
     def _number(self, offer: Offer) -> int:
         return offer.step
 
-    def _absorb(
-        self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
+    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         inside, recent, statistic, alarms = self._inside, self._recent, self._statistic, self.alarms
-        slope, fall = self._terms
         rest, gained, ignored = Seen(keys, rewards, noise), 0.0, 0
         while True:
             late = rest.keys[:, -1] < (alarms[-1].since if alarms else 0)
@@ -127,13 +109,11 @@ class ChangeDetecting(Numbered):
             z, gains = _innovations(inside, self._within(rest.keys), rest)
             known = rest.after(recent)
             passed, begin = len(known.rewards) - len(z), 0  # ``known[begin:]``: since S was 0
-            end = len(z)
-            for at, square in enumerate((z**2).tolist(), start=1):
-                statistic = max(0.0, statistic + slope * square - fall)
+            for end, square in enumerate((z**2).tolist(), start=1):
+                statistic = max(0.0, statistic + self._slope * square - self._fall)
                 if statistic == 0.0:
-                    begin = passed + at
+                    begin = passed + end
                 if statistic >= math.log(self.run_length):
-                    end = at
                     break
             else:
                 inside.observe(self._within(rest.keys), rest.rewards, rest.noise, rng)
@@ -141,7 +121,7 @@ class ChangeDetecting(Numbered):
                 break
             gained += float(gains[:end].sum())
             since = known.part(slice(begin, passed + end))
-            inside = self._fresh._like()
+            inside = self.posterior._like()
             inside.observe(self._within(since.keys), since.rewards, since.noise, rng)
             alarms += (Alarm(int(since.keys[-1, -1]), int(since.keys[0, -1])),)
             rest, recent, statistic = rest.part(slice(end, None)), None, 0.0
@@ -149,8 +129,6 @@ class ChangeDetecting(Numbered):
         self._recent, self._statistic, self.alarms = recent, statistic, alarms
         self.ignored += ignored
         return gained + float(gains.sum())
-
-    # --- state -----------------------------------------------------------------------------
 
     def _memory(self) -> Memory:
         arrays = {} if self._recent is None else self._recent._asdict()
@@ -166,7 +144,7 @@ class ChangeDetecting(Numbered):
         if (alarms != np.floor(alarms)).any() or (np.abs(alarms) > 2**53).any():
             raise StateError("this state is damaged: its alarms are at no steps")
         self.alarms = tuple(Alarm(int(step), int(since)) for step, since in alarms.tolist())
-        self._remember_inside(state, self._fresh)
+        self._remember_inside(state, self.posterior)
         if self._statistic > 0.0:
             self._recent = self._seen_in(state)
 
@@ -179,7 +157,5 @@ def _innovations(inside: GaussianPosterior, keys: NDArray[Any], seen: Seen) -> t
     covariance = inside._covariance(keys) + np.diag(seen.noise)
     largest = inside._prior_scale(keys) + float(seen.noise.max())
     factor = cholesky(covariance, "the covariance of the observed arms", largest)
-    return (
-        solve_lower(factor, seen.rewards - mean),
-        np.log(np.diagonal(factor)) - 0.5 * np.log(seen.noise),
-    )
+    gains = np.log(np.diagonal(factor)) - 0.5 * np.log(seen.noise)
+    return solve_lower(factor, seen.rewards - mean), gains

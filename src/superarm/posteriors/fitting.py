@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
-from superarm.core import Floats, Ints
+from superarm.core import Floats, Ints, Rng
 from superarm.errors import InputError, NotPositiveDefiniteError, ShapeError
 from superarm.inputs import as_features, as_positive, as_vector
 from superarm.kernels.base import Covariance, TunableCovariance
@@ -46,17 +46,13 @@ class Likelihood(NamedTuple):
 class FitResult:
     """What :func:`fit_kernel` found."""
 
-    kernel: Any
-    """The kernel given, with the best hyper-parameters."""
+    kernel: Any  # the kernel given, with the best hyper-parameters
     noise_variance: float
     mean: float
     log_marginal_likelihood: float
-    converged: bool
-    """Whether the optimizer converged at the best point."""
-    evaluations: int
-    """Likelihoods computed, over all starts."""
-    message: str
-    """The optimizer's own message for the best start."""
+    converged: bool  # whether the optimizer converged at the best point
+    evaluations: int  # likelihoods computed, over all starts
+    message: str  # the optimizer's own message for the best start
 
 
 def log_marginal_likelihood(
@@ -66,10 +62,8 @@ def log_marginal_likelihood(
 
     Observations with different labels in ``groups`` (n,) are independent.
     """
-    rows = as_features(X, "X")
-    residual = as_vector(y, "y", len(rows)) - mean
-    noise = as_positive(noise_variance, "noise_variance")
-    blocks = _blocks(groups, len(rows))
+    rows, noise = as_features(X, "X"), as_positive(noise_variance, "noise_variance")
+    residual, blocks = as_vector(y, "y", len(rows)) - mean, _blocks(groups, len(rows))
     known = zip(_factors(kernel, rows, noise, blocks), [residual[at] for at in blocks], strict=True)
     return sum(_value(factor, _solve(factor, part), part) for factor, part in known)
 
@@ -80,7 +74,7 @@ def fit_kernel(
     y: Any,
     *,
     noise_variance: float,
-    rng: np.random.Generator,
+    rng: Rng,
     mean: float = 0.0,
     fit_noise: bool = True,
     noise_bounds: tuple[float, float] = (1e-8, 1e3),
@@ -91,17 +85,15 @@ def fit_kernel(
 ) -> FitResult:
     """The hyper-parameters under which the data are most likely.
 
-    Observations with different labels in ``groups`` (n,), such as days, are independent.
+    L-BFGS-B with analytic gradients, within ``kernel.bounds`` and ``noise_bounds``, from the values
+    given (moved into the bounds) and from ``restarts`` points drawn log-uniformly within the bounds.
+    With ``fit_mean`` the mean is not searched for: at every point it takes its best value,
+    1ᵀC⁻¹y / 1ᵀC⁻¹1, which leaves the other derivatives as they are. Observations with different labels
+    in ``groups`` (n,), such as days, are independent. A start is given up, not converged, with the step
+    in which ``most_evaluations`` are reached.
 
-    L-BFGS-B with analytic gradients, within ``kernel.bounds`` and ``noise_bounds``, from the
-    values given (moved into the bounds) and from ``restarts`` points drawn log-uniformly within
-    the bounds. With ``fit_mean`` the mean is not searched for: at every point it takes its best
-    value, 1ᵀC⁻¹y / 1ᵀC⁻¹1, which leaves the other derivatives as they are.
-
-    A start is given up, not converged, with the step in which ``most_evaluations`` are reached.
-
-    A trial point whose covariance has no Cholesky factor counts as impossible, likelihood −∞,
-    so that the search turns back there. If no start yields a finite likelihood,
+    A trial point whose covariance has no Cholesky factor counts as impossible, likelihood −∞, so that
+    the search turns back there. If no start yields a finite likelihood,
     :class:`~superarm.errors.NotPositiveDefiniteError` is raised.
     """
     from scipy.optimize import minimize
@@ -116,8 +108,7 @@ def fit_kernel(
             f"{type(kernel).__name__} cannot be fitted: it needs theta, bounds, clone_with_theta "
             "and eval_gradient, as the kernels here and in scikit-learn have"
         )
-    size = len(kernel.theta)
-    bounds = np.reshape(kernel.bounds, (-1, 2))
+    size, bounds = len(kernel.theta), np.reshape(kernel.bounds, (-1, 2))
     start = np.array(kernel.theta, dtype=np.float64)
     if fit_noise:
         low, high = (as_positive(value, "noise_bounds") for value in noise_bounds)
@@ -150,19 +141,13 @@ def fit_kernel(
     if len(start) == 0:
         best_loss = loss(start)[0]
     else:
+        within, limit = [(a, b) for a, b in bounds.tolist()], cast(Any, {"maxfun": most_evaluations})
         starts = [np.clip(start, bounds[:, 0], bounds[:, 1])]
         starts += [rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(restarts)]
         for first in starts:
             if not math.isfinite(loss(first)[0]):
                 continue  # L-BFGS-B cannot leave a point whose value is infinite
-            result = minimize(
-                loss,
-                first,
-                jac=True,
-                method="L-BFGS-B",
-                bounds=[(a, b) for a, b in bounds.tolist()],
-                options={"maxfun": most_evaluations},
-            )
+            result = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=within, options=limit)
             if float(result.fun) < best_loss:
                 best_point, best_loss = result.x, float(result.fun)
                 converged, message = bool(result.success), str(result.message)
@@ -201,12 +186,9 @@ def likelihood(
     factors = [_factorise(K, noise, kernel) for K, _ in known]
     rewards = [y[at] for at in parts]
     level = _best_mean(factors, rewards) if mean is None else mean
-    found = [
-        _likelihood(factor, gradient, part - level, noise)
-        for factor, (_, gradient), part in zip(factors, known, rewards, strict=True)
-    ]
-    value, theta, log_noise_variance = (sum(each) for each in zip(*found, strict=True))
-    return Likelihood(value, theta, log_noise_variance)
+    together = zip(factors, known, rewards, strict=True)
+    found = [_likelihood(factor, slopes, y - level, noise) for factor, (_, slopes), y in together]
+    return Likelihood(*(sum(each) for each in zip(*found, strict=True)))
 
 
 def _likelihood(factor: Floats, gradient: Floats, residual: Floats, noise: float) -> Likelihood:

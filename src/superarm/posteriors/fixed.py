@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints, Offer, State
+from superarm.core import Arms, Floats, Ints, Offer, Rng, State
 from superarm.errors import InputError, StateError, UnknownArmError
 from superarm.inputs import SMALLEST, as_positions, as_vector, require_size
 from superarm.registry import has_spec
@@ -60,9 +60,7 @@ class FixedPosterior(GaussianPosterior):
     def _as_keys(self, arms: Any) -> Ints:
         return as_rows(arms, len(self._weight))
 
-    def _absorb(
-        self, keys: Ints, rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
+    def _absorb(self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         n = len(self._weight)
         # Typed by hand: numpy declares integers, which these are not.
         weight, weighted = (

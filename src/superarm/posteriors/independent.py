@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from superarm.core import Floats, Ints
+from superarm.core import Floats, Ints, Rng
 from superarm.errors import InputError, ShapeError
 from superarm.inputs import as_features, as_vector, require_scale
 from superarm.registry import register
@@ -62,7 +62,7 @@ class IndependentGaussian(FixedPosterior):
         # The same arm asked twice is one latent reward, not two independent ones.
         return np.where(keys[at, None] == keys, self._variance()[keys], 0.0)
 
-    def _draw(self, keys: Ints, rng: np.random.Generator, size: int) -> Floats:
+    def _draw(self, keys: Ints, rng: Rng, size: int) -> Floats:
         drawn = rng.standard_normal((size, len(self.prior_variance))) * np.sqrt(self._variance())
         return drawn[:, keys]
 

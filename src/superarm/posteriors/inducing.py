@@ -7,8 +7,7 @@ information gained.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -69,10 +68,6 @@ class InducingGP(KernelPosterior):
     def points(self) -> Ints:
         """Which observations are the inducing points now, (s,)."""
         return np.zeros(0, dtype=np.intp) if self._fit is None else self._fit.points.copy()
-
-    def parameters(self) -> Mapping[str, Any]:
-        names = ("kernel", "noise_variance", "mean", "inducing", "jitter", "timed")
-        return {name: getattr(self, name) for name in names}
 
     def _fitted(self, data: Observed, points: Ints) -> _Fit:
         arms = data.arms[points]

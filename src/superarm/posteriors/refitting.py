@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, State
+from superarm.core import Floats, Rng, State
 from superarm.errors import InputError, NotPositiveDefiniteError, PrecisionWarning, warn
 from superarm.inputs import as_count, as_scale, as_vector
 from superarm.kernels import Columns, Covariance, Linear, Product
@@ -19,8 +19,7 @@ from .base import GaussianPosterior, Memory
 from .fitting import FitResult, fit_kernel
 from .wrapping import Seen, Wrapping
 
-_NOISE_FACTOR = 1e4
-"""By how much the fitted noise variance may differ from the one given, either way."""
+_NOISE_FACTOR = 1e4  # by how much the fitted noise variance may differ from the one given, either way
 
 
 @register("posterior", "refitting")
@@ -28,11 +27,10 @@ class Refitting(Wrapping):
     """Any posterior with a kernel, whose hyper-parameters are fitted anew every so many observations.
 
     Those of the kernel that are free, those of ``drift`` and, with ``fit_noise``, the noise variance,
-    by maximum marginal likelihood of the last ``most`` observations, from the present values on and
-    without restarts. The posterior inside is then made anew from those observations: older ones are
-    forgotten. Noise variances that observations came with keep their ratio to the model's own, which
-    stays within a factor 10⁴ of what it was. ``fitted`` holds the present values, ``fits`` says how
-    often they were fitted.
+    by maximum likelihood of the last ``most`` observations, from the present values on. The posterior
+    inside is then made anew from those observations: older ones are forgotten. Noise variances that
+    observations came with keep their ratio to the model's own, which stays within a factor 10⁴ of what
+    it was. ``fitted`` holds the present values, ``fits`` says how often they were fitted.
 
     A fit of n observations ends with the step in which it has computed ``work`` / n likelihoods: with
     four hyper-parameters, after about 120 ms for 200 observations and 750 ms for 500, on one core. It
@@ -81,17 +79,11 @@ class Refitting(Wrapping):
         self._theta = np.empty(0)  # of the last fit: the kernel's, then the drift's
         self._seen: Seen | None = None  # noise is in units of the model's own
 
-    def parameters(self) -> Mapping[str, Any]:
-        names = ("every", "most", "work", "fit_noise")
-        return {"posterior": self._fresh, **{name: getattr(self, name) for name in names}}
-
     @property
     def fitted(self) -> Mapping[str, Any]:
         """The present kernel, drift and noise variance, by the names of the posterior's parameters."""
         present = self._inside.parameters()
         return {name: present[name] for name in (*self._tuned, "noise_variance")}
-
-    # --- fitting ---------------------------------------------------------------------------
 
     def _with(self, theta: Floats, noise_variance: float) -> GaussianPosterior:
         """The posterior inside with these hyper-parameters, before any data."""
@@ -99,7 +91,7 @@ class Refitting(Wrapping):
         for name, part in self._tuned.items():
             own, rest = np.split(rest, [len(part.theta)])
             changes[name] = part.clone_with_theta(own) if len(own) else part
-        return self._fresh._like(**changes, noise_variance=noise_variance)
+        return self.posterior._like(**changes, noise_variance=noise_variance)
 
     def _fit(self, seen: Seen) -> FitResult:
         rows = seen.keys
@@ -115,8 +107,8 @@ class Refitting(Wrapping):
         if (weight != 1.0).any():  # k(x, y) w(x) w(y) is the covariance of rewards times w
             rows = np.column_stack([rows, weight])
             parts.append(Linear(variance_bounds="fixed", columns=(width,)))
-        residual = seen.rewards - self._fresh._moments(seen.keys)[0]
-        noise = self._fresh.noise_variance
+        residual = seen.rewards - self.posterior._moments(seen.keys)[0]
+        noise = self.posterior.noise_variance
         return fit_kernel(
             cast(TunableCovariance, parts[0] if len(parts) == 1 else Product(kernels=tuple(parts))),
             rows,
@@ -129,11 +121,7 @@ class Refitting(Wrapping):
             most_evaluations=self.work // len(rows),
         )
 
-    # --- hooks -----------------------------------------------------------------------------
-
-    def _absorb(
-        self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
+    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         fresh = Seen(keys, rewards, noise / self.noise_variance)
         seen = fresh.after(self._seen).part(slice(-self.most, None))
         inside = None
@@ -153,15 +141,13 @@ class Refitting(Wrapping):
         self._seen = seen
         return self._inside.information_gain - self.information_gain
 
-    # --- state -----------------------------------------------------------------------------
-
     def _memory(self) -> Memory:
         arrays = {} if self._seen is None else self._seen._asdict()
         scalars = {"fits": self.fits, "noise_variance": self.noise_variance}
         return Memory({**arrays, "theta": self._theta}, scalars, {"inside": self._inside.state()})
 
     def _remember(self, state: State) -> None:
-        self.fits, inside = as_count(state.scalar("fits"), "fits", 0), self._fresh
+        self.fits, inside = as_count(state.scalar("fits"), "fits", 0), self.posterior
         self._theta = as_vector(state.array("theta"), "theta", self._size if self.fits else 0).copy()
         if self.fits:
             noise = as_scale(state.scalar("noise_variance"), "noise_variance")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Ints, Offer, State
+from superarm.core import Floats, Ints, Offer, Rng, State
 from superarm.inputs import as_count
 from superarm.registry import register
 
@@ -40,18 +40,13 @@ class Resetting(Numbered):
         self.block = as_count(block, "block")
         self._current = 0  # number of the block that the posterior inside has learned in
 
-    def parameters(self) -> Mapping[str, Any]:
-        return {"posterior": self._fresh, "block": self.block}
-
-    # --- hooks -----------------------------------------------------------------------------
-
     def _number(self, offer: Offer) -> int:
         return (offer.step - 1) // self.block
 
     def _parts(self, keys: NDArray[Any]) -> Iterator[tuple[GaussianPosterior, Ints]]:
         """Each block by itself: who knows of it, and where its keys are."""
         for block in np.unique(keys[:, -1]):
-            known = self._inside if block == self._current else self._fresh
+            known = self._inside if block == self._current else self.posterior
             yield known, np.flatnonzero(keys[:, -1] == block)
 
     def _moments(self, keys: NDArray[Any]) -> tuple[Floats, Floats]:
@@ -71,18 +66,16 @@ class Resetting(Numbered):
             found[np.ix_(rows, where)] = known._cross(self._within(keys[where]), inside)
         return found
 
-    def _draw(self, keys: NDArray[Any], rng: np.random.Generator, size: int) -> Floats:
+    def _draw(self, keys: NDArray[Any], rng: Rng, size: int) -> Floats:
         drawn = np.empty((size, len(keys)))
         for known, where in self._parts(keys):
             drawn[:, where] = known._draw(self._within(keys[where]), rng, size)
         return drawn
 
-    def _absorb(
-        self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
+    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         blocks = keys[:, -1]
         newest = max(int(blocks.max()), self._current)
-        inside = self._inside if newest == self._current else self._fresh._like()
+        inside = self._inside if newest == self._current else self.posterior._like()
         kept = blocks == newest
         before = inside.information_gain
         inside.observe(self._within(keys[kept]), rewards[kept], noise[kept], rng)
@@ -91,8 +84,6 @@ class Resetting(Numbered):
         self.ignored += int(np.count_nonzero(~kept))
         return inside.information_gain - before
 
-    # --- state -----------------------------------------------------------------------------
-
     def _memory(self) -> Memory:
         scalars = {"current": self._current, "ignored": self.ignored}
         return Memory({}, scalars, {"inside": self._inside.state()})
@@ -100,4 +91,4 @@ class Resetting(Numbered):
     def _remember(self, state: State) -> None:
         self._current = as_count(state.scalar("current"), "current", 0)
         self.ignored = as_count(state.scalar("ignored"), "ignored", 0, self.count)
-        self._remember_inside(state, self._fresh)
+        self._remember_inside(state, self.posterior)

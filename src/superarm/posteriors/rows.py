@@ -106,10 +106,7 @@ class RowPosterior(GaussianPosterior):
         return features
 
     def _once(
-        self,
-        question: Literal["solved", "root"],
-        keys: Floats,
-        answer: Callable[[Floats], Answer],
+        self, question: Literal["solved", "root"], keys: Floats, answer: Callable[[Floats], Answer]
     ) -> Answer:
         """The answer for these arms, kept until other arms are asked about or something is written."""
         kept, written = self._kept.get(question), self._turns.written

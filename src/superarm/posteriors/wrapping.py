@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Ints, Offer, State
+from superarm.core import Floats, Ints, Offer, Rng, State
 from superarm.errors import InputError, StateError
 from superarm.inputs import as_features, as_vector, require_type
 
@@ -41,15 +41,13 @@ class Wrapping(GaussianPosterior):
             raise InputError("the posterior inside has learned already; give one that has not")
         super().__init__(noise_variance=posterior.noise_variance)
         self.exchangeable, self.draws = posterior.exchangeable, posterior.draws
-        self._fresh = posterior
+        self.posterior = posterior  # which never learns
         self._inside = posterior._like()
 
     def _settle(self, inside: GaussianPosterior) -> None:
         """From now on this one is inside."""
         self._inside = inside
         self.noise_variance, self.noise_std = inside.noise_variance, inside.noise_std
-
-    # --- hooks -----------------------------------------------------------------------------
 
     def _within(self, keys: NDArray[Any]) -> NDArray[Any]:
         """The keys of the posterior inside."""
@@ -70,7 +68,7 @@ class Wrapping(GaussianPosterior):
     def _cross(self, keys: NDArray[Any], at: Ints) -> Floats:
         return self._inside._cross(self._within(keys), at)
 
-    def _draw(self, keys: NDArray[Any], rng: np.random.Generator, size: int) -> Floats:
+    def _draw(self, keys: NDArray[Any], rng: Rng, size: int) -> Floats:
         return self._inside._draw(self._within(keys), rng, size)
 
     def _prior_scale(self, keys: NDArray[Any]) -> float:
@@ -78,8 +76,6 @@ class Wrapping(GaussianPosterior):
 
     def _incumbent(self, sign: float) -> float:
         return self._inside._incumbent(sign) if self._inside.count else 0.0
-
-    # --- state -----------------------------------------------------------------------------
 
     def _remember_inside(self, state: State, like: GaussianPosterior) -> None:
         self._settle(like.restored(state.part("inside")))
@@ -89,9 +85,8 @@ class Wrapping(GaussianPosterior):
     def _seen_in(self, state: State) -> Seen:
         """What :class:`Seen` put into a state."""
         keys = self._as_keys(state.array("keys")).copy()
-        rewards, noise = (
-            as_vector(state.array(name), name, len(keys)).copy() for name in ("rewards", "noise")
-        )
+        names = ("rewards", "noise")
+        rewards, noise = (as_vector(state.array(name), name, len(keys)).copy() for name in names)
         if not len(keys) or len(keys) > self.count or not (noise > 0.0).all():
             raise StateError("this state is damaged: its observations are impossible")
         return Seen(keys, rewards, noise)
@@ -100,8 +95,7 @@ class Wrapping(GaussianPosterior):
 class Numbered(Wrapping):
     """One whose keys end with a number, of the offer's block or step, that tells what to ignore."""
 
-    numbered: str
-    """What the numbers count."""
+    numbered: str  # what the numbers count
     ignored: int
     """Observations that came when what they belong to had been forgotten: they are not learned."""
 
@@ -109,14 +103,14 @@ class Numbered(Wrapping):
         super().__init__(posterior)
         self.ignored = 0
         if isinstance(posterior, Wrapping) and not isinstance(posterior, Numbered):
-            posterior = posterior._fresh  # its keys are those of the one inside
+            posterior = posterior.posterior  # its keys are those of the one inside
         self._rows = isinstance(posterior, FixedPosterior)  # whether they are row numbers
 
     @abstractmethod
     def _number(self, offer: Offer) -> int: ...
 
     def keys(self, offer: Offer) -> NDArray[Any]:
-        inside = self._fresh.keys(offer)
+        inside = self.posterior.keys(offer)
         return np.column_stack([inside, np.full(len(inside), self._number(offer))])
 
     def _as_keys(self, arms: Any) -> NDArray[Any]:
@@ -126,7 +120,7 @@ class Numbered(Wrapping):
         number = keys[:, -1]
         if not ((number >= 0).all() and (number == np.floor(number)).all()):
             raise InputError(f"the last column of arms must number {self.numbered}: 0, 1, 2, …")
-        self._fresh._as_keys(self._within(keys))
+        self.posterior._as_keys(self._within(keys))
         return keys
 
     def _within(self, keys: NDArray[Any]) -> NDArray[Any]:

@@ -19,7 +19,7 @@ from superarm.core import Arms, Bools, Floats, Offer
 from superarm.datasets import INTEL_MOTES, find, load_intel_temperature, load_metr_la
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_positive, read_only
-from superarm.kernels import DriftFit, Empirical, Temporal, fit_drift
+from superarm.kernels import Empirical, Temporal, fit_drift
 from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.registry import register
@@ -77,9 +77,9 @@ def temperature_series(
     """The warmest of 52 sensors in the Intel Berkeley lab, every ten minutes of two days."""
     made = partial(made_room, "temperature", sensors=52, learn=432, test=288, level=22.0, spread=2.0)
     rows = from_source(source, lambda: _intel_days(find("intel-temperature")), made)
-    learned = _learned(rows, 3, 1, noise_fraction)
-    told = {"drift": _drift_told(learned.fit, "the 3 days as one series", "0.03")}
-    return _series(rows.test, learned, told, "°C", seed=seed, horizon=horizon, k=k)
+    model, drift = _learned(rows, 3, 1, noise_fraction, horizon, k)
+    told = {"drift": f"{drift} the 3 days as one series; the paper found 0.03 on its own data"}
+    return _series(rows, rows.test, model, noise_fraction, told, "°C", seed)
 
 
 @register("problem", "traffic-series")
@@ -99,97 +99,63 @@ def traffic_series(
     made = partial(made_room, "speed", sensors=_SENSORS, learn=300, test=120, level=55.0, spread=8.0)
     rows = from_source(source, lambda: _traffic_days(find("metr-la-week")), made)
     first = (as_count(day, "day", 6, 7) - 6) * _STEPS_A_MORNING
-    learned = _learned(rows, 5, 5, noise_fraction)
+    model, drift = _learned(rows, 5, 5, noise_fraction, horizon, k)
     told = {
         "day": f"the morning of day {day} of 7",
-        "drift": _drift_told(learned.fit, "5 mornings, taken as independent", "0.04"),
+        "drift": f"{drift} 5 mornings, taken as independent; the paper found 0.04 on its own data",
     }
     readings = rows.test[first : first + _STEPS_A_MORNING]
-    return _series(readings, learned, told, "mph", seed=seed, horizon=horizon, k=k)
+    return _series(rows, readings, model, noise_fraction, told, "mph", seed)
 
 
-# --- what a learner is told --------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Learned:
-    """Of the learning days."""
-
-    rows: SensorRows
-    kernel: Empirical
-    mean: Floats
-    noise_variance: float
-    noise_fraction: float
-    fit: DriftFit
-    past: Floats  # (days, T, n)
-
-
-@lru_cache(maxsize=8)  # seeds share it
-def _learned(rows: SensorRows, days: int, blocks: int, noise_fraction: float) -> _Learned:
+@lru_cache(maxsize=8)  # one model for all seeds, so that what policies learn from its past is shared
+def _learned(
+    rows: SensorRows, days: int, blocks: int, noise_fraction: float, horizon: int, k: int
+) -> tuple[Model, str]:
+    """What the learning days tell: a model, and words about its drift."""
     fraction, n = as_positive(noise_fraction, "noise_fraction"), rows.learn.shape[1]
     mean, covariance = rows.learn.mean(axis=0), np.cov(rows.learn, rowvar=False)
     noise_variance = fraction * float(np.trace(covariance)) / n
     readings = (rows.learn - mean).reshape(blocks, -1, n)
-    return _Learned(
-        rows=rows,
+    fit = fit_drift(covariance, readings, noise_variance=noise_variance)
+    model = Model(
         kernel=Empirical(covariance=covariance),
-        mean=read_only(mean),
         noise_variance=noise_variance,
-        noise_fraction=fraction,
-        fit=fit_drift(covariance, readings, noise_variance=noise_variance),
-        past=read_only(rows.learn.reshape(days, -1, n)),
-    )
-
-
-def _drift_told(fit: DriftFit, blocks: str, paper: str) -> str:
-    low, high = fit.interval
-    return (
-        f"ε = {fit.epsilon:.3g} (95 %: {low:.3g} to {high:.3g}), most likely for {blocks}; the paper "
-        f"found {paper} on its own data"
-    )
-
-
-@lru_cache(maxsize=8)  # one model for all seeds, so that what policies learn from its past is shared
-def _model(learned: _Learned, horizon: int, k: int) -> Model:
-    n = len(learned.mean)
-    return Model(
-        kernel=learned.kernel,
-        noise_variance=learned.noise_variance,
         oracle=TopK(k=as_count(k, "k", 1, n)),
-        horizon=horizon,
-        mean=learned.mean,
+        horizon=as_count(horizon, "horizon"),
+        mean=read_only(mean),
         # The kernel is a table: an arm's only feature is its row number in it.
         arms=read_only(np.arange(n, dtype=np.float64)[:, None]),
         most_arms=n,
-        drift=Temporal(epsilon=learned.fit.epsilon),
-        past=learned.past,
+        drift=Temporal(epsilon=fit.epsilon),
+        past=read_only(rows.learn.reshape(days, -1, n)),
     )
+    low, high = fit.interval
+    return model, f"ε = {fit.epsilon:.3g} (95 %: {low:.3g} to {high:.3g}), most likely for"
 
 
 def _series(
+    rows: SensorRows,
     readings: Floats,
-    learned: _Learned,
+    model: Model,
+    noise_fraction: float,
     told: Mapping[str, str],
     unit: str,
-    *,
     seed: int,
-    horizon: int,
-    k: int,
 ) -> SensorSeries:
-    as_count(seed, "seed", least=0)
-    if as_count(horizon, "horizon") > len(readings):
+    if model.horizon > len(readings):
         raise InputError(
-            f"horizon is {horizon}, but there are {len(readings)} readings; ask for no more"
+            f"horizon is {model.horizon}, but there are {len(readings)} readings; ask for no more"
         )
-    model, n, rows = _model(learned, horizon, k), len(learned.mean), learned.rows
-    first = row_of_seed(seed, n)
-    start = np.isin(np.arange(n), np.arange(first, first + k) % n)
+    assert isinstance(model.oracle, TopK)
     assert model.arms is not None
+    n, k = len(model.arms), model.oracle.k
+    first = row_of_seed(as_count(seed, "seed", least=0), n)
     return SensorSeries(
         seed=seed,
         arms=Arms(ids=rows.ids, features=model.arms),
         readings=readings,
-        start=start,
+        start=np.isin(np.arange(n), np.arange(first, first + k) % n),
         model=model,
         unit=unit,
         settled={
@@ -198,8 +164,8 @@ def _series(
             "kernel": f"empirical covariance of {len(rows.learn)} learning rows about their mean",
             "prior mean": "each sensor's mean over the learning rows",
             "noise": (
-                f"σ² = {learned.noise_variance:.3g}, {learned.noise_fraction:g} of the sensors' "
-                "average variance, belongs to the model alone"
+                f"σ² = {model.noise_variance:.3g}, {noise_fraction:g} of the sensors' average "
+                "variance, belongs to the model alone"
             ),
             **told,
             "start": (

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from superarm.results.calibration import (
-    OFF,
-    ON_ROADS,
-    Coverage,
-    calibration_picture,
-    calibration_verdict,
-    calibrations,
-    words_of,
-)
+from superarm.results import calibration as results
 from superarm.simulation.audit import LEVELS
 from superarm.simulation.trace import Run
 
@@ -22,19 +14,19 @@ from .pages import figure, policy_table
 
 def calibration_parts(run: Run) -> Iterable[str]:
     """A sentence, a chart and a table; nothing where no forecasts were recorded."""
-    picture = calibration_picture(run)
+    picture = results.calibration_picture(run)
     if picture is None:
         return
-    found, words = calibrations(run), words_of(run)
+    found, words = results.calibrations(run), results.words_of(run)
     arm, choice, reward, _ = words
     apart = (
         "Policies with independent edges (names starting with “bi”) ignore that errors on different "
         "roads are correlated, which makes their forecasts of trips too narrow."
-        if words == ON_ROADS
+        if words == results.ON_ROADS
         else "Seeds that meet the same recorded rewards are not independent, which the errors ignore."
     )
     yield (
-        f"<p>{escape(calibration_verdict(found))}</p>"
+        f"<p>{escape(results.calibration_verdict(found))}</p>"
         f"<p>Before each {choice} every learner forecast the {reward} of each {arm} and of the whole "
         f"{choice}; this is how often the measured {reward} fell inside the central 50, 90 and 95 % of "
         f"the forecast. If a model is right, then whatever it has seen, the next {choice} falls inside "
@@ -65,12 +57,9 @@ def calibration_parts(run: Run) -> Iterable[str]:
     )
 
 
-def _percents(levels: Sequence[Coverage]) -> list[str]:
-    if not levels:
-        return ["–"] * len(LEVELS)
-    cells = [
-        f"{100 * each.observed:.1f}" + f" ± {100 * each.stderr:.1f}" * (each.seeds != 1)
-        for each in levels
-    ]
-    wrong = [abs(each.away) > OFF for each in levels]
-    return [f"<b>{cell}</b>" if off else cell for cell, off in zip(cells, wrong, strict=True)]
+def _percents(levels: Sequence[results.Coverage]) -> list[str]:
+    cells = []
+    for each in levels:
+        text = f"{100 * each.observed:.1f}" + f" ± {100 * each.stderr:.1f}" * (each.seeds != 1)
+        cells.append(f"<b>{text}</b>" if abs(each.away) > results.OFF else text)
+    return cells or ["–"] * len(LEVELS)

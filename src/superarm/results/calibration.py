@@ -9,21 +9,21 @@ d                  inside or not, minus p
 
 A choice is what the arms of a round make together: on roads a trip, whose arms are edges.
 
-Why the standard errors hold. If a policy's model is right, then whatever it has seen so far, the
-next reward lies inside its p-interval with probability p. The d of successive choices are therefore
-uncorrelated, although all of them meet one truth: for choices the error is binomial, √(p(1−p)/T).
-Arms of one choice are not independent of each other, so for arms all that is seen in one round of one
-seed counts as one observation: √(Σ (Σ d)²) / Σ 1, the inner sum over its arms; likewise for arms
-that are chosen for the first time, where noise hides the forecast least. The settings of a sweep
-share the noise of each seed and round: they are summed inside the square, and Σ (Σ d)² − Σ d²
-is added for choices where it is positive. Whether the *truth* lies inside is no new question in the
-next round, nor in the next setting: there a seed counts as one observation, and the error is that of
-the mean over seeds.
+Why the standard errors hold. If a policy's model is right, then whatever it has seen so far, the next
+reward lies inside its p-interval with probability p. The d of successive choices are therefore
+uncorrelated, although all of them meet one truth: for choices the error is binomial, √(p(1−p)/T). Arms
+of one choice are not independent of each other, so for arms all that is seen in one round of one seed
+counts as one observation: √(Σ (Σ d)²) / Σ 1, the inner sum over its arms; likewise for arms that are
+chosen for the first time, where noise hides the forecast least. The settings of a sweep share the noise
+of each seed and round: they are summed inside the square, and Σ (Σ d)² − Σ d² is added for choices
+where it is positive. Whether the *truth* lies inside is no new question in the next round, nor in the
+next setting: there a seed counts as one observation, and the error is that of the mean over seeds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -35,8 +35,7 @@ from superarm.simulation.trace import Run
 from .curves import PolicyStyle, counted, mean_stderr, policy_styles
 from .pictures import Chart, Picture, Series
 
-OFF = 3.0
-"""Standard errors by which a share may differ from its level before it is called wrong."""
+OFF = 3.0  # standard errors by which a share may differ from its level before it is called wrong
 
 
 class Coverage(NamedTuple):
@@ -45,10 +44,8 @@ class Coverage(NamedTuple):
     level: float
     observed: float
     stderr: float
-    judged: int
-    """How many arms or choices were forecast."""
-    seeds: int = 0
-    """How many seeds the error is taken over; 0 where it is taken over rounds."""
+    judged: int  # how many arms or choices were forecast
+    seeds: int = 0  # how many seeds the error is taken over; 0 where it is taken over rounds
 
     @property
     def away(self) -> float:
@@ -95,6 +92,9 @@ def words_of(run: Run) -> Words:
 
 Calibration = Mapping[str, tuple[Coverage, ...]]
 """One policy's coverage at 50, 90 and 95 %, by what it is about; empty where that is not known."""
+_AUDITED = ("within", "first", "firsts", "score", "true_within", "true_score")
+_FAR = 0.05
+"""A share so far from its level matters to whoever relies on it, however sure the difference is."""
 
 
 def calibrations(run: Run) -> dict[str, Calibration]:
@@ -103,23 +103,20 @@ def calibrations(run: Run) -> dict[str, Calibration]:
     words = words_of(run)
     for policy in run.policies:
         cells, seeds = [], []
-        for index in range(len(run.settings)):
-            for seed in run.seeds:
-                audit = run.audit(policy, index, seed)
-                if audit is not None and np.isfinite(audit["score"]).any():
-                    judged = np.isfinite(audit["score"])
-                    sizes = (run.choices(policy, index, seed)[judged] >= 0).sum(axis=1)
-                    told = {name: audit[name][judged].astype(np.float64) for name in _AUDITED}
-                    rounds = seed * run.rounds + np.flatnonzero(judged)  # of all seeds, each its own
-                    cells.append({**told, "sizes": sizes, "rounds": rounds})
-                    seeds.append(seed)
+        for index, seed in product(range(len(run.settings)), run.seeds):
+            audit = run.audit(policy, index, seed)
+            if audit is not None and (judged := np.isfinite(audit["score"])).any():
+                sizes = (run.choices(policy, index, seed)[judged] >= 0).sum(axis=1)
+                told = {name: audit[name][judged].astype(np.float64) for name in _AUDITED}
+                rounds = seed * run.rounds + np.flatnonzero(judged)  # of all seeds, each its own
+                cells.append({**told, "sizes": sizes, "rounds": rounds})
+                seeds.append(seed)
         if cells:
             joined = {name: np.concatenate([cell[name] for cell in cells]) for name in cells[0]}
-            rounds, fresh = joined["rounds"], joined["firsts"] > 0
+            rounds, sizes, fresh = joined["rounds"], joined["sizes"], joined["firsts"] > 0
             firsts = joined["first"][fresh], joined["firsts"][fresh], rounds[fresh]
             arms = [cell["sizes"] @ cell["true_within"] / cell["sizes"].sum() for cell in cells]
             choices = [_within(cell["true_score"]).mean(axis=0) for cell in cells]
-            sizes = joined["sizes"]
             single = bool((sizes == 1).all())  # arms are choices, which tell all
             every = (
                 () if single else _arm_coverage(joined["within"], sizes, rounds),
@@ -130,9 +127,6 @@ def calibrations(run: Run) -> dict[str, Calibration]:
             )
             found[policy] = dict(zip(words.measured + words.true, every, strict=True))
     return found
-
-
-_AUDITED = ("within", "first", "firsts", "score", "true_within", "true_score")
 
 
 def _true_coverage(shares: Sequence[Floats], seeds: Sequence[int], count: int) -> tuple[Coverage, ...]:
@@ -198,49 +192,34 @@ def calibration_verdict(found: Mapping[str, Calibration]) -> str:
     )
     if not far:
         return f"The intervals cover what they should: {text}."
-    groups: dict[tuple[str, str], list[Coverage]] = {}
+    groups: dict[str, list[str]] = {}
     for policy, what, coverage in far:
         side = "too narrow" if coverage.away < 0.0 else "too wide"
-        groups.setdefault((f"{policy} ({what})", side), []).append(coverage)
-    told = "; ".join(
-        f"{name} {side}: "
-        + ", ".join(
-            f"{100 * each.observed:.1f} % inside the {100 * each.level:.0f} % interval"
-            for each in levels
-        )
-        for (name, side), levels in groups.items()
-    )
+        share = f"{100 * coverage.observed:.1f} % inside the {100 * coverage.level:.0f} % interval"
+        groups.setdefault(f"{policy} ({what}) {side}: ", []).append(share)
+    told = "; ".join(name + ", ".join(shares) for name, shares in groups.items())
     return f"Not all intervals cover what they should: {text}. Outside three standard errors: {told}."
 
 
 def calibration_picture(run: Run) -> Picture | None:
     """Shares inside intervals, against what they should be; None where no forecasts were recorded."""
-    found = calibrations(run)
-    styles = policy_styles(run.policies)
+    found, styles = calibrations(run), policy_styles(run.policies)
     nominal = 100.0 * np.asarray(LEVELS)
-    right = Series("nominal", nominal, np.zeros_like(nominal), PolicyStyle(7, 2))
+    x_label, y_label = "interval (%)", "share inside minus nominal (percentage points)"
     panels = []
     for what in next(iter(found.values()), {}):
-        lines = [
-            Series(
-                f"{policy}  {100.0 * levels[-1].observed:.1f}",
-                nominal,
-                np.array([100.0 * (each.observed - each.level) for each in levels]),
-                styles[policy],
-                np.array([200.0 * each.stderr for each in levels]),
+        series = [Series("nominal", nominal, np.zeros_like(nominal), PolicyStyle(7, 2))]
+        for policy, calibration in found.items():
+            if levels := calibration[what]:
+                label = f"{policy}  {100.0 * levels[-1].observed:.1f}"
+                away = np.array([100.0 * (each.observed - each.level) for each in levels])
+                half = np.array([200.0 * each.stderr for each in levels])
+                series.append(Series(label, nominal, away, styles[policy], half))
+        if series[1:]:
+            every = tuple(series)
+            panels.append(
+                Chart(series=every, title=what, x_label=x_label, y_label=y_label, markers=True)
             )
-            for policy, calibration in found.items()
-            if (levels := calibration[what])
-        ]
-        if lines:
-            chart = Chart(
-                series=(right, *lines),
-                title=what,
-                x_label="interval (%)",
-                y_label="share inside minus nominal (percentage points)",
-                markers=True,
-            )
-            panels.append(chart)
     caption = (
         "Share that fell inside the intervals, minus the nominal share; ± 2 standard errors. "
         "Below zero, the intervals are too narrow. Labels: share inside the 95 % interval."
@@ -259,7 +238,3 @@ def forecast_warnings(run: Run) -> list[str]:
         for share in calibration[words.measured[-1]][-1:]
         if share.away < -OFF and share.observed < share.level - _FAR
     ]
-
-
-_FAR = 0.05
-"""A share so far from its level matters to whoever relies on it, however sure the difference is."""

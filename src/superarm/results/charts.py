@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from superarm.core import Floats, Ints
 from superarm.errors import StateError
 from superarm.rules import BayesianGPUCB
 from superarm.simulation.trace import Run, Truth
@@ -38,16 +39,11 @@ from .roads import METHODS, Schedule, compares_schedules, schedule_of, trip_name
 
 _MANY_SETTINGS = 4
 _POINTS = 200
-_FINE = 500
-"""Points of a running mean, which shows where a policy starts anew."""
-_TIMES = 5
-"""Rounds in which a function that drifts is drawn."""
-_WIDE = 20.0
-"""Ratio of swept numbers from which on their axis is logarithmic; 0 stands a step below them."""
-_FAR_APART = 10.0
-"""Ratio of totals from which on the axis is logarithmic: on a linear one some would lie on it."""
-_LEAST_GROWTH = 0.1
-"""Exponent of t from which the time of a round is said to grow: below it is noise."""
+_FINE = 500  # points of a running mean, which shows where a policy starts anew
+_TIMES = 5  # rounds in which a function that drifts is drawn
+_WIDE = 20.0  # ratio of swept numbers from which on their axis is logarithmic
+_FAR_APART = 10.0  # ratio of totals from which on it is: on a linear axis some would lie on it
+_LEAST_GROWTH = 0.1  # exponent of t from which the time of a round is said to grow: below it is noise
 
 
 def run_charts(
@@ -127,10 +123,15 @@ def _curve(
     style: PolicyStyle | None = None,
     points: int = _POINTS,
 ) -> Series:
-    curve = regret_curve(run, policy, index, points=points, band=band)
-    style = style or policy_styles(run.policies)[policy]
-    told = label or f"{policy}  {significant(float(curve.mean[-1]))}"
-    return Series(told, curve.rounds, curve.mean, style, curve.half)
+    style, rounds = style or policy_styles(run.policies)[policy], thinned(run.rounds, points)
+    line = _line(policy, style, rounds, run.cumulative(policy, index)[:, rounds - 1], band)
+    return line._replace(label=label or line.label)
+
+
+def _line(policy: str, style: PolicyStyle, x: Floats | Ints, values: Floats, band: Band) -> Series:
+    """Of values (seeds, places), with the last of their means as a label."""
+    mean, half = mean_band(values, band)
+    return Series(f"{policy}  {significant(float(mean[-1]))}", x, mean, style, half)
 
 
 def _regret(run: Run, index: int, band: Band) -> Picture:
@@ -184,15 +185,11 @@ def _functions(truth: Truth) -> tuple[Series, ...]:
     """Over the arms, in a few rounds, from light to dark."""
     wanted = np.maximum(np.rint(np.linspace(0.0, truth.rounds[-1], _TIMES)), 1)
     rows = np.unique(np.searchsorted(truth.rounds, wanted))
-    order = np.argsort(truth.places[:, 0])
-    series = []
+    order, series = np.argsort(truth.places[:, 0]), []
     for at, row in enumerate(rows.tolist()):
-        x, y, style = (
-            truth.places[order, 0],
-            truth.values[row, order],
-            PolicyStyle(shade(at, len(rows))),
-        )
-        series.append(Series(f"t = {truth.rounds[row]}", x, y, style, marked=(int(y.argmax()),)))
+        y, style = truth.values[row, order], PolicyStyle(shade(at, len(rows)))
+        told, best = f"t = {truth.rounds[row]}", int(y.argmax())
+        series.append(Series(told, truth.places[order, 0], y, style, marked=(best,)))
     return tuple(series)
 
 
@@ -218,13 +215,17 @@ def _derived(run: Run, declared: Mapping[str, str], band: Band) -> Picture:
             other = run.cumulative(versus, index, metric)[:, rounds - 1]
             negative += [setting_text(run.settings[index])] if other[:, -1].min() <= 0.0 else []
             other = np.where(other == 0.0, np.nan, other)
-        series = []
-        for policy, style in policy_styles(run.policies).items():
-            if policy != versus:
-                values = run.cumulative(policy, index, metric)[:, rounds - 1] / other
-                mean, half = mean_band(values, band)
-                label = f"{policy}  {significant(float(mean[-1]))}"
-                series.append(Series(label, rounds, mean, style, half))
+        series = [
+            _line(
+                policy,
+                style,
+                rounds,
+                run.cumulative(policy, index, metric)[:, rounds - 1] / other,
+                band,
+            )
+            for policy, style in policy_styles(run.policies).items()
+            if policy != versus
+        ]
         told, name = run.metric(metric, index), declared["name"].replace("_", " ")
         ratio = f"{told.label}, relative to {versus}"
         chart = Chart(
@@ -238,10 +239,8 @@ def _derived(run: Run, declared: Mapping[str, str], band: Band) -> Picture:
     caption = _sentence(band_text(run, band))
     if negative:
         where = f" ({'; '.join(negative)})" if any(negative) else ""
-        caption += (
-            f" Where the total of {versus} is not above 0 in every seed{where}, a ratio to it means "
-        )
-        caption += "nothing: see the regret instead."
+        caption += f" Where the total of {versus} is not above 0 in every seed{where}, a ratio to it "
+        caption += "means nothing: see the regret instead."
     columns = 3 if len(charts) in (3, 5, 6) else 2
     return Picture(name=declared["name"], panels=tuple(charts), caption=caption, columns=columns)
 
@@ -254,16 +253,10 @@ def _horizons(run: Run, band: Band) -> Picture:
     for index in range(len(run.settings)):
         series = []
         for policy, style in policy_styles(run.policies).items():
-            again = policy in parts[0].policies
-            totals = [
-                part.cumulative(policy, index)[:, -1]
-                if again
-                else run.cumulative(policy, index)[:, rounds - 1]
-                for part, rounds in zip(parts, lengths, strict=True)
-            ]
-            mean, half = mean_band(np.stack(totals, axis=1), band)
-            told = f"{policy}  {significant(float(mean[-1]))}"
-            series.append(Series(told, np.array(lengths), mean, style, half))
+            told = parts if policy in parts[0].policies else [run] * len(parts)
+            ends = zip(told, lengths, strict=True)
+            totals = [part.cumulative(policy, index)[:, rounds - 1] for part, rounds in ends]
+            series.append(_line(policy, style, np.array(lengths), np.stack(totals, axis=1), band))
         chart = Chart(
             series=tuple(series),
             title=setting_text(run.settings[index]),
@@ -331,16 +324,12 @@ def _sweep_totals(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
                 told = told._replace(label=means[metric].replace("_", " "))
             series = []
             for policy, style in policy_styles(run.policies).items():
-                found = [
-                    per_round(run, policy, index, metric, 0)
-                    if metric in means
-                    else outcomes(run, policy, index, metric)
-                    for index in panel.settings
-                ]
-                mean, half = mean_band(np.stack(found, axis=1), band)
+                read = per_round if metric in means else outcomes
+                found = [read(run, policy, index, metric) for index in panel.settings]
+                line = _line(policy, style, x, np.stack(found, axis=1), band)
                 # Whom the swept number does not concern is there to be compared with.
-                look = style._replace(thin=style.thin or bool(np.ptp(mean) == 0.0))
-                series.append(Series(f"{policy}  {significant(float(mean[-1]))}", x, mean, look, half))
+                thin = style.thin or bool(np.ptp(line.y) == 0.0)
+                series.append(line._replace(style=style._replace(thin=thin)))
             chart = Chart(
                 series=tuple(series),
                 title=setting_text(panel.fixed),

@@ -118,7 +118,7 @@ def outcomes(run: Run, policy: str, setting_index: int, metric: str) -> Floats:
 
 
 def per_round(
-    run: Run, policy: str, setting_index: int, metric: str, start: int, stop: int | None = None
+    run: Run, policy: str, setting_index: int, metric: str, start: int = 0, stop: int | None = None
 ) -> Floats:
     """A metric's mean over rounds, as a slice of them: after ``start`` of them, up to ``stop``."""
     stop = run.rounds if stop is None else stop

@@ -33,10 +33,8 @@ class Series(NamedTuple):
     x: Floats | Ints
     y: Floats
     style: PolicyStyle = PolicyStyle(0)
-    half: Floats | None = None
-    """Half the height of the band around the curve."""
-    marked: tuple[int, ...] = ()
-    """Points that get a dot."""
+    half: Floats | None = None  # half the height of the band around the curve
+    marked: tuple[int, ...] = ()  # points that get a dot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -49,14 +47,11 @@ class Chart:
     title: str = ""
     log_x: bool = False
     log_y: bool = False
-    totals: bool = False
-    """Whether a logarithmic axis may leave out first rounds, far below every end."""
-    seconds: bool = False
-    """Whether heights are written as times."""
+    totals: bool = False  # whether a logarithmic axis may leave out first rounds, far below every end
+    seconds: bool = False  # whether heights are written as times
     from_zero: bool = True
     """Whether heights count from 0, where their axis begins; else only their differences matter."""
-    markers: bool = False
-    """Whether every point gets a dot."""
+    markers: bool = False  # whether every point gets a dot
     marks: Mapping[str, float] = field(default_factory=dict)
     """Places on the x-axis to be pointed out, by what is said of them."""
 
@@ -147,8 +142,7 @@ class Layer(NamedTuple):
 
     edges: Ints
     colour: str
-    width: float
-    """In pixels of a map of 420."""
+    width: float  # in pixels of a map of 420
 
 
 class Map(NamedTuple):
@@ -159,8 +153,7 @@ class Map(NamedTuple):
     roads: RoadMap
     window: Window
     layers: tuple[Layer, ...]
-    ends: tuple[tuple[int, int, str], ...]
-    """First and last edge of each trip, and its colour."""
+    ends: tuple[tuple[int, int, str], ...]  # first and last edge of each trip, and its colour
 
     @property
     def description(self) -> str:
@@ -171,12 +164,9 @@ class Map(NamedTuple):
 class Picture:
     """Panels that belong together: one file, or one figure on a page."""
 
-    name: str
-    """Of its files."""
+    name: str  # of its files
     panels: tuple[Chart | Map, ...]
-    heading: str = ""
-    """Which of the run's settings it shows."""
+    heading: str = ""  # which of the run's settings it shows
     caption: str
     columns: int = 1
-    key: tuple[tuple[str, str], ...] = ()
-    """Colours that all panels share, and what they mean."""
+    key: tuple[tuple[str, str], ...] = ()  # colours that all panels share, and what they mean

@@ -72,12 +72,9 @@ _CHART_KINDS = get_type_hints(Drawing)
 class Truth(NamedTuple):
     """Expected rewards of fixed arms as they change: m rounds, n arms of d columns."""
 
-    rounds: Ints
-    """(m,)"""
-    values: Floats
-    """(m, n)"""
-    places: Floats
-    """The features of the arms, (n, d)."""
+    rounds: Ints  # (m,)
+    values: Floats  # (m, n)
+    places: Floats  # the features of the arms, (n, d)
 
 
 _SUMMARY: dict[str, dict[str, Any]] = {
@@ -101,8 +98,7 @@ class Trace:
     seed: int
     series: Mapping[str, Floats]
     """Per-round (not cumulative) metrics by name, each (T,); always holds ``regret``."""
-    choices: NDArray[np.int32] | None = None
-    """Chosen positions, (T, k), padded with −1."""
+    choices: NDArray[np.int32] | None = None  # chosen positions, (T, k), padded with −1
     propensities: Floats | None = None
     """Probability of each round's action, (T,), NaN where it is not known; ``None`` where it is 1 in
     every round, or known in none."""
@@ -110,8 +106,7 @@ class Trace:
     """Time that the policy took to decide and learn in each round, (T,)."""
     audit: Mapping[str, NDArray[Any]] | None = None
     """Arrays that :mod:`superarm.simulation.audit` describes, for an additive problem."""
-    state: State | None = None
-    """What the policy had learned at the end, for an additive problem."""
+    state: State | None = None  # what the policy had learned at the end, for an additive problem
 
     def __post_init__(self) -> None:
         if "regret" not in self.series:
@@ -178,15 +173,11 @@ def write_trace(directory: Path | str, trace: Trace) -> Path:
     return path
 
 
-def write_map(directory: Path | str, setting_index: int, roads: RoadMap) -> None:
-    """Write the roads of a setting."""
-    path = Path(directory) / "maps" / f"s{setting_index}.npz"
-    atomic_write(path, npz_bytes(roads.as_arrays()))
-
-
-def write_truth(directory: Path | str, setting_index: int, truth: Truth) -> None:
-    """Write the first seed's truth in a setting."""
-    atomic_write(Path(directory) / "truths" / f"s{setting_index}.npz", npz_bytes(truth._asdict()))
+def write_shown(directory: Path | str, setting_index: int, shown: RoadMap | Truth) -> None:
+    """Write the roads of a setting, or the first seed's truth."""
+    folder = Path(directory) / ("maps" if isinstance(shown, RoadMap) else "truths")
+    arrays = shown.as_arrays() if isinstance(shown, RoadMap) else shown._asdict()
+    atomic_write(folder / f"s{setting_index}.npz", npz_bytes(arrays))
 
 
 def write_cells(run: Run) -> None:
@@ -220,9 +211,8 @@ class Run(Shown):
     @classmethod
     def load(cls, directory: Path | str) -> Self:
         """Open the run; every cell must be there."""
-        directory = Path(directory)
-        run = cls(directory, read_spec(directory))
-        present = {path.stem for path in (directory / "cells").glob("*.npz")}
+        run = cls(Path(directory), read_spec(directory))
+        present = {path.stem for path in (run.directory / "cells").glob("*.npz")}
         missing = [name for name in run.cells if name not in present]
         if missing:
             raise StateError(
@@ -381,12 +371,11 @@ class Run(Shown):
         if not path.exists():
             return None
         arrays = read_arrays(path, rounds=self.rounds)
-        found = [np.atleast_1d(arrays.get(name, np.nan)) for name in Truth._fields]
-        shape, columns = (len(found[0]), len(found[2])), found[2].size // len(found[2])
-        shapes = (shape[:1], shape, (shape[1], columns))
-        for name, array, each in zip(Truth._fields, found, shapes, strict=True):
-            _check_shape(array, each, "fi", path, name)
-        return Truth(*found)
+        truth = Truth(*(np.atleast_1d(arrays.get(name, np.nan)) for name in Truth._fields))
+        m, n, size = len(truth.rounds), len(truth.places), truth.places.size
+        for name, shape in zip(Truth._fields, ((m,), (m, n), (n, size // n)), strict=True):
+            _check_shape(getattr(truth, name), shape, "fi", path, name)
+        return truth
 
     def _path(self, folder: str, policy: str, setting_index: int, seed: int) -> Path:
         if policy not in self.policies:

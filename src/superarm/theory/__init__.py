@@ -16,7 +16,6 @@ from .compact_sets import confidence_parameter as confidence_parameter
 from .drifting import DriftingGrowth as DriftingGrowth
 from .drifting import Mismatch as Mismatch
 from .drifting import SmoothDomain as SmoothDomain
-from .drifting import drift_block as drift_block
 from .drifting import drift_excess as drift_excess
 from .drifting import drifting_information_gain as drifting_information_gain
 from .drifting import mismatch_bounds as mismatch_bounds

@@ -36,7 +36,7 @@ from superarm.threads import one_blas_thread
 
 from .high_probability import as_rounds, evaluate, lipschitz_of_kernel
 
-DriftForm = Literal["split", "paper", "printed"]
+DriftForm = Literal["split", "printed"]
 DriftAlgorithm = Literal["tv-gp-ucb", "r-gp-ucb", "split"]
 _POWERS = {"r-gp-ucb": 4.0, "tv-gp-ucb": 3.0, "split": 2.0}
 
@@ -50,17 +50,16 @@ def drifting_information_gain(
 ) -> Floats:
     """Ĩ of one arm in each round, chosen greedily, (T + 1,): eqs 14 and 15 from below.
 
-    Every round takes the arm of largest posterior variance: at least half of the maximum, so γ̃_t is at
-    most twice entry t. It is :func:`~superarm.theory.arriving_information_gain` for the same arms at
-    times 1, 2, …, in O(T² n): the covariance is K − W Wᵀ, and a round leaves √(1 − ε) of each column.
+    That of the arm of largest posterior variance, round by round, reaches at least half of γ̃_t. It is
+    :func:`~superarm.theory.arriving_information_gain` for the same arms at times 1, 2, …, in O(T² n):
+    the covariance is K − W Wᵀ, and a round leaves √(1 − ε) of each column.
     """
     rows, noise = as_features(arms, "arms"), as_positive(noise_variance, "noise_variance")
     if len(rows) == 0:
         raise InputError("arms has no rows; give at least one arm")
     count, keep = as_count(rounds, "rounds", least=0), math.sqrt(1.0 - _as_drift(epsilon))
-    W, left = np.empty((count, len(rows))), np.ones(count)
+    W, left, lost = np.empty((count, len(rows))), np.ones(count), np.zeros(len(rows))
     variances, gains = np.asarray(kernel.diag(rows), dtype=np.float64), np.zeros(count + 1)
-    lost = np.zeros(len(rows))
     for step in range(count):
         left[:step] *= keep
         lost *= keep**2
@@ -76,14 +75,12 @@ def drifting_information_gain(
 def drift_excess(
     counts: Any, epsilon: float, noise_variance: float, form: DriftForm = "split"
 ) -> Floats:
-    """By how much γ̃_N can exceed γ_N, for N = ``counts``; all three forms are 0 for ε = 0.
+    """By how much γ̃_N can exceed γ_N, for N = ``counts``; both forms are 0 for ε = 0.
 
     - ``split``, ours: (N/2) ln(1 + (1 − c)/σ²). With φ = √(1 − ε), D − c11ᵀ is positive
       semi-definite for c = 1/1ᵀD⁻¹1 = (1 + φ)/(2 + (N − 2)(1 − φ)), and so is R = K ∘ (D − c11ᵀ), whose
       diagonal is at most 1 − c. As K̃ = cK + R, det(I + K̃/σ²) ≤ det(I + K/σ²)·det(I + R/σ²), and
       Hadamard bounds the last. 1 − c ≤ (N − 1)ε/2, about half of that for small ε.
-    - ``paper``: (N/2) ln(1 + F/(√N σ²)), F² = Σ_ij (1 − φ^{|i−j|})². This is what eqs 49 to 61 prove:
-      Σ ln(1 + Δ_i/σ²) with ΣΔ² ≤ F² is largest where all Δ_i are F/√N.
     - ``printed``: N³ε, eq. 60, which is no bound: eq. 56 leaves out ½ and σ⁻².
     """
     require_choice(form, "form", get_args(DriftForm))
@@ -93,19 +90,7 @@ def drift_excess(
         return np.asarray(N**3 * drift)
     step = drift / (1.0 + keep)  # 1 − φ
     change = (N - 1.0) * step / (2.0 + (N - 2.0) * step)
-    if form == "paper":
-        m = np.arange(int(N.max(initial=1.0)))
-        squares = (1.0 - keep**m) ** 2
-        last = N.astype(np.intp) - 1
-        change = np.sqrt(2.0 * (np.cumsum(squares)[last] - np.cumsum(m * squares)[last] / N))
     return np.asarray(0.5 * N * np.log1p(change / noise))
-
-
-class BlockBound(NamedTuple):
-    """A bound found by cutting the rounds into blocks, and the block length that gave it."""
-
-    value: float
-    block: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -128,21 +113,14 @@ class DriftingGrowth:
         drift_excess(1.0, self.epsilon, self.noise_variance, self.form)
 
     def __call__(self, t: int) -> float:
-        return self.bound(t).value
-
-    def bound(self, rounds: int) -> BlockBound:
-        """The smallest bound on γ̃ for this many rounds, and its Ñ."""
-        if not 0 <= rounds <= self.horizon:
-            raise InputError(f"rounds is {rounds}; this growth was asked for 0 … {self.horizon}")
-        if rounds == 0:
-            return BlockBound(0.0, 0)
-        N = np.arange(1, rounds + 1)
+        if not 0 <= t <= self.horizon:
+            raise InputError(f"t is {t}; this growth was asked for 0 … {self.horizon}")
+        N = np.arange(1, t + 1)
         if self.form == "printed":
-            totals = (rounds / N + 1.0) * self._blocks[N]
+            totals = (t / N + 1.0) * self._blocks[N]
         else:
-            totals = rounds // N * self._blocks[N] + self._blocks[rounds % N]
-        best = int(np.argmin(totals))
-        return BlockBound(float(totals[best]), best + 1)
+            totals = t // N * self._blocks[N] + self._blocks[t % N]
+        return float(totals.min()) if t else 0.0
 
     @cached_property
     def _blocks(self) -> Floats:
@@ -194,8 +172,9 @@ class SmoothDomain:
         mixed = slope**2 / std * heavy  # √E ω_i²ω_j²; √3 times that for i = j
         reach = as_positive(side, "side") / math.sqrt(2.0 * math.pi)
         means = (reach * d * slope, reach * (math.sqrt(3.0) + d - 1.0) * mixed)  # m
-        a0, a1 = (2.0 * math.exp(m / s) for m, s in zip(means, (std, slope), strict=True))
-        b0, b1 = (math.sqrt(s * (m + 2.0 * s)) for m, s in zip(means, (std, slope), strict=True))
+        pairs = [*zip(means, (std, slope), strict=True)]
+        a0, a1 = (2.0 * math.exp(m / s) for m, s in pairs)
+        b0, b1 = (math.sqrt(s * (m + 2.0 * s)) for m, s in pairs)
         return cls(dimension=d, side=side, a0=a0, b0=b0, a1=a1, b1=b1)
 
 
@@ -209,9 +188,7 @@ def regret_bound_tv_gp_ucb(
     contains eq. 28): β_T = 2 ln(|D|π²T²/(6δ)), and no 2. Holds for all T at once if β_t grows with t.
     """
     T = as_rounds(rounds)
-    beta = _widths(T, arms, delta, resets=False) ** 2
-    root = np.sqrt(_c1(noise_variance) * T * beta * evaluate(gamma, T))
-    return np.asarray(root + (2.0 if isinstance(arms, SmoothDomain) else 0.0))
+    return _explored(T, arms, noise_variance, _widths(T, arms, delta, resets=False), evaluate(gamma, T))
 
 
 class Mismatch(NamedTuple):
@@ -256,29 +233,28 @@ def regret_bound_r_gp_ucb(
     """
     T, N = as_rounds(rounds), as_count(block, "block")
     width = _widths(T, arms, delta, resets=True)
-    std, constant = math.sqrt(as_positive(noise_variance, "noise_variance")), 0.0
+    noise = as_positive(noise_variance, "noise_variance")
+    reward = math.sqrt(1.0 + noise) * width
     if isinstance(arms, SmoothDomain):
-        scale, constant = arms.b0 + (2.0 if printed else math.sqrt(2.0) * std), 2.0
         events = 2.0 * (1.0 + arms.a0) * math.pi**2 / (3.0 * delta)
-        reward = scale * np.sqrt(np.log(events * T**2))
-    else:
-        reward = math.sqrt(1.0 + std**2) * width
-    off = mismatch_bounds(N if printed else np.minimum(N, T), epsilon, noise_variance, reward)
+        reward = (arms.b0 + (2.0 if printed else math.sqrt(2.0 * noise))) * np.sqrt(
+            np.log(events * T**2)
+        )
     if printed:
-        information = (T / N + 1.0) * gamma(N)
+        times, rows, information = 1.0, np.asarray(N), (T / N + 1.0) * gamma(N)
     else:
+        times, rows = 2.0, np.minimum(N, T)
         information = T // N * (gamma(N) if (T >= N).any() else 0.0) + evaluate(gamma, T % N)
-    explored = np.sqrt(_c1(noise_variance) * T * width**2 * information)
-    times = 1.0 if printed else 2.0
-    return np.asarray(explored + constant + times * T * (off.mean + width * off.std))
+    off = mismatch_bounds(rows, epsilon, noise_variance, reward)
+    explored = _explored(T, arms, noise_variance, width, information)
+    return np.asarray(explored + times * T * (off.mean + width * off.std))
 
 
 def _widths(T: Floats, arms: int | SmoothDomain, delta: float, *, resets: bool) -> Floats:
     """√β_T at every T."""
     schedule: Schedule
     if isinstance(arms, SmoothDomain):
-        kind = ResettingGPUCB if resets else TimeVaryingGPUCB
-        d, r = arms.dimension, arms.side
+        kind, d, r = ResettingGPUCB if resets else TimeVaryingGPUCB, arms.dimension, arms.side
         schedule = kind(dimension=d, side=r, a=arms.a1, b=arms.b1, delta=delta)
     else:
         share = as_probability(delta, "delta") / (2.0 if resets else 1.0)
@@ -286,8 +262,12 @@ def _widths(T: Floats, arms: int | SmoothDomain, delta: float, *, resets: bool) 
     return evaluate(lambda t: schedule.width(t, float), T)
 
 
-def _c1(noise_variance: float) -> float:
-    return 8.0 / math.log1p(1.0 / as_positive(noise_variance, "noise_variance"))
+def _explored(
+    T: Floats, arms: int | SmoothDomain, noise_variance: float, width: Floats, information: Floats
+) -> Floats:
+    """√(C₁ T β_T γ), and 2 for a domain that is discretised."""
+    c1 = 8.0 / math.log1p(1.0 / as_positive(noise_variance, "noise_variance"))
+    return np.sqrt(c1 * T * width**2 * information) + 2.0 * isinstance(arms, SmoothDomain)
 
 
 def _as_drift(epsilon: float) -> float:
@@ -315,23 +295,10 @@ def rate_drift(
     4 for R-GP-UCB and 3 for TV-GP-UCB; ``split`` is TV-GP-UCB with p = 2, by our form of
     :func:`drift_excess`: T ε^{1/4} where the paper has T ε^{1/6}.
     """
-    T, (p, c) = as_rounds(rounds), _exponents(algorithm, dimension, nu)
-    drifted = T * _as_drift(epsilon) ** (0.5 * (1.0 - c) / (p - c))
-    return np.asarray(np.maximum(T ** (0.5 * (1.0 + c)), drifted))
-
-
-def drift_block(
-    rounds: Any, epsilon: float, algorithm: DriftAlgorithm, *, dimension: int, nu: float = math.inf
-) -> Floats:
-    """The whole number of 1, …, T nearest to ε^{−1/(p−c)}: N and Ñ of appendix E, constant 1."""
-    T, (p, c) = as_rounds(rounds), _exponents(algorithm, dimension, nu)
-    drift = _as_drift(epsilon)
-    return T if drift == 0.0 else np.clip(np.round(drift ** (-1.0 / (p - c))), 1.0, T)
-
-
-def _exponents(algorithm: DriftAlgorithm, dimension: int, nu: float) -> tuple[float, float]:
     require_choice(algorithm, "algorithm", get_args(DriftAlgorithm))
     if not nu > 2.0:
         raise InputError(f"nu is {nu}; the corollary needs nu > 2")
     corners = as_count(dimension, "dimension") * (dimension + 1.0)
-    return _POWERS[algorithm], corners / (2.0 * nu + corners)
+    T, p, c = as_rounds(rounds), _POWERS[algorithm], corners / (2.0 * nu + corners)
+    drifted = T * _as_drift(epsilon) ** (0.5 * (1.0 - c) / (p - c))
+    return np.asarray(np.maximum(T ** (0.5 * (1.0 + c)), drifted))

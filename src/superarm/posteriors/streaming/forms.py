@@ -116,12 +116,7 @@ class FiniteRankForm:
     name: FormName = "finite-rank"
 
     def __init__(
-        self,
-        features: FeatureMap,
-        wanted: float,
-        root: Floats,
-        weights: Floats,
-        data: ObservedData,
+        self, features: FeatureMap, wanted: float, root: Floats, weights: Floats, data: ObservedData
     ) -> None:
         self._features = features
         self._wanted = wanted  # the tolerance that the features were made for

@@ -36,7 +36,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Ints, State
+from superarm.core import Floats, Ints, Rng, State
 from superarm.errors import InputError, PrecisionWarning, StateError, warn
 from superarm.inputs import SMALLEST, as_count, as_number, require_choice
 from superarm.kernels import Covariance, Kernel
@@ -68,16 +68,14 @@ _LARGEST_MATCH = 1 << 20
 class StreamingGP(KernelPosterior):
     """Exact posterior for arms that change from round to round.
 
-    Where the kernel has no exact features, memory grows with the square of the number of
-    observations: more than ``most_exact`` (20,000 take 3 GB) are refused, unless ``inducing`` says in
-    how many points they are to be summed up from then on. ``form`` and ``tolerance`` tell what is in
-    use.
+    Where the kernel has no exact features, memory grows with the square of the number of observations:
+    more than ``most_exact`` (20,000 take 3 GB) are refused, unless ``inducing`` says in how many points
+    they are to be summed up from then on. ``form`` and ``tolerance`` tell what is in use.
 
     With ``timed`` and a kernel that forgets (one times Temporal), ``forget=1e-6`` leaves out what has
     less than that correlation left with the newest time, so that the cost of a round stays flat.
     Variances are then too large by 1e-12 of themselves at most, and means off by 1e-6 standard
-    deviations in root mean square. ``dropped`` counts what was learned and left out since,
-    ``forgotten`` what was too old when it came, and was not learned.
+    deviations in root mean square. ``forgotten`` counts what was too old when it came, and not learned.
 
     >>> from superarm.kernels import SquaredExponential
     >>> gp = StreamingGP(kernel=SquaredExponential(lengthscale=0.3), noise_variance=0.01)
@@ -108,14 +106,13 @@ class StreamingGP(KernelPosterior):
         self.inducing = None if inducing is None else as_count(inducing, "inducing")
         if inducing is not None and form != "auto":
             raise InputError(f"inducing needs form='auto', not {form!r}")
-        self.timed = bool(timed)
+        self.timed, self.forgotten = bool(timed), 0
         self.forget = None if forget is None else as_number(forget, "forget", SMALLEST, 0.5)
         if forget is not None and (not timed or inducing is not None or form == "finite-rank"):
             raise InputError(
                 "forget leaves out what is old, in Cholesky form: it needs timed=True, and neither "
                 "inducing nor form='finite-rank'"
             )
-        self.forgotten = 0
         self._wanted: Form = form
         self._form: AnyForm = CholeskyForm(kernel, self._data)
         self._reconsider_at = 64  # observations at which the cheaper form is looked for next
@@ -138,11 +135,6 @@ class StreamingGP(KernelPosterior):
         form, and for those observed so far in inducing form."""
         return self._form.tolerance
 
-    @property
-    def dropped(self) -> int:
-        """Observations that were learned and, having grown old, left out."""
-        return self.count - self.forgotten - len(self._data)
-
     # --- hooks -----------------------------------------------------------------------------
 
     def _check_columns(self, features: Floats) -> Floats:
@@ -163,10 +155,8 @@ class StreamingGP(KernelPosterior):
 
     def _young(self, keys: Floats) -> NDArray[np.bool_]:
         """Which of these still matter beside the newest of them and of those held."""
-        times, held = keys[:, -1], self.observed.arms
-        newest = max(times.max(), held[:, -1].max() if len(held) else -np.inf)
-        young: NDArray[np.bool_] = newest - times <= self._window(keys.shape[1] - 1)
-        return young
+        newest = np.max(keys[:, -1], initial=np.max(self.observed.arms[:, -1:], initial=-np.inf))
+        return np.asarray(newest - keys[:, -1] <= self._window(keys.shape[1] - 1))
 
     def _ask(self, keys: Floats) -> Solved:
         """What is known of these arms, computed once for mean, covariance, draws and ``observe``.
@@ -199,7 +189,7 @@ class StreamingGP(KernelPosterior):
         form, rows, _ = self._ask(keys)
         return form.covariance(keys, rows, at)
 
-    def _draw(self, keys: Floats, rng: np.random.Generator, size: int) -> Floats:
+    def _draw(self, keys: Floats, rng: Rng, size: int) -> Floats:
         if self.count:
             form, rows, _ = self._ask(keys)
             if form.name == "finite-rank":
@@ -209,12 +199,10 @@ class StreamingGP(KernelPosterior):
     def _incumbent(self, sign: float) -> float:
         return float(np.max(sign * (self._form.fitted() + self._prior_mean(self.observed.arms))))
 
-    def _absorb(
-        self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
+    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         if self.forget is not None and not (young := self._young(keys)).all():
-            some = (keys[young], rewards[young], noise[young])
-            information = self._absorb(*some, rng) if young.any() else 0.0
+            some = (keys[young], rewards[young], noise[young], rng)
+            information = self._absorb(*some) if young.any() else 0.0
             self.forgotten += int(np.count_nonzero(~young))
             return information
         residual = rewards - self._prior_mean(keys)
@@ -353,18 +341,16 @@ class StreamingGP(KernelPosterior):
     # --- state -----------------------------------------------------------------------------
 
     def parameters(self) -> Mapping[str, Any]:
-        names = ("kernel", "noise_variance", "mean", "most_exact", "inducing", "timed", "forget")
-        return {"form": self._wanted, **{name: getattr(self, name) for name in names}}
+        return {**super().parameters(), "form": self._wanted}
 
     def _memory(self) -> Memory:
         scalars: dict[str, Any] = {"in_use": self.form, "reconsider_at": self._reconsider_at}
         if self.forget is not None:
             scalars["forgotten"] = self.forgotten
         parts = {}
-        if isinstance(self._form, FiniteRankForm):
-            parts = {"features": self._form.state()}
-        elif isinstance(self._form, InducingForm):
-            parts = {"inducing": self._form.state()}
+        if not isinstance(self._form, CholeskyForm):
+            name = "features" if isinstance(self._form, FiniteRankForm) else "inducing"
+            parts = {name: self._form.state()}
         return super()._memory()._replace(scalars=scalars, parts=parts)
 
     def _remember(self, state: State) -> None:
@@ -380,11 +366,8 @@ class StreamingGP(KernelPosterior):
             return
         in_use, reconsider_at = state.scalar("in_use"), state.scalar("reconsider_at")
         possible = ("cholesky", "finite-rank", *(("inducing",) if self.inducing else ()))
-        if (
-            type(reconsider_at) is not int
-            or in_use not in possible
-            or self._wanted not in ("auto", in_use)
-        ):
+        wanted = in_use in possible and self._wanted in ("auto", in_use)
+        if type(reconsider_at) is not int or not wanted:
             raise StateError("this state is damaged: its form is impossible")
         self._reconsider_at = reconsider_at
         kernel, known = self.kernel, (state.spec or {}).get("kernel")
@@ -401,9 +384,8 @@ class StreamingGP(KernelPosterior):
             if same:
                 form = InducingForm.from_state(state.part("inducing"), kernel, self._data, most)
             else:
-                form = InducingForm.fitted_to(
-                    kernel, most, self.observed.arms[:0], self._data, residual
-                )
+                none = self.observed.arms[:0]
+                form = InducingForm.fitted_to(kernel, most, none, self._data, residual)
         if form is None and self._wanted == "finite-rank":
             raise _no_features()
         self._form = form or self._cholesky_form()

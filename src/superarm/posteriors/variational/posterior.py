@@ -23,7 +23,6 @@ What that algorithm leaves open, and what is done here:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -247,11 +246,6 @@ class SparseVariational(KernelPosterior):
         return Batch(arms, rewards - self._prior_mean(arms), noise, scale).merged()
 
     # --- state -----------------------------------------------------------------------------
-
-    def parameters(self) -> Mapping[str, Any]:
-        names = ("kernel", "noise_variance", "mean", "inducing", "batch", "steps")
-        more = ("natural_rate", "adam_rate", "discrete_columns", "restart")
-        return {name: getattr(self, name) for name in (*names, *more)}
 
     def _memory(self) -> Memory:
         arrays: dict[str, Any] = dict(super()._memory().arrays)
