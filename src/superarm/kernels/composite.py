@@ -117,8 +117,7 @@ class _OfSeveral(_Composite):
         return K
 
     def _diagonal(self, X: Floats) -> Floats:
-        diagonal: Floats = self._join.reduce([part.diag(X) for part in self.kernels])
-        return diagonal
+        return np.asarray(self._join.reduce([part.diag(X) for part in self.kernels]))
 
 
 @register("kernel", "sum")

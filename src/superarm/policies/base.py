@@ -146,8 +146,7 @@ def _one_per_arm(by: object, values: Any, n: int) -> Floats:
         raise ShapeError(
             f"{type(by).__name__} returned {what} for {n} arms; return one number per arm, as an array"
         )
-    checked: Floats = values
-    return checked
+    return np.asarray(values)
 
 
 def _known_costs(switching: SwitchingCost, offer: Offer) -> Floats:

@@ -184,8 +184,7 @@ class AdaptiveTree(CellPolicy):
     def _size(self, depth: Ints, columns: int) -> Floats:
         """v₁ρʰ, (n,)."""
         v1 = math.sqrt(columns) if self.v1 is None else self.v1
-        size: Floats = v1 * self.rho ** depth.astype(np.float64)
-        return size
+        return np.asarray(v1 * self.rho ** depth.astype(np.float64))
 
     def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
         columns = contexts.shape[1]

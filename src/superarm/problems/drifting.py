@@ -60,10 +60,8 @@ class DriftingFunction(ChangingArms):
         kernel: Kernel = SquaredExponential(lengthscale=lengthscale)
         if self.kernel == "matern":
             kernel = Matern(nu=as_positive(self.nu, "nu"), lengthscale=lengthscale)
-        side, dimension = (
-            as_count(self.side, "side", 1, 126),
-            as_count(self.dimension, "dimension", 1, 2),
-        )
+        side = as_count(self.side, "side", 1, 126)
+        dimension = as_count(self.dimension, "dimension", 1, 2)
         arms = Arms.numbered(_grid(side, dimension))
         noise_std, epsilon = as_noise_std(self.noise_std), as_number(self.epsilon, "epsilon", 0.0, 1.0)
         assumed = epsilon if self.assumed_epsilon is None else self.assumed_epsilon

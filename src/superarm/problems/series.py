@@ -55,8 +55,7 @@ class SensorSeries(ChangingArms, AdditiveProblem):
     def means(self, offer: Offer) -> Floats:
         if offer.step > len(self.readings):
             raise InputError(f"step is {offer.step}, but there are {len(self.readings)} readings")
-        row: Floats = self.readings[offer.step - 1]
-        return row
+        return np.asarray(self.readings[offer.step - 1])
 
     def truth(self, offer: Offer) -> None:
         """What sensors would read without noise nobody knows."""

@@ -62,7 +62,7 @@ class Coverage(NamedTuple):
         errors = abs(difference) / self.stderr if self.stderr > 0.0 else float("inf")
         if self.seeds:
             errors = -float(ndtri(stdtr(self.seeds - 1, -errors)))
-        return errors if difference > 0.0 else -errors
+        return float(np.copysign(errors, difference))
 
 
 class Words(NamedTuple):
@@ -159,14 +159,12 @@ def _squares(away: Floats, rounds: Ints) -> Floats:
     different, places = np.unique(rounds, return_inverse=True)
     sums = np.zeros((len(different), len(LEVELS)))
     np.add.at(sums, places, away)
-    squares: Floats = np.sum(sums**2, axis=0)
-    return squares
+    return np.asarray(np.sum(sums**2, axis=0))
 
 
 def _within(scores: Floats) -> Floats:
     """Whether each lies inside its interval of every level, NaN where nobody knows, (n, levels)."""
-    column = scores[:, None]
-    return np.where(np.isnan(column), np.nan, np.abs(column) <= QUANTILES)
+    return np.where(np.isnan(scores)[:, None], np.nan, np.abs(scores)[:, None] <= QUANTILES)
 
 
 def _coverage(observed: Floats, stderr: Floats, count: int, seeds: int = 0) -> tuple[Coverage, ...]:

@@ -323,9 +323,8 @@ def plus_minus(mean: float, stderr: float) -> str:
         return "−" + plus_minus(-mean, stderr)
     decimals = max(0, 2 - int(np.floor(np.log10(mean))))
     error = f"{stderr:,.{decimals}f}"
-    return (
-        f"{mean:,.{decimals}f} ± {error if float(error.replace(',', '')) else significant(stderr, 2)}"
-    )
+    told = error if float(error.replace(",", "")) else significant(stderr, 2)
+    return f"{mean:,.{decimals}f} ± {told}"
 
 
 def ticks(low: float, high: float, log: bool = False) -> list[float]:
@@ -360,9 +359,8 @@ def readable_seconds(seconds: float) -> str:
     >>> readable_seconds(0.00025)
     '250 µs'
     """
-    unit, scale = next(
-        (u for u in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)) if seconds * u[1] >= 1), ("ns", 1e9)
-    )
+    units = ("s", 1.0), ("ms", 1e3), ("µs", 1e6)
+    unit, scale = next((each for each in units if seconds * each[1] >= 1), ("ns", 1e9))
     return f"{significant(seconds * scale)} {unit}"
 
 

@@ -62,8 +62,7 @@ class Drawing(NamedTuple):
     marks: Mapping[str, float] = MappingProxyType({})
     """Values of a swept number that are pointed out, by what is said of them."""
     truth: Literal["", "functions", "series"] = ""
-    """How the first seed's truth is drawn: over arms of one column in a few rounds, or every arm over
-    the rounds; empty where it is not."""
+    """How the first seed's truth is drawn, if at all: over the arms in a few rounds, or over rounds."""
 
 
 _CHART_KINDS = get_type_hints(Drawing)
@@ -147,16 +146,14 @@ def cell_name(policy: str, setting_index: int, seed: int) -> str:
 
 def write_spec(directory: Path | str, spec: Mapping[str, Any]) -> None:
     """Write ``run.json``, after the same checks that reading it makes."""
-    path = Path(directory) / "run.json"
-    complete = {"schema": SCHEMA, **spec}
+    path, complete = Path(directory) / "run.json", {"schema": SCHEMA, **spec}
     _check_spec(as_plain(complete), path)
     atomic_write(path, json_bytes(complete))
 
 
 def write_trace(directory: Path | str, trace: Trace) -> Path:
     """Write one cell, its timing first; equal traces give equal bytes."""
-    directory = Path(directory)
-    name = f"{trace.name}.npz"
+    directory, name = Path(directory), f"{trace.name}.npz"
     if trace.seconds is not None:
         atomic_write(directory / "timings" / name, npz_bytes({"seconds": trace.seconds}))
     if trace.audit is not None:

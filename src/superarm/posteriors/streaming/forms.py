@@ -74,8 +74,7 @@ class CholeskyForm:
         return Solved(self, rows, rows @ self._z[:size])
 
     def variance(self, keys: Floats, rows: Floats) -> Floats:
-        left: Floats = prior_variance(self._kernel, keys) - np.einsum("ij,ij->i", rows, rows)
-        return left
+        return np.asarray(prior_variance(self._kernel, keys) - np.einsum("ij,ij->i", rows, rows))
 
     def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
         """Covariance of the arms at these places, or of all, with all of them, (k, m)."""
@@ -103,8 +102,7 @@ class CholeskyForm:
         # K α = (y − prior) − D α with α = (K + D)⁻¹(y − prior), and L z = y − prior.
         z, L = self._z[: len(self._factor)], self._factor.factor
         alpha = solve_lower(L, z, transposed=True)
-        means: Floats = L @ z - self._data.view().noise * alpha
-        return means
+        return np.asarray(L @ z - self._data.view().noise * alpha)
 
 
 class FiniteRankForm:
@@ -194,8 +192,7 @@ class FiniteRankForm:
         return Solved(self, Phi @ self._root, Phi @ self._weights)
 
     def variance(self, keys: Floats, rows: Floats) -> Floats:
-        squares: Floats = np.einsum("ij,ij->i", rows, rows)
-        return squares
+        return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
     def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
         return (rows if at is None else rows[at]) @ rows.T
@@ -298,8 +295,7 @@ class InducingForm:
     def variance(self, keys: Floats, rows: Floats) -> Floats:
         squares = rows**2
         squares[:, : self.rank] *= -1.0
-        left: Floats = prior_variance(self._summary.kernel, keys) + squares.sum(axis=1)
-        return left
+        return np.asarray(prior_variance(self._summary.kernel, keys) + squares.sum(axis=1))
 
     def covariance(self, keys: Floats, rows: Floats, at: Ints | None = None) -> Floats:
         some = slice(None) if at is None else at
