@@ -280,7 +280,7 @@ def test_lemma_d_1_by_whole_matrices(policy: str, tmp_path: Path) -> None:
                 moments.append([solved.T @ y, np.sqrt(1.0 - np.einsum("ij,ij->j", k, solved))])
             if n:
                 s, largest = 1.0 / noise, np.abs(y).max()
-                allowed = [(s + s**2) * n**3 * 0.05 * largest, np.sqrt((3 * s + s**2) * n**3 * 0.05)]
+                allowed = [(s + s**2) * N**3 * 0.05 * largest, np.sqrt((3 * s + s**2) * N**3 * 0.05)]
                 off = np.abs(np.subtract(*moments)).max(axis=1)
                 shares = np.maximum(shares, off / allowed).tolist()
             offer = world.offer(step)

@@ -88,8 +88,7 @@ def check_mismatch(
     """The largest share of what Lemma D.1 of bogunovic2016time allows that a cell used.
 
     Two posteriors get what R-GP-UCB saw since its last reset: one that drifts by ε as the truth does,
-    and one that forgets nothing. In each round the lemma is taken with the observations there are, and
-    with the largest of them in place of eq. 65: it then holds for sure.
+    and one that forgets nothing. With the largest of them in place of eq. 65 the lemma holds for sure.
     """
     model, shares, largest, count = world.model, np.zeros(2), 0.0, 0
     engines = [
@@ -102,7 +101,7 @@ def check_mismatch(
         if count:
             true, static = (engine.belief(offer) for engine in engines)
             off = np.abs([true.mean - static.mean, true.std - static.std]).max(axis=1)
-            allowed = mismatch_bounds(count, epsilon, model.noise_variance, largest)
+            allowed = mismatch_bounds(block, epsilon, model.noise_variance, largest)
             shares = np.maximum(shares, off / np.array(allowed))
         for engine in engines:
             engine.observe(engine.keys(offer)[chosen], rewards)

@@ -10,9 +10,9 @@ Notation
 ``h``      ln ``run_length``: an alarm is given when S ≥ h
 =========  =======================================================================
 
-While the model holds, e^S is at most R, where R ← (1 + R) Λ with the likelihood ratio Λ of one
-observation; R less the number of observations is a martingale, so that the mean number of observations
-until the first alarm is E R ≥ e^h, whatever ρ [lorden1971procedures, Theorem 2].
+While the model holds, e^S is at most R wherever S > 0, where R ← (1 + R) Λ with the likelihood ratio Λ
+of one observation; R less the number of observations is a martingale, so that the mean number of
+observations until the first alarm is E R ≥ e^h, whatever ρ [lorden1971procedures, Theorem 2].
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from superarm.registry import register
 from .base import GaussianPosterior, Memory
 from .wrapping import Numbered, Seen
 
-_CELLS = 200  # pieces of the statistic's range, to compute how long it takes to an alarm
+_MOST_CELLS = 2000  # pieces of the statistic's range, to compute how long it takes to an alarm
 
 
 class Alarm(NamedTuple):
@@ -72,7 +72,7 @@ class ChangeDetecting(Numbered):
         super().__init__(posterior)
         self.exchangeable = False
         self.run_length = as_number(run_length, "run_length", 2.0, LARGEST)
-        self.scale = as_number(scale, "scale", 1.01, 1e6)
+        self.scale = as_number(scale, "scale", 1.2, 1e6)
         self._slope, self._fall = 0.5 * (1.0 - self.scale**-2), math.log(self.scale)
         self.alarms: tuple[Alarm, ...] = ()
         self._statistic = 0.0
@@ -83,11 +83,13 @@ class ChangeDetecting(Numbered):
 
         With 1 that is the run length without a change, with more the delay after one: about
         h / (½ spread² (1 − 1/ρ²) − ln ρ) where that is positive, and longer by how far S overshoots h.
-        Computed as that of a Markov chain over pieces of [0, h), to about 0.1 %.
+        Computed as that of a Markov chain over pieces of [0, h), to about 2 %.
         """
         from scipy.special import erf
 
-        edges = np.linspace(0.0, math.log(self.run_length), _CELLS + 1)
+        h = math.log(self.run_length)
+        cells = min(_MOST_CELLS, math.ceil(20.0 * h / self._slope))  # twenty in the step of z² = 1
+        edges = np.linspace(0.0, h, cells + 1)
         # S = 0 is a state of its own, then come the pieces, by their middles.
         at = np.append(0.0, 0.5 * (edges[1:] + edges[:-1]))
         up = edges[None, :] - at[:, None] + self._fall

@@ -59,6 +59,11 @@ class Wrapping(GaussianPosterior):
     def _as_keys(self, arms: Any) -> NDArray[Any]:
         return self._inside._as_keys(arms)
 
+    def _remembered_keys(self, arms: Any) -> NDArray[Any]:
+        keys = self._as_keys(arms)
+        self._inside._remembered_keys(self._within(keys))
+        return keys
+
     def _moments(self, keys: NDArray[Any]) -> tuple[Floats, Floats]:
         return self._inside._moments(self._within(keys))
 

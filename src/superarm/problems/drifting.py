@@ -41,7 +41,7 @@ class DriftingFunction(ChangingArms):
     nu: float = 2.5
     """Smoothness of Matérn's kernel."""
     epsilon: float = 0.01
-    """By how much the function changes in a step, 0 to 1."""
+    """By how much the function changes in a step: 0 or more, and below 1."""
     assumed_epsilon: float | None = None
     """What the learner is told of it; the truth where left out."""
     k: int = 1
