@@ -156,7 +156,7 @@ def route(geojson: bool, as_json: bool, seed: int, quiet: bool, **asked: Any) ->
 @superarm.command()
 @click.option("--out", type=_PATH, default=Path("demo"), **_SHOWN, help=_DEMO)
 @click.option("--rounds", type=click.IntRange(10, 2000), default=50, **_SHOWN, help="Number of rounds.")
-@click.option("--delay", type=click.FloatRange(0), default=0.05, **_SHOWN, help="Seconds per frame.")
+@click.option("--delay", type=click.FloatRange(0.0), default=0.05, **_SHOWN, help="Seconds per frame.")
 @common_options
 def demo(as_json: bool, quiet: bool, **asked: Any) -> None:
     """Watch an electric car learn its way through a city.
