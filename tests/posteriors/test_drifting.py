@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -21,6 +22,7 @@ from superarm.kernels import (
 )
 from superarm.posteriors import DriftingGP, StreamingGP
 from superarm.posteriors.drifting.forms import TRUNCATION
+from superarm.states import state_to_bytes
 
 NOISE = 0.05
 ARMS = np.random.default_rng(0).random((25, 2))
@@ -205,6 +207,66 @@ def test_arms_chosen_before_the_last_observation_and_not_yet_seen(form: Any) -> 
     np.testing.assert_allclose(belief.cov, cov, atol=1e-9)
 
 
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_what_is_kept_stays_flat(at_once: int) -> None:
+    """(1 − ε)^{Δ/2} < 1e-13 for Δ ≥ 268 at ε = 0.2; checkpoints lie within a factor of two or so."""
+    gp = DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.2))
+    rng, held = np.random.default_rng(0), []
+    for step in range(0, 3000, at_once):
+        times = np.arange(step, step + at_once)
+        gp.observe(np.column_stack([rng.integers(0, 25, at_once), times]), rng.standard_normal(at_once))
+        held.append(len(gp.remembered.noise))
+    assert 268 <= max(held[len(held) // 2 :]) <= 2 * 268 + 4 * 32
+    assert len(gp._checkpoints) <= 12
+    still = DriftingGP(ROUGH, ARMS, NOISE, drift=Temporal(epsilon=0.0))
+    for step in range(3000):
+        still.observe([[step % 25, step]], [1.0])
+    ages = [3000 - each.steps for each in still._checkpoints]
+    assert len(ages) <= 2 * 12
+    assert all(older <= 2 * younger + 64 for older, younger in pairwise(ages))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_question_about_the_past_changes_nothing(form: Any) -> None:
+    gp = DriftingGP(ROUGH, ARMS, NOISE, form=form)
+    gp.observe([[0, 1.0], [1, 2.0]], [1.0, -1.0])
+    before, rank = state_to_bytes(gp.state()), gp.rank
+    gp.predict(np.column_stack([np.arange(25), np.full(25, 1.5)]))
+    assert state_to_bytes(gp.state()) == before
+    assert gp.rank == rank
+
+
+def test_answers_about_the_past_are_those_of_now() -> None:
+    gp = DriftingGP(ROUGH, ARMS, NOISE)
+    gp.observe([[0, 1.0], [1, 3.0]], [1.0, -1.0])
+    first = gp.predict([[0, 2.0]]).mean
+    gp.observe([[0, 3.0]], [5.0])
+    assert gp.predict([[0, 2.0]]).mean > first + 0.5
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_state_with_other_parts_is_learned_anew(form: Any) -> None:
+    keys, rewards = observations(11, 40, 60)
+    gp = DriftingGP(SMOOTH, ARMS, NOISE, 2.0, form=form)
+    gp.observe(keys, rewards)
+    for other in ({"kernel": ROUGH}, {"drift": Temporal(epsilon=0.3)}, {"mean": 10.0}):
+        fresh = DriftingGP(**{**gp.parameters(), **other})
+        fresh.observe(keys, rewards)
+        again = DriftingGP.from_state(gp.state(), **other)
+        asked = questions(31.0)
+        ours, theirs = (each.predict(asked, return_cov=True) for each in (again, fresh))
+        np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-10)
+        np.testing.assert_allclose(ours.cov, theirs.cov, atol=1e-10)
+
+
+def test_without_drift_the_folded_form_does_not_grow() -> None:
+    gp = DriftingGP(SMOOTH, ARMS, NOISE, drift=Temporal(epsilon=0.0), form="folded")
+    rng = np.random.default_rng(0)
+    for step in range(3000):
+        gp.observe([[int(rng.integers(25)), step]], [float(rng.standard_normal())])
+    assert gp.rank <= 2 * 25 + 64
+
+
 def test_it_is_the_streaming_posterior_with_a_temporal_kernel() -> None:
     keys, rewards = observations(3, 60, 80)
     space = SquaredExponential(lengthscale=0.3, columns=(0, 1))
@@ -247,7 +309,7 @@ def test_a_visited_form_that_grows_is_folded() -> None:
         forms.add(gp.form)
     assert forms == {"visited", "folded"}
     assert gp.rank <= 150
-    assert 0.0 < gp.tolerance <= TRUNCATION
+    assert gp.tolerance <= TRUNCATION
     asked = np.column_stack([np.arange(0, 700, 50), np.full(14, 301.0)])
 
     def covariance(a: Floats, b: Floats) -> Floats:
@@ -364,6 +426,7 @@ def test_damaged_states_are_refused(form: Any) -> None:
         ({}, {"forgotten": 1e9}),
         ({}, {"error": 1.0}),
         ({}, {"steps": -1}),
+        ({}, {"least_noise": 1.0}),
     ):
         damaged = dataclasses.replace(
             state, arrays={**state.arrays, **arrays}, scalars={**state.scalars, **scalars}

@@ -28,6 +28,10 @@ class Observed(NamedTuple):
     rewards: Floats  # (N,)
     noise: Floats  # (N,) variances
 
+    def part(self, rows: Any) -> Observed:
+        """Some of it, by row numbers or a mask."""
+        return Observed(*(each[rows] for each in self))
+
 
 class ObservedData:
     """Observed arms, rewards and noise in buffers that double."""

@@ -53,6 +53,12 @@ class PriorColumns:
     def __len__(self) -> int:
         return len(self.visited)
 
+    def copied(self) -> PriorColumns:
+        other = copy(self)
+        other._rows, other._slot = self._rows.copy(), self._slot.copy()
+        other.visited = self.visited.copy()
+        return other
+
     @property
     def rows(self) -> Floats:
         """(v, n)"""
@@ -84,9 +90,9 @@ class Form(ABC):
 
     name: ClassVar[FormName]
 
-    def __init__(self, space: StateSpace, n: int) -> None:
+    def __init__(self, space: StateSpace, prior: PriorColumns, n: int) -> None:
         s = len(space.output)
-        self.space = space
+        self.space, self.prior = space, prior
         self.time = -np.inf
         self.mean = np.zeros((s, n))  # a
         self.known = np.zeros((s, s, n))  # the blocks of Λ on its diagonal
@@ -137,10 +143,11 @@ class Form(ABC):
     def resume(self, state: State) -> None:
         """Go on from what a state holds."""
 
-    def copied(self) -> Form:
-        """One that goes its own way."""
+    def copied(self, prior: PriorColumns | None = None) -> Form:
+        """One that goes its own way, with its own columns of the prior if they are given."""
         other = copy(self)
         other.mean, other.known = self.mean.copy(), self.known.copy()
+        other.prior = prior or self.prior
         return other
 
     def pass_time(self, time: float) -> None:
@@ -189,14 +196,14 @@ class Form(ABC):
         self._keep(coordinates, columns)
         self.information += float(np.log(np.diagonal(L)).sum() - 0.5 * np.log(noise).sum())
 
-    def watch(self, row: int) -> None:
-        """From now on what is learned of this moment's reward of an arm is followed."""
+    def watch(self, rows: Ints) -> None:
+        """From now on what is learned of this moment's rewards of these arms is followed."""
         h, (mean, cov, towards) = self.space.output, self.watched
-        own = self._expanded(self._coordinates(np.array([row])))  # (1, s, n)
-        across = towards[:, :, row] @ h
-        corner = np.block([[cov, across[:, None]], [across[None], own[:, :, row] @ h]])
-        level = h @ self.mean[:, row]
-        self.watched = Watched(np.append(mean, level), corner, np.concatenate([towards, own]))
+        own = self._expanded(self._coordinates(rows))  # (k, s, n)
+        across, corner = (np.tensordot(h, each[:, :, rows], (0, 1)) for each in (towards, own))
+        cov = np.block([[cov, across], [across.T, corner]])
+        mean = np.append(mean, h @ self.mean[:, rows])
+        self.watched = Watched(mean, cov, np.concatenate([towards, own]))
 
     def moments(self, rows: Ints, output: Floats) -> tuple[Floats, Floats]:
         """Of g·z(x): mean, and by how much its variance has shrunk, (k,) each."""
@@ -214,9 +221,9 @@ class FoldedForm(Form):
     name = "folded"
 
     def __init__(self, space: StateSpace, prior: PriorColumns, n: int, scale: float) -> None:
-        super().__init__(space, n)
+        super().__init__(space, prior, n)
         s = len(space.output)
-        self._prior, self._scale = prior, scale  # the largest prior variance
+        self._scale = scale  # the largest prior variance
         self._W = np.empty((_ROOM, s, n))  # one row per column of W: rows are contiguous
         self._left = np.empty(_ROOM)  # c
         self._rank = 0
@@ -256,8 +263,8 @@ class FoldedForm(Form):
         """These columns, as they are now."""
         self._W, self._left, self._rank = columns, np.ones(len(columns)), len(columns)
 
-    def copied(self) -> Form:
-        other = super().copied()
+    def copied(self, prior: PriorColumns | None = None) -> Form:
+        other = super().copied(prior)
         assert isinstance(other, FoldedForm)
         other._W, other._left = self._W[: self._rank].copy(), self._left[: self._rank].copy()
         return other
@@ -272,8 +279,10 @@ class FoldedForm(Form):
 
     def _coordinates(self, rows: Ints) -> Floats:
         h, (s, n), m = self.space.output, self.mean.shape, self._rank
-        slots = self._prior.visit(rows)  # may add rows
-        prior = self._prior.rows[slots]  # K_S, (k, n)
+        slots = self.prior.visit(rows)  # may add rows
+        prior = self.prior.rows[slots]  # K_S, (k, n)
+        self._W = with_room(self._W, m, m + len(rows))  # here, where nothing has changed yet
+        self._left = with_room(self._left, m, m + len(rows))
         seen = self.roots(rows, np.tile(h, (len(rows), 1)))  # (k, m)
         explained: Floats = (seen * self._left[:m]) @ self._W[:m].reshape(m, s * n)
         towards = (h[:, None] * prior[:, None, :]).reshape(len(rows), s * n)
@@ -291,8 +300,6 @@ class FoldedForm(Form):
 
     def _keep(self, coordinates: Floats, columns: Floats) -> None:
         m, grown = self._rank, self._rank + len(columns)
-        self._W = with_room(self._W, m, grown)
-        self._left = with_room(self._left, m, grown)
         self._W[m:grown], self._left[m:grown] = columns, 1.0
         self._rank = grown
         if grown >= self.compact_at:
@@ -304,7 +311,9 @@ class FoldedForm(Form):
         W = self._left[:m, None] * self._W[:m].reshape(m, s * n)
         values, vectors = np.linalg.eigh(W @ W.T)
         gain = float(self.space.output @ self.space.output)
-        dropped = gain * np.cumsum(np.maximum(values, 0.0))  # the smallest first
+        # The smallest first; what is rounding is left out without being counted.
+        rounding = m * np.finfo(np.float64).eps * float(values[-1])
+        dropped = gain * np.cumsum(np.where(values > rounding, values, 0.0))
         first = int(np.searchsorted(dropped, TRUNCATION * self._scale - self.error, side="right"))
         if first:
             # Any entry of what is left out is at most its largest eigenvalue, at most their sum.
@@ -326,8 +335,8 @@ class FoldedForm(Form):
 class _BasisForm(Form):
     """G over a basis of functions on the arms."""
 
-    def __init__(self, space: StateSpace, n: int, size: int) -> None:
-        super().__init__(space, n)
+    def __init__(self, space: StateSpace, prior: PriorColumns, n: int, size: int) -> None:
+        super().__init__(space, prior, n)
         self._G = np.zeros((size * len(space.output),) * 2)
         self._faded = 1.0  # what is left of G, which is stored as it was, where s is 1
 
@@ -363,8 +372,8 @@ class _BasisForm(Form):
             raise StateError("this state is damaged: it belongs to another basis")
         self._held[:] = held
 
-    def copied(self) -> Form:
-        other = super().copied()
+    def copied(self, prior: PriorColumns | None = None) -> Form:
+        other = super().copied(prior)
         assert isinstance(other, _BasisForm)
         other._G = self._G.copy()
         return other
@@ -423,8 +432,8 @@ class KalmanForm(_BasisForm):
 
     name = "kalman"
 
-    def __init__(self, space: StateSpace, features: Floats) -> None:
-        super().__init__(space, len(features), features.shape[1])
+    def __init__(self, space: StateSpace, prior: PriorColumns, features: Floats) -> None:
+        super().__init__(space, prior, len(features), features.shape[1])
         self._features = np.ascontiguousarray(features.T)
 
     @property
@@ -441,33 +450,37 @@ class VisitedForm(_BasisForm):
     name = "visited"
 
     def __init__(self, space: StateSpace, prior: PriorColumns, n: int) -> None:
-        super().__init__(space, n, max(len(prior), _ROOM))
-        self.prior = prior
+        super().__init__(space, prior, n, _ROOM)
+        self._size = 0  # of the arms visited those that it knows of: others may have visited more
         self.compare_at = 2 * _ROOM  # rank at which it is next compared with the folded form
 
     @property
     def _basis(self) -> Floats:
-        return self.prior.rows
+        return self.prior.rows[: self._size]
 
     @property
     def _held(self) -> Floats:
-        size = self.rank
-        if size > len(self._G):  # others may have added to the basis
-            bigger = np.zeros((2 * size, 2 * size))
-            held = len(self._G)
+        return self._G[: self.rank, : self.rank]
+
+    def _grow(self, size: int) -> None:
+        held, wanted = len(self._G), size * len(self.mean)
+        if wanted > held:
+            bigger = np.zeros((2 * wanted, 2 * wanted))
             bigger[:held, :held] = self._G
             self._G = bigger
-        return self._G[:size, :size]
+        self._size = size
 
     def scalars(self) -> dict[str, int]:
         return {"compare_at": self.compare_at}
 
     def resume(self, state: State) -> None:
+        self._grow(len(self.prior))
         super().resume(state)
         self.compare_at = as_count(state.scalar("compare_at"), "compare_at")
 
     def _units(self, rows: Ints) -> Floats:
         slots = self.prior.visit(rows)
-        units = np.zeros((len(rows), len(self.prior)))
+        self._grow(max(self._size, int(slots.max()) + 1))
+        units = np.zeros((len(rows), self._size))
         units[np.arange(len(rows)), slots] = 1.0
         return units

@@ -19,7 +19,6 @@ in the same way: the reward of that moment is followed through all that came aft
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -42,7 +41,7 @@ from superarm.posteriors.base import GaussianPosterior, Memory
 from superarm.posteriors.fixed import FixedArms, as_rows
 from superarm.posteriors.rows import Kept, Observed, ObservedData
 from superarm.posteriors.variances import prior_variance
-from superarm.registry import register
+from superarm.registry import describe, difference, foreign_parts, register
 
 from .forms import (
     TRUNCATION,
@@ -59,7 +58,7 @@ Wanted = Literal["auto", "folded", "visited", "kalman"]
 _FEATURE_TOLERANCE = 1e-13
 _MOST_FEATURES = 512
 """Features, times the size of the state, up to which they are preferred to the arms visited."""
-_LEAST_NOISE = 1e-3
+_LEAST_NOISE = 1e-2
 """Relative to the largest prior variance: with less, the visited form loses digits."""
 _NOISE_PER_ERROR = 1e4
 """Noise that the kalman form needs, in errors of a kernel value; see ``streaming/forms.py``."""
@@ -206,12 +205,14 @@ class DriftingGP(GaussianPosterior):
 
     def _fresh_form(self, least_noise: float) -> Form:
         """One that knows nothing but how much was told by what is forgotten."""
-        kind, n = self._kind_for(least_noise), len(self.prior_mean)
-        form: Form = self._folded_form()
+        kind = self._kind_for(least_noise)
+        form: Form
         if kind == "kalman" and self._features is not None:
-            form = KalmanForm(self._space, self._features)
+            form = KalmanForm(self._space, self._prior, self._features)
         elif kind == "visited":
-            form = VisitedForm(self._space, self._prior, n)
+            form = VisitedForm(self._space, self._prior, len(self.prior_mean))
+        else:
+            form = self._folded_form()
         form.information = self._forgotten_information
         return form
 
@@ -255,28 +256,28 @@ class DriftingGP(GaussianPosterior):
 
     def _looked_back(self, keys: Floats) -> Watched:
         """What is known of moments before the last observation, (p, 2)."""
-        kept = self._kept
-        if kept is not None and kept.written == self._turns.written and np.array_equal(kept.keys, keys):
+        kept, written = self._kept, self._turns.written
+        if kept is not None and kept.written == written and np.array_equal(kept.keys, keys):
             answer: Watched = kept.answer
             return answer
         order = np.argsort(keys[:, 1], kind="stable")
-        first, held = keys[order[0], 1], self.remembered
-        with self._turns.lock:  # columns of the prior may be added
-            earlier = [each for each in self._checkpoints if each.time < first]
-            form = earlier[-1].copied() if earlier else self._fresh_form(self._least_noise)
-            since = Observed(*(part[held.arms[:, 1] > form.time] for part in held))
-            for place in order:
-                row, time = int(keys[place, 0]), float(keys[place, 1])
+        rows, times = keys[order, 0].astype(np.intp), keys[order, 1]
+        with self._turns.lock:
+            earlier = [each for each in self._checkpoints if each.time < times[0]]
+            start = earlier[-1] if earlier else self._fresh_form(self._least_noise)
+            form = start.copied(self._prior.copied())  # a question changes nothing, also not columns
+            since = self.remembered.part(self.remembered.arms[:, 1] > form.time)
+            for time in np.unique(times):
                 before = since.arms[:, 1] <= time
-                form = self._fold(form, Observed(*(part[before] for part in since)), [])
-                since = Observed(*(part[~before] for part in since))
-                form.pass_time(time)
-                form.watch(row)
+                form = self._fold(form, since.part(before), [])
+                since = since.part(~before)
+                form.pass_time(float(time))
+                form.watch(rows[times == time])
             form = self._fold(form, since, [])
         back = np.argsort(order)
         mean, cov, towards = form.watched
         found = Watched(mean[back], cov[np.ix_(back, back)], towards[back])
-        self._kept = Kept(self._turns.written, keys.copy(), found)
+        self._kept = Kept(written, keys.copy(), found)
         return found
 
     def _outputs(self, times: Floats) -> tuple[Floats, Ints]:
@@ -375,12 +376,11 @@ class DriftingGP(GaussianPosterior):
     ) -> float:
         order = np.argsort(keys[:, 1], kind="stable")
         fresh = Observed(keys[order], rewards[order], noise[order])
-        if fresh.arms[0, 1] <= self._forgotten:
-            kept = fresh.arms[:, 1] > self._forgotten
-            self.ignored += int(np.count_nonzero(~kept))
-            fresh = Observed(*(part[kept] for part in fresh))
-            if not kept.any():
-                return 0.0
+        fresh = fresh.part(fresh.arms[:, 1] > self._forgotten)
+        ignored = self.ignored + len(keys) - len(fresh.noise)
+        if not len(fresh.noise):
+            self.ignored = ignored
+            return 0.0
         if self.form != "kalman":  # a kernel of the user's own may raise, and nothing has changed yet
             self._prior.visit(fresh.arms[:, 0].astype(np.intp))
         first, before = fresh.arms[0, 1], self._form.information
@@ -392,18 +392,20 @@ class DriftingGP(GaussianPosterior):
         elif first < self._form.time:  # late: on from before it, as if it had come in time
             whole = _sorted(self.remembered, fresh)
             form = checkpoints[-1].copied() if checkpoints else self._fresh_form(least)
-            since = Observed(*(part[whole.arms[:, 1] > form.time] for part in whole))
+            since = whole.part(whole.arms[:, 1] > form.time)
         else:
             whole, since = None, fresh
             # Of one reward nothing can fail any more; of several, their covariance may have no factor.
             form = self._form if len(fresh.noise) == 1 else self._form.copied()
         form = self._fold(form, since, checkpoints)
+        added = checkpoints[-1:] != self._checkpoints[-1:]
         self._form, self._checkpoints, self._least_noise = form, checkpoints, least
+        self.ignored = ignored
         if whole is None:
             self._data.append(*fresh)
         else:
             self._hold(whole)
-        if form.steps % _CHECKPOINT_EVERY == 1:
+        if added:
             self._forget()
         return form.information - before
 
@@ -436,8 +438,7 @@ class DriftingGP(GaussianPosterior):
             base = faded[-1]
             self._forgotten, self._forgotten_information = base.time, base.information
             self._checkpoints = self._checkpoints[len(faded) - 1 :]
-            held = self.remembered
-            self._hold(Observed(*(part[held.arms[:, 1] > base.time] for part in held)))
+            self._hold(self.remembered.part(self.remembered.arms[:, 1] > base.time))
 
     def _hold(self, observed: Observed) -> None:
         self._data = ObservedData()
@@ -456,7 +457,9 @@ class DriftingGP(GaussianPosterior):
             scalars |= {name: getattr(form, name) for name in names} | form.scalars()
             scalars |= {"forgotten_information": self._forgotten_information}
             scalars |= {"forgotten": self._forgotten if self._forgotten > -np.inf else None}
-            arrays |= {"visited": np.array(self._prior.visited, dtype=np.intp)}
+            scalars |= {"least_noise": self._least_noise}
+            known = form.rank // s if form.name == "visited" else len(self._prior)
+            arrays |= {"visited": np.array(self._prior.visited[:known], dtype=np.intp)}
         return Memory(arrays, scalars)
 
     def _remember(self, state: State) -> None:
@@ -485,7 +488,19 @@ class DriftingGP(GaussianPosterior):
         ):
             raise StateError("this state is damaged: its observations are impossible")
         self._hold(Observed(keys, rewards, noise))
-        self._least_noise = min(self._least_noise, float(noise.min()))
+        self._least_noise = as_number(state.scalar("least_noise"), "least_noise", 0.0, noise.min())
+        if (
+            state.spec is None
+            or any(foreign_parts(state.spec))
+            or difference(describe(self), state.spec)
+        ):
+            # With other parts than it was learned with: learned anew, from what is remembered.
+            self._prior.visit(keys[:, 0].astype(np.intp))
+            self._form = self._fold(
+                self._fresh_form(self._least_noise), self.remembered, self._checkpoints
+            )
+            self._form.information = self.information_gain
+            return
         self._prior.visit(as_rows(state.array("visited"), n))
         kinds: dict[object, Form] = {
             form.name: form for form in (self._fresh_form(self._least_noise), self._folded_form())
@@ -509,14 +524,12 @@ def _sorted(held: Observed, fresh: Observed) -> Observed:
         [np.concatenate(pair) for pair in zip(held, fresh, strict=True)] if len(held.noise) else fresh
     )
     order = np.argsort(joined[0][:, 1], kind="stable")
-    return Observed(*(part[order] for part in joined))
+    return Observed(*joined).part(order)
 
 
 def _thin(checkpoints: list[Form]) -> None:
-    """Leave at most two of every doubling of age: few, and the nearer the denser."""
-    newest, kept = checkpoints[-1].steps, Counter[int]()
-    for place in reversed(range(1, len(checkpoints))):
-        age = (newest - checkpoints[place].steps).bit_length()
-        kept[age] += 1
-        if kept[age] > 2:
-            del checkpoints[place]
+    """Leave the first and the last of every doubling of age: few, and the nearer the denser."""
+    newest, bands = checkpoints[-1].steps, dict[int, list[Form]]()
+    for each in checkpoints:
+        bands.setdefault((newest - each.steps).bit_length(), []).append(each)
+    checkpoints[:] = [each for band in bands.values() for each in dict.fromkeys((band[0], band[-1]))]
