@@ -375,7 +375,7 @@ def check_claim(claim: object, where: str) -> None:
         ),
         (
             claim.get("of") == "swing" and (claim.get("metric") == _SECONDS or "relative_to" in claim),
-            "a swing is of a metric by itself, not of seconds or relative to another policy",
+            "of = 'swing' cannot be used with metric = 'seconds' or relative_to",
         ),
         *(
             (not 0.0 < claim.get(key, 1.0) < np.inf, f"{key} must be above 0 and finite")

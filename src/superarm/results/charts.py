@@ -176,8 +176,8 @@ def _truths(run: Run) -> list[Picture]:
                 from_zero=False,
             )
             charts.append(chart)
-    told = "A dot marks the best arm of its round." if functions else "One line for every arm."
-    caption = f"{told} Seed {run.seeds[0]}."
+    dots, lines = "A dot marks the best arm of each round.", "One line for each arm, and the best of each round."
+    caption = f"{dots if functions else lines} Seed {run.seeds[0]}."
     return [Picture(name="truth", panels=tuple(charts), caption=caption, columns=2)] if charts else []
 
 
