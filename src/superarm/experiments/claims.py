@@ -196,6 +196,8 @@ class _Totals:
             text = "time per round (s)"
         if "relative_to" in self.claim:
             text += f" relative to that of {self.claim['relative_to']}"
+        if self.claim.get("of") == "swing":
+            text = text.replace("cumulative", "average")
         return f"{self.claim['of']} of {text}" if "of" in self.claim else text
 
     def told(self, policy: str, place: int = 0) -> str:
@@ -215,7 +217,9 @@ def _judged(totals: _Totals) -> tuple[Word, str]:
         limit = noise_limit(len(weakest.values))
         evidence += f"; {weakest.what} seed by seed {plus_minus(*average(weakest.values))}"
         away = abs(weakest.strength) * limit
-        errors = "the same in every seed" if np.isinf(away) else f"{away:.2g} standard errors"
+        number = significant(away, 2)
+        errors = f"{number} standard error{'s' * (number != '1')}"
+        errors = "the same in every seed" if np.isinf(away) else errors
         evidence += f" ({errors}; {limit:.3g} needed)"
     if weakest.strength > 1.0:
         return "holds", evidence

@@ -55,7 +55,7 @@ class _Weights(NamedTuple):
 
 @register("policy", "exp3")
 class Exp3(Learner):
-    """One arm a round, drawn by weights that rise with rewards; equal again every ``block`` steps.
+    """One arm a round, drawn by weights that rise with rewards; all equal again every ``block`` steps.
 
     A reward of an arm multiplies its weight by exp(γ X/(p K)), where p is the decision's propensity. So
     the rewards of a block may come late and in any order. A reward that comes after one from a later
@@ -114,8 +114,8 @@ class Exp3(Learner):
         K, p = len(self.arms), decision.propensity
         if p is None or not p >= self.gamma / K * (1.0 - _ROUNDING) or len(decision.positions) != 1:
             raise InputError(
-                f"the decision has {len(decision.positions)} arms and propensity {p}, so another policy "
-                f"made it; this one plays one arm, with probability at least {self.gamma / K:.3g}"
+                f"the decision has {len(decision.positions)} arms and propensity {p}, so another "
+                f"policy made it; this plays one arm, with probability at least {self.gamma / K:.3g}"
             )
         rows = self._fixed.locate(offer.arms).keys[feedback.positions]
         (held, logs), number = self._weights, (decision.step - 1) // self.block
@@ -150,7 +150,7 @@ def rexp3(
     low: float | None = None,
     high: float | None = None,
 ) -> Exp3:
-    """RExp3 [besbes2014stochastic]: Exp3 that starts anew every Δ = ⌈(K ln K)^{1/3} (T/V_T)^{2/3}⌉ steps.
+    """RExp3 [besbes2014stochastic]: Exp3, reset every Δ = ⌈(K ln K)^{1/3} (T/V_T)^{2/3}⌉ steps.
 
     Rewards between ``low`` and ``high`` are scaled to [0, 1], and others are clipped. Where left out,
     ``low`` is the least of prior mean − 3 prior standard deviations over all arms, and ``high`` the

@@ -99,7 +99,7 @@ class Wrapping(GaussianPosterior):
 
 
 class Numbered(Wrapping):
-    """A wrapper whose keys end with the number of the offer's block or step, by which it ignores."""
+    """A wrapper whose keys end with the offer's block or step number, which tells what to ignore."""
 
     numbered: str  # what the numbers count
     ignored: int

@@ -75,7 +75,7 @@ class Navigation(RoadProblem, Scored):
     """What changes from trip to trip: "congestion", "temperature", "load". Arms are then not
     a fixed set: choose a posterior that takes features, "variational" or "streaming"."""
     rush_hours: float = 0.0
-    """How much rush hours change energies, in standard deviations of the prior; 0 means none."""
+    """How much rush hours change energies, in standard deviations of the prior; 0: no rush hours."""
     day_to_day: float = 0.002
     """ε: how fast the pattern of rush hours drifts from trip to trip, 0 to 1; a day has 24 trips."""
     _closures: Streams = field(init=False, repr=False)

@@ -54,7 +54,9 @@ class SensorSeries(ChangingArms, AdditiveProblem):
 
     def means(self, offer: Offer) -> Floats:
         if offer.step > len(self.readings):
-            raise InputError(f"step is {offer.step}, but there are only {len(self.readings)} rows of readings")
+            raise InputError(
+                f"step is {offer.step}, but there are only {len(self.readings)} rows of readings"
+            )
         return np.asarray(self.readings[offer.step - 1])
 
     def truth(self, offer: Offer) -> None:
@@ -130,7 +132,8 @@ def _learned(
         past=read_only(rows.learn.reshape(days, -1, n)),
     )
     low, high = fit.interval
-    return model, f"ε = {fit.epsilon:.3g} (95 % interval {low:.3g} to {high:.3g}), by maximum likelihood for"
+    told = f"ε = {fit.epsilon:.3g} (95 % interval {low:.3g} to {high:.3g}), by maximum likelihood for"
+    return model, told
 
 
 def _series(
@@ -209,8 +212,8 @@ def _traffic_days(path: Path) -> SensorRows:
         origin=(
             f"METR-LA in place of I-880, {_SENSORS} of 207 sensors drawn once for all seeds, 6 to "
             "11 am: 60 rows of 5 minutes (the paper has 84). Days 1–5 (Thursday to Monday) are for "
-            "learning, 6 (Tuesday) and 7 (Wednesday) for testing. The file has no clock: it is taken to "
-            "start at midnight on 1 March 2012; days 3 and 4 have no morning rush. It has no gaps "
+            "learning, 6 (Tuesday) and 7 (Wednesday) for testing. The file has no clock: it is taken "
+            "to start at midnight on 1 March 2012; days 3 and 4 have no morning rush. It has no gaps "
             "(speeds of 0), because its makers filled them in. No speed is above 70 mph"
         ),
     )

@@ -149,8 +149,8 @@ class StreamingGP(KernelPosterior):
         if self.forget is None or not rate:
             raise InputError(
                 f"forget needs a kernel that forgets along column {column}, which holds the times: "
-                f"multiply the whole kernel by Temporal(epsilon=0.01, column={column}), or leave forget "
-                "out"
+                f"multiply the whole kernel by Temporal(epsilon=0.01, column={column}), or leave "
+                "forget out"
             )
         return 2.0 * math.log(self.forget) / math.log1p(-min(rate, 1.0 - 1e-15))
 
