@@ -124,7 +124,7 @@ def test_the_step_within_a_block() -> None:
 
 def test_drift_must_be_known() -> None:
     model = replace(DriftingFunction(seed=0, horizon=5, side=3).model, drift=None)
-    with pytest.raises(InputError, match=r"give epsilon, or Model\(drift=…\)"):
+    with pytest.raises(InputError, match=r"give epsilon, or Model\(drift=Temporal"):
         r_gp_ucb(model)
     for spec in ("tv-gp-ucb", {"name": "gp-bucb", "posterior": "drifting"}):
         with pytest.raises(InputError, match=r"Model\(drift=…\), such as Temporal"):

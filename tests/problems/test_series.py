@@ -67,7 +67,7 @@ def test_the_recipe(kind: Kind, source: str) -> None:
     fit = fit_drift(K, blocks, noise_variance=variance)
     assert model.drift.epsilon == pytest.approx(fit.epsilon, rel=1e-5)
     assert isinstance(model.drift, Temporal)
-    assert f"ε = {fit.epsilon:.3g} (95 %: {fit.interval[0]:.3g}" in world.settled["drift"]
+    assert f"ε = {fit.epsilon:.3g} (95 % interval {fit.interval[0]:.3g}" in world.settled["drift"]
     assert world.settled["data"].endswith(", synthetic data") == (source == "synthetic")
 
 
