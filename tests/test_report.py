@@ -15,6 +15,7 @@ import pytest
 from superarm import report as reports
 from superarm.report.svg import svg_chart
 from superarm.results.bounds import Bound, RegretBounds
+from superarm.results.charts import run_charts
 from superarm.results.curves import (
     growth_exponent,
     plus_minus,
@@ -114,7 +115,7 @@ def test_contents_and_accessibility(tmp_path: Path) -> None:
         *("✗ does not hold", "{&quot;seconds&quot;: 3.5}", "delta", "1 % of the range", "0.1.0"),
         *(
             "matern",
-            "How unclear points",
+            "What was settled",
             "2 claims: 1 holds, 1 does not hold",
             "t⁰·⁴⁰",
             "prefers-color-scheme:dark",
@@ -221,6 +222,24 @@ def test_settings_show_what_was_swept_and_options_by_policy(tmp_path: Path) -> N
     assert "{&quot;" not in text[text.index("<h2>Settings") : text.index("<h2>Reproduce")]
 
 
+@pytest.mark.parametrize("name", ["drifting-function", "of somebody's own"])
+def test_a_policy_keeps_an_option_that_is_called_like_a_swept_key_of_the_problem(
+    name: str, tmp_path: Path
+) -> None:
+    run = make_run(
+        tmp_path,
+        settings=({"epsilon": 0.01}, {"epsilon": 0.03}),
+        parameters={
+            "problem": {"name": name, **({} if name == "drifting-function" else {"epsilon": 0.1})},
+            "policies": {"igp-ucb": {}, "gp-ucb": {"policy": "tv-gp-ucb", "epsilon": 0.0}},
+        },
+    )
+    text = written(run, tmp_path)
+    assert '<tr><th scope="row">epsilon</th><td>0.01, 0.03</td></tr>' in text
+    assert '<tr><th scope="row">gp-ucb</th><td>tv-gp-ucb</td><td>0</td></tr>' in text
+    assert '<tr><th scope="row">epsilon</th><td>0.1</td></tr>' not in text
+
+
 def test_every_policy_has_a_bound_or_a_reason(tmp_path: Path) -> None:
     run = make_run(tmp_path, settings=({"k": 1}, {"k": 2}))
     rounds = np.arange(1.0, 61.0)
@@ -245,10 +264,22 @@ def test_one_time_per_round_in_labels_and_table(tmp_path: Path) -> None:
     text = written(run, tmp_path)
     mean = float(run.seconds("igp-ucb")[:, 1:].mean(dtype=float))
     assert run.seconds_per_round("igp-ucb") == pytest.approx(mean)
-    assert f">igp-ucb  {readable_seconds(mean)}, t" in text
+    assert f">igp-ucb  {readable_seconds(mean)}" in text
     assert f'<td class="number">{readable_seconds(mean)}</td>' in text
     single = make_run(tmp_path / "one", rounds=1)
     assert single.seconds_per_round("gp-ucb") == pytest.approx(single.seconds("gp-ucb").mean())
+
+
+@pytest.mark.parametrize(("power", "told"), [(1.0, ", t¹·⁰⁰"), (0.0, ""), (-1.0, "")])
+def test_time_labels_tell_of_growth_alone(power: float, told: str, tmp_path: Path) -> None:
+    make_run(tmp_path, ("mine",), rounds=100, seeds=1)
+    seconds = (1e-5 * np.arange(1.0, 101.0) ** power).astype(np.float32)
+    series = {"regret": np.ones(100)}
+    trace = Trace(policy="mine", setting_index=0, seed=0, series=series, seconds=seconds)
+    write_trace(tmp_path, trace)
+    (picture,) = run_charts(Run.load(tmp_path))["seconds"]
+    mean = readable_seconds(float(seconds[1:].mean(dtype=float)))
+    assert picture.panels[0].series[0].label == f"mine  {mean}{told}"
 
 
 def test_one_seed_one_round_no_timings_no_regret(tmp_path: Path) -> None:
@@ -306,8 +337,8 @@ def test_charts_with_nothing_to_draw() -> None:
 
 
 def test_numbers_for_reading() -> None:
-    assert [significant(x) for x in (0.0, -12345.0, 99.96, 1e-9, float("nan"))] == [
-        *("0", "−12,300", "100", "1e-09", "–")
+    assert [significant(x) for x in (0.0, -12345.0, 99.96, 1e-9, -1.6371e9, float("nan"))] == [
+        *("0", "−12,300", "100", "10⁻⁹", "−1.64·10⁹", "–")
     ]
     assert [readable_seconds(x) for x in (2.5, 0.0031, 4.2e-5, 3e-8)] == [
         *("2.5 s", "3.1 ms", "42 µs", "30 ns")

@@ -66,7 +66,7 @@ def test_figures_of_functions_that_drift(cli: Command, tmp_path: Path) -> None:
     cli("reproduce", "timevarying/1", *SIZE, "--out", "a", "--json").json()
     directory = tmp_path / "a" / "timevarying-functions"
     assert sorted(path.name for path in (directory / "truths").iterdir()) == ["s0.npz", "s1.npz"]
-    assert "What there was to be found" in (directory / "report.html").read_text(encoding="utf-8")
+    assert "<h2>The truth</h2>" in (directory / "report.html").read_text(encoding="utf-8")
     small = (*SIZE, "--set", "side=5", "--out", "b", "--json")
     runs = cli("reproduce", "timevarying/2a", *small).json()["runs"]
     assert [run["experiment"] for run in runs] == ["timevarying/matched-se"]

@@ -158,6 +158,19 @@ def test_the_evidence_compares_seed_by_seed_at_the_weakest_pair(tmp_path: Path) 
     assert verdict.verdict == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("leads", "told"),
+    [([2.0, 0.0], "(1 standard error; "), ([321.0, 319.0], "(320 standard errors; ")],
+)
+def test_standard_errors_are_told_in_plain_numbers(
+    leads: list[float], told: str, tmp_path: Path
+) -> None:
+    """Two differences d and e have the mean (d + e)/2 and the standard error |d − e|/2."""
+    run = make_run(tmp_path, {"a": [0.0, 0.0], "b": leads})
+    (verdict,) = judge(run, [claim("below", policy="a", versus="b")])
+    assert told in verdict.evidence
+
+
 @pytest.mark.parametrize("check", ["below", "above"])
 def test_a_single_seed_decides_nothing(check: str, tmp_path: Path) -> None:
     (verdict,) = judge(
@@ -341,8 +354,11 @@ BASE = {
         (claim("below", policy="a", versus="b", metric=2), "metric is 2"),
         (claim("below", policy="a", versus="b", where="k"), "where is 'k'; it must be a table"),
         (claim("below", policy="a", versus="b", of="range"), "of is 'range'; it can be 'spread'"),
-        (claim("below", policy="a", versus="b", of="swing", metric="seconds"), "not of seconds"),
-        (claim("below", policy="a", versus="b", of="swing", relative_to="c"), "by itself"),
+        (
+            claim("below", policy="a", versus="b", of="swing", metric="seconds"),
+            "metric = 'seconds'",
+        ),
+        (claim("below", policy="a", versus="b", of="swing", relative_to="c"), "or relative_to"),
         (claim("similar", policy="a", versus="b", ratio=1), "'tolerance'"),
         (
             claim("similar", policy=["a", 2], versus="b", tolerance=1),
@@ -560,7 +576,7 @@ def test_a_swing_is_how_far_the_mean_over_rounds_moves_in_the_second_half(tmp_pa
     told = claim("below", policy="calm", versus="wild", of="swing")
     (verdict,) = judge(Run.load(tmp_path), [told])
     assert verdict.verdict == "holds"
-    assert "swing of cumulative regret: calm 0, wild 1.67; calm − wild" in verdict.evidence
+    assert "swing of average regret: calm 0, wild 1.67; calm − wild" in verdict.evidence
 
 
 def test_a_claim_is_about_the_settings_that_it_names(tmp_path: Path) -> None:

@@ -437,8 +437,8 @@ def test_one_learner_is_told_something_else() -> None:
 @pytest.mark.parametrize(
     ("told", "message"),
     [
-        ({"drfit": {"name": "temporal"}}, "cannot be told"),
-        ("temporal", "cannot be told"),
+        ({"drfit": {"name": "temporal"}}, "is no valid 'told'"),
+        ("temporal", "is no valid 'told'"),
         ({"drift": {"name": "temporl"}}, "temporal"),
         ({"drift": {"name": "temporal", "epsilon": 2.0}}, "epsilon"),
         ({"noise_variance": -1.0}, "noise_variance"),

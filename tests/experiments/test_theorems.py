@@ -311,7 +311,7 @@ def test_drift_theorems_are_drawn_for_the_arms_there_are(epsilon: float, tmp_pat
     for name, block in (("r-gp-ucb", 3), ("short", block_length(model, epsilon))):
         expected = regret_bound_r_gp_ucb(T, gamma, block=block, epsilon=epsilon, **rest)
         np.testing.assert_allclose(found.drawn[name].values, expected)
-        assert ("what Lemma D.1 allows, in 2 of its runs" in found.drawn[name].assumes) == (epsilon > 0)
+        assert ("In 2 of its runs, not forgetting" in found.drawn[name].assumes) == (epsilon > 0)
     for name, bound in found.drawn.items():
         assert bound.label.endswith("bound (assumptions not met)")
         assert "widths √β_t (here √(0.8 ln(4 t)))" in bound.assumes

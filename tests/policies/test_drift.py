@@ -100,14 +100,15 @@ def test_the_block_by_cross_validation() -> None:
         found[block] = total / 60
     best = min(found, key=lambda block: found[block])
     assert policy.posterior.block == best  # type: ignore[attr-defined]
-    assert policy.settled.startswith(f"N = {best} by cross-validation, each of 3 past days left out")
+    assert policy.settled.startswith(f"N = {best}, chosen by cross-validation: each of 3 past days")
     for block, regret in found.items():
         assert f"{block}: {regret:.3g}" in policy.settled
     assert found[30] == found[144]  # longer than a day
 
     for past in (None, model.past[:1]):
         with pytest.raises(
-            InputError, match=r"needs two past days or more: give block, or Model\(past=…\)"
+            InputError,
+            match=r"at least two past days; give block as a number, or Model\(past=…\)",
         ):
             r_gp_ucb(dataclasses.replace(model, past=past), block="learned")
     with pytest.raises(InputError, match="block is 'best'; choose"):
@@ -123,7 +124,7 @@ def test_the_step_within_a_block() -> None:
 
 def test_drift_must_be_known() -> None:
     model = replace(DriftingFunction(seed=0, horizon=5, side=3).model, drift=None)
-    with pytest.raises(InputError, match=r"give epsilon, or Model\(drift=…\)"):
+    with pytest.raises(InputError, match=r"give epsilon, or Model\(drift=Temporal"):
         r_gp_ucb(model)
     for spec in ("tv-gp-ucb", {"name": "gp-bucb", "posterior": "drifting"}):
         with pytest.raises(InputError, match=r"Model\(drift=…\), such as Temporal"):

@@ -86,7 +86,7 @@ def test_what_it_cannot_play_is_refused_with_advice() -> None:
         rexp3(model(oracle=TopK(k=2)))
     with pytest.raises(InputError, match="needs fixed arms"):
         rexp3(model(arms=None))
-    with pytest.raises(InputError, match="need room between them"):
+    with pytest.raises(InputError, match="low must be below high"):
         rexp3(model(), low=1.0, high=1.0)
     with pytest.raises(InputError, match="variation is 0"):
         rexp3(model(), variation=0.0)

@@ -161,7 +161,7 @@ def test_only_what_has_a_posterior_can_be_wrapped() -> None:
         wrapped(gp_ts(model(), scaled=False), "resetting")
     policy = gp_ts(model(), scaled=False)
     policy.posterior.observe(policy.posterior.keys(Offer(step=1, arms=_arms()))[:1], [1.0])
-    with pytest.raises(InputError, match="learned already"):
+    with pytest.raises(InputError, match="already learned"):
         wrapped(policy, RESETTING)
 
 

@@ -228,7 +228,7 @@ def test_a_fit_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(module, "fit_kernel", broken)
     gp, plain = Refitting(StreamingGP(KERNEL, NOISE), every=5), StreamingGP(KERNEL, NOISE)
     keys, rewards, _ = seen(gp, 5)
-    with pytest.warns(PrecisionWarning, match="stay as they are: no factor"):
+    with pytest.warns(PrecisionWarning, match="the fit failed, .* stay as they are: no factor"):
         gp.observe(keys, rewards)
     plain.observe(keys, rewards)
     assert (gp.fits, gp.count, gp.fitted["kernel"]) == (0, 5, KERNEL)
@@ -258,7 +258,7 @@ def test_what_cannot_be_fitted_is_refused() -> None:
             Refitting(StreamingGP(KERNEL, NOISE), **options)
     taught = StreamingGP(KERNEL, NOISE)
     taught.observe(ARMS[:1], [1.0])
-    with pytest.raises(InputError, match="learned already"):
+    with pytest.raises(InputError, match="already learned"):
         Refitting(taught)
 
 

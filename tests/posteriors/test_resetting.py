@@ -83,7 +83,7 @@ def test_bad_keys_and_parts() -> None:
             gp.observe(bad, [1.0])
     taught = INSIDE["finite"]()
     taught.observe([0], [1.0])
-    with pytest.raises(InputError, match="learned already"):
+    with pytest.raises(InputError, match="already learned"):
         Resetting(taught, block=4)
     with pytest.raises(InputError, match="block"):
         Resetting(INSIDE["finite"](), block=0)

@@ -121,7 +121,7 @@ def test_regret_is_against_the_best_route_of_the_hour() -> None:
         losses.append(world.value(offer, decision) - best)
     assert losses[0] == pytest.approx(0.0, abs=1e-9)
     assert losses[1] >= 0.0
-    assert "at 8 and 17 o'clock, 24 trips a day" in world.settled["rush hours"]
+    assert "peaks at 8:00 and 17:00, with 24 trips a day" in world.settled["rush hours"]
     drift = world.model.drift
     assert drift is not None
     assert drift([[0.0]], [[0.0]]).item() == pytest.approx(1.0)

@@ -86,6 +86,8 @@ def test_the_page_tells_it_without_a_word_of_roads(run: Run, tmp_path: Path) -> 
         "truth of arms in 50 %",
     ):
         assert caption in told
+    assert "All policies meet the same noise" in told
+    assert "Arms of one choice are correlated" in told
     for policy in policy_styles(run.policies):
         for share in calibration.calibrations(run)[policy]["choices"]:
             assert f"{100 * share.observed:.1f} ± {100 * share.stderr:.1f}" in told
@@ -108,3 +110,6 @@ def test_single_arms_are_told_once(tmp_path: Path) -> None:
     text = reports.write_report(run, [], tmp_path / "report.html").path.read_text("utf-8")
     assert "arms in 50 %" not in text
     assert "choices in 50 %" in text
+    for absent in ("Arms of one choice", "of each arm", "Settings that are compared"):
+        assert absent not in text
+    assert "is judged by first choices, and by the truth behind the noise" in text

@@ -122,7 +122,7 @@ def test_functions_in_a_few_rounds_from_light_to_dark(tmp_path: Path) -> None:
         assert series.y[best] == series.y.max()
     assert [series.marked for series in chart.series] == [(1,), (1,), (1,), (0,), (0,)]
     assert svg_chart(chart).count("<circle") == 5
-    assert "What there was to be found" in _page(run, tmp_path)
+    assert "<h2>The truth</h2>" in _page(run, tmp_path)
 
 
 def test_every_arm_over_the_rounds_and_the_best_of_them(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_without_a_wish_no_truth_is_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("truth", "problem", "told"),
     [
-        ("functions", {"dimension": 2}, "needs arms of one column"),
+        ("functions", {"dimension": 2}, "needs arms with one feature"),
         ("series", {"dimension": 2, "side": 23}, "at most 500 arms; this problem has 529"),
     ],
 )

@@ -196,6 +196,8 @@ class _Totals:
             text = "time per round (s)"
         if "relative_to" in self.claim:
             text += f" relative to that of {self.claim['relative_to']}"
+        if self.claim.get("of") == "swing":
+            text = text.replace("cumulative", "average")
         return f"{self.claim['of']} of {text}" if "of" in self.claim else text
 
     def told(self, policy: str, place: int = 0) -> str:
@@ -215,7 +217,9 @@ def _judged(totals: _Totals) -> tuple[Word, str]:
         limit = noise_limit(len(weakest.values))
         evidence += f"; {weakest.what} seed by seed {plus_minus(*average(weakest.values))}"
         away = abs(weakest.strength) * limit
-        errors = "the same in every seed" if np.isinf(away) else f"{away:.2g} standard errors"
+        number = significant(away, 2)
+        errors = f"{number} standard error{'s' * (number != '1')}"
+        errors = "the same in every seed" if np.isinf(away) else errors
         evidence += f" ({errors}; {limit:.3g} needed)"
     if weakest.strength > 1.0:
         return "holds", evidence
@@ -375,7 +379,7 @@ def check_claim(claim: object, where: str) -> None:
         ),
         (
             claim.get("of") == "swing" and (claim.get("metric") == _SECONDS or "relative_to" in claim),
-            "a swing is of a metric by itself, not of seconds or relative to another policy",
+            "of = 'swing' cannot be used with metric = 'seconds' or relative_to",
         ),
         *(
             (not 0.0 < claim.get(key, 1.0) < np.inf, f"{key} must be above 0 and finite")

@@ -243,7 +243,7 @@ def _check_drawn(world: World, truth: str) -> None:
     if arms > _MOST_DRAWN:
         raise SpecError(f"[chart]: truth draws at most {_MOST_DRAWN} arms; this problem has {arms:,}")
     if truth == "functions" and columns != 1:
-        raise SpecError("[chart]: truth = 'functions' needs arms of one column; 'series' does not")
+        raise SpecError("[chart]: truth = 'functions' needs arms with one feature; use 'series'")
 
 
 def _truth(world: World, rounds: int) -> Truth:

@@ -352,8 +352,8 @@ def checked_told(given: Any) -> dict[str, Any]:
     """What one learner is told instead of what the problem states: fields of its model."""
     if not isinstance(given, Mapping) or not set(given) <= {"drift", "kernel", "noise_variance"}:
         raise SpecError(
-            f'{given!r:.60} cannot be told; write {{drift = {{name = "temporal", epsilon = 0.1}}}}, or '
-            "give another kernel or noise_variance"
+            f"{given!r:.60} is no valid 'told'; its keys are drift, kernel and noise_variance, as in "
+            '{drift = {name = "temporal", epsilon = 0.1}}'
         )
     return {
         key: as_positive(value, key) if key == "noise_variance" else build("kernel", value)

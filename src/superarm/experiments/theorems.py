@@ -20,6 +20,7 @@ from superarm.problems import Codependency, DriftingFunction
 from superarm.problems.base import World
 from superarm.registry import parameters_of
 from superarm.results.bounds import Bound, RegretBounds
+from superarm.results.curves import significant
 from superarm.results.roads import schedule_of
 from superarm.rules import BayesianGPUCB, OclokUCB
 from superarm.simulation import Run
@@ -36,7 +37,8 @@ _NO_THEOREM = {
     "gp-greedy": "it does not explore: nothing keeps its regret from growing linearly with T",
     "kernel-ucb": "“Finite-Time Analysis of Kernelised Contextual Bandits” (2013) bounds the regret of "
     "SupKernelUCB, a slower variant, not of KernelUCB itself",
-    "genie": "it knows the truth of the round before: it is a lower line itself",
+    "genie": "it is not a learner: it knows the truth of the round before, and is itself a lower line "
+    "for the others",
     **dict.fromkeys(("prior", "known-cost", "random"), "it learns nothing"),
 }
 
@@ -371,9 +373,9 @@ def _why_not_theorem(name: str, given: Options) -> str:
 _DRIFT_POLICIES = {"tv-gp-ucb": "Theorem 4.3", "r-gp-ucb": "Theorem 4.2"}
 _DRIFT_DELTA, _CHECKED_SEEDS = 0.1, 5
 _DRIFT_NOTE = (
-    "Bounds on rewards that drift are those of “Time-Varying Gaussian Process Bandit Optimization” "
-    f"(2016) for finitely many arms, with δ = {_DRIFT_DELTA:g}, upper bounds on γ, and what its proofs "
-    "do give where a printed step does not follow."
+    "For rewards that drift, bounds are those of “Time-Varying Gaussian Process Bandit Optimization” "
+    f"(2016) for finitely many arms, with δ = {_DRIFT_DELTA:g} and upper bounds on γ. Where a printed "
+    "step does not follow, what the proof does give is used."
 )
 
 
@@ -407,7 +409,8 @@ def _drift_bound(
             words += f". {_mismatch(run, experiment, policy, block, true)}"
     most = 2.0 * T * math.sqrt(2.0 * math.log(n))
     if values[-1] > most:
-        words += f". It says nothing: no policy loses more than 2T√(2 ln n) = {most:,.0f} in the mean"
+        words += ". This bound is too loose to say anything: no policy loses more than "
+        words += f"2T√(2 ln n) = {most:,.0f} in the mean"
     return Bound(f"{name.upper()} bound (assumptions not met)", rounds, values, words)
 
 
@@ -422,7 +425,8 @@ def _true_drift(world: World, name: str, told: float | None) -> float:
     if name == "tv-gp-ucb" and told not in (None, true):
         reason = f"is told ε = {told:g}" if told else "forgets nothing"
         raise _NoBoundError(
-            f"it {reason} while the truth drifts by {true:g}: the theorem needs the true ε"
+            f"it {reason} while the truth drifts by {true:g}: the theorem needs a learner that is told "
+            "the true ε"
         )
     return true
 
@@ -435,6 +439,7 @@ def _mismatch(run: Run, experiment: Experiment, policy: str, block: int, epsilon
     used = [check_mismatch(run, policy, seed, world, block, epsilon) for seed, world in cells]
     mean, std = np.max(used, axis=0)
     return (
-        f"Not forgetting within {block} rounds moved means by at most {mean:.2g} and standard "
-        f"deviations by at most {std:.2g} of what Lemma D.1 allows, in {len(seeds)} of its runs"
+        f"In {len(seeds)} of its runs, not forgetting within {block} rounds moved means by at most "
+        f"{significant(mean, 2)} of what Lemma D.1 allows, and standard deviations by at most "
+        f"{significant(std, 2)}"
     )

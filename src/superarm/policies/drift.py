@@ -47,8 +47,9 @@ def r_gp_ucb(
 ) -> IndexPolicy:
     """R-GP-UCB [bogunovic2016time, Algorithm 1]: GP-UCB that starts anew every ``block`` steps.
 
-    Where it is left out, the block is what the paper uses for ε and the kernel; "learned" chooses it by
-    cross-validation on the model's past. With ``in_block`` t counts the steps of a block.
+    If ``block`` is left out, it is the paper's choice for ε and the kernel; "learned" chooses it by
+    cross-validation on the model's past. With ``in_block``, t in the widths counts only the steps since
+    the last reset.
     """
     told = ""
     if isinstance(block, str):
@@ -57,7 +58,10 @@ def r_gp_ucb(
     if block is None:
         drift = model.drift if epsilon is None else Temporal(epsilon=epsilon)
         if not isinstance(drift, Temporal):
-            raise InputError("how fast rewards drift is not known: give epsilon, or Model(drift=…)")
+            raise InputError(
+                "the model does not say how fast rewards drift; give epsilon, or "
+                "Model(drift=Temporal(epsilon=…))"
+            )
         block = block_length(model, drift.epsilon)
     widths = LogarithmicUCB(c1=c1, c2=c2)
     policy = IndexPolicy(
@@ -78,7 +82,9 @@ def _learned_block(model: Model, in_block: bool, c1: float, c2: float) -> tuple[
     """The block with the least average regret on past days, each left out of mean and covariance."""
     past = model.past
     if past is None or len(past) < 2:
-        raise InputError('block = "learned" needs two past days or more: give block, or Model(past=…)')
+        raise InputError(
+            'block = "learned" needs at least two past days; give block as a number, or Model(past=…)'
+        )
     n, regrets = past.shape[2], np.zeros(len(BLOCKS))
     arms = Arms.numbered(np.arange(n, dtype=np.float64)[:, None])
     for day in range(len(past)):
@@ -91,8 +97,8 @@ def _learned_block(model: Model, in_block: bool, c1: float, c2: float) -> tuple[
     best = BLOCKS[int(np.argmin(regrets))]
     tried = ", ".join(f"{block}: {regret:.3g}" for block, regret in zip(BLOCKS, regrets, strict=True))
     return best, (
-        f"N = {best} by cross-validation, each of {len(past)} past days left out in turn; "
-        f"average regret a round for N = {tried}"
+        f"N = {best}, chosen by cross-validation: each of {len(past)} past days was left out in turn. "
+        f"Average regret a round, by N: {tried}"
     )
 
 
@@ -114,10 +120,10 @@ def _regret(policy: IndexPolicy, model: Model, arms: Arms, readings: Floats) -> 
 
 @register("policy", "genie")
 def genie(model: Model, *, problem: World) -> ScorePolicy:
-    """It knows all of f_{t−1} and plays its maximiser [bogunovic2016time, appendix F]; no learner.
+    """Not a learner: it knows all of f_{t−1} and plays its maximiser [bogunovic2016time, appendix F].
 
-    For functions that drift as in eqs. 3 and 4 this is a line below which no policy falls in the mean.
-    In round 1 it knows the prior mean alone.
+    For functions that drift as in eqs. 3 and 4, no policy has lower mean regret. In round 1 it knows
+    only the prior mean.
     """
     return ScorePolicy(score=LastTruth(problem=problem), oracle=model.oracle)
 

@@ -1,12 +1,13 @@
-"""Exp3 that starts anew at intervals: a baseline for rewards that drift, blind to similar arms.
+"""Exp3 that starts anew at intervals: a baseline for rewards that drift.
 
-RExp3 of *Stochastic Multi-Armed-Bandit Problem with Non-stationary Rewards* (2014).
+RExp3 of *Stochastic Multi-Armed-Bandit Problem with Non-stationary Rewards* (2014). It ignores that
+arms are similar.
 
 Notation
 
 =========  =======================================================================
 ``K``      arms
-``Δ``      ``block``: steps between two restarts
+``Δ``      ``block``: steps between two resets
 ``γ``      share of plays at random, min{1, √(K ln K/((e − 1) Δ))}
 ``w``      weights, (K,), kept as logarithms; all 1 at the start of a block
 ``p``      probabilities, (K,): (1 − γ) w/Σw + γ/K
@@ -54,12 +55,12 @@ class _Weights(NamedTuple):
 
 @register("policy", "exp3")
 class Exp3(Learner):
-    """One arm a round, drawn by weights that rise with rewards, all alike again every ``block`` steps.
+    """One arm a round, drawn by weights that rise with rewards; all equal again every ``block`` steps.
 
-    A reward of an arm that was played with probability p multiplies its weight by exp(γ X/(p K)), with
-    p as the decision states it. So rewards of one block may come late and in any order; what comes
-    after a reward of a later block is counted in ``ignored``, and not learned. Arms that are not
-    available have probability 0, and the others are scaled up.
+    A reward of an arm multiplies its weight by exp(γ X/(p K)), where p is the decision's propensity. So
+    the rewards of a block may come late and in any order. A reward that comes after one from a later
+    block is counted in ``ignored`` and not learned. Arms that are not available have probability 0, and
+    the probabilities of the others are scaled up.
     """
 
     kind = "exp3"
@@ -76,7 +77,7 @@ class Exp3(Learner):
         self.block = as_count(block, "block")
         self.low, self.high = as_number(low, "low"), as_number(high, "high")
         if not self.low < self.high:
-            raise InputError(f"low is {low} and high is {high}; rewards need room between them")
+            raise InputError(f"low is {low} and high is {high}; low must be below high")
         K = as_count(len(self.arms), "the number of arms")
         self.gamma = min(1.0, math.sqrt(K * math.log(K) / ((math.e - 1.0) * self.block)))
         self.ignored = 0
@@ -113,8 +114,8 @@ class Exp3(Learner):
         K, p = len(self.arms), decision.propensity
         if p is None or not p >= self.gamma / K * (1.0 - _ROUNDING) or len(decision.positions) != 1:
             raise InputError(
-                f"the decision has {len(decision.positions)} arms and propensity {p}: another policy "
-                f"made it; here one arm is played, with probability {self.gamma / K:.3g} at least"
+                f"the decision has {len(decision.positions)} arms and propensity {p}, so another "
+                f"policy made it; this plays one arm, with probability at least {self.gamma / K:.3g}"
             )
         rows = self._fixed.locate(offer.arms).keys[feedback.positions]
         (held, logs), number = self._weights, (decision.step - 1) // self.block
@@ -149,17 +150,19 @@ def rexp3(
     low: float | None = None,
     high: float | None = None,
 ) -> Exp3:
-    """RExp3 [besbes2014stochastic]: Exp3 that starts anew every Δ = ⌈(K ln K)^{1/3} (T/V)^{2/3}⌉ steps.
+    """RExp3 [besbes2014stochastic]: Exp3, reset every Δ = ⌈(K ln K)^{1/3} (T/V_T)^{2/3}⌉ steps.
 
-    Rewards between ``low`` and ``high`` are scaled to [0, 1], and others clipped. Left out, these are
-    the least and the largest of prior mean ∓ 3 prior standard deviations over all arms.
+    Rewards between ``low`` and ``high`` are scaled to [0, 1], and others are clipped. Where left out,
+    ``low`` is the least of prior mean − 3 prior standard deviations over all arms, and ``high`` the
+    largest of prior mean + 3.
     """
     if model.arms is None:
-        raise InputError("RExp3 needs fixed arms, but these change every round; use 'cc-mab'")
+        told = "RExp3 needs fixed arms, but the arms of this problem change every round; use 'cc-mab'"
+        raise InputError(told)
     if not isinstance(model.oracle, TopK) or model.oracle.k != 1:
         raise InputError(
-            f"RExp3 plays one arm a round, but the oracle is {model.oracle!r:.60}; use it where "
-            "oracle is TopK(k=1), or choose a policy for super arms, such as 'cc-mab'"
+            f"RExp3 plays one arm a round, but the oracle is {model.oracle!r:.60}; use RExp3 "
+            "with the oracle TopK(k=1), or choose a policy for super arms, such as 'cc-mab'"
         )
     K = len(model.arms)
     if block is None:

@@ -94,7 +94,7 @@ def posterior_for(
     if posterior == "drifting":
         if model.drift is None:
             raise InputError(
-                "how rewards drift is not known: state it as Model(drift=…), such as "
+                "the model does not say how rewards drift; give Model(drift=…), such as "
                 "Temporal(epsilon=0.01), or use 'tv-gp-ucb', which takes epsilon"
             )
         # What is periodic has fewer terms so, and no decision depends on a millionth of the variance.

@@ -100,7 +100,8 @@ class LastTruth(_Certain):
 
     def __post_init__(self) -> None:
         if self.problem.model.arms is None:
-            raise InputError("the genie knows fixed arms of the round before, but these change")
+            told = "the genie needs fixed arms, but the arms of this problem change every round"
+            raise InputError(told)
 
     def desirability(self, offer: Offer, rng: Rng) -> Floats:
         if offer.step > 1:

@@ -15,14 +15,14 @@ from .base import IndexPolicy
 
 
 def wrapped(policy: Policy, *wrappers: Mapping[str, Any] | str) -> IndexPolicy:
-    """The policy with its posterior wrapped, by one spec after the other.
+    """The policy with its posterior wrapped by each spec in turn, the first one innermost.
 
-    ``wrapped(policy, {"name": "resetting", "block": 48})``; a name alone will do for default options.
+    ``wrapped(policy, {"name": "resetting", "block": 48})``; a name alone takes the default options.
     """
     if not isinstance(policy, IndexPolicy):
         raise InputError(
-            f"{type(policy).__name__} has no posterior that could be wrapped; leave 'wrapped' out, or "
-            "choose a policy that has one, such as gp-ts"
+            f"{type(policy).__name__} has no posterior to wrap; leave 'wrapped' out, or choose a "
+            "policy that has one, such as gp-ts"
         )
     posterior = policy.posterior
     for spec in checked_wrappers([*wrappers]):

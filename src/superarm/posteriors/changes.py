@@ -1,4 +1,4 @@
-"""A posterior that notices sudden changes of what it learns, and then forgets what was before.
+"""A posterior that notices sudden changes and then forgets what came before them.
 
 Notation
 
@@ -39,20 +39,21 @@ class Alarm(NamedTuple):
     """A change was noticed."""
 
     step: int  # of the observation that gave the alarm
-    since: int  # the step from which on observations are kept: the change is thought to lie before it
+    since: int
+    """The first step whose observations are kept: the change is thought to have come just before it."""
 
 
 @register("posterior", "change-detecting")
 class ChangeDetecting(Numbered):
-    """Any posterior, made anew when rewards are no longer what it foresees.
+    """Any posterior, made anew when rewards no longer agree with its forecasts.
 
-    A CUSUM test of whether the innovations have become ``scale`` times as large. While the model holds,
-    the mean number of observations until a (false) alarm is at least ``run_length``. On an alarm, what
-    was learned before the test's statistic last left 0 is forgotten, and what came since is learned by
-    a new posterior. ``alarms`` says when; ``until_alarm`` how long one takes.
+    A CUSUM test looks for innovations that have become ``scale`` times as large. While the model holds,
+    the mean number of observations until a (false) alarm is at least ``run_length``. On an alarm, a new
+    posterior learns what came since the test's statistic last left 0; everything before that is
+    forgotten. ``alarms`` lists the alarms; ``until_alarm`` says how long one takes to come.
 
-    Keys are those of the posterior inside with the number of their step as a last column. Feedback from
-    before a change that was noticed is counted in ``ignored``, and not learned.
+    Keys are those of the posterior inside, with the step number as the last column. Feedback from
+    before a noticed change is counted in ``ignored`` and not learned.
 
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.posteriors import FiniteGP
@@ -81,9 +82,10 @@ class ChangeDetecting(Numbered):
     def until_alarm(self, spread: float = 1.0) -> float:
         """Mean number of observations until an alarm, from S = 0, if innovations are N(0, spread²).
 
-        With 1 that is the run length without a change, with more the delay after one: about
-        h / (½ spread² (1 − 1/ρ²) − ln ρ) where that is positive, and longer by how far S overshoots h.
-        Computed as that of a Markov chain over pieces of [0, h), to about 2 %.
+        With ``spread`` 1 this is the run length without a change, for which ``run_length`` is a lower
+        bound. With a larger one it is the delay after a change: about h / (½ spread² (1 − 1/ρ²) − ln ρ)
+        where that is positive, and somewhat longer because S overshoots h. Computed as that of a Markov
+        chain over pieces of [0, h), to about 2 %.
         """
         from scipy.special import erf
 

@@ -26,15 +26,16 @@ _NOISE_FACTOR = 1e4  # by how much the fitted noise variance may differ from the
 class Refitting(Wrapping):
     """Any posterior with a kernel, whose hyper-parameters are fitted anew every so many observations.
 
-    Those of the kernel that are free, those of ``drift`` and, with ``fit_noise``, the noise variance,
-    by maximum likelihood of the last ``most`` observations, from the present values on. The posterior
-    inside is then made anew from those observations: older ones are forgotten. Noise variances that
-    observations came with keep their ratio to the model's own, which stays within a factor 10⁴ of what
-    it was. ``fitted`` holds the present values, ``fits`` says how often they were fitted.
+    What is fitted: the free hyper-parameters of the kernel and of ``drift`` and, with ``fit_noise``,
+    the noise variance. They maximise the marginal likelihood of the last ``most`` observations; the
+    search starts from the present values, without restarts. The posterior inside is then made anew from
+    these observations, and older ones are forgotten. If observations came with noise variances of their
+    own, these keep their ratio to the model's, which stays within a factor of 10⁴ of its first value.
+    ``fitted`` holds the present values, ``fits`` says how often they were fitted.
 
-    A fit of n observations ends with the step in which it has computed ``work`` / n likelihoods: with
-    four hyper-parameters, after about 120 ms for 200 observations and 750 ms for 500, on one core. It
-    is a limit of work and not of time, so that a run gives the same numbers everywhere.
+    A fit of n observations ends with the step in which it reaches ``work`` / n likelihoods. With four
+    hyper-parameters this takes about 120 ms for 200 observations and 750 ms for 500, on one core. The
+    limit is on work, not on time, so that a run gives the same numbers everywhere.
 
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.posteriors import StreamingGP
@@ -66,8 +67,9 @@ class Refitting(Wrapping):
         tunable = [isinstance(each, TunableCovariance) for each in self._tuned.values()]
         if not tunable or not all(tunable):
             raise InputError(
-                f"{type(posterior).__name__} has no kernel that can be fitted; wrap one that has, as "
-                "FiniteGP or StreamingGP with a kernel of superarm, and put other wrappers around that"
+                f"{type(posterior).__name__} has no kernel that can be fitted; wrap a posterior that "
+                "has one, such as FiniteGP or StreamingGP with a superarm kernel, and put other "
+                "wrappers around Refitting"
             )
         self._size = sum(len(each.theta) for each in self._tuned.values())
         if not (fit_noise or self._size):
@@ -131,7 +133,8 @@ class Refitting(Wrapping):
                 inside = self._with(found.kernel.theta, found.noise_variance)
                 inside.observe(seen.keys, seen.rewards, found.noise_variance * seen.noise, rng)
             except (InputError, NotPositiveDefiniteError, MemoryError) as error:
-                warn(f"hyper-parameters stay as they are: {error}"[:300], PrecisionWarning)
+                told = f"the fit failed, and hyper-parameters stay as they are: {error}"
+                warn(told[:300], PrecisionWarning)
                 inside = None
         if inside is None:
             self._inside.observe(keys, rewards, noise, rng)

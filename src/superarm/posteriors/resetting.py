@@ -20,8 +20,8 @@ from .wrapping import Numbered
 class Resetting(Numbered):
     """Any posterior, made anew every ``block`` steps: in steps 1, block + 1, 2 block + 1, ….
 
-    Keys are those of the posterior inside with the number of their block as a last column. Feedback
-    from before a reset is counted in ``ignored``, and not learned.
+    Keys are those of the posterior inside, with the block number as the last column. Feedback from
+    before a reset is counted in ``ignored`` and not learned.
 
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.posteriors import FiniteGP

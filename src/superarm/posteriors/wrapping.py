@@ -1,4 +1,4 @@
-"""What posteriors share that wrap another."""
+"""What is common to posteriors that wrap another."""
 
 from __future__ import annotations
 
@@ -33,12 +33,13 @@ class Seen(NamedTuple):
 
 
 class Wrapping(GaussianPosterior):
-    """A posterior that has another inside, whose keys it has, and can make that one anew."""
+    """A posterior with another inside: it has the same keys, and can make the one inside anew."""
 
     def __init__(self, posterior: GaussianPosterior) -> None:
         require_type(posterior, GaussianPosterior, "posterior")
         if posterior.count:
-            raise InputError("the posterior inside has learned already; give one that has not")
+            told = "the posterior inside has already learned something; give one that has not"
+            raise InputError(told)
         super().__init__(noise_variance=posterior.noise_variance)
         self.exchangeable, self.draws = posterior.exchangeable, posterior.draws
         self.posterior = posterior  # which never learns
@@ -98,11 +99,11 @@ class Wrapping(GaussianPosterior):
 
 
 class Numbered(Wrapping):
-    """One whose keys end with a number, of the offer's block or step, that tells what to ignore."""
+    """A wrapper whose keys end with the offer's block or step number, which tells what to ignore."""
 
     numbered: str  # what the numbers count
     ignored: int
-    """Observations that came when what they belong to had been forgotten: they are not learned."""
+    """Observations that came after their block or step had been forgotten; they are not learned."""
 
     def __init__(self, posterior: GaussianPosterior) -> None:
         super().__init__(posterior)

@@ -28,7 +28,7 @@ from .changing import ChangingArms, draws_of
 @register("problem", "drifting-function")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DriftingFunction(ChangingArms):
-    """A draw of a Gaussian process on a grid that changes a little in every step."""
+    """A function on a grid, drawn from a Gaussian process, that drifts a little in every step."""
 
     seed: int
     horizon: int
@@ -43,7 +43,7 @@ class DriftingFunction(ChangingArms):
     epsilon: float = 0.01
     """By how much the function changes in a step: 0 or more, and below 1."""
     assumed_epsilon: float | None = None
-    """What the learner is told of it; the truth where left out."""
+    """The ε that learners are told; the true one where left out."""
     k: int = 1
     """How many arms are chosen."""
     noise_std: float = 0.1
@@ -76,7 +76,8 @@ class DriftingFunction(ChangingArms):
             drift=Temporal(epsilon=assumed),
             most_arms=len(arms),
         )
-        told = f"f₁ is drawn; every step keeps √(1 − ε) of f and adds √ε of a draw, ε = {epsilon:g}"
+        told = "f₁ is drawn; every step keeps √(1 − ε) of f and adds √ε of a new draw, "
+        told += f"ε = {epsilon:g}"
         settled = {"truth": told + (f"; learners assume ε = {assumed:g}" * (assumed != epsilon))}
         self._store(
             model=model,

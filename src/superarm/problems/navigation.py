@@ -75,9 +75,9 @@ class Navigation(RoadProblem, Scored):
     """What changes from trip to trip: "congestion", "temperature", "load". Arms are then not
     a fixed set: choose a posterior that takes features, "variational" or "streaming"."""
     rush_hours: float = 0.0
-    """How strongly rush hours change energies, in standard deviations of the prior; 0: not at all."""
+    """How much rush hours change energies, in standard deviations of the prior; 0: no rush hours."""
     day_to_day: float = 0.002
-    """ε: by how much rush hours change from one trip to the next, 0 to 1; 24 trips are a day."""
+    """ε: how fast the pattern of rush hours drifts from trip to trip, 0 to 1; a day has 24 trips."""
     _closures: Streams = field(init=False, repr=False)
     _conditions: Conditions | None = field(init=False, repr=False)
     _kept: dict[int, tuple[_Costs, _Costs | None]] = field(init=False, repr=False, default_factory=dict)
@@ -187,9 +187,9 @@ class Navigation(RoadProblem, Scored):
             )
         if self.rush_hours:
             told["rush hours"] = (
-                f"at 8 and 17 o'clock, {TRIPS_PER_DAY} trips a day, energies change by "
+                f"peaks at 8:00 and 17:00, with {TRIPS_PER_DAY} trips a day; energies change by "
                 f"{self.rush_hours:g} times the prior's standard deviation, most on fast roads; the "
-                f"pattern drifts, ε = {self.day_to_day:g} a trip"
+                f"pattern drifts by ε = {self.day_to_day:g} a trip"
             )
         if self.conditions:
             told["conditions"] = f"{', '.join(self.conditions)} change from trip to trip"

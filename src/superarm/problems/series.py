@@ -54,7 +54,9 @@ class SensorSeries(ChangingArms, AdditiveProblem):
 
     def means(self, offer: Offer) -> Floats:
         if offer.step > len(self.readings):
-            raise InputError(f"step is {offer.step}, but there are {len(self.readings)} readings")
+            raise InputError(
+                f"step is {offer.step}, but there are only {len(self.readings)} rows of readings"
+            )
         return np.asarray(self.readings[offer.step - 1])
 
     def truth(self, offer: Offer) -> None:
@@ -64,8 +66,8 @@ class SensorSeries(ChangingArms, AdditiveProblem):
     def measures(self) -> Mapping[str, Metric]:
         return {
             "regret": REGRET._replace(unit=self.unit),
-            "reward": Metric("reading of the chosen", self.unit, "per round", "up"),
-            self.distinct: Metric("different sensors tried"),
+            "reward": Metric("reading of the chosen sensor", self.unit, "per round", "up"),
+            self.distinct: Metric("distinct sensors"),
         }
 
 
@@ -73,7 +75,7 @@ class SensorSeries(ChangingArms, AdditiveProblem):
 def temperature_series(
     *, seed: int, horizon: int, source: str = "auto", k: int = 1, noise_fraction: float = 0.05
 ) -> SensorSeries:
-    """The warmest of 52 sensors in the Intel Berkeley lab, every ten minutes of two days."""
+    """The warmest of 52 sensors in the Intel Berkeley lab, every ten minutes for two days."""
     made = partial(made_room, "temperature", sensors=52, learn=432, test=288, level=22.0, spread=2.0)
     rows = from_source(source, lambda: _intel_days(find("intel-temperature")), made)
     model, drift = _learned(rows, 3, 1, noise_fraction, horizon, k)
@@ -91,9 +93,9 @@ def traffic_series(
     k: int = 1,
     noise_fraction: float = 0.05,
 ) -> SensorSeries:
-    """The fastest of 50 places on the motorways of Los Angeles, on one morning from 6 to 11.
+    """The fastest traffic at 50 motorway sensors in Los Angeles, on one morning from 6 to 11.
 
-    ``day`` is 6 or 7: earlier ones are learned from.
+    ``day`` is 6 or 7; learners are told what days 1 to 5 show.
     """
     made = partial(made_room, "speed", sensors=_SENSORS, learn=300, test=120, level=55.0, spread=8.0)
     rows = from_source(source, lambda: _traffic_days(find("metr-la-week")), made)
@@ -130,7 +132,8 @@ def _learned(
         past=read_only(rows.learn.reshape(days, -1, n)),
     )
     low, high = fit.interval
-    return model, f"ε = {fit.epsilon:.3g} (95 %: {low:.3g} to {high:.3g}), most likely for"
+    told = f"ε = {fit.epsilon:.3g} (95 % interval {low:.3g} to {high:.3g}), by maximum likelihood for"
+    return model, told
 
 
 def _series(
@@ -144,7 +147,8 @@ def _series(
 ) -> SensorSeries:
     if model.horizon > len(readings):
         raise InputError(
-            f"horizon is {model.horizon}, but there are {len(readings)} readings; ask for no more"
+            f"horizon is {model.horizon}, but there are only {len(readings)} rows of readings; use at "
+            f"most {len(readings)} rounds"
         )
     assert isinstance(model.oracle, TopK)
     assert model.arms is not None
@@ -159,17 +163,18 @@ def _series(
         unit=unit,
         settled={
             "data": rows.origin,
-            "truth": "a row of readings a round, observed as they are: no noise is added",
+            "truth": "each round has one row of readings, observed without added noise",
             "kernel": f"empirical covariance of {len(rows.learn)} learning rows about their mean",
             "prior mean": "each sensor's mean over the learning rows",
             "noise": (
-                f"σ² = {model.noise_variance:.3g}, {noise_fraction:g} of the sensors' average "
-                "variance, belongs to the model alone"
+                f"σ² = {model.noise_variance:.3g} in the model alone: {noise_fraction:g} times the "
+                "sensors' average variance"
             ),
             **told,
             "start": (
                 f"in round 1 only {'one sensor is' if k == 1 else f'{k} sensors are'} available, "
-                "another choice for every seed; regret is against all sensors, in round 1 too"
+                f"{'a different one' if k == 1 else 'different ones'} for each seed; regret is against "
+                "all sensors, also in round 1"
             ),
         },
     )
@@ -187,9 +192,9 @@ def _intel_days(path: Path) -> SensorRows:
         learn=readings[:432],
         test=readings[432:],
         origin=(
-            "Intel Berkeley lab, 52 sensors (the paper has 46), every 20th row: 10 minutes. Days 1–3 "
-            "to learn, 4–5 to test, a day being 144 rows from the start of the file. Readings under "
-            f"{GLITCH_BELOW:g} °C are interpolated in time"
+            "Intel Berkeley lab, 52 sensors (the paper has 46), every 20th row, so one every 10 "
+            "minutes. Days 1–3 are for learning, 4–5 for testing; a day is 144 rows, counted from the "
+            f"start of the file. Readings under {GLITCH_BELOW:g} °C are interpolated in time"
         ),
     )
 
@@ -206,9 +211,9 @@ def _traffic_days(path: Path) -> SensorRows:
         test=mornings[5 * _STEPS_A_MORNING :],
         origin=(
             f"METR-LA in place of I-880, {_SENSORS} of 207 sensors drawn once for all seeds, 6 to "
-            "11 am: 60 rows of 5 minutes (the paper has 84). Days 1–5 (Thursday to Monday) to learn, "
-            "6 (Tuesday) and 7 (Wednesday) to test. The file has no clock: it is taken to start at "
-            "midnight on 1 March 2012; days 3 and 4 have no morning rush. It has no gaps (speeds of "
-            "0): whoever made it filled them in. No speed is above 70 mph"
+            "11 am: 60 rows of 5 minutes (the paper has 84). Days 1–5 (Thursday to Monday) are for "
+            "learning, 6 (Tuesday) and 7 (Wednesday) for testing. The file has no clock: it is taken "
+            "to start at midnight on 1 March 2012; days 3 and 4 have no morning rush. It has no gaps "
+            "(speeds of 0), because its makers filled them in. No speed is above 70 mph"
         ),
     )

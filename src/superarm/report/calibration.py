@@ -18,27 +18,39 @@ def calibration_parts(run: Run) -> Iterable[str]:
     if picture is None:
         return
     found, words = results.calibrations(run), results.words_of(run)
-    arm, choice, reward, _ = words
+    arm, choice, reward, first = words
+    judged = {kind for calibration in found.values() for kind, levels in calibration.items() if levels}
+    several, noisy = f"{arm}s" in judged, not judged.isdisjoint(words.true)  # no truth: no noise added
     apart = (
         "Policies with independent edges (names starting with “bi”) ignore that errors on different "
         "roads are correlated, which makes their forecasts of trips too narrow."
         if words == results.ON_ROADS
-        else "Seeds that meet the same recorded rewards are not independent, which the errors ignore."
+        else "Where all seeds meet the same recorded rewards, they are not independent; the errors "
+        "ignore this."
+    )
+    each = f"each {arm} and of the whole {choice}" if several else f"the chosen {arm}"
+    correlated = (
+        f"{arm.title()}s of one {choice} are correlated, so for {arm}s the error is taken over whole "
+        f"{choice}s. "
+    )
+    compared = (
+        f"Settings that are compared meet the same {'noise' if noisy else 'measurements'}; the error "
+        f"takes into account what their {choice}s of the same round and seed have in common. "
+    )
+    fresh = f"{arm}s that were met for the first time" if several else first
+    noise = (
+        " All policies meet the same noise, so chance affects them alike. Most of what is measured is "
+        f"noise that each learner knows about; what it has learned is judged by {fresh}, and by the "
+        f"truth behind the noise. Truths of successive {choice}s are much the same: their standard "
+        "error is over seeds, and a single seed gives none."
     )
     yield (
         f"<p>{escape(results.calibration_verdict(found))}</p>"
-        f"<p>Before each {choice} every learner forecast the {reward} of each {arm} and of the whole "
-        f"{choice}; this is how often the measured {reward} fell inside the central 50, 90 and 95 % of "
-        f"the forecast. If a model is right, then whatever it has seen, the next {choice} falls inside "
-        f"with exactly that probability: the standard error of the share of {choice}s is binomial. "
-        f"{arm.title()}s of one {choice} are correlated, so for {arm}s the error is taken over whole "
-        f"{choice}s. Where settings are compared, all of them meet the same noise: what their "
-        f"{choice}s of one round and seed share is part of the error. {apart} All policies meet the "
-        "same noise, so chance affects them alike. Most of what is measured is noise that each learner "
-        f"knows about; what it has learned is judged by {arm}s that were met for the first time, and "
-        "by the truth behind the noise, where it is known. Truths of "
-        f"successive {choice}s are much the same: their standard error is over seeds, and a single "
-        "seed gives none.</p>"
+        f"<p>Before each {choice} every learner forecast the {reward} of {each}; this is how often the "
+        f"measured {reward} fell inside the central 50, 90 and 95 % of the forecast. If a model is "
+        f"right, then whatever it has seen, the next {choice} falls inside with exactly that "
+        f"probability: the standard error of the share of {choice}s is binomial. "
+        f"{correlated * several}{compared * (len(run.settings) > 1)}{apart}{noise * noisy}</p>"
     )
     yield figure(picture)
     for caption, every in (("What was measured", words.measured), ("The truth behind it", words.true)):
@@ -52,8 +64,8 @@ def calibration_parts(run: Run) -> Iterable[str]:
             yield policy_table(run, titles, shares, caption)
     yield (
         '<p class="meta">Observed share ± 1 standard error, in percent; bold where it is more than '
-        "three standard errors away from its level (of the truth: by Student’s t of that many seeds, "
-        "as unlikely as three).</p>"
+        "three standard errors away from its level (for the truth: as unlikely as three, by Student’s "
+        "t for that many seeds).</p>"
     )
 
 

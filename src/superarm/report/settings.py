@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
+from superarm.registry import names, parameters_of
 from superarm.results.curves import setting_text
 from superarm.simulation.trace import Run
 
@@ -31,9 +32,12 @@ def settings_section(run: Run) -> str:
     parameters = dict(run.spec.get("parameters") or {})
     given = parameters.pop("problem", {})
     problem = {k: v for k, v in given.items() if not {k, f"problem.{k}"} & set(swept)}
+    # A swept key that the problem has is set there, and not in policies that have it too.
+    known = given.get("name") in names("problem")
+    of_policies = set(swept) - {*(parameters_of("problem", given["name"]) if known else given)}
     options = {
-        name: {k: v for k, v in given.items() if not {k, f"{name}.{k}"} & set(swept)}
-        for name, given in parameters.pop("policies", {}).items()
+        name: {k: v for k, v in each.items() if not {k, f"{name}.{k}"} & of_policies}
+        for name, each in parameters.pop("policies", {}).items()
         if name in run.policies
     }
     facts = {
@@ -48,8 +52,7 @@ def settings_section(run: Run) -> str:
         parts += [fact_table(caption, table)] if table else []
     if any(options.values()):
         parts.append(option_table("Policies", "name", options))
-    paper = bool(run.spec.get("paper"))
-    title = "How unclear points of the paper were read" if paper else "How it was set up"
+    title = "What was settled" if run.spec.get("paper") else "How it was set up"
     every = [run.settled(index) for index in range(len(run.settings))]
     shared = {k: v for k, v in every[0].items() if all(each.get(k) == v for each in every)}
     parts += [fact_table(title, shared)] if shared else []

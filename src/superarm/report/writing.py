@@ -87,7 +87,7 @@ def write_report(
             "<main>",
             *(f"<p>{escape(str(note))}</p>" for note in notes if note),
             f'<figure class="wide">{picture}</figure>' if picture else "",
-            section("What there was to be found", *charts["truth"]) if charts["truth"] else "",
+            section("The truth", *charts["truth"]) if charts["truth"] else "",
             section(f"Sweep over {panels[0].key}", *charts["sweep"]) if panels else "",
             section("Result", *(_result_table(run, i, each) for i, each in enumerate(rankings))),
             section("Further results", *charts["derived"], _further_table(run, further))

@@ -186,7 +186,7 @@ def calibration_verdict(found: Mapping[str, Calibration]) -> str:
     text = (
         f"{near} of {len(every)} shares lie within two standard errors of their nominal level and "
         f"{len(every) - len(far)} within three (if they were independent, about 19 of 20 "
-        "would lie within two; they are not, because all policies meet the same noise and truths)"
+        "would lie within two; they are not, because chance is the same for all policies)"
     )
     if not far:
         return f"The intervals cover what they should: {text}."

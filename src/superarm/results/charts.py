@@ -176,8 +176,8 @@ def _truths(run: Run) -> list[Picture]:
                 from_zero=False,
             )
             charts.append(chart)
-    told = "A dot marks the best arm of its round." if functions else "One line for every arm."
-    caption = f"{told} Seed {run.seeds[0]}."
+    dots, lines = "A dot marks the best arm", "One line for each arm, and the best"
+    caption = f"{dots if functions else lines} of each round. Seed {run.seeds[0]}."
     return [Picture(name="truth", panels=tuple(charts), caption=caption, columns=2)] if charts else []
 
 
@@ -283,7 +283,7 @@ def _seconds(run: Run, index: int) -> Picture | None:
             return None
         label = f"{policy}  {readable_seconds(run.seconds_per_round(policy, index))}"
         growth = growth_of(curve)
-        if abs(growth) >= _LEAST_GROWTH:
+        if growth >= _LEAST_GROWTH:
             label += f", {power_text(growth)}"
         series.append(Series(label, curve.rounds, curve.mean, style))
     chart = Chart(

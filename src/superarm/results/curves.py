@@ -19,6 +19,7 @@ PALETTE = (
     *("#8A6D3B", "#7F7F7F", "#6F3FA0", "#A3123F", "#7F8C1A", "#0B5563"),
 )
 _DASHES = 3
+_RAISED = str.maketrans("-.0123456789", "⁻·⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Viridis between the ends that vanish on white and on black.
 _SHADES = np.array([[0x3A, 0x54, 0x8C], [0x26, 0x82, 0x8E], [0x35, 0xB7, 0x79], [0x8E, 0xD0, 0x48]])
 Band = Literal["stderr", "std"]
@@ -209,8 +210,7 @@ def power_text(exponent: float) -> str:
     >>> power_text(0.5), power_text(-0.05)
     ('t⁰·⁵⁰', 't⁻⁰·⁰⁵')
     """
-    raised = str.maketrans("-.0123456789", "⁻·⁰¹²³⁴⁵⁶⁷⁸⁹")
-    return "t" + f"{exponent:.2f}".translate(raised) if np.isfinite(exponent) else "–"
+    return "t" + f"{exponent:.2f}".translate(_RAISED) if np.isfinite(exponent) else "–"
 
 
 def growth_exponent(run: Run, policy: str, setting_index: int = 0) -> float:
@@ -295,7 +295,7 @@ def significant(value: float, digits: int = 3) -> str:
     """A number for reading.
 
     >>> [significant(x) for x in (12345.6, -0.012345, 2.0, 1.5e-7)]
-    ['12,300', '−0.0123', '2', '1.5e-07']
+    ['12,300', '−0.0123', '2', '1.5·10⁻⁷']
     """
     if not np.isfinite(value):
         return "–"
@@ -303,7 +303,8 @@ def significant(value: float, digits: int = 3) -> str:
         return "−" + significant(-value, digits)
     rounded = float(f"{value:.{digits}g}")
     if rounded != 0.0 and not 1e-4 <= abs(rounded) < 1e9:
-        return f"{rounded:.{digits}g}"
+        digit, power = f"{rounded:.{digits}g}".split("e")
+        return (f"{digit}·" if digit != "1" else "") + "10" + str(int(power)).translate(_RAISED)
     decimals = max(0, digits - 1 - int(np.floor(np.log10(abs(rounded))))) if rounded else 0
     text = f"{rounded:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -73,13 +73,13 @@ class DriftingGP(GaussianPosterior):
     """Exact posterior over fixed arms whose rewards drift.
 
     Keys are rows of two numbers, an arm's row number and a time. Several rewards may come at one time,
-    times may be missing or irregular, and feedback may come late: it is learned as of its own time. The
-    past can be asked about as long as it is ``remembered``.
-    ``drift`` is a kernel of time alone. Temporal(epsilon=0.01), unless given, is the paper's drift:
-    f_{t+1} = √(1 − ε) f_t + √ε g_{t+1}. Others are Matern with nu 0.5 or 1.5, Periodic, Constant, and
-    sums and products of these. ``form`` is chosen by cost unless it is named. ``time_tolerance`` bounds
-    the error of the kernel of time, relative to its variance: what is periodic has a state the smaller,
-    the larger it is.
+    times may be missing or irregular. Late feedback is learned as of its own time. Questions about the
+    past are answered as far back as ``remembered`` reaches.
+    ``drift`` is a kernel of time alone. The default, Temporal(epsilon=0.01), is the drift of
+    bogunovic2016time: f_{t+1} = √(1 − ε) f_t + √ε g_{t+1}. Others are Matern with nu 0.5 or 1.5,
+    Periodic, Constant, and sums and products of these. ``form`` is chosen by cost unless it is named.
+    ``time_tolerance`` bounds the error of the kernel of time, relative to its variance. The larger it
+    is, the smaller is the state of a periodic kernel.
 
     >>> from superarm.kernels import SquaredExponential, Temporal
     >>> drift = Temporal(epsilon=0.1)
@@ -133,7 +133,7 @@ class DriftingGP(GaussianPosterior):
         self._least_noise = self.noise_variance
         self._forgotten, self._forgotten_information = -np.inf, 0.0  # until when, and what it told
         self.ignored = 0
-        """Rewards that came when nothing of them was left."""
+        """Rewards that came too late: nothing of them would have been left. They are not learned."""
         self._form = self._fresh_form(self.noise_variance)
         self._checkpoints: list[Form] = []  # in the order of their times
         self._data = ObservedData()  # what is remembered, in the order of time
@@ -153,8 +153,8 @@ class DriftingGP(GaussianPosterior):
 
     @property
     def tolerance(self) -> float:
-        """What covariances are off by, besides rounding: kernel values by as much as the features and
-        the state of time leave out, and what was left out of what had faded, as it is now."""
+        """Bound on the error of covariances, besides rounding: what the features and the state of time
+        leave out of kernel values, and what is left now of faded parts that were dropped."""
         features = self._feature_error * self._level if self.form == "kalman" else 0.0
         largest = self._scale / self._level if self._level else 0.0
         return self._form.error + features + largest * self._space.error

@@ -72,10 +72,11 @@ class StreamingGP(KernelPosterior):
     more than ``most_exact`` (20,000 take 3 GB) are refused, unless ``inducing`` says in how many points
     they are to be summed up from then on. ``form`` and ``tolerance`` tell what is in use.
 
-    With ``timed`` and a kernel that forgets (one times Temporal), ``forget=1e-6`` leaves out what has
-    less than that correlation left with the newest time, so that the cost of a round stays flat.
-    Variances are then too large by 1e-12 of themselves at most, and means off by 1e-6 standard
-    deviations in root mean square. ``forgotten`` counts what was too old when it came, and not learned.
+    With ``timed`` and a kernel that forgets (any kernel times Temporal), ``forget=1e-6`` drops
+    observations whose correlation with the newest time has fallen below 1e-6, so that the cost of a
+    round stays flat. Variances are then too large by at most 1e-12 of themselves, and means are off by
+    at most 1e-6 standard deviations in root mean square. ``forgotten`` counts observations that were
+    too old when they came and were not learned.
 
     >>> from superarm.kernels import SquaredExponential
     >>> gp = StreamingGP(kernel=SquaredExponential(lengthscale=0.3), noise_variance=0.01)
@@ -110,8 +111,8 @@ class StreamingGP(KernelPosterior):
         self.forget = None if forget is None else as_number(forget, "forget", SMALLEST, 0.5)
         if forget is not None and (not timed or inducing is not None or form == "finite-rank"):
             raise InputError(
-                "forget leaves out what is old, in Cholesky form: it needs timed=True, and neither "
-                "inducing nor form='finite-rank'"
+                "forget drops old observations from the Cholesky form: it needs timed=True, and cannot "
+                "be used with inducing or form='finite-rank'"
             )
         self._wanted: Form = form
         self._form: AnyForm = CholeskyForm(kernel, self._data)
@@ -147,9 +148,9 @@ class StreamingGP(KernelPosterior):
         rate = self.kernel.forgetting(column) if isinstance(self.kernel, Kernel) else None
         if self.forget is None or not rate:
             raise InputError(
-                f"forget needs a kernel that forgets along column {column}, the times of these arms: "
-                f"multiply it by Temporal(epsilon=0.01, column={column}), and add nothing to it that "
-                "does not; or leave forget out"
+                f"forget needs a kernel that forgets along column {column}, which holds the times: "
+                f"multiply the whole kernel by Temporal(epsilon=0.01, column={column}), or leave "
+                "forget out"
             )
         return 2.0 * math.log(self.forget) / math.log1p(-min(rate, 1.0 - 1e-15))
 
