@@ -311,9 +311,9 @@ class FoldedForm(Form):
         W = self._left[:m, None] * self._W[:m].reshape(m, s * n)
         values, vectors = np.linalg.eigh(W @ W.T)
         gain = float(self.space.output @ self.space.output)
-        # The smallest first; what is rounding is left out without being counted.
-        rounding = m * np.finfo(np.float64).eps * float(values[-1])
-        dropped = gain * np.cumsum(np.where(values > rounding, values, 0.0))
+        # The smallest first; beyond n·s of them, all but rounding is 0, and does not count.
+        beyond = np.arange(m) < m - s * n
+        dropped = gain * np.cumsum(np.where(beyond, 0.0, np.maximum(values, 0.0)))
         first = int(np.searchsorted(dropped, TRUNCATION * self._scale - self.error, side="right"))
         if first:
             # Any entry of what is left out is at most its largest eigenvalue, at most their sum.

@@ -247,11 +247,14 @@ class DriftingGP(GaussianPosterior):
 
     def _remembered_keys(self, arms: Any) -> Floats:
         keys = self._as_keys(arms)
-        if len(keys) and keys[:, 1].min() <= self._forgotten:
-            raise ForgottenError(
-                f"time {keys[:, 1].min():g} is forgotten: what was observed until {self._forgotten:g} "
-                "has faded, and is no longer kept; ask about later times"
-            )
+        if len(keys) and self._forgotten > -np.inf:
+            # From the checkpoint on at which it was forgotten; a restored posterior has none yet.
+            until = self._checkpoints[0].time if self._checkpoints else self._form.time
+            if keys[:, 1].min() < until or keys[:, 1].min() <= self._forgotten:
+                raise ForgottenError(
+                    f"time {keys[:, 1].min():g} is forgotten: what was observed until {until:g} has "
+                    "faded, and is no longer kept; ask about later times"
+                )
         return keys
 
     def _looked_back(self, keys: Floats) -> Watched:
