@@ -159,7 +159,7 @@ def test_an_arm_that_comes_twice_is_one_visit() -> None:
 
 
 def test_the_least_noise_of_each_form() -> None:
-    """Relative to the variance, wherever that stands: 1e-2 (visited), 1e4 errors of a feature (kalman)."""
+    """Relative to the variance: 1e-2 (visited), 1e4 errors of a feature (kalman)."""
     axis, short = np.linspace(0.0, 1.0, 24), Matern(nu=0.5, lengthscale=0.05)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
     assert [DriftingGP(short, grid, noise).form for noise in (2e-2, 5e-3)] == ["visited", "folded"]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.core import Arms, Floats, Offer
-from superarm.errors import InputError, StateError
+from superarm.errors import ForgottenError, InputError, StateError
 from superarm.kernels import (
     Columns,
     Constant,
@@ -283,3 +283,13 @@ def test_a_kernel_that_never_forgets_is_refused(kernel: Kernel) -> None:
         with pytest.raises(InputError, match=r"Temporal\(epsilon=0.01, column=2\)"):
             ask()
     assert gp.count == 0
+
+
+def test_what_was_dropped_cannot_be_asked_about() -> None:
+    kernel = Matern(nu=2.5, columns=(0,)) * Temporal(epsilon=0.2, column=1)
+    gp = StreamingGP(kernel, 0.1, timed=True, forget=1e-3)
+    for step in range(200):
+        gp.observe([[0.5, float(step)]], [5.0])
+    assert gp.predict([[0.5, 199.0], [0.5, 1e6]]).mean[0] > 4.0
+    with pytest.raises(ForgottenError, match=r"time 3 is forgotten: .* ask about later times"):
+        gp.predict([[0.5, 199.0], [0.5, 3.0]])

@@ -13,8 +13,8 @@ import numpy as np
 from superarm import theory
 from superarm.core import Floats, Gamma
 from superarm.errors import InputError, StateError
+from superarm.kernels import Kernel, Temporal
 from superarm.models import Model
-from superarm.policies.drift import block_length
 from superarm.policies.published import gamma_for
 from superarm.problems import Codependency, DriftingFunction
 from superarm.problems.base import World
@@ -384,7 +384,8 @@ def _drift_bound(
 ) -> Bound:
     """The same for all seeds, as they share one model."""
     world: World = experiment.build_problem(seed=run.seeds[0], horizon=run.rounds)
-    true = _true_drift(world, name, given["epsilon"])
+    posterior: Any = cast(Any, experiment.build_policy(policy, world)).posterior
+    true = _true_drift(world, posterior.drift if name == "tv-gp-ucb" else None)
     model, n, T = world.model, len(world.offer(1).arms), run.rounds
     noise = model.noise_variance
     gamma = theory.ArmSetGrowth(
@@ -402,8 +403,7 @@ def _drift_bound(
 
         values = theory.regret_bound_tv_gp_ucb(rounds, drifting, **theorem)
     else:
-        told = true if given["epsilon"] is None else given["epsilon"]
-        block = given["block"] or block_length(model, told)
+        block = posterior.block
         values = theory.regret_bound_r_gp_ucb(rounds, gamma, block=block, epsilon=true, **theorem)
         if true > 0.0:
             words += f". {_mismatch(run, experiment, policy, block, true)}"
@@ -414,16 +414,18 @@ def _drift_bound(
     return Bound(f"{name.upper()} bound (assumptions not met)", rounds, values, words)
 
 
-def _true_drift(world: World, name: str, told: float | None) -> float:
-    """ε of the truth, if the theorem covers what is told of it."""
+def _true_drift(world: World, told: Kernel | None) -> float:
+    """ε of the truth, if the theorem covers what a learner is told of it, where it is told."""
     if not isinstance(world, DriftingFunction):
         reason = "the truth is no draw of a Gaussian process that drifts by a known ε"
         raise _NoBoundError(f"{reason}: the theorems need one")
     if world.k != 1:
         raise _NoBoundError(f"{world.k} arms are chosen in a round: the theorems are about one")
     true = world.epsilon
-    if name == "tv-gp-ucb" and told not in (None, true):
-        reason = f"is told ε = {told:g}" if told else "forgets nothing"
+    if told not in (None, Temporal(epsilon=true)):
+        epsilon = told.epsilon if isinstance(told, Temporal) else None
+        reason = f"is told {told if epsilon is None else f'ε = {epsilon:g}'}"
+        reason = "forgets nothing" if epsilon == 0.0 else reason
         raise _NoBoundError(
             f"it {reason} while the truth drifts by {true:g}: the theorem needs a learner that is told "
             "the true ε"

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from superarm.core import Arms, Floats, Offer
-from superarm.inputs import as_count, as_noise_std, as_number, as_positive, require_choice
+from superarm.inputs import as_count, as_noise_std, as_number, as_positive, read_only, require_choice
 from superarm.kernels import Kernel, Matern, SquaredExponential, Temporal
 from superarm.models import Model
 from superarm.oracles import TopK
@@ -96,7 +96,8 @@ class DriftingFunction(ChangingArms):
         truths, keep = self._truths, np.sqrt(1.0 - self.epsilon)
         while len(truths) < offer.step:
             drawn = self._drawn(self._streams.at(len(truths) + 1).standard_normal(len(self._arms)))
-            truths.append(keep * truths[-1] + np.sqrt(self.epsilon) * drawn if truths else drawn)
+            fresh = keep * truths[-1] + np.sqrt(self.epsilon) * drawn if truths else drawn
+            truths.append(read_only(fresh))
         return truths[offer.step - 1]
 
 

@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, Rng, State
-from superarm.errors import InputError, PrecisionWarning, StateError, warn
+from superarm.errors import ForgottenError, InputError, PrecisionWarning, StateError, warn
 from superarm.inputs import SMALLEST, as_count, as_number, require_choice
 from superarm.kernels import Covariance, Kernel
 from superarm.posteriors.base import Memory
@@ -142,6 +142,18 @@ class StreamingGP(KernelPosterior):
         if self.forget is not None:
             self._window(features.shape[1] - 1)  # refuses a kernel that never forgets
         return super()._check_columns(features)
+
+    def _remembered_keys(self, arms: Any) -> Floats:
+        keys = self._as_keys(arms)
+        dropped = self.forget is not None and self.count - self.forgotten > len(self._data)
+        if dropped and len(keys):
+            first, newest = keys[:, -1].min(), self.observed.arms[:, -1].max()
+            if newest - first > self._window(keys.shape[1] - 1):
+                raise ForgottenError(
+                    f"time {first:g} is forgotten: what was observed then is no longer kept; ask about "
+                    "later times, or lower forget"
+                )
+        return keys
 
     def _window(self, column: int) -> float:
         """The age at which ``forget`` of the correlation is left."""
