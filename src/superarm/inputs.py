@@ -186,7 +186,8 @@ def require_choice(value: Any, name: str, choices: Sequence[str]) -> None:
     """Refuse a word that is not among the choices."""
     if not isinstance(value, str) or value not in choices:
         *most, last = map(repr, choices)
-        raise InputError(f"{name} is {value!r:.60}; choose {', '.join(most)} or {last}")
+        told = f"{', '.join(most)} or {last}" if most else last
+        raise InputError(f"{name} is {value!r:.60}; choose {told}")
 
 
 def as_plain(value: Any, where: str | None = None) -> Any:

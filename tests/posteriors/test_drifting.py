@@ -433,3 +433,66 @@ def test_damaged_states_are_refused(form: Any) -> None:
         )
         with pytest.raises(StateError):
             DriftingGP.from_state(damaged)
+
+
+# --- odd input ---------------------------------------------------------------------------
+
+
+def test_many_rewards_of_one_time() -> None:
+    """Repeats of an arm count as one of their weighted mean; thousands take no thousands squared."""
+    rng = np.random.default_rng(0)
+    rows, rewards, noise = (
+        rng.integers(0, 25, 3000),
+        rng.standard_normal(3000),
+        rng.uniform(0.1, 1.0, 3000),
+    )
+    gp = DriftingGP(ROUGH, ARMS, NOISE)
+    gp.observe(np.column_stack([rows, np.ones(3000)]), rewards, noise)
+    weight = np.bincount(rows, 1.0 / noise)
+    merged = DriftingGP(ROUGH, ARMS, NOISE)
+    keys = np.column_stack([np.arange(25), np.ones(25)])
+    merged.observe(keys, np.bincount(rows, rewards / noise) / weight, 1.0 / weight)
+    ours, theirs = (each.predict(questions(2.0), return_cov=True) for each in (gp, merged))
+    np.testing.assert_allclose(ours.mean, theirs.mean, atol=1e-10)
+    np.testing.assert_allclose(ours.cov, theirs.cov, atol=1e-10)
+    assert gp.information_gain == pytest.approx(merged.information_gain, rel=1e-9)
+
+
+def test_many_arms_of_one_time_in_pieces() -> None:
+    arms = np.random.default_rng(0).random((700, 2))
+    gp = DriftingGP(ROUGH, arms, NOISE)
+    rewards = np.sin(5.0 * arms[:, 0])
+    gp.observe(np.column_stack([np.arange(700), np.ones(700)]), rewards)
+    K = ROUGH(arms) * np.sqrt(0.99)
+    found = gp.predict(np.column_stack([np.arange(700), np.full(700, 2.0)])).mean
+    np.testing.assert_allclose(
+        found, K @ np.linalg.solve(ROUGH(arms) + NOISE * np.eye(700), rewards), atol=1e-9
+    )
+
+
+def test_what_would_lose_digits_or_memory_is_refused() -> None:
+    with pytest.raises(InputError, match=r"use at least 0.0002, or form='auto'"):
+        DriftingGP(ROUGH, ARMS, 1e-6, form="visited")
+    with pytest.raises(InputError, match="digits would be lost; use at least 2e-13"):
+        DriftingGP(ROUGH, ARMS, 1e-16)
+    gp = DriftingGP(ROUGH, ARMS, NOISE)
+    with pytest.raises(InputError, match="digits would be lost"):
+        gp.observe([[0, 1.0]], [1.0], [1e-15])
+    assert gp.count == 0
+    for time in (1e16, -1e300):
+        with pytest.raises(InputError, match="times must lie between"):
+            gp.observe([[0, time]], [1.0])
+    with pytest.raises(InputError, match="longer lengthscale, or a larger"):
+        DriftingGP(ROUGH, ARMS, NOISE, drift=Periodic(period=10.0, lengthscale=1e-3))
+    many = np.random.default_rng(0).random((20_000, 1))
+    with pytest.raises(InputError, match="too many for 20000 arms"):
+        DriftingGP(ROUGH, many, NOISE, drift=Periodic(period=10.0, lengthscale=0.05))
+    with pytest.raises(InputError, match="time_tolerance"):
+        DriftingGP(ROUGH, ARMS, NOISE, time_tolerance=1e300)
+
+
+def test_a_reward_with_little_noise_and_a_new_arm_on_few_arms() -> None:
+    gp = DriftingGP(SMOOTH, ARMS, NOISE)
+    gp.observe([[0, 1.0]], [1.0], [2e-13])
+    assert (gp.form, gp.count) == ("folded", 1)
+    assert gp.predict([[0, 1.0]]).mean == pytest.approx(1.0, abs=1e-9)

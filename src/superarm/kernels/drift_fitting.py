@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_features, as_positive, as_vector
+from superarm.inputs import as_features, as_number, as_positive, as_vector
 
 from .structured import Empirical
 
@@ -44,7 +44,8 @@ def drift_log_likelihood(
     covariance: Any, readings: Any, *, epsilon: float, noise_variance: float, times: Any = None
 ) -> float:
     """log p(readings) [bogunovic2016time, eq. 24] of blocks (b, T, n) or one block (T, n), in nats."""
-    return _likelihood(covariance, readings, noise_variance, times)(epsilon)
+    known = as_number(epsilon, "epsilon", 0.0, 1.0 - 1e-12)
+    return _likelihood(covariance, readings, noise_variance, times)(known)
 
 
 def fit_drift(

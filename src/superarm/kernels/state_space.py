@@ -67,7 +67,7 @@ def periodic(period: float, lengthscale: float, variance: float, tolerance: floa
         orders = np.arange(most)
         weights = ive(orders, c) * np.where(orders == 0, 1.0, 2.0)
         missing = np.append(np.cumsum(weights[::-1])[::-1], 0.0)  # of the terms from j on
-        if missing[-2] <= 1e-3 * tolerance:
+        if missing[-2] <= 1e-3 * tolerance and abs(missing[0] - 1.0) <= 1e-9:
             break
         most *= 2
         if most > _MOST_TERMS:

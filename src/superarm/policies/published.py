@@ -95,7 +95,7 @@ def posterior_for(
         if model.drift is None:
             raise InputError(
                 "the model does not say how rewards drift; give Model(drift=…), such as "
-                "Temporal(epsilon=0.01), or use 'tv-gp-ucb', which takes epsilon"
+                "Temporal(epsilon=0.01); 'tv-gp-ucb' also takes epsilon"
             )
         # What is periodic has fewer terms so, and no decision depends on a millionth of the variance.
         return DriftingGP(kernel, model.arms, noise, mean, drift=model.drift, time_tolerance=1e-6)

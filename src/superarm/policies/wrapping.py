@@ -27,7 +27,9 @@ def wrapped(policy: Policy, *wrappers: Mapping[str, Any] | str) -> IndexPolicy:
     posterior = policy.posterior
     for spec in checked_wrappers([*wrappers]):
         posterior = build("posterior", spec, posterior=posterior)
-    return type(policy)(**{**policy.parameters(), "posterior": posterior})
+    around = type(policy)(**{**policy.parameters(), "posterior": posterior})
+    around.settled = policy.settled
+    return around
 
 
 def checked_wrappers(given: Any) -> list[Mapping[str, Any]]:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Offer, Rng, State
 from superarm.errors import StateError
-from superarm.inputs import LARGEST, as_count, as_features, as_number, as_positive
+from superarm.inputs import as_count, as_features, as_number
 from superarm.linalg import cholesky, solve_lower
 from superarm.registry import register
 
@@ -72,7 +72,7 @@ class ChangeDetecting(Numbered):
     ) -> None:
         super().__init__(posterior)
         self.exchangeable = False
-        self.run_length = as_number(run_length, "run_length", 2.0, LARGEST)
+        self.run_length = as_number(run_length, "run_length", 2.0, 1e12)
         self.scale = as_number(scale, "scale", 1.2, 1e6)
         self._slope, self._fall = 0.5 * (1.0 - self.scale**-2), math.log(self.scale)
         self.alarms: tuple[Alarm, ...] = ()
@@ -95,7 +95,7 @@ class ChangeDetecting(Numbered):
         # S = 0 is a state of its own, then come the pieces, by their middles.
         at = np.append(0.0, 0.5 * (edges[1:] + edges[:-1]))
         up = edges[None, :] - at[:, None] + self._fall
-        up /= self._slope * as_positive(spread, "spread") ** 2
+        up /= self._slope * as_number(spread, "spread", 0.5, 1e6) ** 2
         below = erf(np.sqrt(0.5 * np.maximum(up, 0.0)))  # P(S⁺ ≤ edge), (cells + 1, cells + 1)
         stays = np.column_stack([below[:, 0], np.diff(below, axis=1)])
         return float(np.linalg.solve(np.eye(len(at)) - stays, np.ones(len(at)))[0])

@@ -206,7 +206,12 @@ def _blocks(groups: Any, count: int) -> list[Ints]:
     """The rows of each group; all rows where there are none."""
     if groups is None:
         return [np.arange(count)]
-    labels = np.asarray(groups)
+    try:
+        labels = np.asarray(groups)
+    except ValueError:
+        labels = np.asarray(None)
+    if labels.dtype.kind not in "biufUS" or (labels.dtype.kind == "f" and np.isnan(labels).any()):
+        raise InputError("groups must be labels, numbers or words, and none may be missing")
     if labels.shape != (count,):
         raise ShapeError(f"groups has shape {labels.shape}; give one label for each of {count} rewards")
     return [np.flatnonzero(labels == label) for label in np.unique(labels)]

@@ -39,6 +39,8 @@ FormName = Literal["folded", "visited", "kalman"]
 TRUNCATION = 1e-12
 """How much may be left out of any covariance, relative to the largest prior variance."""
 _ROOM = 64
+_PIECE = 512
+"""Arms of one time that are learned at once."""
 
 
 class PriorColumns:
@@ -171,6 +173,18 @@ class Form(ABC):
 
     def observe(self, rows: Ints, residual: Floats, noise: Floats) -> None:
         """Rewards of this time, without the prior mean; an arm may be there twice."""
+        if len(rows) > 1:
+            rows, where = np.unique(rows, return_inverse=True)
+            if len(rows) < len(where):  # repeats count as one, of their weighted mean
+                weight = np.bincount(where, 1.0 / noise)
+                residual, noise = np.bincount(where, residual / noise) / weight, 1.0 / weight
+            else:
+                order = np.argsort(where)
+                residual, noise = residual[order], noise[order]
+        if len(rows) > _PIECE:
+            for part in np.split(np.arange(len(rows)), range(_PIECE, len(rows), _PIECE)):
+                self.observe(rows[part], residual[part], noise[part])
+            return
         coordinates = self._coordinates(rows)
         P = self._at(coordinates, rows)
         if len(rows) == 1:  # what is left of a variance may be all rounding
@@ -450,7 +464,7 @@ class VisitedForm(_BasisForm):
     name = "visited"
 
     def __init__(self, space: StateSpace, prior: PriorColumns, n: int) -> None:
-        super().__init__(space, prior, n, _ROOM)
+        super().__init__(space, prior, n, min(_ROOM, n))
         self._size = 0  # of the arms visited those that it knows of: others may have visited more
         self.compare_at = 2 * _ROOM  # rank at which it is next compared with the folded form
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -30,7 +31,6 @@ from superarm.inputs import (
     as_count,
     as_features,
     as_number,
-    as_positive,
     as_vector,
     require_choice,
 )
@@ -64,6 +64,12 @@ _NOISE_PER_ERROR = 1e4
 """Noise that the kalman form needs, in errors of a kernel value; see ``streaming/forms.py``."""
 _NEGLIGIBLE = 1e-13
 """What is left of an observation that is not kept for feedback from before it."""
+_MOST_COMPARED = 5e7
+"""Numbers that may be made to see whether the folded form is cheaper."""
+_LATEST = 1e15
+"""Times beyond it, either way, are not told apart well enough."""
+_MOST_STATE = 2.5e8
+"""Numbers that the states of all arms may take, n·s²: 2 GB."""
 _CHECKPOINT_EVERY = 32
 """Times between two checkpoints."""
 
@@ -116,8 +122,14 @@ class DriftingGP(GaussianPosterior):
         self.drift = Temporal() if drift is None else drift
         if not isinstance(self.drift, Kernel):
             raise InputError(f"drift is {drift!r:.60}; give a kernel, such as Temporal(epsilon=0.01)")
-        self.time_tolerance = as_positive(time_tolerance, "time_tolerance")
+        self.time_tolerance = as_number(time_tolerance, "time_tolerance", 1e-15, 0.1)
         self._space = self.drift.state_space(self.time_tolerance)
+        s = len(self._space.output)
+        if s * s * n > _MOST_STATE:
+            raise InputError(
+                f"the state of this kernel of time has {s} numbers, too many for {n} arms; a periodic "
+                "kernel needs a longer lengthscale, or a larger time_tolerance"
+            )
         self._level = float(self._space.output @ self._space.output)  # k_T(0)
         self._variance = self._level * prior_variance(self.kernel, self._fixed.features)
         self._scale = float(self._variance.max())
@@ -196,6 +208,13 @@ class DriftingGP(GaussianPosterior):
 
     def _kind_for(self, least_noise: float) -> FormName:
         """Which form has the digits for noise as small as this, the cheapest first."""
+        least = {"visited": 1e-4}.get(self._wanted, 1e-13) * self._scale
+        if least_noise < least:
+            raise InputError(
+                f"a noise variance of {least_noise:.3g} is too small beside prior variances of "
+                f"{self._scale:.3g}: digits would be lost; use at least {least:.3g}"
+                + (", or form='auto'" if self._wanted == "visited" else "")
+            )
         if self._wanted != "auto":
             return self._wanted
         enough = least_noise >= _NOISE_PER_ERROR * self._feature_error * self._level
@@ -224,8 +243,10 @@ class DriftingGP(GaussianPosterior):
         if self._wanted != "auto" or not isinstance(form, VisitedForm) or form.rank < form.compare_at:
             return form
         form.compare_at = 3 * form.rank // 2
-        folded = FoldedForm.of(form, self._scale)
         n, s, rank = len(self.prior_mean), len(self._space.output), form.rank
+        if rank * n * s > _MOST_COMPARED:
+            return form
+        folded = FoldedForm.of(form, self._scale)
         # On the way to being rotated again, the folded one grows to twice of what it is.
         return folded if 1.5 * n * folded.rank * s * s <= (n + 3 * s * rank) * rank else form
 
@@ -242,6 +263,8 @@ class DriftingGP(GaussianPosterior):
         rows = keys[:, 0]
         if (rows != np.floor(rows)).any() or (np.abs(rows) > 2**53).any():
             raise InputError("arms must be rows of a row number and a time, as in [[3, 10.0]]")
+        if (np.abs(keys[:, 1]) > _LATEST).any():
+            raise InputError(f"times must lie between −{_LATEST:g} and {_LATEST:g}")
         as_rows(rows.astype(np.intp), len(self.prior_mean))
         return keys
 
@@ -427,7 +450,8 @@ class DriftingGP(GaussianPosterior):
                 _thin(checkpoints)
             form.pass_time(time)
             form.observe(rows[start:stop], residual[start:stop], since.noise[start:stop])
-            form = self._reconsidered(form)
+            with suppress(Exception):  # it is learned; what fails in looking for less work leaves it so
+                form = self._reconsidered(form)
         return form
 
     def _forget(self) -> None:
@@ -509,14 +533,17 @@ class DriftingGP(GaussianPosterior):
             form.name: form for form in (self._fresh_form(self._least_noise), self._folded_form())
         }
         in_use = state.scalar("in_use")
-        if in_use not in kinds:
+        if not isinstance(in_use, str) or in_use not in kinds:
             raise StateError("this state is damaged: its form is impossible")
         form = kinds[in_use]
         form.time, form.error = time, error
         form.steps = as_count(state.scalar("steps"), "steps")
         form.information = self.information_gain
         form.mean = as_features(state.array("a"), "a", n).copy()
-        form.known = as_features(state.array("known"), "known", n).reshape(s, s, n).copy()
+        known = as_features(state.array("known"), "known", n)
+        if len(form.mean) != s or len(known) != s * s:
+            raise StateError("this state is damaged: it belongs to another kernel of time")
+        form.known = known.reshape(s, s, n).copy()
         form.resume(state)
         self._form = form
 
