@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Floats, Offer, Rng, State
 from superarm.errors import StateError
-from superarm.inputs import as_count, as_features, as_number
+from superarm.inputs import LARGEST, as_count, as_features, as_number
 from superarm.linalg import cholesky, solve_lower
 from superarm.registry import register
 
@@ -72,7 +72,7 @@ class ChangeDetecting(Numbered):
     ) -> None:
         super().__init__(posterior)
         self.exchangeable = False
-        self.run_length = as_number(run_length, "run_length", 2.0, 1e12)
+        self.run_length = as_number(run_length, "run_length", 2.0, LARGEST)
         self.scale = as_number(scale, "scale", 1.2, 1e6)
         self._slope, self._fall = 0.5 * (1.0 - self.scale**-2), math.log(self.scale)
         self.alarms: tuple[Alarm, ...] = ()
@@ -89,7 +89,7 @@ class ChangeDetecting(Numbered):
         """
         from scipy.special import erf
 
-        h = math.log(self.run_length)
+        h = math.log(as_number(self.run_length, "run_length", 2.0, 1e12))  # beyond it digits are lost
         cells = min(_MOST_CELLS, math.ceil(20.0 * h / self._slope))  # twenty in the step of z² = 1
         edges = np.linspace(0.0, h, cells + 1)
         # S = 0 is a state of its own, then come the pieces, by their middles.
