@@ -309,7 +309,7 @@ def test_a_visited_form_that_grows_is_folded() -> None:
         forms.add(gp.form)
     assert forms == {"visited", "folded"}
     assert gp.rank <= 150
-    assert gp.tolerance <= TRUNCATION
+    assert 0.0 < gp.tolerance <= TRUNCATION
     asked = np.column_stack([np.arange(0, 700, 50), np.full(14, 301.0)])
 
     def covariance(a: Floats, b: Floats) -> Floats:
