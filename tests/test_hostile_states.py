@@ -99,7 +99,7 @@ def trained(kind: str) -> IndexPolicy:
             forget=0.1,
         ),
         "resetting": lambda: Resetting(StreamingGP(kernel, 0.1), block=3),
-        "change-detecting": lambda: ChangeDetecting(StreamingGP(kernel, 0.01), scale=1.2),
+        "change-detecting": lambda: ChangeDetecting(StreamingGP(kernel, 0.01), scale=1.1),
         "refitting": lambda: Refitting(StreamingGP(kernel, 0.1), every=2),
         "variational": lambda: SparseVariational(kernel, 0.1, inducing=3),
     }[kind]()

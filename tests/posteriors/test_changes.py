@@ -187,6 +187,9 @@ def test_bad_parameters_and_states() -> None:
             detector(**options)
     with pytest.raises(InputError, match="spread"):
         detector().until_alarm(0.0)
+    for coarse in ({"scale": 1.1}, {"run_length": 1e13}):
+        with pytest.raises(InputError, match=next(iter(coarse))):
+            detector(**coarse).until_alarm()
     gp = detector()
     for bad in ([0], [[0, 1.5]], [[0, -1]], [[0, 1, 1]], [[0.5, 1]]):
         with pytest.raises(InputError):

@@ -73,7 +73,7 @@ class ChangeDetecting(Numbered):
         super().__init__(posterior)
         self.exchangeable = False
         self.run_length = as_number(run_length, "run_length", 2.0, LARGEST)
-        self.scale = as_number(scale, "scale", 1.2, 1e6)
+        self.scale = as_number(scale, "scale", 1.01, 1e6)
         self._slope, self._fall = 0.5 * (1.0 - self.scale**-2), math.log(self.scale)
         self.alarms: tuple[Alarm, ...] = ()
         self._statistic = 0.0
@@ -85,11 +85,13 @@ class ChangeDetecting(Numbered):
         With ``spread`` 1 this is the run length without a change, for which ``run_length`` is a lower
         bound. With a larger one it is the delay after a change: about h / (½ spread² (1 − 1/ρ²) − ln ρ)
         where that is positive, and somewhat longer because S overshoots h. Computed as that of a Markov
-        chain over pieces of [0, h), to about 2 %.
+        chain over pieces of [0, h), to about 2 %: not for a ``scale`` below 1.2, whose steps are too
+        small for that, nor for a ``run_length`` above 1e12, where digits are lost.
         """
         from scipy.special import erf
 
-        h = math.log(as_number(self.run_length, "run_length", 2.0, 1e12))  # beyond it digits are lost
+        as_number(self.scale, "scale", 1.2)
+        h = math.log(as_number(self.run_length, "run_length", 2.0, 1e12))
         cells = min(_MOST_CELLS, math.ceil(20.0 * h / self._slope))  # twenty in the step of z² = 1
         edges = np.linspace(0.0, h, cells + 1)
         # S = 0 is a state of its own, then come the pieces, by their middles.
