@@ -89,9 +89,9 @@ def trained(kind: str) -> IndexPolicy:
         "finite": lambda: FiniteGP(kernel, FEATURES, 0.1),
         "streaming": lambda: StreamingGP(kernel, 0.1),
         "inducing": lambda: InducingGP(kernel, 0.1, inducing=3),
-        "drifting": lambda: DriftingGP(
-            kernel, np.linspace(0.0, 1.0, 6)[:, None], 0.1, drift=Temporal(epsilon=0.1)
-        ),
+        "drifting": lambda: DriftingGP(kernel, FEATURES, 0.1, drift=Temporal(epsilon=0.1)),
+        "drifting-folded": lambda: DriftingGP(kernel, FEATURES, 0.1, form="folded"),
+        "drifting-visited": lambda: DriftingGP(kernel, FEATURES, 0.1, form="visited"),
         "forgetting": lambda: StreamingGP(
             SquaredExponential(columns=(0,)) * Temporal(epsilon=0.9, column=1),
             0.1,
@@ -115,7 +115,11 @@ def trained(kind: str) -> IndexPolicy:
     return policy
 
 
-KINDS = ["finite", "streaming", "variational", "forgetting", "change-detecting", "refitting"]
+KINDS = [
+    *("finite", "streaming", "inducing", "variational", "forgetting"),
+    *("drifting", "drifting-folded", "drifting-visited"),
+    *("resetting", "change-detecting", "refitting"),
+]
 ODD = [
     np.array(1.0),
     np.zeros(0),

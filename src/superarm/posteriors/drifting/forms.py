@@ -24,9 +24,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from copy import copy
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, State
 from superarm.errors import StateError
@@ -34,6 +35,7 @@ from superarm.inputs import as_count, as_features, as_vector
 from superarm.kernels import Covariance
 from superarm.kernels.state_space import StateSpace
 from superarm.linalg import cholesky, solve_lower, with_room
+from superarm.posteriors.fixed import as_rows
 
 FormName = Literal["folded", "visited", "kalman"]
 TRUNCATION = 1e-12
@@ -135,7 +137,7 @@ class Form(ABC):
         """Λ between two sets of roots, (k, m)."""
 
     @abstractmethod
-    def arrays(self) -> dict[str, Floats]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         """What a state holds of it, besides a and Λ's blocks."""
 
     def scalars(self) -> dict[str, int]:
@@ -258,7 +260,7 @@ class FoldedForm(Form):
     def rank(self) -> int:
         return self._rank
 
-    def arrays(self) -> dict[str, Floats]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         m = self._rank
         return {"columns": self._W[:m].reshape(m, -1), "left": self._left[:m]}
 
@@ -376,7 +378,7 @@ class _BasisForm(Form):
     def rank(self) -> int:
         return len(self._basis) * len(self.mean)
 
-    def arrays(self) -> dict[str, Floats]:
+    def arrays(self) -> dict[str, NDArray[Any]]:
         return {"G": self.learned}
 
     def resume(self, state: State) -> None:
@@ -487,8 +489,13 @@ class VisitedForm(_BasisForm):
     def scalars(self) -> dict[str, int]:
         return {"compare_at": self.compare_at}
 
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {**super().arrays(), "visited": np.array(self.prior.visited[: self._size], np.intp)}
+
     def resume(self, state: State) -> None:
-        self._grow(len(self.prior))
+        rows = as_rows(state.array("visited"), self.mean.shape[1])
+        self.prior.visit(rows)
+        self._grow(len(rows))
         super().resume(state)
         self.compare_at = as_count(state.scalar("compare_at"), "compare_at")
 

@@ -485,8 +485,6 @@ class DriftingGP(GaussianPosterior):
             scalars |= {"forgotten_information": self._forgotten_information}
             scalars |= {"forgotten": self._forgotten if self._forgotten > -np.inf else None}
             scalars |= {"least_noise": self._least_noise}
-            known = form.rank // s if form.name == "visited" else len(self._prior)
-            arrays |= {"visited": np.array(self._prior.visited[:known], dtype=np.intp)}
         return Memory(arrays, scalars)
 
     def _remember(self, state: State) -> None:
@@ -528,7 +526,6 @@ class DriftingGP(GaussianPosterior):
             )
             self._form.information = self.information_gain
             return
-        self._prior.visit(as_rows(state.array("visited"), n))
         kinds: dict[object, Form] = {
             form.name: form for form in (self._fresh_form(self._least_noise), self._folded_form())
         }
