@@ -13,6 +13,7 @@ from typing import Any
 from .core import Direction, Floats, Oracle, Reward
 from .inputs import as_count, as_numbers, as_vector, read_only
 from .kernels import Covariance, Kernel
+from .movement import ActionMetric
 from .registry import register
 from .rewards import Sum
 from .shown import Shown
@@ -45,6 +46,8 @@ class Model(Shown):
     """The largest number of arms on offer in a round."""
     drift: Kernel | None = None
     """How rewards change with time, as a kernel of time alone, such as Temporal(epsilon=0.01)."""
+    metric: ActionMetric | None = None
+    """What it costs to go from one action to the next, where that costs."""
     past: Floats | None = None
     """Readings of every arm on earlier days, (days, T, n), from which policies may learn."""
     discrete_columns: tuple[int, ...] = ()

@@ -1,8 +1,8 @@
 """How to move from one distribution over actions to the next so that the least is moved on the tree.
 
-[ramesh2022movement, eq. 9]. What leaves an action is matched with what is missing elsewhere, as low in
-the tree as it can be: every edge then carries the difference of the masses below it, and no coupling can
-do with less (eq. 21).
+[ramesh2022movement, eq. 9]. What leaves an action is matched with what is missing elsewhere, as low
+in the tree as it can be: every edge then carries the difference of the masses below it, and no
+coupling can do with less (eq. 21).
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Distance:
                     f"columns is {list(self.columns)}, but arms have {places.shape[1]} feature columns"
                 )
             places = places[:, list(self.columns)]
-        before = _positions(offer)
+        before = previous_positions(offer)
         if not len(before):
             return np.zeros(len(places))
         offsets = places[:, None, :] - places[before][None, :, :]
@@ -66,7 +66,7 @@ class Switch:
         object.__setattr__(self, "cost", as_positive(self.cost, "cost"))
 
     def costs(self, offer: Offer) -> Floats:
-        before = _positions(offer)
+        before = previous_positions(offer)
         if not len(before):
             return np.zeros(len(offer.arms))
         costs = np.full(len(offer.arms), self.cost)
@@ -74,7 +74,7 @@ class Switch:
         return costs
 
 
-def _positions(offer: Offer) -> Ints:
+def previous_positions(offer: Offer) -> Ints:
     """The arms of the previous action among those on offer; none where nothing was done."""
     if offer.previous_action is None:
         return np.empty(0, dtype=np.intp)

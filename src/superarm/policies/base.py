@@ -138,7 +138,7 @@ def require_part(part: object, protocol: type, name: str) -> None:
         )
 
 
-def _one_per_arm(by: object, values: Any, n: int) -> Floats:
+def one_per_arm(by: object, values: Any, n: int) -> Floats:
     """One number per arm; whether desirabilities are finite the oracle says."""
     plain = type(values) is np.ndarray and values.dtype.kind in "fiu"
     if not plain or values.shape != (n,):
@@ -151,7 +151,7 @@ def _one_per_arm(by: object, values: Any, n: int) -> Floats:
 
 def _known_costs(switching: SwitchingCost, offer: Offer) -> Floats:
     """What it costs to go on to each arm on offer, (n,); infinity bars an arm."""
-    costs = _one_per_arm(switching, switching.costs(offer), len(offer.arms))
+    costs = one_per_arm(switching, switching.costs(offer), len(offer.arms))
     if not costs.min(initial=0.0) >= 0.0:  # also where it is NaN
         where = int(np.argmin(costs >= 0.0))
         name = type(switching).__name__
@@ -274,7 +274,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
 
         def score(belief: Belief) -> Floats:
             answer = self.rule.desirability(belief, offer.step, rng)
-            desirability = _one_per_arm(self.rule, answer, len(offer.arms))
+            desirability = one_per_arm(self.rule, answer, len(offer.arms))
             return desirability if costs is None else desirability - costs
 
         conditioned, count = seen, 0
@@ -386,7 +386,7 @@ class ScorePolicy(Saved, TablePlayer):
 
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
-        desirability = _one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
+        desirability = one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
         action, positions = select(self.oracle, desirability, offer, rng)
         return Decision(
             step=offer.step,

@@ -132,7 +132,7 @@ def igp_ucb(
     model: Model, *, delta: float = 0.1, gain: GainChoice = "growth", posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
     """Improved GP-UCB [chowdhury2017kernelized, Algorithm 1]."""
-    schedule = ImprovedGPUCB(**_known(model, "norm_bound", "noise_bound"), delta=delta)
+    schedule = ImprovedGPUCB(**known(model, "norm_bound", "noise_bound"), delta=delta)
     return index_policy(model, UCB(schedule=schedule, gamma=gamma_for(model, gain)), posterior)
 
 
@@ -141,7 +141,7 @@ def gp_ucb(
     model: Model, *, delta: float = 0.1, gain: GainChoice = "growth", posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
     """GP-UCB in the agnostic setting [srinivas2010gaussian, Theorem 3]."""
-    schedule = AgnosticGPUCB(**_known(model, "norm_bound"), delta=delta)
+    schedule = AgnosticGPUCB(**known(model, "norm_bound"), delta=delta)
     return index_policy(model, UCB(schedule=schedule, gamma=gamma_for(model, gain)), posterior)
 
 
@@ -187,7 +187,7 @@ def gp_ts(
     require_choice(decision_set, "decision_set", ("all", "discretised"))
     rule = Thompson(mode=mode)
     if scaled:
-        schedule = ThompsonScale(**_known(model, "norm_bound", "noise_bound"), delta=delta)
+        schedule = ThompsonScale(**known(model, "norm_bound", "noise_bound"), delta=delta)
         rule = Thompson(mode=mode, schedule=schedule, gamma=gamma_for(model, gain))
     kept = _grid(model) if decision_set == "discretised" else None
     return index_policy(model, rule, posterior, decision_set=kept)
@@ -198,7 +198,7 @@ def _grid(model: Model) -> GrowingGrid:
         raise InputError("a discretised decision set needs fixed arms; use decision_set 'all'")
     lower = model.arms.min(axis=0)
     return GrowingGrid(
-        **_known(model, "norm_bound"),
+        **known(model, "norm_bound"),
         lipschitz=lipschitz_of_kernel(model.kernel),
         lower=lower,
         side=float((model.arms.max(axis=0) - lower).max()),
@@ -229,7 +229,7 @@ def kernel_ucb(
     if eta is None:
         delta = as_positive(delta, "delta")
         tail = 2.0 * model.horizon * arm_count(model) / delta
-        eta = _known(model, "noise_bound")["noise_bound"] * math.sqrt(2.0 * math.log(tail))
+        eta = known(model, "noise_bound")["noise_bound"] * math.sqrt(2.0 * math.log(tail))
     schedule = KernelUCB(eta=eta, regularisation=model.noise_variance)
     return index_policy(model, UCB(schedule=schedule), posterior)
 
@@ -303,7 +303,7 @@ def benchmark(model: Model, *, problem: World) -> ScorePolicy:
     return ScorePolicy(score=Truth(problem=problem), oracle=model.oracle)
 
 
-def _known(model: Model, *names: str) -> dict[str, float]:
+def known(model: Model, *names: str) -> dict[str, float]:
     """What the model states under these names."""
     for name in names:
         if getattr(model, name) is None:
