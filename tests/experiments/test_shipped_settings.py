@@ -56,6 +56,27 @@ derived name=average_regret metric=regret per_round=True
 chart band=std
 """
 EXPERIMENTS = {
+    "movement/synthetic": """
+rounds 800
+seeds 5
+problem name=movement-field
+sweep rho=0.05,0.1,0.2,0.5,1.0,2.0,5.0
+policies gp-md: trees=8
+policies cgp-lcb:
+policies stationary:
+policies minc-known:
+policies md-known: trees=8
+policies offline:
+claim below: metric=total_cost policy=gp-md versus=cgp-lcb
+claim similar: metric=total_cost policy=gp-md versus=md-known tolerance=0.25
+claim below: metric=total_cost policy=md-known versus=gp-md,cgp-lcb,stationary,minc-known
+claim similar: metric=total_cost policy=stationary versus=gp-md tolerance=0.25 where=(rho=0.05,0.1)
+claim rises: metric=total_cost policy=stationary relative_to=gp-md key=rho
+claim above: metric=total_cost policy=minc-known,cgp-lcb versus=gp-md where=(rho=0.05,0.1,0.2,0.5,1.0)
+claim falls: metric=total_cost policy=minc-known,cgp-lcb relative_to=gp-md key=rho
+claim similar: metric=total_cost policy=gp-md versus=cgp-lcb tolerance=0.1 where=(rho=2.0,5.0)
+claim crosses: metric=total_cost policy=gp-md versus=cgp-lcb key=rho
+""",
     "timevarying/functions": """
 rounds 200
 seeds 1
@@ -553,6 +574,13 @@ problem closed_turns=0.03
 """,
 }
 DEFAULTS = """
+problem movement-field: rho=1.0 side=20 contexts=40 lengthscale=0.2 noise_std=0.1 episode=20 scaled=True
+policy cgp-lcb: width=2.0 delta=0.1 gain=realised posterior=auto
+policy gp-md: width=2.0 delta=0.1 gain=realised update=episode clip=False trees=1 tau=2.0 kappa=1.0 posterior=auto
+policy md-known: trees=1 tau=2.0 kappa=1.0
+policy tree-index: direction=minimize update=episode clip=False trees=1 tau=2.0 kappa=1.0
+policy tree-score: trees=1 tau=2.0 kappa=1.0
+schedule ridge-ucb: delta=0.1
 problem channels: channels=5 users=20 barred=0.3 noise_std=0.1
 problem codependency: arrivals=100 k=5 pool=6000 lengthscale=0.1 squared=True noise_std=0.1
 problem movies: films=75 viewers=200 k=3 oracle=tim least_ratings=20 source=auto

@@ -19,11 +19,11 @@ at 95 %, two-sided, of that many seeds; a single seed decides nothing, and a tie
 
 In any claim, ``metric`` (regret) says which total, or mean per round, is meant; ``seconds`` is the time
 of a round. ``relative_to`` divides it by that of another policy; ``where`` picks the settings that the
-claim is about, and ``among`` the values of ``key``; ``of = "spread"`` compares the seeds' distances
-from their median (Brown and Forsythe) in place of the totals; fewer than four seeds say nothing about
-their spread. ``of = "swing"`` compares how far the mean over rounds 1 to t moves, up and down, while t
-goes from the middle of the run to its end: little where a curve is steady. A claim about policies,
-settings or metrics that a run does not have is not judged, and the run says so.
+claim is about, by a value or a list of them, and ``among`` the values of ``key``; ``of = "spread"``
+compares the seeds' distances from their median (Brown and Forsythe) in place of the totals; fewer than
+four seeds say nothing about their spread. ``of = "swing"`` compares how far the mean over rounds 1 to t
+moves, up and down, while t goes from the middle of the run to its end: little where a curve is steady.
+A claim about policies, settings or metrics that a run does not have is not judged, and the run says so.
 """
 
 from __future__ import annotations
@@ -134,7 +134,11 @@ def _is_measured(run: Run, index: int, metric: str) -> bool:
 def _matches(run: Run, setting: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
     """What is not swept has the value that the problem was given."""
     given = {**(run.spec.get("parameters") or {}).get("problem", {}), **setting}
-    return all(given.get(key) == value for key, value in claim.get("where", {}).items())
+    wanted = claim.get("where", {}).items()
+    return all(
+        given.get(key) == value or (isinstance(value, list) and given.get(key) in value)
+        for key, value in wanted
+    )
 
 
 # --- margins -----------------------------------------------------------------------------
@@ -213,6 +217,8 @@ def _judged(totals: _Totals) -> tuple[Word, str]:
     margins = [each._replace(least=least) for each in _CHECKS[totals.claim["check"]].margins(totals)]
     weakest = min(margins, key=lambda margin: margin.strength)
     evidence = "; ".join(_told(totals))
+    if totals.claim["check"] == "crosses":
+        evidence += "".join(f"; {_crossing(totals, *pair)}" for pair in _pairs(totals))
     if len(weakest.values) >= least:
         limit = noise_limit(len(weakest.values))
         evidence += f"; {weakest.what} seed by seed {plus_minus(*average(weakest.values))}"
@@ -317,6 +323,30 @@ def _crosses(totals: _Totals) -> Iterator[Margin]:
         for place, sign in ((0, -1.0), (len(totals.settings) - 1, 1.0)):
             margin = _against(totals, policy, rival, 1.0, sign, place)
             yield margin._replace(what=f"{margin.what} at {totals.value(place):g}")
+
+
+def _crossing(totals: _Totals, policy: str, rival: str) -> str:
+    """Where the totals of a seed cross, by lines over the logarithm of ``key``, with an interval."""
+    places = range(len(totals.settings))
+    values = np.array([float(totals.value(place)) for place in places])
+    scale = np.log(values) if values.min() > 0.0 else values
+    lead = np.stack([totals.at(policy, place) - totals.at(rival, place) for place in places])
+    found = []
+    for seed in lead.T:
+        changes = np.flatnonzero((seed[:-1] < 0.0) & (seed[1:] >= 0.0))
+        if len(changes) == 1 and (seed < 0.0).sum() == changes[0] + 1:  # crosses once
+            at = changes[0]
+            share = seed[at] / (seed[at] - seed[at + 1])
+            found.append(scale[at] + share * (scale[at + 1] - scale[at]))
+    key, seeds = totals.claim["key"], f"{len(found)} of {counted(lead.shape[1], 'seed')}"
+    if len(found) < 2:
+        return f"{policy} and {rival} cross once in {seeds}"
+    mean, stderr = average(np.array(found))
+    reach = stderr * noise_limit(len(found))
+    ends = np.array([mean, mean - reach, mean + reach])
+    at, low, high = np.exp(ends) if values.min() > 0.0 else ends
+    told = f"{policy} and {rival} cross once in {seeds}, at {key} = {significant(at)}"
+    return f"{told} (95 % interval {significant(low)} to {significant(high)})"
 
 
 # --- claims as data ----------------------------------------------------------------------

@@ -243,7 +243,8 @@ class TreeScorePolicy(TreeWalker):
         return one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
 
     def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
-        """Nothing is learned."""
+        """Nothing is learned, but feedback that makes no sense is refused."""
+        check_rewards(feedback)
 
 
 # --- under their published names ------------------------------------------------------------

@@ -8,6 +8,12 @@ _TITLES = {
     "besbes2014stochastic": "Stochastic Multi-Armed-Bandit Problem with Non-stationary Rewards (2014)",
     "bogunovic2016time": "Time-Varying Gaussian Process Bandit Optimization (2016)",
     "chowdhury2017kernelized": "On Kernelized Multi-armed Bandits (2017)",
+    "coester2019pure": "Pure Entropic Regularization for Metrical Task Systems (2019)",
+    "fakcharoenphol2004tight": "A Tight Bound on Approximating Arbitrary Metrics by Tree "
+    "Metrics (2004)",
+    "krause2011contextual": "Contextual Gaussian Process Bandit Optimization (2011)",
+    "ramesh2022movement": "Movement Penalized Bayesian Optimization with Application to Wind Energy "
+    "Systems (2022)",
     "kaufmann2012bayesian": "On Bayesian Upper Confidence Bounds for Bandit Problems (2012)",
     "kushner1964new": "A New Method of Locating the Maximum Point … in the Presence of Noise (1964)",
     "mockus1975bayesian": "On Bayesian Methods for Seeking the Extremum (1975)",
