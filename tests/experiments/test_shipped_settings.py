@@ -576,7 +576,8 @@ problem closed_turns=0.03
 DEFAULTS = """
 problem movement-field: rho=1.0 side=20 contexts=40 lengthscale=0.2 noise_std=0.1 episode=20 scaled=True
 policy cgp-lcb: width=2.0 delta=0.1 gain=realised posterior=auto
-policy gp-md: width=2.0 delta=0.1 gain=realised update=episode clip=False trees=1 tau=2.0 kappa=1.0 posterior=auto
+policy gp-md: width=2.0 delta=0.1 gain=realised update=episode clip=False trees=1 tau=2.0 kappa=1.0
+policy gp-md: posterior=auto
 policy md-known: trees=1 tau=2.0 kappa=1.0
 policy tree-index: direction=minimize update=episode clip=False trees=1 tau=2.0 kappa=1.0
 policy tree-score: trees=1 tau=2.0 kappa=1.0
