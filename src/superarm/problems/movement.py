@@ -129,6 +129,8 @@ class MovementField(MovementProblem):
     _arms: list[Arms] = field(init=False, repr=False)
     _costs: Floats = field(init=False, repr=False)  # (contexts, n)
     _ways: dict[int, Way] = field(init=False, repr=False)
+    _draws: Streams = field(init=False, repr=False)
+    _starts: Streams = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         rho, side = as_positive(self.rho, "rho"), as_count(self.side, "side", 2, 100)
@@ -182,6 +184,8 @@ class MovementField(MovementProblem):
             ],
             _costs=(drawn - drawn.min()).reshape(count, -1) * scale,
             _ways={},
+            _draws=Streams(self.seed, "offer"),
+            _starts=Streams(self.seed, "start"),
         )
 
     @property
@@ -189,11 +193,11 @@ class MovementField(MovementProblem):
         return self.episode
 
     def offer(self, step: int) -> Offer:
-        context = int(Streams(self.seed, "offer").at(step).integers(len(self._arms)))
+        context = int(self._draws.at(step).integers(len(self._arms)))
         number, place = divmod(step - 1, self.episode)
         if place:
             return Offer(step=step, arms=self._arms[context])
-        start = int(Streams(self.seed, "start").at(number).integers(len(self.metric)))
+        start = int(self._starts.at(number).integers(len(self.metric)))
         return Offer(
             step=step, arms=self._arms[context], previous_action=np.array([start]), begins=True
         )
