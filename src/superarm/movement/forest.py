@@ -109,7 +109,7 @@ class Forest(Shown):
         q = descent.step(stand.q, costs, available)
         before, after = descent.distribution(stand.q), descent.distribution(q)
         plan = coupling.between(before, after)
-        action, probability = plan.row(stand.action).draw(as_generator(rng))
+        action, probability = coupling.lead(plan, stand.action, as_generator(rng))
         distance = 0.0 if stand.action == NOWHERE else plan.cost(self.metric.distances)
         return Move(Stand(stand.tree, q, action), probability, after, distance)
 
