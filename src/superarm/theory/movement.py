@@ -48,8 +48,8 @@ def service_constant(tree: Tree, kappa: float = 1.0) -> float:
                 cap[vertex] = enters[vertex] + leaves[others].max()
                 aside[vertex] = tree.weight[others].min()  # what the way there costs at least besides
     worst = 0.0
-    for vertex in tree.leaf.tolist():
-        grown = length = 0.0
+    for leaf in tree.leaf.tolist():
+        vertex, grown, length = leaf, 0.0, 0.0
         while vertex:
             grown, length = grown + cap[vertex], length + tree.weight[vertex]
             worst = max(worst, grown / (length + aside[vertex]))
