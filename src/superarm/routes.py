@@ -173,9 +173,10 @@ def find_route(
 
     ``network``: one that was read or made, the path of a file, or one of ``NETWORKS``.
     ``state``: what a policy has learned on this network, such as ``RUN/states/CELL.npz``. It brings its
-    vehicle and its model with it, and expects what it would in its next round. ``elevation``: an SRTM tile or a folder of them, whose heights
-    replace the network's. ``settings``: of the roads (``uturns``) and, without a state, of the vehicle
-    (``mass`` …) and the model (``noise_scale`` …).
+    vehicle and its model with it; where energies drift, they are those of its next round.
+    ``elevation``: an SRTM tile or a folder of them, whose heights replace the network's. ``settings``:
+    of the roads (``uturns``) and, without a state, of the vehicle (``mass`` …) and the model
+    (``noise_scale`` …).
 
     >>> from superarm.networks import generate_city
     >>> answer = find_route(generate_city(edges=300, seed=1), "r1", "r20", settings={"mass": 2100.0})
