@@ -269,7 +269,7 @@ def test_whoever_does_not_know_of_the_drift_says_so() -> None:
     """In the report, under its name: "auto" is an exact posterior of rewards that stay."""
     model = DriftingFunction(seed=0, horizon=5, side=5).model
     for posterior in ("auto", "finite", "streaming"):
-        policy = build("policy", {"name": "gp-ts", "scaled": False, "posterior": posterior}, model=model)
+        policy = build("policy", {"name": "gp-greedy", "posterior": posterior}, model=model)
         for each in (policy, wrapped(policy, {"name": "resetting", "block": 3})):
             assert "does not know how rewards drift" in each.settled
     knowing = build("policy", {"name": "gp-bucb", "posterior": "drifting"}, model=model)
