@@ -53,7 +53,8 @@ class ChangeDetecting(Numbered):
     forgotten. ``alarms`` lists the alarms; ``until_alarm`` says how long one takes to come.
 
     Keys are those of the posterior inside, with the step number as the last column. Feedback from
-    before a noticed change is counted in ``ignored`` and not learned.
+    before a noticed change is counted in ``ignored`` and not learned. Order matters: a policy refuses
+    feedback of a decision before the last one it learned from.
 
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.posteriors import FiniteGP

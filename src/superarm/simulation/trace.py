@@ -183,12 +183,8 @@ def write_cells(run: Run) -> None:
     rows = []
     for index, policy, seed in product(range(len(run.settings)), sorted(run.policies), run.seeds):
         name = cell_name(policy, index, seed)
-        path = run.directory / "cells" / f"{name}.npz"
-        arrays = read_arrays(path, rounds=run.rounds)
-        totals = {
-            key: float(_checked(arrays[key], (run.rounds,), path, key).sum())
-            for key in sorted(set(arrays) - _RESERVED)
-        }
+        kept = sorted(set(array_names(run.directory / "cells" / f"{name}.npz")) - _RESERVED)
+        totals = {key: float(run._array(key, policy, index, seed).sum()) for key in kept}
         row = {"cell": name, "policy": policy, "seed": seed, "setting": run.settings[index], **totals}
         rows.append(json_bytes(row))
     atomic_write(run.directory / "cells.jsonl", b"".join(rows))
