@@ -193,6 +193,8 @@ def _number_table(
         table.append(row)
     if len(table) != rows:
         raise FileError(f"{path}: {len(table)} rows, but {rows} are expected; download it again")
+    if all(row == table[0] for row in table):
+        raise FileError(f"{path}: all rows are equal, so that no reading varies; download it again")
     return read_only(np.array(table))
 
 

@@ -33,6 +33,7 @@ from superarm.normal import rectified_mean
 from superarm.oracles import ShortestPath, Trip
 from superarm.policies.base import IndexPolicy
 from superarm.policies.navigation import Routing
+from superarm.posteriors import Wrapping
 from superarm.problems.road_models import RoadPrior, Roads, load_roads, road_arms, road_prior
 from superarm.registry import Described, describe, difference, kinds_of, require_kind, suggestion
 from superarm.simulation.audit import LEVELS, QUANTILES
@@ -172,9 +173,10 @@ def find_route(
 
     ``network``: one that was read or made, the path of a file, or one of ``NETWORKS``.
     ``state``: what a policy has learned on this network, such as ``RUN/states/CELL.npz``. It brings its
-    vehicle and its model with it. ``elevation``: an SRTM tile or a folder of them, whose heights
-    replace the network's. ``settings``: of the roads (``uturns``) and, without a state, of the vehicle
-    (``mass`` …) and the model (``noise_scale`` …).
+    vehicle and its model with it; where energies drift, they are those of its next round.
+    ``elevation``: an SRTM tile or a folder of them, whose heights replace the network's. ``settings``:
+    of the roads (``uturns``) and, without a state, of the vehicle (``mass`` …) and the model
+    (``noise_scale`` …).
 
     >>> from superarm.networks import generate_city
     >>> answer = find_route(generate_city(edges=300, seed=1), "r1", "r20", settings={"mass": 2100.0})
@@ -292,6 +294,8 @@ def _learned(
         )
     policy = loaded(state if isinstance(state, State) else load_state(state), label)
     posterior: object = policy.posterior if isinstance(policy, IndexPolicy) else None
+    while isinstance(posterior, Wrapping):
+        posterior = posterior.posterior
     energy = posterior.parameters().get("mean") if isinstance(posterior, Described) else None
     if not isinstance(policy, IndexPolicy) or not isinstance(energy, RoadEnergy):
         raise StateError(f"{label} was not learned by a policy that finds routes on a road network")
@@ -309,7 +313,7 @@ def _learned(
             f"{label} was learned on roads other than these: {found[0]}; give the network of its run, "
             "and its elevation"
         )
-    offer = Offer(step=1, arms=road_arms(graph))
+    offer = Offer(step=policy.last_step + 1, arms=road_arms(graph))  # the next: energies may drift
     try:
         mean = policy.posterior.belief(offer).mean
     except InputError as error:

@@ -468,7 +468,8 @@ def judge_variances(run: Run) -> list[Verdict]:
             holds = shares[tightest] <= 1.0 + 1e-5
             where = f"[{setting_text(setting)}] " if setting else ""
             word: Word = "holds" if holds else "does not hold"
-            verdicts.append(Verdict(_LEMMA, word, where + evidence))
+            if not holds or run.spec.get("paper"):  # it is no claim of an experiment of one's own
+                verdicts.append(Verdict(_LEMMA, word, where + evidence))
     return verdicts
 
 

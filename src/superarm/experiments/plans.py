@@ -26,7 +26,7 @@ from superarm.inputs import as_count
 from superarm.parts import import_parts, imported
 from superarm.problems.base import Mapped, World
 from superarm.problems.sources import settle_source
-from superarm.registry import family_of
+from superarm.registry import family_of, suggestion
 from superarm.results.curves import setting_text, thinned
 from superarm.rewards import Sum
 from superarm.simulation import Run, cell_name, simulate, spread
@@ -138,6 +138,7 @@ class Plan:
             ],
             out=out,
         )
+        plan._check_derived()
         again = tuple(name for name in base.policies if name in (base.rerun or base.policies))
         reruns = [
             replace(
@@ -151,6 +152,16 @@ class Plan:
             if again and horizon < rounds
         ]
         return replace(plan, reruns=reruns)
+
+    def _check_derived(self) -> None:
+        """Refuse a metric that no setting has, where every problem says which it has."""
+        known = {name for facts in self.facts for name in facts.metrics}
+        if any(facts.metrics.keys() <= OWN_METRICS.keys() for facts in self.facts):
+            return
+        for each in self.experiment.derived:
+            if (metric := each.get("metric", "regret")) not in known:
+                told = f"{self.experiment.id}: derived {each['name']!r}: nothing measures {metric!r}"
+                raise SpecError(f"{told}; {suggestion(metric, known, 'there are')}")
 
     def tasks(self) -> list[Task]:
         """What is not on disk yet: shorter horizons first, then seed by seed."""

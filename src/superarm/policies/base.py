@@ -266,6 +266,11 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         """Whether something was chosen that is not yet seen."""
         return self._ledger.awaits
 
+    @property
+    def last_step(self) -> int:
+        """The largest step of which something was learned; 0 before that."""
+        return self._ledger.last
+
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         belief = self.posterior.belief(offer, self._ledger.pending())

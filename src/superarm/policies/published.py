@@ -124,7 +124,10 @@ def index_policy(
     """A rule on the model's own posterior and oracle; ``options`` are those of the policy."""
     engine = posterior_for(model, posterior, form)
     parts: dict[str, Any] = {"oracle": model.oracle, "direction": model.direction, **options}
-    return IndexPolicy(posterior=engine, rule=rule, **parts)
+    policy = IndexPolicy(posterior=engine, rule=rule, **parts)
+    if model.drift is not None and posterior != "drifting":
+        policy.settled = 'its posterior does not know how rewards drift; posterior = "drifting" would'
+    return policy
 
 
 @register("policy", "igp-ucb")

@@ -147,8 +147,8 @@ def _series(
 ) -> SensorSeries:
     if model.horizon > len(readings):
         raise InputError(
-            f"horizon is {model.horizon}, but there are only {len(readings)} rows of readings; use at "
-            f"most {len(readings)} rounds"
+            f"there are only {len(readings)} rows of readings, but {model.horizon} rounds; use at most "
+            f"{len(readings)} rounds"
         )
     assert isinstance(model.oracle, TopK)
     assert model.arms is not None

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints
+from superarm.inputs import LARGEST
 from superarm.networks import RoadMap
 
 from .curves import PolicyStyle, readable_seconds, significant, ticks
@@ -115,13 +116,13 @@ class Chart:
 
 def _range(parts: Iterable[Floats], log: bool, *, tight: bool) -> tuple[float, float]:
     values = np.concatenate([*parts, np.empty(0)])
-    values = values[np.isfinite(values) & ((values > 0.0) | (not log))]
+    values = values[(np.abs(values) <= LARGEST) & ((values > 0.0) | (not log))]
     low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 10.0)
     if log:
         return (low, high) if high > low else (low / 2.0, high * 2.0)
     if not tight:
         low, high = min(low, 0.0), high + 0.04 * (high - min(low, 0.0))
-    return low, high if high > low else low + 1.0
+    return low, high if high > low else low + max(1.0, 1e-6 * abs(low))  # 1 is nothing beside 1e17
 
 
 class Window(NamedTuple):

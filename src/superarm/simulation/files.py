@@ -99,9 +99,12 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         with path.open("rb") as file:
             yield file
     except (InputError, OSError) as error:
-        raise StateError(
-            f"{path} is damaged: {error}; delete it and run again with --resume"
-        ) from error
+        raise damaged(path, str(error)) from error
+
+
+def damaged(path: Path, what: str) -> StateError:
+    """The error for a file of a run that is not as it was written."""
+    return StateError(f"{path} is damaged: {what}; delete it and run again with --resume")
 
 
 def read_json(path: Path) -> Any:
