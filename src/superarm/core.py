@@ -161,10 +161,7 @@ class Offer(Shown):
 
 
 _OFFER_FIELDS = tuple(each.name for each in fields(Offer))
-
-
-_MOST_STEPS = 2**53
-"""Rounds that a float counts without a gap: schedules and times compute with them."""
+_MOST_STEPS = 2**53  # rounds that a float counts without a gap: schedules and times compute with them
 
 
 class Guarantee(NamedTuple):

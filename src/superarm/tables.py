@@ -55,9 +55,8 @@ class Encoding(Shown):
         plain = {name: _values(each, f"categories[{name!r}]") for name, each in self.categories.items()}
         for name, values in plain.items():
             if not values or len(set(values)) < len(values):
-                raise InputError(
-                    f"the categories of {name!r} are {values}; give at least one, and each once"
-                )
+                told = f"the categories of {name!r} are {values}"
+                raise InputError(f"{told}; give at least one, and each once")
         object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "categories", plain)
 
@@ -121,10 +120,8 @@ class Encoding(Shown):
             column = numbers[:, None]
             coded = column == np.arange(len(known)) if self.coding == "one-hot" else column
             parts.append(coded.astype(float))
-        if len({len(part) for part in parts}) > 1:
-            raise ShapeError(
-                f"the columns have {[len(part) for part in parts]} rows; give as many for each"
-            )
+        if len({*(lengths := [len(part) for part in parts])}) > 1:
+            raise ShapeError(f"the columns have {lengths} rows; give as many for each")
         return np.hstack(parts)
 
     def arms(self, table: Any, ids: str | None = None) -> Arms:

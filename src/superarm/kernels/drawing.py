@@ -15,8 +15,7 @@ from .base import Covariance, Kernel
 
 LARGEST_DRAW = 16_000
 """Most arms of a joint draw: it needs a root of the whole prior, n² numbers."""
-_MOST_KEPT = 2
-"""Roots that are kept: that of the truth and that of the model, where they differ."""
+_MOST_KEPT = 2  # roots: that of the truth and that of the model, where they differ
 
 
 class PriorRoot:

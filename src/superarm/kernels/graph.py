@@ -50,8 +50,8 @@ DENSE_LARGEST = 8000
 _BLOCK = 32  # columns made together: more would not stay in the cache
 _STEP = 1e-20  # the complex step, relative to 2ν/κ²
 _LARGEST_ENTRY = 1e30
+# ν takes as many solves per column; beyond these the smallest variances underflow.
 _RANGES = {"nu": (0.01, 32.0), "kappa": (1e-6, 1e6)}
-"""ν takes as many solves per column; beyond these the smallest variances underflow."""
 
 
 @register("kernel", "graph-matern")

@@ -29,8 +29,9 @@ import numpy as np
 from superarm.core import Ints
 from superarm.errors import NotPositiveDefiniteError
 
-_LEAF = 24
-"""Subtrees of at most so many columns become one front: dense work is cheaper than small steps."""
+_LEAF = (
+    24  # subtrees of at most so many columns become one front: dense work is cheaper than small steps
+)
 _PADDING = 0.3  # share of explicit zeros up to which a front joins its parent
 
 

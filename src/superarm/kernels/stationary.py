@@ -34,14 +34,10 @@ from .state_space import StateSpace, decaying, matern_three_halves, periodic
 
 Lengthscale = float | tuple[float, ...]
 
-_NEAR = 256.0
-"""Largest q for which the product form of :func:`_near_exponent` is used: its absolute error,
-about ε·q, then stays below 1e-13."""
+_NEAR = 256.0  # largest q for :func:`_near_exponent`: its error, about ε·q, then stays below 1e-13
 _FAR = 1e200
-
 _LARGEST_NU = 300.0
-_BLOCK = 16384
-"""Entries of K worked on at a time: 128 kB."""
+_BLOCK = 16384  # entries of K worked on at a time: 128 kB
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,10 +20,8 @@ from superarm.inputs import as_count, require_size, require_type
 
 CARRY = "chosen-arms"
 _KIND, _SCHEMA = "ledger", 1
-_MOST_OPEN = 1 << 16
-"""Decisions seen in part that are remembered; of more, the rest of the oldest is given up."""
-_REMEMBERED = 16
-"""Decisions asked for and not yet taken whose carries are known to be sound."""
+_MOST_OPEN = 1 << 16  # decisions seen in part that are remembered; the rest of older ones is given up
+_REMEMBERED = 16  # decisions asked for and not yet taken whose carries are known to be sound
 
 
 def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None:

@@ -27,8 +27,7 @@ from superarm.inputs import LARGEST
 from superarm.kernels import Covariance
 from superarm.linalg import PSD_ERROR_LIMIT, PSD_ERROR_SILENT
 
-_EXPLAINED = 1e-8
-"""How far below 0 rounding may bring a posterior variance, relative to the largest prior variance."""
+_EXPLAINED = 1e-8  # of the largest prior variance: how far below 0 rounding may bring a posterior one
 
 
 def prior_variance(kernel: Covariance, arms: Floats) -> Floats:

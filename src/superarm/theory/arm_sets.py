@@ -30,8 +30,7 @@ from superarm.linalg import cholesky, solve_lower
 
 from .information import GREEDY_SHARE, GreedyGain, greedy_information_gain
 
-DENSE_LARGEST = 1500
-"""Up to this many arms the whole covariance is decomposed (a second or two)."""
+DENSE_LARGEST = 1500  # arms up to which the whole covariance is decomposed (a second or two)
 _BLOCK = 256
 _MATRIX_WORK, _COLUMNS_WORK = 5e8, 8e9  # multiplications a greedy run may cost, in either form
 _MOST_STEPS = 4096

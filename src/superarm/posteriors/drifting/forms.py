@@ -38,11 +38,9 @@ from superarm.linalg import cholesky, solve_lower, with_room
 from superarm.posteriors.fixed import as_rows
 
 FormName = Literal["folded", "visited", "kalman"]
-TRUNCATION = 1e-12
-"""How much may be left out of any covariance, relative to the largest prior variance."""
+TRUNCATION = 1e-12  # what may be left out of any covariance, relative to the largest prior variance
 _ROOM = 64
-_PIECE = 512
-"""Arms of one time that are learned at once."""
+_PIECE = 512  # arms of one time that are learned at once
 
 
 class PriorColumns:

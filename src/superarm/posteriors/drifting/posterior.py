@@ -56,22 +56,14 @@ from .forms import (
 
 Wanted = Literal["auto", "folded", "visited", "kalman"]
 _FEATURE_TOLERANCE = 1e-13
-_MOST_FEATURES = 512
-"""Features, times the size of the state, up to which they are preferred to the arms visited."""
-_LEAST_NOISE = 1e-2
-"""Relative to the largest prior variance: with less, the visited form loses digits."""
-_NOISE_PER_ERROR = 1e4
-"""Noise that the kalman form needs, in errors of a kernel value; see ``streaming/forms.py``."""
-_NEGLIGIBLE = 1e-13
-"""What is left of an observation that is not kept for feedback from before it."""
-_MOST_COMPARED = 5e7
-"""Numbers that may be made to see whether the folded form is cheaper."""
-_LATEST = 1e15
-"""Times beyond it, either way, are not told apart well enough."""
-_MOST_STATE = 2.5e8
-"""Numbers that the states of all arms may take, n·s²: 2 GB."""
-_CHECKPOINT_EVERY = 32
-"""Times between two checkpoints."""
+_MOST_FEATURES = 512  # times the size of the state, up to which they are preferred to the arms visited
+_LEAST_NOISE = 1e-2  # relative to the largest prior variance: with less, the visited form loses digits
+_NOISE_PER_ERROR = 1e4  # noise for the kalman form, in errors of a kernel value: ``streaming/forms.py``
+_NEGLIGIBLE = 1e-13  # what is left of an observation that is not kept for feedback from before it
+_MOST_COMPARED = 5e7  # numbers that may be made to see whether the folded form is cheaper
+_LATEST = 1e15  # times beyond it, either way, are not told apart well enough
+_MOST_STATE = 2.5e8  # numbers that the states of all arms may take, n·s²: 2 GB
+_CHECKPOINT_EVERY = 32  # times between two checkpoints
 
 
 @register("posterior", "drifting")

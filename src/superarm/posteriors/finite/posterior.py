@@ -44,12 +44,10 @@ from .root import Backend, RootEngine
 from .visited import VisitedEngine
 
 Form = Literal["auto", "root", "visited"]
-ROOT_LARGEST = 2048
-"""Arms up to which ``auto`` keeps the square root of the whole covariance."""
+ROOT_LARGEST = 2048  # arms up to which ``auto`` keeps the square root of the whole covariance
 _RESTORED_AT_ONCE = 128
+# Arms up to which BLAS by itself takes no threads for an observation: rank-1 updates below 2¹⁵ numbers.
 _NO_THREADS = 1000
-"""Arms up to which BLAS takes no threads for one observation by itself: rank-1 updates of 32 columns
-below 2¹⁵ numbers."""
 
 
 @register("posterior", "finite")

@@ -29,18 +29,12 @@ from superarm.posteriors.variances import prior_variance
 
 from .loops import Loops, loops_of
 
-PENDING = 32
-"""Different arms that may be pending: enough for a policy that has settled, and for BLAS to work
-well when they are folded in."""
+PENDING = 32  # arms: enough for a policy that has settled, and for BLAS to fold them in well
+# Noise, relative to the largest prior variance, below which nothing is kept pending: columns of nearly
+# noiseless arms would lose their digits to subtraction, which the root does not.
 LEAST_NOISE = 1e-5
-"""Noise, relative to the largest prior variance, below which nothing is kept pending: columns of
-nearly noiseless arms would lose their digits to subtraction, which the root does not."""
-FOLD_EVERY = 2048
-"""Observations after which what is pending is folded in, so that rounding cannot build up."""
-
-_DAMAGED = 1e-4
-"""Difference, relative to the largest prior variance, that rounding does not make."""
-
+FOLD_EVERY = 2048  # observations after which what is pending is folded in: rounding cannot build up
+_DAMAGED = 1e-4  # difference, relative to the largest prior variance, that rounding does not make
 _KIND, _SCHEMA = "root-engine", 1
 Backend = Literal["auto", "numpy", "numba"]
 

@@ -28,15 +28,11 @@ from superarm.posteriors.variances import check_left, prior_variance
 from superarm.threads import blas_threads_for
 
 _REFRESH_EVERY = 256
-_LEAST_NOISE = 1e-4
-"""Relative to the largest prior variance: with less, digits go within a few observations."""
+_LEAST_NOISE = 1e-4  # of the largest prior variance: with less, digits go within a few observations
 _DRIFT_SMALL, _DRIFT_ALLOWED = 1e-11, 1e-9
-_BLOCK_BYTES = 2**24
-"""Size of a block of K_VE: what may lie unused at its end."""
-_STRIP = 2048
-"""Arms treated together, so that what is made of them stays in the cache."""
-_PIECE_BYTES = 2**20
-"""Size of what a kernel is asked for at once: it takes several times that while it works."""
+_BLOCK_BYTES = 2**24  # size of a block of K_VE: what may lie unused at its end
+_STRIP = 2048  # arms treated together, so that what is made of them stays in the cache
+_PIECE_BYTES = 2**20  # of what a kernel is asked for at once: it takes several times that meanwhile
 
 
 class _Rows:

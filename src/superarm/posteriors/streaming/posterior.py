@@ -60,8 +60,7 @@ Form = Literal["auto", "cholesky", "finite-rank"]
 
 _RANK_PER_OBSERVATION = 0.5
 _MOST_FEATURES = 4096
-_LARGEST_MATCH = 1 << 20
-"""Pairs of arms up to which those observed are looked for among those asked about."""
+_LARGEST_MATCH = 1 << 20  # pairs up to which arms observed are looked for among those asked about
 
 
 @register("posterior", "streaming")

@@ -51,8 +51,7 @@ from .steps import (
     prior_at,
 )
 
-_BLOCK = 2048
-"""Arms asked about at a time: bounds the memory that a question about a whole network takes."""
+_BLOCK = 2048  # arms asked about at a time: a question about a whole network takes little memory
 
 
 class _Learned(NamedTuple):
