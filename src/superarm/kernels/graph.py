@@ -95,9 +95,8 @@ class GraphMatern(Kernel, Described):
         set_positive(self, "variance")
         set_columns(self)
         if len(self.columns) != 1:
-            raise InputError(
-                f"GraphMatern.columns is {self.columns!r}; name the one column that holds node numbers"
-            )
+            told = "name the one column that holds node numbers"
+            raise InputError(f"GraphMatern.columns is {self.columns!r}; {told}")
         require_choice(self.normalisation, "GraphMatern.normalisation", ("mean", "unit", "raw"))
         as_number(self.cache_megabytes, "GraphMatern.cache_megabytes", 0.0)
         laplacian, shift = _laplacian_of(self.network), 2.0 * self.nu / self.kappa**2
@@ -208,12 +207,11 @@ def _laplacian_of(network: Any) -> Any:
     largest = float(np.abs(laplacian.data).max(initial=0.0))
     if largest > _LARGEST_ENTRY:
         raise InputError(
-            f"the Laplacian holds {largest:.3g}; beyond {_LARGEST_ENTRY:g} numbers overflow"
+            f"the Laplacian holds {largest:.3g}; above {_LARGEST_ENTRY:g} numbers overflow"
         )
     if (gap := abs(laplacian - laplacian.T)).nnz and gap.max() > 1e-8 * largest:
-        raise InputError(
-            "the Laplacian is not symmetric; for a directed graph use B Bᵀ, B its incidence matrix"
-        )
+        told = "for a directed graph use B Bᵀ, B its incidence matrix"
+        raise InputError(f"the Laplacian is not symmetric; {told}")
     return (0.5 * (laplacian + laplacian.T)).tocsc()
 
 
@@ -262,11 +260,11 @@ class _Factor:
         _ = self._factor  # refuses what is not positive, of which selected inversion makes nonsense
         plan = plan_elimination(self.laplacian)
         if self._nu == 1:
-            first: Floats = inverse_diagonal(self._shifted(self._shift), plan)
-            return first
+            return np.asarray(inverse_diagonal(self._shifted(self._shift), plan))
         step = _STEP * self._shift
-        second: Floats = -inverse_diagonal(self._shifted(complex(self._shift, step)), plan).imag
-        return second / step
+        return np.asarray(
+            -inverse_diagonal(self._shifted(complex(self._shift, step)), plan).imag / step
+        )
 
     def _diagonal_by_solving(self) -> Floats:
         """diag(A^{−ν}) = columns of A^{−⌊ν/2⌋} times those of A^{−⌈ν/2⌉}."""
@@ -337,8 +335,7 @@ class _Spectrum:
 
     @cached_property
     def diagonal(self) -> Floats:
-        squares: Floats = np.einsum("ij,ij->i", self._root, self._root)
-        return squares
+        return np.asarray(np.einsum("ij,ij->i", self._root, self._root))
 
     def columns(self, nodes: Ints) -> Iterator[Floats]:
         for start in range(0, len(nodes), _BLOCK):

@@ -139,9 +139,7 @@ class ArmSetGrowth:
     def bounds(self, count: int) -> list[NamedBound]:
         """Every bound that can be had for ``count`` observations."""
         if not 0 <= count <= self.horizon:
-            raise InputError(
-                f"count is {count}; this growth was asked for 0 … {self.horizon} observations"
-            )
+            raise InputError(f"count is {count}; this growth was asked for 0 … {self.horizon}")
         found = [NamedBound(self._hadamard(count), "hadamard")]
         if self._spectrum is not None:
             found.append(NamedBound(self._spectrum(count), "spectral"))
