@@ -75,10 +75,7 @@ class GaussianBelief:
 
     def _fresh(self) -> GaussianPosterior:
         if self._posterior.version != self._version:
-            raise StaleBeliefError(
-                "the posterior has observed more data since this belief was made; "
-                "ask it for a new belief"
-            )
+            raise StaleBeliefError("the posterior has learned more since then; ask for a new belief")
         return self._posterior
 
     @property

@@ -84,22 +84,11 @@ class RootEngine:
 
     def state(self) -> State:
         """All that is kept: draws depend on the root, and the data have more than one."""
-        size = self._count
-        return State(
-            kind=_KIND,
-            schema=_SCHEMA,
-            scalars={"until_fold": self._until_fold},
-            arrays={
-                "probe": self._probe.copy(),
-                "root": self.root.copy(),
-                "mean": self.mean.copy(),
-                "variance": self.variance.copy(),
-                "pending": self._pending[:size].copy(),
-                "pending_weight": self._pending_weight[:size].copy(),
-                "base": self._base[:size].copy(),
-                "columns": self._columns[:size].copy(),
-            },
-        )
+        names = ("pending", "pending_weight", "base", "columns")
+        arrays = {name: getattr(self, f"_{name}")[: self._count].copy() for name in names}
+        arrays |= {name: getattr(self, name).copy() for name in ("root", "mean", "variance")}
+        arrays["probe"], scalars = self._probe.copy(), {"until_fold": self._until_fold}
+        return State(kind=_KIND, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
     def resume(self, state: State, weight: Floats) -> bool:
         """Go on from this state; ``False``, and nothing is done, if it is that of another prior.
@@ -144,8 +133,7 @@ class RootEngine:
         return True
 
     def _row_squares(self) -> Floats:
-        squares: Floats = np.einsum("ij,ij->i", self.root, self.root)
-        return squares
+        return np.asarray(np.einsum("ij,ij->i", self.root, self.root))
 
     @property
     def rank(self) -> int:

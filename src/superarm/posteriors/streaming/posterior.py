@@ -47,7 +47,7 @@ from superarm.posteriors.variances import prior_variance
 from superarm.registry import describe, difference, has_spec, register
 
 from .forms import (
-    FEATURE_TOLERANCE,
+    FEATURE_ERROR,
     AnyForm,
     CholeskyForm,
     FiniteRankForm,
@@ -217,7 +217,7 @@ class StreamingGP(KernelPosterior):
             information = self._absorb(*some) if young.any() else 0.0
             self.forgotten += int(np.count_nonzero(~young))
             return information
-        residual = rewards - self._prior_mean(keys)
+        residual, form = rewards - self._prior_mean(keys), self._form
         if (summary := self._summary(keys)) is not None:
             information = 0.0
             for begin in range(0, len(keys), BLOCK):
@@ -225,29 +225,25 @@ class StreamingGP(KernelPosterior):
                 _, rows, mean = summary.solve(keys[part])
                 innovation = residual[part] - mean
                 information += summary.condition(keys[part], rows, innovation, noise[part])
-            if not isinstance(self._form, InducingForm):
+            if not isinstance(form, InducingForm):
                 warn(
                     f"more than {self.most_exact} observations: from now on the posterior is "
                     f"approximate, summed up in {summary.rank} inducing points; kernel values are off "
                     f"by up to {summary.tolerance:.2g}",
                     PrecisionWarning,
                 )
-            return self._learned(summary, information, keys, rewards, noise)
-        form, rows, mean = self._known(keys)
-        if noise.min() < form.least_noise:
-            if self._wanted == "finite-rank":
-                raise InputError(
-                    f"noise_variance {noise.min():.3g} is too small for the finite-rank form, whose "
-                    f"kernel values are off by up to {form.tolerance:.0e}: it needs at least "
-                    f"{form.least_noise:.3g} here; use form='auto'"
-                )
-            form, rows, mean = self._cholesky_form().solve(keys)
-        information = form.condition(keys, rows, residual - mean, noise)
-        return self._learned(form, information, keys, rewards, noise)
-
-    def _learned(
-        self, form: AnyForm, information: float, keys: Floats, rewards: Floats, noise: Floats
-    ) -> float:
+            form = summary
+        else:
+            form, rows, mean = self._known(keys)
+            if noise.min() < form.least_noise:
+                if self._wanted == "finite-rank":
+                    raise InputError(
+                        f"noise_variance {noise.min():.3g} is too small for the finite-rank form, in "
+                        f"which kernel values are off by up to {form.tolerance:.0e}: it needs at least "
+                        f"{form.least_noise:.3g} here; use form='auto'"
+                    )
+                form, rows, mean = self._cholesky_form().solve(keys)
+            information = form.condition(keys, rows, residual - mean, noise)
         self._form = form
         self._data.append(keys, rewards, noise)
         self._kept = {}
@@ -335,7 +331,7 @@ class StreamingGP(KernelPosterior):
         if not limit or not known:
             return None
         arms = np.vstack(known)
-        tolerance = FEATURE_TOLERANCE * float(np.max(self.kernel.diag(arms)))
+        tolerance = FEATURE_ERROR * float(np.max(self.kernel.diag(arms)))
         features = self.kernel.features(*_box(arms), tolerance, max_rank=limit)
         if features is None or not features.covers(arms):
             return None
