@@ -72,9 +72,8 @@ class Arms(Shown):
         except TypeError as error:
             raise InputError(f"arm ids must be hashable, such as numbers or strings: {error}") from None
         if len(ids) != len(checked):
-            raise ShapeError(
-                f"ids has {len(ids)} entries but features has {len(checked)} rows; give one id per row"
-            )
+            told = f"ids has {len(ids)} entries but features has {len(checked)} rows"
+            raise ShapeError(f"{told}; give one id per row")
         if len(index) != len(ids):
             repeated = next(arm for position, arm in enumerate(ids) if index[arm] != position)
             raise InputError(f"arm id {repeated!r} appears more than once; ids must be unique")
@@ -99,10 +98,8 @@ class Arms(Shown):
         try:
             return np.array([self._index[arm] for arm in ids], dtype=np.intp)
         except KeyError as error:
-            raise UnknownArmError(
-                f"arm id {error.args[0]!r} is not on offer; {len(self)} arms are, "
-                f"the first of them {list(self.ids[:3])!r}"
-            ) from None
+            told = f"{len(self)} arms are, the first of them {list(self.ids[:3])!r}"
+            raise UnknownArmError(f"arm id {error.args[0]!r} is not on offer; {told}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -260,9 +257,8 @@ class Feedback(Shown):
         if self.delays is not None:
             delays = as_positions(self.delays, "delays")
             if delays.shape != positions.shape or delays.min(initial=0) < 0:
-                raise InputError(
-                    f"delays is {delays.tolist()[:9]}; give one number of rounds, 0 or more, per reward"
-                )
+                told = "give one number of rounds, 0 or more, per reward"
+                raise InputError(f"delays is {delays.tolist()[:9]}; {told}")
             object.__setattr__(self, "delays", delays)
 
     def part(self, chosen: Bools) -> Feedback:
@@ -320,10 +316,8 @@ class State(Shown):
     def require(self, kind: str, schema: int, reader: str) -> None:
         """Refuse a state of another kind or schema than ``reader`` reads."""
         if self.kind != kind or self.schema != schema:
-            raise StateError(
-                f"this is a {self.kind!r} state of schema {self.schema}; "
-                f"{reader} reads {kind!r} of schema {schema}"
-            )
+            told = f"this is a {self.kind!r} state of schema {self.schema}"
+            raise StateError(f"{told}; {reader} reads {kind!r} of schema {schema}")
 
     def _get(self, table: Mapping[str, Any], name: str) -> Any:
         if name not in table:

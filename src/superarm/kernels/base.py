@@ -167,11 +167,8 @@ class Kernel(ABC):
     @property
     def bounds(self) -> Floats:
         """Logarithms of the bounds of ``theta``, (p, 2)."""
-        rows = [
-            getattr(self, f"{name}_bounds")
-            for name in self._free()
-            for _ in np.atleast_1d(getattr(self, name))
-        ]
+        sizes = {name: np.size(getattr(self, name)) for name in self._free()}
+        rows = [getattr(self, f"{name}_bounds") for name in sizes for _ in range(sizes[name])]
         return np.log(np.array(rows, dtype=np.float64).reshape(-1, 2))
 
     def clone_with_theta(self, theta: Any) -> Self:

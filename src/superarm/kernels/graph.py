@@ -206,9 +206,7 @@ def _laplacian_of(network: Any) -> Any:
         raise NotFiniteError("the Laplacian holds NaN or infinity")
     largest = float(np.abs(laplacian.data).max(initial=0.0))
     if largest > _LARGEST_ENTRY:
-        raise InputError(
-            f"the Laplacian holds {largest:.3g}; above {_LARGEST_ENTRY:g} numbers overflow"
-        )
+        raise InputError(f"the Laplacian holds {largest:.3g}; above {_LARGEST_ENTRY:g} it overflows")
     if (gap := abs(laplacian - laplacian.T)).nnz and gap.max() > 1e-8 * largest:
         told = "for a directed graph use B Bᵀ, B its incidence matrix"
         raise InputError(f"the Laplacian is not symmetric; {told}")
@@ -262,9 +260,8 @@ class _Factor:
         if self._nu == 1:
             return np.asarray(inverse_diagonal(self._shifted(self._shift), plan))
         step = _STEP * self._shift
-        return np.asarray(
-            -inverse_diagonal(self._shifted(complex(self._shift, step)), plan).imag / step
-        )
+        second = inverse_diagonal(self._shifted(complex(self._shift, step)), plan)
+        return np.asarray(-second.imag / step)
 
     def _diagonal_by_solving(self) -> Floats:
         """diag(A^{−ν}) = columns of A^{−⌊ν/2⌋} times those of A^{−⌈ν/2⌉}."""

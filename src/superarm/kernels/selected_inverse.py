@@ -70,14 +70,12 @@ def factorise(matrix: Any) -> Any:
     """SuperLU of a symmetric matrix, ordered as such and pivoted on its diagonal."""
     from scipy.sparse.linalg import splu
 
+    symmetric: Any = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
     try:
-        return splu(
-            matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
-        )
+        return splu(matrix, diag_pivot_thresh=0.0, **symmetric)
     except RuntimeError as error:  # "Factor is exactly singular"
-        raise NotPositiveDefiniteError(
-            "the shifted Laplacian is singular to working precision; use a smaller kappa"
-        ) from error
+        told = "the shifted Laplacian is singular to working precision; use a smaller kappa"
+        raise NotPositiveDefiniteError(told) from error
 
 
 def _without_cancellation(matrix: Any) -> Any:

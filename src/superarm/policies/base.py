@@ -324,9 +324,8 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         """What these arms are expected to yield, in the user's sign."""
         chosen, n = as_positions(positions, "positions"), len(offer.arms)
         if len(chosen) and not (chosen.min() >= 0 and chosen.max() < n):
-            raise UnknownArmError(
-                f"positions {chosen.tolist()[:9]} are not all among arms 0 to {n - 1}"
-            )
+            told = f"positions {chosen.tolist()[:9]} are not all among arms 0 to {n - 1}"
+            raise UnknownArmError(told)
         keys = self.posterior.keys(offer)[chosen]
         mean, cov = self.posterior.predict(keys, return_cov=True)
         return Forecast(mean, cov, self.posterior.noise_std)

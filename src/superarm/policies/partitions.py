@@ -101,9 +101,8 @@ class CellPolicy(Learner):
         contexts = offer.arms.features
         name, columns = type(self).__name__, contexts.shape[1]
         if self._columns and columns != self._columns:
-            raise InputError(
-                f"arms have {columns} feature columns, but those observed before have {self._columns}"
-            )
+            told = f"arms have {columns} feature columns"
+            raise InputError(f"{told}, but those observed before have {self._columns}")
         outside = (contexts < 0.0) | (contexts > 1.0)
         if outside.any():
             where = int(outside.any(axis=1).argmax())

@@ -34,10 +34,8 @@ def wrapped(policy: Policy, *wrappers: Mapping[str, Any] | str) -> IndexPolicy:
 
 def checked_wrappers(given: Any) -> list[Mapping[str, Any]]:
     """What an experiment says of wrappers, as a list of specs: one name or table, or several."""
-    parts = {name: find("posterior", name) for name in names("posterior")}
-    known = [
-        name for name, part in parts.items() if inspect.isclass(part) and issubclass(part, Wrapping)
-    ]
+    parts = ((name, find("posterior", name)) for name in names("posterior"))
+    known = [name for name, part in parts if inspect.isclass(part) and issubclass(part, Wrapping)]
     specs = []
     for each in given if isinstance(given, list | tuple) else [given]:
         spec = {"name": each} if isinstance(each, str) else each

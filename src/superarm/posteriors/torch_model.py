@@ -323,9 +323,8 @@ class TorchPosterior(RowPosterior):
         torch, model = require_extra("torch", "torch"), _copied(self.model)
         held = {name: each for name, each in state.arrays.items() if name.startswith(_PARAMETER)}
         try:
-            model.load_state_dict(
-                {name.removeprefix(_PARAMETER): torch.tensor(each) for name, each in held.items()}
-            )
+            given = {name.removeprefix(_PARAMETER): torch.tensor(each) for name, each in held.items()}
+            model.load_state_dict(given)
         except RuntimeError as error:
             raise StateError(f"this state does not fit the model: {error}") from error
         if self._exact:

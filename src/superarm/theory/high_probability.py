@@ -298,9 +298,8 @@ def _noise_and_kernel(noise: Any, K: Any, eta: float) -> tuple[Floats, Floats]:
     vector = as_vector(noise, "noise")
     matrix = np.asarray(K, dtype=np.float64)
     if matrix.shape != (len(vector), len(vector)):
-        raise ShapeError(
-            f"K has shape {matrix.shape}; {len(vector)} noise terms need a square as large"
-        )
+        told = f"{len(vector)} noise terms need a square of that size"
+        raise ShapeError(f"K has shape {matrix.shape}; {told}")
     as_number(eta, "eta", least=0.0)
     return matrix, vector
 

@@ -204,9 +204,8 @@ class Form(ABC):
         if len(self.watched.mean):
             mean, cov, towards = self.watched
             pull = solve_lower(L, np.tensordot(self.space.output, towards[:, :, rows], (0, 1)).T)
-            self.watched = Watched(
-                mean + moved @ pull, cov - pull.T @ pull, towards - np.tensordot(pull.T, columns, 1)
-            )
+            towards = towards - np.tensordot(pull.T, columns, 1)
+            self.watched = Watched(mean + moved @ pull, cov - pull.T @ pull, towards)
         self._keep(coordinates, columns)
         self.information += float(np.log(np.diagonal(L)).sum() - 0.5 * np.log(noise).sum())
 

@@ -84,9 +84,8 @@ class FiniteGP(FixedPosterior):
         super().__init__(n, noise_variance, mean, self.arms)
         self._everything = self._fixed.everything
         self.backend: Backend = backend
-        self.form: Literal["root", "visited"] = (
-            form if form != "auto" else "root" if n <= ROOT_LARGEST else "visited"
-        )
+        suited: Literal["root", "visited"] = "root" if n <= ROOT_LARGEST else "visited"
+        self.form = suited if form == "auto" else form
         self._rooted: RootEngine | None = None  # the engine, in root form
         self._engine: RootEngine | VisitedEngine
         if self.form == "root":

@@ -145,10 +145,8 @@ class FiniteRankForm:
         """The box of the features and what is known of their weights: draws depend on both."""
         box = {"lower": self._features.lower, "upper": self._features.upper}
         held = {**box, "root": self._root, "weights": self._weights}
-        arrays, scalars = (
-            {name: each.copy() for name, each in held.items()},
-            {"tolerance": self._wanted},
-        )
+        arrays = {name: array.copy() for name, array in held.items()}
+        scalars = {"tolerance": self._wanted}
         return State(kind=self.name, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
     @classmethod
