@@ -77,9 +77,7 @@ class Arms(Shown):
         if len(index) != len(ids):
             repeated = next(arm for position, arm in enumerate(ids) if index[arm] != position)
             raise InputError(f"arm id {repeated!r} appears more than once; ids must be unique")
-        self.ids = ids
-        self.features = checked
-        self._index = index
+        self.ids, self.features, self._index = ids, checked, index
 
     @classmethod
     def numbered(cls, features: Any) -> Self:

@@ -151,10 +151,8 @@ def require_scale(array: _Floats, name: str) -> None:
     """Refuse positive numbers that are too small or too large to work with."""
     bad = (array < SMALLEST) | (array > LARGEST)
     if bad.any():
-        raise InputError(
-            f"{name} is {array[bad][0]:g}; squares of it must fit a float: choose units in which it "
-            f"lies between {SMALLEST:g} and {LARGEST:g}"
-        )
+        told = f"{name} is {array[bad][0]:g}; squares of it must fit a float"
+        raise InputError(f"{told}: choose units in which it lies between {SMALLEST:g} and {LARGEST:g}")
 
 
 def require_size(array: _Floats, name: str) -> None:

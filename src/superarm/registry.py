@@ -135,10 +135,8 @@ def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
     if not isinstance(spec, Mapping):
         raise SpecError(f"a {family} spec is a name or a table with a name, not {spec!r}")
     if "foreign" in spec:
-        raise SpecError(
-            f"the {family} is of type {spec['foreign']}, which has no spec to build it from; "
-            "pass the object itself"
-        )
+        told = f"the {family} is of type {spec['foreign']}, which has no spec to build it from"
+        raise SpecError(f"{told}; pass the object itself")
     if "name" not in spec:
         raise SpecError(f"a {family} spec needs a name; choose one of {names(family)}")
     name = spec["name"]

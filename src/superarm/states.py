@@ -89,10 +89,8 @@ def check_spec(state: State, part: object) -> None:
         raise StateError(f"this {state.kind!r} state is damaged: it does not say what made it")
     found = difference(describe(part), state.spec)
     if found is not None:
-        raise StateError(
-            f"this {state.kind!r} state was made by another {type(part).__name__}: {found}; "
-            "restore it into one with the same parameters"
-        )
+        told = f"this {state.kind!r} state was made by another {type(part).__name__}: {found}"
+        raise StateError(f"{told}; restore it into one with the same parameters")
 
 
 def load(path: Path | str) -> Policy:

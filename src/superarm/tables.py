@@ -80,7 +80,9 @@ class Encoding(Shown):
             values = _column(table, name)
             if name in categories or not all(map(_is_number, values)):
                 try:
-                    categories[name] = tuple(sorted(set(values), key=_order))
+                    # Values of one type in their order; types one after the other.
+                    ordered = sorted(set(values), key=lambda value: (type(value).__name__, value))
+                    categories[name] = tuple(ordered)
                 except TypeError:
                     raise InputError(f"the values of {name!r} have no order; give categories") from None
         return cls(columns=names, categories=categories, coding=coding)
@@ -192,8 +194,3 @@ def _is_value(value: Any) -> bool:
 def _is_number(value: Any) -> bool:
     number = isinstance(value, int | float | np.number | np.bool_)
     return number and not isinstance(value, np.timedelta64)  # which numpy counts among integers
-
-
-def _order(value: Any) -> tuple[str, Any]:
-    """Values of one type in their order; types one after the other."""
-    return type(value).__name__, value

@@ -70,8 +70,7 @@ class _Limit:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()  # reentrant: a signal handler may ask us something, too
-        self.calls = 0
-        self.large = 0
+        self.calls = self.large = 0
         self.before: list[tuple[_Library, int]] = []
         self.libraries: list[_Library] = []
         self.unseen: tuple[str, ...] = _LINKED

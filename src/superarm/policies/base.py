@@ -236,13 +236,9 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
                 f"may add them up: {rule.ranks_only}, or derive the oracle from "
                 "superarm.capabilities.ComparesOnly if only their order matters to it"
             )
-        self.posterior = posterior
-        self.rule = rule
-        self.oracle = oracle
-        self.stepwise = stepwise
-        self.switching = switching
-        self.decision_set = decision_set
-        self.repeats = repeats
+        self.posterior, self.rule, self.oracle = posterior, rule, oracle
+        self.switching, self.decision_set = switching, decision_set
+        self.stepwise, self.repeats = stepwise, repeats
 
     @property
     def deterministic(self) -> bool:
@@ -289,10 +285,8 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         if self.decision_set is not None:
             kept, n = np.asarray(self.decision_set.kept(offer)), len(offer.arms)
             if kept.dtype != np.bool_ or kept.shape != (n,):
-                raise ShapeError(
-                    f"the decision set gave an array of {kept.dtype} with shape {kept.shape}; "
-                    f"it must say True or False of each of the {n} arms"
-                )
+                told = f"the decision set gave an array of {kept.dtype} with shape {kept.shape}"
+                raise ShapeError(f"{told}; it must say True or False of each of the {n} arms")
             desirability = np.where(kept, desirability, -np.inf)
         again = rescore if self.stepwise else None
         action, positions = select(self.oracle, desirability, offer, rng, again)
@@ -376,8 +370,7 @@ class ScorePolicy(Saved, TablePlayer):
     def __init__(self, *, score: Score, oracle: Oracle) -> None:
         require_part(score, Score, "score")
         require_part(oracle, Oracle, "oracle")
-        self.score = score
-        self.oracle = oracle
+        self.score, self.oracle = score, oracle
 
     @property
     def deterministic(self) -> bool:

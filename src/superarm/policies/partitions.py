@@ -188,10 +188,8 @@ class AdaptiveTree(CellPolicy):
     def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
         columns = contexts.shape[1]
         if columns > _MOST_COLUMNS:
-            raise InputError(
-                f"arms have {columns} feature columns, so a cell would be cut into 2**{columns}; "
-                f"{type(self).__name__} takes at most {_MOST_COLUMNS}"
-            )
+            told = f"arms have {columns} feature columns, so a cell would be cut into 2**{columns}"
+            raise InputError(f"{told}; {type(self).__name__} takes at most {_MOST_COLUMNS}")
         if len(self._parent) == 1:
             return rng.random(len(contexts))
         leaf = self._leaves(contexts)

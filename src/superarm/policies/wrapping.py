@@ -20,10 +20,8 @@ def wrapped(policy: Policy, *wrappers: Mapping[str, Any] | str) -> IndexPolicy:
     ``wrapped(policy, {"name": "resetting", "block": 48})``; a name alone takes the default options.
     """
     if not isinstance(policy, IndexPolicy):
-        raise InputError(
-            f"{type(policy).__name__} has no posterior to wrap; leave 'wrapped' out, or choose a "
-            "policy that has one, such as gp-ts"
-        )
+        told = f"{type(policy).__name__} has no posterior to wrap"
+        raise InputError(f"{told}; leave 'wrapped' out, or choose a policy that has one, such as gp-ts")
     posterior = policy.posterior
     for spec in checked_wrappers([*wrappers]):
         posterior = build("posterior", spec, posterior=posterior)

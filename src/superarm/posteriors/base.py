@@ -264,10 +264,8 @@ class GaussianPosterior(Described):
         spec = {**(state.spec or {}), **parts}
         for key, value in spec.items():
             if any(foreign_parts(value)):
-                raise StateError(
-                    f"the {key} is not a registered part, so the state cannot hold it; "
-                    f"pass it: from_state(…, {key}=…)"
-                )
+                told = f"the {key} is not a registered part, so the state cannot hold it"
+                raise StateError(f"{told}; pass it: from_state(…, {key}=…)")
         try:
             fresh = cls(**built_parameters(spec))
         except (SpecError, TypeError) as error:

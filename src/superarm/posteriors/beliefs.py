@@ -59,11 +59,9 @@ class GaussianBelief:
         version: int | None = None,
         given: Given | None = None,
     ) -> None:
-        self._posterior = posterior
-        self._keys = keys
+        self._posterior, self._keys = posterior, keys
         self._version = posterior.version if version is None else version
-        self._sign = sign
-        self._given = given
+        self._sign, self._given = sign, given
         self._cov: Floats | None = None
         # Views that cannot be written to: a rule that did would change what the decision reports.
         self.mean, self.std = mean.view(), std.view()

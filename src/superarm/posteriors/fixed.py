@@ -35,8 +35,7 @@ class FixedPosterior(GaussianPosterior):
         short = level if (self.prior_mean == level).all() else self.prior_mean
         self.mean: Any = mean if has_spec(mean) else short
         """The prior mean as a parameter: a part that has a spec, one number, or one for each arm."""
-        self._weight = np.zeros(n)
-        self._weighted_rewards = np.zeros(n)
+        self._weight, self._weighted_rewards = np.zeros(n), np.zeros(n)
         self._seen: Ints | None = None  # the visited arms, until there is a new one
 
     @abstractmethod

@@ -311,7 +311,11 @@ class DriftingGP(GaussianPosterior):
     def _cross(self, keys: Floats, at: Ints) -> Floats:
         rows, times = keys[:, 0].astype(np.intp), keys[:, 1]
         found = np.array(self.kernel(self.arms[rows[at]], self.arms[rows]), dtype=np.float64)
-        found *= self._over_time(times[at], times)
+        # k_T between times, as the state has it, (k, m).
+        apart, place = np.unique(np.abs(np.subtract.outer(times[at], times)), return_inverse=True)
+        h = self._space.output
+        over_time = np.array([h @ self._space.transition(t) @ h for t in apart])
+        found *= over_time[place.reshape(found.shape)]
         if self.count and len(rows):
             outputs, which = self._outputs(times)
             roots = self._form.roots(rows, outputs[which])
@@ -327,13 +331,6 @@ class DriftingGP(GaussianPosterior):
                 asked = np.flatnonzero(place[at] >= 0)
                 found[asked] = rowwise[place[at[asked]]]
         return found
-
-    def _over_time(self, left: Floats, right: Floats) -> Floats:
-        """k_T between times, as the state has it, (k, m)."""
-        apart, which = np.unique(np.abs(np.subtract.outer(left, right)), return_inverse=True)
-        h = self._space.output
-        values = np.array([h @ self._space.transition(t) @ h for t in apart])
-        return values[which.reshape(len(left), len(right))]
 
     def _draw(self, keys: Floats, rng: Rng, size: int) -> Floats:
         rows, times = keys[:, 0].astype(np.intp), keys[:, 1]

@@ -65,14 +65,11 @@ class RootEngine:
             )
         # By this a state knows whether it belongs to the same prior.
         self._probe = prior @ np.cos(np.arange(len(arms)))
-        self.root = factor.root
-        self.tolerance = factor.error
-        self.mean = mean.copy()
+        self.root, self.tolerance, self.mean = factor.root, factor.error, mean.copy()
         self.normals_per_draw = self.rank + PENDING
         self._loops: Loops = loops_of(backend)
         n = len(arms)
-        self._base = np.zeros((PENDING, n))
-        self._columns = np.zeros((PENDING, n))
+        self._base, self._columns = np.zeros((PENDING, n)), np.zeros((PENDING, n))
         self._pending_weight = np.zeros(PENDING)
         self._pending = np.zeros(PENDING, dtype=np.int64)  # V
         self._slot = np.full(n, -1, dtype=np.int64)  # where an arm stands in V

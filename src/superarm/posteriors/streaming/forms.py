@@ -38,9 +38,8 @@ class CholeskyForm:
     tolerance = least_noise = 0.0  # bound on a kernel value's error; noise for which it has the digits
 
     def __init__(self, kernel: Covariance, data: ObservedData, capacity: int = 256) -> None:
-        self._kernel = kernel
+        self._kernel, self._data = kernel, data
         self._copies = None if isinstance(kernel, Kernel) else True
-        self._data = data
         self._factor = GrowingCholesky(capacity)
         self._z = np.empty(capacity)
 
@@ -115,11 +114,9 @@ class FiniteRankForm:
     def __init__(
         self, features: FeatureMap, wanted: float, root: Floats, weights: Floats, data: ObservedData
     ) -> None:
-        self._features = features
+        self._features, self._data = features, data
         self._wanted = wanted  # the tolerance that the features were made for
-        self._root = root
-        self._weights = weights
-        self._data = data
+        self._root, self._weights = root, weights
         self.tolerance = features.error
         self.least_noise = _NOISE_PER_ERROR * features.error
 
@@ -213,8 +210,7 @@ class InducingForm:
     least_noise = 0.0
 
     def __init__(self, summary: PointSummary, data: ObservedData, chosen_at: int) -> None:
-        self._summary = summary
-        self._data = data
+        self._summary, self._data = summary, data
         self.chosen_at = chosen_at  # observations from which the points were chosen
 
     @classmethod

@@ -148,10 +148,8 @@ class StreamingGP(KernelPosterior):
         if dropped and len(keys):
             first, newest = keys[:, -1].min(), self.observed.arms[:, -1].max()
             if newest - first > self._window(keys.shape[1] - 1):
-                raise ForgottenError(
-                    f"time {first:g} is forgotten: what was observed then is no longer kept; ask about "
-                    "later times, or lower forget"
-                )
+                told = f"time {first:g} is forgotten: what was observed then is no longer kept"
+                raise ForgottenError(f"{told}; ask about later times, or lower forget")
         return keys
 
     def _window(self, column: int) -> float:
@@ -332,7 +330,10 @@ class StreamingGP(KernelPosterior):
             return None
         arms = np.vstack(known)
         tolerance = FEATURE_ERROR * float(np.max(self.kernel.diag(arms)))
-        features = self.kernel.features(*_box(arms), tolerance, max_rank=limit)
+        # A box with room to spare, so that it is rarely outgrown.
+        lower, upper = arms.min(axis=0), arms.max(axis=0)
+        margin = 0.05 * (upper - lower) + 1e-12 * np.maximum(1.0, np.abs(upper))
+        features = self.kernel.features(lower - margin, upper + margin, tolerance, max_rank=limit)
         if features is None or not features.covers(arms):
             return None
         form = FiniteRankForm.fitted_to(features, tolerance, self._data, self._residual())
@@ -404,10 +405,3 @@ def _no_features() -> InputError:
         "this kernel has no finite-rank form on these arms: it is not smooth enough, or its "
         "lengthscale is too short for their spread; use form='auto'"
     )
-
-
-def _box(arms: Floats) -> tuple[Floats, Floats]:
-    """A box around the arms with room to spare, so that it is rarely outgrown."""
-    lower, upper = arms.min(axis=0), arms.max(axis=0)
-    margin = 0.05 * (upper - lower) + 1e-12 * np.maximum(1.0, np.abs(upper))
-    return lower - margin, upper + margin
