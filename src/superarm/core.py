@@ -72,15 +72,12 @@ class Arms(Shown):
         except TypeError as error:
             raise InputError(f"arm ids must be hashable, such as numbers or strings: {error}") from None
         if len(ids) != len(checked):
-            raise ShapeError(
-                f"ids has {len(ids)} entries but features has {len(checked)} rows; give one id per row"
-            )
+            told = f"ids has {len(ids)} entries but features has {len(checked)} rows"
+            raise ShapeError(f"{told}; give one id per row")
         if len(index) != len(ids):
             repeated = next(arm for position, arm in enumerate(ids) if index[arm] != position)
             raise InputError(f"arm id {repeated!r} appears more than once; ids must be unique")
-        self.ids = ids
-        self.features = checked
-        self._index = index
+        self.ids, self.features, self._index = ids, checked, index
 
     @classmethod
     def numbered(cls, features: Any) -> Self:
@@ -99,10 +96,8 @@ class Arms(Shown):
         try:
             return np.array([self._index[arm] for arm in ids], dtype=np.intp)
         except KeyError as error:
-            raise UnknownArmError(
-                f"arm id {error.args[0]!r} is not on offer; {len(self)} arms are, "
-                f"the first of them {list(self.ids[:3])!r}"
-            ) from None
+            told = f"{len(self)} arms are, the first of them {list(self.ids[:3])!r}"
+            raise UnknownArmError(f"arm id {error.args[0]!r} is not on offer; {told}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -161,10 +156,7 @@ class Offer(Shown):
 
 
 _OFFER_FIELDS = tuple(each.name for each in fields(Offer))
-
-
-_MOST_STEPS = 2**53
-"""Rounds that a float counts without a gap: schedules and times compute with them."""
+_MOST_STEPS = 2**53  # rounds that a float counts without a gap: schedules and times compute with them
 
 
 class Guarantee(NamedTuple):
@@ -263,9 +255,8 @@ class Feedback(Shown):
         if self.delays is not None:
             delays = as_positions(self.delays, "delays")
             if delays.shape != positions.shape or delays.min(initial=0) < 0:
-                raise InputError(
-                    f"delays is {delays.tolist()[:9]}; give one number of rounds, 0 or more, per reward"
-                )
+                told = "give one number of rounds, 0 or more, per reward"
+                raise InputError(f"delays is {delays.tolist()[:9]}; {told}")
             object.__setattr__(self, "delays", delays)
 
     def part(self, chosen: Bools) -> Feedback:
@@ -323,10 +314,8 @@ class State(Shown):
     def require(self, kind: str, schema: int, reader: str) -> None:
         """Refuse a state of another kind or schema than ``reader`` reads."""
         if self.kind != kind or self.schema != schema:
-            raise StateError(
-                f"this is a {self.kind!r} state of schema {self.schema}; "
-                f"{reader} reads {kind!r} of schema {schema}"
-            )
+            told = f"this is a {self.kind!r} state of schema {self.schema}"
+            raise StateError(f"{told}; {reader} reads {kind!r} of schema {schema}")
 
     def _get(self, table: Mapping[str, Any], name: str) -> Any:
         if name not in table:
@@ -364,24 +353,19 @@ class Belief(Protocol):
     @property
     def information_gain(self) -> float:
         """Realised information gain of everything observed so far, in nats."""
-        ...
 
     @property
     def incumbent(self) -> float:
         """Highest posterior mean among arms observed so far; 0 before any data."""
-        ...
 
     def sample(self, rng: Rng) -> Floats:
         """One joint draw of the latent rewards, (n,)."""
-        ...
 
     def condition(self, positions: Ints) -> Belief:
         """The belief once these arms will have been observed: same mean, smaller std."""
-        ...
 
     def negated(self) -> Belief:
         """The belief about minus the reward: how costs are minimised."""
-        ...
 
 
 @runtime_checkable
@@ -391,22 +375,18 @@ class Posterior(Protocol):
     @property
     def exchangeable(self) -> bool:
         """Whether the order of observations does not matter, so that they may come in any order."""
-        ...
 
     @property
     def draws(self) -> bool:
         """Whether ``observe`` draws from its generator, which it then needs."""
-        ...
 
     @property
     def count(self) -> int:
         """Observations so far."""
-        ...
 
     @property
     def noise_std(self) -> float:
         """Standard deviation of one observation where none is given with it."""
-        ...
 
     @property
     def information_gain(self) -> float: ...
@@ -417,7 +397,6 @@ class Posterior(Protocol):
         These are what ``observe`` and ``predict`` take. Keys carry the offer's time where a posterior
         wants it, so that feedback learned late is dated by its own offer.
         """
-        ...
 
     def observe(
         self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
@@ -432,7 +411,6 @@ class Posterior(Protocol):
     ) -> JointPrediction: ...
     def sample(self, arms: Any, rng: Rng, size: int = 1) -> Floats:
         """Joint draws of the latent reward, (size, n)."""
-        ...
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Belief:
         """This posterior seen through the arms on offer.
@@ -440,12 +418,10 @@ class Posterior(Protocol):
         ``pending`` are keys of arms that were chosen and not yet seen: the mean stays as it is,
         the uncertainty is what it will be once they are observed.
         """
-        ...
 
     def state(self) -> State: ...
     def restored(self, state: State) -> Posterior:
         """A posterior like this one with the memory of ``state``: the same up to rounding."""
-        ...
 
 
 class Schedule(Protocol):
@@ -461,7 +437,6 @@ class Rule(Protocol):
     @property
     def deterministic(self) -> bool:
         """Whether ``desirability`` leaves ``rng`` alone."""
-        ...
 
     def desirability(self, belief: Belief, step: int, rng: Rng) -> Floats: ...
 
@@ -488,11 +463,9 @@ class SwitchingCost(Protocol):
     @property
     def fixed_arms(self) -> bool:
         """Whether it knows arms by their positions, which then must mean the same in every round."""
-        ...
 
     def costs(self, offer: Offer) -> Floats:
         """0 or more for every arm on offer, (n,); all 0 where nothing was done before."""
-        ...
 
 
 @runtime_checkable
@@ -501,7 +474,6 @@ class DecisionSet(Protocol):
 
     def kept(self, offer: Offer) -> Bools:
         """Some of the arms that are available, (n,)."""
-        ...
 
 
 @runtime_checkable
@@ -511,12 +483,10 @@ class Policy(Protocol):
     @property
     def deterministic(self) -> bool:
         """Whether ``decide`` and ``learn`` leave ``rng`` alone."""
-        ...
 
     @property
     def exchangeable(self) -> bool:
         """Whether feedback may be learned in any order; if not, only in the order of the decisions."""
-        ...
 
     def decide(self, offer: Offer, rng: Rng) -> Decision: ...
     def commit(self, decision: Decision) -> None: ...
@@ -524,7 +494,6 @@ class Policy(Protocol):
     def state(self) -> State: ...
     def restored(self, state: State) -> Policy:
         """A policy like this one with the memory of ``state``."""
-        ...
 
 
 @runtime_checkable
@@ -534,11 +503,9 @@ class Reward(Protocol):
     @property
     def lipschitz(self) -> float:
         """B: the worth changes by at most B · Σ|change of an outcome|."""
-        ...
 
     def worth(self, outcomes: Floats, positions: Ints, structure: object) -> float:
         """The worth of arms at these positions (k,) of the offer that yield ``outcomes`` (k,)."""
-        ...
 
 
 class Best(NamedTuple):
@@ -560,20 +527,15 @@ class Problem(Protocol):
     def offer(self, step: int) -> Offer: ...
     def noise(self, offer: Offer, rng: Rng) -> Floats:
         """The round's randomness for *all* arms, (n,): every policy meets the same."""
-        ...
 
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
         """Noisy rewards of the chosen arms: all, or some of them, at once or with ``delays``."""
-        ...
 
     def value(self, offer: Offer, decision: Decision) -> float:
         """Noiseless value of the super arm; ``offer.previous_action`` is the policy's own."""
-        ...
 
     def best(self, offer: Offer) -> Best:
         """The benchmark: the oracle's super arm under the truth."""
-        ...
 
     def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
         """Further numbers of the round, by name; each is summed over rounds."""
-        ...

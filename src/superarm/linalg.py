@@ -24,8 +24,8 @@ from .core import Floats
 from .errors import JitterWarning, NotPositiveDefiniteError, warn
 from .threads import blas_threads_for
 
+# Jitter tried in turn, relative to the matrix's size; past the last one we refuse.
 JITTER_STEPS = (1e-12, 1e-10, 1e-8)
-"""Jitter tried in turn, relative to the matrix's size; past the last one we refuse."""
 _LIKELY_CAUSES = (
     "Likely causes: (a) the kernel is not positive semi-definite; (b) noise_variance is too small "
     "for repeated or nearly equal arms; (c) arms or rewards differ by too many orders of magnitude."
@@ -51,9 +51,8 @@ def cholesky(matrix: Floats, what: str = "the covariance matrix", scale: float |
     if scale is None:
         scale = float(np.mean(np.diagonal(matrix)))
     if not (math.isfinite(scale) and scale > 0.0):
-        raise NotPositiveDefiniteError(
-            f"{what} is of size {scale:.3g}; it must be positive. {_LIKELY_CAUSES}"
-        )
+        told = f"{what} is of size {scale:.3g}; it must be positive"
+        raise NotPositiveDefiniteError(f"{told}. {_LIKELY_CAUSES}")
     for step in JITTER_STEPS:
         warn(
             f"{what} is not numerically positive definite; adding {step:g} x its size "
@@ -65,10 +64,8 @@ def cholesky(matrix: Floats, what: str = "the covariance matrix", scale: float |
             return np.asarray(np.linalg.cholesky(raised), dtype=np.float64)
         except np.linalg.LinAlgError:
             continue
-    raise NotPositiveDefiniteError(
-        f"{what} is not positive definite, even with jitter {JITTER_STEPS[-1]:g} x its size. "
-        f"{_LIKELY_CAUSES}"
-    )
+    told = f"{what} is not positive definite, even with jitter {JITTER_STEPS[-1]:g} x its size"
+    raise NotPositiveDefiniteError(f"{told}. {_LIKELY_CAUSES}")
 
 
 def solve_lower(L: Floats, B: Floats, *, transposed: bool = False) -> Floats:
@@ -95,11 +92,7 @@ PSD_ERROR_SILENT, PSD_ERROR_LIMIT = 1e-12, 1e-6
 
 
 def psd_root(
-    matrix: Floats,
-    what: str = "the covariance matrix",
-    scale: float | None = None,
-    *,
-    steady: bool = False,
+    matrix: Floats, what: str = "the covariance", scale: float | None = None, *, steady: bool = False
 ) -> PsdRoot:
     """A root of a positive *semi*-definite matrix, of its numerical rank, by pivoted Cholesky.
 
@@ -122,9 +115,7 @@ def psd_root(
     if scale == 0.0 and not matrix.any():
         return PsdRoot(np.zeros((len(matrix), 0)), 0.0)
     if not math.isfinite(scale) or scale <= 0.0:
-        raise NotPositiveDefiniteError(
-            f"{what} has largest diagonal entry {scale}; it must be positive"
-        )
+        raise NotPositiveDefiniteError(f"{what} has largest variance {scale}; it must be positive")
     n = len(matrix)
     weight: Floats = np.ones(n)
     if steady:  # multiples of the golden ratio, modulo 1: no two are near each other

@@ -27,11 +27,11 @@ from .errors import FileError, InputError
 
 _GROWTH = 100  # how many times its packed size a text may have: road networks have 5 to 15 times
 _SMALL = 1 << 24  # 16 MiB: below this a text may have grown by any factor
+# What numpy and zipfile raise for bytes that are cut off, changed or of another kind.
 _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, EOFError),
     *(OSError, ValueError, KeyError, TypeError, RuntimeError),
 )
-"""What numpy and zipfile raise for bytes that are cut off, changed or of another kind."""
 
 
 def open_packed(path: Path) -> io.BufferedReader:

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 
 from .inputs import as_count
 
-Words = NDArray[np.uint32]
-
 # Constants of numpy's SeedSequence (after M. E. O'Neill's seed_seq_fe) …
 _POOL = 4
 _INITIAL_A, _MULTIPLIER_A = 0x43B0D7E5, 0x931E8875
@@ -69,8 +67,7 @@ class Streams:
 
     def __init__(self, seed: int, role: str) -> None:
         as_count(seed, "seed", 0)
-        self.seed = seed
-        self.role = role
+        self.seed, self.role = seed, role
         self._pool = _mixed_pool(seed, _role_key(role))
         self._bit_generator = np.random.PCG64(0)
         self._generator = np.random.Generator(self._bit_generator)
@@ -144,7 +141,7 @@ def _words(number: int) -> list[int]:
 def _pcg_states(pool: list[int], constant: int, *, first: int) -> list[dict[str, int]]:
     """PCG64's starting states for the steps ``first`` … ``first + 1023``."""
     steps = np.arange(first, first + _BLOCK, dtype=np.uint64).astype(np.uint32)
-    final: list[Words] = []
+    final: list[NDArray[np.uint32]] = []
     for part in pool:
         value = steps ^ np.uint32(constant)
         constant = constant * _MULTIPLIER_A & _MASK_32

@@ -15,8 +15,7 @@ from .base import Covariance, Kernel
 
 LARGEST_DRAW = 16_000
 """Most arms of a joint draw: it needs a root of the whole prior, n² numbers."""
-_MOST_KEPT = 2
-"""Roots that are kept: that of the truth and that of the model, where they differ."""
+_MOST_KEPT = 2  # roots: that of the truth and that of the model, where they differ
 
 
 class PriorRoot:
@@ -66,10 +65,8 @@ def prior_root(kernel: Covariance, arms: Floats, otherwise: str) -> PriorRoot:
     """
     n = len(arms)
     if n > LARGEST_DRAW:
-        raise InputError(
-            f"a joint draw of {n} arms needs a root of their prior covariance, {8e-9 * n * n:.0f} GB; "
-            f"it is made for up to {LARGEST_DRAW} arms: {otherwise}"
-        )
+        told = f"a joint draw of {n} arms needs a root of their prior covariance, {8e-9 * n * n:.0f} GB"
+        raise InputError(f"{told}; it is made for up to {LARGEST_DRAW} arms: {otherwise}")
     if not isinstance(kernel, Kernel):  # others, such as scikit-learn's, may change
         return PriorRoot(kernel, arms)
     for own, known, root in _known.copy():

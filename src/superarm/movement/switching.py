@@ -41,10 +41,8 @@ class Distance:
     def costs(self, offer: Offer) -> Floats:
         places = offer.arms.features
         if self.columns is not None:
-            if max(self.columns) >= places.shape[1]:
-                raise InputError(
-                    f"columns is {list(self.columns)}, but arms have {places.shape[1]} feature columns"
-                )
+            if max(self.columns) >= (d := places.shape[1]):
+                raise InputError(f"columns is {list(self.columns)}, but arms have {d} feature columns")
             places = places[:, list(self.columns)]
         before = previous_positions(offer)
         if not len(before):

@@ -236,13 +236,9 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
                 f"may add them up: {rule.ranks_only}, or derive the oracle from "
                 "superarm.capabilities.ComparesOnly if only their order matters to it"
             )
-        self.posterior = posterior
-        self.rule = rule
-        self.oracle = oracle
-        self.stepwise = stepwise
-        self.switching = switching
-        self.decision_set = decision_set
-        self.repeats = repeats
+        self.posterior, self.rule, self.oracle = posterior, rule, oracle
+        self.switching, self.decision_set = switching, decision_set
+        self.stepwise, self.repeats = stepwise, repeats
 
     @property
     def deterministic(self) -> bool:
@@ -294,10 +290,8 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         if self.decision_set is not None:
             kept, n = np.asarray(self.decision_set.kept(offer)), len(offer.arms)
             if kept.dtype != np.bool_ or kept.shape != (n,):
-                raise ShapeError(
-                    f"the decision set gave an array of {kept.dtype} with shape {kept.shape}; "
-                    f"it must say True or False of each of the {n} arms"
-                )
+                told = f"the decision set gave an array of {kept.dtype} with shape {kept.shape}"
+                raise ShapeError(f"{told}; it must say True or False of each of the {n} arms")
             desirability = np.where(kept, desirability, -np.inf)
         again = rescore if self.stepwise else None
         action, positions = select(self.oracle, desirability, offer, rng, again)
@@ -329,9 +323,8 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         """What these arms are expected to yield, in the user's sign."""
         chosen, n = as_positions(positions, "positions"), len(offer.arms)
         if len(chosen) and not (chosen.min() >= 0 and chosen.max() < n):
-            raise UnknownArmError(
-                f"positions {chosen.tolist()[:9]} are not all among arms 0 to {n - 1}"
-            )
+            told = f"positions {chosen.tolist()[:9]} are not all among arms 0 to {n - 1}"
+            raise UnknownArmError(told)
         keys = self.posterior.keys(offer)[chosen]
         mean, cov = self.posterior.predict(keys, return_cov=True)
         return Forecast(mean, cov, self.posterior.noise_std)
@@ -382,8 +375,7 @@ class ScorePolicy(Saved, TablePlayer):
     def __init__(self, *, score: Score, oracle: Oracle) -> None:
         require_part(score, Score, "score")
         require_part(oracle, Oracle, "oracle")
-        self.score = score
-        self.oracle = oracle
+        self.score, self.oracle = score, oracle
 
     @property
     def deterministic(self) -> bool:

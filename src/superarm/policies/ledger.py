@@ -20,10 +20,8 @@ from superarm.inputs import as_count, require_size, require_type
 
 CARRY = "chosen-arms"
 _KIND, _SCHEMA = "ledger", 1
-_MOST_OPEN = 1 << 16
-"""Decisions seen in part that are remembered; of more, the rest of the oldest is given up."""
-_REMEMBERED = 16
-"""Decisions asked for and not yet taken whose carries are known to be sound."""
+_MOST_OPEN = 1 << 16  # decisions seen in part that are remembered; the rest of older ones is given up
+_REMEMBERED = 16  # decisions asked for and not yet taken whose carries are known to be sound
 
 
 def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None:
@@ -32,23 +30,17 @@ def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None
     require_type(decision, Decision, "decision")
     require_type(feedback, Feedback, "feedback")
     if decision.step != offer.step:
-        raise InputError(
-            f"the decision is of step {decision.step}, the offer of step {offer.step}; "
-            "pass the offer that the decision was made for"
-        )
+        told = f"the decision is of step {decision.step}, the offer of step {offer.step}"
+        raise InputError(f"{told}; pass the offer that the decision was made for")
     seen = feedback.positions.tolist()
     chosen = decision.positions.tolist()
     if chosen and not 0 <= min(chosen) <= max(chosen) < len(offer.arms):
-        raise UnknownArmError(
-            f"the decision names arms {min(chosen)} to {max(chosen)}, but the offer has arms 0 to "
-            f"{len(offer.arms) - 1}"
-        )
+        told = f"the decision names arms {min(chosen)} to {max(chosen)}"
+        raise UnknownArmError(f"{told}, but the offer has arms 0 to {len(offer.arms) - 1}")
     if seen != chosen and not set(seen) <= set(chosen):
         strange = next(position for position in seen if position not in chosen)
-        raise UnknownArmError(
-            f"feedback names position {strange}, which was not chosen in step {decision.step}: "
-            f"positions {chosen[:9]} were"
-        )
+        told = f"feedback names position {strange}, which was not chosen in step {decision.step}"
+        raise UnknownArmError(f"{told}: positions {chosen[:9]} were")
 
 
 def check_rewards(feedback: Feedback) -> None:

@@ -41,10 +41,8 @@ def _roads(model: Model) -> RoadModel:
 def _reduction(model: RoadModel, routing: Routing) -> Floats | None:
     require_choice(routing, "routing", ("rectified", "potential"))
     if model.reduction is None and routing == "potential":
-        raise InputError(
-            "this model has no potential: recuperation 'divide' returns more energy than was "
-            "spent; use routing 'rectified'"
-        )
+        told = "this model has no potential: recuperation 'divide' returns more energy than was spent"
+        raise InputError(f"{told}; use routing 'rectified'")
     return model.reduction if routing == "potential" else None
 
 

@@ -25,12 +25,10 @@ class Score(Protocol):
     @property
     def deterministic(self) -> bool:
         """Whether ``desirability`` leaves ``rng`` alone."""
-        ...
 
     def desirability(self, offer: Offer, rng: Rng) -> Floats: ...
     def propensity(self, offer: Offer, positions: Ints, oracle: Oracle) -> float | None:
         """Probability that the oracle selects these arms, where it is known."""
-        ...
 
 
 @register("score", "uniform")

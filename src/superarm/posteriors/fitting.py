@@ -244,10 +244,8 @@ def _factorise(K: Floats, noise: float, kernel: object) -> Floats:
         with blas_threads_for(len(C) ** 3 / 6):
             factor: Floats = cholesky(C, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:
-        raise NotPositiveDefiniteError(
-            f"K + noise_variance·I has no Cholesky factor for {kernel!r}; "
-            f"raise noise_variance (now {noise:g})"
-        ) from None
+        told = f"K + noise_variance·I has no Cholesky factor for {kernel!r}"
+        raise NotPositiveDefiniteError(f"{told}; raise noise_variance (now {noise:g})") from None
     return factor
 
 

@@ -32,12 +32,10 @@ class FixedPosterior(GaussianPosterior):
         self.prior_mean = as_vector(spread, "mean", n).copy()
         require_size(self.prior_mean, "mean")
         level = self.prior_mean[0].item()
-        # The prior mean as a parameter: a part that has a spec, one number, or one for each arm.
-        self._mean: Any = (
-            mean if has_spec(mean) else level if (self.prior_mean == level).all() else self.prior_mean
-        )
-        self._weight = np.zeros(n)
-        self._weighted_rewards = np.zeros(n)
+        short = level if (self.prior_mean == level).all() else self.prior_mean
+        self.mean: Any = mean if has_spec(mean) else short
+        """The prior mean as a parameter: a part that has a spec, one number, or one for each arm."""
+        self._weight, self._weighted_rewards = np.zeros(n), np.zeros(n)
         self._seen: Ints | None = None  # the visited arms, until there is a new one
 
     @abstractmethod
@@ -88,9 +86,8 @@ class FixedPosterior(GaussianPosterior):
         weight = as_vector(state.array("weight"), "weight", n)
         bad = (weight != 0.0) & (weight < SMALLEST)
         if bad.any():
-            raise StateError(
-                f"this state is damaged: it holds the weight {weight[bad][0]:g}, which no noise gives"
-            )
+            told = f"it holds the weight {weight[bad][0]:g}, which no noise gives"
+            raise StateError(f"this state is damaged: {told}")
         self._weighted_rewards[:] = as_vector(state.array("weighted_rewards"), "weighted_rewards", n)
         self._weight[:] = weight
 

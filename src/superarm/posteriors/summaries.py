@@ -29,12 +29,10 @@ from superarm.threads import blas_threads_for
 
 from .variances import prior_variance
 
-BLOCK = 1024
-"""Observations whose joint covariance is made at once, and means that are asked for at once."""
+BLOCK = 1024  # observations whose joint covariance is made at once, and means asked for at once
 _ROWS = 4096  # observations whose rows are held at once: s × _ROWS numbers
 _CANDIDATES_PER_POINT = 5
-_LEAST_LEFT = 1e-9
-"""Points whose variance given those before is below this share of the largest add only rounding."""
+_LEAST_LEFT = 1e-9  # of the largest variance: points with less, given those before, add only rounding
 
 
 class Asked(NamedTuple):

@@ -67,7 +67,8 @@ class TorchPosterior(RowPosterior):
     ) -> None:
         gpytorch = require_extra("gpytorch", "torch")
         self._exact = isinstance(model, gpytorch.models.ExactGP)
-        self._botorch = _is_botorch(model)
+        known = sys.modules.get("botorch.models.model")  # whoever made one has imported BoTorch
+        self._botorch = known is not None and isinstance(model, known.Model)
         if not (self._exact or self._botorch or isinstance(model, gpytorch.models.ApproximateGP)):
             raise InputError(
                 f"model is a {type(model).__name__}; it must be a GPyTorch ExactGP or ApproximateGP, "
@@ -163,10 +164,8 @@ class TorchPosterior(RowPosterior):
         try:
             _, variance = transform.untransform(0.0 * one, one)
         except NotImplementedError:
-            raise InputError(
-                f"the outcome transform {type(transform).__name__} does not carry a variance over; "
-                "use one that is affine (Standardize), or none"
-            ) from None
+            told = f"the outcome transform {type(transform).__name__} does not carry a variance over"
+            raise InputError(f"{told}; use one that is affine (Standardize), or none") from None
         return float(variance.detach().reshape(()))
 
     def _initial_data(self) -> Observed:
@@ -323,9 +322,8 @@ class TorchPosterior(RowPosterior):
         torch, model = require_extra("torch", "torch"), _copied(self.model)
         held = {name: each for name, each in state.arrays.items() if name.startswith(_PARAMETER)}
         try:
-            model.load_state_dict(
-                {name.removeprefix(_PARAMETER): torch.tensor(each) for name, each in held.items()}
-            )
+            given = {name.removeprefix(_PARAMETER): torch.tensor(each) for name, each in held.items()}
+            model.load_state_dict(given)
         except RuntimeError as error:
             raise StateError(f"this state does not fit the model: {error}") from error
         if self._exact:
@@ -334,12 +332,6 @@ class TorchPosterior(RowPosterior):
 
 
 # --- between numpy and torch -------------------------------------------------------------
-
-
-def _is_botorch(model: Any) -> bool:
-    """Whether it is a BoTorch model; whoever made one has imported BoTorch."""
-    module = sys.modules.get("botorch.models.model")
-    return module is not None and isinstance(model, module.Model)
 
 
 def _copied(model: Any) -> Any:

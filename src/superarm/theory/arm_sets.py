@@ -30,8 +30,7 @@ from superarm.linalg import cholesky, solve_lower
 
 from .information import GREEDY_SHARE, GreedyGain, greedy_information_gain
 
-DENSE_LARGEST = 1500
-"""Up to this many arms the whole covariance is decomposed (a second or two)."""
+DENSE_LARGEST = 1500  # arms up to which the whole covariance is decomposed (a second or two)
 _BLOCK = 256
 _MATRIX_WORK, _COLUMNS_WORK = 5e8, 8e9  # multiplications a greedy run may cost, in either form
 _MOST_STEPS = 4096
@@ -140,9 +139,7 @@ class ArmSetGrowth:
     def bounds(self, count: int) -> list[NamedBound]:
         """Every bound that can be had for ``count`` observations."""
         if not 0 <= count <= self.horizon:
-            raise InputError(
-                f"count is {count}; this growth was asked for 0 … {self.horizon} observations"
-            )
+            raise InputError(f"count is {count}; this growth was asked for 0 … {self.horizon}")
         found = [NamedBound(self._hadamard(count), "hadamard")]
         if self._spectrum is not None:
             found.append(NamedBound(self._spectrum(count), "spectral"))

@@ -236,9 +236,8 @@ def regret_bound_r_gp_ucb(
     reward = math.sqrt(1.0 + noise) * width
     if isinstance(arms, SmoothDomain):
         events = 2.0 * (1.0 + arms.a0) * math.pi**2 / (3.0 * delta)
-        reward = (arms.b0 + (2.0 if printed else math.sqrt(2.0 * noise))) * np.sqrt(
-            np.log(events * T**2)
-        )
+        spread = arms.b0 + (2.0 if printed else math.sqrt(2.0 * noise))
+        reward = spread * np.sqrt(np.log(events * T**2))
     if printed:
         times, rows, information = 1.0, np.asarray(N), (T / N + 1.0) * gamma(N)
     else:

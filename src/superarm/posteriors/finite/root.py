@@ -29,18 +29,12 @@ from superarm.posteriors.variances import prior_variance
 
 from .loops import Loops, loops_of
 
-PENDING = 32
-"""Different arms that may be pending: enough for a policy that has settled, and for BLAS to work
-well when they are folded in."""
+PENDING = 32  # arms: enough for a policy that has settled, and for BLAS to fold them in well
+# Noise, relative to the largest prior variance, below which nothing is kept pending: columns of nearly
+# noiseless arms would lose their digits to subtraction, which the root does not.
 LEAST_NOISE = 1e-5
-"""Noise, relative to the largest prior variance, below which nothing is kept pending: columns of
-nearly noiseless arms would lose their digits to subtraction, which the root does not."""
-FOLD_EVERY = 2048
-"""Observations after which what is pending is folded in, so that rounding cannot build up."""
-
-_DAMAGED = 1e-4
-"""Difference, relative to the largest prior variance, that rounding does not make."""
-
+FOLD_EVERY = 2048  # observations after which what is pending is folded in: rounding cannot build up
+_DAMAGED = 1e-4  # difference, relative to the largest prior variance, that rounding does not make
 _KIND, _SCHEMA = "root-engine", 1
 Backend = Literal["auto", "numpy", "numba"]
 
@@ -71,14 +65,11 @@ class RootEngine:
             )
         # By this a state knows whether it belongs to the same prior.
         self._probe = prior @ np.cos(np.arange(len(arms)))
-        self.root = factor.root
-        self.tolerance = factor.error
-        self.mean = mean.copy()
+        self.root, self.tolerance, self.mean = factor.root, factor.error, mean.copy()
         self.normals_per_draw = self.rank + PENDING
         self._loops: Loops = loops_of(backend)
         n = len(arms)
-        self._base = np.zeros((PENDING, n))
-        self._columns = np.zeros((PENDING, n))
+        self._base, self._columns = np.zeros((PENDING, n)), np.zeros((PENDING, n))
         self._pending_weight = np.zeros(PENDING)
         self._pending = np.zeros(PENDING, dtype=np.int64)  # V
         self._slot = np.full(n, -1, dtype=np.int64)  # where an arm stands in V
@@ -90,22 +81,11 @@ class RootEngine:
 
     def state(self) -> State:
         """All that is kept: draws depend on the root, and the data have more than one."""
-        size = self._count
-        return State(
-            kind=_KIND,
-            schema=_SCHEMA,
-            scalars={"until_fold": self._until_fold},
-            arrays={
-                "probe": self._probe.copy(),
-                "root": self.root.copy(),
-                "mean": self.mean.copy(),
-                "variance": self.variance.copy(),
-                "pending": self._pending[:size].copy(),
-                "pending_weight": self._pending_weight[:size].copy(),
-                "base": self._base[:size].copy(),
-                "columns": self._columns[:size].copy(),
-            },
-        )
+        names = ("pending", "pending_weight", "base", "columns")
+        arrays = {name: getattr(self, f"_{name}")[: self._count].copy() for name in names}
+        arrays |= {name: getattr(self, name).copy() for name in ("root", "mean", "variance")}
+        arrays["probe"], scalars = self._probe.copy(), {"until_fold": self._until_fold}
+        return State(kind=_KIND, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
     def resume(self, state: State, weight: Floats) -> bool:
         """Go on from this state; ``False``, and nothing is done, if it is that of another prior.
@@ -150,8 +130,7 @@ class RootEngine:
         return True
 
     def _row_squares(self) -> Floats:
-        squares: Floats = np.einsum("ij,ij->i", self.root, self.root)
-        return squares
+        return np.asarray(np.einsum("ij,ij->i", self.root, self.root))
 
     @property
     def rank(self) -> int:
