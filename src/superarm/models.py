@@ -83,5 +83,4 @@ class ByNumber:
 
     def __call__(self, rows: Floats) -> Floats:
         numbers = as_numbers(rows[:, self.column], len(self.values), "arms", self.column)
-        found: Floats = self.values[numbers]
-        return found
+        return self.values[numbers]

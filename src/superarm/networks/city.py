@@ -91,8 +91,7 @@ class _Land(NamedTuple):
         """ρ of each point, below 1 inside the city."""
         angle = np.angle(points)
         waves = [a * np.cos(k * angle + phase) for k, (a, phase) in enumerate(self.outline, start=2)]
-        level: Floats = np.abs(points) / (self.radius * (1.0 + np.sum(waves, axis=0)))
-        return level
+        return np.abs(points) / (self.radius * (1.0 + np.sum(waves, axis=0)))
 
     def bend(self, points: Points) -> Points:
         """How far the map is from the plan; so little per metre that no street crosses another."""
@@ -102,16 +101,14 @@ class _Land(NamedTuple):
         """Metres to the middle of the river, nearly."""
         turned = points / self.heading
         here, ahead = (_sum(self.river, turned.real + step) for step in (0.0, 1.0))
-        distance: Floats = np.abs(turned.imag - here) / np.hypot(1.0, ahead - here)
-        return distance
+        return np.abs(turned.imag - here) / np.hypot(1.0, ahead - here)
 
     def height(self, points: Points) -> Floats:
         """Of the land, in no unit: lowlands are flat, hills stand out of them, the river is lowest."""
         typical = np.sqrt((self.hills[:, 2].real ** 2).sum() / 2.0)
         near = (self.river_distance(points) / _VALLEY) ** 2
         hills = np.logaddexp(0.0, (_sum(self.hills, points) / typical + 0.5) / _SOFT)
-        height: Floats = hills * near / (near + 1.0)
-        return height
+        return hills * near / (near + 1.0)
 
 
 def _drawn_land(edges: int, rng: Rng) -> _Land:
@@ -158,8 +155,7 @@ class _Streets(NamedTuple):
 
     def spans(self) -> Points:
         """From the first end of each street to the second."""
-        span: Points = self.places[self.ends[:, 1]] - self.places[self.ends[:, 0]]
-        return span
+        return self.places[self.ends[:, 1]] - self.places[self.ends[:, 0]]
 
     def chosen(self, rows: Bools | Ints) -> _Streets:
         """Some streets and the places they need."""
@@ -269,8 +265,7 @@ def _lattices(districts: _Districts, rng: Rng) -> Points:
     home, column = np.nonzero(np.abs(offset) < 0.75 * districts.apart)
     points: Points = districts.centres[home] + offset[home, column]
     own, to_seam = districts.nearest(points)
-    kept: Points = points[(own == home) & (to_seam > 0.8 * districts.spacing[home])]
-    return kept
+    return points[(own == home) & (to_seam > 0.8 * districts.spacing[home])]
 
 
 def _seam_pairs(districts: _Districts, rng: Rng) -> Points:

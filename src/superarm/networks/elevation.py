@@ -164,8 +164,7 @@ def _corner(path: Path) -> tuple[int, int] | None:
 
 
 def _within(west: int, south: int, lon: Floats, lat: Floats) -> Bools:
-    inside: Bools = (lon >= west) & (lon <= west + 1) & (lat >= south) & (lat <= south + 1)
-    return inside
+    return (lon >= west) & (lon <= west + 1) & (lat >= south) & (lat <= south + 1)
 
 
 def _tile_name(lon: float, lat: float) -> str:

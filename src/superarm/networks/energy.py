@@ -83,8 +83,7 @@ class Vehicle:
         back = self.recuperation_efficiency
         returned = work * back if self.recuperation == "multiply" else work / back
         spent = np.where(work >= 0.0, work / self.propulsion_efficiency, returned)
-        energy: Floats = (spent + self.auxiliary_power * length / speed) / _JOULES_PER_WH
-        return energy
+        return (spent + self.auxiliary_power * length / speed) / _JOULES_PER_WH
 
     def potential(self, height: Any) -> Floats:
         """Wh that driving down from these heights (metres) gives back: h = m·g·z·η⁻/3600."""
@@ -94,8 +93,7 @@ class Vehicle:
                 "all costs positive; use recuperation 'multiply' or routing 'rectified'"
             )
         per_metre = self.mass * self.gravity * self.recuperation_efficiency / _JOULES_PER_WH
-        potential: Floats = per_metre * np.asarray(height, dtype=np.float64)
-        return potential
+        return per_metre * np.asarray(height, dtype=np.float64)
 
 
 @register("mean", "road-energy")
@@ -126,5 +124,4 @@ class RoadEnergy:
         object.__setattr__(self, "values", read_only(values))
 
     def __call__(self, rows: Floats) -> Floats:
-        found: Floats = self.values[as_numbers(rows[:, 0], len(self.values), "roads", 0)]
-        return found
+        return self.values[as_numbers(rows[:, 0], len(self.values), "roads", 0)]

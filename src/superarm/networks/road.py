@@ -161,8 +161,7 @@ class RoadNetwork(Shown):
         """Rise over run with the run kept from being absurdly short, (m,)."""
         ends = self.junctions[:, :2]
         apart = np.hypot(*(ends[self.head] - ends[self.tail]).T)
-        grade: Floats = self.rise / np.maximum(np.maximum(self.length, apart), 1.0)
-        return grade
+        return self.rise / np.maximum(np.maximum(self.length, apart), 1.0)
 
     def line_graph(self, vehicle_class: str = "passenger", *, uturns: bool = True) -> LineGraph:
         """The edges that a vehicle class can use and the turns between them.

@@ -38,8 +38,7 @@ _LARGEST_SEARCH = 3  # films up to which the best set is found by trying all
 
 def chance_to_watch(contexts: Floats) -> Floats:
     """f(x) = 2/(1 + e^{−4x}) − 1, (n, 1) → (n,)."""
-    chances: Floats = 2.0 / (1.0 + np.exp(-4.0 * contexts[:, 0])) - 1.0
-    return chances
+    return 2.0 / (1.0 + np.exp(-4.0 * contexts[:, 0])) - 1.0
 
 
 class _Catalogue(NamedTuple):
