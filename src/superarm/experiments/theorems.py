@@ -55,9 +55,7 @@ class _Case(NamedTuple):
     options: Options  # of the policy, with their defaults
     budget: int  # most arms chosen in a round of the run
     world: World
-    arrivals: Sequence[
-        Floats
-    ]  # contexts of every round, where arms change; none where γ takes long
+    arrivals: Sequence[Floats]  # contexts of every round, where arms change; none where γ takes long
 
     @property
     def most_arms(self) -> int:
