@@ -71,17 +71,16 @@ class ChangingArms(Measured, ABC):
         """Of Gaussian noise: a field where there is some."""
         return 0.0
 
-    def _told(self, oracle: Oracle, most_arms: int, **more: Any) -> Model:
-        """What the learner is told of contexts in [0, 1]³: a kernel of scale 1, and the noise."""
+    def _told(self, oracle: Oracle, most_arms: int, dimension: int = 3, **more: Any) -> Model:
+        """What the learner is told of contexts in [0, 1]ᵈ: a kernel of scale 1, and the noise."""
+        usual = {"noise_variance": self.noise_std**2, "noise_bound": self.noise_std}
         return Model(
             kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
-            noise_variance=self.noise_std**2,
             oracle=oracle,
             horizon=self.horizon,
-            noise_bound=self.noise_std,
-            gain={"name": "squared-exponential", "dimension": 3},
+            gain={"name": "squared-exponential", "dimension": dimension},
             most_arms=most_arms,
-            **more,
+            **{**usual, **more},
         )
 
     @abstractmethod
