@@ -20,6 +20,8 @@ from superarm.datasets import Ratings, load_movielens
 from superarm.errors import InputError
 from superarm.graphs import Pairs, renumbered
 from superarm.inputs import as_count, require_choice
+from superarm.kernels import SquaredExponential
+from superarm.models import Model
 from superarm.oracles import TIM, GreedyCoverage
 from superarm.registry import register
 from superarm.rewards import Coverage
@@ -92,8 +94,15 @@ class Movies(ChangingArms):
         oracle: Oracle = TIM(k=self.k) if self.oracle == "tim" else GreedyCoverage(k=self.k)
         store(self, _catalogue=catalogue, _streams=Streams(self.seed, "offer"))
         most_arms = max(len(self._pairs(step)[0]) for step in range(1, self.horizon + 1))
-        noise = {"noise_variance": 0.01, "noise_bound": None}
-        model = self._told(oracle, most_arms, dimension=1, reward=Coverage(), **noise)
+        model = Model(
+            kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
+            noise_variance=0.01,
+            oracle=oracle,
+            horizon=self.horizon,
+            reward=Coverage(),
+            gain={"name": "squared-exponential", "dimension": 1},
+            most_arms=most_arms,
+        )
         settled = {
             "data": f"{catalogue.origin}: {catalogue.size:,} films, {len(catalogue.viewer):,} ratings "
             f"from all years by viewers with at least {self.least_ratings} (the paper: the 25M set, "
