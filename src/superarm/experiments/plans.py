@@ -29,7 +29,7 @@ from superarm.problems.sources import settle_source
 from superarm.registry import family_of, suggestion
 from superarm.results.curves import setting_text, thinned
 from superarm.rewards import Sum
-from superarm.simulation import Run, cell_name, simulate, spread
+from superarm.simulation import Run, cell_name, simulate, spread, write_trace
 from superarm.simulation.files import (
     FOLDERS_OF_ANY,
     FOLDERS_OF_AUDITED,
@@ -39,14 +39,7 @@ from superarm.simulation.files import (
     remove_temporaries,
     run_lock,
 )
-from superarm.simulation.trace import (
-    Truth,
-    read_spec,
-    write_cells,
-    write_shown,
-    write_spec,
-    write_trace,
-)
+from superarm.simulation.trace import Truth, read_spec, write_cells, write_shown, write_spec
 from superarm.states import atomic_write
 from superarm.threads import pin_blas_threads
 
@@ -64,8 +57,7 @@ class Task(NamedTuple):
     seed: int
     policies: tuple[str, ...]
     imports: tuple[str, ...]
-    shown: bool
-    """Whether what is shown of the setting's world, its roads and its truth, is written with it."""
+    shown: bool  # whether the setting's roads and its truth are written with it
 
     @property
     def work(self) -> int:
@@ -76,13 +68,11 @@ class Task(NamedTuple):
 class Facts(NamedTuple):
     """What is kept of the world of one setting, which is made once before anything runs."""
 
-    audited: tuple[str, ...]
-    """Policies whose forecasts and states are kept beside their traces."""
+    audited: tuple[str, ...]  # policies whose forecasts and states are kept beside their traces
     noise_variance: float
     settled: Mapping[str, str]
     metrics: Mapping[str, Metric]
-    mapped: bool
-    """Whether its arms are roads."""
+    mapped: bool  # whether its arms are roads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,13 +85,10 @@ class Plan:
     seeds: int
     first_seed: int
     settings: Sequence[Mapping[str, Any]]
-    fixed: Mapping[str, Any]
-    """Parameters that were replaced, the same in all settings."""
-    facts: Sequence[Facts]
-    """Of each setting."""
+    fixed: Mapping[str, Any]  # parameters that were replaced, the same in all settings
+    facts: Sequence[Facts]  # of each setting
     out: Path
-    reruns: Sequence[Plan] = ()
-    """Policies run again for each shorter horizon, as runs of their own below ``out``."""
+    reruns: Sequence[Plan] = ()  # policies run again for each shorter horizon, as runs below ``out``
 
     @classmethod
     def make(
@@ -260,8 +247,7 @@ def _check_drawn(world: World, truth: str) -> None:
 def _truth(world: World, rounds: int) -> Truth:
     steps = thinned(rounds)
     offers = [world.offer(step) for step in steps.tolist()]
-    means = np.stack([world.means(offer) for offer in offers])
-    return Truth(steps, means, offers[0].arms.features)
+    return Truth(steps, np.stack([world.means(offer) for offer in offers]), offers[0].arms.features)
 
 
 def _settled(world: World) -> dict[str, str]:

@@ -26,6 +26,7 @@ from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import Streams, stream
 
+from .base import store
 from .changing import ChangingArms
 
 
@@ -164,7 +165,8 @@ class MovementField(MovementProblem):
             if self.scaled
             else ("moved to a minimum of 0")
         )
-        self._store(
+        store(
+            self,
             model=model,
             noise_std=noise_std * scale,
             metric=metric,

@@ -60,9 +60,8 @@ def temperature_sensors(
     """The warmest of 52 sensors between 8 and 9 am in the Intel Berkeley lab."""
     if as_count(start_minute, "start_minute", least=0) > 8 * 60:
         raise InputError(f"start_minute is {start_minute}; the file must start by 8 am, minute 480")
-    rows = from_source(source, lambda: _intel_rows(start_minute), _synthetic_temperatures)
-    options = (noise_fraction, prior_mean, norm, units, regularisation)
-    return _sensor_problem(rows, seed, horizon, *options)
+    rows = from_source(source, lambda: _intel_rows(start_minute), _warm_room)
+    return _sensor_problem(rows, seed, horizon, noise_fraction, prior_mean, norm, units, regularisation)
 
 
 @register("problem", "light-sensors")
@@ -81,9 +80,8 @@ def light_sensors(
 
     601 rows to learn from and 192 to test on, as the data come.
     """
-    rows = from_source(source, _cmu_rows, _synthetic_light)
-    options = (noise_fraction, prior_mean, norm, units, regularisation)
-    return _sensor_problem(rows, seed, horizon, *options)
+    rows = from_source(source, _cmu_rows, _lit_room)
+    return _sensor_problem(rows, seed, horizon, noise_fraction, prior_mean, norm, units, regularisation)
 
 
 def row_of_seed(seed: int, rows: int) -> int:
@@ -171,9 +169,6 @@ def _sensor_problem(
     )
 
 
-# --- rows, real and synthetic ------------------------------------------------------------
-
-
 def _intel_rows(start_minute: int = _START_MINUTE) -> SensorRows:
     readings = repair_glitches(load_intel_temperature(), below=GLITCH_BELOW)
     eight = 8 * _ROWS_AN_HOUR - start_minute * _ROWS_A_MINUTE
@@ -229,9 +224,5 @@ def made_room(
     )
 
 
-_synthetic_temperatures = partial(
-    made_room, "temperature", sensors=52, learn=360, test=240, level=22.0, spread=2.0
-)
-_synthetic_light = partial(
-    made_room, "light", sensors=41, learn=601, test=192, level=400.0, spread=80.0
-)
+_warm_room = partial(made_room, "temperature", sensors=52, learn=360, test=240, level=22.0, spread=2.0)
+_lit_room = partial(made_room, "light", sensors=41, learn=601, test=192, level=400.0, spread=80.0)
