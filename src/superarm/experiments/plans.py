@@ -23,6 +23,7 @@ from superarm.errors import (
     SuperarmError,
 )
 from superarm.inputs import as_count
+from superarm.movement import frt_tree
 from superarm.parts import import_parts, imported
 from superarm.problems.base import Mapped, World
 from superarm.problems.sources import settle_source
@@ -41,6 +42,7 @@ from superarm.simulation.files import (
 )
 from superarm.simulation.trace import Truth, read_spec, write_cells, write_shown, write_spec
 from superarm.states import atomic_write
+from superarm.streams import stream
 from superarm.threads import pin_blas_threads
 
 from .spec import Experiment, expand_settings
@@ -155,7 +157,8 @@ class Plan:
         tasks = [task for plan in self.reruns for task in plan.tasks()]
         alone = replace(self, reruns=(), facts=())  # as much as a worker needs
         for index, facts in enumerate(self.facts):
-            wanted = {"maps": facts.mapped, "truths": self.experiment.chart.get("truth")}
+            chart = self.experiment.chart
+            wanted = {"maps": facts.mapped, "truths": chart.get("truth"), "trees": chart.get("tree")}
             files = [self.out / folder / f"s{index}.npz" for folder in wanted if wanted[folder]]
             hidden = not all(path.is_file() for path in files)
             for seed in range(self.first_seed, self.first_seed + self.seeds):
@@ -311,6 +314,8 @@ def play(task: Task) -> None:
         write_shown(plan.out, index, world.road_map())
     if task.shown and experiment.chart.get("truth"):
         write_shown(plan.out, index, _truth(world, plan.rounds))
+    if task.shown and experiment.chart.get("tree") and world.model.metric is not None:
+        write_shown(plan.out, index, frt_tree(world.model.metric, stream(seed, "tree", 0)))
     if not task.policies:
         return
     policies = {name: experiment.build_policy(name, world) for name in task.policies}

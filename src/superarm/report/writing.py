@@ -88,6 +88,8 @@ def write_report(
             *(f"<p>{escape(str(note))}</p>" for note in notes if note),
             f'<figure class="wide">{picture}</figure>' if picture else "",
             section("The truth", *charts["truth"]) if charts["truth"] else "",
+            section("A tree over the actions", *charts["tree"]) if charts["tree"] else "",
+            section("Over the rounds", *charts["totals"]) if charts["totals"] else "",
             section(f"Sweep over {panels[0].key}", *charts["sweep"]) if panels else "",
             section("Result", *(_result_table(run, i, each) for i, each in enumerate(rankings))),
             section("Further results", *charts["derived"], _further_table(run, further))

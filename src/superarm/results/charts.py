@@ -60,6 +60,8 @@ def run_charts(
     timed = [_seconds(run, index) for index in first]
     return {
         "truth": _truths(run),
+        "tree": _tree(run),
+        "totals": _totals(run, band),
         # Means of many settings are told by the sweep.
         "derived": [_derived(run, each, band) for each in run.derived if "versus" in each or not many],
         "horizons": [_horizons(run, band)] if run.horizons else [],
@@ -178,6 +180,54 @@ def _truths(run: Run) -> list[Picture]:
     dots, lines = "A dot marks the best arm", "One line for each arm, and the best"
     caption = f"{dots if functions else lines} of each round. Seed {run.seeds[0]}."
     return [Picture(name="truth", panels=tuple(charts), caption=caption, columns=2)] if charts else []
+
+
+def _tree(run: Run) -> list[Picture]:
+    """A tree over the actions, drawn by walking around it."""
+    tree = run.tree()
+    if tree is None:
+        return []
+    vertex, walk = 0, [0]
+    left = {u: list(range(*np.searchsorted(tree.parent, [u, u + 1]))) for u in range(len(tree.parent))}
+    while left[vertex] or vertex:
+        vertex = left[vertex].pop(0) if left[vertex] else int(tree.parent[vertex])
+        walk.append(vertex)
+    depth = np.zeros(len(tree.parent))
+    for level, _ in tree.levels:
+        depth[level] = depth[tree.parent[level]] + 1.0
+    x = tree.first + (tree.sizes - 1) / 2.0
+    leaves = tuple(at for at, u in enumerate(walk) if tree.sizes[u] == 1)
+    line = Series("", x[walk], -depth[walk], PolicyStyle(1, thin=True), marked=leaves)
+    chart = Chart(
+        series=(line,), x_label="actions, side by side", y_label="level of the tree", from_zero=False
+    )
+    told = "A random tree in place of the metric: dots are actions, and edges are at most half as long "
+    told += f"as those above them. Between these {len(tree)} actions, a way along the tree is never "
+    return [Picture(name="tree", panels=(chart,), caption=f"{told}shorter than the metric.")]
+
+
+def _totals(run: Run, band: Band) -> list[Picture]:
+    """Running totals of the metrics that the experiment wants, a panel for each."""
+    rounds, charts = thinned(run.rounds, _POINTS), []
+    for curve in run.chart.curves:
+        for index, setting in enumerate(run.settings):
+            wanted = all(setting.get(key) == value for key, value in curve.get("where", {}).items())
+            if not wanted or curve["metric"] not in run.metrics_at(index):
+                continue
+            series = (
+                _line(policy, style, rounds, totals[:, rounds - 1], band)
+                for policy, style in policy_styles(run.policies).items()
+                for totals in (run.cumulative(policy, index, curve["metric"]),)
+            )
+            chart = Chart(
+                series=tuple(series),
+                title=setting_text(setting),
+                x_label="round",
+                y_label=run.metric(curve["metric"], index).text,
+            )
+            charts.append(chart)
+    caption = f"Running totals; {band_text(run, band)}.{_thin(charts)}"
+    return [Picture(name="totals", panels=tuple(charts), caption=caption, columns=2)] if charts else []
 
 
 def _functions(truth: Truth) -> tuple[Series, ...]:

@@ -23,6 +23,7 @@ from superarm.capabilities import OWN_METRICS, Metric
 from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, ShapeError, SpecError, StateError, require_extra
 from superarm.inputs import as_plain, as_vector
+from superarm.movement import Tree
 from superarm.networks import RoadMap
 from superarm.registry import require_kind, suggestion
 from superarm.shown import Shown
@@ -64,9 +65,14 @@ class Drawing(NamedTuple):
     """Values of a swept number that are pointed out, by what is said of them."""
     truth: Literal["", "functions", "series"] = ""
     """How the first seed's truth is drawn, if at all: over the arms in a few rounds, or over rounds."""
+    curves: Sequence[Mapping[str, Any]] = ()
+    """Running totals that are drawn: each of a ``metric``, in the settings that ``where`` names."""
+    tree: bool = False
+    """Whether a random tree over the actions is drawn, where moving between them costs."""
 
 
 _CHART_KINDS = get_type_hints(Drawing)
+_TREE = ("parent", "weight", "leaf")
 
 
 class Truth(NamedTuple):
@@ -171,10 +177,15 @@ def write_trace(directory: Path | str, trace: Trace) -> Path:
     return path
 
 
-def write_shown(directory: Path | str, setting_index: int, shown: RoadMap | Truth) -> None:
-    """Write the roads of a setting, or the first seed's truth."""
-    folder = Path(directory) / ("maps" if isinstance(shown, RoadMap) else "truths")
-    arrays = shown.as_arrays() if isinstance(shown, RoadMap) else shown._asdict()
+def write_shown(directory: Path | str, setting_index: int, shown: RoadMap | Truth | Tree) -> None:
+    """Write the roads of a setting, the first seed's truth, or a tree over the actions."""
+    if isinstance(shown, RoadMap):
+        name, arrays = "maps", shown.as_arrays()
+    elif isinstance(shown, Truth):
+        name, arrays = "truths", shown._asdict()
+    else:
+        name, arrays = "trees", {key: getattr(shown, key) for key in _TREE}
+    folder = Path(directory) / name
     atomic_write(folder / f"s{setting_index}.npz", npz_bytes(arrays))
 
 
@@ -368,6 +379,17 @@ class Run(Shown):
         except StateError as error:
             raise damaged(path, str(error)) from None
 
+    def tree(self, setting_index: int = 0) -> Tree | None:
+        """A tree over the actions; ``None`` where none was recorded."""
+        path = self.directory / "trees" / f"s{setting_index}.npz"
+        if not path.exists():
+            return None
+        arrays = read_arrays(path)
+        try:
+            return Tree(**{key: np.atleast_1d(arrays.get(key, np.nan)) for key in _TREE})
+        except InputError as error:
+            raise damaged(path, str(error)) from None
+
     def truth(self, setting_index: int = 0) -> Truth | None:
         """What there was to be found with the first seed; ``None`` where it was not recorded."""
         path = self.directory / "truths" / f"s{setting_index}.npz"
@@ -436,6 +458,9 @@ def check_chart(told: Mapping[str, Any], where: str) -> None:
         if get_origin(kind) is Literal and value not in get_args(kind):
             choices = " or ".join(map(repr, filter(None, get_args(kind))))
             raise SpecError(f"{where}: {key} is {value!r}; choose {choices}")
+    for curve in told.get("curves", ()):
+        if not {"metric"} <= set(curve) <= {"metric", "where"}:
+            raise SpecError(f"{where}: a curve has a metric and may have where; this has {[*curve]}")
 
 
 def read_spec(directory: Path | str) -> Mapping[str, Any]:
