@@ -13,7 +13,7 @@ from typing import Any
 from .core import Direction, Floats, Oracle, Reward
 from .inputs import as_count, as_numbers, as_vector, read_only
 from .kernels import Covariance, Kernel
-from .movement import ActionMetric
+from .movement import ActionMetric, Switch
 from .registry import register
 from .rewards import Sum
 from .shown import Shown
@@ -63,6 +63,8 @@ class RoadModel(Model):
     reduction: Floats | None = None
     """Δh, (n,): by how much each road changes a potential. It adds up to the same for all routes
     between two places."""
+    switching: Switch | None = None
+    """What roads cost that were not part of the route before, where that costs."""
     costs: Mapping[str, Floats] = field(default_factory=dict)
     """Other known costs of the roads by name, (n,) each, such as their ``length``."""
 

@@ -230,12 +230,15 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
             require_part(switching, SwitchingCost, "switching cost")
         if decision_set is not None:
             require_part(decision_set, DecisionSet, "decision set")
-        if isinstance(rule, Ranking) and rule.ranks_only and not isinstance(oracle, ComparesOnly):
-            raise InputError(
-                f"{type(rule).__name__} gives numbers that only rank arms, but {type(oracle).__name__} "
-                f"may add them up: {rule.ranks_only}, or derive the oracle from "
-                "superarm.capabilities.ComparesOnly if only their order matters to it"
-            )
+        if isinstance(rule, Ranking) and rule.ranks_only:
+            told = f"{type(rule).__name__} gives numbers that only rank arms, but"
+            if not isinstance(oracle, ComparesOnly):
+                raise InputError(
+                    f"{told} {type(oracle).__name__} may add them up: {rule.ranks_only}, or derive the "
+                    "oracle from superarm.capabilities.ComparesOnly if only their order matters to it"
+                )
+            if switching is not None:
+                raise InputError(f"{told} costs of switching are subtracted: {rule.ranks_only}")
         self.posterior, self.rule, self.oracle = posterior, rule, oracle
         self.switching, self.decision_set = switching, decision_set
         self.stepwise, self.repeats = stepwise, repeats

@@ -13,6 +13,9 @@ The expected energies f are one draw from the traveller's own prior.
 A sampled f has cycles of negative cost, so that "the best route under f" is undefined. Regret is
 that of the rectified costs, as there. ``reduced_regret`` is the same with f − Δh in place of
 f: it does not punish a route for going over a hill. ``true_energy`` is Σf of the route itself.
+
+With ``switch_cost``, roads that were not part of the route before cost more (``Switch``), and a round
+is worth Σw plus that. The first trip pays nothing.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from superarm.core import Arms, Best, Decision, Feedback, Floats, Offer
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_number, as_positive, require_choice
 from superarm.kernels import Constant, Periodic, PriorRoot, Temporal, prior_root
+from superarm.movement import Switch
+from superarm.movement.switching import previous_positions
 from superarm.networks.energy import Recuperation
 from superarm.normal import rectified_mean
 from superarm.oracles import Trip
@@ -41,6 +46,13 @@ from .conditions import TRIPS_PER_DAY, Conditions, RushHours
 from .road_models import MEASURES, RoadProblem, load_roads, road_arms, road_kernel, with_conditions
 
 _TRIES = 100
+_SWITCHING = {
+    "route_changes": Metric("route changes", better="down"),
+    "new_edges": Metric("new edges", better="down"),
+    "switching_cost": Metric("switching cost per trip", "Wh", "per round", "down"),
+    "total_cost": Metric("energy and switching per trip", "Wh", "per round", "down"),
+}
+"""What is measured where changing the route costs."""
 
 
 class _Costs(NamedTuple):
@@ -78,6 +90,10 @@ class Navigation(RoadProblem, GaussianNoise, Scored):
     """How much rush hours change energies, in standard deviations of the prior; 0: no rush hours."""
     day_to_day: float = 0.002
     """ε: how fast the pattern of rush hours drifts from trip to trip, 0 to 1; a day has 24 trips."""
+    switch_cost: float | None = None
+    """Wh for every road that was not part of the route before; left out: changing it costs nothing."""
+    switch_per: Literal["edge", "metre"] = "edge"
+    """What ``switch_cost`` is paid for."""
     noise_std: float = field(init=False, repr=False)
     _closures: Streams = field(init=False, repr=False)
     _conditions: Conditions | None = field(init=False, repr=False)
@@ -101,6 +117,11 @@ class Navigation(RoadProblem, GaussianNoise, Scored):
         known = lengthscale if self.model_lengthscale is None else self.model_lengthscale
         known = as_positive(known, "model_lengthscale")
         self._set_up(roads, named, vehicle, lengthscale=known, on_no_path=self.on_no_path)
+        require_choice(self.switch_per, "switch_per", ("edge", "metre"))
+        if self.switch_cost is not None:
+            cost = as_number(self.switch_cost, "switch_cost", 0.0)
+            weights = self.graph.length if self.switch_per == "metre" else None
+            self._keep(model=replace(self.model, switching=Switch(cost=cost, weights=weights)))
         conditions = None
         if isinstance(self.conditions, str) or not isinstance(self.conditions, Sequence):
             raise InputError(
@@ -194,13 +215,21 @@ class Navigation(RoadProblem, GaussianNoise, Scored):
                 f"{self.rush_hours:g} times the prior's standard deviation, most on fast roads; the "
                 f"pattern drifts by ε = {self.day_to_day:g} a trip"
             )
+        if self.switch_cost is not None:
+            told["switching"] = (
+                f"{self.switch_cost:g} Wh for every {self.switch_per} of a route that was not part of "
+                "the one before; the first trip pays nothing. Regret counts it, but its benchmark, the "
+                "best route of each round, is free of it: no routes cost less. Where all rounds are "
+                "alike, the benchmark keeps its route and pays nothing"
+            )
         if self.conditions:
             told["conditions"] = f"{', '.join(self.conditions)} change from trip to trip"
         return told
 
     @property
     def measures(self) -> Mapping[str, Metric]:
-        return {**MEASURES, "reduced_regret": Metric("reduced regret", "Wh", better="down")}
+        own = {"reduced_regret": Metric("reduced regret", "Wh", better="down")}
+        return {**MEASURES, **own, **({} if self.switch_cost is None else _SWITCHING)}
 
     # --- rounds ----------------------------------------------------------------------------
 
@@ -235,19 +264,36 @@ class Navigation(RoadProblem, GaussianNoise, Scored):
         return np.negative(self._costs_of(offer.step)[0].weights)
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        return total(self._costs_of(offer.step)[0].weights[decision.positions])
+        costs = self._costs_of(offer.step)[0].weights
+        return total(costs[decision.positions]) + self._switched(offer, decision)
+
+    def _switched(self, offer: Offer, decision: Decision) -> float:
+        """What the decision costs because of the route before."""
+        switch = self.model.switching
+        return 0.0 if switch is None else total(switch.costs(offer)[decision.positions])
 
     def best(self, offer: Offer) -> Best:
+        """The best route of the round by itself: switching costs are none of its."""
         return Best(self._best(self._costs_of(offer.step)[0], offer))
 
     def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
         positions = decision.positions
         energy = float(self.means(offer)[positions].sum())
-        reduced = self._costs_of(offer.step)[1]
-        if reduced is None:
-            return {"true_energy": energy}
-        regret = total(reduced.weights[positions]) - self._best(reduced, offer)
-        return {"true_energy": energy, "reduced_regret": regret}
+        measured = {"true_energy": energy}
+        if (reduced := self._costs_of(offer.step)[1]) is not None:
+            regret = total(reduced.weights[positions]) - self._best(reduced, offer)
+            measured["reduced_regret"] = regret
+        if self.switch_cost is not None:
+            first = offer.previous_action is None
+            before = positions if first else previous_positions(offer)
+            switched = self._switched(offer, decision)
+            measured |= {
+                "route_changes": float(not np.array_equal(positions, before)),
+                "new_edges": float(len(np.setdiff1d(positions, before))),
+                "switching_cost": switched,
+                "total_cost": energy + switched,
+            }
+        return measured
 
     # --- costs and routes ------------------------------------------------------------------
 
