@@ -56,6 +56,27 @@ derived name=average_regret metric=regret per_round=True
 chart band=std
 """
 EXPERIMENTS = {
+    "movement/routes": """
+rounds 200
+seeds 10
+problem name=navigation
+problem network=city
+problem edges=1000
+sweep switch_cost=1,5,20,80
+policies gp-ts: policy=route-ts
+policies gp-ts-penalised: policy=route-ts penalty=1.0
+policies gp-ts-tenth: policy=route-ts penalty=0.1
+policies prior:
+policies benchmark:
+claim below: metric=route_changes policy=gp-ts-penalised,gp-ts-tenth versus=gp-ts
+claim below: metric=total_cost policy=gp-ts-penalised versus=gp-ts
+claim below: metric=total_cost policy=gp-ts-tenth versus=gp-ts
+claim below: metric=true_energy policy=gp-ts-penalised versus=gp-ts ratio=1.05
+claim below: metric=true_energy policy=gp-ts-tenth versus=gp-ts ratio=1.05
+claim below: metric=total_cost policy=gp-ts-tenth versus=gp-ts-penalised where=(switch_cost=5,20,80)
+claim below: metric=total_cost policy=gp-ts-tenth versus=prior
+claim falls: metric=route_changes policy=gp-ts-penalised,gp-ts-tenth key=switch_cost
+""",
     "movement/synthetic": """
 rounds 800
 seeds 5
@@ -603,6 +624,7 @@ problem navigation: edges=2000 city_seed=0 lengthscale=1.0 normalisation=mean pr
 problem navigation: noise_scale=0.1 mass=1830.0 auxiliary_power=0.0 rolling_resistance=0.01
 problem navigation: air_drag=0.35 air_density=1.2 recuperation=multiply uturns=True closed_roads=0.0
 problem navigation: closed_turns=0.0 on_no_path=error rush_hours=0.0 day_to_day=0.002
+problem navigation: switch_per=edge
 problem rkhs-function: arms=100 dimension=1 kernel=squared-exponential lengthscale=0.2 nu=2.5
 problem rkhs-function: noise_fraction=0.01 regularisation=noise
 problem sumo-navigation: traffic=0.0 traffic_reach=500.0 moments=8 mass=1830.0 auxiliary_power=0.0
@@ -632,11 +654,11 @@ policy index: direction=maximize stepwise=False most_pending=256 repeats=False
 policy kernel-ucb: delta=0.1 posterior=auto
 policy oclok-ucb: delta=0.05 posterior=auto form=auto
 policy prior: routing=rectified spread=noise
-policy route-bucb: omega=1.0 xi=1.0 posterior=auto routing=rectified spread=noise
-policy route-greedy: posterior=auto routing=rectified spread=noise
-policy route-rule: posterior=auto routing=rectified spread=noise
-policy route-ts: mode=independent posterior=auto routing=rectified spread=noise
-policy route-ucb: scale=1.0 posterior=auto routing=rectified spread=noise
+policy route-bucb: omega=1.0 xi=1.0 posterior=auto routing=rectified spread=noise penalty=0.0
+policy route-greedy: posterior=auto routing=rectified spread=noise penalty=0.0
+policy route-rule: posterior=auto routing=rectified spread=noise penalty=0.0
+policy route-ts: mode=independent posterior=auto routing=rectified spread=noise penalty=0.0
+policy route-ucb: scale=1.0 posterior=auto routing=rectified spread=noise penalty=0.0
 schedule bayes-ucb: omega=1.0 xi=1.0
 schedule bayes-ucb-compact: tau_exponent=2.0 omega=1.0 xi=1.0
 schedule gp-ts: delta=0.1

@@ -121,7 +121,7 @@ class Navigation(RoadProblem, GaussianNoise, Scored):
         if self.switch_cost is not None:
             cost = as_number(self.switch_cost, "switch_cost", 0.0)
             weights = self.graph.length if self.switch_per == "metre" else None
-            self._keep(model=replace(self.model, switching=Switch(cost=cost, weights=weights)))
+            store(self, model=replace(self.model, switching=Switch(cost=cost, weights=weights)))
         conditions = None
         if isinstance(self.conditions, str) or not isinstance(self.conditions, Sequence):
             raise InputError(
