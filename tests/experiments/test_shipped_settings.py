@@ -62,6 +62,7 @@ seeds 10
 problem name=navigation
 problem network=city
 problem edges=1000
+problem switch_cost=5
 sweep switch_cost=1,5,20,80
 policies gp-ts: policy=route-ts
 policies gp-ts-penalised: policy=route-ts penalty=1.0
