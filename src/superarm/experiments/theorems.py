@@ -320,6 +320,7 @@ class _Routes:
         told, true = problem.get("model_lengthscale"), problem.get("lengthscale", 1.0)
         for refused, reason in (
             (problem["name"] != "navigation", "the truth is not drawn from the model’s prior"),
+            (problem.get("switch_cost"), "no theorem implemented here covers switching costs"),
             (told not in (None, true), "the model’s lengthscale is not that of the truth"),
             (posterior == "independent", "edges are treated as independent, which they are not"),
             (posterior not in _EXACT, "the posterior is approximate: the theorems need the exact one"),
