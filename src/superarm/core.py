@@ -286,10 +286,8 @@ class JointPrediction(NamedTuple):
 class Forecast(NamedTuple):
     """What a policy expects of the arms of a super arm before it sees them."""
 
-    mean: Floats
-    """(k,)"""
-    cov: Floats
-    """Of the latent rewards, (k, k)."""
+    mean: Floats  # (k,)
+    cov: Floats  # of the latent rewards, (k, k)
     noise_std: float
 
     def total(self) -> tuple[float, float]:

@@ -145,12 +145,9 @@ def psd_root(
 class RootUpdate(NamedTuple):
     """What observing a few rows of a root does; nothing is changed until it is applied."""
 
-    gain: Floats
-    """(n, k): the mean moves by ``gain @ innovation``."""
-    downdate: Floats
-    """(n, k): the root becomes ``root - downdate @ rows``."""
-    information: float
-    """½ ln det(I + D^{-1/2} P D^{-1/2}), nats."""
+    gain: Floats  # (n, k): the mean moves by ``gain @ innovation``
+    downdate: Floats  # (n, k): the root becomes ``root - downdate @ rows``
+    information: float  # ½ ln det(I + D^{-1/2} P D^{-1/2}), nats
 
 
 def root_update(root: Floats, rows: Floats, noise_variance: Floats) -> RootUpdate:

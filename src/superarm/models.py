@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from .core import Direction, Floats, Oracle, Reward
 from .inputs import as_count, as_numbers, as_vector, read_only
 from .kernels import Covariance, Kernel
@@ -83,5 +85,4 @@ class ByNumber:
 
     def __call__(self, rows: Floats) -> Floats:
         numbers = as_numbers(rows[:, self.column], len(self.values), "arms", self.column)
-        found: Floats = self.values[numbers]
-        return found
+        return np.asarray(self.values[numbers])

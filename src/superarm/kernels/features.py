@@ -57,8 +57,9 @@ class FeatureMap:
     box raise :class:`~superarm.errors.InputError`, because the error bound ends there.
     """
 
-    error: float
-    """Proven in exact arithmetic, plus an allowance for rounding that is tested, not proven."""
+    error: (
+        float  # proven in exact arithmetic, plus an allowance for rounding that is tested alone
+    )
     lower: Floats  # (d,)
     upper: Floats  # (d,)
     suprema: Floats  # (rank,), a bound on the largest square of every feature on the box
@@ -183,8 +184,7 @@ def _table_rows(root: Floats, columns: Floats) -> Floats:
     ids = columns[0].astype(np.intp)
     if (ids != columns[0]).any():
         raise InputError("ids in the column of an Empirical kernel must be integers")
-    rows: Floats = root[ids].T
-    return rows
+    return np.asarray(root[ids].T)
 
 
 # --- sums and products -------------------------------------------------------------------

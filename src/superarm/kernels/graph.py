@@ -166,8 +166,7 @@ class GraphMatern(Kernel, Described):
         nodes = self._nodes(X)
         if self.normalisation == "unit":
             return np.full(len(nodes), self.variance)
-        variances: Floats = self._factor_of_all * self._graph.diagonal[nodes]
-        return variances
+        return np.asarray(self._factor_of_all * self._graph.diagonal[nodes])
 
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         return {"variance": [K]}

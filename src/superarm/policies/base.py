@@ -143,9 +143,8 @@ def _one_per_arm(by: object, values: Any, n: int) -> Floats:
     plain = type(values) is np.ndarray and values.dtype.kind in "fiu"
     if not plain or values.shape != (n,):
         what = f"numbers of shape {values.shape}" if plain else f"a {type(values).__name__}"
-        raise ShapeError(
-            f"{type(by).__name__} returned {what} for {n} arms; return one number per arm, as an array"
-        )
+        told = f"{type(by).__name__} returned {what} for {n} arms"
+        raise ShapeError(f"{told}; return one number per arm, as an array")
     return np.asarray(values)
 
 

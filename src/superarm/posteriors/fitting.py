@@ -253,5 +253,4 @@ def _solve(factor: Floats, right: Floats) -> Floats:
     from scipy.linalg import cho_solve
 
     with blas_threads_for(len(factor) * right.size):
-        solution: Floats = cho_solve((factor, True), right, check_finite=False)
-    return solution
+        return np.asarray(cho_solve((factor, True), right, check_finite=False))

@@ -96,8 +96,7 @@ class PointSummary:
         cross = np.asarray(self.kernel(self.points, keys), dtype=np.float64)
         with blas_threads_for(len(cross) * cross.size / 2):
             # On the transposes, which is how BLAS reads C-ordered arrays.
-            rows: Floats = dtrmm(1.0, self._prior_inverse.T, cross.T, side=1, lower=0).T
-        return rows
+            return np.asarray(dtrmm(1.0, self._prior_inverse.T, cross.T, side=1, lower=0).T)
 
 
 def _inverse(L: Floats) -> Floats:

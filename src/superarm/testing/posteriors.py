@@ -85,8 +85,7 @@ class PosteriorContract(ABC):
 
     def _variance(self, posterior: Posterior) -> Floats:
         std: Any = posterior.predict(self._keys(posterior)).std
-        variance: Floats = std**2
-        return variance
+        return np.asarray(std**2)
 
     def _observe(self, posterior: Posterior, part: Any = slice(None)) -> Posterior:
         data = self._data()
@@ -215,9 +214,8 @@ class PosteriorContract(ABC):
         if not self.make_posterior().exchangeable:
             return
         arms = self.make_arms()
-        early, late, now = (
-            Offer(step=step, arms=arms, time=time) for step, time in ((1, 0.5), (4, 2.0), (9, 7.5))
-        )
+        times = ((1, 0.5), (4, 2.0), (9, 7.5))
+        early, late, now = (Offer(step=step, arms=arms, time=time) for step, time in times)
         seen = []
         for order in ((early, late), (late, early)):
             posterior = self.make_posterior()
