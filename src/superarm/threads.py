@@ -125,11 +125,8 @@ class _Limit:
                 self._take()
 
     def _take(self) -> None:
-        self.before = [
-            (library, count)
-            for library in self.libraries
-            if library.own_threads and (count := library.get()) > 1
-        ]
+        counts = [(library, library.get()) for library in self.libraries if library.own_threads]
+        self.before = [(library, count) for library, count in counts if count > 1]
         for library, _ in self.before:
             library.set(1)
 

@@ -57,9 +57,7 @@ class FeatureMap:
     box raise :class:`~superarm.errors.InputError`, because the error bound ends there.
     """
 
-    error: (
-        float  # proven in exact arithmetic, plus an allowance for rounding that is tested alone
-    )
+    error: float  # proven in exact arithmetic, plus an allowance for rounding that is tested alone
     lower: Floats  # (d,)
     upper: Floats  # (d,)
     suprema: Floats  # (rank,), a bound on the largest square of every feature on the box
@@ -100,13 +98,8 @@ class FeatureMap:
 
     def scaled(self, factor: float) -> FeatureMap:
         """Features of ``factor``·k."""
-        return replace(
-            self,
-            suprema=self.suprema * factor,
-            largest=self.largest * factor,
-            error=self.error * factor,
-            evaluate=partial(_scaled, self.evaluate, math.sqrt(factor)),
-        )
+        sizes = {name: getattr(self, name) * factor for name in ("suprema", "largest", "error")}
+        return replace(self, **sizes, evaluate=partial(_scaled, self.evaluate, math.sqrt(factor)))
 
 
 def _on_columns(inner: Evaluate, at: Ints, columns: Floats) -> Floats:

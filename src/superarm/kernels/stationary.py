@@ -107,10 +107,8 @@ class _Radial(_Stationary):
         factor = self._slope(q)
         factor *= -2.0 * self.variance
         if isinstance(self.lengthscale, tuple):
-            along = [
-                factor * np.square(np.subtract.outer(X[:, j], X[:, j]) / scale)
-                for j, scale in enumerate(self.lengthscale)
-            ]
+            columns = zip(X.T, self.lengthscale, strict=True)
+            along = [factor * np.square(np.subtract.outer(x, x) / scale) for x, scale in columns]
         else:
             along = [factor * q]
         return {"lengthscale": along, "variance": [K]}

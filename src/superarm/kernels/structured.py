@@ -167,11 +167,9 @@ class Empirical(Kernel):
         return (self.column,)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Empirical)
-            and self.column == other.column
-            and np.array_equal(self.covariance, other.covariance)
-        )
+        if not isinstance(other, Empirical) or self.column != other.column:
+            return False
+        return np.array_equal(self.covariance, other.covariance)
 
     def __hash__(self) -> int:
         return hash((self.column, self.covariance.tobytes()))

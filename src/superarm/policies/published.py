@@ -167,13 +167,9 @@ def gp_ts(
 def _grid(model: Model) -> GrowingGrid:
     if model.arms is None:
         raise InputError("a discretised decision set needs fixed arms; use decision_set 'all'")
-    lower = model.arms.min(axis=0)
-    return GrowingGrid(
-        **_known(model, "norm_bound"),
-        lipschitz=lipschitz_of_kernel(model.kernel),
-        lower=lower,
-        side=float((model.arms.max(axis=0) - lower).max()),
-    )
+    lower, upper = model.arms.min(axis=0), model.arms.max(axis=0)
+    known = {**_known(model, "norm_bound"), "lipschitz": lipschitz_of_kernel(model.kernel)}
+    return GrowingGrid(**known, lower=lower, side=float((upper - lower).max()))
 
 
 @register("policy", "gp-ei")

@@ -195,11 +195,8 @@ def _likelihood(factor: Floats, gradient: Floats, residual: Floats, noise: float
     alpha = _solve(factor, residual)
     # ½ tr((αα' − C⁻¹) ∂C): all derivatives share the bracket, and both its factors are symmetric.
     bracket = np.outer(alpha, alpha) - _solve(factor, np.eye(len(factor)))
-    return Likelihood(
-        value=_value(factor, alpha, residual),
-        theta=0.5 * np.einsum("ij,ijp->p", bracket, gradient),
-        log_noise_variance=0.5 * noise * float(np.trace(bracket)),
-    )
+    theta = 0.5 * np.einsum("ij,ijp->p", bracket, gradient)
+    return Likelihood(_value(factor, alpha, residual), theta, 0.5 * noise * float(np.trace(bracket)))
 
 
 def _blocks(groups: Any, count: int) -> list[Ints]:

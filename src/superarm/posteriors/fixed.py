@@ -61,10 +61,8 @@ class FixedPosterior(GaussianPosterior):
     def _absorb(self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         n = len(self._weight)
         # Typed by hand: numpy declares integers, which these are not.
-        weight, weighted = (
-            np.asarray(np.bincount(keys, each, n), dtype=np.float64)
-            for each in (1.0 / noise, rewards / noise)
-        )
+        sums = [np.bincount(keys, each, n) for each in (1.0 / noise, rewards / noise)]
+        weight, weighted = (np.asarray(each, dtype=np.float64) for each in sums)
         information = self._learn(weight, weighted, noise)
         self._weight += weight
         self._weighted_rewards += weighted

@@ -65,11 +65,8 @@ class PosteriorContract(ABC):
         positions = np.concatenate([rng.permutation(n)[: n - 2], rng.integers(0, n - 2, 4)])
         positions[-1] = positions[-2]  # the same arm twice in a row
         noise = self.make_posterior().belief(self._offer()).noise_std ** 2
-        return Observations(
-            positions,
-            frozen(np.sqrt(self._scale()) * rng.standard_normal(len(positions))),
-            frozen(noise * rng.uniform(0.5, 2.0, len(positions))),
-        )
+        rewards = frozen(np.sqrt(self._scale()) * rng.standard_normal(len(positions)))
+        return Observations(positions, rewards, frozen(noise * rng.uniform(0.5, 2.0, len(positions))))
 
     def _scale(self) -> float:
         return float(np.max(np.diagonal(self._joint(self.make_posterior()).cov)))

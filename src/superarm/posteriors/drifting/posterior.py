@@ -457,14 +457,9 @@ class DriftingGP(GaussianPosterior):
             self._forgotten = as_number(forgotten, "forgotten", most=time)
         told = state.scalar("forgotten_information")
         self._forgotten_information = as_number(told, "forgotten_information", 0.0)
-        if (
-            not 0 < len(keys) <= self.count
-            or (np.diff(keys[:, 1]) < 0.0).any()
-            or time != keys[-1, 1]
-            or not (noise > 0.0).all()
-            or not 0.0 <= error <= TRUNCATION * self._scale
-            or self._forgotten >= keys[0, 1]
-        ):
+        rises = 0 < len(keys) <= self.count and not (np.diff(keys[:, 1]) < 0.0).any()
+        dated = rises and self._forgotten < keys[0, 1] and time == keys[-1, 1]
+        if not (dated and (noise > 0.0).all() and 0.0 <= error <= TRUNCATION * self._scale):
             raise StateError("this state is damaged: its observations are impossible")
         self._hold(Observed(keys, rewards, noise))
         self._least_noise = as_number(state.scalar("least_noise"), "least_noise", 0.0, noise.min())

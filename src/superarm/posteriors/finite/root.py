@@ -107,16 +107,11 @@ class RootEngine:
         base = as_features(state.array("base"), "base", n)
         columns = as_features(state.array("columns"), "columns", n)
         until_fold = state.scalar("until_fold")
-        if (
-            (len(root), len(base), len(columns)) != (n, size, size)
-            or root.shape[1] > n
-            or size > PENDING
-            or len(set(pending.tolist())) < size
-            or (held <= 0.0).any()
-            or (held > (1.0 + 1e-9) * weight[pending]).any()
-            or type(until_fold) is not int
-            or not 0 < until_fold <= FOLD_EVERY
-        ):
+        shapes = (len(root), len(base), len(columns)) == (n, size, size) and root.shape[1] <= n
+        distinct = len(set(pending.tolist())) == size <= PENDING
+        seen = ((held > 0.0) & (held <= (1.0 + 1e-9) * weight[pending])).all()
+        due = type(until_fold) is int and 0 < until_fold <= FOLD_EVERY
+        if not (shapes and distinct and seen and due):
             raise StateError("this state is damaged: it holds impossible values for the root form")
         left = np.einsum("ij,ij->i", root, root) - held @ (base * columns)
         if variance.min() < 0.0 or np.abs(left - variance).max() > _DAMAGED * scale:

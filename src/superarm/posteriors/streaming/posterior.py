@@ -301,12 +301,10 @@ class StreamingGP(KernelPosterior):
     def _matched(self, keys: Floats) -> Solved | None:
         """These arms among those asked about last, if all are, in a form that may be used."""
         kept = self._kept.get("solved")
-        if (
-            kept is None
-            or kept.written != self._turns.written
-            or len(keys) * len(kept.keys) > _LARGEST_MATCH
-            or self._wanted not in ("auto", kept.answer.form.name)
-        ):
+        if kept is None or kept.written != self._turns.written:
+            return None
+        usable = self._wanted in ("auto", kept.answer.form.name)
+        if not usable or len(keys) * len(kept.keys) > _LARGEST_MATCH:
             return None
         same = (keys[:, None, :] == kept.keys[None, :, :]).all(axis=2)  # (k, m)
         if not same.any(axis=1).all():
