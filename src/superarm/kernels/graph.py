@@ -45,8 +45,7 @@ from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
 
 Normalisation = Literal["mean", "unit", "raw"]
 
-DENSE_LARGEST = 8000
-"""Nodes up to which a ν that is no integer is accepted: its eigenvectors are n² numbers."""
+DENSE_LARGEST = 8000  # nodes up to which ν may be no integer: its eigenvectors are n² numbers
 _BLOCK = 32  # columns made together: more would not stay in the cache
 _STEP = 1e-20  # the complex step, relative to 2ν/κ²
 _LARGEST_ENTRY = 1e30

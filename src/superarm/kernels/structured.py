@@ -148,10 +148,8 @@ class Empirical(Kernel):
         slack = 1e-8 * float(np.abs(matrix).max())
         if (gap := np.abs(matrix - matrix.T)).max() > slack:
             i, j = (int(k) for k in np.unravel_index(int(gap.argmax()), gap.shape))
-            raise InputError(
-                f"Empirical.covariance is not symmetric: [{i}, {j}] is {matrix[i, j]:g} "
-                f"but [{j}, {i}] is {matrix[j, i]:g}"
-            )
+            told = f"[{i}, {j}] is {matrix[i, j]:g} but [{j}, {i}] is {matrix[j, i]:g}"
+            raise InputError(f"Empirical.covariance is not symmetric: {told}")
         matrix = 0.5 * (matrix + matrix.T)
         if (smallest := float(np.linalg.eigvalsh(matrix)[0])) < -slack:
             raise NotPositiveDefiniteError(

@@ -103,8 +103,7 @@ class Ledger:
     def __init__(self, *, most_pending: int) -> None:
         self._most_pending = most_pending
         self._closed = Steps()
-        self.last = 0
-        """The largest step of which something was learned; 0 before that."""
+        self.last = 0  # the largest step of which something was learned
         self._heard: dict[int, set[int]] = {}  # positions seen of decisions not yet seen whole
         self._awaited: dict[int, State] = {}  # what decisions carry that were not seen whole
         self._made: deque[State] = deque(maxlen=_REMEMBERED)  # by this ledger: they need no check

@@ -239,11 +239,10 @@ def _factorise(K: Floats, noise: float, kernel: object) -> Floats:
         raise NotPositiveDefiniteError(f"{kernel!r} gives entries that are not finite")
     try:
         with blas_threads_for(len(C) ** 3 / 6):
-            factor: Floats = cholesky(C, lower=True, overwrite_a=True, check_finite=False)
+            return np.asarray(cholesky(C, lower=True, overwrite_a=True, check_finite=False))
     except LinAlgError:
         told = f"K + noise_variance·I has no Cholesky factor for {kernel!r}"
         raise NotPositiveDefiniteError(f"{told}; raise noise_variance (now {noise:g})") from None
-    return factor
 
 
 def _solve(factor: Floats, right: Floats) -> Floats:

@@ -144,8 +144,6 @@ class FixedArms:
         found = [self._rows.get(features.tobytes(), -1) for features in arms.features + 0.0]
         if -1 in found:
             unknown = arms.ids[found.index(-1)]
-            raise UnknownArmError(
-                f"arm {unknown!r} is not in the fixed arm set of {n} arms this posterior was made for: "
-                "none of them has its features"
-            )
+            told = f"arm {unknown!r} is not in the fixed arm set of {n} arms that this posterior knows"
+            raise UnknownArmError(f"{told}: none of them has its features")
         return np.array(found, dtype=np.intp)

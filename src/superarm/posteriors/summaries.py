@@ -18,6 +18,7 @@ values lose what is orthogonal to Z: |k − PᵀP| is at most its largest value 
 
 from __future__ import annotations
 
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -60,9 +61,7 @@ class PointSummary:
 
     def copy(self) -> PointSummary:
         """One to which observations can be added while this one stays as it is."""
-        other = object.__new__(PointSummary)
-        other.__dict__.update(self.__dict__)
-        return other
+        return copy(self)
 
     def add(self, arms: Floats, residual: Floats, noise: Floats) -> None:
         """Take observations in; ``residual`` is without the prior mean."""

@@ -44,8 +44,7 @@ class PosteriorContract(ABC):
     ``make_arms`` gives six to twenty arms that the posterior knows.
     """
 
-    tolerance = 1e-9
-    """Rounding allowed, relative to the prior's scale."""
+    tolerance = 1e-9  # rounding allowed, relative to the prior's scale
     draws = 4000
 
     @abstractmethod

@@ -28,8 +28,7 @@ from superarm.registry import register
 from superarm.rules.base import Checked
 from superarm.threads import one_blas_thread
 
-GREEDY_SHARE = 1.0 - math.exp(-1.0)
-"""The share 1 − 1/e of the maximum that the greedy choice reaches at least."""
+GREEDY_SHARE = 1.0 - math.exp(-1.0)  # of the maximum, which the greedy choice reaches at least
 
 
 def information_gain(kernel: Covariance, X: Any, noise_variance: float) -> float:

@@ -123,10 +123,8 @@ class DriftingGP(GaussianPosterior):
         self._wanted: Wanted = form
         self._features, self._feature_error = self._find_features()
         if form == "kalman" and self._features is None:
-            raise InputError(
-                "this kernel has no features on these arms: it is not smooth enough, or its "
-                "lengthscale is too short for their spread; use form='auto'"
-            )
+            told = "it is not smooth enough, or its lengthscale is too short for their spread"
+            raise InputError(f"this kernel has no features on these arms: {told}; use form='auto'")
         self._least_noise = self.noise_variance
         self._forgotten, self._forgotten_information = -np.inf, 0.0  # until when, and what it told
         self.ignored = 0

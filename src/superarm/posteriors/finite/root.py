@@ -50,10 +50,8 @@ class RootEngine:
         self.variance = prior_variance(kernel, arms)
         largest = float(self.variance.max())
         if 0.0 < largest < SMALLEST:
-            raise InputError(
-                f"the largest prior variance of the arms is {largest:g}; squares of it must fit a "
-                f"float: choose units in which it is at least {SMALLEST:g}"
-            )
+            advice = f"squares must fit a float: choose units in which it is at least {SMALLEST:g}"
+            raise InputError(f"the largest prior variance of the arms is {largest:g}; {advice}")
         prior = np.asarray(kernel(arms))
         factor = psd_root(prior, "the prior covariance of the arms")
         apart = np.abs(np.diagonal(prior) - self.variance)

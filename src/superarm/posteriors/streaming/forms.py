@@ -18,8 +18,7 @@ from superarm.threads import blas_threads_for
 
 FormName = Literal["cholesky", "finite-rank", "inducing"]
 
-FEATURE_ERROR = 1e-13
-"""Largest error of a kernel value, relative to the prior variance, in finite-rank form."""
+FEATURE_ERROR = 1e-13  # largest of a kernel value, relative to the prior variance, in finite-rank form
 _SCHEMA = 1
 _NOISE_PER_ERROR = 1e4
 """Noise that the finite-rank form needs, in errors δ of a kernel value. They move K + D by δ per
