@@ -261,12 +261,9 @@ class Feedback(Shown):
 
     def part(self, chosen: Bools) -> Feedback:
         """The rewards that ``chosen`` (m,) marks, as feedback that is known at once."""
-        noise = self.noise_variance
-        return Feedback(
-            positions=self.positions[chosen],
-            rewards=self.rewards[chosen],
-            noise_variance=None if noise is None else noise[chosen],
-        )
+        noise = None if self.noise_variance is None else self.noise_variance[chosen]
+        positions, rewards = self.positions[chosen], self.rewards[chosen]
+        return Feedback(positions=positions, rewards=rewards, noise_variance=noise)
 
 
 class Prediction(NamedTuple):
@@ -286,10 +283,8 @@ class JointPrediction(NamedTuple):
 class Forecast(NamedTuple):
     """What a policy expects of the arms of a super arm before it sees them."""
 
-    mean: Floats
-    """(k,)"""
-    cov: Floats
-    """Of the latent rewards, (k, k)."""
+    mean: Floats  # (k,)
+    cov: Floats  # of the latent rewards, (k, k)
     noise_std: float
 
     def total(self) -> tuple[float, float]:

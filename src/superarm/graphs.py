@@ -181,10 +181,8 @@ class Pairs:
         same = [np.diff(side[order]) == 0 for side in sides]
         if (same[0] & same[1]).any():
             again = int(order[int(np.argmax(same[0] & same[1])) + 1])
-            raise InputError(
-                f"arm {again} joins {sides[0][again]} and {sides[1][again]}, as another arm does; "
-                "offer every pair once"
-            )
+            told = f"arm {again} joins {sides[0][again]} and {sides[1][again]}, as another arm does"
+            raise InputError(f"{told}; offer every pair once")
 
     def __len__(self) -> int:
         return len(self.left)

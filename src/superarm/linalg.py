@@ -54,11 +54,9 @@ def cholesky(matrix: Floats, what: str = "the covariance matrix", scale: float |
         told = f"{what} is of size {scale:.3g}; it must be positive"
         raise NotPositiveDefiniteError(f"{told}. {_LIKELY_CAUSES}")
     for step in JITTER_STEPS:
-        warn(
-            f"{what} is not numerically positive definite; adding {step:g} x its size "
-            f"({step * scale:.3g}) to the diagonal. A larger noise_variance avoids this.",
-            JitterWarning,
-        )
+        told = f"{what} is not numerically positive definite; adding {step:g} x its size"
+        added = f"({step * scale:.3g}) to the diagonal"
+        warn(f"{told} {added}. A larger noise_variance avoids this.", JitterWarning)
         try:
             raised = matrix + step * scale * np.eye(len(matrix))
             return np.asarray(np.linalg.cholesky(raised), dtype=np.float64)
@@ -121,9 +119,8 @@ def psd_root(
     if steady:  # multiples of the golden ratio, modulo 1: no two are near each other
         weight += 0.25 * (np.arange(n) * 0.6180339887498949 % 1.0 - 1.0)
     with blas_threads_for(n**3 / 6):
-        factor, pivots, rank, _ = dpstrf(
-            matrix * weight * weight[:, None], tol=1e-15 * scale, lower=1, overwrite_a=1
-        )
+        weighted = matrix * weight * weight[:, None]
+        factor, pivots, rank, _ = dpstrf(weighted, tol=1e-15 * scale, lower=1, overwrite_a=1)
         root = np.zeros((n, int(rank)))
         root[pivots - 1] = np.tril(factor)[:, : int(rank)]
         root /= weight[:, None]
@@ -134,23 +131,17 @@ def psd_root(
             "x its largest diagonal entry. Check that it is symmetric and that the kernel is valid."
         )
     if error > PSD_ERROR_SILENT:
-        warn(
-            f"{what} is positive semi-definite only up to {error:.2g} x its largest diagonal entry; "
-            "the nearest factorisation found is used",
-            JitterWarning,
-        )
+        told = f"{what} is positive semi-definite only up to {error:.2g} x its largest diagonal entry"
+        warn(f"{told}; the nearest factorisation found is used", JitterWarning)
     return PsdRoot(np.ascontiguousarray(root), error)
 
 
 class RootUpdate(NamedTuple):
     """What observing a few rows of a root does; nothing is changed until it is applied."""
 
-    gain: Floats
-    """(n, k): the mean moves by ``gain @ innovation``."""
-    downdate: Floats
-    """(n, k): the root becomes ``root - downdate @ rows``."""
-    information: float
-    """½ ln det(I + D^{-1/2} P D^{-1/2}), nats."""
+    gain: Floats  # (n, k): the mean moves by ``gain @ innovation``
+    downdate: Floats  # (n, k): the root becomes ``root - downdate @ rows``
+    information: float  # ½ ln det(I + D^{-1/2} P D^{-1/2}), nats
 
 
 def root_update(root: Floats, rows: Floats, noise_variance: Floats) -> RootUpdate:
@@ -249,7 +240,6 @@ def _dtrsm() -> Callable[..., None]:
     get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    routine: Callable[..., None] = ctypes.CFUNCTYPE(None, *([ctypes.c_void_p] * 11))(
-        get_pointer(capsule, get_name(capsule))
-    )
+    pointer = get_pointer(capsule, get_name(capsule))
+    routine: Callable[..., None] = ctypes.CFUNCTYPE(None, *([ctypes.c_void_p] * 11))(pointer)
     return routine

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from .core import Direction, Floats, Oracle, Reward
 from .inputs import as_count, as_numbers, as_vector, read_only
 from .kernels import Covariance, Kernel
@@ -87,4 +89,5 @@ class ByNumber:
         object.__setattr__(self, "column", as_count(self.column, "column", 0))
 
     def __call__(self, rows: Floats) -> Floats:
-        return self.values[as_numbers(rows[:, self.column], len(self.values), "arms", self.column)]
+        numbers = as_numbers(rows[:, self.column], len(self.values), "arms", self.column)
+        return np.asarray(self.values[numbers])

@@ -214,9 +214,8 @@ _TAGS: dict[str, Callable[[Any, int, _Reading], Any]] = {
 }
 
 
-_RECORDS: dict[str, Callable[..., Any]] = {
-    kind.__name__.lower(): kind for kind in (Arms, Offer, Decision, Feedback, State)
-}
+_KINDS: tuple[Callable[..., Any], ...] = (Arms, Offer, Decision, Feedback, State)
+_RECORDS = {kind.__name__.lower(): kind for kind in _KINDS}
 
 
 def _check_record(record: Any, held: Mapping[str, Any]) -> None:

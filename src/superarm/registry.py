@@ -122,11 +122,9 @@ def names(family: str) -> list[str]:
 
 def parameters_of(family: str, name: str) -> dict[str, Any]:
     """A part's parameters and their defaults (``inspect.Parameter.empty`` where required)."""
-    return {
-        each.name: each.default
-        for each in inspect.signature(find(family, name)).parameters.values()
-        if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)
-    }
+    taken = inspect.signature(find(family, name)).parameters.values()
+    named = (each for each in taken if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD))
+    return {each.name: each.default for each in named}
 
 
 def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:

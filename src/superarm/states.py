@@ -112,10 +112,8 @@ def loaded(state: State, label: str = "this state") -> Policy:
     try:
         policy: Policy = build("policy", state.spec)
     except _NONSENSE as error:
-        raise StateError(
-            f"{label} does not describe a policy: {error}. If it has parts of your own, import the "
-            "module that registers them first"
-        ) from error
+        advice = "If it has parts of your own, import the module that registers them first"
+        raise StateError(f"{label} does not describe a policy: {error}. {advice}") from error
     try:
         return policy.restored(state)
     except StateError:

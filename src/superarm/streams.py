@@ -99,8 +99,7 @@ def _mixed_pool(seed: int, role_key: int) -> tuple[list[int], int]:
     """The pool once seed and role are hashed in, and the running hash constant."""
     words = _words(int(seed))
     # numpy pads the seed to the pool's size before a spawn key, so that seed and key never blur.
-    words += [0] * (_POOL - len(words))
-    words.append(role_key)
+    words += [*[0] * (_POOL - len(words)), role_key]
     constant = _INITIAL_A
 
     def hashed(value: int) -> int:

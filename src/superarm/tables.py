@@ -144,10 +144,8 @@ def _columns(table: Any) -> Mapping[str, Any]:
     except TypeError:
         rows = [None]
     if not rows or not all(isinstance(row, Mapping) for row in rows):
-        raise InputError(
-            f"this is a {type(table).__name__}; give a data frame, a list of dicts (with at "
-            "least one row), or a dict of columns"
-        )
+        advice = "give a data frame, a list of dicts (with at least one row), or a dict of columns"
+        raise InputError(f"this is a {type(table).__name__}; {advice}")
     first = rows[0]
     for number, row in enumerate(rows):
         if row.keys() != first.keys():

@@ -49,12 +49,10 @@ def _library_of(path: str) -> _Library | None:
         module = ctypes.PyDLL(path)  # keeps the GIL: calls as short as these are faster with it
     except OSError:
         return None
-    for prefix, suffix in _NAMES:
-        # Looked up in everything that the module is linked with.
-        get, put, parallel = (
-            getattr(module, f"{prefix}openblas_{name}{suffix}", None)
-            for name in ("get_num_threads", "set_num_threads", "get_parallel")
-        )
+    names = ("get_num_threads", "set_num_threads", "get_parallel")
+    for prefix, suffix in _NAMES:  # looked up in everything that the module is linked with
+        whole = (f"{prefix}openblas_{name}{suffix}" for name in names)
+        get, put, parallel = (getattr(module, name, None) for name in whole)
         if get is not None and put is not None:
             put.argtypes, put.restype = [ctypes.c_int], None
             return _Library(get, put, parallel is not None and parallel() == _PTHREADS)
@@ -125,11 +123,8 @@ class _Limit:
                 self._take()
 
     def _take(self) -> None:
-        self.before = [
-            (library, count)
-            for library in self.libraries
-            if library.own_threads and (count := library.get()) > 1
-        ]
+        counts = [(library, library.get()) for library in self.libraries if library.own_threads]
+        self.before = [(library, count) for library, count in counts if count > 1]
         for library, _ in self.before:
             library.set(1)
 

@@ -152,11 +152,8 @@ class Kernel(ABC):
     # --- hyper-parameters ----------------------------------------------------------------
 
     def _free(self) -> list[str]:
-        return [
-            name
-            for name in self.hyperparameters
-            if getattr(self, f"{name}_bounds") != "fixed" and np.all(np.asarray(getattr(self, name)))
-        ]
+        free = (name for name in self.hyperparameters if getattr(self, f"{name}_bounds") != "fixed")
+        return [name for name in free if np.all(getattr(self, name))]
 
     @property
     def theta(self) -> Floats:
@@ -383,10 +380,8 @@ def _sklearn_wrapper() -> Any:
 
         @property
         def hyperparameters(self) -> list[Any]:
-            return [
-                kernels.Hyperparameter(f"theta[{i}]", "numeric", tuple(row))
-                for i, row in enumerate(np.exp(self.kernel.bounds))
-            ]
+            rows = enumerate(map(tuple, np.exp(self.kernel.bounds)))
+            return [kernels.Hyperparameter(f"theta[{i}]", "numeric", row) for i, row in rows]
 
         def __repr__(self) -> str:
             return f"{self.kernel!r}.as_sklearn()"

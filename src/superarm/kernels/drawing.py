@@ -13,8 +13,7 @@ from superarm.threads import blas_threads_for
 
 from .base import Covariance, Kernel
 
-LARGEST_DRAW = 16_000
-"""Most arms of a joint draw: it needs a root of the whole prior, n² numbers."""
+LARGEST_DRAW = 16_000  # most arms of a joint draw: it needs a root of the whole prior, n² numbers
 _MOST_KEPT = 2  # roots: that of the truth and that of the model, where they differ
 
 
@@ -47,11 +46,9 @@ class PriorRoot:
         if self._singular is not None:
             return normals[:, : self._singular.shape[1]] @ self._singular.T
         if len(normals) == 1:
-            drawn: Floats = dtrmv(self._upper, normals[0], lower=0, trans=1)
-            return drawn[None]
+            return np.asarray(dtrmv(self._upper, normals[0], lower=0, trans=1))[None]
         columns = np.ascontiguousarray(normals).T
-        drawn = dtrmm(1.0, self._upper, columns, lower=0, trans_a=1).T
-        return drawn
+        return np.asarray(dtrmm(1.0, self._upper, columns, lower=0, trans_a=1).T)
 
 
 _known: list[tuple[weakref.ref[Kernel], Floats, PriorRoot]] = []  # the one used last stands last

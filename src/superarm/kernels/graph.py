@@ -45,8 +45,7 @@ from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
 
 Normalisation = Literal["mean", "unit", "raw"]
 
-DENSE_LARGEST = 8000
-"""Nodes up to which a ν that is no integer is accepted: its eigenvectors are n² numbers."""
+DENSE_LARGEST = 8000  # nodes up to which ν may be no integer: its eigenvectors are n² numbers
 _BLOCK = 32  # columns made together: more would not stay in the cache
 _STEP = 1e-20  # the complex step, relative to 2ν/κ²
 _LARGEST_ENTRY = 1e30
@@ -166,8 +165,7 @@ class GraphMatern(Kernel, Described):
         nodes = self._nodes(X)
         if self.normalisation == "unit":
             return np.full(len(nodes), self.variance)
-        variances: Floats = self._factor_of_all * self._graph.diagonal[nodes]
-        return variances
+        return np.asarray(self._factor_of_all * self._graph.diagonal[nodes])
 
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         return {"variance": [K]}

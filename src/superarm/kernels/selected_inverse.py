@@ -98,8 +98,7 @@ def _postorder(parents: Ints) -> Ints:
 
     n = len(parents)
     tree = csr_array((np.ones(n), (parents, np.arange(n))), shape=(n + 1, n + 1))
-    post: Ints = depth_first_order(tree, n, return_predecessors=False)[:0:-1].astype(np.intp)
-    return post
+    return np.asarray(depth_first_order(tree, n, return_predecessors=False)[:0:-1], dtype=np.intp)
 
 
 def _fronts(L: Any, after: Ints, parents: Ints, post: Ints, new: Ints) -> list[Front]:

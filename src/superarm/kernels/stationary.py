@@ -107,10 +107,8 @@ class _Radial(_Stationary):
         factor = self._slope(q)
         factor *= -2.0 * self.variance
         if isinstance(self.lengthscale, tuple):
-            along = [
-                factor * np.square(np.subtract.outer(X[:, j], X[:, j]) / scale)
-                for j, scale in enumerate(self.lengthscale)
-            ]
+            columns = zip(X.T, self.lengthscale, strict=True)
+            along = [factor * np.square(np.subtract.outer(x, x) / scale) for x, scale in columns]
         else:
             along = [factor * q]
         return {"lengthscale": along, "variance": [K]}
@@ -161,10 +159,8 @@ class Matern(_Radial):
     def __post_init__(self) -> None:
         nu = math.inf if str(self.nu) == "inf" else as_positive(self.nu, "Matern.nu")
         if _LARGEST_NU < nu < math.inf:
-            raise InputError(
-                f"Matern.nu is {nu:g}; above {_LARGEST_NU:g} the Bessel function overflows and the "
-                "kernel is all but squared exponential: use nu=inf"
-            )
+            told = "the Bessel function overflows and the kernel is all but squared exponential"
+            raise InputError(f"Matern.nu is {nu:g}; above {_LARGEST_NU:g} {told}: use nu=inf")
         object.__setattr__(self, "nu", nu)
         super().__post_init__()
 

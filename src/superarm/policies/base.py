@@ -40,8 +40,7 @@ from superarm.turns import Turns
 from .ledger import Ledger, check_feedback
 from .scores import KnownCosts, Score, Truth
 
-MOST_PENDING = 256
-"""How many arms that are not yet seen a belief is conditioned on: more cost more than they tell."""
+MOST_PENDING = 256  # arms not yet seen that a belief is conditioned on: more cost more than they tell
 
 
 class Saved(Described):
@@ -132,10 +131,8 @@ class Learner(Saved):
 
 def require_part(part: object, protocol: type, name: str) -> None:
     if isinstance(part, type) or not isinstance(part, protocol):
-        raise InputError(
-            f"{name} is {part!r:.60}; it must be an object with the methods of "
-            f"{protocol.__module__}.{protocol.__name__}"
-        )
+        advice = f"it must be an object with the methods of {protocol.__module__}.{protocol.__name__}"
+        raise InputError(f"{name} is {part!r:.60}; {advice}")
 
 
 def one_per_arm(by: object, values: Any, n: int) -> Floats:
@@ -143,9 +140,8 @@ def one_per_arm(by: object, values: Any, n: int) -> Floats:
     plain = type(values) is np.ndarray and values.dtype.kind in "fiu"
     if not plain or values.shape != (n,):
         what = f"numbers of shape {values.shape}" if plain else f"a {type(values).__name__}"
-        raise ShapeError(
-            f"{type(by).__name__} returned {what} for {n} arms; return one number per arm, as an array"
-        )
+        told = f"{type(by).__name__} returned {what} for {n} arms"
+        raise ShapeError(f"{told}; return one number per arm, as an array")
     return np.asarray(values)
 
 

@@ -92,10 +92,8 @@ def _learned_block(model: Model, in_block: bool, c1: float, c2: float) -> tuple[
             regrets[place] += _regret(policy, known, arms, past[day]) / past[:, :, 0].size
     best = BLOCKS[int(np.argmin(regrets))]
     tried = ", ".join(f"{block}: {regret:.3g}" for block, regret in zip(BLOCKS, regrets, strict=True))
-    return best, (
-        f"N = {best}, chosen by cross-validation: each of {len(past)} past days was left out in turn. "
-        f"Average regret a round, by N: {tried}"
-    )
+    told = f"N = {best}, chosen by cross-validation: each of {len(past)} past days was left out in turn"
+    return best, f"{told}. Average regret a round, by N: {tried}"
 
 
 def _regret(policy: IndexPolicy, model: Model, arms: Arms, readings: Floats) -> float:

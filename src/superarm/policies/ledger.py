@@ -103,8 +103,7 @@ class Ledger:
     def __init__(self, *, most_pending: int) -> None:
         self._most_pending = most_pending
         self._closed = Steps()
-        self.last = 0
-        """The largest step of which something was learned; 0 before that."""
+        self.last = 0  # the largest step of which something was learned
         self._heard: dict[int, set[int]] = {}  # positions seen of decisions not yet seen whole
         self._awaited: dict[int, State] = {}  # what decisions carry that were not seen whole
         self._made: deque[State] = deque(maxlen=_REMEMBERED)  # by this ledger: they need no check
@@ -144,10 +143,8 @@ class Ledger:
         """Keys of the arms that were chosen and not yet seen; of too many, those chosen last."""
         if not self._awaited:
             return None
-        keys = [
-            carry.arrays["keys"][self._unheard(step, carry)]
-            for step, carry in sorted(self._awaited.copy().items())  # another thread may add to it
-        ]
+        awaited = sorted(self._awaited.copy().items())  # another thread may add to it
+        keys = [carry.arrays["keys"][self._unheard(step, carry)] for step, carry in awaited]
         pending = np.concatenate(keys)[-self._most_pending :]
         return pending if len(pending) else None
 
@@ -215,15 +212,10 @@ class Ledger:
     # --- state -----------------------------------------------------------------------------
 
     def state(self) -> State:
-        return State(
-            kind=_KIND,
-            schema=_SCHEMA,
-            scalars={
-                "closed": self._closed.as_lists(),
-                "heard": [[step, sorted(seen)] for step, seen in sorted(self._heard.items())],
-            },
-            parts={str(step): carry for step, carry in self._awaited.items()},
-        )
+        heard = [[step, sorted(seen)] for step, seen in sorted(self._heard.items())]
+        scalars = {"closed": self._closed.as_lists(), "heard": heard}
+        parts = {str(step): carry for step, carry in self._awaited.items()}
+        return State(kind=_KIND, schema=_SCHEMA, scalars=scalars, parts=parts)
 
     def restored(self, state: State) -> Ledger:
         state.require(_KIND, _SCHEMA, type(self).__name__)
@@ -250,10 +242,7 @@ def _check_carry(carry: State) -> None:
     if carry.kind != CARRY:
         raise InputError(f"the decision carries {carry.kind!r}: another policy made it")
     positions, keys = carry.array("positions"), carry.array("keys")
-    if (
-        not all(type(each) is np.ndarray for each in (positions, keys))
-        or positions.ndim != 1
-        or positions.dtype.kind not in "iu"
-        or keys.shape[:1] != positions.shape
-    ):
+    plain = all(type(each) is np.ndarray for each in (positions, keys))
+    whole = plain and positions.ndim == 1 and positions.dtype.kind in "iu"
+    if not whole or keys.shape[:1] != positions.shape:
         raise InputError(_CHANGED)

@@ -8,7 +8,7 @@ and its own options. Symbols: B ``norm_bound``, R ``noise_bound``, λ ``noise_va
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
@@ -47,10 +47,8 @@ def posterior_for(
     mean: Any = model.mean
     if posterior in get_args(_OfRows):
         if not callable(mean) and np.ndim(mean) > 0:
-            raise InputError(
-                "a prior mean per arm needs fixed arms: use posterior 'finite', or a function of "
-                "the features such as ByNumber(values=…)"
-            )
+            advice = "use posterior 'finite', or a function of the features such as ByNumber(values=…)"
+            raise InputError(f"a prior mean per arm needs fixed arms: {advice}")
         if posterior == "inducing":
             return posteriors.InducingGP(kernel, noise, mean, inducing=inducing)
         if posterior == "streaming":
@@ -63,10 +61,8 @@ def posterior_for(
         return posteriors.FiniteGP(kernel, model.arms, noise, mean, **options)
     if posterior == "drifting":
         if model.drift is None:
-            raise InputError(
-                "the model does not say how rewards drift; give Model(drift=…), such as "
-                "Temporal(epsilon=0.01); 'tv-gp-ucb' also takes epsilon"
-            )
+            advice = "give Model(drift=…), as Temporal(epsilon=0.01); 'tv-gp-ucb' also takes epsilon"
+            raise InputError(f"the model does not say how rewards drift; {advice}")
         # What is periodic has fewer terms so, and no decision depends on a millionth of the variance.
         options = {"drift": model.drift, "time_tolerance": 1e-6}
         return posteriors.DriftingGP(kernel, model.arms, noise, mean, **options)
@@ -81,8 +77,7 @@ def gamma_for(model: Model, gain: GainChoice = "growth") -> Gamma | None:
     if gain == "growth":
         if model.gain is None:
             raise InputError("the model names no growth rate for γ; use gain 'realised' or 'greedy'")
-        growth: Gamma = build("gain", model.gain)
-        return growth
+        return cast(Gamma, build("gain", model.gain))
     if model.arms is None:
         raise InputError("greedy information gain needs fixed arms; use gain 'realised'")
     sizes: dict[str, Any] = {"noise_variance": model.noise_variance, "horizon": model.horizon}
@@ -170,13 +165,9 @@ def gp_ts(
 def _grid(model: Model) -> GrowingGrid:
     if model.arms is None:
         raise InputError("a discretised decision set needs fixed arms; use decision_set 'all'")
-    lower = model.arms.min(axis=0)
-    return GrowingGrid(
-        **known(model, "norm_bound"),
-        lipschitz=lipschitz_of_kernel(model.kernel),
-        lower=lower,
-        side=float((model.arms.max(axis=0) - lower).max()),
-    )
+    lower, upper = model.arms.min(axis=0), model.arms.max(axis=0)
+    bounds = {**known(model, "norm_bound"), "lipschitz": lipschitz_of_kernel(model.kernel)}
+    return GrowingGrid(**bounds, lower=lower, side=float((upper - lower).max()))
 
 
 @register("policy", "gp-ei")

@@ -217,10 +217,8 @@ class GaussianPosterior(Described):
             return self._belief(keys)
         awaited, n = self._as_keys(pending), len(keys)
         if awaited.shape[1:] != keys.shape[1:]:
-            raise ShapeError(
-                f"pending has shape {awaited.shape}, but the keys of the arms on offer have "
-                f"{keys.shape}; pass keys of this posterior"
-            )
+            told = f"pending has shape {awaited.shape}, but the keys of the arms on offer {keys.shape}"
+            raise ShapeError(f"{told}; pass keys of this posterior")
         both = self._belief(np.concatenate([keys, awaited]))
         belief = GaussianBelief(self, both._keys, both.mean[:n], both.std[:n])
         return belief.condition(np.arange(n, len(both.mean)))

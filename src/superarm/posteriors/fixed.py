@@ -61,10 +61,8 @@ class FixedPosterior(GaussianPosterior):
     def _absorb(self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         n = len(self._weight)
         # Typed by hand: numpy declares integers, which these are not.
-        weight, weighted = (
-            np.asarray(np.bincount(keys, each, n), dtype=np.float64)
-            for each in (1.0 / noise, rewards / noise)
-        )
+        sums = [np.bincount(keys, each, n) for each in (1.0 / noise, rewards / noise)]
+        weight, weighted = (np.asarray(each, dtype=np.float64) for each in sums)
         information = self._learn(weight, weighted, noise)
         self._weight += weight
         self._weighted_rewards += weighted
@@ -146,8 +144,6 @@ class FixedArms:
         found = [self._rows.get(features.tobytes(), -1) for features in arms.features + 0.0]
         if -1 in found:
             unknown = arms.ids[found.index(-1)]
-            raise UnknownArmError(
-                f"arm {unknown!r} is not in the fixed arm set of {n} arms this posterior was made for: "
-                "none of them has its features"
-            )
+            told = f"arm {unknown!r} is not in the fixed arm set of {n} arms that this posterior knows"
+            raise UnknownArmError(f"{told}: none of them has its features")
         return np.array(found, dtype=np.intp)

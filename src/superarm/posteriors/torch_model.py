@@ -70,10 +70,8 @@ class TorchPosterior(RowPosterior):
         known = sys.modules.get("botorch.models.model")  # whoever made one has imported BoTorch
         self._botorch = known is not None and isinstance(model, known.Model)
         if not (self._exact or self._botorch or isinstance(model, gpytorch.models.ApproximateGP)):
-            raise InputError(
-                f"model is a {type(model).__name__}; it must be a GPyTorch ExactGP or ApproximateGP, "
-                "or a BoTorch model"
-            )
+            advice = "it must be a GPyTorch ExactGP or ApproximateGP, or a BoTorch model"
+            raise InputError(f"model is a {type(model).__name__}; {advice}")
         if self._exact and (likelihood is not None or update is not None):
             raise InputError(
                 "an exact model has its own likelihood and learns by its training data: leave out "
@@ -242,10 +240,8 @@ class TorchPosterior(RowPosterior):
                 "that differs needs an exact model with FixedNoiseGaussianLikelihood"
             )
         if not self._exact and self._update is None:
-            raise InputError(
-                f"a {type(self.model).__name__} does not learn by itself; pass update=…, a function "
-                "update(model, X, y) that trains it on all data so far"
-            )
+            advice = "pass update=…, a function update(model, X, y) that trains it on all data so far"
+            raise InputError(f"a {type(self.model).__name__} does not learn by itself; {advice}")
         if np.abs(keys).max(initial=0.0) > LARGEST:
             raise InputError(f"arms hold {np.abs(keys).max():g}; squares of features must fit a float")
         information = information_in(self._covariance(keys), noise)

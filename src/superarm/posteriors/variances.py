@@ -15,15 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from superarm import errors
 from superarm.core import Floats
-from superarm.errors import (
-    InputError,
-    NotFiniteError,
-    NotPositiveDefiniteError,
-    PrecisionWarning,
-    ShapeError,
-    warn,
-)
 from superarm.inputs import LARGEST
 from superarm.kernels import Covariance
 from superarm.linalg import PSD_ERROR_LIMIT, PSD_ERROR_SILENT
@@ -36,7 +29,7 @@ def prior_variance(kernel: Covariance, arms: Floats) -> Floats:
     variance = np.array(kernel.diag(arms), dtype=np.float64)
     if variance.shape != (len(arms),):
         shape = f"the kernel's diag gives shape {variance.shape} for {len(arms)} arms"
-        raise ShapeError(f"{shape}; it must give one prior variance per arm")
+        raise errors.ShapeError(f"{shape}; it must give one prior variance per arm")
     if variance.min(initial=0.0) >= 0.0 and variance.max(initial=0.0) <= LARGEST:  # no NaN passes
         return variance
 
@@ -44,13 +37,13 @@ def prior_variance(kernel: Covariance, arms: Floats) -> Floats:
         return f"the kernel gives arm {where} the prior variance {variance[where]:g}"
 
     if not (finite := np.isfinite(variance)).all():
-        raise NotFiniteError(f"{told(finite.argmin())}; it must be finite")
+        raise errors.NotFiniteError(f"{told(finite.argmin())}; it must be finite")
     if (largest := float(np.abs(variance).max())) > LARGEST:
         advice = f"squares of it must fit a float: choose units in which it is at most {LARGEST:g}"
-        raise InputError(f"{told(np.abs(variance).argmax())}; {advice}")
+        raise errors.InputError(f"{told(np.abs(variance).argmax())}; {advice}")
     if variance.min() < -PSD_ERROR_SILENT * largest:
         advice = "it must not be negative: check its diag"
-        raise NotPositiveDefiniteError(f"{told(variance.argmin())}; {advice}")
+        raise errors.NotPositiveDefiniteError(f"{told(variance.argmin())}; {advice}")
     return np.maximum(variance, 0.0, out=variance)
 
 
@@ -62,16 +55,18 @@ def check_left(variance: Floats, scale: float) -> None:
     where = int(np.argmin(variance))  # of the first NaN, if there is one
     value = float(variance[where])
     if np.isnan(value):
-        raise NotFiniteError(f"the variance of arm {where} is NaN: the kernel gives NaN or infinity")
+        raise errors.NotFiniteError(
+            f"the variance of arm {where} is NaN: the kernel gives NaN or infinity"
+        )
     message = (
         f"the variance of arm {where} is {value:.3g} where the largest prior variance is {scale:.3g}: "
         "the kernel is not positive semi-definite, its diag is not its diagonal, or noise_variance "
         "is too small"
     )
     if value < -PSD_ERROR_LIMIT * scale:
-        raise NotPositiveDefiniteError(message)
+        raise errors.NotPositiveDefiniteError(message)
     if value < -_EXPLAINED * scale:
-        warn(f"{message}; it is set to 0", PrecisionWarning)
+        errors.warn(f"{message}; it is set to 0", errors.PrecisionWarning)
 
 
 def standard_deviation(variance: Floats, scale: Callable[[], float]) -> Floats:

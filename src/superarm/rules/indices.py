@@ -76,10 +76,8 @@ class BayesUCB(UCB):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.schedule, QuantileSchedule):
-            raise InputError(
-                f"{type(self.schedule).__name__} is not a quantile; "
-                "use UCB with it, or BayesUCB with a bayes-ucb or simple-quantile schedule"
-            )
+            advice = "use UCB with it, or BayesUCB with a bayes-ucb or simple-quantile schedule"
+            raise InputError(f"{type(self.schedule).__name__} is not a quantile; {advice}")
 
 
 @register("rule", "thompson")

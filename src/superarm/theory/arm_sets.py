@@ -65,10 +65,8 @@ def prior_eigenvalue_bounds(kernel: Covariance, features: Any, budget: int) -> l
     rows = _arms(features)
     size = min(as_count(budget, "budget"), len(rows))
     diagonal = np.asarray(kernel.diag(rows), dtype=np.float64)
-    bounds = [
-        NamedBound(size * float(diagonal.max()), "trace"),
-        NamedBound(max(_row_sums(kernel, rows, diagonal, size)), "rows"),
-    ]
+    bounds = [NamedBound(size * float(diagonal.max()), "trace")]
+    bounds.append(NamedBound(max(_row_sums(kernel, rows, diagonal, size)), "rows"))
     if len(rows) <= DENSE_LARGEST:
         bounds.append(NamedBound(float(np.linalg.eigvalsh(kernel(rows))[-1]), "whole"))
     return bounds

@@ -28,8 +28,7 @@ from superarm.registry import register
 from superarm.rules.base import Checked
 from superarm.threads import one_blas_thread
 
-GREEDY_SHARE = 1.0 - math.exp(-1.0)
-"""The share 1 − 1/e of the maximum that the greedy choice reaches at least."""
+GREEDY_SHARE = 1.0 - math.exp(-1.0)  # of the maximum, which the greedy choice reaches at least
 
 
 def information_gain(kernel: Covariance, X: Any, noise_variance: float) -> float:
@@ -43,19 +42,16 @@ def information_gain(kernel: Covariance, X: Any, noise_variance: float) -> float
         return 0.0
     sign, logarithm = np.linalg.slogdet(np.eye(len(rows)) + kernel(rows) / noise)
     if sign <= 0.0:
-        raise NotPositiveDefiniteError(
-            "I + K/noise_variance is not positive definite: the kernel is not positive semi-definite"
-        )
+        told = "I + K/noise_variance is not positive definite"
+        raise NotPositiveDefiniteError(f"{told}: the kernel is not positive semi-definite")
     return 0.5 * float(logarithm)
 
 
 class GreedyGain(NamedTuple):
     """A greedy run of :func:`greedy_information_gain`."""
 
-    positions: Ints
-    """The chosen candidates in order, (count,)."""
-    gains: Floats
-    """Information after 0, 1, …, count observations, (count + 1,)."""
+    positions: Ints  # the chosen candidates in order, (count,)
+    gains: Floats  # information after 0, 1, …, count observations, (count + 1,)
 
     @property
     def upper_bounds(self) -> Floats:

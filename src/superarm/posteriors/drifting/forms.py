@@ -238,8 +238,7 @@ class FoldedForm(Form):
         self._scale = scale  # the largest prior variance
         self._W = np.empty((_ROOM, s, n))  # one row per column of W: rows are contiguous
         self._left = np.empty(_ROOM)  # c
-        self._rank = 0
-        self.compact_at = 2 * _ROOM
+        self._rank, self.compact_at = 0, 2 * _ROOM
 
     @classmethod
     def of(cls, form: VisitedForm, scale: float) -> FoldedForm:

@@ -123,10 +123,8 @@ class DriftingGP(GaussianPosterior):
         self._wanted: Wanted = form
         self._features, self._feature_error = self._find_features()
         if form == "kalman" and self._features is None:
-            raise InputError(
-                "this kernel has no features on these arms: it is not smooth enough, or its "
-                "lengthscale is too short for their spread; use form='auto'"
-            )
+            told = "it is not smooth enough, or its lengthscale is too short for their spread"
+            raise InputError(f"this kernel has no features on these arms: {told}; use form='auto'")
         self._least_noise = self.noise_variance
         self._forgotten, self._forgotten_information = -np.inf, 0.0  # until when, and what it told
         self.ignored = 0
@@ -457,14 +455,9 @@ class DriftingGP(GaussianPosterior):
             self._forgotten = as_number(forgotten, "forgotten", most=time)
         told = state.scalar("forgotten_information")
         self._forgotten_information = as_number(told, "forgotten_information", 0.0)
-        if (
-            not 0 < len(keys) <= self.count
-            or (np.diff(keys[:, 1]) < 0.0).any()
-            or time != keys[-1, 1]
-            or not (noise > 0.0).all()
-            or not 0.0 <= error <= TRUNCATION * self._scale
-            or self._forgotten >= keys[0, 1]
-        ):
+        rises = 0 < len(keys) <= self.count and not (np.diff(keys[:, 1]) < 0.0).any()
+        dated = rises and self._forgotten < keys[0, 1] and time == keys[-1, 1]
+        if not (dated and (noise > 0.0).all() and 0.0 <= error <= TRUNCATION * self._scale):
             raise StateError("this state is damaged: its observations are impossible")
         self._hold(Observed(keys, rewards, noise))
         self._least_noise = as_number(state.scalar("least_noise"), "least_noise", 0.0, noise.min())

@@ -50,10 +50,8 @@ class RootEngine:
         self.variance = prior_variance(kernel, arms)
         largest = float(self.variance.max())
         if 0.0 < largest < SMALLEST:
-            raise InputError(
-                f"the largest prior variance of the arms is {largest:g}; squares of it must fit a "
-                f"float: choose units in which it is at least {SMALLEST:g}"
-            )
+            advice = f"squares must fit a float: choose units in which it is at least {SMALLEST:g}"
+            raise InputError(f"the largest prior variance of the arms is {largest:g}; {advice}")
         prior = np.asarray(kernel(arms))
         factor = psd_root(prior, "the prior covariance of the arms")
         apart = np.abs(np.diagonal(prior) - self.variance)
@@ -107,16 +105,11 @@ class RootEngine:
         base = as_features(state.array("base"), "base", n)
         columns = as_features(state.array("columns"), "columns", n)
         until_fold = state.scalar("until_fold")
-        if (
-            (len(root), len(base), len(columns)) != (n, size, size)
-            or root.shape[1] > n
-            or size > PENDING
-            or len(set(pending.tolist())) < size
-            or (held <= 0.0).any()
-            or (held > (1.0 + 1e-9) * weight[pending]).any()
-            or type(until_fold) is not int
-            or not 0 < until_fold <= FOLD_EVERY
-        ):
+        shapes = (len(root), len(base), len(columns)) == (n, size, size) and root.shape[1] <= n
+        distinct = len(set(pending.tolist())) == size <= PENDING
+        seen = ((held > 0.0) & (held <= (1.0 + 1e-9) * weight[pending])).all()
+        due = type(until_fold) is int and 0 < until_fold <= FOLD_EVERY
+        if not (shapes and distinct and seen and due):
             raise StateError("this state is damaged: it holds impossible values for the root form")
         left = np.einsum("ij,ij->i", root, root) - held @ (base * columns)
         if variance.min() < 0.0 or np.abs(left - variance).max() > _DAMAGED * scale:

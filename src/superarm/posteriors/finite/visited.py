@@ -202,9 +202,7 @@ class VisitedEngine:
             factor, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=1)
             if failed or not np.isfinite(factor.trace()):  # NaN may pass
                 raise NotPositiveDefiniteError("the covariance of the visited arms has no factor")
-            inverse, _ = dtrtri(factor, lower=0, overwrite_c=1)
-        half: Floats = inverse.T
-        return half
+            return np.asarray(dtrtri(factor, lower=0, overwrite_c=1)[0].T)
 
     def _explained(self, half: Floats, strip: slice) -> Floats:
         """Column sums of (L⁻¹ K_VE)² over a strip; L⁻¹ is lower triangular."""

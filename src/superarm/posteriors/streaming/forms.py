@@ -18,8 +18,7 @@ from superarm.threads import blas_threads_for
 
 FormName = Literal["cholesky", "finite-rank", "inducing"]
 
-FEATURE_ERROR = 1e-13
-"""Largest error of a kernel value, relative to the prior variance, in finite-rank form."""
+FEATURE_ERROR = 1e-13  # largest of a kernel value, relative to the prior variance, in finite-rank form
 _SCHEMA = 1
 _NOISE_PER_ERROR = 1e4
 """Noise that the finite-rank form needs, in errors δ of a kernel value. They move K + D by δ per
@@ -160,15 +159,11 @@ class FiniteRankForm:
         lower = as_vector(state.array("lower"), "lower", data.columns)
         upper = as_vector(state.array("upper"), "upper", data.columns)
         features = kernel.features(lower, upper, wanted, most)
-        if (
-            features is None
-            or features.rank != rank
-            or len(root) != rank
-            or not features.covers(data.view().arms)
-            or not wanted <= 1.000001 * FEATURE_ERROR * features.largest
-        ):
-            raise StateError("this state is damaged: its features are not those of the kernel")
-        return cls(features, wanted, root, weights, data)
+        if features is not None and features.rank == rank == len(root):
+            small = wanted <= 1.000001 * FEATURE_ERROR * features.largest
+            if small and features.covers(data.view().arms):
+                return cls(features, wanted, root, weights, data)
+        raise StateError("this state is damaged: its features are not those of the kernel")
 
     @property
     def rank(self) -> int:
@@ -238,14 +233,9 @@ class InducingForm:
         told = as_vector(state.array("told"), "told", len(points)).copy()
         precision = np.array(as_features(state.array("precision"), "precision", len(points)))
         lost, chosen_at = state.scalar("lost"), state.scalar("chosen_at")
-        if (
-            not 0 < len(points) <= most
-            or type(chosen_at) is not int
-            or not len(points) <= chosen_at <= len(data)
-            or precision.shape != (len(points), len(points))
-            or type(lost) is not float
-            or not lost >= 0.0
-        ):
+        square = 0 < len(points) <= most and precision.shape == (len(points), len(points))
+        chosen = type(chosen_at) is int and len(points) <= chosen_at <= len(data)
+        if not (square and chosen and type(lost) is float and lost >= 0.0):
             raise StateError("this state is damaged: its inducing points are impossible")
         summary = PointSummary(kernel, points.copy())
         try:

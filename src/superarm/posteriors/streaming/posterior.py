@@ -109,10 +109,8 @@ class StreamingGP(KernelPosterior):
         self.timed, self.forgotten = bool(timed), 0
         self.forget = None if forget is None else as_number(forget, "forget", SMALLEST, 0.5)
         if forget is not None and (not timed or inducing is not None or form == "finite-rank"):
-            raise InputError(
-                "forget drops old observations from the Cholesky form: it needs timed=True, and cannot "
-                "be used with inducing or form='finite-rank'"
-            )
+            advice = "it needs timed=True, and cannot be used with inducing or form='finite-rank'"
+            raise InputError(f"forget drops old observations from the Cholesky form: {advice}")
         self._wanted: Form = form
         self._form: AnyForm = CholeskyForm(kernel, self._data)
         self._reconsider_at = 64  # observations at which the cheaper form is looked for next
@@ -301,12 +299,10 @@ class StreamingGP(KernelPosterior):
     def _matched(self, keys: Floats) -> Solved | None:
         """These arms among those asked about last, if all are, in a form that may be used."""
         kept = self._kept.get("solved")
-        if (
-            kept is None
-            or kept.written != self._turns.written
-            or len(keys) * len(kept.keys) > _LARGEST_MATCH
-            or self._wanted not in ("auto", kept.answer.form.name)
-        ):
+        if kept is None or kept.written != self._turns.written:
+            return None
+        usable = self._wanted in ("auto", kept.answer.form.name)
+        if not usable or len(keys) * len(kept.keys) > _LARGEST_MATCH:
             return None
         same = (keys[:, None, :] == kept.keys[None, :, :]).all(axis=2)  # (k, m)
         if not same.any(axis=1).all():
@@ -401,7 +397,5 @@ class StreamingGP(KernelPosterior):
 
 
 def _no_features() -> InputError:
-    return InputError(
-        "this kernel has no finite-rank form on these arms: it is not smooth enough, or its "
-        "lengthscale is too short for their spread; use form='auto'"
-    )
+    told = "it is not smooth enough, or its lengthscale is too short for their spread"
+    return InputError(f"this kernel has no finite-rank form on these arms: {told}; use form='auto'")
