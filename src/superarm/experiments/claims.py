@@ -397,15 +397,10 @@ def check_claim(claim: object, where: str) -> None:
         if claim[key] in ("", [], {}) or claim[key] != claim[key]:
             raise SpecError(f"{where}: claim {text!r}: {key} is {claim[key]!r}; give a value")
     twice = set(_names(claim["policy"])) & set(_names(claim.get("versus", [])))
+    of, apart = claim.get("of", "spread"), claim.get("metric") == _SECONDS or "relative_to" in claim
     for wrong, told in (
-        (
-            claim.get("of", "spread") not in ("spread", "swing"),
-            f"of is {claim.get('of')!r}; it can be 'spread' or 'swing'",
-        ),
-        (
-            claim.get("of") == "swing" and (claim.get("metric") == _SECONDS or "relative_to" in claim),
-            "of = 'swing' cannot be used with metric = 'seconds' or relative_to",
-        ),
+        (of not in ("spread", "swing"), f"of is {of!r}; it can be 'spread' or 'swing'"),
+        (of == "swing" and apart, "of = 'swing' cannot be used with metric = 'seconds' or relative_to"),
         *(
             (not 0.0 < claim.get(key, 1.0) < np.inf, f"{key} must be above 0 and finite")
             for key in ("ratio", "most", "tolerance")
@@ -482,9 +477,7 @@ def _is_exact(run: Run, policy: str, setting: Mapping[str, Any]) -> bool:
 
 def _share_used(audit: Mapping[str, Any], noise_variance: float) -> float:
     """Σσ² of a cell over what Lemma A.12 allows."""
-    allowed = variance_sum_bound(
-        float(np.nansum(audit["information"], dtype=float)),
-        largest_eigenvalue=max(float(np.nanmax(audit["largest_eigenvalue"])), 0.0),
-        noise_variance=noise_variance,
-    )
+    gained = float(np.nansum(audit["information"], dtype=float))
+    largest = max(float(np.nanmax(audit["largest_eigenvalue"])), 0.0)
+    allowed = variance_sum_bound(gained, largest_eigenvalue=largest, noise_variance=noise_variance)
     return float(np.nansum(audit["variance"], dtype=float) / allowed)

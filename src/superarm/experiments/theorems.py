@@ -185,16 +185,9 @@ def _gp_ts(rounds: Floats, case: _Case) -> Floats:
         lipschitz = theory.lipschitz_of_kernel(case.model.kernel)
     except InputError as error:
         raise _NoBoundError(f"the theorem needs the kernel's Lipschitz constant: {error}") from None
-    return theory.regret_bound_gp_ts(
-        rounds,
-        case.gamma,
-        norm,
-        noise,
-        case.options["delta"],
-        lipschitz=lipschitz,
-        side=float(np.ptp(case.features, axis=0).max()),
-        dimension=case.features.shape[1],
-    )
+    told = (rounds, case.gamma, norm, noise, case.options["delta"])
+    side, dimension = float(np.ptp(case.features, axis=0).max()), case.features.shape[1]
+    return theory.regret_bound_gp_ts(*told, lipschitz=lipschitz, side=side, dimension=dimension)
 
 
 def _gp_ucb(rounds: Floats, case: _Case) -> Floats:
@@ -219,16 +212,10 @@ def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
         if model.gain is None:
             raise _NoBoundError("the problem does not state γ, which the theorem needs")
         gamma = case.gamma
-    return theory.regret_bound_oclok_ucb(
-        rounds,
-        gamma,
-        most_arms=case.most_arms,
-        budget=case.budget,
-        noise_variance=model.noise_variance,
-        largest_eigenvalue=case.budget * _largest_variance(case),  # of the prior: at most the trace
-        lipschitz=model.reward.lipschitz,
-        delta=case.options["delta"],
-    )
+    largest = case.budget * _largest_variance(case)  # of the prior: at most the trace
+    told: Options = {"noise_variance": model.noise_variance, "lipschitz": model.reward.lipschitz}
+    more: Options = {"most_arms": case.most_arms, "budget": case.budget, "delta": case.options["delta"]}
+    return theory.regret_bound_oclok_ucb(rounds, gamma, largest_eigenvalue=largest, **told, **more)
 
 
 def _unmet(name: str, case: _Case) -> Iterator[str]:
@@ -259,14 +246,11 @@ def _unmet(name: str, case: _Case) -> Iterator[str]:
 
 
 _KERNELIZED = "“On Kernelized Multi-armed Bandits” (2017)"
+_OPTIMIZATION = "“Gaussian Process Optimization in the Bandit Setting” (2010)"
 _THEOREMS = {
     "igp-ucb": _Theorem("IGP-UCB bound", f"Theorem 3 of {_KERNELIZED}", _igp_ucb),
     "gp-ts": _Theorem("GP-TS bound", f"Theorem 4 of {_KERNELIZED}", _gp_ts),
-    "gp-ucb": _Theorem(
-        "GP-UCB bound",
-        "Theorem 3 of “Gaussian Process Optimization in the Bandit Setting” (2010)",
-        _gp_ucb,
-    ),
+    "gp-ucb": _Theorem("GP-UCB bound", f"Theorem 3 of {_OPTIMIZATION}", _gp_ucb),
     "oclok-ucb": _Theorem(
         "O'CLOK-UCB bound",
         "Theorem 1 of “Contextual Combinatorial Bandits with Changing Action Sets via Gaussian "

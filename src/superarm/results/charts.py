@@ -102,14 +102,8 @@ def regret_chart(
     series = tuple(_curve(run, policy, index, band, points=points) for policy in chosen)
     ends = [float(each.y[-1]) for each in series if each.y[-1] > 0.0]
     log = len(ends) > 1 and max(ends) > _FAR_APART * min(ends)
-    return Chart(
-        series=series,
-        title=title,
-        x_label="round",
-        y_label=_regret_text(run, index) + ", log scale" * log,
-        log_y=log,
-        totals=True,
-    )
+    label = _regret_text(run, index) + ", log scale" * log
+    return Chart(series=series, title=title, x_label="round", y_label=label, log_y=log, totals=True)
 
 
 def _regret_text(run: Run, index: int) -> str:
@@ -153,13 +147,8 @@ def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
         for policy, bound in bounds.drawn.items():
             style = PolicyStyle(policy_styles(run.policies)[policy].colour, 2)
             series.append(Series(bound.label, bound.rounds, bound.values, style))
-    chart = Chart(
-        series=tuple(series),
-        x_label="round, log scale",
-        y_label=_regret_text(run, index) + ", log scale",
-        log_x=True,
-        log_y=True,
-    )
+    across, up = "round, log scale", _regret_text(run, index) + ", log scale"
+    chart = Chart(series=tuple(series), x_label=across, y_label=up, log_x=True, log_y=True)
     return _single(run, index, "growth", chart, caption)
 
 
@@ -264,17 +253,11 @@ def _derived(run: Run, declared: Mapping[str, str], band: Band) -> Picture:
             other = run.cumulative(versus, index, metric)[:, rounds - 1]
             negative += [setting_text(run.settings[index])] if other[:, -1].min() <= 0.0 else []
             other = np.where(other == 0.0, np.nan, other)
-        series = [
-            _line(
-                policy,
-                style,
-                rounds,
-                run.cumulative(policy, index, metric)[:, rounds - 1] / other,
-                band,
-            )
-            for policy, style in policy_styles(run.policies).items()
-            if policy != versus
-        ]
+        series = []
+        for policy, style in policy_styles(run.policies).items():
+            if policy != versus:
+                ratios = run.cumulative(policy, index, metric)[:, rounds - 1] / other
+                series.append(_line(policy, style, rounds, ratios, band))
         told, name = run.metric(metric, index), declared["name"].replace("_", " ")
         ratio = f"{told.label}, relative to {versus}"
         chart = Chart(
@@ -306,14 +289,10 @@ def _horizons(run: Run, band: Band) -> Picture:
             ends = zip(told, lengths, strict=True)
             totals = [part.cumulative(policy, index)[:, rounds - 1] for part, rounds in ends]
             series.append(_line(policy, style, np.array(lengths), np.stack(totals, axis=1), band))
-        chart = Chart(
-            series=tuple(series),
-            title=setting_text(run.settings[index]),
-            x_label="number of rounds T",
-            y_label=f"{_regret_text(run, index)} after T rounds",
-            markers=True,
-        )
-        charts.append(chart)
+        title, across = setting_text(run.settings[index]), "number of rounds T"
+        label = f"{_regret_text(run, index)} after T rounds"
+        curves = tuple(series)
+        charts.append(Chart(series=curves, title=title, x_label=across, y_label=label, markers=True))
     names = ", ".join(parts[0].policies)
     caption = (
         f"Policies run again for every T, which they must know in advance: {names}; "
@@ -335,13 +314,8 @@ def _seconds(run: Run, index: int) -> Picture | None:
         if growth >= _LEAST_GROWTH:
             label += f", {power_text(growth)}"
         series.append(Series(label, curve.rounds, curve.mean, style))
-    chart = Chart(
-        series=tuple(series),
-        x_label="round",
-        y_label="time per round, log scale",
-        log_y=True,
-        seconds=True,
-    )
+    label = "time per round, log scale"
+    chart = Chart(series=tuple(series), x_label="round", y_label=label, log_y=True, seconds=True)
     caption = (
         "Time to decide and learn, averaged over blocks of rounds and over seeds; labels give the "
         "overall mean and, where it grows, how the time of a round grows over the last half of the run."
@@ -400,17 +374,13 @@ def _sweep_curves(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
     for panel in panels:
         pairs = [*zip(panel.values, panel.settings, strict=True)]
         for policy in run.policies:
-            series = tuple(
-                _curve(
-                    *(run, policy, index, band, f"{value:g}"),
-                    style=PolicyStyle(shade(place, len(pairs))),
-                    points=80,
-                )
-                for place, (value, index) in enumerate(pairs)
-            )
+            curves = []
+            for place, (value, index) in enumerate(pairs):
+                style = PolicyStyle(shade(place, len(pairs)))
+                curves.append(_curve(run, policy, index, band, f"{value:g}", style, points=80))
             title = ", ".join(filter(None, (policy, setting_text(panel.fixed))))
             label = _regret_text(run, panel.settings[0])
-            charts.append(Chart(series=series, title=title, x_label="round", y_label=label))
+            charts.append(Chart(series=tuple(curves), title=title, x_label="round", y_label=label))
     caption = f"By {panels[0].key}; {band_text(run, band)}."
     name = f"curves-{panels[0].key}".replace(".", "-")
     return Picture(name=name, panels=tuple(charts), caption=caption, columns=len(run.policies))
