@@ -96,8 +96,8 @@ class PointMetric(ActionMetric):
 def metric_between(items: Any, distance: Callable[[Any, Any], float]) -> MatrixMetric:
     """The metric of ``distance(one, other)`` between things of any kind."""
     things = list(items)
-    table = [[distance(one, other) for other in things] for one in things]
-    return MatrixMetric(distances=np.array(table))
+    table: Any = [[distance(one, other) for other in things] for one in things]
+    return MatrixMetric(distances=table)
 
 
 def shortest_path_metric(links: Any) -> MatrixMetric:
