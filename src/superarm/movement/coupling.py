@@ -79,10 +79,12 @@ class TreeCoupling:
     def between(self, before: Floats, after: Floats) -> Coupling:
         """The coupling of two distributions (n,) that moves least on the tree."""
         n = len(self.tree)
-        before, after = as_vector(before, "before", n), as_vector(after, "after", n)
+        # Copies: compiled code wants arrays that it could write into.
+        before, after = np.array(as_vector(before, "before", n)), np.array(as_vector(after, "after", n))
         for name, each in (("before", before), ("after", after)):
             if each.min() < 0.0 or abs(each.sum() - 1.0) > 1e-9:
-                raise InputError(f"{name} sums to {each.sum():g}; give probabilities that sum to 1")
+                told = f"{name} sums to {each.sum():g} and holds {each.min():g} at least"
+                raise InputError(f"{told}; give probabilities that sum to 1")
         source, target = np.empty(3 * n, dtype=np.intp), np.empty(3 * n, dtype=np.intp)
         mass = np.empty(3 * n)
         count = self._match(*self._shape, before, after, source, target, mass)

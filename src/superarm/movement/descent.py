@@ -23,7 +23,7 @@ import numpy as np
 
 from superarm.compiling import Backend, is_compiled
 from superarm.core import Bools, Floats
-from superarm.errors import InfeasibleError, UnknownArmError
+from superarm.errors import InfeasibleError, ShapeError, UnknownArmError
 from superarm.inputs import as_count, as_number, as_vector, require_size, require_type
 
 from .tree import Tree
@@ -87,12 +87,17 @@ class TreeDescent:
         """
         costs = as_vector(costs, "costs", len(self.tree))
         require_size(costs, "costs")
-        if available is not None and not available.all():
-            if not available.any():
+        if available is not None:
+            open_ = np.asarray(available)
+            if open_.dtype != np.bool_ or open_.shape != costs.shape:
+                raise ShapeError(f"available must hold a boolean for each of {len(costs)} actions")
+            if not open_.any():
                 raise InfeasibleError("no action is available")
-            # So far above the others that (q + δ) exp(…) is below δ, whatever b is.
-            worst = costs[available].max() + 2.0 * self._reach
-            costs = np.where(available, costs, worst)
+            if not open_.all():
+                # So far above the others that (q + δ) exp(…) is below δ, whatever b is; from the
+                # lowest on, lest large costs swallow the difference.
+                costs = costs - costs[open_].min()
+                costs = np.where(open_, costs, costs[open_].max() + 2.0 * self._reach)
         c = np.zeros(len(q))
         c[self.tree.leaf] = costs
         return self._compiled_step(q, c) if self._compiled else self._step_by_level(q, c)
@@ -124,5 +129,5 @@ class TreeDescent:
         from ._compiled import descend
 
         after = np.ones_like(q)
-        descend(self._parent, self._rate, self.delta, q, c, after)
+        descend(self._parent, self._rate, self.delta, q.copy(), c, after)
         return after

@@ -13,7 +13,7 @@ import numpy as np
 from superarm.compiling import Backend
 from superarm.core import Bools, Floats, Ints, Rng
 from superarm.errors import InputError, UnknownArmError
-from superarm.inputs import as_count, as_features, as_generator, require_type
+from superarm.inputs import as_count, as_features, as_generator, require_size, require_type
 from superarm.shown import Shown
 
 from .coupling import TreeCoupling
@@ -90,6 +90,8 @@ class Forest(Shown):
     def stretch(self) -> Floats:
         """Of each tree, how much longer its distances are than the metric's, on average, (K,)."""
         apart = ~np.eye(len(self.metric), dtype=bool)
+        if not apart.any():
+            return np.ones(len(self.trees))
         own = self.metric.distances[apart]
         return np.array([np.mean(tree.distances[apart] / own) for tree in self.trees])
 
@@ -98,7 +100,7 @@ class Forest(Shown):
 
         Where nothing was done before, the first step goes anywhere for nothing.
         """
-        descent = self._descents[tree := walk % len(self.trees)]
+        descent = self._descents[tree := as_count(walk, "walk", 0) % len(self.trees)]
         if action is None:
             return Stand(tree, descent.theta, NOWHERE)
         return Stand(tree, descent.at(action), int(action))
@@ -136,8 +138,10 @@ def offline_optimum(costs: Any, metric: ActionMetric, start: int) -> Way:
     >>> way.actions.tolist(), way.total
     ([0, 1], 1.0)
     """
+    require_type(metric, ActionMetric, "metric", ", such as PointMetric(points=…)")
     distances, n = metric.distances, len(metric)
     table = as_features(costs, "costs", n)
+    require_size(table, "costs")
     if not 0 <= as_count(start, "start", 0) < n:
         raise UnknownArmError(f"start is {start}; the metric has actions 0 to {n - 1}")
     came = np.empty(table.shape, dtype=np.intp)

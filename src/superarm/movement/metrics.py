@@ -13,12 +13,12 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_features, as_positive, read_only, require_choice
+from superarm.inputs import as_features, as_positive, read_only, require_choice, require_scale
 from superarm.registry import register
 from superarm.shown import Shown
 
 _SLACK = 1e-9
-"""By which share of the largest distance two numbers may differ that should be equal."""
+"""By which share of themselves two distances may differ that should be equal."""
 _KNOWN: dict[str, Any] = {"euclidean": "euclidean", "manhattan": "cityblock", "chebyshev": "chebyshev"}
 
 
@@ -52,17 +52,16 @@ class MatrixMetric(ActionMetric):
             raise ShapeError(f"distances has shape {given.shape}; give one row and column per action")
         _refuse(given, given < 0.0, "negative")
         _refuse(given, np.diag(np.diag(given) != 0.0), "not 0, though it is the same action")
-        slack = _SLACK * float(given.max())
-        mean = 0.5 * (given + given.T)
+        mean = 0.5 * given + 0.5 * given.T
         if not self.repair:
             told = "not that of the way back; repair=True takes the mean"
-            _refuse(given, np.abs(given - given.T) > slack, told)
-        _refuse_zeros(mean)
+            _refuse(given, np.abs(given - given.T) > _SLACK * mean, told)
+        _refuse_sizes(mean)
         detour = _shortest(mean)
+        longer = mean > (1.0 + _SLACK) * detour
         if not self.repair:
-            told = "longer than a detour; repair=True takes the detour"
-            _refuse(mean, mean > detour + slack, told)
-        object.__setattr__(self, "distances", read_only(detour if self.repair else mean))
+            _refuse(mean, longer, "longer than a detour; repair=True takes the detour")
+        object.__setattr__(self, "distances", read_only(np.where(longer, detour, mean)))
 
     def _shown(self) -> dict[str, Any]:
         return {"n": len(self)}
@@ -86,7 +85,7 @@ class PointMetric(ActionMetric):
         from scipy.spatial.distance import cdist
 
         between = self.scale * cdist(self.points, self.points, _KNOWN[self.distance])
-        _refuse_zeros(between)
+        _refuse_sizes(between)
         between.flags.writeable = False
         object.__setattr__(self, "distances", between)
 
@@ -97,8 +96,8 @@ class PointMetric(ActionMetric):
 def metric_between(items: Any, distance: Callable[[Any, Any], float]) -> MatrixMetric:
     """The metric of ``distance(one, other)`` between things of any kind."""
     things = list(items)
-    table = [[distance(one, other) for other in things] for one in things]
-    return MatrixMetric(distances=np.array(table, dtype=np.float64).reshape(len(things), -1))
+    table: Any = [[distance(one, other) for other in things] for one in things]
+    return MatrixMetric(distances=table)
 
 
 def shortest_path_metric(links: Any) -> MatrixMetric:
@@ -110,11 +109,12 @@ def shortest_path_metric(links: Any) -> MatrixMetric:
     >>> shortest_path_metric([[0, 1, 0], [0, 0, 2], [0, 0, 0]]).distances[0, 2]
     np.float64(3.0)
     """
-    from scipy.sparse import csr_array
+    from scipy.sparse import csr_array, issparse
     from scipy.sparse.csgraph import shortest_path
 
-    graph = csr_array(links)
-    if graph.shape[0] != graph.shape[1] or not (graph.data >= 0.0).all():
+    given: Any = links if issparse(links) else as_features(links, "links")
+    graph = csr_array(given)
+    if graph.shape != 2 * graph.shape[:1] or not (graph.data > 0.0).all():
         raise InputError(f"links have shape {graph.shape}; give square ones of lengths above 0")
     between = shortest_path(graph, directed=False)
     _refuse(between, ~np.isfinite(between), "infinite: no way leads there; link them")
@@ -123,14 +123,18 @@ def shortest_path_metric(links: Any) -> MatrixMetric:
 
 def _shortest(distances: Floats) -> Floats:
     """How far actions are from each other where detours are allowed."""
+    from scipy.sparse import csr_array
     from scipy.sparse.csgraph import floyd_warshall
 
-    return np.asarray(floyd_warshall(distances, directed=False))
+    # Sparse: of a dense array, scipy takes what is below 1e-8 for no link.
+    return np.asarray(floyd_warshall(csr_array(distances), directed=False))
 
 
-def _refuse_zeros(distances: Floats) -> None:
-    zero = (distances == 0.0) & ~np.eye(len(distances), dtype=bool)
-    _refuse(distances, zero, "0, though they are different actions; make them one, or move them apart")
+def _refuse_sizes(distances: Floats) -> None:
+    apart = ~np.eye(len(distances), dtype=bool)
+    told = "0, though they are different actions; make them one, or move them apart"
+    _refuse(distances, apart & (distances == 0.0), told)
+    require_scale(distances[apart], "distances")
 
 
 def _refuse(distances: Floats, wrong: Any, told: str) -> None:

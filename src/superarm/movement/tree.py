@@ -23,7 +23,15 @@ import numpy as np
 
 from superarm.core import Floats, Ints, Rng
 from superarm.errors import InputError
-from superarm.inputs import as_generator, as_number, as_positions, as_vector, read_only, require_type
+from superarm.inputs import (
+    as_generator,
+    as_number,
+    as_positions,
+    as_vector,
+    read_only,
+    require_scale,
+    require_type,
+)
 from superarm.shown import Shown
 
 from .metrics import ActionMetric
@@ -56,6 +64,7 @@ class Tree(Shown):
             raise InputError("leaf must name every vertex without children once")
         if not (weight[1:] > 0.0).all() or weight[0] != 0.0:
             raise InputError("weights must be above 0, and 0 for the root")
+        require_scale(weight[1:], "weight")
         if (weight[1:] > np.where(below > 0, weight[below], np.inf)).any():
             raise InputError("weights must not grow from the root to the leaves")
         for name, value in (("parent", parent), ("weight", weight), ("leaf", leaf)):
@@ -140,7 +149,7 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     τ^{i+1}. Clusters that do not split are one vertex, which keeps the weight at the top.
     """
     require_type(metric, ActionMetric, "metric", ", such as PointMetric(points=…)")
-    rng, tau = as_generator(rng), as_number(tau, "tau", 1.0 + 1e-9, 1e6)
+    rng, tau = as_generator(rng), as_number(tau, "tau", 1.01, 1e6)
     distances, n = metric.distances, len(metric)
     order, beta = rng.permutation(n), tau ** rng.random()
     if n == 1:
