@@ -98,7 +98,7 @@ claim above: metric=total_cost policy=minc-known,cgp-lcb versus=gp-md where=(rho
 claim falls: metric=total_cost policy=minc-known,cgp-lcb relative_to=gp-md key=rho
 claim similar: metric=total_cost policy=gp-md versus=cgp-lcb tolerance=0.1 where=(rho=2.0,5.0)
 claim crosses: metric=total_cost policy=gp-md versus=cgp-lcb key=rho
-chart curves={'metric': 'total_cost', 'where': {'rho': 0.5}},{'metric': 'total_cost', 'where': {'rho': 5.0}}
+chart curves=(metric=total_cost where=(rho=0.5)),(metric=total_cost where=(rho=5.0))
 """,
     "timevarying/functions": """
 rounds 200
@@ -706,7 +706,7 @@ def pairs(table: Mapping[str, Any]) -> str:
 def shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"({pairs(value)})"
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return ",".join(map(shown, value)) if isinstance(value, list) else str(value)
 
 
 def defaults(family: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ from superarm.errors import SpecError
 from superarm.experiments import Experiment, Plan, execute, experiment_ids, load_experiment
 from superarm.experiments.spec import expand_settings, parse_overrides
 from superarm.kernels import Matern, Temporal
+from superarm.problems import MovementProblem
 from superarm.registry import parameters_of
 from superarm.simulation import simulate
 
@@ -61,7 +62,8 @@ def test_every_shipped_experiment_builds_and_plays_each_policy(name: str) -> Non
     assert set(trajectories) == set(shipped.policies)
     for trajectory in trajectories.values():
         assert trajectory.series["regret"].shape == (3,)
-        assert (trajectory.series["regret"] >= 0.0).all()
+        if not isinstance(world, MovementProblem):  # there a round may be better than on the best way
+            assert (trajectory.series["regret"] >= 0.0).all()
 
 
 @pytest.mark.parametrize("name", experiment_ids())
