@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-TOYS = ("moving", "drifting", "late", "covering", "json_policy")
+TOYS = ("moving", "regions", "drifting", "late", "covering", "json_policy")
 
 
 def load(name: str) -> Any:
@@ -30,6 +30,14 @@ def test_toys_are_short(name: str) -> None:
 def test_minding_the_way_pays() -> None:
     regrets = load("moving").main(rounds=60)
     assert regrets["counts the cost of moving"] < regrets["ignores it"]
+
+
+def test_a_server_that_walks_comes_near_the_optimum() -> None:
+    paid = load("regions").main(days=5, trees=10)
+    total = {name: served + moved for name, (served, moved) in paid.items()}
+    assert total["optimum"] <= total["walks"] < total["chases"] < total["stays"]
+    assert paid["stays"][1] == 0.0
+    assert paid["chases"][0] == min(served for served, _ in paid.values())
 
 
 def test_forgetting_pays_where_rewards_drift() -> None:

@@ -116,7 +116,7 @@ class Offer(Shown):
     previous_action: object = None
     """What was done in the round before, for switching costs; ``None`` where nothing was."""
     begins: bool = False
-    """Whether an episode begins, with ``previous_action`` as its start, whatever was done before."""
+    """Whether an episode begins, at ``previous_action`` where it is given, whatever was done before."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", as_count(self.step, "step", 1, _MOST_STEPS))
@@ -145,8 +145,8 @@ class Offer(Shown):
         return float(self.step) if self.time is None else self.time
 
     def after(self, action: object) -> Offer:
-        """This offer with ``action`` as the previous one, unless it ``begins`` an episode."""
-        if self.begins or action is None:
+        """This offer with ``action`` as the previous one, unless an episode begins elsewhere."""
+        if action is None or (self.begins and self.previous_action is not None):
             return self
         offer = object.__new__(Offer)  # all else was checked when this one was made
         for name in _OFFER_FIELDS:

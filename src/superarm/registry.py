@@ -51,6 +51,7 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
     "oracle": ("superarm.oracles",),
     "reward": ("superarm.rewards",),
     "switching": ("superarm.movement",),
+    "metric": ("superarm.movement",),
     "decision_set": ("superarm.policies",),
     "encoding": ("superarm.tables",),
     "score": ("superarm.policies",),

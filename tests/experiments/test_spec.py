@@ -248,8 +248,16 @@ def test_lists_sweep_as_a_cross_product_in_order() -> None:
     ]
     assert expand_settings({}) == ({}, [{}])
     for values in ([], [0.1, 0.1], [1, 1.0]):
-        with pytest.raises(SpecError, match="--set a"):
+        with pytest.raises(SpecError, match="setting 'a' is "):  # of --set, or of a table [sweep]
             expand_settings({"a": values})
+
+
+@pytest.mark.parametrize("key", ["told", "wrapped"])
+def test_what_belongs_to_one_policy_is_set_by_its_name(key: str) -> None:
+    base = experiment(policies={"gp-ei": {}, "random": {}})
+    with pytest.raises(SpecError, match=rf"^setting '{key}': .*name the policy .*as in gp-ei\.{key}$"):
+        base.with_setting({key: {}})
+    assert base.with_setting({"gp-ei.wrapped": "change-detecting"}).policies["random"] == {}
 
 
 def test_settings_find_their_owner() -> None:

@@ -28,7 +28,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import InputError, MissingExtraError, ShapeError
-from superarm.inputs import as_count, as_positive, as_scale, as_vector
+from superarm.inputs import as_count, as_number, as_positive, as_scale, as_vector
 
 from .features import Box, FeatureMap
 from .state_space import StateSpace
@@ -296,7 +296,7 @@ def set_positive(
     for name in names:
         value = getattr(kernel, name)
         label = f"{type(kernel).__name__}.{name}"
-        if or_zero and np.ndim(value) == 0 and value == 0.0:
+        if or_zero and as_number(value, label, 0.0) == 0.0:
             checked: Any = 0.0
         elif name in per_column and isinstance(value, list | tuple | np.ndarray) and np.ndim(value):
             if len(value) == 0:

@@ -1,4 +1,21 @@
-"""Switching costs: what each arm costs after the previous action."""
+"""Decisions that cost to change: switching costs, and metrical task systems on random trees."""
 
+from .carrying import expected_costs as expected_costs
+from .carrying import start_of as start_of
+from .coupling import Coupling as Coupling
+from .coupling import TreeCoupling as TreeCoupling
+from .descent import TreeDescent as TreeDescent
+from .forest import Forest as Forest
+from .forest import Move as Move
+from .forest import Stand as Stand
+from .forest import Way as Way
+from .forest import offline_optimum as offline_optimum
+from .metrics import ActionMetric as ActionMetric
+from .metrics import MatrixMetric as MatrixMetric
+from .metrics import PointMetric as PointMetric
+from .metrics import metric_between as metric_between
+from .metrics import shortest_path_metric as shortest_path_metric
 from .switching import Distance as Distance
 from .switching import Switch as Switch
+from .tree import Tree as Tree
+from .tree import frt_tree as frt_tree

@@ -135,7 +135,7 @@ def require_part(part: object, protocol: type, name: str) -> None:
         raise InputError(f"{name} is {part!r:.60}; {advice}")
 
 
-def _one_per_arm(by: object, values: Any, n: int) -> Floats:
+def one_per_arm(by: object, values: Any, n: int) -> Floats:
     """One number per arm; whether desirabilities are finite the oracle says."""
     plain = type(values) is np.ndarray and values.dtype.kind in "fiu"
     if not plain or values.shape != (n,):
@@ -147,7 +147,7 @@ def _one_per_arm(by: object, values: Any, n: int) -> Floats:
 
 def _known_costs(switching: SwitchingCost, offer: Offer) -> Floats:
     """What it costs to go on to each arm on offer, (n,); infinity bars an arm."""
-    costs = _one_per_arm(switching, switching.costs(offer), len(offer.arms))
+    costs = one_per_arm(switching, switching.costs(offer), len(offer.arms))
     if not costs.min(initial=0.0) >= 0.0:  # also where it is NaN
         where = int(np.argmin(costs >= 0.0))
         name = type(switching).__name__
@@ -226,12 +226,15 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
             require_part(switching, SwitchingCost, "switching cost")
         if decision_set is not None:
             require_part(decision_set, DecisionSet, "decision set")
-        if isinstance(rule, Ranking) and rule.ranks_only and not isinstance(oracle, ComparesOnly):
-            raise InputError(
-                f"{type(rule).__name__} gives numbers that only rank arms, but {type(oracle).__name__} "
-                f"may add them up: {rule.ranks_only}, or derive the oracle from "
-                "superarm.capabilities.ComparesOnly if only their order matters to it"
-            )
+        if isinstance(rule, Ranking) and rule.ranks_only:
+            told = f"{type(rule).__name__} gives numbers that only rank arms, but"
+            if not isinstance(oracle, ComparesOnly):
+                raise InputError(
+                    f"{told} {type(oracle).__name__} may add them up: {rule.ranks_only}, or derive the "
+                    "oracle from superarm.capabilities.ComparesOnly if only their order matters to it"
+                )
+            if switching is not None:
+                raise InputError(f"{told} costs of switching are subtracted: {rule.ranks_only}")
         self.posterior, self.rule, self.oracle = posterior, rule, oracle
         self.switching, self.decision_set = switching, decision_set
         self.stepwise, self.repeats = stepwise, repeats
@@ -258,6 +261,11 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         """Whether something was chosen that is not yet seen."""
         return self._ledger.awaits
 
+    @property
+    def last_step(self) -> int:
+        """The largest step of which something was learned; 0 before that."""
+        return self._ledger.last
+
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         belief = self.posterior.belief(offer, self._ledger.pending())
@@ -266,7 +274,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
 
         def score(belief: Belief) -> Floats:
             answer = self.rule.desirability(belief, offer.step, rng)
-            desirability = _one_per_arm(self.rule, answer, len(offer.arms))
+            desirability = one_per_arm(self.rule, answer, len(offer.arms))
             return desirability if costs is None else desirability - costs
 
         conditioned, count = seen, 0
@@ -374,7 +382,7 @@ class ScorePolicy(Saved, TablePlayer):
 
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
-        desirability = _one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
+        desirability = one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
         action, positions = select(self.oracle, desirability, offer, rng)
         return Decision(
             step=offer.step,

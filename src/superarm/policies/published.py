@@ -90,7 +90,10 @@ def index_policy(
     """A rule on the model's own posterior and oracle; ``options`` are those of the policy."""
     engine = posterior_for(model, posterior, form)
     parts: dict[str, Any] = {"oracle": model.oracle, "direction": model.direction, **options}
-    return IndexPolicy(posterior=engine, rule=rule, **parts)
+    policy = IndexPolicy(posterior=engine, rule=rule, **parts)
+    if model.drift is not None and posterior != "drifting":
+        policy.settled = 'its posterior does not know how rewards drift; posterior = "drifting" would'
+    return policy
 
 
 @register("policy", "igp-ucb")
@@ -98,7 +101,7 @@ def igp_ucb(
     model: Model, *, delta: float = 0.1, gain: GainChoice = "growth", posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
     """Improved GP-UCB [chowdhury2017kernelized, Algorithm 1]."""
-    schedule = rules.ImprovedGPUCB(**_known(model, "norm_bound", "noise_bound"), delta=delta)
+    schedule = rules.ImprovedGPUCB(**known(model, "norm_bound", "noise_bound"), delta=delta)
     return index_policy(model, rules.UCB(schedule=schedule, gamma=gamma_for(model, gain)), posterior)
 
 
@@ -107,7 +110,7 @@ def gp_ucb(
     model: Model, *, delta: float = 0.1, gain: GainChoice = "growth", posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
     """GP-UCB in the agnostic setting [srinivas2010gaussian, Theorem 3]."""
-    schedule = rules.AgnosticGPUCB(**_known(model, "norm_bound"), delta=delta)
+    schedule = rules.AgnosticGPUCB(**known(model, "norm_bound"), delta=delta)
     return index_policy(model, rules.UCB(schedule=schedule, gamma=gamma_for(model, gain)), posterior)
 
 
@@ -153,7 +156,7 @@ def gp_ts(
     require_choice(decision_set, "decision_set", ("all", "discretised"))
     rule = rules.Thompson(mode=mode)
     if scaled:
-        schedule = rules.ThompsonScale(**_known(model, "norm_bound", "noise_bound"), delta=delta)
+        schedule = rules.ThompsonScale(**known(model, "norm_bound", "noise_bound"), delta=delta)
         rule = rules.Thompson(mode=mode, schedule=schedule, gamma=gamma_for(model, gain))
     kept = _grid(model) if decision_set == "discretised" else None
     return index_policy(model, rule, posterior, decision_set=kept)
@@ -163,8 +166,8 @@ def _grid(model: Model) -> GrowingGrid:
     if model.arms is None:
         raise InputError("a discretised decision set needs fixed arms; use decision_set 'all'")
     lower, upper = model.arms.min(axis=0), model.arms.max(axis=0)
-    known = {**_known(model, "norm_bound"), "lipschitz": lipschitz_of_kernel(model.kernel)}
-    return GrowingGrid(**known, lower=lower, side=float((upper - lower).max()))
+    bounds = {**known(model, "norm_bound"), "lipschitz": lipschitz_of_kernel(model.kernel)}
+    return GrowingGrid(**bounds, lower=lower, side=float((upper - lower).max()))
 
 
 @register("policy", "gp-ei")
@@ -191,7 +194,7 @@ def kernel_ucb(
     if eta is None:
         delta = as_positive(delta, "delta")
         tail = 2.0 * model.horizon * arm_count(model) / delta
-        eta = _known(model, "noise_bound")["noise_bound"] * math.sqrt(2.0 * math.log(tail))
+        eta = known(model, "noise_bound")["noise_bound"] * math.sqrt(2.0 * math.log(tail))
     schedule = rules.KernelUCB(eta=eta, regularisation=model.noise_variance)
     return index_policy(model, rules.UCB(schedule=schedule), posterior)
 
@@ -265,7 +268,7 @@ def benchmark(model: Model, *, problem: World) -> ScorePolicy:
     return ScorePolicy(score=Truth(problem=problem), oracle=model.oracle)
 
 
-def _known(model: Model, *names: str) -> dict[str, float]:
+def known(model: Model, *names: str) -> dict[str, float]:
     """What the model states under these names."""
     for name in names:
         if getattr(model, name) is None:

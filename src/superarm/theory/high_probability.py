@@ -21,7 +21,7 @@ import numpy as np
 
 from superarm.core import Floats, Gamma
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_count, as_number, as_positive, as_vector
+from superarm.inputs import LARGEST, as_count, as_number, as_positive, as_vector
 from superarm.rules.base import as_probability
 
 ANTI_CONCENTRATION = 1.0 / (4.0 * math.e * math.sqrt(math.pi))
@@ -271,11 +271,11 @@ def rates_side_by_side(
 # --- checks -------------------------------------------------------------------------------
 
 
-def as_rounds(rounds: Any) -> Floats:
+def as_rounds(rounds: Any, name: str = "rounds") -> Floats:
     """T, one or several."""
-    values = np.asarray(rounds, dtype=np.float64)
-    if values.size and not (np.isfinite(values).all() and (values >= 1.0).all()):
-        raise InputError("rounds must be finite and at least 1")
+    values = as_vector(np.ravel(rounds), name).reshape(np.shape(rounds))
+    if values.size and not 1.0 <= values.min() <= values.max() <= LARGEST:
+        raise InputError(f"{name} must lie between 1 and {LARGEST:g}")
     return values
 
 

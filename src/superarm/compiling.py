@@ -1,0 +1,39 @@
+"""How loops are compiled where numba is installed (extra ``[fast]``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, Literal, TypeVar
+
+from .errors import require_extra
+from .inputs import require_choice
+
+Backend = Literal["auto", "numpy", "numba"]
+Loop = TypeVar("Loop", bound=Callable[..., Any])
+
+# No sum is fused or reordered: a loop must give the same bits by itself and inlined in another.
+_OPTIONS = {"error_model": "numpy", "fastmath": False}
+
+
+def is_compiled(backend: Backend) -> bool:
+    """Compiled where numba is installed, unless told otherwise."""
+    require_choice(backend, "backend", ("auto", "numpy", "numba"))
+    if backend == "numba":
+        require_extra("numba", "fast")
+    return backend == "numba" or (backend == "auto" and find_spec("numba") is not None)
+
+
+def compiled(signature: str) -> Callable[[Loop], Loop]:
+    """Decorator: compiled for this signature when the module is imported, and cached beside it."""
+    numba = require_extra("numba", "fast")
+
+    def decorate(loop: Loop) -> Loop:
+        made: Loop
+        try:
+            made = numba.njit(signature, cache=True, **_OPTIONS)(loop)
+        except (RuntimeError, OSError):  # nowhere to write the cache, or a full disk: compile anew
+            made = numba.njit(signature, **_OPTIONS)(loop)
+        return made
+
+    return decorate

@@ -1,0 +1,67 @@
+"""Compiled loops over the vertices of a tree (extra ``[fast]``)."""
+
+from __future__ import annotations
+
+from math import exp, inf, log
+
+from superarm.compiling import compiled
+from superarm.core import Floats, Ints
+
+from .coupling import match_up
+
+_VECTOR, _ROWS = "f8[::1]", "i8[::1]"
+_MOST_STEPS = 200
+
+match = compiled(f"i8({', '.join([_ROWS] * 5 + [_VECTOR] * 2 + [_ROWS] * 2 + [_VECTOR])})")(match_up)
+
+
+@compiled(f"Tuple((i8, f8))({_ROWS}, {_ROWS}, {_VECTOR}, i8, f8)")
+def lead(source: Ints, target: Ints, mass: Floats, action: int, share: float) -> tuple[int, float]:
+    """Twin of ``Row.draw`` at ``share`` of the action's mass; −1 where it has none."""
+    total = 0.0
+    for at in range(len(mass)):
+        if source[at] == action:
+            total += mass[at]
+    found, probability, passed = -1, 0.0, 0.0
+    for at in range(len(mass)):
+        if source[at] == action and mass[at] > 0.0:
+            found, probability = target[at], mass[at] / total
+            passed += probability
+            if passed > share:
+                break
+    return found, probability
+
+
+@compiled(f"void({_ROWS}, {', '.join([_VECTOR] * 5)})")
+def descend(parent: Ints, rate: Floats, delta: Floats, q: Floats, c: Floats, after: Floats) -> None:
+    """Twin of ``TreeDescent._step_by_level``: from the last vertex to the root, siblings together."""
+    last = len(parent) - 1
+    while last > 0:
+        above = parent[last]
+        begin = last
+        while begin > 1 and parent[begin - 1] == above:
+            begin -= 1
+        lowest, b = inf, inf
+        for v in range(begin, last + 1):
+            lowest = min(lowest, c[v])
+        for v in range(begin, last + 1):
+            b = min(b, c[v] - lowest + log((1.0 + delta[v]) / (q[v] + delta[v])) / rate[v])
+        total = 1.0
+        for _ in range(_MOST_STEPS):
+            total, slope = 0.0, 0.0
+            for v in range(begin, last + 1):
+                e = (q[v] + delta[v]) * exp(rate[v] * (b - (c[v] - lowest)))
+                after[v] = max(e - delta[v], 0.0)
+                if after[v] > 0.0:
+                    total += after[v]
+                    slope += rate[v] * e
+            lower = b - (total - 1.0) / slope
+            if not lower < b:
+                break
+            b = lower
+        mean = 0.0
+        for v in range(begin, last + 1):
+            after[v] /= total
+            mean += after[v] * (c[v] - lowest)
+        c[above] = lowest + mean
+        last = begin - 1

@@ -1,0 +1,133 @@
+"""Mirror descent on a tree: where to be, when every action has a cost and moving costs, too.
+
+*Pure entropic regularization for metrical task systems* [coester2019pure], as in
+[ramesh2022movement, eqs. 10, 25 and 28]. One step solves, for the children ν of every vertex from the
+leaves to the root::
+
+    q'_ν = max(0, (q_ν + δ_ν) exp(κ η_ν / w_ν (b − c_ν)) − δ_ν),   Σ q'_ν = 1
+
+where b is the root of an increasing, convex function: Newton's method from above falls to it.
+
+=========  ================================================================
+``q``      conditional probabilities of the vertices, given their parent, (v,)
+``theta``  θ: the share of the parent's actions; η = 1 + ln(1/θ), δ = θ/η
+``kappa``  κ ≥ 1: a larger one follows the costs faster
+=========  ================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from superarm.compiling import Backend, is_compiled
+from superarm.core import Bools, Floats
+from superarm.errors import InfeasibleError, ShapeError, UnknownArmError
+from superarm.inputs import as_count, as_number, as_vector, require_size, require_type
+
+from .tree import Tree
+
+_MOST_STEPS = 200  # of Newton's method, which needs about ten
+
+
+class TreeDescent:
+    """A step from one distribution over the leaves to the next; ``q`` is all that it remembers.
+
+    >>> from superarm.movement import PointMetric, frt_tree
+    >>> import numpy as np
+    >>> descent = TreeDescent(frt_tree(PointMetric(points=[[0.0], [1.0]]), np.random.default_rng(0)))
+    >>> q = descent.at(0)
+    >>> for _ in range(2):
+    ...     q = descent.step(q, [1.0, 0.0])
+    >>> descent.distribution(q).round(2)
+    array([0.41, 0.59])
+    """
+
+    def __init__(self, tree: Tree, *, kappa: float = 1.0, backend: Backend = "auto") -> None:
+        require_type(tree, Tree, "tree", ", such as frt_tree(metric, rng)")
+        self.tree = tree
+        self.kappa = as_number(kappa, "kappa", 1.0, 1e100)
+        self._compiled = is_compiled(backend)
+        self._parent = tree.parent.copy()  # compiled code wants arrays that it could write into
+        above = np.maximum(tree.parent, 0)
+        self.theta = tree.sizes / tree.sizes[above]
+        eta = 1.0 - np.log(self.theta)
+        self.delta = self.theta / eta
+        self._rate = np.zeros_like(eta)
+        self._rate[1:] = self.kappa * eta[1:] / tree.weight[1:]
+        emptied = np.log1p(1.0 / self.delta[1:]) / self._rate[1:]
+        self._reach = 1.01 * float(emptied.max(initial=0.0))
+
+    def at(self, action: int) -> Floats:
+        """q of being at an action for certain (eq. 23); θ below vertices that it is not under."""
+        n, parent = len(self.tree), self.tree.parent
+        if not 0 <= as_count(action, "action", 0) < n:
+            raise UnknownArmError(f"action is {action}; the tree has actions 0 to {n - 1}")
+        q, vertex = self.theta.copy(), int(self.tree.leaf[action])
+        while vertex:
+            siblings = slice(*np.searchsorted(parent, [parent[vertex], parent[vertex] + 1]))
+            q[siblings] = 0.0
+            q[vertex] = 1.0
+            vertex = int(parent[vertex])
+        return q
+
+    def distribution(self, q: Floats) -> Floats:
+        """l(Δ(q)): the probability of every action, (n,) [ramesh2022movement, eqs. 8 and 11]."""
+        z = q.copy()
+        z[0] = 1.0
+        for level, _ in self.tree.levels:
+            z[level] *= z[self.tree.parent[level]]
+        return z[self.tree.leaf]
+
+    def step(self, q: Floats, costs: Any, available: Bools | None = None) -> Floats:
+        """q after a round in which the actions cost ``costs``, (n,); a constant in them is ignored.
+
+        Actions that are not ``available``, (n,), lose all of their mass.
+        """
+        costs = as_vector(costs, "costs", len(self.tree))
+        require_size(costs, "costs")
+        if available is not None:
+            open_ = np.asarray(available)
+            if open_.dtype != np.bool_ or open_.shape != costs.shape:
+                raise ShapeError(f"available must hold a boolean for each of {len(costs)} actions")
+            if not open_.any():
+                raise InfeasibleError("no action is available")
+            if not open_.all():
+                # So far above the others that (q + δ) exp(…) is below δ, whatever b is; from the
+                # lowest on, lest large costs swallow the difference.
+                costs = costs - costs[open_].min()
+                costs = np.where(open_, costs, costs[open_].max() + 2.0 * self._reach)
+        c = np.zeros(len(q))
+        c[self.tree.leaf] = costs
+        return self._compiled_step(q, c) if self._compiled else self._step_by_level(q, c)
+
+    def _step_by_level(self, q: Floats, c: Floats) -> Floats:
+        after = np.ones_like(q)
+        for level, starts in reversed(self.tree.levels):
+            rate, delta = self._rate[level], self.delta[level]
+            counts = np.diff(starts, append=level.stop - level.start)
+            lowest = np.minimum.reduceat(c[level], starts)
+            own = c[level] - np.repeat(lowest, counts)  # so that large costs lose no digits
+            a = q[level] + delta
+            # Here the first child would have all of the mass: b is below, and nothing overflows.
+            b = np.minimum.reduceat(own + np.log((1.0 + delta) / a) / rate, starts)
+            for _ in range(_MOST_STEPS):
+                e = a * np.exp(rate * (np.repeat(b, counts) - own))
+                mass = np.maximum(e - delta, 0.0)
+                excess = np.add.reduceat(mass, starts) - 1.0
+                lower = b - excess / np.add.reduceat(np.where(mass > 0.0, rate * e, 0.0), starts)
+                if not (lower < b).any():
+                    break
+                b = np.minimum(lower, b)
+            after[level] = mass / np.repeat(1.0 + excess, counts)
+            parents = self.tree.parent[level][starts]
+            c[parents] = lowest + np.add.reduceat(after[level] * own, starts)
+        return after
+
+    def _compiled_step(self, q: Floats, c: Floats) -> Floats:
+        from ._compiled import descend
+
+        after = np.ones_like(q)
+        descend(self._parent, self._rate, self.delta, q.copy(), c, after)
+        return after

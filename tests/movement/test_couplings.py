@@ -1,0 +1,263 @@
+"""Couplings on trees: their marginals, what they cost, and what is drawn from them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from superarm.compiling import Backend
+from superarm.core import Floats
+from superarm.errors import InputError
+from superarm.movement import Coupling, PointMetric, Tree, TreeCoupling, frt_tree
+from superarm.movement.coupling import Row
+
+EPS = float(np.finfo(np.float64).eps)
+compiled = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
+BACKENDS = ["numpy", pytest.param("numba", marks=compiled)]
+seeds = st.integers(0, 2**32 - 1)
+
+
+def rng(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def drawn_tree(n: int, seed: int) -> Tree:
+    return frt_tree(PointMetric(points=rng(seed).normal(size=(n, 2))), rng(seed))
+
+
+def any_tree(n: int, seed: int) -> Tree:
+    """Any tree over n actions; siblings weigh different amounts."""
+    source = rng(seed)
+    parent, weight, leaves, waiting = [-1], [0.0], [], [(0, n)]
+    for vertex, size in waiting:  # grows as it is read, so level by level
+        if size == 1:
+            leaves.append(vertex)
+            continue
+        cuts = source.choice(np.arange(1, size), size=source.integers(1, size), replace=False)
+        for begin, end in pairwise([0, *np.sort(cuts).tolist(), size]):
+            parent.append(vertex)
+            weight.append((weight[vertex] or 1.0) * source.uniform(0.2, 1.0))
+            waiting.append((len(parent) - 1, end - begin))
+    return Tree(parent=parent, weight=weight, leaf=source.permutation(leaves))  # type: ignore[arg-type]
+
+
+def trees(most: int) -> st.SearchStrategy[Tree]:
+    sizes = st.integers(1, most)
+    return st.one_of(st.builds(drawn_tree, sizes, seeds), st.builds(any_tree, sizes, seeds))
+
+
+def two_distributions(n: int, seed: int) -> tuple[Floats, Floats]:
+    """Smooth ones, ones with many zeros, certain ones, and equal ones."""
+    source, found = rng(seed), []
+    for kind in source.integers(0, 4, size=2):
+        shares = source.dirichlet(np.full(n, 0.2 + kind)) * (source.random(n) < 0.3 + 0.3 * kind)
+        shares[source.integers(n)] += 0.1
+        found.append(np.eye(n)[source.integers(n)] if kind == 3 else shares / shares.sum())
+    return (found[0], found[0].copy()) if seed % 7 == 0 else (found[0], found[1])
+
+
+def table(coupling: Coupling, n: int) -> Floats:
+    found = np.zeros((n, n))
+    np.add.at(found, (coupling.source, coupling.target), coupling.mass)
+    return found
+
+
+# --- the coupling --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@given(tree=trees(20), seed=seeds)
+def test_couplings_have_their_marginals_and_the_least_cost(
+    backend: Backend, tree: Tree, seed: int
+) -> None:
+    n = len(tree)
+    before, after = two_distributions(n, seed)
+    plan = TreeCoupling(tree, backend=backend).between(before, after)
+    joint = table(plan, n)
+    allowed = 8 * n * EPS
+    np.testing.assert_allclose(joint.sum(axis=1), before, rtol=0.0, atol=allowed)
+    np.testing.assert_allclose(joint.sum(axis=0), after, rtol=0.0, atol=allowed)
+    assert (plan.mass > 0.0).all()
+    assert len(plan.mass) <= 2 * n, "at most n that stay, and n that move"
+    assert len({*zip(plan.source.tolist(), plan.target.tolist(), strict=True)}) == len(plan.mass)
+    np.testing.assert_array_equal(np.diag(joint), np.minimum(before, after))
+    least = tree.distance(before, after)  # eq. 21
+    scale = float(tree.distances.max())
+    assert plan.cost(tree.distances) == pytest.approx(least, rel=0.0, abs=allowed * scale)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@given(tree=trees(6), seed=seeds)
+@settings(max_examples=50)
+def test_no_coupling_costs_less(backend: Backend, tree: Tree, seed: int) -> None:
+    """[ramesh2022movement, eq. 9]; the solver keeps its constraints to 1e-7."""
+    n = len(tree)
+    before, after = two_distributions(n, seed)
+    plan = TreeCoupling(tree, backend=backend).between(before, after)
+    rows, columns = np.kron(np.eye(n), np.ones(n)), np.kron(np.ones(n), np.eye(n))
+    marginals = {"A_eq": np.vstack([rows, columns]), "b_eq": np.concatenate([before, after])}
+    cheapest = linprog(tree.distances.ravel(), **marginals, method="highs").fun
+    scale = float(tree.distances.max())
+    assert plan.cost(tree.distances) == pytest.approx(cheapest, rel=0.0, abs=1e-6 * scale)
+
+
+@compiled
+@given(tree=trees(30), seed=seeds)
+def test_compiled_couplings_have_the_same_bits(tree: Tree, seed: int) -> None:
+    plain, fast = (TreeCoupling(tree, backend=backend) for backend in ("numpy", "numba"))
+    given_ = two_distributions(len(tree), seed)
+    for one, other in zip(plain.between(*given_), fast.between(*given_), strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+
+
+def test_the_cost_is_that_of_any_table() -> None:
+    plan = Coupling(np.array([0, 0, 2]), np.array([0, 1, 1]), np.array([0.5, 0.2, 0.3]))
+    distances = np.array([[9.0, 1.0, 5.0], [1.0, 9.0, 2.0], [5.0, 2.0, 9.0]])
+    assert plan.cost(distances) == pytest.approx(0.5 * 9.0 + 0.2 * 1.0 + 0.3 * 2.0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_inputs_stay_as_they_are_and_may_be_read_only(backend: Backend) -> None:
+    tree = drawn_tree(9, 0)
+    coupling, (before, after) = TreeCoupling(tree, backend=backend), two_distributions(9, 1)
+    kept, plan = (before.copy(), after.copy()), coupling.between(before, after)
+    np.testing.assert_array_equal(before, kept[0])
+    np.testing.assert_array_equal(after, kept[1])
+    before.flags.writeable = after.flags.writeable = False
+    for given_ in ((before, after), (np.repeat(before, 2)[::2], np.repeat(after, 3)[::3])):
+        for one, other in zip(coupling.between(*given_), plan, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+# --- rows ----------------------------------------------------------------------------------------
+
+
+@given(tree=trees(20), seed=seeds)
+def test_rows_are_probabilities_given_an_action(tree: Tree, seed: int) -> None:
+    n = len(tree)
+    before, after = two_distributions(n, seed)
+    plan = TreeCoupling(tree).between(before, after)
+    joint = table(plan, n)
+    for action in range(n):
+        targets, probabilities = plan.row(action)
+        assert len(set(targets.tolist())) == len(targets)
+        assert (probabilities > 0.0).all()
+        assert probabilities.sum() == pytest.approx(1.0, abs=4 * n * EPS)
+        slow = joint[action] / joint[action].sum() if joint[action].any() else joint.sum(axis=0)
+        dense = np.zeros(n)
+        dense[targets] = probabilities
+        np.testing.assert_allclose(dense, slow, rtol=1e-12, atol=8 * n * EPS)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_action_without_mass_leads_to_where_all_go(backend: Backend) -> None:
+    tree = drawn_tree(4, 0)
+    after = np.array([0.1, 0.0, 0.6, 0.3])
+    plan = TreeCoupling(tree, backend=backend).between([0.5, 0.5, 0.0, 0.0], after)  # type: ignore[arg-type]
+    for action in (2, 3):
+        targets, probabilities = plan.row(action)
+        np.testing.assert_array_equal(targets, [0, 2, 3])
+        np.testing.assert_allclose(probabilities, [0.1, 0.6, 0.3], rtol=1e-12)
+
+
+def test_the_walk_over_rows_keeps_the_distributions() -> None:
+    """Exactly, not by drawing: what is left for each action goes where its row says."""
+    tree, source = drawn_tree(10, 2), rng(2)
+    coupling, here = TreeCoupling(tree), np.eye(10)[4]
+    walked = here
+    for _ in range(30):
+        there = source.dirichlet(np.full(10, 0.3)) * (source.random(10) < 0.6)
+        there[source.integers(10)] += 0.1
+        there /= there.sum()
+        plan, moved = coupling.between(here, there), np.zeros(10)
+        for action in range(10):
+            targets, probabilities = plan.row(action)
+            moved[targets] += walked[action] * probabilities
+        np.testing.assert_allclose(moved, there, rtol=0.0, atol=1e-13)
+        here, walked = there, moved
+
+
+# --- draws ---------------------------------------------------------------------------------------
+
+
+def test_draws_are_as_frequent_as_they_say() -> None:
+    """Hoeffding: of 20 000 draws, a share is off by more than this once in 10⁹ tests."""
+    row = Row(np.array([7, 2, 5, 0]), np.array([0.4, 0.05, 0.25, 0.3]))
+    source, count = rng(0), 20_000
+    drawn = [row.draw(source) for _ in range(count)]
+    told = dict(drawn)
+    assert told == dict(zip(row.targets.tolist(), row.probabilities.tolist(), strict=True))
+    actions = np.array([action for action, _ in drawn])
+    allowed = np.sqrt(np.log(2 * 4 / 1e-9) / (2 * count))
+    for target, probability in zip(*row, strict=True):
+        assert np.mean(actions == target) == pytest.approx(probability, abs=allowed)
+    # The mean of 1/p over draws is the number of targets: p is what was drawn with.
+    inverse = np.array([1.0 / probability for _, probability in drawn])
+    assert inverse.mean() == pytest.approx(4.0, abs=20.0 * allowed)
+
+
+class Fixed(np.random.Generator):
+    """A generator that gives one number."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__(np.random.PCG64(0))
+        self.value = value
+
+    def random(self, *_: Any, **__: Any) -> Any:
+        return self.value
+
+
+@pytest.mark.parametrize(
+    ("number", "action"),
+    [(0.0, 3), (0.24, 3), (0.25, 1), (0.49, 1), (0.5, 8), (0.999, 8), (1.0 - 2**-53, 8)],
+)
+def test_each_action_has_its_piece_of_the_line(number: float, action: int) -> None:
+    row = Row(np.array([3, 1, 8]), np.array([0.25, 0.25, 0.5]))
+    assert row.draw(Fixed(number)) == (action, float(row.probabilities[row.targets == action][0]))
+
+
+def test_a_sum_a_hair_below_1_leaves_no_gap() -> None:
+    tenths = np.full(10, 0.1)
+    assert np.cumsum(tenths)[-1] < 1.0
+    assert Row(np.arange(10), tenths).draw(Fixed(1.0 - 2**-53)) == (9, 0.1)
+
+
+# --- bad input -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_is_no_distribution_is_refused(backend: Backend) -> None:
+    coupling, good = TreeCoupling(drawn_tree(3, 0), backend=backend), [0.2, 0.3, 0.5]
+    wrong: list[Any] = [
+        [0.5, 0.5], [0.5, 0.5, 0.5], [1.5, -0.5, 0.0], [np.nan, 0.5, 0.5], [0.0, 0.0, 0.0], "abc", None,
+        [[0.2, 0.3, 0.5]], [0.2, 0.3, 0.5 + 1e-8], np.ma.masked_equal([0.2, 0.3, 0.5], 0.3),
+    ]  # fmt: skip
+    for bad in wrong:
+        with pytest.raises(InputError, match="before"):
+            coupling.between(bad, good)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="after"):
+            coupling.between(good, bad)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"holds -0\.5 at least"):
+        coupling.between([1.5, -0.5, 0.0], good)  # type: ignore[arg-type]
+
+
+def test_senseless_settings_are_refused() -> None:
+    with pytest.raises(InputError, match="tree"):
+        TreeCoupling(np.eye(3))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="backend is 'fast'; choose"):
+        TreeCoupling(drawn_tree(3, 0), backend="fast")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_action_stays(backend: Backend) -> None:
+    plan = TreeCoupling(drawn_tree(1, 0), backend=backend).between([1.0], [1.0])  # type: ignore[arg-type]
+    assert plan.cost(np.zeros((1, 1))) == 0.0
+    assert plan.row(0).draw(rng(0)) == (0, 1.0)
