@@ -61,8 +61,8 @@ def posterior_for(
         return posteriors.FiniteGP(kernel, model.arms, noise, mean, **options)
     if posterior == "drifting":
         if model.drift is None:
-            advice = "give Model(drift=…), as Temporal(epsilon=0.01); 'tv-gp-ucb' also takes epsilon"
-            raise InputError(f"the model does not say how rewards drift; {advice}")
+            told = "the model does not say how rewards drift; give Model(drift=…)"
+            raise InputError(f"{told}, such as Temporal(epsilon=0.01); 'tv-gp-ucb' also takes epsilon")
         # What is periodic has fewer terms so, and no decision depends on a millionth of the variance.
         options = {"drift": model.drift, "time_tolerance": 1e-6}
         return posteriors.DriftingGP(kernel, model.arms, noise, mean, **options)
