@@ -84,7 +84,8 @@ class PointMetric(ActionMetric):
             raise ShapeError("points has no rows; give one per action")
         from scipy.spatial.distance import cdist
 
-        between = self.scale * cdist(self.points, self.points, _KNOWN[self.distance])
+        with np.errstate(over="ignore"):  # what is too large is refused
+            between = self.scale * cdist(self.points, self.points, _KNOWN[self.distance])
         _refuse_sizes(between)
         between.flags.writeable = False
         object.__setattr__(self, "distances", between)
@@ -114,8 +115,12 @@ def shortest_path_metric(links: Any) -> MatrixMetric:
 
     given: Any = links if issparse(links) else as_features(links, "links")
     graph = csr_array(given)
-    if graph.shape != 2 * graph.shape[:1] or not (graph.data > 0.0).all():
-        raise InputError(f"links have shape {graph.shape}; give square ones of lengths above 0")
+    if graph.shape != 2 * graph.shape[:1]:
+        raise InputError(f"links have shape {graph.shape}; give one row and column per node")
+    listed = graph.tocoo()
+    for at in np.flatnonzero(~(listed.data > 0.0))[:1]:
+        told = f"the link from {listed.row[at]} to {listed.col[at]} is {listed.data[at]:g}"
+        raise InputError(f"{told}; give links of lengths above 0")
     between = shortest_path(graph, directed=False)
     _refuse(between, ~np.isfinite(between), "infinite: no way leads there; link them")
     return MatrixMetric(distances=0.5 * (between + between.T))
@@ -134,7 +139,10 @@ def _refuse_sizes(distances: Floats) -> None:
     apart = ~np.eye(len(distances), dtype=bool)
     told = "0, though they are different actions; make them one, or move them apart"
     _refuse(distances, apart & (distances == 0.0), told)
-    require_scale(distances[apart], "distances")
+    sizes = np.where(apart, distances, 1.0)
+    for at in (sizes.argmin(), sizes.argmax()):
+        one, other = divmod(int(at), len(sizes))
+        require_scale(sizes[one, [other]], f"the distance from action {one} to {other}")
 
 
 def _refuse(distances: Floats, wrong: Any, told: str) -> None:
