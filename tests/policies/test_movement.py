@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Feedback, Offer
-from superarm.errors import InputError, ShapeError, StateError, UnknownArmError
+from superarm.errors import ConflictError, InputError, ShapeError, StateError, UnknownArmError
 from superarm.kernels import SquaredExponential, Temporal
 from superarm.models import Model
 from superarm.movement import Forest, PointMetric
@@ -345,3 +345,71 @@ def test_damaged_walks_are_refused() -> None:
             policy.commit(replace(decision, carry=carry))
     assert state_to_bytes(policy.state()) == before
     assert np.isfinite(policy.forest.stretch()).all()
+
+
+def test_a_decision_that_is_not_ones_own_is_refused_and_changes_nothing() -> None:
+    problem = world()
+    policy, other = gp_md(problem.model, trees=2), cgp_lcb(problem.model)
+    rounds = played(policy, problem, range(1, 8), np.random.default_rng(0))
+    offer = problem.offer(8).after(rounds[-1][1].action)
+    decision = policy.decide(offer, np.random.default_rng(1))
+    assert decision.carry is not None
+    elsewhere = (decision.positions + 1) % 9
+    before = state_to_bytes(policy.state())
+    # Where probabilities are off by less than is seen at one vertex, but not in a product of them.
+    off = replace(decision.carry, arrays={"q": decision.carry.arrays["q"] * (1.0 + 0.9e-9)})
+    for refused, error, told in (
+        (other.decide(offer, np.random.default_rng(1)), InputError, "another policy made it"),
+        (replace(decision, carry=None), InputError, "another policy made it"),
+        (replace(decision, positions=elsewhere), InputError, "changed on the way"),
+        (replace(decision, step=9), InputError, "changed on the way"),
+        (replace(decision, carry=off), StateError, "do not sum to 1"),
+    ):
+        with pytest.raises(error, match=told):
+            policy.commit(refused)
+        assert state_to_bytes(policy.state()) == before
+
+
+def test_a_walk_does_not_go_back() -> None:
+    """Decisions of the past, of this episode and the one before, with and without trees."""
+    problem = world()
+    policy = gp_md(problem.model, trees=2)
+    rounds = played(policy, problem, range(1, 8), np.random.default_rng(0))
+    again = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
+    for walker in (policy, again):
+        before = state_to_bytes(walker.state())
+        for _, late in rounds[:-1]:
+            with pytest.raises(ConflictError, match=f"step {late.step} comes after that of step 7"):
+                walker.commit(late)
+        walker.commit(rounds[-1][1])
+        assert state_to_bytes(walker.state()) == before
+
+
+def test_whoever_reads_during_a_commit_sees_one_moment() -> None:
+    problem = world()
+    asked = 0
+
+    class Watched(TreeIndexPolicy):
+        """Another thread may ask between any two changes: here it does."""
+
+        watched = False
+
+        def __setattr__(self, name: str, value: object) -> None:
+            nonlocal asked
+            super().__setattr__(name, value)
+            if Watched.watched:
+                asked += 1
+                self.decide(problem.offer(3).after(np.array([0])), np.random.default_rng(asked))
+
+    policy = Watched(**gp_md(problem.model, trees=2).parameters())
+    for step in (1, 2, 6):
+        decision = policy.decide(problem.offer(step).after(np.array([0])), np.random.default_rng(step))
+        Watched.watched = True
+        policy.commit(decision)
+        Watched.watched = False
+    assert asked >= 6
+
+
+def test_tau_is_checked_when_the_policy_is_made() -> None:
+    with pytest.raises(InputError, match=r"tau is 1\.005"):
+        gp_md(world().model, tau=1.005)

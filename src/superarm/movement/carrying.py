@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from .metrics import ActionMetric
 from .switching import previous_positions
 from .tree import Tree
 
-_KIND, _SCHEMA = "tree-walk", 1
+KIND, _SCHEMA = "tree-walk", 1
 
 
 def start_of(offer: Offer) -> int | None:
@@ -27,30 +28,38 @@ def start_of(offer: Offer) -> int | None:
     return int(positions[0]) if len(positions) else None
 
 
-def walk_state(stand: Stand, walk: int, trees: Sequence[Tree] = (), move: Move | None = None) -> State:
-    """Where walk number ``walk`` is; ``trees`` are told with it where they are new."""
-    arrays = {"q": stand.q}
-    scalars: dict[str, float] = {"walk": walk, "tree": stand.tree, "action": stand.action}
+class Walk(NamedTuple):
+    """A walk on trees, one of several: its number, where it is, and the step that led there."""
+
+    forest: Forest
+    stand: Stand
+    number: int
+    step: int
+
+
+def walk_state(walk: Walk, trees: Sequence[Tree] = (), move: Move | None = None) -> State:
+    """Where a walk is; ``trees`` are told with it where they are new."""
+    at, q, action = walk.stand
+    arrays = {"q": q}
+    scalars: dict[str, float] = {"tree": at, "action": action, "walk": walk.number, "step": walk.step}
     if move is not None:
         arrays["distribution"], scalars["distance"] = move.distribution, move.distance
     for number, tree in enumerate(trees):
         for name in ("parent", "weight", "leaf"):
             arrays[f"{name}-{number}"] = getattr(tree, name)
     scalars["trees"] = len(trees)
-    return State(kind=_KIND, schema=_SCHEMA, scalars=scalars, arrays=arrays)
+    return State(kind=KIND, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
 
-def forest_of(state: State, metric: ActionMetric, kappa: float) -> Forest | None:
-    """The trees that a state tells of, if it does."""
-    count = as_count(state.scalar("trees"), "trees", 0, 10_000)
-    names = ("parent", "weight", "leaf")
-    trees = [Tree(**{name: state.array(f"{name}-{k}") for name in names}) for k in range(count)]
-    return Forest(metric, trees, kappa=kappa) if trees else None
-
-
-def walk_of(state: State, forest: Forest) -> tuple[Stand, int]:
-    """Where a state stands, and the number of its walk; or an error where it stands nowhere."""
-    state.require(_KIND, _SCHEMA, "a walk on trees")
+def walk_of(state: State, metric: ActionMetric, kappa: float, known: Forest | None) -> Walk:
+    """The walk that a state tells of, on its own trees or those ``known``; or an error."""
+    state.require(KIND, _SCHEMA, "a walk on trees")
+    names, forest = ("parent", "weight", "leaf"), known
+    if count := as_count(state.scalar("trees"), "trees", 0, 10_000):
+        tables = ({name: state.array(f"{name}-{k}") for name in names} for k in range(count))
+        forest = Forest(metric, [Tree(**table) for table in tables], kappa=kappa)
+    if forest is None:
+        raise InputError("the decision carries no trees, and none were drawn before")
     tree = as_count(state.scalar("tree"), "tree", 0, len(forest.trees) - 1)
     action: int = state.scalar("action")
     if action != NOWHERE:
@@ -59,9 +68,11 @@ def walk_of(state: State, forest: Forest) -> tuple[Stand, int]:
     q = as_vector(state.array("q"), "q", len(shape.parent))
     sums = np.bincount(shape.parent[1:], q[1:], minlength=len(q))
     inner = shape.sizes > 1
-    if q.min() < 0.0 or (np.abs(sums[inner] - 1.0) > 1e-9).any():
+    # Products of them along the tree must sum to 1, too.
+    if q.min() < 0.0 or (np.abs(sums[inner] - 1.0) > 1e-10 / (1 + len(shape.levels))).any():
         raise StateError("this state is damaged: its probabilities do not sum to 1 at every vertex")
-    return Stand(tree, q, action), as_count(state.scalar("walk"), "walk", 0)
+    number, step = (as_count(state.scalar(name), name, 0) for name in ("walk", "step"))
+    return Walk(forest, Stand(tree, q, action), number, step)
 
 
 def expected_costs(decision: Decision, costs: Floats) -> tuple[float, float] | None:
@@ -70,7 +81,7 @@ def expected_costs(decision: Decision, costs: Floats) -> tuple[float, float] | N
     [ramesh2022movement, eqs. 16 and 17]; ``None`` where the decision says nothing of it.
     """
     carry = decision.carry
-    if carry is None or carry.kind != _KIND:
+    if carry is None or carry.kind != KIND:
         return None
     distribution = as_vector(carry.array("distribution"), "distribution", len(costs))
     return float(distribution @ costs), as_number(carry.scalar("distance"), "distance", 0.0)

@@ -13,18 +13,18 @@ from typing import Any, Literal
 import numpy as np
 
 from superarm.core import Decision, Direction, Feedback, Floats, Offer, Posterior, Rng, Rule, State
-from superarm.errors import InputError, ShapeError
+from superarm.errors import ConflictError, InputError, ShapeError
 from superarm.inputs import as_count, as_number, as_vector, require_choice, require_type
 from superarm.models import Model
-from superarm.movement import ActionMetric, Forest, Stand, start_of
-from superarm.movement.carrying import forest_of, walk_of, walk_state
+from superarm.movement import ActionMetric, Forest, start_of
+from superarm.movement.carrying import KIND, Walk, walk_of, walk_state
 from superarm.problems.base import World
 from superarm.problems.movement import MovementProblem
 from superarm.registry import register
 from superarm.rules import UCB, Fixed, RidgeUCB
 
 from .base import IndexPolicy, Learner, ScorePolicy, one_per_arm, require_part
-from .ledger import check_rewards
+from .ledger import CHANGED, check_rewards
 from .published import GainChoice, PosteriorName, gamma_for, index_policy, known, posterior_for
 from .scores import Planned, Score, Stay, Truth
 
@@ -47,11 +47,10 @@ class TreeWalker(Learner):
         require_type(metric, ActionMetric, "metric", ", such as PointMetric(points=…)")
         self.metric = metric
         self.trees = as_count(trees, "trees", 1, 10_000)
-        self.tau = as_number(tau, "tau", 1.0 + 1e-9, 1e6)
+        self.tau = as_number(tau, "tau", 1.01, 1e6)
         self.kappa = as_number(kappa, "kappa", 1.0, 1e100)
         self.forest: Forest | None = None
-        self._stand: Stand | None = None
-        self._walk = -1  # the number of the episode
+        self._walk: Walk | None = None  # one record, so that no other thread reads half of it
 
     @abstractmethod
     def _desirability(self, offer: Offer, begins: bool, rng: Rng) -> Floats:
@@ -64,19 +63,20 @@ class TreeWalker(Learner):
                 f"the offer has {len(offer.arms)} arms, but the metric is over {len(self.metric)} "
                 "actions; offer all of them in every round, and say which are available"
             )
-        before, forest, stand, walk = start_of(offer), self.forest, self._stand, self._walk
-        new = forest is None
+        before, walk = start_of(offer), self._walk
+        forest = self.forest if walk is None else walk.forest
+        new, begins = forest is None, offer.begins or walk is None
         if forest is None:
             forest = Forest.grown(self.metric, rng, trees=self.trees, tau=self.tau, kappa=self.kappa)
-        begins = offer.begins or stand is None
-        if stand is None or begins:
-            walk += 1
-            stand = forest.begin(before, walk)
-        elif before is not None:
-            stand = stand._replace(action=before)
+        if walk is None or begins:
+            number = 0 if walk is None else walk.number + 1
+            stand = forest.begin(before, number)
+        else:
+            number, stand = walk.number, walk.stand
+            stand = stand if before is None else stand._replace(action=before)
         desirability = self._desirability(offer, begins, rng)
         move = forest.move(stand, -desirability, rng, offer.available)
-        positions = np.array([move.stand.action])
+        positions, walk = np.array([move.stand.action]), Walk(forest, move.stand, number, offer.step)
         return Decision(
             step=offer.step,
             action=positions,
@@ -84,38 +84,40 @@ class TreeWalker(Learner):
             desirability=desirability[positions],
             propensity=None if new else min(move.probability, 1.0),
             version=self.version,
-            carry=walk_state(move.stand, walk, forest.trees if new else (), move),
+            carry=walk_state(walk, forest.trees if new else (), move),
         )
 
     def commit(self, decision: Decision) -> None:
         """The decision is taken: the walk goes on from it."""
         require_type(decision, Decision, "decision")
-        if decision.carry is None:
-            raise InputError("the decision carries nothing: another policy made it")
+        if decision.carry is None or decision.carry.kind != KIND:
+            raise InputError("the decision carries nothing of a walk: another policy made it")
         with self._turns.lock:
-            before = self._walk
-            self._adopt(decision.carry)
-            if self._walk != before:
+            before, walk = self._walk, self._read(decision.carry)
+            if (decision.step, *decision.positions.tolist()) != (walk.step, walk.stand.action):
+                raise InputError(CHANGED)
+            if before is not None and walk.step < before.step:
+                told = f"the decision of step {walk.step} comes after that of step {before.step}"
+                raise ConflictError(f"{told}; a walk does not go back: decide again")
+            if before is None or walk.number != before.number:
                 self._begin()
+            self._walk, self.forest = walk, walk.forest
 
     def _begin(self) -> None:
         """An episode began."""
 
-    def _adopt(self, carry: State) -> None:
-        forest = forest_of(carry, self.metric, self.kappa) or self.forest
-        if forest is None:
-            raise InputError("the decision carries no trees, and none were drawn before")
-        self._stand, self._walk = walk_of(carry, forest)
-        self.forest = forest
+    def _read(self, carry: State) -> Walk:
+        return walk_of(carry, self.metric, self.kappa, self.forest)
 
     def _memory(self) -> Mapping[str, Any]:
-        if self.forest is None or self._stand is None:
+        if self._walk is None:
             return {}
-        return {"walk": walk_state(self._stand, self._walk, self.forest.trees)}
+        return {"walk": walk_state(self._walk, self._walk.forest.trees)}
 
     def _remember(self, state: State) -> None:
         if "walk" in state.parts:
-            self._adopt(state.part("walk"))
+            self._walk = self._read(state.part("walk"))
+            self.forest = self._walk.forest
 
     def _shown(self) -> Mapping[str, Any]:
         return {**self.parameters(), "version": self.version}
