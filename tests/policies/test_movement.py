@@ -413,3 +413,78 @@ def test_whoever_reads_during_a_commit_sees_one_moment() -> None:
 def test_tau_is_checked_when_the_policy_is_made() -> None:
     with pytest.raises(InputError, match=r"tau is 1\.005"):
         gp_md(world().model, tau=1.005)
+
+
+def test_what_could_not_be_learned_later_is_refused_at_once() -> None:
+    problem = world()
+    policy = gp_md(problem.model)
+    rounds = played(policy, problem, range(1, 8), np.random.default_rng(0))
+    offer = problem.offer(8).after(rounds[-1][1].action)
+    decision = policy.decide(offer, np.random.default_rng(1))
+    policy.commit(decision)
+    before = state_to_bytes(policy.state())
+    for noise in (1e-200, 1e200):
+        feedback = Feedback(
+            positions=decision.positions, rewards=np.ones(1), noise_variance=np.array([noise])
+        )
+        with pytest.raises(InputError, match="noise_variance"):
+            policy.learn(offer, decision, feedback, np.random.default_rng(2))
+        assert state_to_bytes(policy.state()) == before
+    for name, value in (("held_noise", -1.0), ("held_noise", 1e200), ("held_rewards", 1e200)):
+        state = policy.state()
+        damaged = replace(state, arrays={**state.arrays, name: np.full(2, value)})
+        with pytest.raises(StateError, match="damaged"):
+            policy.restored(damaged)
+    policy.commit(policy.decide(problem.offer(11), np.random.default_rng(3)))
+    assert policy.posterior.count == 7
+
+
+def test_arms_of_one_episode_have_the_same_columns() -> None:
+    """Before anything is learned, the posterior does not know how many there are."""
+    points = np.linspace(0.0, 1.0, 4)[:, None]
+    model = Model(
+        kernel=SquaredExponential(), noise_variance=0.1, oracle=TopK(k=1), horizon=5,
+        direction="minimize", metric=PointMetric(points=points),
+    )  # fmt: skip
+    policy, rng = gp_md(model), np.random.default_rng(0)
+    for step, features in ((1, points), (2, np.tile(points, 2))):
+        offer = Offer(step=step, arms=Arms.numbered(features))
+        decision = policy.decide(offer, rng)
+        policy.commit(decision)
+        feedback = Feedback(positions=decision.positions, rewards=np.ones(1))
+        if step == 1:
+            policy.learn(offer, decision, feedback, rng)
+    with pytest.raises(ShapeError, match="feature columns"):
+        policy.learn(offer, decision, feedback, rng)
+    policy.commit(policy.decide(Offer(step=3, arms=Arms.numbered(points), begins=True), rng))
+    assert policy.posterior.count == 1
+
+
+def test_held_rewards_of_another_shape_are_damage() -> None:
+    problem = world()
+    policy = gp_md(problem.model)
+    played(policy, problem, range(1, 8), np.random.default_rng(0))
+    state = policy.state()
+    assert sorted(state.arrays) == ["held_keys", "held_noise", "held_rewards"]
+    odd = (np.array(1.0), np.zeros(0), np.full((2, 9), 5.0), np.array(["a"] * 5))
+    walk = state.part("walk")
+    for array in odd:
+        for name in state.arrays:
+            with pytest.raises(StateError):
+                policy.restored(replace(state, arrays={**state.arrays, name: array}))
+        for name in walk.arrays:
+            part = replace(walk, arrays={**walk.arrays, name: array})
+            with pytest.raises(StateError):
+                policy.restored(replace(state, parts={**state.parts, "walk": part}))
+
+
+def test_rewards_that_are_held_are_copies() -> None:
+    problem, rng = world(), np.random.default_rng(0)
+    policy, buffer = gp_md(problem.model), np.ones(1)
+    for step in (1, 2):
+        decision = policy.decide(problem.offer(step), rng)
+        policy.commit(decision)
+        feedback = Feedback(positions=decision.positions, rewards=buffer)
+        policy.learn(problem.offer(step), decision, feedback, rng)
+        buffer[0] += 1.0
+    np.testing.assert_array_equal(policy.state().arrays["held_rewards"], [1.0, 2.0])

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
 
 from superarm.core import Decision, Direction, Feedback, Floats, Offer, Posterior, Rng, Rule, State
-from superarm.errors import ConflictError, InputError, ShapeError
+from superarm.errors import ConflictError, ForgottenError, InputError, ShapeError
 from superarm.inputs import as_count, as_number, as_vector, require_choice, require_type
 from superarm.models import Model
 from superarm.movement import ActionMetric, Forest, start_of
@@ -158,7 +159,7 @@ class TreeIndexPolicy(TreeWalker):
         self.rule = rule
         self.update = update
         self.clip = clip
-        self._held: list[tuple[Any, Floats, Floats]] = []  # keys, rewards, noise: to be learned later
+        self._held: list[Any] = []  # keys, rewards, noise: to be learned later
         self._ahead: Posterior | None = None  # the posterior that has learned them
 
     @property
@@ -176,14 +177,13 @@ class TreeIndexPolicy(TreeWalker):
         """The posterior with all that is held; what an episode that begins now would use."""
         with self._turns.lock:
             if self._held and self._ahead is None:
-                ahead = self.posterior.restored(self.posterior.state())
-                keys, rewards, noise = self._all_held()
-                ahead.observe(keys, rewards, noise)
-                self._ahead = ahead
-            return self._ahead or self.posterior
+                self._ahead = self._learned(self._held)
+            return self.posterior if self._ahead is None else self._ahead
 
-    def _all_held(self) -> list[Any]:
-        return [np.concatenate(parts) for parts in zip(*self._held, strict=True)]
+    def _learned(self, held: list[Any]) -> Posterior:
+        ahead = self.posterior.restored(self.posterior.state())
+        ahead.observe(*held)
+        return ahead
 
     def _begin(self) -> None:
         self.posterior, self._held, self._ahead = self._caught_up(), [], None
@@ -195,17 +195,24 @@ class TreeIndexPolicy(TreeWalker):
         if self.update == "step":
             self.posterior.observe(keys, feedback.rewards, noise, rng)
         elif len(keys):
+            # What the posterior would refuse when the next episode begins is refused now.
             check_rewards(feedback)
-            if noise is None:
-                noise = np.full(len(keys), self.posterior.noise_std**2)
-            self._held.append((keys, feedback.rewards, noise))
-            self._ahead = None
+            with suppress(ForgottenError):  # of long ago
+                self.posterior.predict(keys, return_std=False)
+            if self._held and self._held[0].shape[1:] != keys.shape[1:]:
+                raise ShapeError("arms have other feature columns than those chosen before")
+            own = np.full(len(keys), self.posterior.noise_std**2)
+            new = [keys, feedback.rewards, own if noise is None else noise]
+            lists = filter(None, (self._held, new))
+            held = [np.concatenate(parts) for parts in zip(*lists, strict=True)]  # copies, always
+            self._ahead = None if noise is None else self._learned(held)
+            self._held = held
 
     def _memory(self) -> Mapping[str, Any]:
         memory = {**super()._memory(), "posterior": self.posterior.state()}
         if self._held:
             names = ("held_keys", "held_rewards", "held_noise")
-            memory |= dict(zip(names, self._all_held(), strict=True))
+            memory |= dict(zip(names, self._held, strict=True))
         return memory
 
     def _remember(self, state: State) -> None:
@@ -217,7 +224,8 @@ class TreeIndexPolicy(TreeWalker):
             rewards, noise = (
                 as_vector(state.array(name), name, len(keys)) for name in ("held_rewards", "held_noise")
             )
-            self._held = [(keys, rewards, noise)]
+            self._held = [keys, rewards, noise]
+            self._caught_up()  # says what cannot be learned
 
 
 @register("policy", "tree-score")
