@@ -8,9 +8,9 @@ from superarm.compiling import compiled
 from superarm.core import Floats, Ints
 
 from .coupling import match_up
+from .descent import MOST_STEPS
 
 _VECTOR, _ROWS = "f8[::1]", "i8[::1]"
-_MOST_STEPS = 200
 
 match = compiled(f"i8({', '.join([_ROWS] * 5 + [_VECTOR] * 2 + [_ROWS] * 2 + [_VECTOR])})")(match_up)
 
@@ -47,7 +47,7 @@ def descend(parent: Ints, rate: Floats, delta: Floats, q: Floats, c: Floats, aft
         for v in range(begin, last + 1):
             b = min(b, c[v] - lowest + log((1.0 + delta[v]) / (q[v] + delta[v])) / rate[v])
         total = 1.0
-        for _ in range(_MOST_STEPS):
+        for _ in range(MOST_STEPS):
             total, slope = 0.0, 0.0
             for v in range(begin, last + 1):
                 e = (q[v] + delta[v]) * exp(rate[v] * (b - (c[v] - lowest)))

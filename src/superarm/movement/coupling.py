@@ -108,16 +108,15 @@ def match_up(
     a vertex has come, what was put on them since its first leaf is matched.
     """
     n = len(order)
-    giver, surplus, takers, lack = (
-        np.empty(n, np.int64), np.empty(n), np.empty(n, np.int64), np.empty(n)
-    )  # fmt: skip
+    giver, surplus, givers = np.empty(n, np.int64), np.empty(n), 0
+    taker, lack, takers = np.empty(n, np.int64), np.empty(n), 0
     from_giver, from_taker = np.zeros(len(parent), np.int64), np.zeros(len(parent), np.int64)
-    count, givers, taking = 0, 0, 0
+    count = 0
     for place in range(n):
         action = order[place]
         vertex = leaf[action]
         while vertex >= 0 and first[vertex] == place:  # the first leaf of these
-            from_giver[vertex], from_taker[vertex] = givers, taking
+            from_giver[vertex], from_taker[vertex] = givers, takers
             vertex = parent[vertex]
         stays = min(before[action], after[action])
         if stays > 0.0:
@@ -127,20 +126,20 @@ def match_up(
             giver[givers], surplus[givers] = action, before[action] - stays
             givers += 1
         elif after[action] > stays:
-            takers[taking], lack[taking] = action, after[action] - stays
-            taking += 1
+            taker[takers], lack[takers] = action, after[action] - stays
+            takers += 1
         vertex = leaf[action]
         while vertex >= 0 and end[vertex] == place + 1:  # the last leaf of these
-            while givers > from_giver[vertex] and taking > from_taker[vertex]:
-                moved = min(surplus[givers - 1], lack[taking - 1])
-                source[count], target[count] = giver[givers - 1], takers[taking - 1]
-                mass[count] = moved
+            while givers > from_giver[vertex] and takers > from_taker[vertex]:
+                one, other = givers - 1, takers - 1
+                moved = min(surplus[one], lack[other])
+                source[count], target[count], mass[count] = giver[one], taker[other], moved
                 count += 1
-                surplus[givers - 1] -= moved
-                lack[taking - 1] -= moved
-                if surplus[givers - 1] <= 0.0:
+                surplus[one] -= moved
+                lack[other] -= moved
+                if surplus[one] <= 0.0:
                     givers -= 1
-                if lack[taking - 1] <= 0.0:
-                    taking -= 1
+                if lack[other] <= 0.0:
+                    takers -= 1
             vertex = parent[vertex]
     return count

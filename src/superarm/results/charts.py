@@ -177,7 +177,8 @@ def _tree(run: Run) -> list[Picture]:
     if tree is None:
         return []
     vertex, walk = 0, [0]
-    left = {u: list(range(*np.searchsorted(tree.parent, [u, u + 1]))) for u in range(len(tree.parent))}
+    vertices = range(len(tree.parent))
+    left = {each: list(vertices[tree.children(each)]) for each in vertices}
     while left[vertex] or vertex:
         vertex = left[vertex].pop(0) if left[vertex] else int(tree.parent[vertex])
         walk.append(vertex)
