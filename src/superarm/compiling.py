@@ -21,7 +21,7 @@ def is_compiled(backend: Backend) -> bool:
     require_choice(backend, "backend", get_args(Backend))
     if backend == "numpy" or (backend == "auto" and find_spec("numba") is None):
         return False
-    # Before compiled loops are imported: of several threads that fail at one, only the first is told why.
+    # Before loops are imported: of several threads that fail at that, only the first is told why.
     require_extra("numba", "fast")
     return True
 

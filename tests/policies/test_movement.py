@@ -13,9 +13,10 @@ from superarm.errors import InputError, ShapeError, StateError, UnknownArmError
 from superarm.kernels import SquaredExponential, Temporal
 from superarm.models import Model
 from superarm.movement import Forest, PointMetric
+from superarm.movement.carrying import Walk
 from superarm.oracles import TopK
 from superarm.policies import cgp_lcb, gp_md, md_known, minc_known, offline, stationary
-from superarm.policies.movement import TreeIndexPolicy
+from superarm.policies.movement import TreeIndexPolicy, TreeWalker
 from superarm.problems import DriftingFunction, MovementField
 from superarm.simulation import simulate
 from superarm.states import state_from_bytes, state_to_bytes
@@ -129,7 +130,8 @@ def test_expected_costs_are_those_of_the_distribution() -> None:
     forest = Forest.grown(problem.metric, np.random.default_rng(0))
     for walk in range(walks):
         policy = md_known(problem.model, problem=problem)
-        policy.forest = forest  # the same tree for all: only what is drawn on it differs
+        # The same tree for all: only what is drawn on it differs.
+        policy._walk = Walk(forest, -1, forest.begin(None))
         rng = np.random.default_rng((1, walk))
         for place, (offer, decision) in enumerate(played(policy, problem, range(1, rounds + 1), rng)):
             feedback = Feedback(positions=decision.positions, rewards=np.zeros(1))
@@ -313,6 +315,48 @@ def test_offline_needs_a_world_in_which_moving_costs() -> None:
         offline(drifting.model, problem=drifting)
     with pytest.raises(InputError, match="metric"):
         gp_md(drifting.model)
+
+
+def test_threads_that_decide_see_a_whole_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After every single thing that ``commit`` writes, a decision is the one of before or after it."""
+    problem = world()
+    policy = md_known(problem.model, problem=problem, trees=3)
+    later = problem.offer(7).after(np.array([2]))
+
+    def told() -> bytes:
+        """Of the trees and the walk; new trees are drawn where none are known."""
+        decision = policy.decide(later, np.random.default_rng(5))
+        assert decision.carry is not None
+        return state_to_bytes(decision.carry)
+
+    seen: list[bytes] = []
+
+    def write(self: Any, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        seen.append(told())
+
+    rng, writes = np.random.default_rng(0), 0
+    for step in (1, 2, 6):  # trees are drawn, the walk goes on, another one begins on another tree
+        offer = problem.offer(step)
+        decision = policy.decide(offer if offer.begins else offer.after(np.array([1])), rng)
+        before = told()
+        with monkeypatch.context() as watched:
+            watched.setattr(TreeWalker, "__setattr__", write)
+            policy.commit(decision)
+        assert seen
+        assert set(seen) <= {before, told()}
+        writes += len(seen)
+        seen.clear()
+    assert writes == 3
+
+
+@pytest.mark.parametrize("wrong", [{"tau": 1.005}, {"tau": 1e7}, {"kappa": 0.5}, {"trees": 10_001}])
+def test_trees_that_could_not_be_drawn_are_refused_at_once(wrong: Any) -> None:
+    problem = world()
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        gp_md(problem.model, **wrong)
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        md_known(problem.model, problem=problem, **wrong)
 
 
 def test_damaged_walks_are_refused() -> None:

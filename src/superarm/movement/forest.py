@@ -21,8 +21,8 @@ from .descent import TreeDescent
 from .metrics import ActionMetric
 from .tree import Tree, frt_tree
 
-NOWHERE = -1
-"""The action of a walk that did nothing yet."""
+NOWHERE = -1  # the action of a walk that did nothing yet
+MOST_TREES = 10_000
 
 
 class Stand(NamedTuple):
@@ -81,7 +81,7 @@ class Forest(Shown):
         cls, metric: ActionMetric, rng: Rng, *, trees: int = 1, tau: float = 2.0, kappa: float = 1.0
     ) -> Self:
         """Trees drawn by :func:`frt_tree`."""
-        count = as_count(trees, "trees", 1, 10_000)
+        count = as_count(trees, "trees", 1, MOST_TREES)
         return cls(metric, [frt_tree(metric, rng, tau=tau) for _ in range(count)], kappa=kappa)
 
     def _shown(self) -> Mapping[str, Any]:

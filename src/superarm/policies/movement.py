@@ -14,10 +14,13 @@ import numpy as np
 
 from superarm.core import Decision, Direction, Feedback, Floats, Offer, Posterior, Rng, Rule, State
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_count, as_number, as_vector, require_choice, require_type
+from superarm.inputs import as_count, as_vector, require_choice, require_type
 from superarm.models import Model
-from superarm.movement import ActionMetric, Forest, Stand, start_of
-from superarm.movement.carrying import forest_of, walk_of, walk_state
+from superarm.movement import ActionMetric, Forest, start_of
+from superarm.movement.carrying import Walk, walk_of
+from superarm.movement.descent import as_kappa
+from superarm.movement.forest import MOST_TREES
+from superarm.movement.tree import as_tau
 from superarm.problems.base import World
 from superarm.problems.movement import MovementProblem
 from superarm.registry import register
@@ -46,12 +49,14 @@ class TreeWalker(Learner):
         super().__init__(direction=direction)
         require_type(metric, ActionMetric, "metric", ", such as PointMetric(points=…)")
         self.metric = metric
-        self.trees = as_count(trees, "trees", 1, 10_000)
-        self.tau = as_number(tau, "tau", 1.0 + 1e-9, 1e6)
-        self.kappa = as_number(kappa, "kappa", 1.0, 1e100)
-        self.forest: Forest | None = None
-        self._stand: Stand | None = None
-        self._walk = -1  # the number of the episode
+        self.trees = as_count(trees, "trees", 1, MOST_TREES)
+        self.tau, self.kappa = as_tau(tau), as_kappa(kappa)
+        self._walk: Walk | None = None  # replaced as one: a thread that decides sees what goes together
+
+    @property
+    def forest(self) -> Forest | None:
+        """The trees; none before the first decision is taken."""
+        return self._walk.forest if self._walk is not None else None
 
     @abstractmethod
     def _desirability(self, offer: Offer, begins: bool, rng: Rng) -> Floats:
@@ -64,16 +69,18 @@ class TreeWalker(Learner):
                 f"the offer has {len(offer.arms)} arms, but the metric is over {len(self.metric)} "
                 "actions; offer all of them in every round, and say which are available"
             )
-        before, forest, stand, walk = start_of(offer), self.forest, self._stand, self._walk
-        new = forest is None
-        if forest is None:
+        before, walk = start_of(offer), self._walk
+        if walk is None:
             forest = Forest.grown(self.metric, rng, trees=self.trees, tau=self.tau, kappa=self.kappa)
-        begins = offer.begins or stand is None
-        if stand is None or begins:
-            walk += 1
-            stand = forest.begin(before, walk)
-        elif before is not None:
-            stand = stand._replace(action=before)
+            begins, number, stand = True, 0, forest.begin(before)
+        else:
+            forest, number, stand = walk
+            begins = offer.begins
+            if begins:
+                number += 1
+                stand = forest.begin(before, number)
+            elif before is not None:
+                stand = stand._replace(action=before)
         desirability = self._desirability(offer, begins, rng)
         move = forest.move(stand, -desirability, rng, offer.available)
         positions = np.array([move.stand.action])
@@ -82,9 +89,9 @@ class TreeWalker(Learner):
             action=positions,
             positions=positions,
             desirability=desirability[positions],
-            propensity=None if new else min(move.probability, 1.0),
+            propensity=None if walk is None else min(move.probability, 1.0),
             version=self.version,
-            carry=walk_state(move.stand, walk, forest.trees if new else (), move),
+            carry=Walk(forest, number, move.stand).state(trees=walk is None, move=move),
         )
 
     def commit(self, decision: Decision) -> None:
@@ -93,29 +100,23 @@ class TreeWalker(Learner):
         if decision.carry is None:
             raise InputError("the decision carries nothing: another policy made it")
         with self._turns.lock:
-            before = self._walk
-            self._adopt(decision.carry)
-            if self._walk != before:
+            walk = self._walk_of(decision.carry)
+            if self._walk is None or walk.number != self._walk.number:
                 self._begin()
+            self._walk = walk
 
     def _begin(self) -> None:
         """An episode began."""
 
-    def _adopt(self, carry: State) -> None:
-        forest = forest_of(carry, self.metric, self.kappa) or self.forest
-        if forest is None:
-            raise InputError("the decision carries no trees, and none were drawn before")
-        self._stand, self._walk = walk_of(carry, forest)
-        self.forest = forest
+    def _walk_of(self, state: State) -> Walk:
+        return walk_of(state, self.metric, self.kappa, self.forest)
 
     def _memory(self) -> Mapping[str, Any]:
-        if self.forest is None or self._stand is None:
-            return {}
-        return {"walk": walk_state(self._stand, self._walk, self.forest.trees)}
+        return {} if self._walk is None else {"walk": self._walk.state(trees=True)}
 
     def _remember(self, state: State) -> None:
         if "walk" in state.parts:
-            self._adopt(state.part("walk"))
+            self._walk = self._walk_of(state.part("walk"))
 
     def _shown(self) -> Mapping[str, Any]:
         return {**self.parameters(), "version": self.version}
@@ -275,7 +276,7 @@ def _metric(model: Model) -> ActionMetric:
 def gp_md(
     model: Model,
     *,
-    width: float | str = 2.0,
+    width: Width = 2.0,
     delta: float = 0.1,
     gain: GainChoice = "realised",
     update: Literal["episode", "step"] = "episode",
@@ -294,7 +295,7 @@ def gp_md(
     """
     return TreeIndexPolicy(
         posterior=posterior_for(model, posterior),
-        rule=_bound(model, width, delta, gain),  # type: ignore[arg-type]
+        rule=_bound(model, width, delta, gain),
         metric=_metric(model),
         direction=model.direction,
         update=update,
@@ -309,7 +310,7 @@ def gp_md(
 def cgp_lcb(
     model: Model,
     *,
-    width: float | str = 2.0,
+    width: Width = 2.0,
     delta: float = 0.1,
     gain: GainChoice = "realised",
     posterior: PosteriorName = "auto",
@@ -318,7 +319,7 @@ def cgp_lcb(
 
     ``width``, ``delta`` and ``gain`` are those of ``gp-md``.
     """
-    return index_policy(model, _bound(model, width, delta, gain), posterior)  # type: ignore[arg-type]
+    return index_policy(model, _bound(model, width, delta, gain), posterior)
 
 
 @register("policy", "stationary")
