@@ -385,9 +385,9 @@ def _movement_rate(name: str, policy: str, run: Run, experiment: Experiment, rou
 
 
 def _competitive(run: Run, policy: str, world: MovementProblem) -> str:
-    """Service and movement of every stretch beside the cheapest way through it, as a sentence."""
+    """Service and movement of every span beside the cheapest way through it, as a sentence."""
     names = ("service_cost", "movement_cost", "total_cost", "regret")
-    edges = np.append(np.arange(world.stretch, run.rounds, world.stretch), run.rounds) - 1
+    edges = np.append(np.arange(world.span, run.rounds, world.span), run.rounds) - 1
     sums = [np.diff(run.cumulative(policy, 0, name)[:, edges], axis=1, prepend=0.0) for name in names]
     service, movement, total, regret = sums
     optimum = total - regret
