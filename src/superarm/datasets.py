@@ -35,8 +35,7 @@ class Dataset:
     """One set of real data: what it is, where it comes from, and under which terms."""
 
     name: str
-    files: tuple[str, ...]
-    """Paths under a data folder; the first is the one that :func:`find` returns."""
+    files: tuple[str, ...]  # paths under a data folder; the first is the one that :func:`find` returns
     origin: str
     terms: str
     whole: bool = False

@@ -41,8 +41,7 @@ from superarm.states import load_state, loaded
 
 __all__ = ["NETWORKS", "Leg", "RouteAnswer", "TrackRecord", "find_route"]
 
-NETWORKS = ("luxembourg", "monaco", "city")
-"""Names that stand for a network; anything else is a path."""
+NETWORKS = ("luxembourg", "monaco", "city")  # names that stand for a network; anything else is a path
 INTERVAL = (
     "if the model is right, 95 of 100 such trips fall inside; it covers uncertainty about the roads "
     "and the noise of a single trip"
@@ -101,13 +100,10 @@ class RouteAnswer:
     roads: Roads
     trip: Trip
     routing: Routing
-    means: Floats
-    """Expected energy of the route's edges, Wh, (k,)."""
+    means: Floats  # expected energy of the route's edges, Wh, (k,)
     best: Leg
-    others: Mapping[str, Leg]
-    """The fastest and the shortest route."""
-    observations: int
-    """How many energies of edges were measured; 0: the model alone."""
+    others: Mapping[str, Leg]  # the fastest and the shortest route
+    observations: int  # how many energies of edges were measured; 0: the model alone
     cut_edges: int
     """Edges of the whole network that are believed to cost less than nothing (with potential
     routing: less than their height potential), and so cost more here than they are believed to."""

@@ -28,10 +28,8 @@ from .records import from_json, to_json
 from .registry import build, describe, difference, foreign_parts
 
 _HEAD = "state.json"
-_ASKED_AGAIN = 32
-"""How many times its size a file's arrays may be asked for together: policies on roads ask 3 times."""
-_MOST = 1 << 31
-"""2 GiB: 15,000 arms of which 1,000 were visited take less than a tenth of it."""
+_ASKED_AGAIN = 32  # times its size that a file's arrays may be asked for: policies on roads ask 3 times
+_MOST = 1 << 31  # 2 GiB: 15,000 arms of which 1,000 were visited take less than a tenth of it
 
 
 def state_to_bytes(state: State) -> bytes:

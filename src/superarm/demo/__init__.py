@@ -32,8 +32,7 @@ from .terminal import display
 __all__ = ["ROUNDS", "learning_picture", "run_demo"]
 
 EXPERIMENT = "demo/city"
-ROUNDS = 50
-"""How long it learns unless told otherwise: the experiment's own length."""
+ROUNDS = 50  # how long it learns unless told otherwise: the experiment's own length
 _FILES = ("run.json", "cells.jsonl", "summary.json", "report.html", "learning.svg", "figures")
 _OURS = frozenset((*FOLDERS, *_FILES))
 _WORTH_PROCESSES = 40  # number of rounds that makes other processes worth starting

@@ -32,8 +32,11 @@ _COLOURS = {
 }
 """On light and on dark screens; h0 … h4 are roads from low to high."""
 _LEVELS = 5
-_WIDTHS = ((24.0, 2.4), (13.0, 1.3), (0.0, 0.7))
-"""Least speed limit in m/s, and how wide such a road is drawn."""
+_WIDTHS = (
+    (24.0, 2.4),
+    (13.0, 1.3),
+    (0.0, 0.7),
+)  # least speed limit in m/s, and the width of such a road
 _LABELS = {"prior": "model alone", "best": "best route"}
 
 

@@ -146,8 +146,7 @@ class Margin(NamedTuple):
     what: str
     values: Floats
     sign: float = 1.0
-    least: int = 2
-    """Seeds that it takes to decide anything."""
+    least: int = 2  # seeds that it takes to decide anything
     tie_holds: bool = False
 
     @property

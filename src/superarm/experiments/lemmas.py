@@ -20,8 +20,7 @@ class Lemmas(NamedTuple):
     """What Lemmas 1 to 3 of nika2022oclok allow, and how much of it one cell used."""
 
     variances: float  # Lemma 1: Σσ² over what the information gained allows; it holds for any choices
-    outside: int
-    """Lemma 2: arms on offer, in all rounds, whose true mean lies outside mean ± width · std."""
+    outside: int  # Lemma 2: arms on offer, in all rounds, with a true mean outside mean ± width · std
     arms: int
     gap: float  # Lemma 3: the largest α-gap of a round over 2B width Σσ
 

@@ -64,8 +64,7 @@ class Task(NamedTuple):
     seed: int
     policies: tuple[str, ...]
     imports: tuple[str, ...]
-    shown: bool
-    """Whether what is shown of the setting's world, its roads and its truth, is written with it."""
+    shown: bool  # whether the setting's roads and its truth are written with it
 
     @property
     def work(self) -> int:
@@ -76,13 +75,11 @@ class Task(NamedTuple):
 class Facts(NamedTuple):
     """What is kept of the world of one setting, which is made once before anything runs."""
 
-    audited: tuple[str, ...]
-    """Policies whose forecasts and states are kept beside their traces."""
+    audited: tuple[str, ...]  # policies whose forecasts and states are kept beside their traces
     noise_variance: float
     settled: Mapping[str, str]
     metrics: Mapping[str, Metric]
-    mapped: bool
-    """Whether its arms are roads."""
+    mapped: bool  # whether its arms are roads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,13 +92,10 @@ class Plan:
     seeds: int
     first_seed: int
     settings: Sequence[Mapping[str, Any]]
-    fixed: Mapping[str, Any]
-    """Parameters that were replaced, the same in all settings."""
-    facts: Sequence[Facts]
-    """Of each setting."""
+    fixed: Mapping[str, Any]  # parameters that were replaced, the same in all settings
+    facts: Sequence[Facts]  # of each setting
     out: Path
-    reruns: Sequence[Plan] = ()
-    """Policies run again for each shorter horizon, as runs of their own below ``out``."""
+    reruns: Sequence[Plan] = ()  # policies run again for each shorter horizon, as runs below ``out``
 
     @classmethod
     def make(

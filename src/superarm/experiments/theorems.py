@@ -29,8 +29,7 @@ from .lemmas import Lemmas, check_lemmas, check_mismatch, in_words
 from .spec import Experiment
 
 _POINTS = 200
-_MOST_ARRIVALS = 5_000
-"""Arms chosen in a whole run up to which γ is found by choosing among all that arrived."""
+_MOST_ARRIVALS = 5_000  # arms chosen in a run up to which γ is found by choosing among all arrivals
 Options = Mapping[str, Any]
 _EXACT = ("auto", "finite", "streaming")
 _NO_THEOREM = {
@@ -56,8 +55,7 @@ class _Case(NamedTuple):
     options: Options  # of the policy, with their defaults
     budget: int  # most arms chosen in a round of the run
     world: World
-    arrivals: Sequence[Floats]
-    """The contexts of every round, where arms change; empty for so many that γ would take too long."""
+    arrivals: Sequence[Floats]  # contexts of every round, where arms change; none where γ takes long
 
     @property
     def most_arms(self) -> int:

@@ -36,16 +36,15 @@ FEWEST_EDGES, MOST_EDGES = 200, 2_000_000
 _LOCAL, _COLLECTOR, _ARTERIAL, _RING = range(4)
 _AREA_PER_EDGE = 8200.0  # square metres of land for a directed edge, with a margin that is cut off
 _DISTRICT = 800.0  # metres between the centres of districts; less in a small town
+# Metres between the embankments, between sites down the middle, and from the river to half the height.
 _RIVER, _RIVER_STEP, _VALLEY = 60.0, 115.0, 500.0
-"""Metres between the embankments, between sites down the middle, and from the river to where the land
-has half its height."""
 _SHORTEST = 27.0  # streets shorter than this become one junction, unless they are bridges
-_STEEP, _SOFT = 0.08, 0.3
-"""The grade that one street in fifty exceeds, and how softly hills begin, in typical heights of the
-waves."""
+_STEEP, _SOFT = (
+    0.08,
+    0.3,
+)  # grade of one street in fifty; how softly hills begin, in typical heights
+# Shares of local streets with one direction, of those left out, of main crossings without left turns.
 _ONE_WAY, _MISSING, _NO_LEFT = 0.16, 0.07, 0.3
-"""Shares: of local streets with one direction, of those left out, and of main crossings without
-left turns."""
 
 
 def generate_city(*, edges: int = 2000, seed: int = 0, hills: float = 1.0) -> RoadNetwork:

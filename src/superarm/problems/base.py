@@ -17,8 +17,7 @@ from superarm.core import Floats, Offer, Problem
 from superarm.models import Model
 from superarm.networks import RoadMap
 
-NO_METRICS: Mapping[str, float] = MappingProxyType({})
-"""The metrics of a round that has none: one shared mapping, since rounds are many."""
+NO_METRICS: Mapping[str, float] = MappingProxyType({})  # one for all: rounds are many
 
 
 @runtime_checkable

@@ -105,8 +105,7 @@ class RushHours:
     """
 
     root: PriorRoot
-    fast: Floats
-    """Speed limits as shares of the largest, times the prior's standard deviation, (n,)."""
+    fast: Floats  # speed limits as shares of the largest, times the prior's standard deviation, (n,)
     epsilon: float
     seed: int
     _moods: list[Floats] = field(init=False, repr=False, default_factory=list)

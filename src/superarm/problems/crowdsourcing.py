@@ -27,8 +27,7 @@ from superarm.streams import Streams, stream
 from .changing import ChangingArms, most_arrivals
 from .sources import from_source
 
-REACH_SQUARED = 0.5
-"""Square of how far a worker may be from the task, in a city of side 1."""
+REACH_SQUARED = 0.5  # square of how far a worker may be from the task, in a city of side 1
 DISTANCE_SCALE = 0.4
 
 _COUNTING = {

@@ -38,12 +38,10 @@ class FiniteProblem(TableProblem):
     """
 
     arms: Arms
-    truth: Floats
-    """Expected reward of every arm, (n,)."""
+    truth: Floats  # expected reward of every arm, (n,)
     noise_std: float
     model: Model
-    structure: object = None
-    """What the oracle is told in every round."""
+    structure: object = None  # what the oracle is told in every round
     optimum: float | None = None
     """The value of the best feasible super arm, where it is known and the oracle is not exact."""
     settled: Mapping[str, str] = field(default_factory=dict)

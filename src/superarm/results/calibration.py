@@ -93,8 +93,7 @@ def words_of(run: Run) -> Words:
 Calibration = Mapping[str, tuple[Coverage, ...]]
 """One policy's coverage at 50, 90 and 95 %, by what it is about; empty where that is not known."""
 _AUDITED = ("within", "first", "firsts", "score", "true_within", "true_score")
-_FAR = 0.05
-"""A share so far from its level matters to whoever relies on it, however sure the difference is."""
+_FAR = 0.05  # a share so far from its level matters to whoever relies on it
 
 
 def calibrations(run: Run) -> dict[str, Calibration]:

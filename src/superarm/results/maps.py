@@ -15,8 +15,7 @@ from .curves import counted, shade, significant, ticks
 from .pictures import Layer, Map, Picture, Window
 from .roads import best_policy, trip_key, trip_name, trip_settings, usual_route, visits
 
-_CLASSES = (1, 2, 5, 10, 20, 50, 100, 200, 500)
-"""Least numbers of visits of the classes that are told apart by colour and width."""
+_CLASSES = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # least visits of classes told apart by colour
 _ROUTES = ("#0060c8", "#d62728", "#009e73", "#b0409f")  # A and B blue and red, as in the paper
 _ENDS = "#d55e00"
 

@@ -13,8 +13,7 @@ from superarm.networks import RoadMap
 
 from .curves import PolicyStyle, readable_seconds, significant, ticks
 
-_FLOOR = 300.0
-"""How far below the lowest end a logarithmic axis of totals begins: first rounds may be tiny."""
+_FLOOR = 300.0  # how far below the lowest end a log axis of totals begins: first rounds may be tiny
 
 
 class Shape(NamedTuple):
@@ -49,8 +48,7 @@ class Chart:
     log_y: bool = False
     totals: bool = False  # whether a logarithmic axis may leave out first rounds, far below every end
     seconds: bool = False  # whether heights are written as times
-    from_zero: bool = True
-    """Whether heights count from 0, where their axis begins; else only their differences matter."""
+    from_zero: bool = True  # whether heights count from 0; else only their differences matter
     markers: bool = False  # whether every point gets a dot
     marks: Mapping[str, float] = field(default_factory=dict)
     """Places on the x-axis to be pointed out, by what is said of them."""

@@ -23,8 +23,7 @@ FOLDERS_OF_AUDITED = (*FOLDERS_OF_ANY, "audits", "states")
 """Where a finished cell has a file: of a policy whose forecasts are audited, of any other."""
 FOLDERS = (*FOLDERS_OF_AUDITED, "maps")
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.tmp")
-_MOST, _MOST_PER_ROUND = 1 << 28, 1 << 14
-"""Bytes that the arrays of a file may have: 256 MiB, and for every round as much as 4,096 arms take."""
+_MOST, _MOST_PER_ROUND = 1 << 28, 1 << 14  # bytes of a file's arrays: 256 MiB, and 4,096 arms a round
 
 
 @contextmanager

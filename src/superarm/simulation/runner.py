@@ -26,10 +26,7 @@ from .audit import Audit
 from .lateness import Lateness, Mail
 from .trace import Trace
 
-_BLOCK_NUMBERS = 1 << 18
-"""How many noise values a block may hold: a few megabytes, whatever the number of arms."""
-
-
+_BLOCK_NUMBERS = 1 << 18  # noise values that a block may hold: a few MB, whatever the number of arms
 _NEEDED = ("deterministic", "exchangeable", "decide", "commit", "learn", "state")
 Watch = Callable[[str, Offer, Decision, Feedback, Forecast | None], None]
 """Hears of every round: policy, offer, decision, the world's feedback (which may reach the policy
