@@ -11,10 +11,12 @@ from __future__ import annotations
 import csv
 import lzma
 import os
+import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.resources import files
 from io import TextIOWrapper
 from math import isfinite
 from pathlib import Path
@@ -38,76 +40,12 @@ class Dataset:
     files: tuple[str, ...]  # paths under a data folder; the first is the one that :func:`find` returns
     origin: str
     terms: str
-    whole: bool = False
-    """Whether its files refer to each other, so that only a folder with all of them will do."""
+    whole: bool = False  # whether its files refer to each other: a folder must hold all of them
 
 
-_ROAD_TABLES = ("edges.csv.gz", "nodes.csv.gz", "connections.csv.gz")
+_TABLES = tomllib.loads(files(__package__).joinpath("datasets.toml").read_text(encoding="utf-8"))
 _DATASETS = {
-    dataset.name: dataset
-    for dataset in (
-        Dataset(
-            name="intel-temperature",
-            files=("intel_lab/intel_temp_30s_52x14400.txt.xz",),
-            origin=(
-                "Intel Berkeley Research lab, http://db.csail.mit.edu/labdata/labdata.html; the 5-day "
-                "extract on a 30 s grid accompanies Le Borgne, Dricot and Bontempi, 'Principal "
-                "Component Aggregation for Energy-efficient Information Extraction in Wireless "
-                "Sensor Networks' (2008)"
-            ),
-            terms="no licence stated",
-        ),
-        Dataset(
-            name="cmu-light",
-            files=("cmu_light/iw_data_all.mat",),
-            origin=(
-                "collected by A. Krause at Carnegie Mellon University; the archive lightsensor.zip "
-                "among the project data of the course 10-708 (autumn 2008) on www.cs.cmu.edu"
-            ),
-            terms="no licence stated",
-        ),
-        Dataset(
-            name="metr-la-week",
-            files=("traffic/metr_la_los_speed_1week.csv.xz",),
-            origin=(
-                "loop detectors of Los Angeles County, 1 to 7 March 2012, from METR-LA of Li, Yu, "
-                "Shahabi and Liu (2018); the week, with its gaps filled in, is los_speed.csv of "
-                "github.com/lehaifeng/T-GCN"
-            ),
-            terms="no licence stated",
-        ),
-        Dataset(
-            name="luxembourg-roads",
-            files=tuple(f"lust/{name}" for name in (*_ROAD_TABLES, "lust3d.net.xml.xz")),
-            origin=(
-                "rebuilt with netconvert from the OpenStreetMap source of the LuST scenario, "
-                "github.com/lcodeca/LuSTScenario; heights from SRTM"
-            ),
-            terms="scenario MIT; map © OpenStreetMap contributors, ODbL",
-        ),
-        Dataset(
-            name="monaco-roads",
-            files=tuple(f"most/{name}" for name in (*_ROAD_TABLES, "most.net.xml.xz")),
-            origin=(
-                "rebuilt with netconvert from the OpenStreetMap source of the MoST scenario, "
-                "github.com/lcodeca/MoSTScenario"
-            ),
-            terms="GPLv3",
-        ),
-        Dataset(
-            name="tokyo-checkins",
-            files=("foursquare/tky_first_checkins.csv.xz",),
-            origin="the first 8261 of the Foursquare check-ins in Tokyo published by D. Yang et al.",
-            terms="academic use; cite Yang et al. (2015)",
-        ),
-        Dataset(
-            name="movielens",
-            files=("movielens/ratings.csv.xz", "movielens/movies.csv.xz"),
-            origin="ml-latest-small of GroupLens, grouplens.org/datasets/movielens",
-            terms="research use, no commercial use; cite Harper and Konstan (2015)",
-            whole=True,
-        ),
-    )
+    name: Dataset(name=name, **{**told, "files": tuple(told["files"])}) for name, told in _TABLES.items()
 }
 
 
