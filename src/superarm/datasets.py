@@ -45,7 +45,8 @@ class Dataset:
 
 _TABLES = tomllib.loads(files(__package__).joinpath("datasets.toml").read_text(encoding="utf-8"))
 _DATASETS = {
-    name: Dataset(name=name, **{**told, "files": tuple(told["files"])}) for name, told in _TABLES.items()
+    name: Dataset(name=name, **{**_TABLES[name], "files": tuple(_TABLES[name]["files"])})
+    for name in _TABLES
 }
 
 

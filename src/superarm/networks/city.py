@@ -90,7 +90,8 @@ class _Land(NamedTuple):
         """ρ of each point, below 1 inside the city."""
         angle = np.angle(points)
         waves = [a * np.cos(k * angle + phase) for k, (a, phase) in enumerate(self.outline, start=2)]
-        return np.abs(points) / (self.radius * (1.0 + np.sum(waves, axis=0)))
+        level: Floats = np.abs(points) / (self.radius * (1.0 + np.sum(waves, axis=0)))
+        return level
 
     def bend(self, points: Points) -> Points:
         """How far the map is from the plan; so little per metre that no street crosses another."""
@@ -107,7 +108,8 @@ class _Land(NamedTuple):
         typical = np.sqrt((self.hills[:, 2].real ** 2).sum() / 2.0)
         near = (self.river_distance(points) / _VALLEY) ** 2
         hills = np.logaddexp(0.0, (_sum(self.hills, points) / typical + 0.5) / _SOFT)
-        return hills * near / (near + 1.0)
+        height: Floats = hills * near / (near + 1.0)
+        return height
 
 
 def _drawn_land(edges: int, rng: Rng) -> _Land:
@@ -264,7 +266,8 @@ def _lattices(districts: _Districts, rng: Rng) -> Points:
     home, column = np.nonzero(np.abs(offset) < 0.75 * districts.apart)
     points: Points = districts.centres[home] + offset[home, column]
     own, to_seam = districts.nearest(points)
-    return points[(own == home) & (to_seam > 0.8 * districts.spacing[home])]
+    kept: Points = points[(own == home) & (to_seam > 0.8 * districts.spacing[home])]
+    return kept
 
 
 def _seam_pairs(districts: _Districts, rng: Rng) -> Points:

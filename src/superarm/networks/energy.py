@@ -83,7 +83,8 @@ class Vehicle:
         back = self.recuperation_efficiency
         returned = work * back if self.recuperation == "multiply" else work / back
         spent = np.where(work >= 0.0, work / self.propulsion_efficiency, returned)
-        return (spent + self.auxiliary_power * length / speed) / _JOULES_PER_WH
+        energy: Floats = (spent + self.auxiliary_power * length / speed) / _JOULES_PER_WH
+        return energy
 
     def potential(self, height: Any) -> Floats:
         """Wh that driving down from these heights (metres) gives back: h = m·g·z·η⁻/3600."""

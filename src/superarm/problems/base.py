@@ -36,6 +36,12 @@ class World(Problem, Protocol):
         ...
 
 
+def store(record: object, **values: object) -> None:
+    """Set the fields of a frozen dataclass, as they were checked or built."""
+    for name, value in values.items():
+        object.__setattr__(record, name, value)
+
+
 class Scored(ABC):
     """A world whose benchmark is the oracle on other numbers than the true means."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from math import ceil, sqrt
 from typing import Any, ClassVar
 
@@ -52,6 +53,7 @@ def draws_of(kernel: Kernel, points: Floats) -> Callable[[Floats], Floats]:
     return lambda normals: Phi @ normals[: Phi.shape[1]]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ChangingArms(Measured, ABC):
     """Rewards with Gaussian noise; a super arm is worth what the model's reward says.
 
@@ -61,13 +63,13 @@ class ChangingArms(Measured, ABC):
     direction: ClassVar[Direction] = "maximize"
     seed: int
     horizon: int
-    noise_std: float
-    model: Model
+    model: Model = field(init=False, repr=False)
+    settled: Mapping[str, str] = field(init=False, repr=False)
 
-    def _store(self, **values: object) -> None:
-        """Set the fields of a frozen dataclass, as they were checked or built."""
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+    @property
+    def noise_std(self) -> float:
+        """Of Gaussian noise: a field where there is some."""
+        return 0.0
 
     def _told(self, oracle: Oracle, most_arms: int, **more: Any) -> Model:
         """What the learner is told of contexts in [0, 1]³: a kernel of scale 1, and the noise."""

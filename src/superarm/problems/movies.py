@@ -8,7 +8,6 @@ probability f(x) = 2/(1 + e^{−4x}) − 1. Films are chosen; all their arms are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
@@ -28,6 +27,7 @@ from superarm.registry import register
 from superarm.rewards import Coverage
 from superarm.streams import Streams, stream
 
+from .base import store
 from .changing import ChangingArms, arrivals, most_arrivals
 from .sources import from_source
 
@@ -59,8 +59,6 @@ class _Catalogue(NamedTuple):
 class Movies(ChangingArms):
     """Films and viewers change every round; a viewer counts once, however many films reach them."""
 
-    seed: int
-    horizon: int
     films: int = 75
     """Mean of the Poisson number of films in a round."""
     viewers: int = 200
@@ -72,16 +70,14 @@ class Movies(ChangingArms):
     least_ratings: int = 20
     """Ratings that a viewer must have given; the paper asks for 200 after 2015."""
     source: str = "auto"
-    model: Model = field(init=False, repr=False)
-    settled: Mapping[str, str] = field(init=False, repr=False)
     _catalogue: _Catalogue = field(init=False, repr=False)
     _streams: Streams = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._store(horizon=as_count(self.horizon, "horizon"), k=as_count(self.k, "k"))
-        self._store(films=as_count(self.films, "films", self.k + 1, 10**5))
-        self._store(viewers=as_count(self.viewers, "viewers", 1, 10**6))
-        self._store(least_ratings=as_count(self.least_ratings, "least_ratings"))
+        store(self, horizon=as_count(self.horizon, "horizon"), k=as_count(self.k, "k"))
+        store(self, films=as_count(self.films, "films", self.k + 1, 10**5))
+        store(self, viewers=as_count(self.viewers, "viewers", 1, 10**6))
+        store(self, least_ratings=as_count(self.least_ratings, "least_ratings"))
         if self.horizon > _MOST_ROUNDS:
             raise InputError(
                 f"horizon is {self.horizon}; it must be at most {_MOST_ROUNDS:,}, since all rounds are "
@@ -97,7 +93,7 @@ class Movies(ChangingArms):
                 "in a round; lower films or least_ratings"
             )
         oracle: Oracle = TIM(k=self.k) if self.oracle == "tim" else GreedyCoverage(k=self.k)
-        self._store(_catalogue=catalogue, _streams=Streams(self.seed, "offer"))
+        store(self, _catalogue=catalogue, _streams=Streams(self.seed, "offer"))
         most_arms = max(len(self._pairs(step)[0]) for step in range(1, self.horizon + 1))
         model = Model(
             kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
@@ -119,7 +115,7 @@ class Movies(ChangingArms):
             "regret": "of the expected number of viewers, against the oracle under the truth; "
             "alpha_regret against its promised share of the optimum, found by trying all sets",
         }
-        self._store(model=model, settled=settled)
+        store(self, model=model, settled=settled)
 
     def _pairs(self, step: int) -> tuple[Ints, Ints, Floats]:
         """Film, viewer and context of every arm."""

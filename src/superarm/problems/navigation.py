@@ -36,7 +36,7 @@ from superarm.registry import register
 from superarm.rewards import total
 from superarm.streams import Streams, stream
 
-from .base import Scored
+from .base import Scored, store
 from .conditions import TRIPS_PER_DAY, Conditions, RushHours
 from .road_models import MEASURES, RoadProblem, load_roads, road_arms, road_kernel, with_conditions
 
@@ -109,13 +109,13 @@ class Navigation(RoadProblem, Scored):
             conditions = Conditions(
                 names=self.conditions, graph=self.graph, vehicle=vehicle, seed=self.seed
             )
-            self._keep(model=with_conditions(self.model, len(self.conditions)))
+            store(self, model=with_conditions(self.model, len(self.conditions)))
         strength = as_number(self.rush_hours, "rush_hours", 0.0, 100.0)
         as_number(self.day_to_day, "day_to_day", 0.0, 1.0)
         if strength:
-            self._keep(model=replace(self.model, drift=_daily(self.day_to_day)))
-        self._keep(_closures=Streams(self.seed, "offer"), _conditions=conditions)
-        self._keep(settled=self._settled())
+            store(self, model=replace(self.model, drift=_daily(self.day_to_day)))
+        store(self, _closures=Streams(self.seed, "offer"), _conditions=conditions)
+        store(self, settled=self._settled())
 
     # The truth is drawn when it is first asked for: its factor takes seconds on a large network.
 

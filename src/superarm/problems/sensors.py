@@ -61,8 +61,7 @@ def temperature_sensors(
     if as_count(start_minute, "start_minute", least=0) > 8 * 60:
         raise InputError(f"start_minute is {start_minute}; the file must start by 8 am, minute 480")
     rows = from_source(source, lambda: _intel_rows(start_minute), _synthetic_temperatures)
-    options = (noise_fraction, prior_mean, norm, units, regularisation)
-    return _sensor_problem(rows, seed, horizon, *options)
+    return _sensor_problem(rows, seed, horizon, noise_fraction, prior_mean, norm, units, regularisation)
 
 
 @register("problem", "light-sensors")
@@ -82,8 +81,7 @@ def light_sensors(
     601 rows to learn from and 192 to test on, as the data come.
     """
     rows = from_source(source, _cmu_rows, _synthetic_light)
-    options = (noise_fraction, prior_mean, norm, units, regularisation)
-    return _sensor_problem(rows, seed, horizon, *options)
+    return _sensor_problem(rows, seed, horizon, noise_fraction, prior_mean, norm, units, regularisation)
 
 
 def row_of_seed(seed: int, rows: int) -> int:

@@ -40,14 +40,12 @@ class SensorSeries(ChangingArms, AdditiveProblem):
     """
 
     distinct: ClassVar[str] = "distinct_sensors"
-    seed: int
     arms: Arms
     readings: Floats  # (T, n)
     start: Bools  # (n,)
     model: Model
     settled: Mapping[str, str]
     unit: str
-    noise_std: float = 0.0
 
     def offer(self, step: int) -> Offer:
         return Offer(step=step, arms=self.arms, available=self.start if step == 1 else None)
@@ -78,9 +76,9 @@ def temperature_series(
     """The warmest of 52 sensors in the Intel Berkeley lab, every ten minutes for two days."""
     made = partial(made_room, "temperature", sensors=52, learn=432, test=288, level=22.0, spread=2.0)
     rows = from_source(source, lambda: _intel_days(find("intel-temperature")), made)
-    model, drift = _learned(rows, 3, 1, noise_fraction, horizon, k)
-    told = {"drift": f"{drift} the 3 days as one series; the paper found 0.03 on its own data"}
-    return _series(rows, rows.test, model, noise_fraction, told, "°C", seed)
+    model, noise, drift = _learned(rows, 3, 1, noise_fraction, horizon, k)
+    drift += " the 3 days as one series; the paper found 0.03 on its own data"
+    return _series(rows, rows.test, model, {"noise": noise, "drift": drift}, "°C", seed)
 
 
 @register("problem", "traffic-series")
@@ -100,20 +98,21 @@ def traffic_series(
     made = partial(made_room, "speed", sensors=_SENSORS, learn=300, test=120, level=55.0, spread=8.0)
     rows = from_source(source, lambda: _traffic_days(find("metr-la-week")), made)
     first = (as_count(day, "day", 6, 7) - 6) * _STEPS_A_MORNING
-    model, drift = _learned(rows, 5, 5, noise_fraction, horizon, k)
+    model, noise, drift = _learned(rows, 5, 5, noise_fraction, horizon, k)
     told = {
+        "noise": noise,
         "day": f"the morning of day {day} of 7",
         "drift": f"{drift} 5 mornings, taken as independent; the paper found 0.04 on its own data",
     }
     readings = rows.test[first : first + _STEPS_A_MORNING]
-    return _series(rows, readings, model, noise_fraction, told, "mph", seed)
+    return _series(rows, readings, model, told, "mph", seed)
 
 
 @lru_cache(maxsize=8)  # one model for all seeds, so that what policies learn from its past is shared
 def _learned(
     rows: SensorRows, days: int, blocks: int, noise_fraction: float, horizon: int, k: int
-) -> tuple[Model, str]:
-    """What the learning days tell: a model, and words about its drift."""
+) -> tuple[Model, str, str]:
+    """What the learning days tell: a model, and words about its noise and its drift."""
     fraction, n = as_positive(noise_fraction, "noise_fraction"), rows.learn.shape[1]
     mean, covariance = rows.learn.mean(axis=0), np.cov(rows.learn, rowvar=False)
     noise_variance = fraction * float(np.trace(covariance)) / n
@@ -132,18 +131,13 @@ def _learned(
         past=read_only(rows.learn.reshape(days, -1, n)),
     )
     low, high = fit.interval
-    told = f"ε = {fit.epsilon:.3g} (95 % interval {low:.3g} to {high:.3g}), by maximum likelihood for"
-    return model, told
+    noise = f"σ² = {noise_variance:.3g} in the model alone: {noise_fraction:g} times"
+    drift = f"ε = {fit.epsilon:.3g} (95 % interval {low:.3g} to {high:.3g}), by maximum likelihood for"
+    return model, f"{noise} the sensors' average variance", drift
 
 
 def _series(
-    rows: SensorRows,
-    readings: Floats,
-    model: Model,
-    noise_fraction: float,
-    told: Mapping[str, str],
-    unit: str,
-    seed: int,
+    rows: SensorRows, readings: Floats, model: Model, told: Mapping[str, str], unit: str, seed: int
 ) -> SensorSeries:
     if model.horizon > len(readings):
         raise InputError(
@@ -156,6 +150,7 @@ def _series(
     first = row_of_seed(as_count(seed, "seed", least=0), n)
     return SensorSeries(
         seed=seed,
+        horizon=model.horizon,
         arms=Arms(ids=rows.ids, features=model.arms),
         readings=readings,
         start=np.isin(np.arange(n), np.arange(first, first + k) % n),
@@ -166,10 +161,6 @@ def _series(
             "truth": "each round has one row of readings, observed without added noise",
             "kernel": f"empirical covariance of {len(rows.learn)} learning rows about their mean",
             "prior mean": "each sensor's mean over the learning rows",
-            "noise": (
-                f"σ² = {model.noise_variance:.3g} in the model alone: {noise_fraction:g} times the "
-                "sensors' average variance"
-            ),
             **told,
             "start": (
                 f"in round 1 only {'one sensor is' if k == 1 else f'{k} sensors are'} available, "

@@ -32,6 +32,7 @@ from superarm.networks.road import made_again
 from superarm.registry import register
 from superarm.streams import Streams
 
+from .base import store
 from .road_models import MEASURES, REAL_NETWORKS, TABLE_2, RoadProblem, load_roads
 
 _FILES = (".net.xml", ".net.xml.gz", ".net.xml.xz")
@@ -80,7 +81,8 @@ class SumoNavigation(RoadProblem):
         traffic = self._traffic({*reference, *self.cheapest(graph.travel_time)})
         # Empty roads are the same whatever the seed: seeds then share what they have driven.
         drive = _drive_of(file, vehicle, self.step, traffic, self.seed if traffic else 0)
-        self._keep(
+        store(
+            self,
             reference=tuple(reference),
             _drive=drive,
             _moments=Streams(self.seed, "offer"),

@@ -69,7 +69,8 @@ _HARTMANN_6 = (
 
 
 def _hartmann(x: Floats, A: Floats, P: Floats) -> Floats:
-    return np.exp(-np.einsum("ij,nij->ni", A, (x[:, None, :] - P) ** 2)) @ _HARTMANN_WEIGHTS
+    values: Floats = np.exp(-np.einsum("ij,nij->ni", A, (x[:, None, :] - P) ** 2)) @ _HARTMANN_WEIGHTS
+    return values
 
 
 BENCHMARKS: Mapping[str, Benchmark] = {
