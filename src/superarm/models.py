@@ -82,5 +82,4 @@ class ByNumber:
         object.__setattr__(self, "column", as_count(self.column, "column", 0))
 
     def __call__(self, rows: Floats) -> Floats:
-        numbers = as_numbers(rows[:, self.column], len(self.values), "arms", self.column)
-        return self.values[numbers]
+        return self.values[as_numbers(rows[:, self.column], len(self.values), "arms", self.column)]

@@ -46,7 +46,10 @@ def list_family(family: str | None, as_json: bool) -> None:
         told = suggestion(family, known, command="superarm list")
         raise SpecError(f"there is no family {family!r}; {told}")
     elif family == "experiments":
-        rows = [_experiment(name) for name in experiment_ids()]
+        rows = [
+            {"id": own.id, "figure": ", ".join(own.figure), "title": own.title, "paper": own.paper}
+            for own in map(load_experiment, experiment_ids())
+        ]
         rows.sort(key=lambda row: (not row["paper"], row["id"]))  # what is beyond the papers comes last
         advice = "`superarm show ID` says more, `superarm run ID` runs one."
         _print("experiments", rows, as_json, by="paper", advice=advice)
@@ -120,11 +123,6 @@ def _options(table: Row) -> str:
 
 
 # --- rows ----------------------------------------------------------------------------------
-
-
-def _experiment(name: str) -> Row:
-    own = load_experiment(name)
-    return {"id": own.id, "figure": ", ".join(own.figure), "title": own.title, "paper": own.paper}
 
 
 def _part(family: str, name: str) -> dict[str, Any]:

@@ -32,8 +32,8 @@ def check_lemmas(
     model = world.model
     posterior = StreamingGP(model.kernel, model.noise_variance, mean=0.0)
     metric = "alpha_regret" if "alpha_regret" in run.metrics_at(setting_index) else "regret"
-    totals = run.cumulative(policy, setting_index, metric)[run.seeds.index(seed)]
-    gaps = np.diff(totals, prepend=0.0)
+    totals = run.cumulative(policy, setting_index, metric)
+    gaps = np.diff(totals[run.seeds.index(seed)], prepend=0.0)
     variances = eigenvalue = gap = 0.0
     outside = arms = 0
     for offer, chosen, rewards in _replayed(run, policy, setting_index, seed, world):

@@ -29,7 +29,7 @@ from superarm.problems.sources import settle_source
 from superarm.registry import family_of
 from superarm.results.curves import setting_text, thinned
 from superarm.rewards import Sum
-from superarm.simulation import Run, cell_name, simulate, spread
+from superarm.simulation import Run, cell_name, simulate, spread, write_trace
 from superarm.simulation.files import (
     FOLDERS_OF_ANY,
     FOLDERS_OF_AUDITED,
@@ -39,14 +39,7 @@ from superarm.simulation.files import (
     remove_temporaries,
     run_lock,
 )
-from superarm.simulation.trace import (
-    Truth,
-    read_spec,
-    write_cells,
-    write_shown,
-    write_spec,
-    write_trace,
-)
+from superarm.simulation.trace import Truth, read_spec, write_cells, write_shown, write_spec
 from superarm.states import atomic_write
 from superarm.threads import pin_blas_threads
 
@@ -243,8 +236,7 @@ def _check_drawn(world: World, truth: str) -> None:
 def _truth(world: World, rounds: int) -> Truth:
     steps = thinned(rounds)
     offers = [world.offer(step) for step in steps.tolist()]
-    means = np.stack([world.means(offer) for offer in offers])
-    return Truth(steps, means, offers[0].arms.features)
+    return Truth(steps, np.stack([world.means(offer) for offer in offers]), offers[0].arms.features)
 
 
 def _settled(world: World) -> dict[str, str]:

@@ -125,16 +125,19 @@ def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
         covered |= inside
         wanted = inside & np.isnan(heights)
         heights[wanted] = tile.height(lon[wanted], lat[wanted])
-    for bad, what in (
-        (~covered, "outside all tiles"),
-        (np.isnan(heights), "where the tiles have no height (a void)"),
-    ):
+    wrong = {
+        "outside all tiles": ~covered,
+        "where the tiles have no height (a void)": np.isnan(heights),
+    }
+    for what, bad in wrong.items():
         if bad.any():
             first = int(np.argmax(bad))
+            west, south = int(np.floor(lon[first])), int(np.floor(lat[first]))
             raise InputError(
                 f"{network.name}: {int(bad.sum())} of {len(lon)} junctions lie {what}; the first is "
                 f"{network.junction_ids[first]!r} at longitude {lon[first]:.5f}, latitude "
-                f"{lat[first]:.5f}. The tile needed there is {_tile_name(lon[first], lat[first])}"
+                f"{lat[first]:.5f}. The tile needed there is "
+                f"{'NS'[south < 0]}{abs(south):02d}{'EW'[west < 0]}{abs(west):03d}"
             )
     return replace(network, junctions=np.column_stack([network.junctions[:, :2], heights]))
 
@@ -165,8 +168,3 @@ def _corner(path: Path) -> tuple[int, int] | None:
 
 def _within(west: int, south: int, lon: Floats, lat: Floats) -> Bools:
     return (lon >= west) & (lon <= west + 1) & (lat >= south) & (lat <= south + 1)
-
-
-def _tile_name(lon: float, lat: float) -> str:
-    west, south = int(np.floor(lon)), int(np.floor(lat))
-    return f"{'NS'[south < 0]}{abs(south):02d}{'EW'[west < 0]}{abs(west):03d}"

@@ -20,25 +20,12 @@ if TYPE_CHECKING:
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
 _INK, _MUTED, _GRID, _ROAD = "#1f2328", "#59636e", "#d8dee4", "#aab3bc"
 _STYLE: dict[str, Any] = {
-    "font.size": 11,
     "text.color": _INK,
-    "axes.labelcolor": _MUTED,
-    "axes.edgecolor": _GRID,
-    "axes.titlesize": 12,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.grid": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "grid.color": _GRID,
-    "grid.linewidth": 0.7,
-    "xtick.color": _GRID,
-    "ytick.color": _GRID,
-    "xtick.labelcolor": _MUTED,
-    "ytick.labelcolor": _MUTED,
-    "ytick.major.size": 0,
-    "lines.linewidth": 1.9,
+    **dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), _MUTED),
+    **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), _GRID),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "axes.spines.left"), False),
+    **{"font.size": 11, "axes.titlesize": 12, "axes.titleweight": "bold", "axes.titlelocation": "left"},
+    **{"axes.grid": True, "grid.linewidth": 0.7, "ytick.major.size": 0, "lines.linewidth": 1.9},
     "svg.hashsalt": "superarm",
 }
 _LABEL = 0.27  # inches from one label to the next

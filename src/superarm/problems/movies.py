@@ -9,7 +9,7 @@ probability f(x) = 2/(1 + e^{−4x}) − 1. Films are chosen; all their arms are
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 from typing import Literal, NamedTuple
 
@@ -84,9 +84,8 @@ class Movies(ChangingArms):
                 "drawn beforehand to tell the learner the most pairs in any of them"
             )
         require_choice(self.oracle, "oracle", ("greedy", "tim"))
-        catalogue = from_source(
-            self.source, lambda: _movielens(self.least_ratings), lambda: _synthetic(self.least_ratings)
-        )
+        known = partial(_catalogue, self.least_ratings)
+        catalogue = from_source(self.source, partial(known, real=True), partial(known, real=False))
         if catalogue.size < most_arrivals(self.films):
             raise InputError(
                 f"{catalogue.size} films are known, but up to {most_arrivals(self.films)} may arrive "
@@ -185,13 +184,10 @@ def best_coverage(means: Floats, offer: Offer, k: int) -> float | None:
     return float(len(viewers) - least)
 
 
-@lru_cache(maxsize=2)
-def _movielens(least: int) -> _Catalogue:
-    return _of_ratings(load_movielens(), least, "MovieLens, ml-latest-small")
-
-
-@lru_cache(maxsize=2)
-def _synthetic(least: int) -> _Catalogue:
+@lru_cache(maxsize=4)
+def _catalogue(least: int, *, real: bool) -> _Catalogue:
+    if real:
+        return _of_ratings(load_movielens(), least, "MovieLens, ml-latest-small")
     return _of_ratings(_synthetic_ratings(), least, "synthetic data")
 
 

@@ -259,8 +259,7 @@ class Navigation(RoadProblem, Scored):
 
     def _costs(self, energies: Floats) -> _Costs:
         weights = rectified_mean(energies, float(np.sqrt(self.model.noise_variance)))
-        route = self.cheapest(weights)
-        return _Costs(weights, total(weights[route]))
+        return _Costs(weights, total(weights[self.cheapest(weights)]))
 
     def _best(self, costs: _Costs, offer: Offer) -> float:
         trip = offer.structure

@@ -60,7 +60,7 @@ def temperature_sensors(
     """The warmest of 52 sensors between 8 and 9 am in the Intel Berkeley lab."""
     if as_count(start_minute, "start_minute", least=0) > 8 * 60:
         raise InputError(f"start_minute is {start_minute}; the file must start by 8 am, minute 480")
-    rows = from_source(source, lambda: _intel_rows(start_minute), _synthetic_temperatures)
+    rows = from_source(source, lambda: _intel_rows(start_minute), _warm_room)
     return _sensor_problem(rows, seed, horizon, noise_fraction, prior_mean, norm, units, regularisation)
 
 
@@ -80,7 +80,7 @@ def light_sensors(
 
     601 rows to learn from and 192 to test on, as the data come.
     """
-    rows = from_source(source, _cmu_rows, _synthetic_light)
+    rows = from_source(source, _cmu_rows, _lit_room)
     return _sensor_problem(rows, seed, horizon, noise_fraction, prior_mean, norm, units, regularisation)
 
 
@@ -227,9 +227,5 @@ def made_room(
     )
 
 
-_synthetic_temperatures = partial(
-    made_room, "temperature", sensors=52, learn=360, test=240, level=22.0, spread=2.0
-)
-_synthetic_light = partial(
-    made_room, "light", sensors=41, learn=601, test=192, level=400.0, spread=80.0
-)
+_warm_room = partial(made_room, "temperature", sensors=52, learn=360, test=240, level=22.0, spread=2.0)
+_lit_room = partial(made_room, "light", sensors=41, learn=601, test=192, level=400.0, spread=80.0)

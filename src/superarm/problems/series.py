@@ -104,8 +104,7 @@ def traffic_series(
         "day": f"the morning of day {day} of 7",
         "drift": f"{drift} 5 mornings, taken as independent; the paper found 0.04 on its own data",
     }
-    readings = rows.test[first : first + _STEPS_A_MORNING]
-    return _series(rows, readings, model, told, "mph", seed)
+    return _series(rows, rows.test[first : first + _STEPS_A_MORNING], model, told, "mph", seed)
 
 
 @lru_cache(maxsize=8)  # one model for all seeds, so that what policies learn from its past is shared
@@ -169,9 +168,6 @@ def _series(
             ),
         },
     )
-
-
-# --- rows --------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1)

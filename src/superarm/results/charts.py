@@ -136,8 +136,7 @@ def _line(policy: str, style: PolicyStyle, x: Floats | Ints, values: Floats, ban
 
 def _regret(run: Run, index: int, band: Band) -> Picture:
     chart = regret_chart(run, index, band)
-    caption = _sentence(band_text(run, band))
-    return _single(run, index, "regret", chart, caption + _thin([chart]))
+    return _single(run, index, "regret", chart, _sentence(band_text(run, band)) + _thin([chart]))
 
 
 def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:

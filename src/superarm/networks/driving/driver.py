@@ -284,9 +284,7 @@ class Driver(AbstractContextManager["Driver"]):
             "collision.action": "none",
             "xml-validation": "never",
             "save-state.precision": 6,
-            "no-step-log": "true",
-            "no-warnings": "true",
-            "duration-log.disable": "true",
+            **dict.fromkeys(("no-step-log", "no-warnings", "duration-log.disable"), "true"),
         }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         try:
