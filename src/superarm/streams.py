@@ -50,7 +50,7 @@ def stream(seed: int, role: str, step: int) -> np.random.Generator:
     """
     as_count(seed, "seed", 0)
     as_count(step, "step", 0, _LAST_STEP)
-    sequence = np.random.SeedSequence(seed, spawn_key=(_role_key(role), step))
+    sequence = np.random.SeedSequence(seed, spawn_key=(crc32(role.encode()), step))
     return np.random.Generator(np.random.PCG64(sequence))
 
 
@@ -71,7 +71,7 @@ class Streams:
         as_count(seed, "seed", 0)
         self.seed = seed
         self.role = role
-        self._pool = _mixed_pool(seed, _role_key(role))
+        self._pool = _mixed_pool(seed, crc32(role.encode()))
         self._bit_generator = np.random.PCG64(0)
         self._generator = np.random.Generator(self._bit_generator)
         self._block: int | None = None
@@ -92,10 +92,6 @@ class Streams:
         state["state"] = self._states[step & (_BLOCK - 1)]
         self._bit_generator.state = state
         return self._generator
-
-
-def _role_key(role: str) -> int:
-    return crc32(role.encode())
 
 
 # --- SeedSequence, the part before the step: plain integers ------------------------------

@@ -288,18 +288,14 @@ def _near(totals: _Totals, what: str, difference: Floats, unit: str, level: Floa
             yield Margin(what, difference, tie_holds=True)
 
 
-def _change(totals: _Totals, policy: str) -> Floats:
-    """The change of a total over all values of ``key``, by least squares over their ranks."""
-    every = np.stack([totals.at(policy, place) for place in range(len(totals.settings))])
-    ranks = np.arange(len(every)) - (len(every) - 1) / 2.0
-    # From the first value: rounding would make a change of totals that are all the same.
-    change: Floats = (len(every) - 1) * (ranks @ (every - every[0])) / (ranks @ ranks)
-    return change
-
-
 def _moves(totals: _Totals, sign: float) -> Iterator[Margin]:
+    """The change of a total over all values of ``key``, by least squares over their ranks."""
     for policy in _names(totals.claim["policy"]):
-        yield Margin(f"change of {policy} over all values", _change(totals, policy), sign)
+        every = np.stack([totals.at(policy, place) for place in range(len(totals.settings))])
+        ranks = np.arange(len(every)) - (len(every) - 1) / 2.0
+        # From the first value: rounding would make a change of totals that are all the same.
+        change = (len(every) - 1) * (ranks @ (every - every[0])) / (ranks @ ranks)
+        yield Margin(f"change of {policy} over all values", change, sign)
 
 
 def _flat(totals: _Totals) -> Iterator[Margin]:

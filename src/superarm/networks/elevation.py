@@ -125,11 +125,10 @@ def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
         covered |= inside
         wanted = inside & np.isnan(heights)
         heights[wanted] = tile.height(lon[wanted], lat[wanted])
-    wrong = {
-        "outside all tiles": ~covered,
-        "where the tiles have no height (a void)": np.isnan(heights),
-    }
-    for what, bad in wrong.items():
+    for bad, what in (
+        (~covered, "outside all tiles"),
+        (np.isnan(heights), "where the tiles have no height (a void)"),
+    ):
         if bad.any():
             first = int(np.argmax(bad))
             west, south = int(np.floor(lon[first])), int(np.floor(lat[first]))

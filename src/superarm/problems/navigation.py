@@ -28,7 +28,7 @@ from superarm.capabilities import Metric
 from superarm.core import Arms, Best, Decision, Feedback, Floats, Offer
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_number, as_positive, require_choice
-from superarm.kernels import Constant, Kernel, Periodic, PriorRoot, Temporal, prior_root
+from superarm.kernels import Constant, Periodic, PriorRoot, Temporal, prior_root
 from superarm.networks.energy import Recuperation
 from superarm.normal import rectified_mean
 from superarm.oracles import Trip
@@ -112,8 +112,10 @@ class Navigation(RoadProblem, Scored):
             store(self, model=with_conditions(self.model, len(self.conditions)))
         strength = as_number(self.rush_hours, "rush_hours", 0.0, 100.0)
         as_number(self.day_to_day, "day_to_day", 0.0, 1.0)
-        if strength:
-            store(self, model=replace(self.model, drift=_daily(self.day_to_day)))
+        if strength:  # what a traveller expects who knows of it: half lasts, half comes back every day
+            peaks = Periodic(period=float(TRIPS_PER_DAY), lengthscale=1.0, variance=0.5)
+            drift = Constant(variance=0.5) + Temporal(epsilon=self.day_to_day) * peaks
+            store(self, model=replace(self.model, drift=drift))
         store(self, _closures=Streams(self.seed, "offer"), _conditions=conditions)
         store(self, settled=self._settled())
 
@@ -269,9 +271,3 @@ class Navigation(RoadProblem, Scored):
         is_open = True if offer.available is None else offer.available
         route = self.cheapest(np.where(is_open, costs.weights, np.inf), trip)
         return total(costs.weights[route])
-
-
-def _daily(epsilon: float) -> Kernel:
-    """What a traveller who knows of rush hours expects: half of it lasts, half comes back every day."""
-    peaks = Periodic(period=float(TRIPS_PER_DAY), lengthscale=1.0, variance=0.5)
-    return Constant(variance=0.5) + Temporal(epsilon=epsilon) * peaks
