@@ -6,7 +6,6 @@ first rounds of a long one.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import ceil, sqrt
@@ -20,6 +19,8 @@ from superarm.kernels import Kernel, SquaredExponential
 from superarm.kernels.drawing import PriorRoot
 from superarm.models import Model
 from superarm.streams import Streams
+
+from .base import GaussianNoise
 
 _MOST_FEATURES = 2000
 _LEFT_ALONE = np.random.default_rng(0)
@@ -54,7 +55,7 @@ def draws_of(kernel: Kernel, points: Floats) -> Callable[[Floats], Floats]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ChangingArms(Measured, ABC):
+class ChangingArms(GaussianNoise, Measured):
     """Rewards with Gaussian noise; a super arm is worth what the model's reward says.
 
     Regret is measured on expected outcomes, against the model's own oracle under the truth.
@@ -65,11 +66,6 @@ class ChangingArms(Measured, ABC):
     horizon: int
     model: Model = field(init=False, repr=False)
     settled: Mapping[str, str] = field(init=False, repr=False)
-
-    @property
-    def noise_std(self) -> float:
-        """Of Gaussian noise: a field where there is some."""
-        return 0.0
 
     def _told(self, oracle: Oracle, most_arms: int, **more: Any) -> Model:
         """What the learner is told of contexts in [0, 1]³: a kernel of scale 1, and the noise."""
@@ -83,19 +79,6 @@ class ChangingArms(Measured, ABC):
             most_arms=most_arms,
             **more,
         )
-
-    @abstractmethod
-    def means(self, offer: Offer) -> Floats:
-        """Expected outcome of every arm on offer, (n,)."""
-
-    def noise(self, offer: Offer, rng: Rng) -> Floats:
-        draws = rng.standard_normal(len(offer.arms))
-        draws *= self.noise_std
-        return draws
-
-    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
-        positions = decision.positions
-        return Feedback(positions=positions, rewards=self.means(offer)[positions] + noise[positions])
 
     def value(self, offer: Offer, decision: Decision) -> float:
         return self._worth(offer, self.means(offer)[decision.positions], decision.positions)

@@ -118,9 +118,7 @@ class Crowdsourcing(ChangingArms):
 
 
 class _Places(NamedTuple):
-    """Where workers may be."""
-
-    at: Floats  # (n, 2), in the unit square
+    at: Floats  # where workers may be, (n, 2), in the unit square
     origin: str
 
 

@@ -36,7 +36,7 @@ from superarm.registry import register
 from superarm.rewards import total
 from superarm.streams import Streams, stream
 
-from .base import Scored, store
+from .base import GaussianNoise, Scored, store
 from .conditions import TRIPS_PER_DAY, Conditions, RushHours
 from .road_models import MEASURES, RoadProblem, load_roads, road_arms, road_kernel, with_conditions
 
@@ -52,7 +52,7 @@ class _Costs(NamedTuple):
 
 @register("problem", "navigation")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Navigation(RoadProblem, Scored):
+class Navigation(RoadProblem, GaussianNoise, Scored):
     """Learn the route of least energy from ``start`` to ``goal``."""
 
     network: str | None = None
@@ -78,6 +78,7 @@ class Navigation(RoadProblem, Scored):
     """How much rush hours change energies, in standard deviations of the prior; 0: no rush hours."""
     day_to_day: float = 0.002
     """ε: how fast the pattern of rush hours drifts from trip to trip, 0 to 1; a day has 24 trips."""
+    noise_std: float = field(init=False, repr=False)
     _closures: Streams = field(init=False, repr=False)
     _conditions: Conditions | None = field(init=False, repr=False)
     _kept: dict[int, tuple[_Costs, _Costs | None]] = field(init=False, repr=False, default_factory=dict)
@@ -117,7 +118,7 @@ class Navigation(RoadProblem, Scored):
             drift = Constant(variance=0.5) + Temporal(epsilon=self.day_to_day) * peaks
             store(self, model=replace(self.model, drift=drift))
         store(self, _closures=Streams(self.seed, "offer"), _conditions=conditions)
-        store(self, settled=self._settled())
+        store(self, settled=self._settled(), noise_std=float(np.sqrt(self.model.noise_variance)))
 
     # The truth is drawn when it is first asked for: its factor takes seconds on a large network.
 
@@ -233,15 +234,6 @@ class Navigation(RoadProblem, Scored):
         """Minus the rectified costs, by which regret is measured."""
         return np.negative(self._costs_of(offer.step)[0].weights)
 
-    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
-        draws = rng.standard_normal(len(offer.arms))
-        draws *= np.sqrt(self.model.noise_variance)
-        return draws
-
-    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
-        positions = decision.positions
-        return Feedback(positions=positions, rewards=self.means(offer)[positions] + noise[positions])
-
     def value(self, offer: Offer, decision: Decision) -> float:
         return total(self._costs_of(offer.step)[0].weights[decision.positions])
 
@@ -260,7 +252,7 @@ class Navigation(RoadProblem, Scored):
     # --- costs and routes ------------------------------------------------------------------
 
     def _costs(self, energies: Floats) -> _Costs:
-        weights = rectified_mean(energies, float(np.sqrt(self.model.noise_variance)))
+        weights = rectified_mean(energies, self.noise_std)
         return _Costs(weights, total(weights[self.cheapest(weights)]))
 
     def _best(self, costs: _Costs, offer: Offer) -> float:

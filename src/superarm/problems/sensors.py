@@ -169,9 +169,6 @@ def _sensor_problem(
     )
 
 
-# --- rows, real and synthetic ------------------------------------------------------------
-
-
 def _intel_rows(start_minute: int = _START_MINUTE) -> SensorRows:
     readings = repair_glitches(load_intel_temperature(), below=GLITCH_BELOW)
     eight = 8 * _ROWS_AN_HOUR - start_minute * _ROWS_A_MINUTE

@@ -46,6 +46,7 @@ class SensorSeries(ChangingArms, AdditiveProblem):
     model: Model
     settled: Mapping[str, str]
     unit: str
+    noise_std: float = 0.0
 
     def offer(self, step: int) -> Offer:
         return Offer(step=step, arms=self.arms, available=self.start if step == 1 else None)

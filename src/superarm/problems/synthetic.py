@@ -96,8 +96,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     ),
 }
 
-# --- problems ----------------------------------------------------------------------------
-
 
 @register("problem", "rkhs-function")
 def rkhs_function(
@@ -170,9 +168,6 @@ def benchmark_function(
     domain = _Domain.draw(seed, count, dimension, "squared-exponential", lengthscale)
     truth, told = benchmark(domain.points), benchmark.formula
     return _problem(domain, truth, told, noise_fraction, regularisation, horizon)
-
-
-# --- what the three share ----------------------------------------------------------------
 
 
 class _Domain(NamedTuple):

@@ -119,9 +119,6 @@ def write_report(
     )
 
 
-# --- what the page says ------------------------------------------------------------------
-
-
 def _ranked(run: Run, index: int) -> dict[str, Average]:
     """Every policy's regret, the least first."""
     found = {policy: average(run.cumulative(policy, index)[:, -1]) for policy in run.policies}

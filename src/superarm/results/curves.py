@@ -27,9 +27,6 @@ Band = Literal["stderr", "std"]
 _SYNTHETIC = ", synthetic data"  # how problems end the origin of data that they generated
 
 
-# --- numbers and looks -------------------------------------------------------------------
-
-
 class Curve(NamedTuple):
     """A mean over seeds at some rounds, with half the height of its band (0 for a single seed)."""
 
