@@ -367,15 +367,10 @@ def check_claim(claim: object, where: str) -> None:
         if claim[key] in ("", [], {}) or claim[key] != claim[key]:
             raise SpecError(f"{where}: claim {text!r}: {key} is {claim[key]!r}; give a value")
     twice = set(_names(claim["policy"])) & set(_names(claim.get("versus", [])))
+    of, apart = claim.get("of", "spread"), claim.get("metric") == _SECONDS or "relative_to" in claim
     for wrong, told in (
-        (
-            claim.get("of", "spread") not in ("spread", "swing"),
-            f"of is {claim.get('of')!r}; it can be 'spread' or 'swing'",
-        ),
-        (
-            claim.get("of") == "swing" and (claim.get("metric") == _SECONDS or "relative_to" in claim),
-            "of = 'swing' cannot be used with metric = 'seconds' or relative_to",
-        ),
+        (of not in ("spread", "swing"), f"of is {of!r}; it can be 'spread' or 'swing'"),
+        (of == "swing" and apart, "of = 'swing' cannot be used with metric = 'seconds' or relative_to"),
         *(
             (not 0.0 < claim.get(key, 1.0) < np.inf, f"{key} must be above 0 and finite")
             for key in ("ratio", "most", "tolerance")

@@ -254,14 +254,11 @@ def _unmet(name: str, case: _Case) -> Iterator[str]:
 
 
 _KERNELIZED = "“On Kernelized Multi-armed Bandits” (2017)"
+_OPTIMIZATION = "“Gaussian Process Optimization in the Bandit Setting” (2010)"
 _THEOREMS = {
     "igp-ucb": _Theorem("IGP-UCB bound", f"Theorem 3 of {_KERNELIZED}", _igp_ucb),
     "gp-ts": _Theorem("GP-TS bound", f"Theorem 4 of {_KERNELIZED}", _gp_ts),
-    "gp-ucb": _Theorem(
-        "GP-UCB bound",
-        "Theorem 3 of “Gaussian Process Optimization in the Bandit Setting” (2010)",
-        _gp_ucb,
-    ),
+    "gp-ucb": _Theorem("GP-UCB bound", f"Theorem 3 of {_OPTIMIZATION}", _gp_ucb),
     "oclok-ucb": _Theorem(
         "O'CLOK-UCB bound",
         "Theorem 1 of “Contextual Combinatorial Bandits with Changing Action Sets via Gaussian "

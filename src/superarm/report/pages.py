@@ -35,8 +35,8 @@ def page(title: str, body: str) -> str:
 
 
 def section(title: str, *parts: str) -> str:
-    """A headed section of ready-made parts."""
-    return f"\n<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
+    """A headed section of ready-made parts; nothing without any."""
+    return f"\n<section><h2>{escape(title)}</h2>{''.join(parts)}</section>" if any(parts) else ""
 
 
 def banner(warning: str) -> str:
@@ -91,9 +91,9 @@ def policy_table(
 
 
 def fact_table(caption: str, facts: Mapping[str, Any]) -> str:
-    """Names and values, those that are None left out."""
+    """Names and values, those that are None left out; nothing without any."""
     rows = [(escape(str(k)), [escape(readable_value(v))]) for k, v in facts.items() if v is not None]
-    return table([], rows, caption=caption, style="facts")
+    return table([], rows, caption=caption, style="facts") if rows else ""
 
 
 def option_table(caption: str, name: str, rows: Mapping[str, Mapping[str, Any]]) -> str:

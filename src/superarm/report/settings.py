@@ -46,16 +46,14 @@ def settings_section(run: Run) -> str:
         "superarm": run.spec.get("version"),
     }
     facts |= {key: value for key, value in parameters.items() if value not in ({}, [], "")}
-    parts = [fact_table("", facts)]
     told = {key: ", ".join(map(readable_value, values)) for key, values in swept.items()}
-    for caption, table in (("Swept", told), ("Problem", problem)):
-        parts += [fact_table(caption, table)] if table else []
+    parts = [fact_table("", facts), fact_table("Swept", told), fact_table("Problem", problem)]
     if any(options.values()):
         parts.append(option_table("Policies", "name", options))
     title = "What was settled" if run.spec.get("paper") else "How it was set up"
     every = [run.settled(index) for index in range(len(run.settings))]
     shared = {k: v for k, v in every[0].items() if all(each.get(k) == v for each in every)}
-    parts += [fact_table(title, shared)] if shared else []
+    parts.append(fact_table(title, shared))
     apart = {
         setting_text(setting): {k: v for k, v in each.items() if k not in shared}
         for setting, each in zip(run.settings, every, strict=True)
