@@ -104,10 +104,7 @@ def reproduce(target: str, request: Request, band: Band | None) -> dict[str, Any
         raise ConflictError(
             f"{directory} is not empty; continue it with --resume, or choose another --out"
         )
-    plans = [
-        request.plan(experiment, directory / experiment.id.replace("/", "-"), Place())
-        for experiment in experiments
-    ]
+    plans = [request.plan(each, directory / each.id.replace("/", "-"), Place()) for each in experiments]
     started = time.perf_counter()
     summaries, reports = [], []
     with process_pool(request.workers) as pool:
@@ -124,12 +121,8 @@ def reproduce(target: str, request: Request, band: Band | None) -> dict[str, Any
         origin = ["synthetic data"] * any(report.warning for report in reports)
         save_pictures(pictures, f"superarm: {target}", directory / "figures", origin)
     write_index(reports, directory / "index.html", title=title, pictures=pictures)
-    return {
-        "reproduce": target,
-        "seconds": time.perf_counter() - started,
-        "runs": summaries,
-        "out": str(directory),
-    }
+    seconds = time.perf_counter() - started
+    return {"reproduce": target, "seconds": seconds, "runs": summaries, "out": str(directory)}
 
 
 def report(

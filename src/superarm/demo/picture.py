@@ -24,11 +24,7 @@ _CHART = (630.0, 60.0, 180.0, 250.0)
 _HALVES = 2  # roads are written in half pixels: whole numbers are short
 _STYLE = "".join(files(__package__).joinpath("learning.css").read_text(encoding="utf-8").splitlines())
 _LEVELS = 5  # classes of height, from low to high: h0 … h4 in learning.css
-_WIDTHS = (
-    (24.0, 2.4),
-    (13.0, 1.3),
-    (0.0, 0.7),
-)  # least speed limit in m/s, and the width of such a road
+_WIDTHS = ((24.0, 2.4), (13.0, 1.3), (0.0, 0.7))  # least speed limit in m/s, and how wide it is drawn
 _LABELS = {"prior": "model alone", "best": "best route"}
 
 
@@ -210,9 +206,7 @@ def _legend() -> str:
             "a trip and its 95 % forecast",
         ),
     )
-    return "".join(
-        mark + _text(x + 26.0, y + 19.0 * row, words) for row, (mark, words) in enumerate(marks)
-    )
+    return "".join(mark + _text(x + 26.0, y + 19.0 * at, told) for at, (mark, told) in enumerate(marks))
 
 
 def _heading(x: float, words: str) -> str:

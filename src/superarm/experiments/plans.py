@@ -149,14 +149,8 @@ class Plan:
             hidden = not all(path.is_file() for path in files)
             for seed in range(self.first_seed, self.first_seed + self.seeds):
                 missing = tuple(name for name in self.policies if not self._has(name, index, seed))
-                task = Task(
-                    plan=alone,
-                    setting_index=index,
-                    seed=seed,
-                    policies=missing,
-                    imports=tuple(imported()),
-                    shown=hidden and seed == self.first_seed,
-                )
+                shown = hidden and seed == self.first_seed
+                task = Task(alone, index, seed, missing, imports=tuple(imported()), shown=shown)
                 tasks += [task] if missing or task.shown else []
         return tasks
 

@@ -39,10 +39,7 @@ _DISTRICT = 800.0  # metres between the centres of districts; less in a small to
 # Metres between the embankments, between sites down the middle, and from the river to half the height.
 _RIVER, _RIVER_STEP, _VALLEY = 60.0, 115.0, 500.0
 _SHORTEST = 27.0  # streets shorter than this become one junction, unless they are bridges
-_STEEP, _SOFT = (
-    0.08,
-    0.3,
-)  # grade of one street in fifty; how softly hills begin, in typical heights
+_STEEP, _SOFT = 0.08, 0.3  # grade of one street in fifty; how softly hills begin, in typical heights
 # Shares of local streets with one direction, of those left out, of main crossings without left turns.
 _ONE_WAY, _MISSING, _NO_LEFT = 0.16, 0.07, 0.3
 

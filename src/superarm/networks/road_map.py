@@ -38,14 +38,8 @@ class RoadMap:
             courses = [network.shapes[edge] for edge in graph.edges]
             points = np.concatenate(courses)
             offsets = np.concatenate([[0], np.cumsum([len(course) for course in courses])])
-        return cls(
-            points=points,
-            offsets=offsets,
-            speed=graph.speed,
-            height=0.5 * (z[tail] + z[head]),
-            start=int(start),
-            goal=int(goal),
-        )
+        height, trip = 0.5 * (z[tail] + z[head]), {"start": int(start), "goal": int(goal)}
+        return cls(points=points, offsets=offsets, speed=graph.speed, height=height, **trip)
 
     def __len__(self) -> int:
         return len(self.speed)
@@ -80,11 +74,6 @@ class RoadMap:
         fits = offsets[0] == 0 and offsets[-1] == p and (np.diff(offsets) >= 1).all()
         if not (fits and 0 <= start < n and 0 <= goal < n):
             raise StateError("this map is damaged: its edges, points and trip do not fit together")
-        return cls(
-            points=arrays["points"] / 100.0,
-            offsets=offsets,
-            speed=arrays["speed"].astype(np.float64),
-            height=arrays["height"].astype(np.float64),
-            start=start,
-            goal=goal,
-        )
+        points = arrays["points"] / 100.0
+        speed, height = (arrays[name].astype(np.float64) for name in ("speed", "height"))
+        return cls(points=points, offsets=offsets, speed=speed, height=height, start=start, goal=goal)

@@ -108,9 +108,7 @@ def _draw_chart(axes: Axes, chart: Chart, height: float) -> None:
     ends: list[tuple[Series, float]] = []
     for each, shape in zip(chart.series, chart.shapes(), strict=True):
         if each.half is not None and not each.style.thin:  # bands of baselines would lie over all
-            axes.fill_between(
-                shape.x, shape.low, shape.high, color=each.style.hex, alpha=0.18, linewidth=0
-            )
+            axes.fill_between(shape.x, shape.low, shape.high, color=each.style.hex, alpha=0.18, lw=0)
         dots: dict[str, Any] = {"marker": "o", "markersize": 4.5} if chart.markers else {}
         if each.marked:
             dots = {"marker": "o", "markersize": 7.0, "markevery": [*each.marked], "clip_on": False}

@@ -64,9 +64,8 @@ class Channels(ChangingArms):
         user, channel = np.nonzero(open_pairs)
         features = np.stack([each[user, channel] for each in context], axis=1)
         ids = [(step, *pair) for pair in zip(user.tolist(), channel.tolist(), strict=True)]
-        return Offer(
-            step=step, arms=Arms(ids=ids, features=features), structure=Pairs(left=user, right=channel)
-        )
+        arms = Arms(ids=ids, features=features)
+        return Offer(step=step, arms=arms, structure=Pairs(left=user, right=channel))
 
     def means(self, offer: Offer) -> Floats:
         distance, busy, suits = offer.arms.features.T

@@ -92,11 +92,9 @@ def _drawn(seed: int, pool: int, lengthscale: float, squared: bool) -> tuple[Flo
     """Contexts and their means, (pool, 3) and (pool,). Runs of other lengths share them."""
     rng = stream(seed, "truth", 0)
     contexts = rng.random((pool, 3))
-    kernel: Kernel = (
-        SquaredExponential(lengthscale=lengthscale)
-        if squared
-        else Matern(nu=0.5, lengthscale=2.0 * lengthscale**2)
-    )
+    kernel: Kernel = SquaredExponential(lengthscale=lengthscale)
+    if not squared:
+        kernel = Matern(nu=0.5, lengthscale=2.0 * lengthscale**2)
     return read_only(contexts), read_only(joint_draw(kernel, contexts, rng))
 
 

@@ -76,16 +76,8 @@ class DriftingFunction(ChangingArms):
         told = "f₁ is drawn; every step keeps √(1 − ε) of f and adds √ε of a new draw, "
         told += f"ε = {epsilon:g}"
         settled = {"truth": told + (f"; learners assume ε = {assumed:g}" * (assumed != epsilon))}
-        store(
-            self,
-            model=model,
-            settled=settled,
-            noise_std=noise_std,
-            _arms=arms,
-            _drawn=_draws(kernel, side, dimension),
-            _streams=Streams(self.seed, "truth"),
-            _truths=[],
-        )
+        store(self, model=model, settled=settled, noise_std=noise_std, _arms=arms, _truths=[])
+        store(self, _drawn=_draws(kernel, side, dimension), _streams=Streams(self.seed, "truth"))
 
     def offer(self, step: int) -> Offer:
         return Offer(step=step, arms=self._arms)

@@ -211,12 +211,11 @@ def _synthetic_ratings() -> Ratings:
     """As many films, viewers, ratings and genres as the small MovieLens set, with like tails."""
     rng, films, viewers, genres = stream(0, "synthetic-films", 0), 9000, 600, 20
     popular = 1.0 / (np.arange(films) + 20.0)
+    popular /= popular.sum()
     eager = rng.lognormal(0.0, 1.1, viewers)
     counts = np.maximum(20, np.round(100_000 * eager / eager.sum())).astype(int)
     counts = np.minimum(counts, films // 3)
-    film = np.concatenate(
-        [rng.choice(films, size=count, replace=False, p=popular / popular.sum()) for count in counts]
-    )
+    film = np.concatenate([rng.choice(films, size=count, replace=False, p=popular) for count in counts])
     viewer = np.repeat(np.arange(viewers), counts)
     common = rng.dirichlet(np.full(genres, 0.6))
     table = np.zeros((films, genres), dtype=np.bool_)

@@ -90,13 +90,8 @@ class Navigation(RoadProblem, GaussianNoise, Scored):
         require_choice(self.on_no_path, "on_no_path", ("error", "empty"))
         vehicle = self._own_vehicle(self.recuperation)
         named = self._named(otherwise="city")
-        roads = load_roads(
-            named.network,
-            uturns=self.uturns,
-            edges=self.edges,
-            city_seed=self.city_seed,
-            elevation=self.elevation,
-        )
+        names = ("uturns", "edges", "city_seed", "elevation")
+        roads = load_roads(named.network, **{name: getattr(self, name) for name in names})
         lengthscale = as_positive(self.lengthscale, "lengthscale")
         known = lengthscale if self.model_lengthscale is None else self.model_lengthscale
         known = as_positive(known, "model_lengthscale")
@@ -132,11 +127,8 @@ class Navigation(RoadProblem, GaussianNoise, Scored):
             lengthscale=float(self.lengthscale),
             normalisation=self.normalisation,
         )
-        return prior_root(
-            kernel,
-            road_arms(graph).features,
-            "use a smaller network, or drive in SUMO (navigation/sumo)",
-        )
+        advice = "use a smaller network, or drive in SUMO (navigation/sumo)"
+        return prior_root(kernel, road_arms(graph).features, advice)
 
     @cached_property
     def energies(self) -> Floats:

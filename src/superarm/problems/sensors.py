@@ -177,26 +177,19 @@ def _intel_rows(start_minute: int = _START_MINUTE) -> SensorRows:
         starts = [day * _ROWS_A_DAY + eight for day in days]
         return np.concatenate([readings[start : start + _ROWS_AN_HOUR] for start in starts])
 
-    return SensorRows(
-        ids=INTEL_MOTES,
-        learn=mornings(_LEARNING_DAYS),
-        test=mornings(_TEST_DAYS),
-        origin=(
-            "Intel Berkeley lab, 52 sensors, 5 days of data: 8–9 am of days 1–3 to learn, of days 4–5 "
-            f"to test. The file has no clock; its first row is taken as {start_minute} minutes "
-            f"after midnight. Readings under {GLITCH_BELOW:g} °C are interpolated in time"
-        ),
+    origin = (
+        "Intel Berkeley lab, 52 sensors, 5 days of data: 8–9 am of days 1–3 to learn, of days 4–5 "
+        f"to test. The file has no clock; its first row is taken as {start_minute} minutes "
+        f"after midnight. Readings under {GLITCH_BELOW:g} °C are interpolated in time"
     )
+    learn, test = mornings(_LEARNING_DAYS), mornings(_TEST_DAYS)
+    return SensorRows(ids=INTEL_MOTES, learn=learn, test=test, origin=origin)
 
 
 def _cmu_rows() -> SensorRows:
     data = load_cmu_light()
-    return SensorRows(
-        ids=range(data.train.shape[1]),
-        learn=data.train,
-        test=data.test,
-        origin="CMU Intelligent Workplace, 41 sensors, 601 rows to learn, 192 to test, as supplied",
-    )
+    origin = "CMU Intelligent Workplace, 41 sensors, 601 rows to learn, 192 to test, as supplied"
+    return SensorRows(ids=range(data.train.shape[1]), learn=data.train, test=data.test, origin=origin)
 
 
 @cache
@@ -216,12 +209,8 @@ def made_room(
         row[:] = level + spread * (0.6 * lasting + 0.8 * moving)
         moving = memory * moving + sqrt(1.0 - memory**2) * gaussian_draw(K, rng)
     readings += 0.05 * spread * rng.standard_normal(readings.shape)  # each sensor's own jitter
-    return SensorRows(
-        ids=range(sensors),
-        learn=readings[:learn],
-        test=readings[learn:],
-        origin=f"{sensors} {kind} sensors, {learn} rows to learn, {test} to test, synthetic data",
-    )
+    origin = f"{sensors} {kind} sensors, {learn} rows to learn, {test} to test, synthetic data"
+    return SensorRows(ids=range(sensors), learn=readings[:learn], test=readings[learn:], origin=origin)
 
 
 _warm_room = partial(made_room, "temperature", sensors=52, learn=360, test=240, level=22.0, spread=2.0)

@@ -175,16 +175,12 @@ def _series(
 def _intel_days(path: Path) -> SensorRows:
     """The file at this path, which the loader finds."""
     readings = repair_glitches(load_intel_temperature(), below=GLITCH_BELOW)[::20]
-    return SensorRows(
-        ids=INTEL_MOTES,
-        learn=readings[:432],
-        test=readings[432:],
-        origin=(
-            "Intel Berkeley lab, 52 sensors (the paper has 46), every 20th row, so one every 10 "
-            "minutes. Days 1–3 are for learning, 4–5 for testing; a day is 144 rows, counted from the "
-            f"start of the file. Readings under {GLITCH_BELOW:g} °C are interpolated in time"
-        ),
+    origin = (
+        "Intel Berkeley lab, 52 sensors (the paper has 46), every 20th row, so one every 10 "
+        "minutes. Days 1–3 are for learning, 4–5 for testing; a day is 144 rows, counted from the "
+        f"start of the file. Readings under {GLITCH_BELOW:g} °C are interpolated in time"
     )
+    return SensorRows(ids=INTEL_MOTES, learn=readings[:432], test=readings[432:], origin=origin)
 
 
 @lru_cache(maxsize=1)

@@ -100,14 +100,8 @@ def regret_chart(
     series = tuple(_curve(run, policy, index, band, points=points) for policy in chosen)
     ends = [float(each.y[-1]) for each in series if each.y[-1] > 0.0]
     log = len(ends) > 1 and max(ends) > _FAR_APART * min(ends)
-    return Chart(
-        series=series,
-        title=title,
-        x_label="round",
-        y_label=_regret_text(run, index) + ", log scale" * log,
-        log_y=log,
-        totals=True,
-    )
+    label = _regret_text(run, index) + ", log scale" * log
+    return Chart(series=series, title=title, x_label="round", y_label=label, log_y=log, totals=True)
 
 
 def _regret_text(run: Run, index: int) -> str:
@@ -151,13 +145,8 @@ def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
         for policy, bound in bounds.drawn.items():
             style = PolicyStyle(policy_styles(run.policies)[policy].colour, 2)
             series.append(Series(bound.label, bound.rounds, bound.values, style))
-    chart = Chart(
-        series=tuple(series),
-        x_label="round, log scale",
-        y_label=_regret_text(run, index) + ", log scale",
-        log_x=True,
-        log_y=True,
-    )
+    across, up = "round, log scale", _regret_text(run, index) + ", log scale"
+    chart = Chart(series=tuple(series), x_label=across, y_label=up, log_x=True, log_y=True)
     return _single(run, index, "growth", chart, caption)
 
 
@@ -285,13 +274,8 @@ def _seconds(run: Run, index: int) -> Picture | None:
         if growth >= _LEAST_GROWTH:
             label += f", {power_text(growth)}"
         series.append(Series(label, curve.rounds, curve.mean, style))
-    chart = Chart(
-        series=tuple(series),
-        x_label="round",
-        y_label="time per round, log scale",
-        log_y=True,
-        seconds=True,
-    )
+    label = "time per round, log scale"
+    chart = Chart(series=tuple(series), x_label="round", y_label=label, log_y=True, seconds=True)
     caption = (
         "Time to decide and learn, averaged over blocks of rounds and over seeds; labels give the "
         "overall mean and, where it grows, how the time of a round grows over the last half of the run."

@@ -207,9 +207,7 @@ def simulate(
         if missing:
             told = f"policy {name!r} is {policy!r:.60}, which has no {', '.join(missing)}"
             raise InputError(f"{told}; give an object with all that superarm.core.Policy has")
-    recorders = [
-        _Recorder(name, policy, problem, seed, rounds, watch) for name, policy in policies.items()
-    ]
+    recorders = [_Recorder(*each, problem, seed, rounds, watch) for each in policies.items()]
     noise_streams, delay_streams = Streams(seed, "noise"), Streams(seed, "delay")
     step = 1
     while step <= rounds:
