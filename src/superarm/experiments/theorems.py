@@ -180,16 +180,9 @@ def _gp_ts(rounds: Floats, case: _Case) -> Floats:
         lipschitz = theory.lipschitz_of_kernel(case.model.kernel)
     except InputError as error:
         raise _NoBoundError(f"the theorem needs the kernel's Lipschitz constant: {error}") from None
-    return theory.regret_bound_gp_ts(
-        rounds,
-        case.gamma,
-        norm,
-        noise,
-        case.options["delta"],
-        lipschitz=lipschitz,
-        side=float(np.ptp(case.features, axis=0).max()),
-        dimension=case.features.shape[1],
-    )
+    told = (rounds, case.gamma, norm, noise, case.options["delta"])
+    side, dimension = float(np.ptp(case.features, axis=0).max()), case.features.shape[1]
+    return theory.regret_bound_gp_ts(*told, lipschitz=lipschitz, side=side, dimension=dimension)
 
 
 def _gp_ucb(rounds: Floats, case: _Case) -> Floats:

@@ -121,12 +121,9 @@ class Navigation(RoadProblem, GaussianNoise, Scored):
     def _root(self) -> PriorRoot:
         graph = self.graph
         spread = float(np.std(self.model.energies))
-        kernel = road_kernel(  # the model's own object, unless its lengthscale is another
-            graph,
-            (float(self.prior_scale) * spread) ** 2,
-            lengthscale=float(self.lengthscale),
-            normalisation=self.normalisation,
-        )
+        # The model's own object, unless its lengthscale is another.
+        variance, scale = (float(self.prior_scale) * spread) ** 2, float(self.lengthscale)
+        kernel = road_kernel(graph, variance, lengthscale=scale, normalisation=self.normalisation)
         advice = "use a smaller network, or drive in SUMO (navigation/sumo)"
         return prior_root(kernel, road_arms(graph).features, advice)
 

@@ -203,17 +203,11 @@ def _derived(run: Run, declared: Mapping[str, str], band: Band) -> Picture:
             other = run.cumulative(versus, index, metric)[:, rounds - 1]
             negative += [setting_text(run.settings[index])] if other[:, -1].min() <= 0.0 else []
             other = np.where(other == 0.0, np.nan, other)
-        series = [
-            _line(
-                policy,
-                style,
-                rounds,
-                run.cumulative(policy, index, metric)[:, rounds - 1] / other,
-                band,
-            )
-            for policy, style in policy_styles(run.policies).items()
-            if policy != versus
-        ]
+        series = []
+        for policy, style in policy_styles(run.policies).items():
+            if policy != versus:
+                ratios = run.cumulative(policy, index, metric)[:, rounds - 1] / other
+                series.append(_line(policy, style, rounds, ratios, band))
         told, name = run.metric(metric, index), declared["name"].replace("_", " ")
         ratio = f"{told.label}, relative to {versus}"
         chart = Chart(

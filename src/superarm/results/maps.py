@@ -52,13 +52,9 @@ def networks_picture(runs: Sequence[Run]) -> Picture | None:
                 tuple((start, goal, each) for (start, goal), each in zip(found, colours, strict=True)),
             )
         )
-    return Picture(
-        name="networks",
-        panels=tuple(panels),
-        caption="The best routes that were found; a disc is a start, a square a goal.",
-        columns=2,
-        key=tuple((colour, name) for name, colour in key.items()),
-    )
+    caption = "The best routes that were found; a disc is a start, a square a goal."
+    told = tuple((colour, name) for name, colour in key.items())
+    return Picture(name="networks", panels=tuple(panels), caption=caption, columns=2, key=told)
 
 
 def visit_pictures(run: Run, policies: Sequence[str]) -> list[Picture]:
@@ -138,18 +134,12 @@ def _trip_picture(
     caption: str,
 ) -> Picture:
     """Maps of one trip; ``panels`` has the layers of each by its title and note."""
-    suffix = f"-{index}" if len(run.settings) > 1 else ""
-    colours = [shade(place, len(key)) for place in range(len(key))]
-    roads = _roads(run, index)
+    name += f"-{index}" if len(run.settings) > 1 else ""
+    roads, heading = _roads(run, index), trip_name(run, index)
     ends = ((roads.start, roads.goal, _ENDS),)
-    return Picture(
-        name=name + suffix,
-        panels=tuple(Map(*told, roads, window, layers, ends) for told, layers in panels.items()),
-        heading=trip_name(run, index),
-        caption=caption,
-        columns=3,
-        key=tuple(zip(colours, key, strict=True)),
-    )
+    maps = tuple(Map(*told, roads, window, layers, ends) for told, layers in panels.items())
+    shades = tuple((shade(place, len(key)), text) for place, text in enumerate(key))
+    return Picture(name=name, panels=maps, heading=heading, caption=caption, columns=3, key=shades)
 
 
 def _roads(run: Run, index: int) -> RoadMap:

@@ -206,15 +206,11 @@ class Driver(AbstractContextManager["Driver"]):
 
     def _record(self, ledger: Ledger, seconds: float, last_step: float | None) -> dict[str, Any]:
         """A drive as plain data; ``last_step``: the length of the step in which the car arrived."""
-        if last_step is not None:
-            seconds += ledger.arrive(last_step)
-        return {
-            "energy": ledger.energy,
-            "stored": ledger.stored,
-            "duration": seconds,
-            "arrived": last_step is not None,
-            "completed": ledger.index if last_step is None else len(ledger.energy),
-        }
+        booked = {"energy": ledger.energy, "stored": ledger.stored}
+        if last_step is None:
+            return {**booked, "duration": seconds, "arrived": False, "completed": ledger.index}
+        seconds += ledger.arrive(last_step)
+        return {**booked, "duration": seconds, "arrived": True, "completed": len(ledger.energy)}
 
     def _advance(self, departed: int) -> int:
         """One time step, before which the cars that are due depart; how many have by then."""
