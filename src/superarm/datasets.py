@@ -114,12 +114,10 @@ def _read_intel(path: Path) -> Floats:
         return _number_table(path, words, columns=len(INTEL_MOTES), rows=14_400)
 
 
-def _number_table(
-    path: Path, lines: Iterable[tuple[int, list[str]]], columns: int, rows: int
-) -> Floats:
-    """The numbers in lines of words, (rows, columns)."""
+def _number_table(path: Path, told: Iterable[tuple[int, list[str]]], columns: int, rows: int) -> Floats:
+    """The numbers in lines of words, each with its number, (rows, columns)."""
     table: list[list[float]] = []
-    for number, words in lines:
+    for number, words in told:
         try:
             row = [float(word) for word in words]
         except ValueError as error:
@@ -184,9 +182,8 @@ def _read_light(path: Path) -> LightReadings:
 
     try:
         data: Any = loadmat(path, squeeze_me=True, struct_as_record=False)["data"]
-        readings = LightReadings(
-            *(read_only(np.array(part.sensordata, float)) for part in (data.train, data.test))
-        )
+        arrays = (np.array(part.sensordata, float) for part in (data.train, data.test))
+        readings = LightReadings(*map(read_only, arrays))
     except Exception as error:  # a damaged MATLAB file fails in many ways, with many types
         raise FileError(
             f"{path}: not the expected MATLAB structure data.train, data.test "
@@ -269,12 +266,8 @@ def _read_ratings(ratings: Path, movies: Path) -> Ratings:
     if not table:
         raise FileError(f"{ratings}: no ratings; download it again")
     film_of, viewer_of = np.array(list(table), dtype=np.intp).T
-    return Ratings(
-        read_only(film_of),
-        read_only(viewer_of),
-        read_only(np.array(list(table.values()))),
-        read_only(np.array([[name in each for name in names] for each in marks.values()], np.bool_)),
-    )
+    has = np.array([[name in each for name in names] for each in marks.values()], np.bool_)
+    return Ratings(*map(read_only, (film_of, viewer_of, np.array(list(table.values())), has)))
 
 
 # --- reading -----------------------------------------------------------------------------

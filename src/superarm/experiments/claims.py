@@ -446,9 +446,7 @@ def _is_exact(run: Run, policy: str, setting: Mapping[str, Any]) -> bool:
 
 def _share_used(audit: Mapping[str, Any], noise_variance: float) -> float:
     """Σσ² of a cell over what Lemma A.12 allows."""
-    allowed = variance_sum_bound(
-        float(np.nansum(audit["information"], dtype=float)),
-        largest_eigenvalue=max(float(np.nanmax(audit["largest_eigenvalue"])), 0.0),
-        noise_variance=noise_variance,
-    )
+    gained = float(np.nansum(audit["information"], dtype=float))
+    largest = max(float(np.nanmax(audit["largest_eigenvalue"])), 0.0)
+    allowed = variance_sum_bound(gained, largest_eigenvalue=largest, noise_variance=noise_variance)
     return float(np.nansum(audit["variance"], dtype=float) / allowed)

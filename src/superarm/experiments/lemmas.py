@@ -52,9 +52,8 @@ def check_lemmas(
         eigenvalue = max(eigenvalue, float(np.linalg.eigvalsh(covariance)[-1]))
         variances += float(np.sum(std[chosen] ** 2))
         posterior.observe(keys[chosen], rewards)
-    bound = variance_sum_bound(
-        posterior.information_gain, largest_eigenvalue=eigenvalue, noise_variance=model.noise_variance
-    )
+    gained, noise = posterior.information_gain, model.noise_variance
+    bound = variance_sum_bound(gained, largest_eigenvalue=eigenvalue, noise_variance=noise)
     return Lemmas(variances / float(bound), outside, arms, gap)
 
 

@@ -46,6 +46,7 @@ from superarm.threads import pin_blas_threads
 from .spec import Experiment, expand_settings
 from .summaries import summarise
 
+Settings = list[dict[str, Any]]
 _MOST_DRAWN = 500
 
 
@@ -208,14 +209,9 @@ def _rehearse(experiment: Experiment, policies: Iterable[str], *, seed: int, hor
             audited.append(name)
         if isinstance(policy, Settled) and policy.settled:
             settled[name] = policy.settled
-    measures = world.measures if isinstance(world, Measured) else {}
-    return Facts(
-        audited=tuple(audited),
-        noise_variance=float(world.model.noise_variance),
-        settled=settled,
-        metrics={**OWN_METRICS, **measures},
-        mapped=isinstance(world, Mapped),
-    )
+    metrics = {**OWN_METRICS, **(world.measures if isinstance(world, Measured) else {})}
+    noise_variance = float(world.model.noise_variance)
+    return Facts(tuple(audited), noise_variance, settled, metrics, mapped=isinstance(world, Mapped))
 
 
 def _check_drawn(world: World, truth: str) -> None:
@@ -252,13 +248,11 @@ def _settled(world: World) -> dict[str, str]:
     return {**told, **world.settled}
 
 
-def _settle_sources(
-    base: Experiment, settings: list[dict[str, Any]]
-) -> tuple[Experiment, list[dict[str, Any]]]:
+def _settle_sources(base: Experiment, settings: Settings) -> tuple[Experiment, Settings]:
     """Data that are "auto" named as what is at hand here, so that every worker uses the same."""
     if not any("problem.name" in setting for setting in settings):
         base = replace(base, problem=settle_source(base.problem))
-    settled: list[dict[str, Any]] = []
+    settled: Settings = []
     for setting in settings:
         before = base.with_setting(setting).problem
         after = settle_source(before)

@@ -207,16 +207,14 @@ def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
         if model.gain is None:
             raise _NoBoundError("the problem does not state γ, which the theorem needs")
         gamma = case.gamma
-    return theory.regret_bound_oclok_ucb(
-        rounds,
-        gamma,
-        most_arms=case.most_arms,
-        budget=case.budget,
-        noise_variance=model.noise_variance,
-        largest_eigenvalue=case.budget * _largest_variance(case),  # of the prior: at most the trace
-        lipschitz=model.reward.lipschitz,
-        delta=case.options["delta"],
-    )
+    largest = case.budget * _largest_variance(case)  # of the prior: at most the trace
+    told: Options = {"noise_variance": model.noise_variance, "lipschitz": model.reward.lipschitz}
+    sizes: Options = {
+        "most_arms": case.most_arms,
+        "budget": case.budget,
+        "delta": case.options["delta"],
+    }
+    return theory.regret_bound_oclok_ucb(rounds, gamma, largest_eigenvalue=largest, **told, **sizes)
 
 
 def _unmet(name: str, case: _Case) -> Iterator[str]:

@@ -100,11 +100,8 @@ def traffic_series(
     rows = from_source(source, lambda: _traffic_days(find("metr-la-week")), made)
     first = (as_count(day, "day", 6, 7) - 6) * _STEPS_A_MORNING
     model, noise, drift = _learned(rows, 5, 5, noise_fraction, horizon, k)
-    told = {
-        "noise": noise,
-        "day": f"the morning of day {day} of 7",
-        "drift": f"{drift} 5 mornings, taken as independent; the paper found 0.04 on its own data",
-    }
+    drift += " 5 mornings, taken as independent; the paper found 0.04 on its own data"
+    told = {"noise": noise, "day": f"the morning of day {day} of 7", "drift": drift}
     return _series(rows, rows.test[first : first + _STEPS_A_MORNING], model, told, "mph", seed)
 
 
@@ -189,15 +186,13 @@ def _traffic_days(path: Path) -> SensorRows:
     ids, speeds = load_metr_la()
     chosen = np.sort(stream(0, "traffic-sensors", 0).choice(len(ids), _SENSORS, replace=False))
     mornings = speeds.reshape(7, 24, 12, -1)[:, 6:11, :, chosen].reshape(7 * _STEPS_A_MORNING, -1)
-    return SensorRows(
-        ids=[ids[sensor] for sensor in chosen],
-        learn=mornings[: 5 * _STEPS_A_MORNING],
-        test=mornings[5 * _STEPS_A_MORNING :],
-        origin=(
-            f"METR-LA in place of I-880, {_SENSORS} of 207 sensors drawn once for all seeds, 6 to "
-            "11 am: 60 rows of 5 minutes (the paper has 84). Days 1–5 (Thursday to Monday) are for "
-            "learning, 6 (Tuesday) and 7 (Wednesday) for testing. The file has no clock: it is taken "
-            "to start at midnight on 1 March 2012; days 3 and 4 have no morning rush. It has no gaps "
-            "(speeds of 0), because its makers filled them in. No speed is above 70 mph"
-        ),
+    origin = (
+        f"METR-LA in place of I-880, {_SENSORS} of 207 sensors drawn once for all seeds, 6 to "
+        "11 am: 60 rows of 5 minutes (the paper has 84). Days 1–5 (Thursday to Monday) are for "
+        "learning, 6 (Tuesday) and 7 (Wednesday) for testing. The file has no clock: it is taken "
+        "to start at midnight on 1 March 2012; days 3 and 4 have no morning rush. It has no gaps "
+        "(speeds of 0), because its makers filled them in. No speed is above 70 mph"
     )
+    learn, test = np.split(mornings, [5 * _STEPS_A_MORNING])
+    names = [ids[sensor] for sensor in chosen]
+    return SensorRows(ids=names, learn=learn, test=test, origin=origin)

@@ -40,11 +40,8 @@ def settings_section(run: Run) -> str:
         for name, each in parameters.pop("policies", {}).items()
         if name in run.policies
     }
-    facts = {
-        "rounds": run.rounds,
-        "seeds": f"{run.seeds[0]} … {run.seeds[-1]}" if len(run.seeds) > 1 else run.seeds[0],
-        "superarm": run.spec.get("version"),
-    }
+    seeds: Any = f"{run.seeds[0]} … {run.seeds[-1]}" if len(run.seeds) > 1 else run.seeds[0]
+    facts = {"rounds": run.rounds, "seeds": seeds, "superarm": run.spec.get("version")}
     facts |= {key: value for key, value in parameters.items() if value not in ({}, [], "")}
     told = {key: ", ".join(map(readable_value, values)) for key, values in swept.items()}
     parts = [fact_table("", facts), fact_table("Swept", told), fact_table("Problem", problem)]

@@ -239,14 +239,10 @@ def _horizons(run: Run, band: Band) -> Picture:
             ends = zip(told, lengths, strict=True)
             totals = [part.cumulative(policy, index)[:, rounds - 1] for part, rounds in ends]
             series.append(_line(policy, style, np.array(lengths), np.stack(totals, axis=1), band))
-        chart = Chart(
-            series=tuple(series),
-            title=setting_text(run.settings[index]),
-            x_label="number of rounds T",
-            y_label=f"{_regret_text(run, index)} after T rounds",
-            markers=True,
-        )
-        charts.append(chart)
+        title, across = setting_text(run.settings[index]), "number of rounds T"
+        label = f"{_regret_text(run, index)} after T rounds"
+        curves = tuple(series)
+        charts.append(Chart(series=curves, title=title, x_label=across, y_label=label, markers=True))
     names = ", ".join(parts[0].policies)
     caption = (
         f"Policies run again for every T, which they must know in advance: {names}; "
@@ -328,17 +324,13 @@ def _sweep_curves(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
     for panel in panels:
         pairs = [*zip(panel.values, panel.settings, strict=True)]
         for policy in run.policies:
-            series = tuple(
-                _curve(
-                    *(run, policy, index, band, f"{value:g}"),
-                    style=PolicyStyle(shade(place, len(pairs))),
-                    points=80,
-                )
-                for place, (value, index) in enumerate(pairs)
-            )
+            curves = []
+            for place, (value, index) in enumerate(pairs):
+                style = PolicyStyle(shade(place, len(pairs)))
+                curves.append(_curve(run, policy, index, band, f"{value:g}", style, points=80))
             title = ", ".join(filter(None, (policy, setting_text(panel.fixed))))
             label = _regret_text(run, panel.settings[0])
-            charts.append(Chart(series=series, title=title, x_label="round", y_label=label))
+            charts.append(Chart(series=tuple(curves), title=title, x_label="round", y_label=label))
     caption = f"By {panels[0].key}; {band_text(run, band)}."
     name = f"curves-{panels[0].key}".replace(".", "-")
     return Picture(name=name, panels=tuple(charts), caption=caption, columns=len(run.policies))

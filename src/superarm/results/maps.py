@@ -42,16 +42,11 @@ def networks_picture(runs: Sequence[Run]) -> Picture | None:
         names, maps, routes = zip(*found.values(), strict=True)
         colours = [_ROUTES[place % len(_ROUTES)] for place in range(len(names))]
         key |= dict(zip(names, colours, strict=True))
-        panels.append(
-            Map(
-                ", ".join(names),
-                counted(len(maps[0]), "edge"),
-                maps[0],
-                window_around(maps[0], np.arange(len(maps[0])), margin=0.02),
-                tuple(Layer(route, each, 4.0) for route, each in zip(routes, colours, strict=True)),
-                tuple((start, goal, each) for (start, goal), each in zip(found, colours, strict=True)),
-            )
-        )
+        window = window_around(maps[0], np.arange(len(maps[0])), margin=0.02)
+        layers = tuple(Layer(route, each, 4.0) for route, each in zip(routes, colours, strict=True))
+        ends = tuple((*trip, each) for trip, each in zip(found, colours, strict=True))
+        note = counted(len(maps[0]), "edge")
+        panels.append(Map(", ".join(names), note, maps[0], window, layers, ends))
     caption = "The best routes that were found; a disc is a start, a square a goal."
     told = tuple((colour, name) for name, colour in key.items())
     return Picture(name="networks", panels=tuple(panels), caption=caption, columns=2, key=told)
