@@ -209,12 +209,8 @@ def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
         gamma = case.gamma
     largest = case.budget * _largest_variance(case)  # of the prior: at most the trace
     told: Options = {"noise_variance": model.noise_variance, "lipschitz": model.reward.lipschitz}
-    sizes: Options = {
-        "most_arms": case.most_arms,
-        "budget": case.budget,
-        "delta": case.options["delta"],
-    }
-    return theory.regret_bound_oclok_ucb(rounds, gamma, largest_eigenvalue=largest, **told, **sizes)
+    more: Options = {"most_arms": case.most_arms, "budget": case.budget, "delta": case.options["delta"]}
+    return theory.regret_bound_oclok_ucb(rounds, gamma, largest_eigenvalue=largest, **told, **more)
 
 
 def _unmet(name: str, case: _Case) -> Iterator[str]:
