@@ -63,6 +63,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m bench network
 	$(BIN)/python -m bench combinatorial
 	$(BIN)/python -m bench drift
+	$(BIN)/python -m bench movement
 	$(BIN)/python -m bench threads
 	$(BIN)/python -m bench startup
 

@@ -20,7 +20,17 @@ from typing import Any
 
 import numpy as np
 
-PACKAGES = ("superarm", "numpy", "scipy", "numba", "scikit-learn", "torch", "gpytorch", "botorch")
+PACKAGES = (
+    "superarm",
+    "numpy",
+    "scipy",
+    "numba",
+    "scikit-learn",
+    "POT",
+    "torch",
+    "gpytorch",
+    "botorch",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -110,6 +110,16 @@ def test_drift_agrees_with_its_peers() -> None:
     assert sum(name.startswith("changing arms, t=") for name in found["facts"]) == 2
 
 
+def test_movement_agrees_with_its_peers() -> None:
+    found = results("movement")
+    compared = {row["peer"] for row in found["rows"]}
+    assert "SciPy, per vertex" in compared
+    assert ("POT, exact" in compared) != any(each.startswith("ot:") for each in found["skipped"])
+    for row in found["rows"]:
+        assert row["max_abs_diff"] <= 1e-9, row
+    assert {"FRT, seconds against n", "whole step, seconds against n"} == found["growth"].keys()
+
+
 def test_threads_change_no_decision() -> None:
     found = results("threads")
     assert {row["peer"] for row in found["rows"]} == {

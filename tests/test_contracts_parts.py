@@ -228,6 +228,7 @@ SCHEDULES: list[dict[str, Any]] = [
     {"name": "gp-ts", "norm_bound": 1.0, "noise_bound": 0.1},
     {"name": "gp-ucb-agnostic", "norm_bound": 1.0},
     {"name": "kernel-ucb", "eta": 1.0},
+    {"name": "ridge-ucb", "norm_bound": 1.0, "noise_bound": 0.1, "regularisation": 0.5},
     {"name": "gp-ucb-finite", "arms": 10},
     {"name": "oclok-ucb", "most_arms": 150},
     {"name": "gp-ucb-bayesian", "arms": 1, "scale": 0.5},

@@ -46,6 +46,7 @@ PROBLEMS: list[dict[str, Any]] = [
     {"name": "movies", "source": "synthetic", "oracle": "greedy", "films": 15, "viewers": 40},
     {"name": "landscape", "side": 8},
     {"name": "drifting-function", "side": 5, "epsilon": 0.1, "k": 2},
+    {"name": "movement-field", "side": 4, "contexts": 3, "episode": 4},
     {"name": "navigation", "edges": 300},
     {"name": "navigation", "edges": 300, "closed_roads": 0.05, "closed_turns": 0.05},
     {"name": "navigation", "edges": 300, "conditions": ["congestion", "load"]},
@@ -71,6 +72,7 @@ class TestProblems(ProblemContract):
     @pytest.fixture(autouse=True, params=PROBLEMS, ids=label)
     def _part(self, request: pytest.FixtureRequest) -> None:
         self.spec: dict[str, Any] = request.param
+        self.connected = self.spec["name"] == "movement-field"
 
     def make_problem(self, seed: int) -> Problem:
         horizon = 50 if self.spec["name"].endswith("-series") else HORIZON  # they have so many rows
@@ -84,8 +86,9 @@ CHANGING = {"name": "crowdsourcing", "source": "synthetic", "k": 3, "workers": 2
 FIXED_ARMS = {"name": "rkhs-function", "arms": 20}
 ROADS = {"name": "navigation", "edges": 300}
 DRIFTING = {"name": "drifting-function", "side": 5, "epsilon": 0.1, "k": 2}
-KNOWING = {"benchmark", "genie"}
-NOT_LEARNING = {"random", "prior", "known-cost", *KNOWING}
+MOVING = {"name": "movement-field", "side": 4, "contexts": 3, "episode": 4}
+KNOWING = {"benchmark", "genie", "minc-known", "md-known", "offline"}
+NOT_LEARNING = {"random", "prior", "known-cost", "stationary", *KNOWING - {"md-known"}}
 ROUTES = {"route-ucb", "route-bucb", "route-ts", "route-greedy", "prior"}
 GREEDY = {"name": "greedy"}
 POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -97,7 +100,7 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
                 for each in registry.names("policy")
                 if "model" in registry.parameters_of("policy", each)
             }
-            - {"composed", "random", "route-rule", "known-cost", "tv-gp-ucb", "r-gp-ucb"}
+            - {"composed", "random", "route-rule", "known-cost", "tv-gp-ucb", "r-gp-ucb", "gp-md"}
             - KNOWING
             - ROUTES
         )
@@ -132,6 +135,18 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"name": "genie"}, FIXED_ARMS),
     ({"name": "rexp3", "block": 6}, {**DRIFTING, "k": 1}),
     ({"name": "r-gp-ucb", "block": 3, "in_block": True}, {"name": "drifting-function", "side": 5}),
+    *(
+        (spec, MOVING)
+        for spec in (
+            {"name": "gp-md"},
+            {"name": "gp-md", "update": "step", "clip": True, "trees": 3, "kappa": 2.0},
+            {"name": "cgp-lcb"},
+            {"name": "stationary"},
+            {"name": "minc-known"},
+            {"name": "md-known"},
+            {"name": "offline"},
+        )
+    ),
     ({"name": "oclok-ucb"}, CHANGING),
     ({"name": "oclok-ucb", "form": "finite-rank"}, CHANGING),
     ({"name": "soclok-ucb", "inducing": 4}, CHANGING),

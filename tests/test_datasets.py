@@ -145,6 +145,7 @@ SPEEDS = ",".join(["60"] * 207) + "\n"
             SENSORS + SPEEDS * 9 + SPEEDS.replace("60", "0", 1) + SPEEDS * 2006,
             "line 11: 0 means",
         ),
+        (SENSORS + SPEEDS * 2016, "all rows are equal"),
     ],
 )
 def test_damaged_speeds(folder: Path, text: str, message: str) -> None:

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from superarm.core import Floats
+from superarm.core import Feedback, Floats, Offer
 from superarm.errors import InputError, SpecError, StateError, UnknownArmError
-from superarm.kernels import SquaredExponential
+from superarm.kernels import SquaredExponential, Temporal
 from superarm.networks import RoadNetwork, Vehicle, generate_city
 from superarm.networks.geography import from_utm
 from superarm.normal import rectified_mean
 from superarm.oracles import TopK
-from superarm.policies import IndexPolicy, known_cost, route_greedy
+from superarm.policies import IndexPolicy, known_cost, route_greedy, wrapped
 from superarm.posteriors import FiniteGP
-from superarm.problems.road_models import road_model, with_conditions
+from superarm.problems.road_models import road_arms, road_model, with_conditions
 from superarm.routes import RouteAnswer, find_route
 from superarm.rules import Greedy
 
@@ -95,6 +95,39 @@ def test_states_in_memory(city: RoadNetwork, posterior: Any) -> None:
     for settings in ({"mass": 3000.0}, {"lengthscale": 2.0}, {"prior_scale": 1.0}):
         with pytest.raises(StateError, match="brings its own vehicle and model"):
             find_route(city, *ENDS, state=policy.state(), settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("posterior", "wrapper"),
+    [
+        ("drifting", None),
+        ("finite", {"name": "resetting", "block": 4}),
+        ("drifting", {"name": "resetting", "block": 5}),
+        ("finite", {"name": "refitting", "every": 1000}),
+        ("finite", "change-detecting"),
+    ],
+)
+def test_a_state_that_forgets_is_asked_about_its_next_round(
+    city: RoadNetwork, posterior: Any, wrapper: Any
+) -> None:
+    """As the policy itself would be; step 1 is long ago, or in a block that was forgotten."""
+    model = road_model(city.line_graph(), Vehicle(), horizon=9)
+    policy = route_greedy(replace(model, drift=Temporal(epsilon=0.2)), posterior=posterior)
+    policy = wrapped(policy, wrapper) if wrapper else policy
+    assert policy.last_step == 0
+    arms, rng = road_arms(city.line_graph()), np.random.default_rng(0)
+    trip = find_route(city, *ENDS).trip
+    for step in range(1, 7):
+        offer = Offer(step=step, arms=arms, structure=trip)
+        decision = policy.decide(offer, rng)
+        rewards = np.full(len(decision.positions), 30.0)
+        policy.learn(offer, decision, Feedback(positions=decision.positions, rewards=rewards), rng)
+    answer = find_route(city, *ENDS, state=policy.state())
+    expected = policy.posterior.belief(Offer(step=7, arms=arms)).mean
+    np.testing.assert_allclose(answer.means, expected[answer.best.edges])
+    if posterior == "drifting":
+        past = policy.posterior.belief(Offer(step=1, arms=arms)).mean
+        assert np.abs(past - expected).max() > 1.0
 
 
 def test_a_state_knows_its_vehicle_and_its_turns(city: RoadNetwork) -> None:

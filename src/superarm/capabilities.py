@@ -17,15 +17,12 @@ from .core import Floats, Forecast, Ints, Offer, Prediction
 class Metric(NamedTuple):
     """How to read a number that every round has, for people and for programs."""
 
-    label: str
-    """Words for it, without its unit."""
+    label: str  # words for it, without its unit
     unit: str = ""
     kind: Literal["total", "per round", "ratio"] = "total"
     """What stands for many rounds: their sum, their mean, or a ratio that was made already."""
-    better: Literal["up", "down", ""] = ""
-    """The better direction; empty where there is none."""
-    headline: bool = False
-    """What people ask for first, before regret."""
+    better: Literal["up", "down", ""] = ""  # the better direction; empty where there is none
+    headline: bool = False  # what people ask for first, before regret
 
     @property
     def text(self) -> str:
@@ -83,8 +80,7 @@ class Forecaster(ABC):
 class Settled:
     """A policy that may have chosen something before the first round, such as by cross-validation."""
 
-    settled: str = ""
-    """What, and how: text for a report."""
+    settled: str = ""  # what, and how: text for a report
 
 
 class ComparesOnly:

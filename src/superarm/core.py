@@ -72,15 +72,12 @@ class Arms(Shown):
         except TypeError as error:
             raise InputError(f"arm ids must be hashable, such as numbers or strings: {error}") from None
         if len(ids) != len(checked):
-            raise ShapeError(
-                f"ids has {len(ids)} entries but features has {len(checked)} rows; give one id per row"
-            )
+            told = f"ids has {len(ids)} entries but features has {len(checked)} rows"
+            raise ShapeError(f"{told}; give one id per row")
         if len(index) != len(ids):
             repeated = next(arm for position, arm in enumerate(ids) if index[arm] != position)
             raise InputError(f"arm id {repeated!r} appears more than once; ids must be unique")
-        self.ids = ids
-        self.features = checked
-        self._index = index
+        self.ids, self.features, self._index = ids, checked, index
 
     @classmethod
     def numbered(cls, features: Any) -> Self:
@@ -99,10 +96,8 @@ class Arms(Shown):
         try:
             return np.array([self._index[arm] for arm in ids], dtype=np.intp)
         except KeyError as error:
-            raise UnknownArmError(
-                f"arm id {error.args[0]!r} is not on offer; {len(self)} arms are, "
-                f"the first of them {list(self.ids[:3])!r}"
-            ) from None
+            told = f"{len(self)} arms are, the first of them {list(self.ids[:3])!r}"
+            raise UnknownArmError(f"arm id {error.args[0]!r} is not on offer; {told}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -121,7 +116,7 @@ class Offer(Shown):
     previous_action: object = None
     """What was done in the round before, for switching costs; ``None`` where nothing was."""
     begins: bool = False
-    """Whether an episode begins, with ``previous_action`` as its start, whatever was done before."""
+    """Whether an episode begins, at ``previous_action`` where it is given, whatever was done before."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", as_count(self.step, "step", 1, _MOST_STEPS))
@@ -150,8 +145,8 @@ class Offer(Shown):
         return float(self.step) if self.time is None else self.time
 
     def after(self, action: object) -> Offer:
-        """This offer with ``action`` as the previous one, unless it ``begins`` an episode."""
-        if self.begins or action is None:
+        """This offer with ``action`` as the previous one, unless an episode begins elsewhere."""
+        if action is None or (self.begins and self.previous_action is not None):
             return self
         offer = object.__new__(Offer)  # all else was checked when this one was made
         for name in _OFFER_FIELDS:
@@ -161,10 +156,7 @@ class Offer(Shown):
 
 
 _OFFER_FIELDS = tuple(each.name for each in fields(Offer))
-
-
-_MOST_STEPS = 2**53
-"""Rounds that a float counts without a gap: schedules and times compute with them."""
+_MOST_STEPS = 2**53  # rounds that a float counts without a gap: schedules and times compute with them
 
 
 class Guarantee(NamedTuple):
@@ -263,19 +255,15 @@ class Feedback(Shown):
         if self.delays is not None:
             delays = as_positions(self.delays, "delays")
             if delays.shape != positions.shape or delays.min(initial=0) < 0:
-                raise InputError(
-                    f"delays is {delays.tolist()[:9]}; give one number of rounds, 0 or more, per reward"
-                )
+                told = "give one number of rounds, 0 or more, per reward"
+                raise InputError(f"delays is {delays.tolist()[:9]}; {told}")
             object.__setattr__(self, "delays", delays)
 
     def part(self, chosen: Bools) -> Feedback:
         """The rewards that ``chosen`` (m,) marks, as feedback that is known at once."""
-        noise = self.noise_variance
-        return Feedback(
-            positions=self.positions[chosen],
-            rewards=self.rewards[chosen],
-            noise_variance=None if noise is None else noise[chosen],
-        )
+        noise = None if self.noise_variance is None else self.noise_variance[chosen]
+        positions, rewards = self.positions[chosen], self.rewards[chosen]
+        return Feedback(positions=positions, rewards=rewards, noise_variance=noise)
 
 
 class Prediction(NamedTuple):
@@ -295,10 +283,8 @@ class JointPrediction(NamedTuple):
 class Forecast(NamedTuple):
     """What a policy expects of the arms of a super arm before it sees them."""
 
-    mean: Floats
-    """(k,)"""
-    cov: Floats
-    """Of the latent rewards, (k, k)."""
+    mean: Floats  # (k,)
+    cov: Floats  # of the latent rewards, (k, k)
     noise_std: float
 
     def total(self) -> tuple[float, float]:
@@ -323,10 +309,8 @@ class State(Shown):
     def require(self, kind: str, schema: int, reader: str) -> None:
         """Refuse a state of another kind or schema than ``reader`` reads."""
         if self.kind != kind or self.schema != schema:
-            raise StateError(
-                f"this is a {self.kind!r} state of schema {self.schema}; "
-                f"{reader} reads {kind!r} of schema {schema}"
-            )
+            told = f"this is a {self.kind!r} state of schema {self.schema}"
+            raise StateError(f"{told}; {reader} reads {kind!r} of schema {schema}")
 
     def _get(self, table: Mapping[str, Any], name: str) -> Any:
         if name not in table:
@@ -364,24 +348,19 @@ class Belief(Protocol):
     @property
     def information_gain(self) -> float:
         """Realised information gain of everything observed so far, in nats."""
-        ...
 
     @property
     def incumbent(self) -> float:
         """Highest posterior mean among arms observed so far; 0 before any data."""
-        ...
 
     def sample(self, rng: Rng) -> Floats:
         """One joint draw of the latent rewards, (n,)."""
-        ...
 
     def condition(self, positions: Ints) -> Belief:
         """The belief once these arms will have been observed: same mean, smaller std."""
-        ...
 
     def negated(self) -> Belief:
         """The belief about minus the reward: how costs are minimised."""
-        ...
 
 
 @runtime_checkable
@@ -391,22 +370,18 @@ class Posterior(Protocol):
     @property
     def exchangeable(self) -> bool:
         """Whether the order of observations does not matter, so that they may come in any order."""
-        ...
 
     @property
     def draws(self) -> bool:
         """Whether ``observe`` draws from its generator, which it then needs."""
-        ...
 
     @property
     def count(self) -> int:
         """Observations so far."""
-        ...
 
     @property
     def noise_std(self) -> float:
         """Standard deviation of one observation where none is given with it."""
-        ...
 
     @property
     def information_gain(self) -> float: ...
@@ -417,7 +392,6 @@ class Posterior(Protocol):
         These are what ``observe`` and ``predict`` take. Keys carry the offer's time where a posterior
         wants it, so that feedback learned late is dated by its own offer.
         """
-        ...
 
     def observe(
         self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
@@ -432,7 +406,6 @@ class Posterior(Protocol):
     ) -> JointPrediction: ...
     def sample(self, arms: Any, rng: Rng, size: int = 1) -> Floats:
         """Joint draws of the latent reward, (size, n)."""
-        ...
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Belief:
         """This posterior seen through the arms on offer.
@@ -440,12 +413,10 @@ class Posterior(Protocol):
         ``pending`` are keys of arms that were chosen and not yet seen: the mean stays as it is,
         the uncertainty is what it will be once they are observed.
         """
-        ...
 
     def state(self) -> State: ...
     def restored(self, state: State) -> Posterior:
         """A posterior like this one with the memory of ``state``: the same up to rounding."""
-        ...
 
 
 class Schedule(Protocol):
@@ -461,7 +432,6 @@ class Rule(Protocol):
     @property
     def deterministic(self) -> bool:
         """Whether ``desirability`` leaves ``rng`` alone."""
-        ...
 
     def desirability(self, belief: Belief, step: int, rng: Rng) -> Floats: ...
 
@@ -488,11 +458,9 @@ class SwitchingCost(Protocol):
     @property
     def fixed_arms(self) -> bool:
         """Whether it knows arms by their positions, which then must mean the same in every round."""
-        ...
 
     def costs(self, offer: Offer) -> Floats:
         """0 or more for every arm on offer, (n,); all 0 where nothing was done before."""
-        ...
 
 
 @runtime_checkable
@@ -501,7 +469,6 @@ class DecisionSet(Protocol):
 
     def kept(self, offer: Offer) -> Bools:
         """Some of the arms that are available, (n,)."""
-        ...
 
 
 @runtime_checkable
@@ -511,12 +478,10 @@ class Policy(Protocol):
     @property
     def deterministic(self) -> bool:
         """Whether ``decide`` and ``learn`` leave ``rng`` alone."""
-        ...
 
     @property
     def exchangeable(self) -> bool:
         """Whether feedback may be learned in any order; if not, only in the order of the decisions."""
-        ...
 
     def decide(self, offer: Offer, rng: Rng) -> Decision: ...
     def commit(self, decision: Decision) -> None: ...
@@ -524,7 +489,6 @@ class Policy(Protocol):
     def state(self) -> State: ...
     def restored(self, state: State) -> Policy:
         """A policy like this one with the memory of ``state``."""
-        ...
 
 
 @runtime_checkable
@@ -534,11 +498,9 @@ class Reward(Protocol):
     @property
     def lipschitz(self) -> float:
         """B: the worth changes by at most B · Σ|change of an outcome|."""
-        ...
 
     def worth(self, outcomes: Floats, positions: Ints, structure: object) -> float:
         """The worth of arms at these positions (k,) of the offer that yield ``outcomes`` (k,)."""
-        ...
 
 
 class Best(NamedTuple):
@@ -560,20 +522,15 @@ class Problem(Protocol):
     def offer(self, step: int) -> Offer: ...
     def noise(self, offer: Offer, rng: Rng) -> Floats:
         """The round's randomness for *all* arms, (n,): every policy meets the same."""
-        ...
 
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
         """Noisy rewards of the chosen arms: all, or some of them, at once or with ``delays``."""
-        ...
 
     def value(self, offer: Offer, decision: Decision) -> float:
         """Noiseless value of the super arm; ``offer.previous_action`` is the policy's own."""
-        ...
 
     def best(self, offer: Offer) -> Best:
         """The benchmark: the oracle's super arm under the truth."""
-        ...
 
     def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
         """Further numbers of the round, by name; each is summed over rounds."""
-        ...

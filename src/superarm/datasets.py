@@ -11,10 +11,12 @@ from __future__ import annotations
 import csv
 import lzma
 import os
+import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.resources import files
 from io import TextIOWrapper
 from math import isfinite
 from pathlib import Path
@@ -35,80 +37,16 @@ class Dataset:
     """One set of real data: what it is, where it comes from, and under which terms."""
 
     name: str
-    files: tuple[str, ...]
-    """Paths under a data folder; the first is the one that :func:`find` returns."""
+    files: tuple[str, ...]  # paths under a data folder; the first is the one that :func:`find` returns
     origin: str
     terms: str
-    whole: bool = False
-    """Whether its files refer to each other, so that only a folder with all of them will do."""
+    whole: bool = False  # whether its files refer to each other: a folder must hold all of them
 
 
-_ROAD_TABLES = ("edges.csv.gz", "nodes.csv.gz", "connections.csv.gz")
+_TABLES = tomllib.loads(files(__package__).joinpath("datasets.toml").read_text(encoding="utf-8"))
 _DATASETS = {
-    dataset.name: dataset
-    for dataset in (
-        Dataset(
-            name="intel-temperature",
-            files=("intel_lab/intel_temp_30s_52x14400.txt.xz",),
-            origin=(
-                "Intel Berkeley Research lab, http://db.csail.mit.edu/labdata/labdata.html; the 5-day "
-                "extract on a 30 s grid accompanies Le Borgne, Dricot and Bontempi, 'Principal "
-                "Component Aggregation for Energy-efficient Information Extraction in Wireless "
-                "Sensor Networks' (2008)"
-            ),
-            terms="no licence stated",
-        ),
-        Dataset(
-            name="cmu-light",
-            files=("cmu_light/iw_data_all.mat",),
-            origin=(
-                "collected by A. Krause at Carnegie Mellon University; the archive lightsensor.zip "
-                "among the project data of the course 10-708 (autumn 2008) on www.cs.cmu.edu"
-            ),
-            terms="no licence stated",
-        ),
-        Dataset(
-            name="metr-la-week",
-            files=("traffic/metr_la_los_speed_1week.csv.xz",),
-            origin=(
-                "loop detectors of Los Angeles County, 1 to 7 March 2012, from METR-LA of Li, Yu, "
-                "Shahabi and Liu (2018); the week, with its gaps filled in, is los_speed.csv of "
-                "github.com/lehaifeng/T-GCN"
-            ),
-            terms="no licence stated",
-        ),
-        Dataset(
-            name="luxembourg-roads",
-            files=tuple(f"lust/{name}" for name in (*_ROAD_TABLES, "lust3d.net.xml.xz")),
-            origin=(
-                "rebuilt with netconvert from the OpenStreetMap source of the LuST scenario, "
-                "github.com/lcodeca/LuSTScenario; heights from SRTM"
-            ),
-            terms="scenario MIT; map © OpenStreetMap contributors, ODbL",
-        ),
-        Dataset(
-            name="monaco-roads",
-            files=tuple(f"most/{name}" for name in (*_ROAD_TABLES, "most.net.xml.xz")),
-            origin=(
-                "rebuilt with netconvert from the OpenStreetMap source of the MoST scenario, "
-                "github.com/lcodeca/MoSTScenario"
-            ),
-            terms="GPLv3",
-        ),
-        Dataset(
-            name="tokyo-checkins",
-            files=("foursquare/tky_first_checkins.csv.xz",),
-            origin="the first 8261 of the Foursquare check-ins in Tokyo published by D. Yang et al.",
-            terms="academic use; cite Yang et al. (2015)",
-        ),
-        Dataset(
-            name="movielens",
-            files=("movielens/ratings.csv.xz", "movielens/movies.csv.xz"),
-            origin="ml-latest-small of GroupLens, grouplens.org/datasets/movielens",
-            terms="research use, no commercial use; cite Harper and Konstan (2015)",
-            whole=True,
-        ),
-    )
+    name: Dataset(name=name, **{**_TABLES[name], "files": tuple(_TABLES[name]["files"])})
+    for name in _TABLES
 }
 
 
@@ -176,12 +114,10 @@ def _read_intel(path: Path) -> Floats:
         return _number_table(path, words, columns=len(INTEL_MOTES), rows=14_400)
 
 
-def _number_table(
-    path: Path, lines: Iterable[tuple[int, list[str]]], columns: int, rows: int
-) -> Floats:
-    """The numbers in lines of words, (rows, columns)."""
+def _number_table(path: Path, told: Iterable[tuple[int, list[str]]], columns: int, rows: int) -> Floats:
+    """The numbers in lines of words, each with its number, (rows, columns)."""
     table: list[list[float]] = []
-    for number, words in lines:
+    for number, words in told:
         try:
             row = [float(word) for word in words]
         except ValueError as error:
@@ -193,6 +129,8 @@ def _number_table(
         table.append(row)
     if len(table) != rows:
         raise FileError(f"{path}: {len(table)} rows, but {rows} are expected; download it again")
+    if all(row == table[0] for row in table):
+        raise FileError(f"{path}: all rows are equal, so that no reading varies; download it again")
     return read_only(np.array(table))
 
 
@@ -246,9 +184,8 @@ def _read_light(path: Path) -> LightReadings:
 
     try:
         data: Any = loadmat(path, squeeze_me=True, struct_as_record=False)["data"]
-        readings = LightReadings(
-            *(read_only(np.array(part.sensordata, float)) for part in (data.train, data.test))
-        )
+        arrays = (np.array(part.sensordata, float) for part in (data.train, data.test))
+        readings = LightReadings(*map(read_only, arrays))
     except Exception as error:  # a damaged MATLAB file fails in many ways, with many types
         raise FileError(
             f"{path}: not the expected MATLAB structure data.train, data.test "
@@ -331,12 +268,8 @@ def _read_ratings(ratings: Path, movies: Path) -> Ratings:
     if not table:
         raise FileError(f"{ratings}: no ratings; download it again")
     film_of, viewer_of = np.array(list(table), dtype=np.intp).T
-    return Ratings(
-        read_only(film_of),
-        read_only(viewer_of),
-        read_only(np.array(list(table.values()))),
-        read_only(np.array([[name in each for name in names] for each in marks.values()], np.bool_)),
-    )
+    has = np.array([[name in each for name in names] for each in marks.values()], np.bool_)
+    return Ratings(*map(read_only, (film_of, viewer_of, np.array(list(table.values())), has)))
 
 
 # --- reading -----------------------------------------------------------------------------

@@ -113,9 +113,8 @@ def require_extra(module: str, extra: str) -> ModuleType:
         root = module.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != root:
             raise
-        raise MissingExtraError(
-            f"{root} is not installed; run: pip install 'superarm[{extra}]'"
-        ) from error
+        told = f"{root} is not installed; run: pip install 'superarm[{extra}]'"
+        raise MissingExtraError(told) from error
 
 
 def warn(message: str, kind: type[Warning]) -> None:

@@ -6,9 +6,10 @@ where its links have values a ``laplacian()`` for kernels.
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +20,9 @@ from .inputs import as_positions, as_vector, read_only
 from .registry import register
 
 _MOST_NODES = 2**31 - 1
-
-
-class _OfArms(Protocol):
-    """A frozen record about the arms on offer: its length is their number."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def __len__(self) -> int: ...
-
-
-Structure = TypeVar("Structure", bound=_OfArms)
+Structure = TypeVar(
+    "Structure", bound=Sized
+)  # a dataclass about the arms on offer, as long as they are
 
 
 class Graph:
@@ -178,9 +171,8 @@ class Pairs:
     def __post_init__(self) -> None:
         sides = [as_positions(getattr(self, name), name) for name in ("left", "right")]
         if len(sides[0]) != len(sides[1]):
-            raise InputError(
-                f"left has {len(sides[0])} entries and right {len(sides[1])}; give both for every arm"
-            )
+            told = f"left has {len(sides[0])} entries and right {len(sides[1])}"
+            raise InputError(f"{told}; give both for every arm")
         for name, side in zip(("left", "right"), sides, strict=True):
             if side.min(initial=0) < 0 or side.max(initial=0) > _MOST_NODES:
                 raise InputError(f"{name} holds a node outside 0 … {_MOST_NODES}")
@@ -189,10 +181,8 @@ class Pairs:
         same = [np.diff(side[order]) == 0 for side in sides]
         if (same[0] & same[1]).any():
             again = int(order[int(np.argmax(same[0] & same[1])) + 1])
-            raise InputError(
-                f"arm {again} joins {sides[0][again]} and {sides[1][again]}, as another arm does; "
-                "offer every pair once"
-            )
+            told = f"arm {again} joins {sides[0][again]} and {sides[1][again]}, as another arm does"
+            raise InputError(f"{told}; offer every pair once")
 
     def __len__(self) -> int:
         return len(self.left)
@@ -221,10 +211,9 @@ def renumbered(nodes: Ints) -> tuple[Ints, Ints]:
 def require_structure(structure: object, kind: type[Structure], n: int, by: str) -> Structure:
     """The structure of an offer of ``n`` arms, or an error that says who needs what."""
     if not isinstance(structure, kind):
-        given = ", ".join(f"{item.name}=…" for item in fields(kind))
-        raise InputError(
-            f"{by} needs {kind.__name__}({given}) as the offer's structure, not {structure!r:.60}"
-        )
+        given = ", ".join(f"{item.name}=…" for item in fields(cast(Any, kind)))
+        wanted = f"{kind.__name__}({given})"
+        raise InputError(f"{by} needs {wanted} as the offer's structure, not {structure!r:.60}")
     if len(structure) != n:
         raise ShapeError(f"{n} arms are on offer, but the structure is for {len(structure)}")
     return structure

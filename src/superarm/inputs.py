@@ -23,9 +23,8 @@ def as_features(values: Any, name: str, columns: int | None = None) -> _Floats:
     """``values`` as a finite float64 array (n, d), or an error that says what is wrong."""
     array = _as_floats(values, name, "numbers in a rectangular (n, d) array")
     if array.ndim != 2:
-        raise ShapeError(
-            f"{name} has shape {array.shape}; it must be two-dimensional (n, d), one row per arm"
-        )
+        told = "it must be two-dimensional (n, d), one row per arm"
+        raise ShapeError(f"{name} has shape {array.shape}; {told}")
     if columns is not None and array.shape[1] != columns:
         raise ShapeError(f"{name} has {array.shape[1]} columns, but {columns} are expected")
     require_finite(array, name)
@@ -75,10 +74,8 @@ def as_numbers(values: _Floats, count: int, what: str, column: int) -> NDArray[n
     known &= numbers == values
     if not known.all():
         row = int(np.argmin(known))
-        raise UnknownArmError(
-            f"row {row}, column {column} holds {values[row].item()!r}; {what} are numbered "
-            f"0 … {count - 1}"
-        )
+        told = f"row {row}, column {column} holds {values[row].item()!r}"
+        raise UnknownArmError(f"{told}; {what} are numbered 0 … {count - 1}")
     return numbers
 
 
@@ -86,13 +83,11 @@ def _as_floats(values: Any, name: str, what: str) -> _Floats:
     refuse_masked(values, name)
     try:
         array = np.asarray(values)
-        if array.dtype.kind not in "biufO":
-            raise InputError(f"{name} must be {what}, not {array.dtype} values")
-        return np.asarray(array, dtype=np.float64)
+        if array.dtype.kind in "biufO":
+            return np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{name} must be {what}: {error}") from None
+    raise InputError(f"{name} must be {what}, not {array.dtype} values")
 
 
 def refuse_masked(values: Any, name: str) -> None:
@@ -114,11 +109,8 @@ def as_number(value: Any, name: str, least: float = -inf, most: float = inf) -> 
     number: float = value
     if type(value) is not float:
         try:
-            if (
-                isinstance(value, bool | np.bool_ | str | bytes)
-                or np.ndim(value)
-                or np.ma.is_masked(value)
-            ):
+            other = isinstance(value, bool | np.bool_ | str | bytes)
+            if other or np.ndim(value) or np.ma.is_masked(value):
                 raise TypeError
             number = float(value)
         except (TypeError, ValueError, OverflowError):
@@ -159,19 +151,15 @@ def require_scale(array: _Floats, name: str) -> None:
     """Refuse positive numbers that are too small or too large to work with."""
     bad = (array < SMALLEST) | (array > LARGEST)
     if bad.any():
-        raise InputError(
-            f"{name} is {array[bad][0]:g}; squares of it must fit a float: choose units in which it "
-            f"lies between {SMALLEST:g} and {LARGEST:g}"
-        )
+        told = f"{name} is {array[bad][0]:g}; squares of it must fit a float"
+        raise InputError(f"{told}: choose units in which it lies between {SMALLEST:g} and {LARGEST:g}")
 
 
 def require_size(array: _Floats, name: str) -> None:
     """Refuse numbers that are too large to work with."""
     if array.size and max(array.max(), -array.min()) > LARGEST:
-        where = int(np.abs(array).argmax())
-        raise InputError(
-            f"{name} holds {array.flat[where]:g}; choose units in which it stays below {LARGEST:g}"
-        )
+        largest = array.flat[int(np.abs(array).argmax())]
+        raise InputError(f"{name} holds {largest:g}; choose units in which it stays below {LARGEST:g}")
 
 
 def as_count(value: Any, name: str, least: int = 1, most: float = inf) -> int:
@@ -228,8 +216,6 @@ def as_generator(rng: Any) -> np.random.Generator:
 def require_finite(array: _Floats, name: str) -> None:
     """Raise :class:`NotFiniteError` naming the first bad entry."""
     if not np.isfinite(array).all():
-        where = np.argwhere(~np.isfinite(array))[0]
-        place = ", ".join(str(int(i)) for i in where)
-        raise NotFiniteError(
-            f"{name}[{place}] is {array[tuple(where)]}; every entry must be a finite number"
-        )
+        where = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
+        place = ", ".join(map(str, where))
+        raise NotFiniteError(f"{name}[{place}] is {array[where]}; every entry must be a finite number")

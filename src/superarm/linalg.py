@@ -24,8 +24,8 @@ from .core import Floats
 from .errors import JitterWarning, NotPositiveDefiniteError, warn
 from .threads import blas_threads_for
 
+# Jitter tried in turn, relative to the matrix's size; past the last one we refuse.
 JITTER_STEPS = (1e-12, 1e-10, 1e-8)
-"""Jitter tried in turn, relative to the matrix's size; past the last one we refuse."""
 _LIKELY_CAUSES = (
     "Likely causes: (a) the kernel is not positive semi-definite; (b) noise_variance is too small "
     "for repeated or nearly equal arms; (c) arms or rewards differ by too many orders of magnitude."
@@ -51,24 +51,19 @@ def cholesky(matrix: Floats, what: str = "the covariance matrix", scale: float |
     if scale is None:
         scale = float(np.mean(np.diagonal(matrix)))
     if not (math.isfinite(scale) and scale > 0.0):
-        raise NotPositiveDefiniteError(
-            f"{what} is of size {scale:.3g}; it must be positive. {_LIKELY_CAUSES}"
-        )
+        told = f"{what} is of size {scale:.3g}; it must be positive"
+        raise NotPositiveDefiniteError(f"{told}. {_LIKELY_CAUSES}")
     for step in JITTER_STEPS:
-        warn(
-            f"{what} is not numerically positive definite; adding {step:g} x its size "
-            f"({step * scale:.3g}) to the diagonal. A larger noise_variance avoids this.",
-            JitterWarning,
-        )
+        told = f"{what} is not numerically positive definite; adding {step:g} x its size"
+        added = f"({step * scale:.3g}) to the diagonal"
+        warn(f"{told} {added}. A larger noise_variance avoids this.", JitterWarning)
         try:
             raised = matrix + step * scale * np.eye(len(matrix))
             return np.asarray(np.linalg.cholesky(raised), dtype=np.float64)
         except np.linalg.LinAlgError:
             continue
-    raise NotPositiveDefiniteError(
-        f"{what} is not positive definite, even with jitter {JITTER_STEPS[-1]:g} x its size. "
-        f"{_LIKELY_CAUSES}"
-    )
+    told = f"{what} is not positive definite, even with jitter {JITTER_STEPS[-1]:g} x its size"
+    raise NotPositiveDefiniteError(f"{told}. {_LIKELY_CAUSES}")
 
 
 def solve_lower(L: Floats, B: Floats, *, transposed: bool = False) -> Floats:
@@ -95,11 +90,7 @@ PSD_ERROR_SILENT, PSD_ERROR_LIMIT = 1e-12, 1e-6
 
 
 def psd_root(
-    matrix: Floats,
-    what: str = "the covariance matrix",
-    scale: float | None = None,
-    *,
-    steady: bool = False,
+    matrix: Floats, what: str = "the covariance", scale: float | None = None, *, steady: bool = False
 ) -> PsdRoot:
     """A root of a positive *semi*-definite matrix, of its numerical rank, by pivoted Cholesky.
 
@@ -122,17 +113,14 @@ def psd_root(
     if scale == 0.0 and not matrix.any():
         return PsdRoot(np.zeros((len(matrix), 0)), 0.0)
     if not math.isfinite(scale) or scale <= 0.0:
-        raise NotPositiveDefiniteError(
-            f"{what} has largest diagonal entry {scale}; it must be positive"
-        )
+        raise NotPositiveDefiniteError(f"{what} has largest variance {scale}; it must be positive")
     n = len(matrix)
     weight: Floats = np.ones(n)
     if steady:  # multiples of the golden ratio, modulo 1: no two are near each other
         weight += 0.25 * (np.arange(n) * 0.6180339887498949 % 1.0 - 1.0)
     with blas_threads_for(n**3 / 6):
-        factor, pivots, rank, _ = dpstrf(
-            matrix * weight * weight[:, None], tol=1e-15 * scale, lower=1, overwrite_a=1
-        )
+        weighted = matrix * weight * weight[:, None]
+        factor, pivots, rank, _ = dpstrf(weighted, tol=1e-15 * scale, lower=1, overwrite_a=1)
         root = np.zeros((n, int(rank)))
         root[pivots - 1] = np.tril(factor)[:, : int(rank)]
         root /= weight[:, None]
@@ -143,23 +131,17 @@ def psd_root(
             "x its largest diagonal entry. Check that it is symmetric and that the kernel is valid."
         )
     if error > PSD_ERROR_SILENT:
-        warn(
-            f"{what} is positive semi-definite only up to {error:.2g} x its largest diagonal entry; "
-            "the nearest factorisation found is used",
-            JitterWarning,
-        )
+        told = f"{what} is positive semi-definite only up to {error:.2g} x its largest diagonal entry"
+        warn(f"{told}; the nearest factorisation found is used", JitterWarning)
     return PsdRoot(np.ascontiguousarray(root), error)
 
 
 class RootUpdate(NamedTuple):
     """What observing a few rows of a root does; nothing is changed until it is applied."""
 
-    gain: Floats
-    """(n, k): the mean moves by ``gain @ innovation``."""
-    downdate: Floats
-    """(n, k): the root becomes ``root - downdate @ rows``."""
-    information: float
-    """½ ln det(I + D^{-1/2} P D^{-1/2}), nats."""
+    gain: Floats  # (n, k): the mean moves by ``gain @ innovation``
+    downdate: Floats  # (n, k): the root becomes ``root - downdate @ rows``
+    information: float  # ½ ln det(I + D^{-1/2} P D^{-1/2}), nats
 
 
 def root_update(root: Floats, rows: Floats, noise_variance: Floats) -> RootUpdate:
@@ -258,7 +240,6 @@ def _dtrsm() -> Callable[..., None]:
     get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    routine: Callable[..., None] = ctypes.CFUNCTYPE(None, *([ctypes.c_void_p] * 11))(
-        get_pointer(capsule, get_name(capsule))
-    )
+    pointer = get_pointer(capsule, get_name(capsule))
+    routine: Callable[..., None] = ctypes.CFUNCTYPE(None, *([ctypes.c_void_p] * 11))(pointer)
     return routine

@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from .core import Direction, Floats, Oracle, Reward
 from .inputs import as_count, as_numbers, as_vector, read_only
 from .kernels import Covariance, Kernel
+from .movement import ActionMetric, Switch
 from .registry import register
 from .rewards import Sum
 from .shown import Shown
@@ -45,6 +48,8 @@ class Model(Shown):
     """The largest number of arms on offer in a round."""
     drift: Kernel | None = None
     """How rewards change with time, as a kernel of time alone, such as Temporal(epsilon=0.01)."""
+    metric: ActionMetric | None = None
+    """What it costs to go from one action to the next, where that costs."""
     past: Floats | None = None
     """Readings of every arm on earlier days, (days, T, n), from which policies may learn."""
     discrete_columns: tuple[int, ...] = ()
@@ -60,6 +65,8 @@ class RoadModel(Model):
     reduction: Floats | None = None
     """Δh, (n,): by how much each road changes a potential. It adds up to the same for all routes
     between two places."""
+    switching: Switch | None = None
+    """What roads cost that were not part of the route before, where that costs."""
     costs: Mapping[str, Floats] = field(default_factory=dict)
     """Other known costs of the roads by name, (n,) each, such as their ``length``."""
 
@@ -83,5 +90,4 @@ class ByNumber:
 
     def __call__(self, rows: Floats) -> Floats:
         numbers = as_numbers(rows[:, self.column], len(self.values), "arms", self.column)
-        found: Floats = self.values[numbers]
-        return found
+        return np.asarray(self.values[numbers])

@@ -27,11 +27,11 @@ from .errors import FileError, InputError
 
 _GROWTH = 100  # how many times its packed size a text may have: road networks have 5 to 15 times
 _SMALL = 1 << 24  # 16 MiB: below this a text may have grown by any factor
+# What numpy and zipfile raise for bytes that are cut off, changed or of another kind.
 _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, EOFError),
     *(OSError, ValueError, KeyError, TypeError, RuntimeError),
 )
-"""What numpy and zipfile raise for bytes that are cut off, changed or of another kind."""
 
 
 def open_packed(path: Path) -> io.BufferedReader:
@@ -126,15 +126,12 @@ def _array_name(member: zipfile.ZipInfo) -> str:
 def _stated_size(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
     """Bytes of a whole member, by what stands before its numbers."""
     with archive.open(member) as packed:
-        version = np.lib.format.read_magic(packed)
-        if version == (1, 0):
-            shape, _, dtype = np.lib.format.read_array_header_1_0(packed)
-        elif version == (2, 0):
-            shape, _, dtype = np.lib.format.read_array_header_2_0(packed)
-        else:
-            raise InputError(
-                f"it has an array in version {version} of numpy's format; versions 1.0 and 2.0 are read"
-            )
+        form, version = np.lib.format, np.lib.format.read_magic(packed)
+        readers = {(1, 0): form.read_array_header_1_0, (2, 0): form.read_array_header_2_0}
+        if version not in readers:
+            told = f"it has an array in version {version} of numpy's format"
+            raise InputError(f"{told}; versions 1.0 and 2.0 are read")
+        shape, _, dtype = readers[version](packed)
         if dtype.hasobject or dtype.itemsize == 0 or min(shape, default=0) < 0:
             raise InputError(f"it has an array of {dtype} and shape {shape}, which is impossible")
         return packed.tell() + math.prod(shape) * dtype.itemsize

@@ -128,14 +128,7 @@ class _Reading:
     """One reading of data: where arrays are found, and how many bytes text arrays may still take."""
 
     def __init__(self, find: Find | None) -> None:
-        self.find = find
-        self._text_left = _MOST_TEXT_BYTES
-
-    def take_text(self, size: int) -> None:
-        """An array of short texts may be declared far larger than what it holds."""
-        self._text_left -= size
-        if self._text_left < 0:
-            raise StateError(f"arrays of text in these data take more than {_MOST_TEXT_BYTES} bytes")
+        self.find, self.text_left = find, _MOST_TEXT_BYTES
 
 
 def _decoded(data: Any, depth: int, reading: _Reading) -> Any:
@@ -195,18 +188,20 @@ def _decoded_array(data: Any, depth: int, reading: _Reading) -> NDArray[Any]:
         if min(entries) < limits.min or max(entries) > limits.max:
             raise StateError(f"an array of {dtype} holds a number that does not fit")
     if kind.kind == "U":
-        reading.take_text(len(entries) * kind.itemsize)
+        reading.text_left -= (
+            len(entries) * kind.itemsize
+        )  # declared, which may be far more than is held
+        if reading.text_left < 0:
+            raise StateError(f"arrays of text in these data take more than {_MOST_TEXT_BYTES} bytes")
         if max(map(len, entries), default=0) * 4 > kind.itemsize:
             raise StateError(f"an array of {dtype} holds longer text")
     with np.errstate(over="raise"):  # a number that does not fit a smaller float
         return np.array(entries, dtype=kind).reshape(shape)
 
 
-def _decoded_scalar(data: Any, depth: int, reading: _Reading) -> np.generic:
+def _decoded_scalar(data: Any, depth: int, reading: _Reading) -> Any:
     dtype, value = data
-    array: Any = _decoded_array([dtype, [], [value]], depth, reading)
-    scalar: np.generic = array[()]
-    return scalar
+    return _decoded_array([dtype, [], [value]], depth, reading)[()]
 
 
 _ENTRIES = {"b": (bool,), "i": (int,), "u": (int,), "f": (float, int), "U": (str,)}
@@ -219,9 +214,8 @@ _TAGS: dict[str, Callable[[Any, int, _Reading], Any]] = {
 }
 
 
-_RECORDS: dict[str, Callable[..., Any]] = {
-    kind.__name__.lower(): kind for kind in (Arms, Offer, Decision, Feedback, State)
-}
+_KINDS: tuple[Callable[..., Any], ...] = (Arms, Offer, Decision, Feedback, State)
+_RECORDS = {kind.__name__.lower(): kind for kind in _KINDS}
 
 
 def _check_record(record: Any, held: Mapping[str, Any]) -> None:
@@ -265,7 +259,6 @@ def _decoded_record(name: Any, held: dict[str, Any]) -> Any:
     try:
         find("structure", name)  # the registry looks at installed packages only for what it lacks
     except SpecError:
-        raise StateError(
-            f"there is no record {name[:60]!r} here; register it as a structure first"
-        ) from None
+        told = f"there is no record {name[:60]!r} here; register it as a structure first"
+        raise StateError(told) from None
     return build("structure", name, **held)

@@ -60,15 +60,13 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
     "structure": ("superarm.oracles", "superarm.graphs"),
     "vehicle": ("superarm.networks",),
 }
+# Which family a nested spec belongs to, by the name of the parameter that holds it.
 _FAMILY_OF = {family: family for family in _FAMILIES}
 _FAMILY_OF |= {"kernels": "kernel", "gamma": "gain", "successors": "network"}
-"""Which family a nested spec belongs to, by the name of the parameter that holds it."""
-_ABOUT = ("family", "name", "foreign")
-"""What a spec says besides its parameters."""
+_ABOUT = ("family", "name", "foreign")  # what a spec says besides its parameters
+# Stands for a parameter that one of two specs does not have.
 _MISSING = type("missing", (), {"__repr__": lambda self: "missing"})()
-"""Stands for a parameter that one of two specs does not have."""
-_FEW = 8
-"""So many choices fit into an error."""
+_FEW = 8  # so many choices fit into an error
 _parts: dict[str, dict[str, Callable[..., Any]]] = {family: {} for family in _FAMILIES}
 _names: dict[object, tuple[str, str]] = {}
 
@@ -124,11 +122,9 @@ def names(family: str) -> list[str]:
 
 def parameters_of(family: str, name: str) -> dict[str, Any]:
     """A part's parameters and their defaults (``inspect.Parameter.empty`` where required)."""
-    return {
-        each.name: each.default
-        for each in inspect.signature(find(family, name)).parameters.values()
-        if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD)
-    }
+    taken = inspect.signature(find(family, name)).parameters.values()
+    named = (each for each in taken if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD))
+    return {each.name: each.default for each in named}
 
 
 def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
@@ -138,10 +134,8 @@ def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
     if not isinstance(spec, Mapping):
         raise SpecError(f"a {family} spec is a name or a table with a name, not {spec!r}")
     if "foreign" in spec:
-        raise SpecError(
-            f"the {family} is of type {spec['foreign']}, which has no spec to build it from; "
-            "pass the object itself"
-        )
+        told = f"the {family} is of type {spec['foreign']}, which has no spec to build it from"
+        raise SpecError(f"{told}; pass the object itself")
     if "name" not in spec:
         raise SpecError(f"a {family} spec needs a name; choose one of {names(family)}")
     name = spec["name"]
@@ -156,12 +150,9 @@ def build(family: str, spec: Mapping[str, Any] | str, **given: Any) -> Any:
 
 def built_parameters(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters in a spec, with the parts among them built; objects in it stay as they are."""
+    own = {key: value for key, value in spec.items() if key not in _ABOUT}
     try:
-        return {
-            key: _build_nested(value, _FAMILY_OF.get(key))
-            for key, value in spec.items()
-            if key not in _ABOUT
-        }
+        return {key: _build_nested(value, _FAMILY_OF.get(key)) for key, value in own.items()}
     except RecursionError:
         raise SpecError("the spec is nested too deeply") from None
 
@@ -318,10 +309,8 @@ def _spec(part: Any, *, strict: bool) -> dict[str, Any]:
     kind, entry = type(part), _names.get(type(part))
     known = isinstance(part, Described) or (entry is not None and dataclasses.is_dataclass(part))
     if strict and (entry is None or not known):
-        raise SpecError(
-            f"{kind.__name__} has no JSON spec: only registered parts do; "
-            "pass the object itself where it is needed"
-        )
+        told = "only registered parts do; pass the object itself where it is needed"
+        raise SpecError(f"{kind.__name__} has no JSON spec: {told}")
     parameters: Mapping[str, Any] = {}
     if isinstance(part, Described):
         parameters = part.parameters()

@@ -75,13 +75,10 @@ class Coverage:
 
     def worth(self, outcomes: Floats, positions: Ints, structure: object) -> float:
         if not isinstance(structure, Pairs):
-            raise InputError(
-                f"coverage needs Pairs(left=…, right=…) as the offer's structure, not {structure!r:.60}"
-            )
-        if len(positions) and positions.max() >= len(structure):
-            raise ShapeError(
-                f"arm {int(positions.max())} has no target; the structure has {len(structure)} pairs"
-            )
+            told = "coverage needs Pairs(left=…, right=…) as the offer's structure"
+            raise InputError(f"{told}, not {structure!r:.60}")
+        if len(positions) and (last := int(positions.max())) >= len(structure):
+            raise ShapeError(f"arm {last} has no target; the structure has {len(structure)} pairs")
         targets, of_chosen = np.unique(structure.right[positions], return_inverse=True)
         missed = np.ones(len(targets))
         np.multiply.at(missed, of_chosen, 1.0 - np.clip(outcomes, 0.0, 1.0))

@@ -33,6 +33,7 @@ from superarm.normal import rectified_mean
 from superarm.oracles import ShortestPath, Trip
 from superarm.policies.base import IndexPolicy
 from superarm.policies.navigation import Routing
+from superarm.posteriors import Wrapping
 from superarm.problems.road_models import RoadPrior, Roads, load_roads, road_arms, road_prior
 from superarm.registry import Described, describe, difference, kinds_of, require_kind, suggestion
 from superarm.simulation.audit import LEVELS, QUANTILES
@@ -41,8 +42,7 @@ from superarm.states import load_state, loaded
 
 __all__ = ["NETWORKS", "Leg", "RouteAnswer", "TrackRecord", "find_route"]
 
-NETWORKS = ("luxembourg", "monaco", "city")
-"""Names that stand for a network; anything else is a path."""
+NETWORKS = ("luxembourg", "monaco", "city")  # names that stand for a network; anything else is a path
 INTERVAL = (
     "if the model is right, 95 of 100 such trips fall inside; it covers uncertainty about the roads "
     "and the noise of a single trip"
@@ -101,13 +101,10 @@ class RouteAnswer:
     roads: Roads
     trip: Trip
     routing: Routing
-    means: Floats
-    """Expected energy of the route's edges, Wh, (k,)."""
+    means: Floats  # expected energy of the route's edges, Wh, (k,)
     best: Leg
-    others: Mapping[str, Leg]
-    """The fastest and the shortest route."""
-    observations: int
-    """How many energies of edges were measured; 0: the model alone."""
+    others: Mapping[str, Leg]  # the fastest and the shortest route
+    observations: int  # how many energies of edges were measured; 0: the model alone
     cut_edges: int
     """Edges of the whole network that are believed to cost less than nothing (with potential
     routing: less than their height potential), and so cost more here than they are believed to."""
@@ -172,9 +169,10 @@ def find_route(
 
     ``network``: one that was read or made, the path of a file, or one of ``NETWORKS``.
     ``state``: what a policy has learned on this network, such as ``RUN/states/CELL.npz``. It brings its
-    vehicle and its model with it. ``elevation``: an SRTM tile or a folder of them, whose heights
-    replace the network's. ``settings``: of the roads (``uturns``) and, without a state, of the vehicle
-    (``mass`` …) and the model (``noise_scale`` …).
+    vehicle and its model with it; where energies drift, they are those of its next round.
+    ``elevation``: an SRTM tile or a folder of them, whose heights replace the network's. ``settings``:
+    of the roads (``uturns``) and, without a state, of the vehicle (``mass`` …) and the model
+    (``noise_scale`` …).
 
     >>> from superarm.networks import generate_city
     >>> answer = find_route(generate_city(edges=300, seed=1), "r1", "r20", settings={"mass": 2100.0})
@@ -292,6 +290,8 @@ def _learned(
         )
     policy = loaded(state if isinstance(state, State) else load_state(state), label)
     posterior: object = policy.posterior if isinstance(policy, IndexPolicy) else None
+    while isinstance(posterior, Wrapping):
+        posterior = posterior.posterior
     energy = posterior.parameters().get("mean") if isinstance(posterior, Described) else None
     if not isinstance(policy, IndexPolicy) or not isinstance(energy, RoadEnergy):
         raise StateError(f"{label} was not learned by a policy that finds routes on a road network")
@@ -309,7 +309,7 @@ def _learned(
             f"{label} was learned on roads other than these: {found[0]}; give the network of its run, "
             "and its elevation"
         )
-    offer = Offer(step=1, arms=road_arms(graph))
+    offer = Offer(step=policy.last_step + 1, arms=road_arms(graph))  # the next: energies may drift
     try:
         mean = policy.posterior.belief(offer).mean
     except InputError as error:

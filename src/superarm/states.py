@@ -28,10 +28,8 @@ from .records import from_json, to_json
 from .registry import build, describe, difference, foreign_parts
 
 _HEAD = "state.json"
-_ASKED_AGAIN = 32
-"""How many times its size a file's arrays may be asked for together: policies on roads ask 3 times."""
-_MOST = 1 << 31
-"""2 GiB: 15,000 arms of which 1,000 were visited take less than a tenth of it."""
+_ASKED_AGAIN = 32  # times its size that a file's arrays may be asked for: policies on roads ask 3 times
+_MOST = 1 << 31  # 2 GiB: 15,000 arms of which 1,000 were visited take less than a tenth of it
 
 
 def state_to_bytes(state: State) -> bytes:
@@ -91,10 +89,8 @@ def check_spec(state: State, part: object) -> None:
         raise StateError(f"this {state.kind!r} state is damaged: it does not say what made it")
     found = difference(describe(part), state.spec)
     if found is not None:
-        raise StateError(
-            f"this {state.kind!r} state was made by another {type(part).__name__}: {found}; "
-            "restore it into one with the same parameters"
-        )
+        told = f"this {state.kind!r} state was made by another {type(part).__name__}: {found}"
+        raise StateError(f"{told}; restore it into one with the same parameters")
 
 
 def load(path: Path | str) -> Policy:
@@ -116,10 +112,8 @@ def loaded(state: State, label: str = "this state") -> Policy:
     try:
         policy: Policy = build("policy", state.spec)
     except _NONSENSE as error:
-        raise StateError(
-            f"{label} does not describe a policy: {error}. If it has parts of your own, import the "
-            "module that registers them first"
-        ) from error
+        advice = "If it has parts of your own, import the module that registers them first"
+        raise StateError(f"{label} does not describe a policy: {error}. {advice}") from error
     try:
         return policy.restored(state)
     except StateError:
@@ -128,8 +122,8 @@ def loaded(state: State, label: str = "this state") -> Policy:
         raise StateError(f"{label} is damaged: {error}") from error
 
 
+# What parts raise that are made of, or restored from, what nobody has written.
 _NONSENSE = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, MemoryError)
-"""What parts raise that are made of, or restored from, what nobody has written."""
 
 
 def _has_world(spec: Any) -> bool:

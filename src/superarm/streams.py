@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 
 from .inputs import as_count
 
-Words = NDArray[np.uint32]
-
 # Constants of numpy's SeedSequence (after M. E. O'Neill's seed_seq_fe) …
 _POOL = 4
 _INITIAL_A, _MULTIPLIER_A = 0x43B0D7E5, 0x931E8875
@@ -50,7 +48,7 @@ def stream(seed: int, role: str, step: int) -> np.random.Generator:
     """
     as_count(seed, "seed", 0)
     as_count(step, "step", 0, _LAST_STEP)
-    sequence = np.random.SeedSequence(seed, spawn_key=(_role_key(role), step))
+    sequence = np.random.SeedSequence(seed, spawn_key=(crc32(role.encode()), step))
     return np.random.Generator(np.random.PCG64(sequence))
 
 
@@ -71,7 +69,7 @@ class Streams:
         as_count(seed, "seed", 0)
         self.seed = seed
         self.role = role
-        self._pool = _mixed_pool(seed, _role_key(role))
+        self._pool = _mixed_pool(seed, crc32(role.encode()))
         self._bit_generator = np.random.PCG64(0)
         self._generator = np.random.Generator(self._bit_generator)
         self._block: int | None = None
@@ -94,10 +92,6 @@ class Streams:
         return self._generator
 
 
-def _role_key(role: str) -> int:
-    return crc32(role.encode())
-
-
 # --- SeedSequence, the part before the step: plain integers ------------------------------
 
 
@@ -105,8 +99,7 @@ def _mixed_pool(seed: int, role_key: int) -> tuple[list[int], int]:
     """The pool once seed and role are hashed in, and the running hash constant."""
     words = _words(int(seed))
     # numpy pads the seed to the pool's size before a spawn key, so that seed and key never blur.
-    words += [0] * (_POOL - len(words))
-    words.append(role_key)
+    words += [*[0] * (_POOL - len(words)), role_key]
     constant = _INITIAL_A
 
     def hashed(value: int) -> int:
@@ -144,7 +137,7 @@ def _words(number: int) -> list[int]:
 def _pcg_states(pool: list[int], constant: int, *, first: int) -> list[dict[str, int]]:
     """PCG64's starting states for the steps ``first`` … ``first + 1023``."""
     steps = np.arange(first, first + _BLOCK, dtype=np.uint64).astype(np.uint32)
-    final: list[Words] = []
+    final: list[NDArray[np.uint32]] = []
     for part in pool:
         value = steps ^ np.uint32(constant)
         constant = constant * _MULTIPLIER_A & _MASK_32

@@ -55,9 +55,8 @@ class Encoding(Shown):
         plain = {name: _values(each, f"categories[{name!r}]") for name, each in self.categories.items()}
         for name, values in plain.items():
             if not values or len(set(values)) < len(values):
-                raise InputError(
-                    f"the categories of {name!r} are {values}; give at least one, and each once"
-                )
+                told = f"the categories of {name!r} are {values}"
+                raise InputError(f"{told}; give at least one, and each once")
         object.__setattr__(self, "columns", columns)
         object.__setattr__(self, "categories", plain)
 
@@ -81,7 +80,9 @@ class Encoding(Shown):
             values = _column(table, name)
             if name in categories or not all(map(_is_number, values)):
                 try:
-                    categories[name] = tuple(sorted(set(values), key=_order))
+                    # Values of one type in their order; types one after the other.
+                    ordered = sorted(set(values), key=lambda value: (type(value).__name__, value))
+                    categories[name] = tuple(ordered)
                 except TypeError:
                     raise InputError(f"the values of {name!r} have no order; give categories") from None
         return cls(columns=names, categories=categories, coding=coding)
@@ -121,10 +122,8 @@ class Encoding(Shown):
             column = numbers[:, None]
             coded = column == np.arange(len(known)) if self.coding == "one-hot" else column
             parts.append(coded.astype(float))
-        if len({len(part) for part in parts}) > 1:
-            raise ShapeError(
-                f"the columns have {[len(part) for part in parts]} rows; give as many for each"
-            )
+        if len({*(lengths := [len(part) for part in parts])}) > 1:
+            raise ShapeError(f"the columns have {lengths} rows; give as many for each")
         return np.hstack(parts)
 
     def arms(self, table: Any, ids: str | None = None) -> Arms:
@@ -145,10 +144,8 @@ def _columns(table: Any) -> Mapping[str, Any]:
     except TypeError:
         rows = [None]
     if not rows or not all(isinstance(row, Mapping) for row in rows):
-        raise InputError(
-            f"this is a {type(table).__name__}; give a data frame, a list of dicts (with at "
-            "least one row), or a dict of columns"
-        )
+        advice = "give a data frame, a list of dicts (with at least one row), or a dict of columns"
+        raise InputError(f"this is a {type(table).__name__}; {advice}")
     first = rows[0]
     for number, row in enumerate(rows):
         if row.keys() != first.keys():
@@ -195,8 +192,3 @@ def _is_value(value: Any) -> bool:
 def _is_number(value: Any) -> bool:
     number = isinstance(value, int | float | np.number | np.bool_)
     return number and not isinstance(value, np.timedelta64)  # which numpy counts among integers
-
-
-def _order(value: Any) -> tuple[str, Any]:
-    """Values of one type in their order; types one after the other."""
-    return type(value).__name__, value

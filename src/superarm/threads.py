@@ -23,21 +23,16 @@ R = TypeVar("R")
 LARGE = 5e8
 """Multiplications from which a product keeps the user's threads: about 20 ms of one core.
 
-A core that others use comes free after some milliseconds, and threads wait that long for each other
-once or several times in a product. Measured on two cores that other processes used, too: up to
-4·10⁷ multiplications two threads took 2 to 100 times as long as one in products and triangular solves;
-in between it depends; from 10⁹ on they took 0.7 to 0.8 of the time. Cholesky factors of up to 2000
-rows never gained. On idle cores threads may pay earlier (not measured), but a call cannot know whether
-they are idle, and has less to win than to lose.
-"""
+On a core that others use, threads wait milliseconds for each other, once or several times in a product.
+Measured on two such cores: up to 4·10⁷ multiplications two threads took 2 to 100 times as long as one;
+from 10⁹ on, 0.7 to 0.8 of the time; Cholesky factors of up to 2000 rows never gained. On idle cores
+threads may pay earlier, but a call cannot know whether they are idle."""
 
+# Modules linked with the BLAS of numpy and of scipy: each brings its own. Numba takes scipy's.
 _LINKED = ("numpy.linalg._umath_linalg", "scipy.linalg.cython_blas")
-"""Modules that are linked with the BLAS of numpy and of scipy: each brings its own. Numba takes
-scipy's."""
+# What wheels and distributions put before and behind ``openblas_…``.
 _NAMES = (("scipy_", "64_"), ("scipy_", ""), ("", "64_"), ("", ""))
-"""What wheels and distributions put before and behind ``openblas_…``."""
-_PTHREADS = 1
-"""What ``openblas_get_parallel`` says of a build with threads of its own; 2 is OpenMP, 0 none."""
+_PTHREADS = 1  # what ``openblas_get_parallel`` says of threads of its own; 2 is OpenMP, 0 none
 
 
 class _Library(NamedTuple):
@@ -54,12 +49,10 @@ def _library_of(path: str) -> _Library | None:
         module = ctypes.PyDLL(path)  # keeps the GIL: calls as short as these are faster with it
     except OSError:
         return None
-    for prefix, suffix in _NAMES:
-        # Looked up in everything that the module is linked with.
-        get, put, parallel = (
-            getattr(module, f"{prefix}openblas_{name}{suffix}", None)
-            for name in ("get_num_threads", "set_num_threads", "get_parallel")
-        )
+    names = ("get_num_threads", "set_num_threads", "get_parallel")
+    for prefix, suffix in _NAMES:  # looked up in everything that the module is linked with
+        whole = (f"{prefix}openblas_{name}{suffix}" for name in names)
+        get, put, parallel = (getattr(module, name, None) for name in whole)
         if get is not None and put is not None:
             put.argtypes, put.restype = [ctypes.c_int], None
             return _Library(get, put, parallel is not None and parallel() == _PTHREADS)
@@ -75,8 +68,7 @@ class _Limit:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()  # reentrant: a signal handler may ask us something, too
-        self.calls = 0
-        self.large = 0
+        self.calls = self.large = 0
         self.before: list[tuple[_Library, int]] = []
         self.libraries: list[_Library] = []
         self.unseen: tuple[str, ...] = _LINKED
@@ -131,11 +123,8 @@ class _Limit:
                 self._take()
 
     def _take(self) -> None:
-        self.before = [
-            (library, count)
-            for library in self.libraries
-            if library.own_threads and (count := library.get()) > 1
-        ]
+        counts = [(library, library.get()) for library in self.libraries if library.own_threads]
+        self.before = [(library, count) for library, count in counts if count > 1]
         for library, _ in self.before:
             library.set(1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ def test_every_part_and_parameter_has_a_meaning(family: str, cli: Command) -> No
             continue  # another test of the same process registered it
         assert len(part["meaning"]) > 8, part["name"]
         assert not re.search(r"[a-z]\d{4}[a-z]|`|:class:", part["meaning"]), part["meaning"]
+        module, _, name = part["python"].rpartition(".")
+        assert getattr(import_module(module), name) is find(family, part["name"])
         for parameter in part["parameters"]:
             assert parameter["meaning"], f"{family}/{part['name']}: {parameter['name']} means nothing"
             assert parameter["required"] or "default" in parameter
@@ -87,14 +90,19 @@ def test_our_words_are_not_put_into_the_mouths_of_others(cli: Command) -> None:
 
 def test_show_a_part(cli: Command) -> None:
     text = cli("show", "kernel/matern").out
-    assert text.startswith("kernel matern\n")
+    assert text.startswith("kernel matern\nin Python: superarm.kernels.stationary.Matern\n")
     for words in ("nu", "2.5", "a number", "smoothness", "ν is never fitted"):
         assert words in text
+    assert "told" not in text
     both = cli("show", "gp-ts").out
+    assert "`told`" in both
+    assert "`wrapped`" in both
     assert "policy gp-ts" in both
     assert "schedule gp-ts" in both
     assert "On Kernelized Multi-armed Bandits (2017), Algorithm 2" in both
     assert ">>>" not in cli("show", "posterior/finite").out
+    for name in ("change-detecting", "refitting"):
+        assert "Order matters" in cli("show", name).out
     [part] = cli("show", "oracle/top-k", "--json").json()["parts"]
     assert part["parameters"] == [
         {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ POLICIES = ["gp-ts", "bi-ts", "shortest"]
 
 def plan(out: Path, jobs_of: int = 2) -> Plan:
     experiment = load_experiment("navigation/city").with_policies(POLICIES)
+    experiment = replace(experiment, paper="A paper (2025)")
     return Plan.make(experiment, out=out, rounds=4, seeds=jobs_of, overrides={"edges": 250})
 
 

@@ -638,7 +638,8 @@ def audited_run(
 ) -> Run:
     """Two cells of one policy; allowed is 2(λ* + ς²)·I = 2(0.3 + 0.2)·(0.4 + 0.6) = 1 in each."""
     spec = {"experiment": "x", "rounds": 2, "first_seed": 0, "seeds": 2, "noise_variance": [0.2]}
-    policies = {"parameters": {"policies": {"mine": options}}, "audited": ["mine"]}
+    paper = options.pop("paper", "A paper (2025)")
+    policies = {"parameters": {"policies": {"mine": options}}, "audited": ["mine"], "paper": paper}
     write_spec(directory, {**spec, **policies, "policies": ["mine"], "settings": [setting or {}]})
     write_audits(directory, 0, (0.5, variance))
     return Run.load(directory)
@@ -676,6 +677,12 @@ def test_lemma_a12_is_judged_in_every_audited_cell(variance: float, word: str, t
     assert verdict.verdict == word
     assert "mine, seed 1" in verdict.evidence
     assert "2 cells" in verdict.evidence
+
+
+def test_lemma_a12_is_no_claim_of_an_experiment_of_ones_own(tmp_path: Path) -> None:
+    assert judge_variances(audited_run(tmp_path / "a", 0.99, paper="")) == []
+    (slip,) = judge_variances(audited_run(tmp_path / "b", 1.02, paper=""))
+    assert slip.verdict == "does not hold"
 
 
 def test_lemma_a12_says_nothing_of_approximate_or_unrecorded_posteriors(tmp_path: Path) -> None:

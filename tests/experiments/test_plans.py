@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -636,3 +637,29 @@ def test_swept_data_are_settled_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         {"problem.name": "landscape"},
         {"problem.name": "light-sensors", "problem.source": "synthetic"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("problem", "metric", "told"),
+    [
+        (
+            "drifting-function",
+            "rewrad",
+            "'rewrad'; did you mean 'reward'? there are alpha_regret",
+        ),
+        ("drifting-function", "true_energy", "nothing measures 'true_energy'; there are alpha_regret"),
+        ("drifting-function", "reward", None),
+        ("gp-function", "cost", None),  # its problem names no metrics, so that it may have any
+    ],
+)
+def test_a_derived_metric_that_is_not_measured_is_refused(
+    problem: str, metric: str, told: str | None, tmp_path: Path
+) -> None:
+    derived = [{"name": "mean", "metric": metric, "per_round": True}]
+    given = {"id": "x", "rounds": 2, "seeds": 1, "problem": {"name": problem}, "derived": derived}
+    experiment = Experiment.from_mapping({**given, "policies": {"random": {}}}, "here")
+    if told is None:
+        Plan.make(experiment, out=tmp_path)
+        return
+    with pytest.raises(SpecError, match=f"x: derived 'mean': .*{re.escape(told)}"):
+        Plan.make(experiment, out=tmp_path)

@@ -56,6 +56,50 @@ derived name=average_regret metric=regret per_round=True
 chart band=std
 """
 EXPERIMENTS = {
+    "movement/routes": """
+rounds 200
+seeds 10
+problem name=navigation
+problem network=city
+problem edges=1000
+problem switch_cost=5
+sweep switch_cost=1,5,20,80
+policies gp-ts: policy=route-ts
+policies gp-ts-penalised: policy=route-ts penalty=1.0
+policies gp-ts-tenth: policy=route-ts penalty=0.1
+policies prior:
+policies benchmark:
+claim below: metric=route_changes policy=gp-ts-penalised,gp-ts-tenth versus=gp-ts
+claim below: metric=total_cost policy=gp-ts-penalised versus=gp-ts
+claim below: metric=total_cost policy=gp-ts-tenth versus=gp-ts
+claim below: metric=true_energy policy=gp-ts-penalised versus=gp-ts ratio=1.05
+claim below: metric=true_energy policy=gp-ts-tenth versus=gp-ts ratio=1.05
+claim below: metric=total_cost policy=gp-ts-tenth versus=gp-ts-penalised where=(switch_cost=5,20,80)
+claim below: metric=total_cost policy=gp-ts-tenth versus=prior
+claim falls: metric=route_changes policy=gp-ts-penalised,gp-ts-tenth key=switch_cost
+""",
+    "movement/synthetic": """
+rounds 800
+seeds 5
+problem name=movement-field
+sweep rho=0.05,0.1,0.2,0.5,1.0,2.0,5.0
+policies gp-md: trees=8
+policies cgp-lcb:
+policies stationary:
+policies minc-known:
+policies md-known: trees=8
+policies offline:
+claim below: metric=total_cost policy=gp-md versus=cgp-lcb
+claim similar: metric=total_cost policy=gp-md versus=md-known tolerance=0.25
+claim below: metric=total_cost policy=md-known versus=gp-md,cgp-lcb,stationary,minc-known
+claim similar: metric=total_cost policy=stationary versus=gp-md tolerance=0.25 where=(rho=0.05,0.1)
+claim rises: metric=total_cost policy=stationary relative_to=gp-md key=rho
+claim above: metric=total_cost policy=minc-known,cgp-lcb versus=gp-md where=(rho=0.05,0.1,0.2,0.5,1.0)
+claim falls: metric=total_cost policy=minc-known,cgp-lcb relative_to=gp-md key=rho
+claim similar: metric=total_cost policy=gp-md versus=cgp-lcb tolerance=0.1 where=(rho=2.0,5.0)
+claim crosses: metric=total_cost policy=gp-md versus=cgp-lcb key=rho
+chart curves=(metric=total_cost where=(rho=0.5)),(metric=total_cost where=(rho=5.0))
+""",
     "timevarying/functions": """
 rounds 200
 seeds 1
@@ -553,6 +597,14 @@ problem closed_turns=0.03
 """,
 }
 DEFAULTS = """
+problem movement-field: rho=1.0 side=20 contexts=40 lengthscale=0.2 noise_std=0.1 episode=20 scaled=True
+policy cgp-lcb: width=2.0 delta=0.1 gain=realised posterior=auto
+policy gp-md: width=2.0 delta=0.1 gain=realised update=episode clip=False trees=1 tau=2.0 kappa=1.0
+policy gp-md: posterior=auto
+policy md-known: trees=1 tau=2.0 kappa=1.0
+policy tree-index: direction=minimize update=episode clip=False trees=1 tau=2.0 kappa=1.0
+policy tree-score: trees=1 tau=2.0 kappa=1.0
+schedule ridge-ucb: delta=0.1
 problem channels: channels=5 users=20 barred=0.3 noise_std=0.1
 problem codependency: arrivals=100 k=5 pool=6000 lengthscale=0.1 squared=True noise_std=0.1
 problem movies: films=75 viewers=200 k=3 oracle=tim least_ratings=20 source=auto
@@ -573,6 +625,7 @@ problem navigation: edges=2000 city_seed=0 lengthscale=1.0 normalisation=mean pr
 problem navigation: noise_scale=0.1 mass=1830.0 auxiliary_power=0.0 rolling_resistance=0.01
 problem navigation: air_drag=0.35 air_density=1.2 recuperation=multiply uturns=True closed_roads=0.0
 problem navigation: closed_turns=0.0 on_no_path=error rush_hours=0.0 day_to_day=0.002
+problem navigation: switch_per=edge
 problem rkhs-function: arms=100 dimension=1 kernel=squared-exponential lengthscale=0.2 nu=2.5
 problem rkhs-function: noise_fraction=0.01 regularisation=noise
 problem sumo-navigation: traffic=0.0 traffic_reach=500.0 moments=8 mass=1830.0 auxiliary_power=0.0
@@ -602,11 +655,11 @@ policy index: direction=maximize stepwise=False most_pending=256 repeats=False
 policy kernel-ucb: delta=0.1 posterior=auto
 policy oclok-ucb: delta=0.05 posterior=auto form=auto
 policy prior: routing=rectified spread=noise
-policy route-bucb: omega=1.0 xi=1.0 posterior=auto routing=rectified spread=noise
-policy route-greedy: posterior=auto routing=rectified spread=noise
-policy route-rule: posterior=auto routing=rectified spread=noise
-policy route-ts: mode=independent posterior=auto routing=rectified spread=noise
-policy route-ucb: scale=1.0 posterior=auto routing=rectified spread=noise
+policy route-bucb: omega=1.0 xi=1.0 posterior=auto routing=rectified spread=noise penalty=0.0
+policy route-greedy: posterior=auto routing=rectified spread=noise penalty=0.0
+policy route-rule: posterior=auto routing=rectified spread=noise penalty=0.0
+policy route-ts: mode=independent posterior=auto routing=rectified spread=noise penalty=0.0
+policy route-ucb: scale=1.0 posterior=auto routing=rectified spread=noise penalty=0.0
 schedule bayes-ucb: omega=1.0 xi=1.0
 schedule bayes-ucb-compact: tau_exponent=2.0 omega=1.0 xi=1.0
 schedule gp-ts: delta=0.1
@@ -653,7 +706,7 @@ def pairs(table: Mapping[str, Any]) -> str:
 def shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"({pairs(value)})"
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return ",".join(map(shown, value)) if isinstance(value, list) else str(value)
 
 
 def defaults(family: str) -> Iterator[str]:

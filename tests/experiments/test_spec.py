@@ -12,6 +12,7 @@ from superarm.errors import SpecError
 from superarm.experiments import Experiment, Plan, execute, experiment_ids, load_experiment
 from superarm.experiments.spec import expand_settings, parse_overrides
 from superarm.kernels import Matern, Temporal
+from superarm.problems import MovementProblem
 from superarm.registry import parameters_of
 from superarm.simulation import simulate
 
@@ -61,7 +62,8 @@ def test_every_shipped_experiment_builds_and_plays_each_policy(name: str) -> Non
     assert set(trajectories) == set(shipped.policies)
     for trajectory in trajectories.values():
         assert trajectory.series["regret"].shape == (3,)
-        assert (trajectory.series["regret"] >= 0.0).all()
+        if not isinstance(world, MovementProblem):  # there a round may be better than on the best way
+            assert (trajectory.series["regret"] >= 0.0).all()
 
 
 @pytest.mark.parametrize("name", experiment_ids())
@@ -248,8 +250,16 @@ def test_lists_sweep_as_a_cross_product_in_order() -> None:
     ]
     assert expand_settings({}) == ({}, [{}])
     for values in ([], [0.1, 0.1], [1, 1.0]):
-        with pytest.raises(SpecError, match="--set a"):
+        with pytest.raises(SpecError, match="setting 'a' is "):  # of --set, or of a table [sweep]
             expand_settings({"a": values})
+
+
+@pytest.mark.parametrize("key", ["told", "wrapped"])
+def test_what_belongs_to_one_policy_is_set_by_its_name(key: str) -> None:
+    base = experiment(policies={"gp-ei": {}, "random": {}})
+    with pytest.raises(SpecError, match=rf"^setting '{key}': .*name the policy .*as in gp-ei\.{key}$"):
+        base.with_setting({key: {}})
+    assert base.with_setting({"gp-ei.wrapped": "change-detecting"}).policies["random"] == {}
 
 
 def test_settings_find_their_owner() -> None:

@@ -130,6 +130,7 @@ def test_bad_input() -> None:
         ({"readings": Y[:, :0]}, "equal length"),
         ({"readings": np.where(Y < 0.0, np.nan, Y)}, "finite"),
         ({"covariance": K - 9.0 * np.eye(4)}, "not a covariance"),
+        ({"covariance": SquaredExponential()}, "^covariance must be numbers .*'SquaredExponential'"),
         ({"noise_variance": 0.0}, "noise_variance"),
         ({"times": [1.0, 2.0, 2.0, 3.0, 4.0]}, "times must rise"),
         ({"bounds": (0.5, 0.1)}, "the lower one comes first"),

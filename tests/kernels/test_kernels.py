@@ -359,6 +359,8 @@ def test_without_scikit_learn_the_pip_line_is_given(monkeypatch: pytest.MonkeyPa
         (lambda: Linear(bias=-1.0), errors.InputError, "bias"),
         (lambda: Polynomial(degree=0), errors.InputError, "degree"),
         (lambda: Temporal(epsilon=1.0), errors.InputError, "epsilon"),
+        (lambda: Temporal(epsilon=-0.1), errors.InputError, "epsilon is -0.1; .* of at least 0"),
+        (lambda: Temporal(epsilon="a"), errors.InputError, "epsilon"),
         (lambda: Temporal(epsilon_bounds=(0.1, 1.0)), errors.InputError, "epsilon_bounds"),
         (lambda: Temporal(column=1.5), errors.InputError, "column"),
         (lambda: Empirical(covariance=[[1.0, 2.0], [2.0, 1.0]]), errors.NotPositiveDefiniteError, "-1"),

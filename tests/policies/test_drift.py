@@ -16,7 +16,7 @@ import pytest
 from superarm.core import Decision, Offer
 from superarm.errors import InputError
 from superarm.kernels import Empirical, Temporal
-from superarm.policies import IndexPolicy, genie, r_gp_ucb, tv_gp_ucb
+from superarm.policies import IndexPolicy, genie, r_gp_ucb, tv_gp_ucb, wrapped
 from superarm.policies.drift import BLOCKS, block_length
 from superarm.posteriors import DriftingGP
 from superarm.problems import DriftingFunction, traffic_series
@@ -263,3 +263,15 @@ def test_the_genie_is_a_line_below_tv_gp_ucb() -> None:
     assert min(regrets) >= 0.0 < max(regrets)
     assert np.mean(differences) > 5.0 * np.std(differences, ddof=1) / math.sqrt(30.0)
     assert np.mean(regrets) > 5.0 * np.std(regrets, ddof=1) / math.sqrt(30.0)
+
+
+def test_whoever_does_not_know_of_the_drift_says_so() -> None:
+    """In the report, under its name: "auto" is an exact posterior of rewards that stay."""
+    model = DriftingFunction(seed=0, horizon=5, side=5).model
+    for posterior in ("auto", "finite", "streaming"):
+        policy = build("policy", {"name": "gp-greedy", "posterior": posterior}, model=model)
+        for each in (policy, wrapped(policy, {"name": "resetting", "block": 3})):
+            assert "does not know how rewards drift" in each.settled
+    knowing = build("policy", {"name": "gp-bucb", "posterior": "drifting"}, model=model)
+    still = build("policy", {"name": "gp-bucb"}, model=replace(model, drift=None))
+    assert knowing.settled == still.settled == tv_gp_ucb(model).settled == ""

@@ -90,6 +90,9 @@ def test_what_it_cannot_play_is_refused_with_advice() -> None:
         rexp3(model(), low=1.0, high=1.0)
     with pytest.raises(InputError, match="variation is 0"):
         rexp3(model(), variation=0.0)
+    for name, value in (("variation", 1e-320), ("low", -1e308), ("high", 1e308), ("block", 10**400)):
+        with pytest.raises(InputError, match=f"^{name} is "):
+            rexp3(model(), **{name: value})
     roads = build("problem", {"name": "navigation", "edges": 300}, seed=0, horizon=5)
     with pytest.raises(InputError, match="one arm a round"):
         rexp3(roads.model)

@@ -252,3 +252,17 @@ def test_a_policy_that_notices_a_change_loses_less() -> None:
             regrets.append(regret)
         lost.append(regrets[0] - regrets[1])
     assert np.mean(lost) > 4.0 * np.std(lost) / math.sqrt(len(lost) - 1)
+
+
+def test_what_the_posterior_inside_has_forgotten_gives_no_alarm() -> None:
+    """A time whose rewards have faded: it says nothing of now, is not learned, and is counted."""
+    inside = DriftingGP(KERNEL, ARMS, NOISE, drift=Temporal(epsilon=0.5))
+    gp = ChangeDetecting(inside)
+    for step in range(1, 400):
+        gp.observe([[0, step, step]], [0.0])
+    before = gp.predict([[0, 400, 400]])
+    gp.observe([[0, 2, 400]], [1000.0])
+    assert (gp.alarms, gp.ignored, gp.count) == ((), 1, 400)
+    np.testing.assert_array_equal(gp.predict([[0, 400, 400]]).mean, before.mean)
+    gp.observe([[0, 400, 400], [0, 2, 400]], [1000.0, 1000.0])
+    assert (gp.alarms, gp.ignored) == ((Alarm(400, 400),), 2)

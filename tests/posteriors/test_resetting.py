@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from superarm.core import Arms, Feedback, Offer
-from superarm.errors import InputError
+from superarm.errors import InputError, StateError
 from superarm.kernels import Matern
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
@@ -87,3 +88,11 @@ def test_bad_keys_and_parts() -> None:
         Resetting(taught, block=4)
     with pytest.raises(InputError, match="block"):
         Resetting(INSIDE["finite"](), block=0)
+
+
+def test_a_block_that_no_step_is_in_is_damage() -> None:
+    gp = Resetting(FiniteGP(KERNEL, ARMS, 0.1), block=4)
+    gp.observe([[0, 1]], [1.0])
+    state = gp.state()
+    with pytest.raises(StateError, match="current is 1000000000000000000"):
+        gp.restored(replace(state, scalars={**state.scalars, "current": 10**30}))

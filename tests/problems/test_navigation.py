@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
+from superarm.core import Decision, Feedback
 from superarm.datasets import search_path
 from superarm.errors import InfeasibleError, InputError, UnknownArmError
 from superarm.networks import Vehicle
 from superarm.normal import rectified_mean
 from superarm.oracles import ShortestPath, Trip
-from superarm.policies import prior, route_ts
+from superarm.policies import benchmark, prior, route_ts
 from superarm.problems import Navigation
 from superarm.problems.road_models import ROUTES, load_roads, road_kernel
+from superarm.registry import build
+from superarm.rules import Greedy
 from superarm.simulation import simulate
-from superarm.states import state_to_bytes
+from superarm.states import state_from_bytes, state_to_bytes
 from superarm.streams import Streams, stream
 
 ANY = np.random.default_rng(0)
+NOTHING = Feedback(positions=np.empty(0, dtype=np.intp), rewards=np.empty(0))
 # Section 000 of the papers' digest: what rectified routing loses to potentials, Wh.
 LOST = {
     "luxembourg-a": 19,
@@ -313,3 +319,123 @@ def test_the_truth_has_its_own_lengthscale() -> None:
         near(rows)[0, 1] / near(rows)[0, 0]
     )
     assert far(rows)[0, 1] > near(rows)[0, 1]
+
+
+# --- changing the route costs --------------------------------------------------------------------
+
+
+def test_what_is_newly_entered_is_charged() -> None:
+    """Two routes by hand: value, metrics and the benchmark, per edge and per metre."""
+    free, per_edge = city(), city(switch_cost=5.0)
+    per_metre = city(switch_cost=0.25, switch_per="metre")
+    length = per_edge.graph.length
+    short = free.cheapest(length)
+    away = free.cheapest(length + 1e6 * np.isin(np.arange(len(length)), short[1:-1]))
+    new = sorted(set(away) - set(short))
+    assert new
+    decisions = {
+        name: Decision(step=2, action=tuple(route), positions=np.array(route))
+        for name, route in (("stay", short), ("go", away))
+    }
+    for world, cost in ((per_edge, 5.0 * len(new)), (per_metre, 0.25 * float(length[new].sum()))):
+        offer = world.offer(2).after(tuple(short))
+        first = world.offer(2)
+        for name, charged in (("stay", 0.0), ("go", cost)):
+            decision = decisions[name]
+            plain = free.value(free.offer(2), decision)
+            assert world.value(first, decision) == plain, "the first route is free"
+            assert world.value(offer, decision) == pytest.approx(plain + charged)
+            told = world.metrics(
+                offer, decision, world.feedback(offer, decision, np.zeros(len(length)))
+            )
+            assert told["switching_cost"] == pytest.approx(charged)
+            assert told["total_cost"] == pytest.approx(told["true_energy"] + charged)
+            assert (told["route_changes"], told["new_edges"]) == (
+                (name == "go"),
+                len(new) * (name == "go"),
+            )
+            assert world.metrics(first, decision, NOTHING)["route_changes"] == 0.0
+        assert world.best(offer) == free.best(offer), "the benchmark pays nothing"
+        assert set(told) <= set(world.measures)
+    assert "switching_cost" not in free.metrics(free.offer(2), decisions["stay"], NOTHING)
+    assert "not part of the one before" in per_edge.settled["switching"]
+    assert "switching" not in free.settled
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"switch_cost": -1.0}, {"switch_cost": np.nan}, {"switch_cost": "5 Wh"}, {"switch_per": "mile"}],
+)
+def test_impossible_switching_costs(options) -> None:
+    with pytest.raises(InputError):
+        city(**options)
+
+
+def test_no_routes_cost_less_than_the_benchmark_where_changing_costs() -> None:
+    """In a fixed city it keeps its route, without regret; where roads close, it pays like everyone."""
+    for options, loses in (({}, False), ({"closed_roads": 0.2, "horizon": 30}, True)):
+        world = city(switch_cost=3.0, **options)
+        policies = {
+            "benchmark": benchmark(world.model, problem=world),
+            "ts": route_ts(world.model, penalty=1.0),
+            "prior": prior(world.model),
+        }
+        runs = simulate(world, policies, rounds=30, seed=0)
+        for run in runs.values():
+            regret, paid = run.series["regret"], run.series["switching_cost"]
+            assert (regret >= paid - 1e-9).all(), "the benchmark's route is the best of every round"
+        regret, paid = (runs["benchmark"].series[name] for name in ("regret", "switching_cost"))
+        np.testing.assert_allclose(regret, paid, atol=1e-9)
+        assert (paid.sum() > 0.0) == loses
+
+
+@pytest.mark.parametrize("penalty", [0.5, 2.0])
+@pytest.mark.parametrize("per", ["edge", "metre"])
+def test_penalised_policies_count_the_cost_after_rectifying(per: str, penalty: float) -> None:
+    world = city(switch_cost=0.1 if per == "metre" else 5.0, switch_per=per)
+    before = world.cheapest(world.graph.travel_time)
+    offer = world.offer(2).after(tuple(before))
+    new = np.isin(np.arange(len(world.graph)), before, invert=True)
+    charge = penalty * (0.1 * world.graph.length if per == "metre" else 5.0) * new
+    makers = {
+        "route-ucb": {},
+        "route-bucb": {},
+        "route-ts": {},
+        "route-greedy": {},
+        "route-rule": {"rule": Greedy()},
+    }
+    for name, options in makers.items():
+        plain = build("policy", {"name": name, **options}, model=world.model)
+        policy = build("policy", {"name": name, "penalty": penalty, **options}, model=world.model)
+        assert plain.switching is None
+        belief = policy.posterior.belief(offer).negated()
+        costs = -policy.rule.desirability(belief, offer.step, np.random.default_rng(1)) + charge
+        decision = policy.decide(offer, np.random.default_rng(1))
+        assert decision.positions.tolist() == world.cheapest(costs)
+        assert decision.desirability is not None
+        np.testing.assert_allclose(-decision.desirability, costs[decision.positions])
+        again = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
+        assert again.decide(offer, np.random.default_rng(1)).action == decision.action
+
+
+def test_a_penalty_needs_a_cost_to_count() -> None:
+    with pytest.raises(InputError, match="give the problem 'navigation' a switch_cost"):
+        route_ts(city().model, penalty=1.0)
+    with pytest.raises(InputError, match="penalty is -1"):
+        route_ts(city(switch_cost=1.0).model, penalty=-1.0)
+    assert route_ts(city(switch_cost=1.0).model).switching is None
+
+
+def test_a_penalty_keeps_routes() -> None:
+    """What it must do: with a cost above any route's energy, the first route is kept for good."""
+    world = city(switch_cost=1e6, horizon=20)
+    policies = {"plain": route_ts(world.model), "penalised": route_ts(world.model, penalty=1.0)}
+    runs = simulate(world, policies, rounds=20, seed=0)
+    assert runs["penalised"].series["route_changes"].sum() == 0.0
+    changes = runs["plain"].series["route_changes"].sum()
+    assert changes > 0.0
+    chosen = [tuple(row[row >= 0].tolist()) for row in runs["plain"].choices]
+    assert changes == sum(one != other for one, other in pairwise(chosen))
+    assert runs["plain"].series["new_edges"].sum() == sum(
+        len(set(other) - set(one)) for one, other in pairwise(chosen)
+    )

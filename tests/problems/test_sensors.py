@@ -45,9 +45,9 @@ def require(name: str) -> None:
 
 def rows_of(build: Any, source: str) -> Any:
     real, made = (
-        (module._intel_rows, module._synthetic_temperatures)
+        (module._intel_rows, module._warm_room)
         if build is temperature_sensors
-        else (module._cmu_rows, module._synthetic_light)
+        else (module._cmu_rows, module._lit_room)
     )
     return real() if source == "real" else made()
 

@@ -110,7 +110,9 @@ def test_seeds_share_what_was_learned(kind: Kind) -> None:
 
 
 def test_what_is_refused(kind: Kind) -> None:
-    with pytest.raises(InputError, match=f"horizon is 999, .* only {kind.rounds} rows of readings"):
+    with pytest.raises(
+        InputError, match=f"only {kind.rounds} rows of readings, but 999 rounds; use at"
+    ):
         kind.build(seed=0, horizon=999, source="synthetic")
     for bad, told in (
         ({"seed": -1}, "seed is"),

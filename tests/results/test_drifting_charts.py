@@ -178,15 +178,32 @@ def _page(run: Run, directory: Path) -> str:
     [
         ({"values": np.zeros((40, 3))}, "'values' must be numbers of shape \\(40, 2\\)"),
         ({"rounds": np.zeros((40, 2))}, "'rounds' must be numbers of shape \\(40,\\)"),
-        ({"places": np.array(["a", "b"])}, "'places' must be numbers"),
+        ({"places": np.array(["a", "b"])}, "'places' must be numbers of shape \\(2, 1\\)"),
+        ({"places": np.zeros((0, 1))}, "'values' must be numbers of shape \\(40, 1\\)"),
+        ({"places": np.zeros((2, 0))}, "'places' must be numbers of shape \\(2, 1\\)"),
+        ({"rounds": np.arange(0)}, "'rounds' must be numbers of shape \\(1,\\)"),
+        ({"rounds": np.zeros(40, dtype=int)}, "'rounds' must rise from 1 on"),
+        ({"rounds": np.arange(40, 0, -1)}, "'rounds' must rise from 1 on"),
+        ({"values": np.full((40, 2), np.nan)}, "'values' holds NaN or infinity"),
+        ({"places": np.full((2, 1), np.inf)}, "'places' holds NaN or infinity"),
     ],
 )
 def test_a_damaged_truth_is_named(change: dict[str, Any], told: str, tmp_path: Path) -> None:
     run = make_run(tmp_path, [{}], chart={"truth": "series"})
     good = Truth(np.arange(1, 41), np.zeros((40, 2)), np.zeros((2, 1)))
     write_shown(tmp_path, 0, good._replace(**change))
-    with pytest.raises(StateError, match=told):
+    with pytest.raises(StateError, match=rf"s0\.npz is damaged: {told}; delete it and run again"):
         run.truth()
+
+
+@pytest.mark.parametrize("level", [0.0, 3.0, 1e17, -1e17, 1e100])
+@pytest.mark.parametrize("from_zero", [True, False])
+def test_one_value_has_a_range_whatever_its_size(level: float, from_zero: bool) -> None:
+    line = Series("flat", np.full(2, level), np.full(2, level))
+    chart = Chart(series=(line,), x_label="x", y_label="y", from_zero=from_zero)
+    for low, high in (chart.x_range(), chart.y_range()):
+        assert high > low
+    assert "nan" not in svg_chart(chart)
 
 
 def test_a_chart_that_was_edited_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from superarm.capabilities import Metric
 from superarm.errors import InputError, MissingExtraError, ShapeError, StateError
-from superarm.simulation.files import json_bytes
+from superarm.simulation.files import json_bytes, read_arrays
 from superarm.simulation.trace import (
     SCHEMA,
     Run,
@@ -338,3 +338,32 @@ def test_traces_are_checked_when_made() -> None:
 def test_arrays_of_a_trace_have_a_row_per_round(wrong: dict[str, Any]) -> None:
     with pytest.raises(ShapeError, match=r"has shape .*; it must be \("):
         trace(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"regret": np.full(ROUNDS, np.nan)}, "'regret' holds NaN or infinity"),
+        ({"regret": np.full(ROUNDS, "a")}, "'regret' must be numbers"),
+        ({"reward": np.full(ROUNDS, np.inf)}, "'reward' holds NaN or infinity"),
+    ],
+)
+def test_totals_of_numbers_that_are_none_are_refused(
+    change: dict[str, Any], told: str, finished: Path
+) -> None:
+    path = finished / "cells" / f"{trace().name}.npz"
+    np.savez_compressed(path, **{**read_arrays(path), **change})
+    run = Run.load(finished)
+    for read in (
+        lambda: write_cells(run),
+        lambda: run.cumulative("igp-ucb", metric=next(iter(change))),
+    ):
+        with pytest.raises(StateError, match=f"is damaged: {told}.*; delete it and run again"):
+            read()
+
+
+def test_a_damaged_map_names_its_file(finished: Path) -> None:
+    (finished / "maps").mkdir()
+    np.savez_compressed(finished / "maps" / "s0.npz", speed=np.ones(3))
+    with pytest.raises(StateError, match=r"s0\.npz is damaged: the map lacks .*; delete it"):
+        Run.load(finished).road_map()

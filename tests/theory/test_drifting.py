@@ -443,7 +443,30 @@ def test_refusals() -> None:
     with pytest.raises(InputError, match="form"):
         drift_excess(3.0, 0.1, NOISE, "other")  # type: ignore[arg-type]
     growth = DriftingGrowth(gamma=gamma, epsilon=0.1, noise_variance=NOISE, horizon=5)
-    with pytest.raises(InputError, match="asked for 0 … 5"):
-        growth(6)
+    for t in (6, -1, 0.5, "a"):
+        with pytest.raises(InputError, match=r"t is .*; it must be a whole number from 0 to 5"):
+            growth(t)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="delta"):
         regret_bound_tv_gp_ucb(5, gamma, arms=3, noise_variance=NOISE, delta=1.5)
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -1, 0, 0.5, 1e308, "a", None, [2, -1], 10**400])
+def test_no_rounds_and_no_blocks(odd: Any) -> None:
+    options: dict[str, Any] = {"arms": 3, "noise_variance": NOISE, "delta": 0.1}
+    for refused, told in (
+        (lambda: rate_genie(odd, 0.1), "rounds"),
+        (lambda: regret_bound_tv_gp_ucb(odd, gamma, **options), "rounds"),
+        (lambda: regret_bound_r_gp_ucb(odd, gamma, block=2, epsilon=0.1, **options), "rounds"),
+        (lambda: regret_bound_r_gp_ucb(5, gamma, block=odd, epsilon=0.1, **options), "block"),
+        (lambda: drift_excess(odd, 0.1, NOISE), "counts"),
+        (lambda: mismatch_bounds(odd, 0.1, NOISE, 1.0), "block"),
+    ):
+        with pytest.raises(InputError, match=f"^{told}"):
+            refused()
+
+
+def test_noise_whose_inverse_is_no_number() -> None:
+    with pytest.raises(InputError, match="noise_variance"):
+        drift_excess(3.0, 0.1, 1e-320)
+    with pytest.raises(InputError, match="noise_variance"):
+        mismatch_bounds(3, 0.1, 1e-320, 1.0)

@@ -46,7 +46,10 @@ def list_family(family: str | None, as_json: bool) -> None:
         told = suggestion(family, known, command="superarm list")
         raise SpecError(f"there is no family {family!r}; {told}")
     elif family == "experiments":
-        rows = [_experiment(name) for name in experiment_ids()]
+        rows = [
+            {"id": own.id, "figure": ", ".join(own.figure), "title": own.title, "paper": own.paper}
+            for own in map(load_experiment, experiment_ids())
+        ]
         rows.sort(key=lambda row: (not row["paper"], row["id"]))  # what is beyond the papers comes last
         advice = "`superarm show ID` says more, `superarm run ID` runs one."
         _print("experiments", rows, as_json, by="paper", advice=advice)
@@ -73,8 +76,10 @@ def show(name: str, as_json: bool) -> None:
         print_json({"parts": parts})
         return
     for part in parts:
-        say(f"{part['family']} {part['name']}\n\n{_prose(find(part['family'], part['name']))}")
-        _print("parameters", part["parameters"], as_json)
+        told = _prose(find(part["family"], part["name"]))
+        say(f"{part['family']} {part['name']}\nin Python: {part['python']}\n\n{told}")
+        advice = _words()["advice"].get(part["family"], "")
+        _print("parameters", part["parameters"], as_json, advice=advice)
 
 
 def list_data(as_json: bool) -> None:
@@ -122,11 +127,6 @@ def _options(table: Row) -> str:
 # --- rows ----------------------------------------------------------------------------------
 
 
-def _experiment(name: str) -> Row:
-    own = load_experiment(name)
-    return {"id": own.id, "figure": ", ".join(own.figure), "title": own.title, "paper": own.paper}
-
-
 def _part(family: str, name: str) -> dict[str, Any]:
     part = find(family, name)
     kinds = kinds_of(part)
@@ -143,6 +143,7 @@ def _part(family: str, name: str) -> dict[str, Any]:
         ],
         "meaning": _prose(part).partition("\n\n")[0].replace("\n", " "),
         "family": family,
+        "python": f"{part.__module__}.{part.__qualname__}",
     }
 
 
@@ -213,7 +214,7 @@ def _print(key: str, rows: Sequence[Row], as_json: bool, *, by: str = "", advice
 
     for title, group in groupby(rows, key=lambda row: row.get(by)):
         members = list(group)
-        heads = [head for head in members[0] if head not in (by, "required")]
+        heads = [head for head in members[0] if head not in (by, "required", "python")]
         told = [{**row, "default": "required"} if row.get("required") else row for row in members]
         cells = ([_cell(row[head]) for head in heads] for row in told)
         print_table(heads, cells, title="Beyond the papers" if title == "" else title or "")

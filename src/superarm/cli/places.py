@@ -45,7 +45,9 @@ class Place(NamedTuple):
         if self.elevation is not None:
             parameters["problem.elevation"] = str(self.elevation.resolve())
         if self.net is not None:
-            parameters["problem.network"] = _whole(self.net)
+            # In full: workers, and ``--resume`` from another directory, must find the same file.
+            named = self.net in NETWORKS or not Path(self.net).exists()
+            parameters["problem.network"] = self.net if named else str(Path(self.net).resolve())
         elif self.start is not None and not networked and (own := _network_of_routes(experiment)):
             parameters["problem.network"] = own
         if self.start is not None:
@@ -80,12 +82,6 @@ class Place(NamedTuple):
 def _value(name: str, given: Mapping[str, Any]) -> Any:
     """A parameter of the problem, under either of its names."""
     return given.get(f"problem.{name}", given.get(name))
-
-
-def _whole(network: str) -> str:
-    """A path in full: workers, and ``--resume`` from another directory, must find the same file."""
-    named = network in NETWORKS or not Path(network).exists()
-    return network if named else str(Path(network).resolve())
 
 
 def _network_of_routes(experiment: Experiment) -> str | None:

@@ -49,12 +49,9 @@ def print_route(answer: RouteAnswer) -> None:
 
     console = make_console()
     ids = answer.ids()
-    print_table(
-        ("road", "edges", "m", "km/h", "rise, m", "Wh"),
-        _shortened(_roads(answer)),
-        title=f"{answer.graph.network.name}: {ids[0]} → {ids[-1]}",
-        right=1,
-    )
+    heads = ("road", "edges", "m", "km/h", "rise, m", "Wh")
+    title = f"{answer.graph.network.name}: {ids[0]} → {ids[-1]}"
+    print_table(heads, _shortened(_roads(answer)), title=title, right=1)
     best = answer.best
     lines = [
         f"{len(ids)} edges, {best.length / 1000:.2f} km, {best.seconds / 60:.1f} min at the speed "

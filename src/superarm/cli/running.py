@@ -15,14 +15,8 @@ import click
 
 from superarm.capabilities import Metric
 from superarm.errors import ConflictError, MissingExtraError, SpecError, StateError, require_extra
-from superarm.experiments import (
-    Experiment,
-    Plan,
-    execute,
-    experiment_ids,
-    load_experiment,
-    parse_overrides,
-)
+from superarm.experiments import Experiment, experiment_ids, load_experiment, parse_overrides
+from superarm.experiments.plans import Plan, execute
 from superarm.experiments.summaries import row_name
 from superarm.experiments.theorems import regret_bounds
 from superarm.registry import suggestion
@@ -62,11 +56,9 @@ class Request(NamedTuple):
 
     @property
     def workers(self) -> int:
-        """How many processes work."""
         return self.jobs or available_cores()
 
     def directory(self, name: str) -> Path:
-        """Where results go."""
         if self.resume and self.out is None:
             raise click.UsageError("--resume needs --out: the directory of the run to continue")
         return self.out or _fresh_directory(name)
@@ -86,7 +78,6 @@ class Request(NamedTuple):
         return Plan.make(experiment, out=out, **sizes, first_seed=self.seed, overrides=options)
 
     def execute(self, plan: Plan, pool: Executor | None) -> dict[str, Any]:
-        """Run it, under a progress bar."""
         with progress_bar(plan.experiment.id, self.quiet) as bar:
             return execute(plan, resume=self.resume, jobs=self.workers, executor=pool, progress=bar)
 
@@ -113,10 +104,7 @@ def reproduce(target: str, request: Request, band: Band | None) -> dict[str, Any
         raise ConflictError(
             f"{directory} is not empty; continue it with --resume, or choose another --out"
         )
-    plans = [
-        request.plan(experiment, directory / experiment.id.replace("/", "-"), Place())
-        for experiment in experiments
-    ]
+    plans = [request.plan(each, directory / each.id.replace("/", "-"), Place()) for each in experiments]
     started = time.perf_counter()
     summaries, reports = [], []
     with process_pool(request.workers) as pool:
@@ -133,12 +121,8 @@ def reproduce(target: str, request: Request, band: Band | None) -> dict[str, Any
         origin = ["synthetic data"] * any(report.warning for report in reports)
         save_pictures(pictures, f"superarm: {target}", directory / "figures", origin)
     write_index(reports, directory / "index.html", title=title, pictures=pictures)
-    return {
-        "reproduce": target,
-        "seconds": time.perf_counter() - started,
-        "runs": summaries,
-        "out": str(directory),
-    }
+    seconds = time.perf_counter() - started
+    return {"reproduce": target, "seconds": seconds, "runs": summaries, "out": str(directory)}
 
 
 def report(
@@ -342,7 +326,6 @@ def _executor(name: str, jobs: int) -> Iterator[Executor | None]:
 
 def _fresh_directory(name: str) -> Path:
     """``runs/<name>-001`` and so on: the first that is not there yet."""
-    plain = Path(name).stem if name.endswith(".toml") else name.replace("/", "-")
-    stem = plain.strip("-.") or "run"
-    numbered = (Path("runs") / f"{stem}-{number:03d}" for number in count(1))
+    stem = Path(name).stem if name.endswith(".toml") else name.replace("/", "-")
+    numbered = (Path("runs") / f"{stem.strip('-.') or 'run'}-{number:03d}" for number in count(1))
     return next(path for path in numbered if not path.exists())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich import box
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook
@@ -33,12 +33,10 @@ def print_table(
     cells = list(rows)
     for at, head in enumerate(heads):
         number = right is not None and at >= right
+        side: Any = "right" if number else "left"
+        width = max((len(row[at]) for row in cells), default=0) if number else None
         table.add_column(
-            Text(shown(head)),
-            justify="right" if number else "left",
-            no_wrap=not at,
-            overflow="fold",
-            min_width=max((len(row[at]) for row in cells), default=0) if number else None,
+            Text(shown(head)), justify=side, no_wrap=not at, overflow="fold", min_width=width
         )
     for row in cells:
         table.add_row(*(Text(shown(cell)) for cell in row))

@@ -32,8 +32,7 @@ from .terminal import display
 __all__ = ["ROUNDS", "learning_picture", "run_demo"]
 
 EXPERIMENT = "demo/city"
-ROUNDS = 50
-"""How long it learns unless told otherwise: the experiment's own length."""
+ROUNDS = 50  # how long it learns unless told otherwise: the experiment's own length
 _FILES = ("run.json", "cells.jsonl", "summary.json", "report.html", "learning.svg", "figures")
 _OURS = frozenset((*FOLDERS, *_FILES))
 _WORTH_PROCESSES = 40  # number of rounds that makes other processes worth starting
@@ -79,17 +78,11 @@ def run_demo(
         "orange, today's trip in blue; then the energy of each trip and its forecast, next to "
         "routes chosen without learning.",
     )
-    write_report(
-        run,
-        summary["claims"],
-        out / "report.html",
-        notes,
-        picture=picture,
-        command=("superarm", "run", EXPERIMENT),
-        full_size=(experiment.rounds, experiment.seeds),
-    )
+    page, size = out / "report.html", (experiment.rounds, experiment.seeds)
+    command = ("superarm", "run", EXPERIMENT)
+    write_report(run, summary["claims"], page, notes, picture=picture, command=command, full_size=size)
     print_outcome(results, outcome)
-    where = f"\nThe report, with the animation: {out / 'report.html'}"
+    where = f"\nThe report, with the animation: {page}"
     results.print(where, markup=False, soft_wrap=True)  # a path that is broken cannot be followed
     return {**summary, "trips": outcome.as_json(), "conclusion": outcome.conclusion()}
 

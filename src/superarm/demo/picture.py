@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from importlib.resources import files
 from itertools import pairwise
 
 import numpy as np
@@ -21,19 +22,9 @@ _WIDTH, _HEIGHT = 900, 520
 _MAP = (20, 44, 540, 456)  # left, top, width and height of the map
 _CHART = (630.0, 60.0, 180.0, 250.0)
 _HALVES = 2  # roads are written in half pixels: whole numbers are short
-_COLOURS = {
-    **{"ink": ("#1f2328", "#e4e8ec"), "faint": ("#6a737d", "#9aa4af"), "paper": ("#fff", "#14181d")},
-    **{"panel": ("#f6f8fa", "#1c2229"), "route": ("#0969da", "#58a6ff")},
-    **{"tried": ("#e8590c", "#f08c3c"), "band": ("#9ec5f5", "#2f5b94")},
-    **{"h0": ("#a9bfa0", "#47583f"), "h1": ("#b9c29c", "#565e42"), "h2": ("#c5bd96", "#65603f")},
-    **{"h3": ("#c2ab86", "#735f42"), "h4": ("#b39374", "#80604a")},
-    **{"fastest": ("#8250df", "#b392f0"), "shortest": ("#6a737d", "#9aa4af")},
-    **{"prior": ("#9a6700", "#d4a72c"), "best": ("#1a7f37", "#3fb950"), "goal": ("#cf222e", "#f4606c")},
-}
-"""On light and on dark screens; h0 … h4 are roads from low to high."""
-_LEVELS = 5
-_WIDTHS = ((24.0, 2.4), (13.0, 1.3), (0.0, 0.7))
-"""Least speed limit in m/s, and how wide such a road is drawn."""
+_STYLE = "".join(files(__package__).joinpath("learning.css").read_text(encoding="utf-8").splitlines())
+_LEVELS = 5  # classes of height, from low to high: h0 … h4 in learning.css
+_WIDTHS = ((24.0, 2.4), (13.0, 1.3), (0.0, 0.7))  # least speed limit in m/s, and how wide it is drawn
 _LABELS = {"prior": "model alone", "best": "best route"}
 
 
@@ -52,25 +43,11 @@ def animated_svg(city: City, frames: Sequence[Frame], seed: int) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         'class="chart learning" role="img" font-family="system-ui,sans-serif" font-size="13">'
         "<title>A car learns the route of least energy through a city, trip by trip</title>"
-        f'<style>{_style()}</style><rect class="paper" width="{_WIDTH}" height="{_HEIGHT}" rx="8"/>'
+        f'<style>{_STYLE}</style><rect class="paper" width="{_WIDTH}" height="{_HEIGHT}" rx="8"/>'
         + _heading(_MAP[0], "The city, and today's trip")
         + f"{_heading(_CHART[0] - 50.0, f'What each trip took (seed {seed})')}"
         f"{drawn.inside(drawn.background() + tried + routes + drawn.ends())}"
         f"{chart.background()}{trips}{_legend()}</svg>"
-    )
-
-
-def _style() -> str:
-    light, dark = (
-        "".join(f"--{name}:{pair[place]};" for name, pair in _COLOURS.items()) for place in (0, 1)
-    )
-    inks = "".join(f".learning .{name}{{stroke:var(--{name})}}" for name in _COLOURS)
-    return (
-        f".learning{{{light}}}@media (prefers-color-scheme:dark){{.learning{{{dark}}}}}{inks}"
-        ".learning path{fill:none}.learning .paper{fill:var(--paper);stroke:none}"
-        ".learning text{fill:var(--faint)}.learning .told{fill:var(--ink)}"
-        ".learning .route{stroke-linecap:round;stroke-linejoin:round;opacity:.85}"
-        ".learning .tried{opacity:.55}"
     )
 
 
@@ -229,9 +206,7 @@ def _legend() -> str:
             "a trip and its 95 % forecast",
         ),
     )
-    return "".join(
-        mark + _text(x + 26.0, y + 19.0 * row, words) for row, (mark, words) in enumerate(marks)
-    )
+    return "".join(mark + _text(x + 26.0, y + 19.0 * at, told) for at, (mark, told) in enumerate(marks))
 
 
 def _heading(x: float, words: str) -> str:

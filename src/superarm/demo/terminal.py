@@ -24,14 +24,12 @@ _BLANK = 0x2800
 # The bit of each dot of a braille letter: four rows of two.
 _BITS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], dtype=np.uint8)
 _ROAD, _ROUTE = "rgb(105,110,118)", "bold rgb(30,160,255)"
-_TRIED = ("rgb(160,105,50)", "rgb(215,130,40)", "rgb(255,160,60)")
-"""Roads that were used once, a few times, often."""
+_TRIED = ("rgb(160,105,50)", "rgb(215,130,40)", "rgb(255,160,60)")  # used once, a few times, often
 _OFTEN = (2, 6)
 _START, _GOAL = ("●", "bold rgb(0,190,90)"), ("◆", "bold rgb(235,60,70)")
 _PANEL = 27
 _LEAST_MAP = 30  # columns below which the numbers stand under the map instead of beside it
-_CROWDED = 0.45
-"""Share of dots from which on local streets are left out: a map of everything shows nothing."""
+_CROWDED = 0.45  # share of dots from which on local streets are left out: all would show nothing
 _LOCAL = 9.0  # m/s: streets with a limit of 30 km/h
 
 

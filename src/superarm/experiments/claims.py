@@ -19,11 +19,11 @@ at 95 %, two-sided, of that many seeds; a single seed decides nothing, and a tie
 
 In any claim, ``metric`` (regret) says which total, or mean per round, is meant; ``seconds`` is the time
 of a round. ``relative_to`` divides it by that of another policy; ``where`` picks the settings that the
-claim is about, and ``among`` the values of ``key``; ``of = "spread"`` compares the seeds' distances
-from their median (Brown and Forsythe) in place of the totals; fewer than four seeds say nothing about
-their spread. ``of = "swing"`` compares how far the mean over rounds 1 to t moves, up and down, while t
-goes from the middle of the run to its end: little where a curve is steady. A claim about policies,
-settings or metrics that a run does not have is not judged, and the run says so.
+claim is about, by a value or a list of them, and ``among`` the values of ``key``; ``of = "spread"``
+compares the seeds' distances from their median (Brown and Forsythe) in place of the totals; fewer than
+four seeds say nothing about their spread. ``of = "swing"`` compares how far the mean over rounds 1 to t
+moves, up and down, while t goes from the middle of the run to its end: little where a curve is steady.
+A claim about policies, settings or metrics that a run does not have is not judged, and the run says so.
 """
 
 from __future__ import annotations
@@ -134,7 +134,11 @@ def _is_measured(run: Run, index: int, metric: str) -> bool:
 def _matches(run: Run, setting: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
     """What is not swept has the value that the problem was given."""
     given = {**(run.spec.get("parameters") or {}).get("problem", {}), **setting}
-    return all(given.get(key) == value for key, value in claim.get("where", {}).items())
+    wanted = claim.get("where", {}).items()
+    return all(
+        given.get(key) == value or (isinstance(value, list) and given.get(key) in value)
+        for key, value in wanted
+    )
 
 
 # --- margins -----------------------------------------------------------------------------
@@ -146,8 +150,7 @@ class Margin(NamedTuple):
     what: str
     values: Floats
     sign: float = 1.0
-    least: int = 2
-    """Seeds that it takes to decide anything."""
+    least: int = 2  # seeds that it takes to decide anything
     tie_holds: bool = False
 
     @property
@@ -213,6 +216,8 @@ def _judged(totals: _Totals) -> tuple[Word, str]:
     margins = [each._replace(least=least) for each in _CHECKS[totals.claim["check"]].margins(totals)]
     weakest = min(margins, key=lambda margin: margin.strength)
     evidence = "; ".join(_told(totals))
+    if totals.claim["check"] == "crosses":
+        evidence += "".join(f"; {_crossing(totals, *pair)}" for pair in _pairs(totals))
     if len(weakest.values) >= least:
         limit = noise_limit(len(weakest.values))
         evidence += f"; {weakest.what} seed by seed {plus_minus(*average(weakest.values))}"
@@ -289,18 +294,14 @@ def _near(totals: _Totals, what: str, difference: Floats, unit: str, level: Floa
             yield Margin(what, difference, tie_holds=True)
 
 
-def _change(totals: _Totals, policy: str) -> Floats:
-    """The change of a total over all values of ``key``, by least squares over their ranks."""
-    every = np.stack([totals.at(policy, place) for place in range(len(totals.settings))])
-    ranks = np.arange(len(every)) - (len(every) - 1) / 2.0
-    # From the first value: rounding would make a change of totals that are all the same.
-    change: Floats = (len(every) - 1) * (ranks @ (every - every[0])) / (ranks @ ranks)
-    return change
-
-
 def _moves(totals: _Totals, sign: float) -> Iterator[Margin]:
+    """The change of a total over all values of ``key``, by least squares over their ranks."""
     for policy in _names(totals.claim["policy"]):
-        yield Margin(f"change of {policy} over all values", _change(totals, policy), sign)
+        every = np.stack([totals.at(policy, place) for place in range(len(totals.settings))])
+        ranks = np.arange(len(every)) - (len(every) - 1) / 2.0
+        # From the first value: rounding would make a change of totals that are all the same.
+        change = (len(every) - 1) * (ranks @ (every - every[0])) / (ranks @ ranks)
+        yield Margin(f"change of {policy} over all values", change, sign)
 
 
 def _flat(totals: _Totals) -> Iterator[Margin]:
@@ -317,6 +318,30 @@ def _crosses(totals: _Totals) -> Iterator[Margin]:
         for place, sign in ((0, -1.0), (len(totals.settings) - 1, 1.0)):
             margin = _against(totals, policy, rival, 1.0, sign, place)
             yield margin._replace(what=f"{margin.what} at {totals.value(place):g}")
+
+
+def _crossing(totals: _Totals, policy: str, rival: str) -> str:
+    """Where the totals of a seed cross, by lines over the logarithm of ``key``, with an interval."""
+    places = range(len(totals.settings))
+    values = np.array([float(totals.value(place)) for place in places])
+    scale = np.log(values) if values.min() > 0.0 else values
+    lead = np.stack([totals.at(policy, place) - totals.at(rival, place) for place in places])
+    found = []
+    for seed in lead.T:
+        changes = np.flatnonzero((seed[:-1] < 0.0) & (seed[1:] >= 0.0))
+        if len(changes) == 1 and (seed < 0.0).sum() == changes[0] + 1:  # crosses once
+            at = changes[0]
+            share = seed[at] / (seed[at] - seed[at + 1])
+            found.append(scale[at] + share * (scale[at + 1] - scale[at]))
+    key, seeds = totals.claim["key"], f"{len(found)} of {counted(lead.shape[1], 'seed')}"
+    if len(found) < 2:
+        return f"{policy} and {rival} cross once in {seeds}"
+    mean, stderr = average(np.array(found))
+    reach = stderr * noise_limit(len(found))
+    ends = np.array([mean, mean - reach, mean + reach])
+    at, low, high = np.exp(ends) if values.min() > 0.0 else ends
+    told = f"{policy} and {rival} cross once in {seeds}, at {key} = {significant(at)}"
+    return f"{told} (95 % interval {significant(low)} to {significant(high)})"
 
 
 # --- claims as data ----------------------------------------------------------------------
@@ -372,15 +397,10 @@ def check_claim(claim: object, where: str) -> None:
         if claim[key] in ("", [], {}) or claim[key] != claim[key]:
             raise SpecError(f"{where}: claim {text!r}: {key} is {claim[key]!r}; give a value")
     twice = set(_names(claim["policy"])) & set(_names(claim.get("versus", [])))
+    of, apart = claim.get("of", "spread"), claim.get("metric") == _SECONDS or "relative_to" in claim
     for wrong, told in (
-        (
-            claim.get("of", "spread") not in ("spread", "swing"),
-            f"of is {claim.get('of')!r}; it can be 'spread' or 'swing'",
-        ),
-        (
-            claim.get("of") == "swing" and (claim.get("metric") == _SECONDS or "relative_to" in claim),
-            "of = 'swing' cannot be used with metric = 'seconds' or relative_to",
-        ),
+        (of not in ("spread", "swing"), f"of is {of!r}; it can be 'spread' or 'swing'"),
+        (of == "swing" and apart, "of = 'swing' cannot be used with metric = 'seconds' or relative_to"),
         *(
             (not 0.0 < claim.get(key, 1.0) < np.inf, f"{key} must be above 0 and finite")
             for key in ("ratio", "most", "tolerance")
@@ -438,7 +458,8 @@ def judge_variances(run: Run) -> list[Verdict]:
             holds = shares[tightest] <= 1.0 + 1e-5
             where = f"[{setting_text(setting)}] " if setting else ""
             word: Word = "holds" if holds else "does not hold"
-            verdicts.append(Verdict(_LEMMA, word, where + evidence))
+            if not holds or run.spec.get("paper"):  # it is no claim of an experiment of one's own
+                verdicts.append(Verdict(_LEMMA, word, where + evidence))
     return verdicts
 
 
@@ -456,9 +477,7 @@ def _is_exact(run: Run, policy: str, setting: Mapping[str, Any]) -> bool:
 
 def _share_used(audit: Mapping[str, Any], noise_variance: float) -> float:
     """Σσ² of a cell over what Lemma A.12 allows."""
-    allowed = variance_sum_bound(
-        float(np.nansum(audit["information"], dtype=float)),
-        largest_eigenvalue=max(float(np.nanmax(audit["largest_eigenvalue"])), 0.0),
-        noise_variance=noise_variance,
-    )
+    gained = float(np.nansum(audit["information"], dtype=float))
+    largest = max(float(np.nanmax(audit["largest_eigenvalue"])), 0.0)
+    allowed = variance_sum_bound(gained, largest_eigenvalue=largest, noise_variance=noise_variance)
     return float(np.nansum(audit["variance"], dtype=float) / allowed)

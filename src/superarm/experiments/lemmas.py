@@ -20,8 +20,7 @@ class Lemmas(NamedTuple):
     """What Lemmas 1 to 3 of nika2022oclok allow, and how much of it one cell used."""
 
     variances: float  # Lemma 1: Σσ² over what the information gained allows; it holds for any choices
-    outside: int
-    """Lemma 2: arms on offer, in all rounds, whose true mean lies outside mean ± width · std."""
+    outside: int  # Lemma 2: arms on offer, in all rounds, with a true mean outside mean ± width · std
     arms: int
     gap: float  # Lemma 3: the largest α-gap of a round over 2B width Σσ
 
@@ -33,8 +32,8 @@ def check_lemmas(
     model = world.model
     posterior = StreamingGP(model.kernel, model.noise_variance, mean=0.0)
     metric = "alpha_regret" if "alpha_regret" in run.metrics_at(setting_index) else "regret"
-    totals = run.cumulative(policy, setting_index, metric)[run.seeds.index(seed)]
-    gaps = np.diff(totals, prepend=0.0)
+    totals = run.cumulative(policy, setting_index, metric)
+    gaps = np.diff(totals[run.seeds.index(seed)], prepend=0.0)
     variances = eigenvalue = gap = 0.0
     outside = arms = 0
     for offer, chosen, rewards in _replayed(run, policy, setting_index, seed, world):
@@ -53,9 +52,8 @@ def check_lemmas(
         eigenvalue = max(eigenvalue, float(np.linalg.eigvalsh(covariance)[-1]))
         variances += float(np.sum(std[chosen] ** 2))
         posterior.observe(keys[chosen], rewards)
-    bound = variance_sum_bound(
-        posterior.information_gain, largest_eigenvalue=eigenvalue, noise_variance=model.noise_variance
-    )
+    gained, noise = posterior.information_gain, model.noise_variance
+    bound = variance_sum_bound(gained, largest_eigenvalue=eigenvalue, noise_variance=noise)
     return Lemmas(variances / float(bound), outside, arms, gap)
 
 

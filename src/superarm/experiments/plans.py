@@ -23,13 +23,14 @@ from superarm.errors import (
     SuperarmError,
 )
 from superarm.inputs import as_count
+from superarm.movement import frt_tree
 from superarm.parts import import_parts, imported
 from superarm.problems.base import Mapped, World
 from superarm.problems.sources import settle_source
-from superarm.registry import family_of
+from superarm.registry import family_of, suggestion
 from superarm.results.curves import setting_text, thinned
 from superarm.rewards import Sum
-from superarm.simulation import Run, cell_name, simulate, spread
+from superarm.simulation import Run, cell_name, simulate, spread, write_trace
 from superarm.simulation.files import (
     FOLDERS_OF_ANY,
     FOLDERS_OF_AUDITED,
@@ -39,20 +40,15 @@ from superarm.simulation.files import (
     remove_temporaries,
     run_lock,
 )
-from superarm.simulation.trace import (
-    Truth,
-    read_spec,
-    write_cells,
-    write_shown,
-    write_spec,
-    write_trace,
-)
+from superarm.simulation.trace import Truth, read_spec, write_cells, write_shown, write_spec
 from superarm.states import atomic_write
+from superarm.streams import stream
 from superarm.threads import pin_blas_threads
 
 from .spec import Experiment, expand_settings
 from .summaries import summarise
 
+Settings = list[dict[str, Any]]
 _MOST_DRAWN = 500
 
 
@@ -64,8 +60,7 @@ class Task(NamedTuple):
     seed: int
     policies: tuple[str, ...]
     imports: tuple[str, ...]
-    shown: bool
-    """Whether what is shown of the setting's world, its roads and its truth, is written with it."""
+    shown: bool  # whether the setting's roads and its truth are written with it
 
     @property
     def work(self) -> int:
@@ -76,13 +71,11 @@ class Task(NamedTuple):
 class Facts(NamedTuple):
     """What is kept of the world of one setting, which is made once before anything runs."""
 
-    audited: tuple[str, ...]
-    """Policies whose forecasts and states are kept beside their traces."""
+    audited: tuple[str, ...]  # policies whose forecasts and states are kept beside their traces
     noise_variance: float
     settled: Mapping[str, str]
     metrics: Mapping[str, Metric]
-    mapped: bool
-    """Whether its arms are roads."""
+    mapped: bool  # whether its arms are roads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,13 +88,10 @@ class Plan:
     seeds: int
     first_seed: int
     settings: Sequence[Mapping[str, Any]]
-    fixed: Mapping[str, Any]
-    """Parameters that were replaced, the same in all settings."""
-    facts: Sequence[Facts]
-    """Of each setting."""
+    fixed: Mapping[str, Any]  # parameters that were replaced, the same in all settings
+    facts: Sequence[Facts]  # of each setting
     out: Path
-    reruns: Sequence[Plan] = ()
-    """Policies run again for each shorter horizon, as runs of their own below ``out``."""
+    reruns: Sequence[Plan] = ()  # policies run again for each shorter horizon, as runs below ``out``
 
     @classmethod
     def make(
@@ -138,6 +128,7 @@ class Plan:
             ],
             out=out,
         )
+        plan._check_derived()
         again = tuple(name for name in base.policies if name in (base.rerun or base.policies))
         reruns = [
             replace(
@@ -152,24 +143,29 @@ class Plan:
         ]
         return replace(plan, reruns=reruns)
 
+    def _check_derived(self) -> None:
+        """Refuse a metric that no setting has, where every problem says which it has."""
+        known = {name for facts in self.facts for name in facts.metrics}
+        if any(facts.metrics.keys() <= OWN_METRICS.keys() for facts in self.facts):
+            return
+        for each in self.experiment.derived:
+            if (metric := each.get("metric", "regret")) not in known:
+                told = f"{self.experiment.id}: derived {each['name']!r}: nothing measures {metric!r}"
+                raise SpecError(f"{told}; {suggestion(metric, known, 'there are')}")
+
     def tasks(self) -> list[Task]:
         """What is not on disk yet: shorter horizons first, then seed by seed."""
         tasks = [task for plan in self.reruns for task in plan.tasks()]
         alone = replace(self, reruns=(), facts=())  # as much as a worker needs
         for index, facts in enumerate(self.facts):
-            wanted = {"maps": facts.mapped, "truths": self.experiment.chart.get("truth")}
+            chart = self.experiment.chart
+            wanted = {"maps": facts.mapped, "truths": chart.get("truth"), "trees": chart.get("tree")}
             files = [self.out / folder / f"s{index}.npz" for folder in wanted if wanted[folder]]
             hidden = not all(path.is_file() for path in files)
             for seed in range(self.first_seed, self.first_seed + self.seeds):
                 missing = tuple(name for name in self.policies if not self._has(name, index, seed))
-                task = Task(
-                    plan=alone,
-                    setting_index=index,
-                    seed=seed,
-                    policies=missing,
-                    imports=tuple(imported()),
-                    shown=hidden and seed == self.first_seed,
-                )
+                shown = hidden and seed == self.first_seed
+                task = Task(alone, index, seed, missing, imports=tuple(imported()), shown=shown)
                 tasks += [task] if missing or task.shown else []
         return tasks
 
@@ -227,14 +223,9 @@ def _rehearse(experiment: Experiment, policies: Iterable[str], *, seed: int, hor
             audited.append(name)
         if isinstance(policy, Settled) and policy.settled:
             settled[name] = policy.settled
-    measures = world.measures if isinstance(world, Measured) else {}
-    return Facts(
-        audited=tuple(audited),
-        noise_variance=float(world.model.noise_variance),
-        settled=settled,
-        metrics={**OWN_METRICS, **measures},
-        mapped=isinstance(world, Mapped),
-    )
+    metrics = {**OWN_METRICS, **(world.measures if isinstance(world, Measured) else {})}
+    noise_variance = float(world.model.noise_variance)
+    return Facts(tuple(audited), noise_variance, settled, metrics, mapped=isinstance(world, Mapped))
 
 
 def _check_drawn(world: World, truth: str) -> None:
@@ -249,8 +240,7 @@ def _check_drawn(world: World, truth: str) -> None:
 def _truth(world: World, rounds: int) -> Truth:
     steps = thinned(rounds)
     offers = [world.offer(step) for step in steps.tolist()]
-    means = np.stack([world.means(offer) for offer in offers])
-    return Truth(steps, means, offers[0].arms.features)
+    return Truth(steps, np.stack([world.means(offer) for offer in offers]), offers[0].arms.features)
 
 
 def _settled(world: World) -> dict[str, str]:
@@ -272,13 +262,11 @@ def _settled(world: World) -> dict[str, str]:
     return {**told, **world.settled}
 
 
-def _settle_sources(
-    base: Experiment, settings: list[dict[str, Any]]
-) -> tuple[Experiment, list[dict[str, Any]]]:
+def _settle_sources(base: Experiment, settings: Settings) -> tuple[Experiment, Settings]:
     """Data that are "auto" named as what is at hand here, so that every worker uses the same."""
     if not any("problem.name" in setting for setting in settings):
         base = replace(base, problem=settle_source(base.problem))
-    settled: list[dict[str, Any]] = []
+    settled: Settings = []
     for setting in settings:
         before = base.with_setting(setting).problem
         after = settle_source(before)
@@ -314,6 +302,8 @@ def play(task: Task) -> None:
         write_shown(plan.out, index, world.road_map())
     if task.shown and experiment.chart.get("truth"):
         write_shown(plan.out, index, _truth(world, plan.rounds))
+    if task.shown and experiment.chart.get("tree") and world.model.metric is not None:
+        write_shown(plan.out, index, frt_tree(world.model.metric, stream(seed, "tree", 0)))
     if not task.policies:
         return
     policies = {name: experiment.build_policy(name, world) for name in task.policies}

@@ -130,8 +130,10 @@ class Experiment:
             if not takers:
                 choices, takes = {*own, *itertools.chain(*accepted.values())}, "they take"
                 told = suggestion(key, choices, takes, command="superarm show NAME")
+                if key in _OF_ONE_POLICY:
+                    told = f"name the policy that it is for, as in {next(iter(policies))}.{key}"
                 where = f"of {problem['name']} or of a policy"
-                raise SpecError(f"--set {key}: no such parameter {where}; {told}")
+                raise SpecError(f"setting {key!r}: no such parameter {where}; {told}")
             for taker in takers:
                 taker[option] = value
         changed = {**self.as_json(), "problem": problem, "policies": policies, "feedback": feedback}
@@ -170,7 +172,7 @@ class Experiment:
 
 
 def expand_settings(overrides: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Split ``--set`` values into fixed ones and the cross product of the swept ones.
+    """Split settings into fixed ones and the cross product of the swept ones.
 
     >>> expand_settings({"delta": 0.1, "xi": [0.01, 0.1]})
     ({'delta': 0.1}, [{'xi': 0.01}, {'xi': 0.1}])
@@ -179,9 +181,9 @@ def expand_settings(overrides: Mapping[str, Any]) -> tuple[dict[str, Any], list[
     swept = {key: value for key, value in overrides.items() if isinstance(value, list)}
     for key, values in swept.items():
         if not values:
-            raise SpecError(f"--set {key}=[]: a sweep needs at least one value")
+            raise SpecError(f"setting {key!r} is []; a sweep needs at least one value")
         if any(value in values[:place] for place, value in enumerate(values)):
-            raise SpecError(f"--set {key}={values}: a value is repeated; give each once")
+            raise SpecError(f"setting {key!r} is {values}: a value is repeated; give each once")
     combinations = itertools.product(*swept.values())
     return fixed, [dict(zip(swept, values, strict=True)) for values in combinations]
 
@@ -313,6 +315,7 @@ _KINDS = {**get_type_hints(Experiment), "figure": str | Sequence[str]}
 _NEEDED = ("id", "rounds", "seeds", "problem", "policies")
 _LISTS = ("figure", "claims", "derived", "horizons", "rerun")
 _ONLY_IN_FILES = ("extends", "imports")
+_OF_ONE_POLICY = ("told", "wrapped")  # beside its parameters
 
 
 def _check_keys(data: Mapping[str, Any], where: str) -> None:
@@ -335,7 +338,7 @@ def _check_keys(data: Mapping[str, Any], where: str) -> None:
 
 
 def _policy_spec(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    given = {key: value for key, value in options.items() if key not in ("told", "wrapped")}
+    given = {key: value for key, value in options.items() if key not in _OF_ONE_POLICY}
     return {"name": given.pop("policy", name), **given}
 
 

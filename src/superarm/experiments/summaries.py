@@ -112,7 +112,5 @@ def _derived(run: Run, policy: str, index: int, each: Mapping[str, Any]) -> Floa
 
 
 def _derived_metric(run: Run, each: Mapping[str, Any], index: int) -> Metric:
-    """How it is read."""
     of, label = run.metric(each.get("metric", "regret"), index), str(each["name"]).replace("_", " ")
-    unit = "" if "versus" in each else of.unit
-    return Metric(label, unit, "ratio", of.better)
+    return Metric(label, "" if "versus" in each else of.unit, "ratio", of.better)

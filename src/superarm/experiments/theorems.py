@@ -16,7 +16,7 @@ from superarm.errors import InputError, StateError
 from superarm.kernels import Kernel, Temporal
 from superarm.models import Model
 from superarm.policies.published import gamma_for
-from superarm.problems import Codependency, DriftingFunction
+from superarm.problems import Codependency, DriftingFunction, MovementProblem
 from superarm.problems.base import World
 from superarm.registry import parameters_of
 from superarm.results.bounds import Bound, RegretBounds
@@ -29,8 +29,7 @@ from .lemmas import Lemmas, check_lemmas, check_mismatch, in_words
 from .spec import Experiment
 
 _POINTS = 200
-_MOST_ARRIVALS = 5_000
-"""Arms chosen in a whole run up to which γ is found by choosing among all that arrived."""
+_MOST_ARRIVALS = 5_000  # arms chosen in a run up to which γ is found by choosing among all arrivals
 Options = Mapping[str, Any]
 _EXACT = ("auto", "finite", "streaming")
 _NO_THEOREM = {
@@ -39,7 +38,10 @@ _NO_THEOREM = {
     "SupKernelUCB, a slower variant, not of KernelUCB itself",
     "genie": "it is not a learner: it knows the truth of the round before, and is itself a lower line "
     "for the others",
-    **dict.fromkeys(("prior", "known-cost", "random"), "it learns nothing"),
+    **dict.fromkeys(("prior", "known-cost", "random", "stationary"), "it learns nothing"),
+    **dict.fromkeys(("minc-known", "offline"), "it knows the costs: there is nothing to learn"),
+    "cgp-lcb": "the regret counts what moving costs, which it ignores: nothing keeps it from growing "
+    "linearly with T",
 }
 
 
@@ -56,8 +58,7 @@ class _Case(NamedTuple):
     options: Options  # of the policy, with their defaults
     budget: int  # most arms chosen in a round of the run
     world: World
-    arrivals: Sequence[Floats]
-    """The contexts of every round, where arms change; empty for so many that γ would take too long."""
+    arrivals: Sequence[Floats]  # contexts of every round, where arms change; none where γ takes long
 
     @property
     def most_arms(self) -> int:
@@ -121,6 +122,8 @@ def regret_bounds(run: Run) -> RegretBounds:
             elif name in _DRIFT_POLICIES:
                 drawn[policy] = _drift_bound(name, policy, run, experiment, given, places)
                 note = _DRIFT_NOTE
+            elif name in _TREE_POLICIES:
+                drawn[policy] = _movement_rate(name, policy, run, experiment, places)
             else:
                 raise _NoBoundError(_NO_THEOREM.get(name, "none is drawn here for such a policy"))
         except _NoBoundError as reason:
@@ -182,16 +185,9 @@ def _gp_ts(rounds: Floats, case: _Case) -> Floats:
         lipschitz = theory.lipschitz_of_kernel(case.model.kernel)
     except InputError as error:
         raise _NoBoundError(f"the theorem needs the kernel's Lipschitz constant: {error}") from None
-    return theory.regret_bound_gp_ts(
-        rounds,
-        case.gamma,
-        norm,
-        noise,
-        case.options["delta"],
-        lipschitz=lipschitz,
-        side=float(np.ptp(case.features, axis=0).max()),
-        dimension=case.features.shape[1],
-    )
+    told = (rounds, case.gamma, norm, noise, case.options["delta"])
+    side, dimension = float(np.ptp(case.features, axis=0).max()), case.features.shape[1]
+    return theory.regret_bound_gp_ts(*told, lipschitz=lipschitz, side=side, dimension=dimension)
 
 
 def _gp_ucb(rounds: Floats, case: _Case) -> Floats:
@@ -216,16 +212,10 @@ def _oclok_ucb(rounds: Floats, case: _Case) -> Floats:
         if model.gain is None:
             raise _NoBoundError("the problem does not state γ, which the theorem needs")
         gamma = case.gamma
-    return theory.regret_bound_oclok_ucb(
-        rounds,
-        gamma,
-        most_arms=case.most_arms,
-        budget=case.budget,
-        noise_variance=model.noise_variance,
-        largest_eigenvalue=case.budget * _largest_variance(case),  # of the prior: at most the trace
-        lipschitz=model.reward.lipschitz,
-        delta=case.options["delta"],
-    )
+    largest = case.budget * _largest_variance(case)  # of the prior: at most the trace
+    told: Options = {"noise_variance": model.noise_variance, "lipschitz": model.reward.lipschitz}
+    more: Options = {"most_arms": case.most_arms, "budget": case.budget, "delta": case.options["delta"]}
+    return theory.regret_bound_oclok_ucb(rounds, gamma, largest_eigenvalue=largest, **told, **more)
 
 
 def _unmet(name: str, case: _Case) -> Iterator[str]:
@@ -256,14 +246,11 @@ def _unmet(name: str, case: _Case) -> Iterator[str]:
 
 
 _KERNELIZED = "“On Kernelized Multi-armed Bandits” (2017)"
+_OPTIMIZATION = "“Gaussian Process Optimization in the Bandit Setting” (2010)"
 _THEOREMS = {
     "igp-ucb": _Theorem("IGP-UCB bound", f"Theorem 3 of {_KERNELIZED}", _igp_ucb),
     "gp-ts": _Theorem("GP-TS bound", f"Theorem 4 of {_KERNELIZED}", _gp_ts),
-    "gp-ucb": _Theorem(
-        "GP-UCB bound",
-        "Theorem 3 of “Gaussian Process Optimization in the Bandit Setting” (2010)",
-        _gp_ucb,
-    ),
+    "gp-ucb": _Theorem("GP-UCB bound", f"Theorem 3 of {_OPTIMIZATION}", _gp_ucb),
     "oclok-ucb": _Theorem(
         "O'CLOK-UCB bound",
         "Theorem 1 of “Contextual Combinatorial Bandits with Changing Action Sets via Gaussian "
@@ -317,6 +304,7 @@ class _Routes:
         told, true = problem.get("model_lengthscale"), problem.get("lengthscale", 1.0)
         for refused, reason in (
             (problem["name"] != "navigation", "the truth is not drawn from the model’s prior"),
+            (problem.get("switch_cost"), "no theorem implemented here covers switching costs"),
             (told not in (None, true), "the model’s lengthscale is not that of the truth"),
             (posterior == "independent", "edges are treated as independent, which they are not"),
             (posterior not in _EXACT, "the posterior is approximate: the theorems need the exact one"),
@@ -366,6 +354,52 @@ def _why_not_theorem(name: str, given: Options) -> str:
         reasons.append(f"beta_t is multiplied by {given['scale']:g}: the theorem needs beta_t itself")
     reasons.append("regret is rectified: the theorem is about sums of f itself")
     return "; and because ".join(reasons)
+
+
+# --- movement -------------------------------------------------------------------------------
+
+_TREE_POLICIES = ("gp-md", "md-known")
+_MOVEMENT = "“Movement Penalized Bayesian Optimization with Application to Wind Energy Systems” (2022)"
+
+
+def _movement_rate(name: str, policy: str, run: Run, experiment: Experiment, rounds: Floats) -> Bound:
+    """The order of Theorem 1 through the end of the regret; eqs. 12 and 13 on what was recorded."""
+    world: World = experiment.build_problem(seed=run.seeds[0], horizon=run.rounds)
+    if not isinstance(world, MovementProblem):
+        raise _NoBoundError("the theorem is about worlds in which moving costs")
+    told = _competitive(run, policy, world)
+    if name == "md-known":
+        raise _NoBoundError(f"it knows the costs: there is nothing to learn. {told}")
+    if world.model.gain is None:
+        raise _NoBoundError(f"the model names no growth rate for γ. {told}")
+    rate = theory.movement_rate(rounds, cast(Gamma, gamma_for(world.model, "growth")))
+    end = float(run.cumulative(policy, 0)[:, -1].mean())
+    words = (
+        f"The order of Theorem 1 of {_MOVEMENT}, which states no constants: scaled to end where the "
+    )
+    words += (
+        "regret does, so that only growth can be compared. The theorem is about the regret against "
+    )
+    words += f"O(ln² n) times the optimum, which this is not. {told}"
+    return Bound("order of Theorem 1, scaled", rounds, rate * end / rate[-1], words)
+
+
+def _competitive(run: Run, policy: str, world: MovementProblem) -> str:
+    """Service and movement of every stretch beside the cheapest way through it, as a sentence."""
+    names = ("service_cost", "movement_cost", "total_cost", "regret")
+    edges = np.append(np.arange(world.stretch, run.rounds, world.stretch), run.rounds) - 1
+    sums = [np.diff(run.cumulative(policy, 0, name)[:, edges], axis=1, prepend=0.0) for name in names]
+    service, movement, total, regret = sums
+    optimum = total - regret
+    n, count = len(world.metric), optimum.size
+    over, most = float((service - optimum).mean()), float((service - optimum).max())
+    served, moved = (float(each.sum() / optimum.sum()) for each in (service, movement))
+    return (
+        f"Eqs. 12 and 13 on {count:,} {'episodes' if count > 1 else 'episode'}: service costs "
+        f"{significant(served)} times as much as the cheapest way in all, "
+        f"which is {significant(over)} more in an episode on average and {significant(most)} at most; "
+        f"movement {significant(moved)} times, where ln² n is {significant(np.log(n) ** 2)}"
+    )
 
 
 # --- rewards that drift ---------------------------------------------------------------------

@@ -28,7 +28,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import InputError, MissingExtraError, ShapeError
-from superarm.inputs import as_count, as_positive, as_scale, as_vector
+from superarm.inputs import as_count, as_number, as_positive, as_scale, as_vector
 
 from .features import Box, FeatureMap
 from .state_space import StateSpace
@@ -94,9 +94,7 @@ class Kernel(ABC):
     def __call__(
         self, X: Any, Y: None = None, *, eval_gradient: Literal[True]
     ) -> CovarianceGradient: ...
-    def __call__(
-        self, X: Any, Y: Any = None, eval_gradient: bool = False
-    ) -> Floats | CovarianceGradient:
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
         """The (n, m) covariance between rows of ``X`` and of ``Y`` (of ``X`` itself if omitted).
 
         With ``eval_gradient`` also the (n, n, p) derivative with respect to ``theta``, which
@@ -111,10 +109,8 @@ class Kernel(ABC):
             return self._covariance(rows, None)
         others = self._select(Y, "Y")
         if rows.shape[1] != others.shape[1]:
-            raise ShapeError(
-                f"X has {rows.shape[1]} columns but Y has {others.shape[1]}; "
-                "both must describe arms in the same way"
-            )
+            told = f"X has {rows.shape[1]} columns but Y has {others.shape[1]}"
+            raise ShapeError(f"{told}; both must describe arms in the same way")
         return self._covariance(rows, others)
 
     def diag(self, X: Any) -> Floats:
@@ -143,28 +139,21 @@ class Kernel(ABC):
 
     def _select(self, X: Any, name: str) -> Floats:
         array = np.asarray(X, dtype=np.float64)
+        kind, columns = type(self).__name__, self.columns
         if array.ndim != 2:
-            raise ShapeError(
-                f"{name} has shape {array.shape}; {type(self).__name__} needs (n, d), one row per arm"
-            )
-        columns = self.columns
+            raise ShapeError(f"{name} has shape {array.shape}; {kind} needs (n, d), one row per arm")
         if columns is None:
             return array
         if max(columns) >= array.shape[1]:
-            raise ShapeError(
-                f"{name} has {array.shape[1]} columns, but {type(self).__name__} looks at "
-                f"columns {list(columns)}; columns are counted from 0"
-            )
+            told = f"{name} has {array.shape[1]} columns, but {kind} looks at columns {list(columns)}"
+            raise ShapeError(f"{told}; columns are counted from 0")
         return array[:, list(columns)]
 
     # --- hyper-parameters ----------------------------------------------------------------
 
     def _free(self) -> list[str]:
-        return [
-            name
-            for name in self.hyperparameters
-            if getattr(self, f"{name}_bounds") != "fixed" and np.all(np.asarray(getattr(self, name)))
-        ]
+        free = (name for name in self.hyperparameters if getattr(self, f"{name}_bounds") != "fixed")
+        return [name for name in free if np.all(getattr(self, name))]
 
     @property
     def theta(self) -> Floats:
@@ -175,11 +164,8 @@ class Kernel(ABC):
     @property
     def bounds(self) -> Floats:
         """Logarithms of the bounds of ``theta``, (p, 2)."""
-        rows = [
-            getattr(self, f"{name}_bounds")
-            for name in self._free()
-            for _ in np.atleast_1d(getattr(self, name))
-        ]
+        sizes = {name: np.size(getattr(self, name)) for name in self._free()}
+        rows = [getattr(self, f"{name}_bounds") for name in sizes for _ in range(sizes[name])]
         return np.log(np.array(rows, dtype=np.float64).reshape(-1, 2))
 
     def clone_with_theta(self, theta: Any) -> Self:
@@ -208,9 +194,8 @@ class Kernel(ABC):
         """
         low, high = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
         if low.ndim != 1 or low.shape != high.shape:
-            raise ShapeError(
-                f"lower has shape {low.shape} and upper {high.shape}; give one number per column each"
-            )
+            told = f"lower has shape {low.shape} and upper {high.shape}"
+            raise ShapeError(f"{told}; give one number per column each")
         rows = self._select(np.stack([low, high]), "the box")
         if not np.isfinite(rows).all() or (rows[0] > rows[1]).any():
             raise InputError("every column the kernel looks at needs finite bounds, lower ≤ upper")
@@ -311,7 +296,7 @@ def set_positive(
     for name in names:
         value = getattr(kernel, name)
         label = f"{type(kernel).__name__}.{name}"
-        if or_zero and np.ndim(value) == 0 and value == 0.0:
+        if or_zero and as_number(value, label, 0.0) == 0.0:
             checked: Any = 0.0
         elif name in per_column and isinstance(value, list | tuple | np.ndarray) and np.ndim(value):
             if len(value) == 0:
@@ -363,9 +348,8 @@ def _sklearn_wrapper() -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "sklearn":
             raise
-        raise MissingExtraError(
-            "scikit-learn is not installed; run: pip install scikit-learn"
-        ) from error
+        told = "scikit-learn is not installed; run: pip install scikit-learn"
+        raise MissingExtraError(told) from error
 
     class SuperarmKernel(kernels.Kernel):  # type: ignore[misc]
         """One of our kernels under scikit-learn's interface."""
@@ -396,10 +380,8 @@ def _sklearn_wrapper() -> Any:
 
         @property
         def hyperparameters(self) -> list[Any]:
-            return [
-                kernels.Hyperparameter(f"theta[{i}]", "numeric", tuple(row))
-                for i, row in enumerate(np.exp(self.kernel.bounds))
-            ]
+            rows = enumerate(map(tuple, np.exp(self.kernel.bounds)))
+            return [kernels.Hyperparameter(f"theta[{i}]", "numeric", row) for i, row in rows]
 
         def __repr__(self) -> str:
             return f"{self.kernel!r}.as_sklearn()"

@@ -124,9 +124,8 @@ def _interpolation_error(reach: float, count: int) -> float:
         return 0.0
     rho = 1.0 + np.geomspace(1e-2, 1e4, 400)
     half_axis = 0.5 * (rho - 1.0 / rho)
-    logarithm = (
-        math.log(4.0) + 0.5 * (reach * half_axis) ** 2 - (count - 1) * np.log(rho) - np.log(rho - 1.0)
-    )
+    largest = math.log(4.0) + 0.5 * (reach * half_axis) ** 2
+    logarithm = largest - (count - 1) * np.log(rho) - np.log(rho - 1.0)
     return math.exp(min(float(logarithm.min()), 700.0)) * (2.0 + 2.0 / math.pi * math.log(count))
 
 

@@ -129,10 +129,8 @@ class Sum(_OfSeveral):
 
     def _with_gradient(self, X: Floats) -> CovarianceGradient:
         parts = [_evaluate(part, X) for part in self.kernels]
-        return CovarianceGradient(
-            np.sum([part.covariance for part in parts], axis=0),
-            np.concatenate([part.gradient for part in parts], axis=2),
-        )
+        K = np.sum([part.covariance for part in parts], axis=0)
+        return CovarianceGradient(K, np.concatenate([part.gradient for part in parts], axis=2))
 
     def _features(self, box: Box) -> FeatureMap | None:
         share = box.tolerance / len(self.kernels)

@@ -13,10 +13,8 @@ from superarm.threads import blas_threads_for
 
 from .base import Covariance, Kernel
 
-LARGEST_DRAW = 16_000
-"""Most arms of a joint draw: it needs a root of the whole prior, n² numbers."""
-_MOST_KEPT = 2
-"""Roots that are kept: that of the truth and that of the model, where they differ."""
+LARGEST_DRAW = 16_000  # most arms of a joint draw: it needs a root of the whole prior, n² numbers
+_MOST_KEPT = 2  # roots: that of the truth and that of the model, where they differ
 
 
 class PriorRoot:
@@ -48,11 +46,9 @@ class PriorRoot:
         if self._singular is not None:
             return normals[:, : self._singular.shape[1]] @ self._singular.T
         if len(normals) == 1:
-            drawn: Floats = dtrmv(self._upper, normals[0], lower=0, trans=1)
-            return drawn[None]
+            return np.asarray(dtrmv(self._upper, normals[0], lower=0, trans=1))[None]
         columns = np.ascontiguousarray(normals).T
-        drawn = dtrmm(1.0, self._upper, columns, lower=0, trans_a=1).T
-        return drawn
+        return np.asarray(dtrmm(1.0, self._upper, columns, lower=0, trans_a=1).T)
 
 
 _known: list[tuple[weakref.ref[Kernel], Floats, PriorRoot]] = []  # the one used last stands last
@@ -66,10 +62,8 @@ def prior_root(kernel: Covariance, arms: Floats, otherwise: str) -> PriorRoot:
     """
     n = len(arms)
     if n > LARGEST_DRAW:
-        raise InputError(
-            f"a joint draw of {n} arms needs a root of their prior covariance, {8e-9 * n * n:.0f} GB; "
-            f"it is made for up to {LARGEST_DRAW} arms: {otherwise}"
-        )
+        told = f"a joint draw of {n} arms needs a root of their prior covariance, {8e-9 * n * n:.0f} GB"
+        raise InputError(f"{told}; it is made for up to {LARGEST_DRAW} arms: {otherwise}")
     if not isinstance(kernel, Kernel):  # others, such as scikit-learn's, may change
         return PriorRoot(kernel, arms)
     for own, known, root in _known.copy():

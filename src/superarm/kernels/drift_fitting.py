@@ -92,7 +92,7 @@ def _likelihood(
     covariance: Any, readings: Any, noise_variance: float, times: Any
 ) -> Callable[[float], float]:
     """The log-likelihood of ε: of a series for each eigenvector of the covariance and each block."""
-    K, blocks = Empirical(covariance=covariance).covariance, list(readings)
+    K, blocks = Empirical(covariance=as_features(covariance, "covariance")).covariance, list(readings)
     single = not blocks or np.ndim(blocks[0]) == 1
     rows = [as_features(each, "readings", len(K)) for each in ([readings] if single else blocks)]
     if len({len(block) for block in rows}) != 1 or not len(rows[0]):

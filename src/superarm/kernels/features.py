@@ -57,8 +57,7 @@ class FeatureMap:
     box raise :class:`~superarm.errors.InputError`, because the error bound ends there.
     """
 
-    error: float
-    """Proven in exact arithmetic, plus an allowance for rounding that is tested, not proven."""
+    error: float  # proven in exact arithmetic, plus an allowance for rounding that is tested alone
     lower: Floats  # (d,)
     upper: Floats  # (d,)
     suprema: Floats  # (rank,), a bound on the largest square of every feature on the box
@@ -99,13 +98,8 @@ class FeatureMap:
 
     def scaled(self, factor: float) -> FeatureMap:
         """Features of ``factor``·k."""
-        return replace(
-            self,
-            suprema=self.suprema * factor,
-            largest=self.largest * factor,
-            error=self.error * factor,
-            evaluate=partial(_scaled, self.evaluate, math.sqrt(factor)),
-        )
+        sizes = {name: getattr(self, name) * factor for name in ("suprema", "largest", "error")}
+        return replace(self, **sizes, evaluate=partial(_scaled, self.evaluate, math.sqrt(factor)))
 
 
 def _on_columns(inner: Evaluate, at: Ints, columns: Floats) -> Floats:
@@ -183,8 +177,7 @@ def _table_rows(root: Floats, columns: Floats) -> Floats:
     ids = columns[0].astype(np.intp)
     if (ids != columns[0]).any():
         raise InputError("ids in the column of an Empirical kernel must be integers")
-    rows: Floats = root[ids].T
-    return rows
+    return np.asarray(root[ids].T)
 
 
 # --- sums and products -------------------------------------------------------------------

@@ -45,13 +45,12 @@ from .base import DEFAULT_BOUNDS, Bounds, Kernel, set_columns, set_positive
 
 Normalisation = Literal["mean", "unit", "raw"]
 
-DENSE_LARGEST = 8000
-"""Nodes up to which a ν that is no integer is accepted: its eigenvectors are n² numbers."""
+DENSE_LARGEST = 8000  # nodes up to which ν may be no integer: its eigenvectors are n² numbers
 _BLOCK = 32  # columns made together: more would not stay in the cache
 _STEP = 1e-20  # the complex step, relative to 2ν/κ²
 _LARGEST_ENTRY = 1e30
+# ν takes as many solves per column; beyond these the smallest variances underflow.
 _RANGES = {"nu": (0.01, 32.0), "kappa": (1e-6, 1e6)}
-"""ν takes as many solves per column; beyond these the smallest variances underflow."""
 
 
 @register("kernel", "graph-matern")
@@ -95,9 +94,8 @@ class GraphMatern(Kernel, Described):
         set_positive(self, "variance")
         set_columns(self)
         if len(self.columns) != 1:
-            raise InputError(
-                f"GraphMatern.columns is {self.columns!r}; name the one column that holds node numbers"
-            )
+            told = "name the one column that holds node numbers"
+            raise InputError(f"GraphMatern.columns is {self.columns!r}; {told}")
         require_choice(self.normalisation, "GraphMatern.normalisation", ("mean", "unit", "raw"))
         as_number(self.cache_megabytes, "GraphMatern.cache_megabytes", 0.0)
         laplacian, shift = _laplacian_of(self.network), 2.0 * self.nu / self.kappa**2
@@ -167,8 +165,7 @@ class GraphMatern(Kernel, Described):
         nodes = self._nodes(X)
         if self.normalisation == "unit":
             return np.full(len(nodes), self.variance)
-        variances: Floats = self._factor_of_all * self._graph.diagonal[nodes]
-        return variances
+        return np.asarray(self._factor_of_all * self._graph.diagonal[nodes])
 
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         return {"variance": [K]}
@@ -207,13 +204,10 @@ def _laplacian_of(network: Any) -> Any:
         raise NotFiniteError("the Laplacian holds NaN or infinity")
     largest = float(np.abs(laplacian.data).max(initial=0.0))
     if largest > _LARGEST_ENTRY:
-        raise InputError(
-            f"the Laplacian holds {largest:.3g}; beyond {_LARGEST_ENTRY:g} numbers overflow"
-        )
+        raise InputError(f"the Laplacian holds {largest:.3g}; above {_LARGEST_ENTRY:g} it overflows")
     if (gap := abs(laplacian - laplacian.T)).nnz and gap.max() > 1e-8 * largest:
-        raise InputError(
-            "the Laplacian is not symmetric; for a directed graph use B Bᵀ, B its incidence matrix"
-        )
+        told = "for a directed graph use B Bᵀ, B its incidence matrix"
+        raise InputError(f"the Laplacian is not symmetric; {told}")
     return (0.5 * (laplacian + laplacian.T)).tocsc()
 
 
@@ -262,11 +256,10 @@ class _Factor:
         _ = self._factor  # refuses what is not positive, of which selected inversion makes nonsense
         plan = plan_elimination(self.laplacian)
         if self._nu == 1:
-            first: Floats = inverse_diagonal(self._shifted(self._shift), plan)
-            return first
+            return np.asarray(inverse_diagonal(self._shifted(self._shift), plan))
         step = _STEP * self._shift
-        second: Floats = -inverse_diagonal(self._shifted(complex(self._shift, step)), plan).imag
-        return second / step
+        second = inverse_diagonal(self._shifted(complex(self._shift, step)), plan)
+        return np.asarray(-second.imag / step)
 
     def _diagonal_by_solving(self) -> Floats:
         """diag(A^{−ν}) = columns of A^{−⌊ν/2⌋} times those of A^{−⌈ν/2⌉}."""
@@ -337,8 +330,7 @@ class _Spectrum:
 
     @cached_property
     def diagonal(self) -> Floats:
-        squares: Floats = np.einsum("ij,ij->i", self._root, self._root)
-        return squares
+        return np.asarray(np.einsum("ij,ij->i", self._root, self._root))
 
     def columns(self, nodes: Ints) -> Iterator[Floats]:
         for start in range(0, len(nodes), _BLOCK):

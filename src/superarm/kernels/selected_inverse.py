@@ -29,8 +29,9 @@ import numpy as np
 from superarm.core import Ints
 from superarm.errors import NotPositiveDefiniteError
 
-_LEAF = 24
-"""Subtrees of at most so many columns become one front: dense work is cheaper than small steps."""
+_LEAF = (
+    24  # subtrees of at most so many columns become one front: dense work is cheaper than small steps
+)
 _PADDING = 0.3  # share of explicit zeros up to which a front joins its parent
 
 
@@ -69,14 +70,12 @@ def factorise(matrix: Any) -> Any:
     """SuperLU of a symmetric matrix, ordered as such and pivoted on its diagonal."""
     from scipy.sparse.linalg import splu
 
+    symmetric: Any = {"permc_spec": "MMD_AT_PLUS_A", "options": {"SymmetricMode": True}}
     try:
-        return splu(
-            matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
-        )
+        return splu(matrix, diag_pivot_thresh=0.0, **symmetric)
     except RuntimeError as error:  # "Factor is exactly singular"
-        raise NotPositiveDefiniteError(
-            "the shifted Laplacian is singular to working precision; use a smaller kappa"
-        ) from error
+        told = "the shifted Laplacian is singular to working precision; use a smaller kappa"
+        raise NotPositiveDefiniteError(told) from error
 
 
 def _without_cancellation(matrix: Any) -> Any:
@@ -99,8 +98,7 @@ def _postorder(parents: Ints) -> Ints:
 
     n = len(parents)
     tree = csr_array((np.ones(n), (parents, np.arange(n))), shape=(n + 1, n + 1))
-    post: Ints = depth_first_order(tree, n, return_predecessors=False)[:0:-1].astype(np.intp)
-    return post
+    return np.asarray(depth_first_order(tree, n, return_predecessors=False)[:0:-1], dtype=np.intp)
 
 
 def _fronts(L: Any, after: Ints, parents: Ints, post: Ints, new: Ints) -> list[Front]:

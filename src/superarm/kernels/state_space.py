@@ -24,8 +24,7 @@ class StateSpace(NamedTuple):
 
     output: Floats  # h, (s,)
     transition: Callable[[float], Floats]  # A(Δ), (s, s)
-    error: float = 0.0
-    """Bound on the error of any kernel value."""
+    error: float = 0.0  # bound on that of any kernel value
 
     def left(self, elapsed: float) -> float:
         """‖A(Δ)‖: the largest share of anything known that is left after this time."""
@@ -48,8 +47,7 @@ def matern_three_halves(lengthscale: float, variance: float) -> StateSpace:
 
     def transition(elapsed: float) -> Floats:
         x = rate * elapsed
-        moved: Floats = np.exp(-x) * np.array([[1.0 + x, x], [-x, 1.0 - x]])
-        return moved
+        return np.asarray(np.exp(-x) * np.array([[1.0 + x, x], [-x, 1.0 - x]]))
 
     return StateSpace(np.array([np.sqrt(variance), 0.0]), transition)
 

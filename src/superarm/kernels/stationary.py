@@ -34,14 +34,10 @@ from .state_space import StateSpace, decaying, matern_three_halves, periodic
 
 Lengthscale = float | tuple[float, ...]
 
-_NEAR = 256.0
-"""Largest q for which the product form of :func:`_near_exponent` is used: its absolute error,
-about ε·q, then stays below 1e-13."""
+_NEAR = 256.0  # largest q for :func:`_near_exponent`: its error, about ε·q, then stays below 1e-13
 _FAR = 1e200
-
 _LARGEST_NU = 300.0
-_BLOCK = 16384
-"""Entries of K worked on at a time: 128 kB."""
+_BLOCK = 16384  # entries of K worked on at a time: 128 kB
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,10 +107,8 @@ class _Radial(_Stationary):
         factor = self._slope(q)
         factor *= -2.0 * self.variance
         if isinstance(self.lengthscale, tuple):
-            along = [
-                factor * np.square(np.subtract.outer(X[:, j], X[:, j]) / scale)
-                for j, scale in enumerate(self.lengthscale)
-            ]
+            columns = zip(X.T, self.lengthscale, strict=True)
+            along = [factor * np.square(np.subtract.outer(x, x) / scale) for x, scale in columns]
         else:
             along = [factor * q]
         return {"lengthscale": along, "variance": [K]}
@@ -132,14 +126,13 @@ class SquaredExponential(_Radial):
     """
 
     def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
-        if Y is not None:
-            exponent = _near_exponent(X, Y, self.lengthscale)
-            if exponent is not None:
-                np.exp(exponent, out=exponent)
-                if self.variance != 1.0:
-                    exponent *= self.variance
-                return exponent
-        return super()._covariance(X, Y)
+        exponent = None if Y is None else _near_exponent(X, Y, self.lengthscale)
+        if exponent is None:
+            return super()._covariance(X, Y)
+        np.exp(exponent, out=exponent)
+        if self.variance != 1.0:
+            exponent *= self.variance
+        return exponent
 
     def _profile(self, q: Floats) -> Floats:
         return _exp_half(q)
@@ -166,10 +159,8 @@ class Matern(_Radial):
     def __post_init__(self) -> None:
         nu = math.inf if str(self.nu) == "inf" else as_positive(self.nu, "Matern.nu")
         if _LARGEST_NU < nu < math.inf:
-            raise InputError(
-                f"Matern.nu is {nu:g}; above {_LARGEST_NU:g} the Bessel function overflows and the "
-                "kernel is all but squared exponential: use nu=inf"
-            )
+            told = "the Bessel function overflows and the kernel is all but squared exponential"
+            raise InputError(f"Matern.nu is {nu:g}; above {_LARGEST_NU:g} {told}: use nu=inf")
         object.__setattr__(self, "nu", nu)
         super().__post_init__()
 
@@ -266,14 +257,11 @@ class Periodic(_Stationary):
             cycles = np.subtract.outer(X[:, j], X[:, j]) / period
             along_period.append(K * np.sin(2.0 * np.pi * phase) * cycles * (2.0 * np.pi / scale**2))
             along_scale.append(K * np.square(np.sin(np.pi * phase)) * (4.0 / scale**2))
-        # A parameter shared by all columns gathers the derivatives of all of them.
-        return {
-            "period": along_period if isinstance(self.period, tuple) else [_total(along_period, K)],
-            "lengthscale": (
-                along_scale if isinstance(self.lengthscale, tuple) else [_total(along_scale, K)]
-            ),
-            "variance": [K],
-        }
+        gathered = {"period": along_period, "lengthscale": along_scale}
+        for name, parts in gathered.items():
+            if not isinstance(getattr(self, name), tuple):  # shared by all columns: of all of them
+                gathered[name] = [np.sum(parts, axis=0) if parts else np.zeros_like(K)]
+        return {**gathered, "variance": [K]}
 
     def _state_space(self, tolerance: float) -> StateSpace | None:
         if isinstance(self.period, tuple) or isinstance(self.lengthscale, tuple):
@@ -384,8 +372,7 @@ def _matern_near_zero(z: Floats, nu: float) -> Floats:
 
     Used where K_ν overflows; the rest, of order z^{2ν}, is then far below the last digit.
     """
-    term = np.ones_like(z)
-    value = np.ones_like(z)
+    term, value = np.ones_like(z), np.ones_like(z)
     for k in range(1, min(40, math.ceil(nu))):
         term *= z * z * (-0.25 / (k * (nu - k)))
         value += term
@@ -398,7 +385,3 @@ def _phase(x: Floats, y: Floats, period: float) -> Floats:
     cycles /= period
     cycles -= np.rint(cycles)
     return cycles
-
-
-def _total(parts: Sequence[Floats], K: Floats) -> Floats:
-    return np.sum(parts, axis=0) if parts else np.zeros_like(K)

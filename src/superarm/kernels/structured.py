@@ -148,10 +148,8 @@ class Empirical(Kernel):
         slack = 1e-8 * float(np.abs(matrix).max())
         if (gap := np.abs(matrix - matrix.T)).max() > slack:
             i, j = (int(k) for k in np.unravel_index(int(gap.argmax()), gap.shape))
-            raise InputError(
-                f"Empirical.covariance is not symmetric: [{i}, {j}] is {matrix[i, j]:g} "
-                f"but [{j}, {i}] is {matrix[j, i]:g}"
-            )
+            told = f"[{i}, {j}] is {matrix[i, j]:g} but [{j}, {i}] is {matrix[j, i]:g}"
+            raise InputError(f"Empirical.covariance is not symmetric: {told}")
         matrix = 0.5 * (matrix + matrix.T)
         if (smallest := float(np.linalg.eigvalsh(matrix)[0])) < -slack:
             raise NotPositiveDefiniteError(
@@ -167,11 +165,9 @@ class Empirical(Kernel):
         return (self.column,)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Empirical)
-            and self.column == other.column
-            and np.array_equal(self.covariance, other.covariance)
-        )
+        if not isinstance(other, Empirical) or self.column != other.column:
+            return False
+        return np.array_equal(self.covariance, other.covariance)
 
     def __hash__(self) -> int:
         return hash((self.column, self.covariance.tobytes()))

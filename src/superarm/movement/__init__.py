@@ -1,5 +1,7 @@
 """Decisions that cost to change: switching costs, and metrical task systems on random trees."""
 
+from .carrying import expected_costs as expected_costs
+from .carrying import start_of as start_of
 from .coupling import Coupling as Coupling
 from .coupling import TreeCoupling as TreeCoupling
 from .descent import TreeDescent as TreeDescent

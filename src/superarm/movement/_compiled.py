@@ -15,6 +15,23 @@ _MOST_STEPS = 200
 match = compiled(f"i8({', '.join([_ROWS] * 5 + [_VECTOR] * 2 + [_ROWS] * 2 + [_VECTOR])})")(match_up)
 
 
+@compiled(f"Tuple((i8, f8))({_ROWS}, {_ROWS}, {_VECTOR}, i8, f8)")
+def lead(source: Ints, target: Ints, mass: Floats, action: int, share: float) -> tuple[int, float]:
+    """Twin of ``Row.draw`` at ``share`` of the action's mass; −1 where it has none."""
+    total = 0.0
+    for at in range(len(mass)):
+        if source[at] == action:
+            total += mass[at]
+    found, probability, passed = -1, 0.0, 0.0
+    for at in range(len(mass)):
+        if source[at] == action and mass[at] > 0.0:
+            found, probability = target[at], mass[at] / total
+            passed += probability
+            if passed > share:
+                break
+    return found, probability
+
+
 @compiled(f"void({_ROWS}, {', '.join([_VECTOR] * 5)})")
 def descend(parent: Ints, rate: Floats, delta: Floats, q: Floats, c: Floats, after: Floats) -> None:
     """Twin of ``TreeDescent._step_by_level``: from the last vertex to the root, siblings together."""

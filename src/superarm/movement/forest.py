@@ -21,6 +21,9 @@ from .descent import TreeDescent
 from .metrics import ActionMetric
 from .tree import Tree, frt_tree
 
+NOWHERE = -1
+"""The action of a walk that did nothing yet."""
+
 
 class Stand(NamedTuple):
     """Where a walk is: on which tree, with which conditional probabilities, at which action."""
@@ -92,10 +95,15 @@ class Forest(Shown):
         own = self.metric.distances[apart]
         return np.array([np.mean(tree.distances[apart] / own) for tree in self.trees])
 
-    def begin(self, action: int, walk: int = 0) -> Stand:
-        """Walk number ``walk`` starts at an action; walks take the trees in turn."""
-        tree = as_count(walk, "walk", 0) % len(self.trees)
-        return Stand(tree, self._descents[tree].at(action), int(action))
+    def begin(self, action: int | None, walk: int = 0) -> Stand:
+        """Walk number ``walk`` starts at an action; walks take the trees in turn.
+
+        Where nothing was done before, the first step goes anywhere for nothing.
+        """
+        descent = self._descents[tree := as_count(walk, "walk", 0) % len(self.trees)]
+        if action is None:
+            return Stand(tree, descent.theta, NOWHERE)
+        return Stand(tree, descent.at(action), int(action))
 
     def move(self, stand: Stand, costs: Any, rng: Rng, available: Bools | None = None) -> Move:
         """The next step, where actions cost ``costs`` (n,); ``stand`` stays as it is."""
@@ -103,8 +111,8 @@ class Forest(Shown):
         q = descent.step(stand.q, costs, available)
         before, after = descent.distribution(stand.q), descent.distribution(q)
         plan = coupling.between(before, after)
-        action, probability = plan.row(stand.action).draw(as_generator(rng))
-        distance = plan.cost(self.metric.distances)
+        action, probability = coupling.lead(plan, stand.action, as_generator(rng))
+        distance = 0.0 if stand.action == NOWHERE else plan.cost(self.metric.distances)
         return Move(Stand(stand.tree, q, action), probability, after, distance)
 
 

@@ -1,8 +1,12 @@
 """Known costs of an arm that depend on the previous action.
 
-The previous action is what the oracle chose in the round before: for :class:`~superarm.oracles.TopK`
-the positions of its arms, which name the same arms in every round where the arm set is fixed.
-Where arms change, write a cost of your own that reads what your action holds.
+The previous action is what the oracle chose in the round before: for slates, matchings and routes the
+positions of its arms, which name the same arms in every round where the arm set is fixed. Where arms
+change, or an action holds something else, as that of :class:`~superarm.oracles.GreedyCoverage` does,
+write a cost of your own that reads what your action holds.
+
+What going to a super arm costs is the sum over its arms. So any oracle that finds the super arm of
+largest total desirability also finds the best one after these costs.
 """
 
 from __future__ import annotations
@@ -13,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from superarm.core import Floats, Ints, Offer
-from superarm.errors import InputError, UnknownArmError
-from superarm.inputs import as_positions, as_positive
+from superarm.errors import InputError, ShapeError, UnknownArmError
+from superarm.inputs import as_number, as_positions, as_positive, as_vector, read_only
 from superarm.registry import register
 
 
@@ -41,12 +45,10 @@ class Distance:
     def costs(self, offer: Offer) -> Floats:
         places = offer.arms.features
         if self.columns is not None:
-            if max(self.columns) >= places.shape[1]:
-                raise InputError(
-                    f"columns is {list(self.columns)}, but arms have {places.shape[1]} feature columns"
-                )
+            if max(self.columns) >= (d := places.shape[1]):
+                raise InputError(f"columns is {list(self.columns)}, but arms have {d} feature columns")
             places = places[:, list(self.columns)]
-        before = _positions(offer)
+        before = previous_positions(offer)
         if not len(before):
             return np.zeros(len(places))
         offsets = places[:, None, :] - places[before][None, :, :]
@@ -55,26 +57,46 @@ class Distance:
 
 
 @register("switching", "switch")
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Switch:
-    """``cost`` for every arm that was not part of the previous action."""
+    """``cost`` for every arm that was not part of the previous action; times its weight, if given.
+
+    From a super arm S to S′ this charges w(S′ ∖ S), what is newly entered: leaving is free, and no
+    detour is cheaper. Where all super arms weigh the same, as slates of k arms do, that is half of
+    w(S △ S′), a metric. Where they do not, as with routes, the sum over many rounds differs from the
+    metric's by half of what the last super arm weighs more than the first.
+
+    >>> from superarm.core import Arms
+    >>> offer = Offer(step=2, arms=Arms.numbered(np.zeros((4, 1))), previous_action=(0, 3))
+    >>> Switch(cost=2.0, weights=[1.0, 1.0, 5.0, 1.0]).costs(offer)
+    array([ 0.,  2., 10.,  0.])
+    """
 
     cost: float = 1.0
+    weights: Floats | None = None
+    """What each arm weighs, (n,), such as the length of a road; 1 where left out"""
     fixed_arms = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cost", as_positive(self.cost, "cost"))
+        object.__setattr__(self, "cost", as_number(self.cost, "cost", 0.0))
+        if self.weights is not None:
+            weights = as_vector(self.weights, "weights")
+            if (weights < 0.0).any():
+                raise InputError(f"an arm weighs {weights.min():g}; weights are 0 or more")
+            object.__setattr__(self, "weights", read_only(weights))
 
     def costs(self, offer: Offer) -> Floats:
-        before = _positions(offer)
-        if not len(before):
-            return np.zeros(len(offer.arms))
-        costs = np.full(len(offer.arms), self.cost)
-        costs[before] = 0.0
+        n = len(offer.arms)
+        if self.weights is not None and len(self.weights) != n:
+            raise ShapeError(f"{n} arms are on offer, but there are {len(self.weights)} weights")
+        if offer.previous_action is None:  # after an empty super arm, all is newly entered
+            return np.zeros(n)
+        costs: Floats = self.cost * (np.ones(n) if self.weights is None else self.weights)
+        costs[previous_positions(offer)] = 0.0
         return costs
 
 
-def _positions(offer: Offer) -> Ints:
+def previous_positions(offer: Offer) -> Ints:
     """The arms of the previous action among those on offer; none where nothing was done."""
     if offer.previous_action is None:
         return np.empty(0, dtype=np.intp)

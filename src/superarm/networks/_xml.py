@@ -16,8 +16,7 @@ from superarm.packed import open_packed
 Attributes = dict[str, str]
 _CHUNK = 1 << 20
 _LONGEST = 1 << 20  # bytes of one element with its attributes; the longest of large cities have 10,000
-_DEEPEST = 32
-"""Elements inside each other; road networks have 5. A parser keeps every one that is open."""
+_DEEPEST = 32  # elements inside each other; road networks have 5. A parser keeps every one that is open
 _MESSAGE = 400
 
 

@@ -36,16 +36,12 @@ FEWEST_EDGES, MOST_EDGES = 200, 2_000_000
 _LOCAL, _COLLECTOR, _ARTERIAL, _RING = range(4)
 _AREA_PER_EDGE = 8200.0  # square metres of land for a directed edge, with a margin that is cut off
 _DISTRICT = 800.0  # metres between the centres of districts; less in a small town
+# Metres between the embankments, between sites down the middle, and from the river to half the height.
 _RIVER, _RIVER_STEP, _VALLEY = 60.0, 115.0, 500.0
-"""Metres between the embankments, between sites down the middle, and from the river to where the land
-has half its height."""
 _SHORTEST = 27.0  # streets shorter than this become one junction, unless they are bridges
-_STEEP, _SOFT = 0.08, 0.3
-"""The grade that one street in fifty exceeds, and how softly hills begin, in typical heights of the
-waves."""
+_STEEP, _SOFT = 0.08, 0.3  # grade of one street in fifty; how softly hills begin, in typical heights
+# Shares of local streets with one direction, of those left out, of main crossings without left turns.
 _ONE_WAY, _MISSING, _NO_LEFT = 0.16, 0.07, 0.3
-"""Shares: of local streets with one direction, of those left out, and of main crossings without
-left turns."""
 
 
 def generate_city(*, edges: int = 2000, seed: int = 0, hills: float = 1.0) -> RoadNetwork:
@@ -102,8 +98,7 @@ class _Land(NamedTuple):
         """Metres to the middle of the river, nearly."""
         turned = points / self.heading
         here, ahead = (_sum(self.river, turned.real + step) for step in (0.0, 1.0))
-        distance: Floats = np.abs(turned.imag - here) / np.hypot(1.0, ahead - here)
-        return distance
+        return np.abs(turned.imag - here) / np.hypot(1.0, ahead - here)
 
     def height(self, points: Points) -> Floats:
         """Of the land, in no unit: lowlands are flat, hills stand out of them, the river is lowest."""
@@ -158,8 +153,7 @@ class _Streets(NamedTuple):
 
     def spans(self) -> Points:
         """From the first end of each street to the second."""
-        span: Points = self.places[self.ends[:, 1]] - self.places[self.ends[:, 0]]
-        return span
+        return self.places[self.ends[:, 1]] - self.places[self.ends[:, 0]]
 
     def chosen(self, rows: Bools | Ints) -> _Streets:
         """Some streets and the places they need."""

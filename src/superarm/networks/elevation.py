@@ -131,10 +131,12 @@ def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
     ):
         if bad.any():
             first = int(np.argmax(bad))
+            west, south = int(np.floor(lon[first])), int(np.floor(lat[first]))
             raise InputError(
                 f"{network.name}: {int(bad.sum())} of {len(lon)} junctions lie {what}; the first is "
                 f"{network.junction_ids[first]!r} at longitude {lon[first]:.5f}, latitude "
-                f"{lat[first]:.5f}. The tile needed there is {_tile_name(lon[first], lat[first])}"
+                f"{lat[first]:.5f}. The tile needed there is "
+                f"{'NS'[south < 0]}{abs(south):02d}{'EW'[west < 0]}{abs(west):03d}"
             )
     return replace(network, junctions=np.column_stack([network.junctions[:, :2], heights]))
 
@@ -164,10 +166,4 @@ def _corner(path: Path) -> tuple[int, int] | None:
 
 
 def _within(west: int, south: int, lon: Floats, lat: Floats) -> Bools:
-    inside: Bools = (lon >= west) & (lon <= west + 1) & (lat >= south) & (lat <= south + 1)
-    return inside
-
-
-def _tile_name(lon: float, lat: float) -> str:
-    west, south = int(np.floor(lon)), int(np.floor(lat))
-    return f"{'NS'[south < 0]}{abs(south):02d}{'EW'[west < 0]}{abs(west):03d}"
+    return (lon >= west) & (lon <= west + 1) & (lat >= south) & (lat <= south + 1)

@@ -94,8 +94,7 @@ class Vehicle:
                 "all costs positive; use recuperation 'multiply' or routing 'rectified'"
             )
         per_metre = self.mass * self.gravity * self.recuperation_efficiency / _JOULES_PER_WH
-        potential: Floats = per_metre * np.asarray(height, dtype=np.float64)
-        return potential
+        return per_metre * np.asarray(height, dtype=np.float64)
 
 
 @register("mean", "road-energy")
@@ -126,5 +125,4 @@ class RoadEnergy:
         object.__setattr__(self, "values", read_only(values))
 
     def __call__(self, rows: Floats) -> Floats:
-        found: Floats = self.values[as_numbers(rows[:, 0], len(self.values), "roads", 0)]
-        return found
+        return self.values[as_numbers(rows[:, 0], len(self.values), "roads", 0)]

@@ -28,8 +28,7 @@ _FLATTENING = 1.0 / 298.257_223_563
 _SCALE = 0.9996
 _FALSE_EASTING = 500_000.0
 _FALSE_NORTHING_SOUTH = 10_000_000.0
-_FARTHEST_EAST = 3_500_000.0
-"""From the middle of a zone, metres: some 30°, five times as far as any zone is used."""
+_FARTHEST_EAST = 3_500_000.0  # from the middle of a zone, metres: 30°, five times as far as it is used
 _FARTHEST_NORTH = 10_002_000.0  # from the equator to a pole, metres, and a little more
 
 _n = _FLATTENING / (2.0 - _FLATTENING)

@@ -31,17 +31,12 @@ _OPTIONS = (
 )
 
 
-def _netconvert() -> Path:
+def convert(path: Path, options: list[str], folder: str, timeout: float = 600.0) -> None:
+    """Run netconvert in ``folder``, where no name can be an option; errors are about ``path``."""
     home = Path(require_extra("sumo", "sumo").SUMO_HOME)
     program = home / "bin" / ("netconvert.exe" if os.name == "nt" else "netconvert")
     if not program.is_file():
         raise MissingExtraError(f"{program} is missing; run: pip install 'superarm[sumo]'")
-    return program
-
-
-def convert(path: Path, options: list[str], folder: str, timeout: float = 600.0) -> None:
-    """Run netconvert in ``folder``, where no name can be an option; errors are about ``path``."""
-    program = _netconvert()
     try:
         done = subprocess.run(
             [str(program), *options, "--xml-validation=never"],
@@ -50,7 +45,7 @@ def convert(path: Path, options: list[str], folder: str, timeout: float = 600.0)
             capture_output=True,
             timeout=timeout,
             check=False,
-            env={**os.environ, "SUMO_HOME": str(program.parents[1])},
+            env={**os.environ, "SUMO_HOME": str(home)},
             encoding="utf-8",
             errors="replace",
         )

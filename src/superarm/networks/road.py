@@ -41,8 +41,7 @@ LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType(
     | {"lon": (-180.0, 180.0), "lat": (-90.0, 90.0)}
 )
 """What a road can be, in metres, m/s and degrees: beyond it a file is wrong, and numbers overflow."""
-_MOST_COMPARED = 20_000
-"""Ids that are looked through for one like a wrong one: more would take seconds."""
+_MOST_COMPARED = 20_000  # ids that are looked through for one like a wrong one: more would take seconds
 
 
 def limited(text: str, what: str) -> float:
@@ -67,25 +66,16 @@ class RoadNetwork(Shown):
 
     name: str
     junction_ids: tuple[str, ...]
-    junctions: Floats
-    """(j, 3): x, y, z in metres."""
+    junctions: Floats  # (j, 3): x, y, z in metres
     edge_ids: tuple[str, ...]
-    tail: Ints
-    """The junction where each edge begins, (m,)."""
-    head: Ints
-    """The junction where each edge ends, (m,)."""
-    length: Floats
-    """Metres, (m,)."""
-    speed: Floats
-    """Speed limit, m/s, (m,)."""
-    permits: Mapping[str, Bools]
-    """Who may use an edge, class by class, (m,)."""
-    connections: Ints
-    """(c, 2): from edge, to edge."""
-    turn_permits: Mapping[str, Bools]
-    """Who may make a turn, class by class, (c,)."""
-    lon_lat: Floats | None = None
-    """Longitude and latitude of the junctions in degrees, (j, 2), where they are known."""
+    tail: Ints  # the junction where each edge begins, (m,)
+    head: Ints  # the junction where each edge ends, (m,)
+    length: Floats  # metres, (m,)
+    speed: Floats  # speed limit, m/s, (m,)
+    permits: Mapping[str, Bools]  # who may use an edge, class by class, (m,)
+    connections: Ints  # (c, 2): from edge, to edge
+    turn_permits: Mapping[str, Bools]  # who may make a turn, class by class, (c,)
+    lon_lat: Floats | None = None  # longitude and latitude of the junctions, degrees, (j, 2), if known
     shapes: tuple[Floats, ...] | None = None
     """The course of each edge, (p, 2) metres, for drawing; ``None``: straight lines."""
 
@@ -161,8 +151,7 @@ class RoadNetwork(Shown):
         """Rise over run with the run kept from being absurdly short, (m,)."""
         ends = self.junctions[:, :2]
         apart = np.hypot(*(ends[self.head] - ends[self.tail]).T)
-        grade: Floats = self.rise / np.maximum(np.maximum(self.length, apart), 1.0)
-        return grade
+        return self.rise / np.maximum(np.maximum(self.length, apart), 1.0)
 
     def line_graph(self, vehicle_class: str = "passenger", *, uturns: bool = True) -> LineGraph:
         """The edges that a vehicle class can use and the turns between them.
@@ -192,13 +181,10 @@ class LineGraph(Graph):
     """Edges as nodes, legal turns as arcs; its edges are numbered 0 … n−1."""
 
     network: RoadNetwork
-    edges: Ints
-    """The network's edge numbers, (n,)."""
-    turns: Ints
-    """(c, 2): from, to, in this graph's own numbers; sorted, without repeats."""
+    edges: Ints  # the network's edge numbers, (n,)
+    turns: Ints  # (c, 2): from, to, in this graph's own numbers; sorted, without repeats
     ids: tuple[str, ...] = field(init=False)
-    length: Floats = field(init=False)
-    """This and what follows as in the network, (n,)."""
+    length: Floats = field(init=False)  # this and what follows as in the network, (n,)
     speed: Floats = field(init=False)
     rise: Floats = field(init=False)
     incline: Floats = field(init=False)

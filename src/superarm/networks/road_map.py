@@ -38,14 +38,8 @@ class RoadMap:
             courses = [network.shapes[edge] for edge in graph.edges]
             points = np.concatenate(courses)
             offsets = np.concatenate([[0], np.cumsum([len(course) for course in courses])])
-        return cls(
-            points=points,
-            offsets=offsets,
-            speed=graph.speed,
-            height=0.5 * (z[tail] + z[head]),
-            start=int(start),
-            goal=int(goal),
-        )
+        height, trip = 0.5 * (z[tail] + z[head]), {"start": int(start), "goal": int(goal)}
+        return cls(points=points, offsets=offsets, speed=graph.speed, height=height, **trip)
 
     def __len__(self) -> int:
         return len(self.speed)
@@ -68,23 +62,18 @@ class RoadMap:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """The map that :meth:`as_arrays` wrote."""
         if missing := {"points", "offsets", "speed", "height", "trip"} - set(arrays):
-            raise StateError(f"this map is damaged: it lacks {sorted(missing)}")
+            raise StateError(f"the map lacks {sorted(missing)}")
         n, p = arrays["speed"].size, len(arrays["points"]) if arrays["points"].ndim else 0
         shapes = {"points": (p, 2), "offsets": (n + 1,), "speed": (n,), "height": (n,), "trip": (2,)}
         for name, shape in shapes.items():
             numbers = arrays[name].dtype.kind in "iuf" and np.isfinite(arrays[name]).all()
             if not numbers or arrays[name].shape != shape:
-                raise StateError(f"this map is damaged: {name} does not hold numbers of shape {shape}")
+                raise StateError(f"{name} of the map does not hold numbers of shape {shape}")
         offsets = arrays["offsets"].astype(np.intp)
         start, goal = (int(end) for end in arrays["trip"])
         fits = offsets[0] == 0 and offsets[-1] == p and (np.diff(offsets) >= 1).all()
         if not (fits and 0 <= start < n and 0 <= goal < n):
-            raise StateError("this map is damaged: its edges, points and trip do not fit together")
-        return cls(
-            points=arrays["points"] / 100.0,
-            offsets=offsets,
-            speed=arrays["speed"].astype(np.float64),
-            height=arrays["height"].astype(np.float64),
-            start=start,
-            goal=goal,
-        )
+            raise StateError("edges, points and trip of the map do not fit together")
+        points = arrays["points"] / 100.0
+        speed, height = (arrays[name].astype(np.float64) for name in ("speed", "height"))
+        return cls(points=points, offsets=offsets, speed=speed, height=height, start=start, goal=goal)

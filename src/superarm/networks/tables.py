@@ -28,14 +28,13 @@ _PLACE = (("x", "place"), ("y", "place"), ("z", "height"))
 def read_tables(folder: str | Path, name: str | None = None) -> RoadNetwork:
     """The network in a folder of csv files; an error names the file and the line."""
     folder = Path(folder)
-    nodes, edges, turns = (
-        list(_rows(_file(folder, table), needed)) for table, needed in _COLUMNS.items()
-    )
+    nodes, edges, turns = (list(_rows(_file(folder, kind), keys)) for kind, keys in _COLUMNS.items())
     junction = {row["id"]: number for number, row in enumerate(nodes)}
     edge = {row["id"]: number for number, row in enumerate(edges)}
     tail, head = ([row.known(end, junction, "node") for row in edges] for end in ("from", "to"))
     _require_meeting(edges, turns, edge)
     placed = bool(nodes) and {"lon", "lat"} <= nodes[0].keys()
+    degrees = [[row.limited(key, key) for key in ("lon", "lat")] for row in nodes if placed]
     return RoadNetwork(
         name=name or folder.name,
         junction_ids=tuple(row["id"] for row in nodes),
@@ -50,9 +49,7 @@ def read_tables(folder: str | Path, name: str | None = None) -> RoadNetwork:
             [[row.known(end, edge, "edge") for end in ("from", "to")] for row in turns], dtype=np.intp
         ),
         turn_permits={"passenger": np.array([row.flag("passenger") for row in turns], dtype=bool)},
-        lon_lat=np.array([[row.limited("lon", "lon"), row.limited("lat", "lat")] for row in nodes])
-        if placed
-        else None,
+        lon_lat=np.array(degrees) if placed else None,
     )
 
 

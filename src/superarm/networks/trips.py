@@ -13,12 +13,10 @@ from superarm.streams import stream
 from .road import LineGraph
 
 _STARTS, _GOALS = 8, 4
-_FEW_STARTS, _FEW_GOALS = 3, 2
-"""How many starts are tried, and goals for each; on a graph above ``_LARGE`` edges a few."""
+_FEW_STARTS, _FEW_GOALS = 3, 2  # starts that are tried, and goals for each, above ``_LARGE`` edges
 _LARGE = 50_000
 _NEAR, _FAR = 0.6, 0.8  # a trip takes between these shares of the longest trip's time
-_DETOUR = 1.15
-"""An edge counts as an alternative if the way over it is at most so many times the fastest."""
+_DETOUR = 1.15  # an edge is an alternative if the way over it takes at most so many times the fastest
 
 
 def suggest_trip(graph: LineGraph, seed: int = 0) -> tuple[str, str]:

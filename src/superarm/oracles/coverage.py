@@ -32,8 +32,7 @@ from .base import check_desirability
 _BATCH = 1 << 24  # nodes times RR sets that are drawn side by side: 16 MB of marks
 _MOST_SETS = 50_000_000
 _MOST_MEMBERS = 1 << 26
-_MOST_FRONTIER = 1 << 23
-"""Links looked at in one step of all sets that are drawn side by side: a quarter of a gigabyte."""
+_MOST_FRONTIER = 1 << 23  # links looked at in one step of all sets drawn side by side: 256 MB
 
 
 class _Links(NamedTuple):

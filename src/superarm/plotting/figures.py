@@ -20,25 +20,12 @@ if TYPE_CHECKING:
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)))
 _INK, _MUTED, _GRID, _ROAD = "#1f2328", "#59636e", "#d8dee4", "#aab3bc"
 _STYLE: dict[str, Any] = {
-    "font.size": 11,
     "text.color": _INK,
-    "axes.labelcolor": _MUTED,
-    "axes.edgecolor": _GRID,
-    "axes.titlesize": 12,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.grid": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "grid.color": _GRID,
-    "grid.linewidth": 0.7,
-    "xtick.color": _GRID,
-    "ytick.color": _GRID,
-    "xtick.labelcolor": _MUTED,
-    "ytick.labelcolor": _MUTED,
-    "ytick.major.size": 0,
-    "lines.linewidth": 1.9,
+    **dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), _MUTED),
+    **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), _GRID),
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right", "axes.spines.left"), False),
+    **{"font.size": 11, "axes.titlesize": 12, "axes.titleweight": "bold", "axes.titlelocation": "left"},
+    **{"axes.grid": True, "grid.linewidth": 0.7, "ytick.major.size": 0, "lines.linewidth": 1.9},
     "svg.hashsalt": "superarm",
 }
 _LABEL = 0.27  # inches from one label to the next
@@ -121,9 +108,7 @@ def _draw_chart(axes: Axes, chart: Chart, height: float) -> None:
     ends: list[tuple[Series, float]] = []
     for each, shape in zip(chart.series, chart.shapes(), strict=True):
         if each.half is not None and not each.style.thin:  # bands of baselines would lie over all
-            axes.fill_between(
-                shape.x, shape.low, shape.high, color=each.style.hex, alpha=0.18, linewidth=0
-            )
+            axes.fill_between(shape.x, shape.low, shape.high, color=each.style.hex, alpha=0.18, lw=0)
         dots: dict[str, Any] = {"marker": "o", "markersize": 4.5} if chart.markers else {}
         if each.marked:
             dots = {"marker": "o", "markersize": 7.0, "markevery": [*each.marked], "clip_on": False}

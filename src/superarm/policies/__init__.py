@@ -8,6 +8,14 @@ from .drift import r_gp_ucb as r_gp_ucb
 from .drift import tv_gp_ucb as tv_gp_ucb
 from .exp3 import Exp3 as Exp3
 from .exp3 import rexp3 as rexp3
+from .movement import TreeIndexPolicy as TreeIndexPolicy
+from .movement import TreeScorePolicy as TreeScorePolicy
+from .movement import cgp_lcb as cgp_lcb
+from .movement import gp_md as gp_md
+from .movement import md_known as md_known
+from .movement import minc_known as minc_known
+from .movement import offline as offline
+from .movement import stationary as stationary
 from .navigation import known_cost as known_cost
 from .navigation import prior as prior
 from .navigation import route_bucb as route_bucb

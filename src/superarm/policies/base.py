@@ -40,8 +40,7 @@ from superarm.turns import Turns
 from .ledger import Ledger, check_feedback
 from .scores import KnownCosts, Score, Truth
 
-MOST_PENDING = 256
-"""How many arms that are not yet seen a belief is conditioned on: more cost more than they tell."""
+MOST_PENDING = 256  # arms not yet seen that a belief is conditioned on: more cost more than they tell
 
 
 class Saved(Described):
@@ -132,26 +131,23 @@ class Learner(Saved):
 
 def require_part(part: object, protocol: type, name: str) -> None:
     if isinstance(part, type) or not isinstance(part, protocol):
-        raise InputError(
-            f"{name} is {part!r:.60}; it must be an object with the methods of "
-            f"{protocol.__module__}.{protocol.__name__}"
-        )
+        advice = f"it must be an object with the methods of {protocol.__module__}.{protocol.__name__}"
+        raise InputError(f"{name} is {part!r:.60}; {advice}")
 
 
-def _one_per_arm(by: object, values: Any, n: int) -> Floats:
+def one_per_arm(by: object, values: Any, n: int) -> Floats:
     """One number per arm; whether desirabilities are finite the oracle says."""
     plain = type(values) is np.ndarray and values.dtype.kind in "fiu"
     if not plain or values.shape != (n,):
         what = f"numbers of shape {values.shape}" if plain else f"a {type(values).__name__}"
-        raise ShapeError(
-            f"{type(by).__name__} returned {what} for {n} arms; return one number per arm, as an array"
-        )
+        told = f"{type(by).__name__} returned {what} for {n} arms"
+        raise ShapeError(f"{told}; return one number per arm, as an array")
     return np.asarray(values)
 
 
 def _known_costs(switching: SwitchingCost, offer: Offer) -> Floats:
     """What it costs to go on to each arm on offer, (n,); infinity bars an arm."""
-    costs = _one_per_arm(switching, switching.costs(offer), len(offer.arms))
+    costs = one_per_arm(switching, switching.costs(offer), len(offer.arms))
     if not costs.min(initial=0.0) >= 0.0:  # also where it is NaN
         where = int(np.argmin(costs >= 0.0))
         name = type(switching).__name__
@@ -230,19 +226,18 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
             require_part(switching, SwitchingCost, "switching cost")
         if decision_set is not None:
             require_part(decision_set, DecisionSet, "decision set")
-        if isinstance(rule, Ranking) and rule.ranks_only and not isinstance(oracle, ComparesOnly):
-            raise InputError(
-                f"{type(rule).__name__} gives numbers that only rank arms, but {type(oracle).__name__} "
-                f"may add them up: {rule.ranks_only}, or derive the oracle from "
-                "superarm.capabilities.ComparesOnly if only their order matters to it"
-            )
-        self.posterior = posterior
-        self.rule = rule
-        self.oracle = oracle
-        self.stepwise = stepwise
-        self.switching = switching
-        self.decision_set = decision_set
-        self.repeats = repeats
+        if isinstance(rule, Ranking) and rule.ranks_only:
+            told = f"{type(rule).__name__} gives numbers that only rank arms, but"
+            if not isinstance(oracle, ComparesOnly):
+                raise InputError(
+                    f"{told} {type(oracle).__name__} may add them up: {rule.ranks_only}, or derive the "
+                    "oracle from superarm.capabilities.ComparesOnly if only their order matters to it"
+                )
+            if switching is not None:
+                raise InputError(f"{told} costs of switching are subtracted: {rule.ranks_only}")
+        self.posterior, self.rule, self.oracle = posterior, rule, oracle
+        self.switching, self.decision_set = switching, decision_set
+        self.stepwise, self.repeats = stepwise, repeats
 
     @property
     def deterministic(self) -> bool:
@@ -266,6 +261,11 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         """Whether something was chosen that is not yet seen."""
         return self._ledger.awaits
 
+    @property
+    def last_step(self) -> int:
+        """The largest step of which something was learned; 0 before that."""
+        return self._ledger.last
+
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         belief = self.posterior.belief(offer, self._ledger.pending())
@@ -274,7 +274,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
 
         def score(belief: Belief) -> Floats:
             answer = self.rule.desirability(belief, offer.step, rng)
-            desirability = _one_per_arm(self.rule, answer, len(offer.arms))
+            desirability = one_per_arm(self.rule, answer, len(offer.arms))
             return desirability if costs is None else desirability - costs
 
         conditioned, count = seen, 0
@@ -289,10 +289,8 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         if self.decision_set is not None:
             kept, n = np.asarray(self.decision_set.kept(offer)), len(offer.arms)
             if kept.dtype != np.bool_ or kept.shape != (n,):
-                raise ShapeError(
-                    f"the decision set gave an array of {kept.dtype} with shape {kept.shape}; "
-                    f"it must say True or False of each of the {n} arms"
-                )
+                told = f"the decision set gave an array of {kept.dtype} with shape {kept.shape}"
+                raise ShapeError(f"{told}; it must say True or False of each of the {n} arms")
             desirability = np.where(kept, desirability, -np.inf)
         again = rescore if self.stepwise else None
         action, positions = select(self.oracle, desirability, offer, rng, again)
@@ -324,9 +322,8 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         """What these arms are expected to yield, in the user's sign."""
         chosen, n = as_positions(positions, "positions"), len(offer.arms)
         if len(chosen) and not (chosen.min() >= 0 and chosen.max() < n):
-            raise UnknownArmError(
-                f"positions {chosen.tolist()[:9]} are not all among arms 0 to {n - 1}"
-            )
+            told = f"positions {chosen.tolist()[:9]} are not all among arms 0 to {n - 1}"
+            raise UnknownArmError(told)
         keys = self.posterior.keys(offer)[chosen]
         mean, cov = self.posterior.predict(keys, return_cov=True)
         return Forecast(mean, cov, self.posterior.noise_std)
@@ -377,8 +374,7 @@ class ScorePolicy(Saved, TablePlayer):
     def __init__(self, *, score: Score, oracle: Oracle) -> None:
         require_part(score, Score, "score")
         require_part(oracle, Oracle, "oracle")
-        self.score = score
-        self.oracle = oracle
+        self.score, self.oracle = score, oracle
 
     @property
     def deterministic(self) -> bool:
@@ -386,7 +382,7 @@ class ScorePolicy(Saved, TablePlayer):
 
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
-        desirability = _one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
+        desirability = one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
         action, positions = select(self.oracle, desirability, offer, rng)
         return Decision(
             step=offer.step,

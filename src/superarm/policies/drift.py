@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -58,18 +59,14 @@ def r_gp_ucb(
     if block is None:
         drift = model.drift if epsilon is None else Temporal(epsilon=epsilon)
         if not isinstance(drift, Temporal):
-            raise InputError(
-                "the model does not say how fast rewards drift; give epsilon, or "
-                "Model(drift=Temporal(epsilon=…))"
-            )
+            told = "the model does not say how fast rewards drift"
+            raise InputError(f"{told}; give epsilon, or Model(drift=Temporal(epsilon=…))")
         block = block_length(model, drift.epsilon)
     widths = LogarithmicUCB(c1=c1, c2=c2)
-    policy = IndexPolicy(
-        posterior=Resetting(posterior_for(model), block=block),  # type: ignore[arg-type]
-        rule=UCB(schedule=InBlock(schedule=widths, block=block) if in_block else widths),
-        oracle=model.oracle,
-        direction=model.direction,
-    )
+    rule = UCB(schedule=InBlock(schedule=widths, block=block) if in_block else widths)
+    posterior = Resetting(posterior_for(model), block=block)  # type: ignore[arg-type]
+    parts: dict[str, Any] = {"oracle": model.oracle, "direction": model.direction}
+    policy = IndexPolicy(posterior=posterior, rule=rule, **parts)
     policy.settled = told
     return policy
 
@@ -82,9 +79,8 @@ def _learned_block(model: Model, in_block: bool, c1: float, c2: float) -> tuple[
     """The block with the least average regret on past days, each left out of mean and covariance."""
     past = model.past
     if past is None or len(past) < 2:
-        raise InputError(
-            'block = "learned" needs at least two past days; give block as a number, or Model(past=…)'
-        )
+        told = 'block = "learned" needs at least two past days'
+        raise InputError(f"{told}; give block as a number, or Model(past=…)")
     n, regrets = past.shape[2], np.zeros(len(BLOCKS))
     arms = Arms.numbered(np.arange(n, dtype=np.float64)[:, None])
     for day in range(len(past)):
@@ -96,10 +92,8 @@ def _learned_block(model: Model, in_block: bool, c1: float, c2: float) -> tuple[
             regrets[place] += _regret(policy, known, arms, past[day]) / past[:, :, 0].size
     best = BLOCKS[int(np.argmin(regrets))]
     tried = ", ".join(f"{block}: {regret:.3g}" for block, regret in zip(BLOCKS, regrets, strict=True))
-    return best, (
-        f"N = {best}, chosen by cross-validation: each of {len(past)} past days was left out in turn. "
-        f"Average regret a round, by N: {tried}"
-    )
+    told = f"N = {best}, chosen by cross-validation: each of {len(past)} past days was left out in turn"
+    return best, f"{told}. Average regret a round, by N: {tried}"
 
 
 def _regret(policy: IndexPolicy, model: Model, arms: Arms, readings: Floats) -> float:

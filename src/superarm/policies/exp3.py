@@ -26,11 +26,12 @@ import numpy as np
 from superarm.core import Decision, Direction, Feedback, Floats, Offer, Rng, State
 from superarm.errors import InputError, StateError
 from superarm.inputs import (
+    LARGEST,
     as_count,
     as_features,
     as_generator,
     as_number,
-    as_positive,
+    as_scale,
     as_vector,
     require_type,
 )
@@ -74,8 +75,9 @@ class Exp3(Learner):
         super().__init__(direction=direction)
         self.arms = as_features(arms, "arms").copy()
         self._fixed = FixedArms(self.arms)
-        self.block = as_count(block, "block")
-        self.low, self.high = as_number(low, "low"), as_number(high, "high")
+        self.block = as_count(block, "block", 1, LARGEST)
+        ends = {"low": low, "high": high}
+        self.low, self.high = (as_number(ends[name], name, -LARGEST, LARGEST) for name in ends)
         if not self.low < self.high:
             raise InputError(f"low is {low} and high is {high}; low must be below high")
         K = as_count(len(self.arms), "the number of arms")
@@ -166,7 +168,7 @@ def rexp3(
         )
     K = len(model.arms)
     if block is None:
-        ratio = model.horizon / as_positive(variation, "variation")
+        ratio = model.horizon / as_scale(variation, "variation")
         block = max(1, math.ceil((K * math.log(K)) ** (1.0 / 3.0) * ratio ** (2.0 / 3.0)))
     mean = np.asarray(model.mean(model.arms) if callable(model.mean) else model.mean)
     reach = 3.0 * np.sqrt(prior_variance(model.kernel, model.arms))

@@ -20,10 +20,8 @@ from superarm.inputs import as_count, require_size, require_type
 
 CARRY = "chosen-arms"
 _KIND, _SCHEMA = "ledger", 1
-_MOST_OPEN = 1 << 16
-"""Decisions seen in part that are remembered; of more, the rest of the oldest is given up."""
-_REMEMBERED = 16
-"""Decisions asked for and not yet taken whose carries are known to be sound."""
+_MOST_OPEN = 1 << 16  # decisions seen in part that are remembered; the rest of older ones is given up
+_REMEMBERED = 16  # decisions asked for and not yet taken whose carries are known to be sound
 
 
 def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None:
@@ -32,23 +30,17 @@ def check_feedback(offer: Offer, decision: Decision, feedback: Feedback) -> None
     require_type(decision, Decision, "decision")
     require_type(feedback, Feedback, "feedback")
     if decision.step != offer.step:
-        raise InputError(
-            f"the decision is of step {decision.step}, the offer of step {offer.step}; "
-            "pass the offer that the decision was made for"
-        )
+        told = f"the decision is of step {decision.step}, the offer of step {offer.step}"
+        raise InputError(f"{told}; pass the offer that the decision was made for")
     seen = feedback.positions.tolist()
     chosen = decision.positions.tolist()
     if chosen and not 0 <= min(chosen) <= max(chosen) < len(offer.arms):
-        raise UnknownArmError(
-            f"the decision names arms {min(chosen)} to {max(chosen)}, but the offer has arms 0 to "
-            f"{len(offer.arms) - 1}"
-        )
+        told = f"the decision names arms {min(chosen)} to {max(chosen)}"
+        raise UnknownArmError(f"{told}, but the offer has arms 0 to {len(offer.arms) - 1}")
     if seen != chosen and not set(seen) <= set(chosen):
         strange = next(position for position in seen if position not in chosen)
-        raise UnknownArmError(
-            f"feedback names position {strange}, which was not chosen in step {decision.step}: "
-            f"positions {chosen[:9]} were"
-        )
+        told = f"feedback names position {strange}, which was not chosen in step {decision.step}"
+        raise UnknownArmError(f"{told}: positions {chosen[:9]} were")
 
 
 def check_rewards(feedback: Feedback) -> None:
@@ -111,8 +103,7 @@ class Ledger:
     def __init__(self, *, most_pending: int) -> None:
         self._most_pending = most_pending
         self._closed = Steps()
-        self.last = 0
-        """The largest step of which something was learned; 0 before that."""
+        self.last = 0  # the largest step of which something was learned
         self._heard: dict[int, set[int]] = {}  # positions seen of decisions not yet seen whole
         self._awaited: dict[int, State] = {}  # what decisions carry that were not seen whole
         self._made: deque[State] = deque(maxlen=_REMEMBERED)  # by this ledger: they need no check
@@ -152,10 +143,8 @@ class Ledger:
         """Keys of the arms that were chosen and not yet seen; of too many, those chosen last."""
         if not self._awaited:
             return None
-        keys = [
-            carry.arrays["keys"][self._unheard(step, carry)]
-            for step, carry in sorted(self._awaited.copy().items())  # another thread may add to it
-        ]
+        awaited = sorted(self._awaited.copy().items())  # another thread may add to it
+        keys = [carry.arrays["keys"][self._unheard(step, carry)] for step, carry in awaited]
         pending = np.concatenate(keys)[-self._most_pending :]
         return pending if len(pending) else None
 
@@ -223,15 +212,10 @@ class Ledger:
     # --- state -----------------------------------------------------------------------------
 
     def state(self) -> State:
-        return State(
-            kind=_KIND,
-            schema=_SCHEMA,
-            scalars={
-                "closed": self._closed.as_lists(),
-                "heard": [[step, sorted(seen)] for step, seen in sorted(self._heard.items())],
-            },
-            parts={str(step): carry for step, carry in self._awaited.items()},
-        )
+        heard = [[step, sorted(seen)] for step, seen in sorted(self._heard.items())]
+        scalars = {"closed": self._closed.as_lists(), "heard": heard}
+        parts = {str(step): carry for step, carry in self._awaited.items()}
+        return State(kind=_KIND, schema=_SCHEMA, scalars=scalars, parts=parts)
 
     def restored(self, state: State) -> Ledger:
         state.require(_KIND, _SCHEMA, type(self).__name__)
@@ -258,10 +242,7 @@ def _check_carry(carry: State) -> None:
     if carry.kind != CARRY:
         raise InputError(f"the decision carries {carry.kind!r}: another policy made it")
     positions, keys = carry.array("positions"), carry.array("keys")
-    if (
-        not all(type(each) is np.ndarray for each in (positions, keys))
-        or positions.ndim != 1
-        or positions.dtype.kind not in "iu"
-        or keys.shape[:1] != positions.shape
-    ):
+    plain = all(type(each) is np.ndarray for each in (positions, keys))
+    whole = plain and positions.ndim == 1 and positions.dtype.kind in "iu"
+    if not whole or keys.shape[:1] != positions.shape:
         raise InputError(_CHANGED)

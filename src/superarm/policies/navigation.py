@@ -3,17 +3,19 @@
 Each is a rule whose costs are rectified, on a posterior of choice, with the model's own oracle.
 ``routing="rectified"`` rectifies the cost itself (Algorithm 2 of
 Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025)); ``"potential"`` rectifies the
-cost reduced by the model's potential (ours), which credits energy won back downhill.
+cost reduced by the model's potential (ours), which credits energy won back downhill. ``penalty`` (ours)
+adds that many times what roads cost that were not part of the route before, after rectifying.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Literal
 
-from superarm.core import Floats, Rule
+from superarm.core import Floats, Rule, SwitchingCost
 from superarm.errors import InputError
-from superarm.inputs import require_choice
+from superarm.inputs import as_number, require_choice
 from superarm.models import Model, RoadModel
 from superarm.normal import rectified_mean
 from superarm.registry import register
@@ -41,11 +43,31 @@ def _roads(model: Model) -> RoadModel:
 def _reduction(model: RoadModel, routing: Routing) -> Floats | None:
     require_choice(routing, "routing", ("rectified", "potential"))
     if model.reduction is None and routing == "potential":
-        raise InputError(
-            "this model has no potential: recuperation 'divide' returns more energy than was "
-            "spent; use routing 'rectified'"
-        )
+        told = "this model has no potential: recuperation 'divide' returns more energy than was spent"
+        raise InputError(f"{told}; use routing 'rectified'")
     return model.reduction if routing == "potential" else None
+
+
+def _switching(model: RoadModel, penalty: float) -> SwitchingCost | None:
+    if as_number(penalty, "penalty", 0.0) == 0.0:
+        return None
+    if model.switching is None:
+        raise InputError(
+            f"penalty is {penalty:g}, but this problem does not say what leaving a route costs: give "
+            "the problem 'navigation' a switch_cost, or leave penalty out"
+        )
+    return replace(model.switching, cost=penalty * model.switching.cost)
+
+
+def _policy(
+    model: Model, rule: Rule, posterior: PosteriorName, routing: Routing, spread: Spread, penalty: float
+) -> IndexPolicy:
+    model = _roads(model)
+    exact = model.arms is not None and posterior in ("auto", "finite")
+    rectified = Rectified(rule=rule, spread=spread, reduction=_reduction(model, routing))
+    # A route is many arms at once, few of all: the form that knows only visited ones is faster.
+    form = "visited" if exact else "auto"
+    return index_policy(model, rectified, posterior, form, switching=_switching(model, penalty))
 
 
 @register("policy", "route-rule")
@@ -56,14 +78,11 @@ def route_rule(
     posterior: PosteriorName = "auto",
     routing: Routing = "rectified",
     spread: Spread = "noise",
+    penalty: float = 0.0,
 ) -> IndexPolicy:
     """Any registered rule, rectified: your own route policy from a TOML file."""
     require_part(rule, "rule", "rule")
-    model = _roads(model)
-    exact = model.arms is not None and posterior in ("auto", "finite")
-    rectified = Rectified(rule=rule, spread=spread, reduction=_reduction(model, routing))
-    # A route is many arms at once, few of all: the form that knows only visited ones is faster.
-    return index_policy(model, rectified, posterior, "visited" if exact else "auto")
+    return _policy(model, rule, posterior, routing, spread, penalty)
 
 
 @register("policy", "route-ucb")
@@ -74,10 +93,11 @@ def route_ucb(
     posterior: PosteriorName = "auto",
     routing: Routing = "rectified",
     spread: Spread = "noise",
+    penalty: float = 0.0,
 ) -> IndexPolicy:
     """UCB on roads (GP-UCB, BI-UCB): μ − √(scale·β_t)·σ [sandberg2025bayesian, Theorem 3.2]."""
     rule = UCB(schedule=BayesianGPUCB(arms=arm_count(model), scale=scale))
-    return route_rule(model, rule=rule, posterior=posterior, routing=routing, spread=spread)
+    return _policy(model, rule, posterior, routing, spread, penalty)
 
 
 @register("policy", "route-bucb")
@@ -89,10 +109,11 @@ def route_bucb(
     posterior: PosteriorName = "auto",
     routing: Routing = "rectified",
     spread: Spread = "noise",
+    penalty: float = 0.0,
 ) -> IndexPolicy:
     """Bayes-UCB on roads (GP-BUCB, BI-BUCB): a lower quantile of each edge's energy."""
     rule = BayesUCB(schedule=BayesUCBQuantile(arms=arm_count(model), omega=omega, xi=xi))
-    return route_rule(model, rule=rule, posterior=posterior, routing=routing, spread=spread)
+    return _policy(model, rule, posterior, routing, spread, penalty)
 
 
 @register("policy", "route-ts")
@@ -103,10 +124,11 @@ def route_ts(
     posterior: PosteriorName = "auto",
     routing: Routing = "rectified",
     spread: Spread = "noise",
+    penalty: float = 0.0,
 ) -> IndexPolicy:
     """Thompson sampling on roads (GP-TS, BI-TS): samples of energies, edge by edge or jointly."""
     rule = Thompson(mode=mode)
-    return route_rule(model, rule=rule, posterior=posterior, routing=routing, spread=spread)
+    return _policy(model, rule, posterior, routing, spread, penalty)
 
 
 @register("policy", "route-greedy")
@@ -116,9 +138,10 @@ def route_greedy(
     posterior: PosteriorName = "auto",
     routing: Routing = "rectified",
     spread: Spread = "noise",
+    penalty: float = 0.0,
 ) -> IndexPolicy:
     """The posterior mean, without exploration."""
-    return route_rule(model, rule=Greedy(), posterior=posterior, routing=routing, spread=spread)
+    return _policy(model, Greedy(), posterior, routing, spread, penalty)
 
 
 @register("policy", "prior")

@@ -101,9 +101,8 @@ class CellPolicy(Learner):
         contexts = offer.arms.features
         name, columns = type(self).__name__, contexts.shape[1]
         if self._columns and columns != self._columns:
-            raise InputError(
-                f"arms have {columns} feature columns, but those observed before have {self._columns}"
-            )
+            told = f"arms have {columns} feature columns"
+            raise InputError(f"{told}, but those observed before have {self._columns}")
         outside = (contexts < 0.0) | (contexts > 1.0)
         if outside.any():
             where = int(outside.any(axis=1).argmax())
@@ -189,10 +188,8 @@ class AdaptiveTree(CellPolicy):
     def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
         columns = contexts.shape[1]
         if columns > _MOST_COLUMNS:
-            raise InputError(
-                f"arms have {columns} feature columns, so a cell would be cut into 2**{columns}; "
-                f"{type(self).__name__} takes at most {_MOST_COLUMNS}"
-            )
+            told = f"arms have {columns} feature columns, so a cell would be cut into 2**{columns}"
+            raise InputError(f"{told}; {type(self).__name__} takes at most {_MOST_COLUMNS}")
         if len(self._parent) == 1:
             return rng.random(len(contexts))
         leaf = self._leaves(contexts)

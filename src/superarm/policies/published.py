@@ -8,40 +8,18 @@ and its own options. Symbols: B ``norm_bound``, R ``noise_bound``, λ ``noise_va
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
+from superarm import posteriors, rules
 from superarm.capabilities import CostsOnly
 from superarm.core import Gamma, Posterior, Rule, SwitchingCost
 from superarm.errors import InputError
 from superarm.inputs import as_positive, require_choice
 from superarm.models import Model
-from superarm.posteriors import (
-    DriftingGP,
-    FiniteGP,
-    IndependentGaussian,
-    InducingGP,
-    SparseVariational,
-    StreamingGP,
-)
 from superarm.problems.base import World
 from superarm.registry import build, register
-from superarm.rules import (
-    UCB,
-    AgnosticGPUCB,
-    BayesianGPUCB,
-    BayesUCB,
-    BayesUCBQuantile,
-    ExpectedImprovement,
-    Greedy,
-    ImprovedGPUCB,
-    KernelUCB,
-    OclokUCB,
-    ProbabilityOfImprovement,
-    Thompson,
-    ThompsonScale,
-)
 from superarm.rules.base import require_part
 from superarm.theory import GreedyGrowth, lipschitz_of_kernel
 
@@ -49,16 +27,8 @@ from .base import MOST_PENDING, IndexPolicy, ScorePolicy
 from .discretised import GrowingGrid
 from .scores import Truth, Uniform
 
-PosteriorName = Literal[
-    "auto",
-    "finite",
-    "streaming",
-    "inducing",
-    "variational",
-    "variational-kept",
-    "independent",
-    "drifting",
-]
+_OfRows = Literal["streaming", "inducing", "variational", "variational-kept"]
+PosteriorName = Literal["auto", "finite", _OfRows, "independent", "drifting"]
 GainChoice = Literal["growth", "realised", "greedy"]
 
 
@@ -75,31 +45,28 @@ def posterior_for(
     options: dict[str, Any] = {"form": form}
     kernel, noise = model.kernel, model.noise_variance
     mean: Any = model.mean
-    if posterior in ("streaming", "inducing", "variational", "variational-kept"):
+    if posterior in get_args(_OfRows):
         if not callable(mean) and np.ndim(mean) > 0:
-            raise InputError(
-                "a prior mean per arm needs fixed arms: use posterior 'finite', or a function of "
-                "the features such as ByNumber(values=…)"
-            )
+            advice = "use posterior 'finite', or a function of the features such as ByNumber(values=…)"
+            raise InputError(f"a prior mean per arm needs fixed arms: {advice}")
         if posterior == "inducing":
-            return InducingGP(kernel, noise, mean, inducing=inducing)
+            return posteriors.InducingGP(kernel, noise, mean, inducing=inducing)
         if posterior == "streaming":
-            return StreamingGP(kernel, noise, mean, **options)
-        columns, restart = model.discrete_columns, posterior == "variational"
-        return SparseVariational(kernel, noise, mean, discrete_columns=columns, restart=restart)
+            return posteriors.StreamingGP(kernel, noise, mean, **options)
+        options = {"discrete_columns": model.discrete_columns, "restart": posterior == "variational"}
+        return posteriors.SparseVariational(kernel, noise, mean, **options)
     if model.arms is None:
         raise InputError(f"posterior {posterior!r} needs fixed arms, but these change every round")
     if posterior == "finite":
-        return FiniteGP(kernel, model.arms, noise, mean, **options)
+        return posteriors.FiniteGP(kernel, model.arms, noise, mean, **options)
     if posterior == "drifting":
         if model.drift is None:
-            raise InputError(
-                "the model does not say how rewards drift; give Model(drift=…), such as "
-                "Temporal(epsilon=0.01); 'tv-gp-ucb' also takes epsilon"
-            )
+            told = "the model does not say how rewards drift; give Model(drift=…)"
+            raise InputError(f"{told}, such as Temporal(epsilon=0.01); 'tv-gp-ucb' also takes epsilon")
         # What is periodic has fewer terms so, and no decision depends on a millionth of the variance.
-        return DriftingGP(kernel, model.arms, noise, mean, drift=model.drift, time_tolerance=1e-6)
-    return IndependentGaussian(kernel.diag(model.arms), noise, mean, arms=model.arms)
+        options = {"drift": model.drift, "time_tolerance": 1e-6}
+        return posteriors.DriftingGP(kernel, model.arms, noise, mean, **options)
+    return posteriors.IndependentGaussian(kernel.diag(model.arms), noise, mean, arms=model.arms)
 
 
 def gamma_for(model: Model, gain: GainChoice = "growth") -> Gamma | None:
@@ -110,8 +77,7 @@ def gamma_for(model: Model, gain: GainChoice = "growth") -> Gamma | None:
     if gain == "growth":
         if model.gain is None:
             raise InputError("the model names no growth rate for γ; use gain 'realised' or 'greedy'")
-        growth: Gamma = build("gain", model.gain)
-        return growth
+        return cast(Gamma, build("gain", model.gain))
     if model.arms is None:
         raise InputError("greedy information gain needs fixed arms; use gain 'realised'")
     sizes: dict[str, Any] = {"noise_variance": model.noise_variance, "horizon": model.horizon}
@@ -124,7 +90,10 @@ def index_policy(
     """A rule on the model's own posterior and oracle; ``options`` are those of the policy."""
     engine = posterior_for(model, posterior, form)
     parts: dict[str, Any] = {"oracle": model.oracle, "direction": model.direction, **options}
-    return IndexPolicy(posterior=engine, rule=rule, **parts)
+    policy = IndexPolicy(posterior=engine, rule=rule, **parts)
+    if model.drift is not None and posterior != "drifting":
+        policy.settled = 'its posterior does not know how rewards drift; posterior = "drifting" would'
+    return policy
 
 
 @register("policy", "igp-ucb")
@@ -132,8 +101,8 @@ def igp_ucb(
     model: Model, *, delta: float = 0.1, gain: GainChoice = "growth", posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
     """Improved GP-UCB [chowdhury2017kernelized, Algorithm 1]."""
-    schedule = ImprovedGPUCB(**_known(model, "norm_bound", "noise_bound"), delta=delta)
-    return index_policy(model, UCB(schedule=schedule, gamma=gamma_for(model, gain)), posterior)
+    schedule = rules.ImprovedGPUCB(**known(model, "norm_bound", "noise_bound"), delta=delta)
+    return index_policy(model, rules.UCB(schedule=schedule, gamma=gamma_for(model, gain)), posterior)
 
 
 @register("policy", "gp-ucb")
@@ -141,8 +110,8 @@ def gp_ucb(
     model: Model, *, delta: float = 0.1, gain: GainChoice = "growth", posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
     """GP-UCB in the agnostic setting [srinivas2010gaussian, Theorem 3]."""
-    schedule = AgnosticGPUCB(**_known(model, "norm_bound"), delta=delta)
-    return index_policy(model, UCB(schedule=schedule, gamma=gamma_for(model, gain)), posterior)
+    schedule = rules.AgnosticGPUCB(**known(model, "norm_bound"), delta=delta)
+    return index_policy(model, rules.UCB(schedule=schedule, gamma=gamma_for(model, gain)), posterior)
 
 
 @register("policy", "gp-ucb-bayesian")
@@ -150,8 +119,8 @@ def gp_ucb_bayesian(
     model: Model, *, scale: float = 1.0, posterior: PosteriorName = "auto"
 ) -> IndexPolicy:
     """GP-UCB with the finite-arm β_t of [sandberg2025bayesian, Theorem 3.2]."""
-    schedule = BayesianGPUCB(arms=arm_count(model), scale=scale)
-    return index_policy(model, UCB(schedule=schedule), posterior)
+    schedule = rules.BayesianGPUCB(arms=arm_count(model), scale=scale)
+    return index_policy(model, rules.UCB(schedule=schedule), posterior)
 
 
 @register("policy", "gp-bucb")
@@ -164,8 +133,8 @@ def gp_bucb(
     batch algorithm of the same name in Parallelizing Exploration-Exploitation Tradeoffs in Gaussian
     Process Bandit Optimization (2014).
     """
-    schedule = BayesUCBQuantile(arms=arm_count(model), omega=omega, xi=xi)
-    return index_policy(model, BayesUCB(schedule=schedule), posterior)
+    schedule = rules.BayesUCBQuantile(arms=arm_count(model), omega=omega, xi=xi)
+    return index_policy(model, rules.BayesUCB(schedule=schedule), posterior)
 
 
 @register("policy", "gp-ts")
@@ -185,10 +154,10 @@ def gp_ts(
     section 4.2, for which Theorem 4 is proved.
     """
     require_choice(decision_set, "decision_set", ("all", "discretised"))
-    rule = Thompson(mode=mode)
+    rule = rules.Thompson(mode=mode)
     if scaled:
-        schedule = ThompsonScale(**_known(model, "norm_bound", "noise_bound"), delta=delta)
-        rule = Thompson(mode=mode, schedule=schedule, gamma=gamma_for(model, gain))
+        schedule = rules.ThompsonScale(**known(model, "norm_bound", "noise_bound"), delta=delta)
+        rule = rules.Thompson(mode=mode, schedule=schedule, gamma=gamma_for(model, gain))
     kept = _grid(model) if decision_set == "discretised" else None
     return index_policy(model, rule, posterior, decision_set=kept)
 
@@ -196,25 +165,21 @@ def gp_ts(
 def _grid(model: Model) -> GrowingGrid:
     if model.arms is None:
         raise InputError("a discretised decision set needs fixed arms; use decision_set 'all'")
-    lower = model.arms.min(axis=0)
-    return GrowingGrid(
-        **_known(model, "norm_bound"),
-        lipschitz=lipschitz_of_kernel(model.kernel),
-        lower=lower,
-        side=float((model.arms.max(axis=0) - lower).max()),
-    )
+    lower, upper = model.arms.min(axis=0), model.arms.max(axis=0)
+    bounds = {**known(model, "norm_bound"), "lipschitz": lipschitz_of_kernel(model.kernel)}
+    return GrowingGrid(**bounds, lower=lower, side=float((upper - lower).max()))
 
 
 @register("policy", "gp-ei")
 def gp_ei(model: Model, *, xi: float = 0.01, posterior: PosteriorName = "auto") -> IndexPolicy:
     """Expected improvement over the best posterior mean among arms played."""
-    return index_policy(model, ExpectedImprovement(xi=xi), posterior)
+    return index_policy(model, rules.ExpectedImprovement(xi=xi), posterior)
 
 
 @register("policy", "gp-pi")
 def gp_pi(model: Model, *, xi: float = 0.01, posterior: PosteriorName = "auto") -> IndexPolicy:
     """Probability of improvement over the best posterior mean among arms played."""
-    return index_policy(model, ProbabilityOfImprovement(xi=xi), posterior)
+    return index_policy(model, rules.ProbabilityOfImprovement(xi=xi), posterior)
 
 
 @register("policy", "kernel-ucb")
@@ -229,9 +194,9 @@ def kernel_ucb(
     if eta is None:
         delta = as_positive(delta, "delta")
         tail = 2.0 * model.horizon * arm_count(model) / delta
-        eta = _known(model, "noise_bound")["noise_bound"] * math.sqrt(2.0 * math.log(tail))
-    schedule = KernelUCB(eta=eta, regularisation=model.noise_variance)
-    return index_policy(model, UCB(schedule=schedule), posterior)
+        eta = known(model, "noise_bound")["noise_bound"] * math.sqrt(2.0 * math.log(tail))
+    schedule = rules.KernelUCB(eta=eta, regularisation=model.noise_variance)
+    return index_policy(model, rules.UCB(schedule=schedule), posterior)
 
 
 @register("policy", "oclok-ucb")
@@ -248,23 +213,23 @@ def oclok_ucb(
     ``stepwise``, from the paper's outlook, builds a super arm arm by arm, each as if those before it
     had been seen.
     """
-    schedule = OclokUCB(most_arms=arm_count(model), delta=delta)
-    return index_policy(model, UCB(schedule=schedule), posterior, form, stepwise=stepwise)
+    schedule = rules.OclokUCB(most_arms=arm_count(model), delta=delta)
+    return index_policy(model, rules.UCB(schedule=schedule), posterior, form, stepwise=stepwise)
 
 
 @register("policy", "soclok-ucb")
 def soclok_ucb(model: Model, *, inducing: int = 50, delta: float = 0.05) -> IndexPolicy:
     """SO'CLOK-UCB [nika2022oclok, section 5.1.2]: O'CLOK-UCB on inducing points, redrawn each round."""
-    schedule = OclokUCB(most_arms=arm_count(model), delta=delta)
+    schedule = rules.OclokUCB(most_arms=arm_count(model), delta=delta)
     engine = posterior_for(model, "inducing", inducing=inducing)
     parts: dict[str, Any] = {"oracle": model.oracle, "direction": model.direction}
-    return IndexPolicy(posterior=engine, rule=UCB(schedule=schedule), **parts)
+    return IndexPolicy(posterior=engine, rule=rules.UCB(schedule=schedule), **parts)
 
 
 @register("policy", "gp-greedy")
 def gp_greedy(model: Model, *, posterior: PosteriorName = "auto") -> IndexPolicy:
     """The best posterior mean, without exploration."""
-    return index_policy(model, Greedy(), posterior)
+    return index_policy(model, rules.Greedy(), posterior)
 
 
 @register("policy", "composed")
@@ -303,7 +268,7 @@ def benchmark(model: Model, *, problem: World) -> ScorePolicy:
     return ScorePolicy(score=Truth(problem=problem), oracle=model.oracle)
 
 
-def _known(model: Model, *names: str) -> dict[str, float]:
+def known(model: Model, *names: str) -> dict[str, float]:
     """What the model states under these names."""
     for name in names:
         if getattr(model, name) is None:

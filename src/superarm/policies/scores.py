@@ -11,8 +11,10 @@ import numpy as np
 from superarm.core import Floats, Ints, Offer, Oracle, Rng
 from superarm.errors import InputError
 from superarm.inputs import as_generator, as_vector, read_only
+from superarm.movement.switching import previous_positions
 from superarm.oracles import TopK
 from superarm.problems.base import Scored, World
+from superarm.problems.movement import MovementProblem
 from superarm.registry import register
 
 
@@ -23,12 +25,10 @@ class Score(Protocol):
     @property
     def deterministic(self) -> bool:
         """Whether ``desirability`` leaves ``rng`` alone."""
-        ...
 
     def desirability(self, offer: Offer, rng: Rng) -> Floats: ...
     def propensity(self, offer: Offer, positions: Ints, oracle: Oracle) -> float | None:
         """Probability that the oracle selects these arms, where it is known."""
-        ...
 
 
 @register("score", "uniform")
@@ -90,6 +90,28 @@ class Truth(_Certain):
             return self.problem.scores(offer)
         means = self.problem.means(offer)
         return means if self.problem.direction == "maximize" else -means
+
+
+@register("score", "stay")
+@dataclass(frozen=True, kw_only=True)
+class Stay(_Certain):
+    """The arms of the previous action before all others."""
+
+    def desirability(self, offer: Offer, rng: Rng) -> Floats:
+        desirability = np.full(len(offer.arms), -1.0)
+        desirability[previous_positions(offer)] = 0.0
+        return desirability
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Planned(_Certain):
+    """The action of the cheapest way, known beforehand. It has no spec, like ``Truth``."""
+
+    problem: MovementProblem
+
+    def desirability(self, offer: Offer, rng: Rng) -> Floats:
+        way, place = self.problem.way(offer.step)
+        return np.where(np.arange(len(offer.arms)) == way.actions[place], 0.0, -1.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -27,17 +27,11 @@ _ONE = TopK(k=1)
 def play_table(policy: IndexPolicy, offer: Offer, rewards: Floats, rng_at: RngAt) -> Ints | None:
     """Play the table, or ``None`` if it must be played round by round."""
     posterior = policy.posterior
-    if (
-        not isinstance(posterior, FiniteGP)
-        or policy.oracle != _ONE
-        or policy.direction != "maximize"
-        or policy.stepwise
-        or policy.switching is not None
-        or policy.decision_set is not None
-        or policy.awaits
-        or offer.available is not None
-        or not posterior.is_whole(offer.arms)
-    ):
+    plain = policy.oracle == _ONE and policy.direction == "maximize" and not policy.stepwise
+    free = policy.switching is None and policy.decision_set is None and not policy.awaits
+    if not isinstance(posterior, FiniteGP) or not (plain and free and offer.available is None):
+        return None
+    if not posterior.is_whole(offer.arms):
         return None
     steps = range(offer.step, offer.step + len(rewards))
     if posterior.compiled:

@@ -20,10 +20,8 @@ def wrapped(policy: Policy, *wrappers: Mapping[str, Any] | str) -> IndexPolicy:
     ``wrapped(policy, {"name": "resetting", "block": 48})``; a name alone takes the default options.
     """
     if not isinstance(policy, IndexPolicy):
-        raise InputError(
-            f"{type(policy).__name__} has no posterior to wrap; leave 'wrapped' out, or choose a "
-            "policy that has one, such as gp-ts"
-        )
+        told = f"{type(policy).__name__} has no posterior to wrap"
+        raise InputError(f"{told}; leave 'wrapped' out, or choose a policy that has one, such as gp-ts")
     posterior = policy.posterior
     for spec in checked_wrappers([*wrappers]):
         posterior = build("posterior", spec, posterior=posterior)
@@ -34,10 +32,8 @@ def wrapped(policy: Policy, *wrappers: Mapping[str, Any] | str) -> IndexPolicy:
 
 def checked_wrappers(given: Any) -> list[Mapping[str, Any]]:
     """What an experiment says of wrappers, as a list of specs: one name or table, or several."""
-    parts = {name: find("posterior", name) for name in names("posterior")}
-    known = [
-        name for name, part in parts.items() if inspect.isclass(part) and issubclass(part, Wrapping)
-    ]
+    parts = ((name, find("posterior", name)) for name in names("posterior"))
+    known = [name for name, part in parts if inspect.isclass(part) and issubclass(part, Wrapping)]
     specs = []
     for each in given if isinstance(given, list | tuple) else [given]:
         spec = {"name": each} if isinstance(each, str) else each

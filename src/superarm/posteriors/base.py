@@ -7,8 +7,8 @@ remembers); everything that users and policies call is written here once.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Self, overload
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from superarm.turns import Turns, whole
 from .beliefs import GaussianBelief
 from .variances import standard_deviation
 
+Answer = TypeVar("Answer")
+
 
 class Memory(NamedTuple):
     """What a posterior has learned, as a state holds it; arrays are copied."""
@@ -32,6 +34,14 @@ class Memory(NamedTuple):
     arrays: Mapping[str, NDArray[Any]]
     scalars: Mapping[str, Any] = {}
     parts: Mapping[str, State] = {}
+
+
+class Kept(NamedTuple):
+    """The arms asked about last, with the answer."""
+
+    written: int
+    keys: NDArray[Any]  # a copy: the caller's array may change
+    answer: Any
 
 
 class GaussianPosterior(Described):
@@ -54,6 +64,7 @@ class GaussianPosterior(Described):
         self.count = 0
         self.version = 0  # rises with every change: beliefs use it to notice that they are stale
         self._turns = Turns()
+        self._kept: dict[str, Kept] = {}
 
     def _shown(self) -> Mapping[str, Any]:
         return {**self.parameters(), "observations": self.count}
@@ -114,6 +125,17 @@ class GaussianPosterior(Described):
     def _remember(self, state: State) -> None:
         """Take in what :meth:`_memory` gave, nothing being known yet but the count."""
 
+    def _once(
+        self, question: str, keys: NDArray[Any], answer: Callable[[NDArray[Any]], Answer]
+    ) -> Answer:
+        """The answer for these arms, kept until other arms are asked about or something is written."""
+        kept, written = self._kept.get(question), self._turns.written
+        if kept is None or kept.written != written or not np.array_equal(kept.keys, keys):
+            kept = Kept(written, keys.copy(), answer(keys))
+            self._kept = {**self._kept, question: kept}  # whole: another thread may be copying it
+        found: Answer = kept.answer
+        return found
+
     def _root(self, keys: NDArray[Any]) -> Floats:
         """A root of the covariance, (m, r)."""
         covariance, scale = self._covariance(keys), self._prior_scale(keys)
@@ -137,9 +159,8 @@ class GaussianPosterior(Described):
         posteriors that draw while they learn. After an error the posterior is what it was before.
         """
         if self.draws and not isinstance(rng, Rng):
-            raise InputError(
-                f"{type(self).__name__} draws while it learns; pass rng=np.random.default_rng(0)"
-            )
+            kind = type(self).__name__
+            raise InputError(f"{kind} draws while it learns; pass rng=np.random.default_rng(0)")
         with self._turns:
             keys = self._as_keys(arms)
             values = as_vector(rewards, "rewards", len(keys))
@@ -169,9 +190,7 @@ class GaussianPosterior(Described):
     ) -> JointPrediction: ...
     @one_blas_thread
     @whole
-    def predict(
-        self, arms: Any, return_std: bool = True, return_cov: bool = False
-    ) -> Prediction | JointPrediction:
+    def predict(self, arms: Any, return_std: bool = True, return_cov: bool = False) -> Any:
         """Mean and standard deviation of the latent reward; mean and covariance on demand."""
         keys = self._remembered_keys(arms)
         mean, variance = self._moments(keys)
@@ -192,20 +211,14 @@ class GaussianPosterior(Described):
 
     @whole
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief:
-        """This posterior as seen through the arms on offer.
-
-        ``pending`` are keys of arms that were chosen and not yet seen: the mean stays as it is,
-        the uncertainty is what it will be once they are observed.
-        """
+        """This posterior seen through the arms on offer; see :class:`~superarm.core.Posterior`."""
         keys = self.keys(offer)
         if pending is None or not len(pending):
             return self._belief(keys)
         awaited, n = self._as_keys(pending), len(keys)
         if awaited.shape[1:] != keys.shape[1:]:
-            raise ShapeError(
-                f"pending has shape {awaited.shape}, but the keys of the arms on offer have "
-                f"{keys.shape}; pass keys of this posterior"
-            )
+            told = f"pending has shape {awaited.shape}, but the keys of the arms on offer {keys.shape}"
+            raise ShapeError(f"{told}; pass keys of this posterior")
         both = self._belief(np.concatenate([keys, awaited]))
         belief = GaussianBelief(self, both._keys, both.mean[:n], both.std[:n])
         return belief.condition(np.arange(n, len(both.mean)))
@@ -249,10 +262,8 @@ class GaussianPosterior(Described):
         spec = {**(state.spec or {}), **parts}
         for key, value in spec.items():
             if any(foreign_parts(value)):
-                raise StateError(
-                    f"the {key} is not a registered part, so the state cannot hold it; "
-                    f"pass it: from_state(…, {key}=…)"
-                )
+                told = f"the {key} is not a registered part, so the state cannot hold it"
+                raise StateError(f"{told}; pass it: from_state(…, {key}=…)")
         try:
             fresh = cls(**built_parameters(spec))
         except (SpecError, TypeError) as error:

@@ -59,11 +59,9 @@ class GaussianBelief:
         version: int | None = None,
         given: Given | None = None,
     ) -> None:
-        self._posterior = posterior
-        self._keys = keys
+        self._posterior, self._keys = posterior, keys
         self._version = posterior.version if version is None else version
-        self._sign = sign
-        self._given = given
+        self._sign, self._given = sign, given
         self._cov: Floats | None = None
         # Views that cannot be written to: a rule that did would change what the decision reports.
         self.mean, self.std = mean.view(), std.view()
@@ -75,10 +73,7 @@ class GaussianBelief:
 
     def _fresh(self) -> GaussianPosterior:
         if self._posterior.version != self._version:
-            raise StaleBeliefError(
-                "the posterior has observed more data since this belief was made; "
-                "ask it for a new belief"
-            )
+            raise StaleBeliefError("the posterior has learned more since then; ask for a new belief")
         return self._posterior
 
     @property

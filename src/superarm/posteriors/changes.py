@@ -30,6 +30,7 @@ from superarm.linalg import cholesky, solve_lower
 from superarm.registry import register
 
 from .base import GaussianPosterior, Memory
+from .drifting import DriftingGP
 from .wrapping import Numbered, Seen
 
 _MOST_CELLS = 2000  # pieces of the statistic's range, to compute how long it takes to an alarm
@@ -53,7 +54,8 @@ class ChangeDetecting(Numbered):
     forgotten. ``alarms`` lists the alarms; ``until_alarm`` says how long one takes to come.
 
     Keys are those of the posterior inside, with the step number as the last column. Feedback from
-    before a noticed change is counted in ``ignored`` and not learned.
+    before a noticed change is counted in ``ignored`` and not learned. Order matters: a policy refuses
+    feedback of a decision before the last one it learned from.
 
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.posteriors import FiniteGP
@@ -110,6 +112,8 @@ class ChangeDetecting(Numbered):
         rest, gained, ignored = Seen(keys, rewards, noise), 0.0, 0
         while True:
             late = rest.keys[:, -1] < (alarms[-1].since if alarms else 0)
+            if isinstance(inside, DriftingGP):  # what it would not learn tells of no change
+                late |= rest.keys[:, 1] <= inside._forgotten
             ignored += int(np.count_nonzero(late))
             rest = rest.part(~late)
             z, gains = _innovations(inside, self._within(rest.keys), rest)

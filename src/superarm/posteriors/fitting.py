@@ -195,11 +195,8 @@ def _likelihood(factor: Floats, gradient: Floats, residual: Floats, noise: float
     alpha = _solve(factor, residual)
     # ½ tr((αα' − C⁻¹) ∂C): all derivatives share the bracket, and both its factors are symmetric.
     bracket = np.outer(alpha, alpha) - _solve(factor, np.eye(len(factor)))
-    return Likelihood(
-        value=_value(factor, alpha, residual),
-        theta=0.5 * np.einsum("ij,ijp->p", bracket, gradient),
-        log_noise_variance=0.5 * noise * float(np.trace(bracket)),
-    )
+    theta = 0.5 * np.einsum("ij,ijp->p", bracket, gradient)
+    return Likelihood(_value(factor, alpha, residual), theta, 0.5 * noise * float(np.trace(bracket)))
 
 
 def _blocks(groups: Any, count: int) -> list[Ints]:
@@ -242,18 +239,14 @@ def _factorise(K: Floats, noise: float, kernel: object) -> Floats:
         raise NotPositiveDefiniteError(f"{kernel!r} gives entries that are not finite")
     try:
         with blas_threads_for(len(C) ** 3 / 6):
-            factor: Floats = cholesky(C, lower=True, overwrite_a=True, check_finite=False)
+            return np.asarray(cholesky(C, lower=True, overwrite_a=True, check_finite=False))
     except LinAlgError:
-        raise NotPositiveDefiniteError(
-            f"K + noise_variance·I has no Cholesky factor for {kernel!r}; "
-            f"raise noise_variance (now {noise:g})"
-        ) from None
-    return factor
+        told = f"K + noise_variance·I has no Cholesky factor for {kernel!r}"
+        raise NotPositiveDefiniteError(f"{told}; raise noise_variance (now {noise:g})") from None
 
 
 def _solve(factor: Floats, right: Floats) -> Floats:
     from scipy.linalg import cho_solve
 
     with blas_threads_for(len(factor) * right.size):
-        solution: Floats = cho_solve((factor, True), right, check_finite=False)
-    return solution
+        return np.asarray(cho_solve((factor, True), right, check_finite=False))

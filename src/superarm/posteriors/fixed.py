@@ -32,12 +32,10 @@ class FixedPosterior(GaussianPosterior):
         self.prior_mean = as_vector(spread, "mean", n).copy()
         require_size(self.prior_mean, "mean")
         level = self.prior_mean[0].item()
-        # The prior mean as a parameter: a part that has a spec, one number, or one for each arm.
-        self._mean: Any = (
-            mean if has_spec(mean) else level if (self.prior_mean == level).all() else self.prior_mean
-        )
-        self._weight = np.zeros(n)
-        self._weighted_rewards = np.zeros(n)
+        short = level if (self.prior_mean == level).all() else self.prior_mean
+        self.mean: Any = mean if has_spec(mean) else short
+        """The prior mean as a parameter: a part that has a spec, one number, or one for each arm."""
+        self._weight, self._weighted_rewards = np.zeros(n), np.zeros(n)
         self._seen: Ints | None = None  # the visited arms, until there is a new one
 
     @abstractmethod
@@ -63,10 +61,8 @@ class FixedPosterior(GaussianPosterior):
     def _absorb(self, keys: Ints, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         n = len(self._weight)
         # Typed by hand: numpy declares integers, which these are not.
-        weight, weighted = (
-            np.asarray(np.bincount(keys, each, n), dtype=np.float64)
-            for each in (1.0 / noise, rewards / noise)
-        )
+        sums = [np.bincount(keys, each, n) for each in (1.0 / noise, rewards / noise)]
+        weight, weighted = (np.asarray(each, dtype=np.float64) for each in sums)
         information = self._learn(weight, weighted, noise)
         self._weight += weight
         self._weighted_rewards += weighted
@@ -88,9 +84,8 @@ class FixedPosterior(GaussianPosterior):
         weight = as_vector(state.array("weight"), "weight", n)
         bad = (weight != 0.0) & (weight < SMALLEST)
         if bad.any():
-            raise StateError(
-                f"this state is damaged: it holds the weight {weight[bad][0]:g}, which no noise gives"
-            )
+            told = f"it holds the weight {weight[bad][0]:g}, which no noise gives"
+            raise StateError(f"this state is damaged: {told}")
         self._weighted_rewards[:] = as_vector(state.array("weighted_rewards"), "weighted_rewards", n)
         self._weight[:] = weight
 
@@ -149,8 +144,6 @@ class FixedArms:
         found = [self._rows.get(features.tobytes(), -1) for features in arms.features + 0.0]
         if -1 in found:
             unknown = arms.ids[found.index(-1)]
-            raise UnknownArmError(
-                f"arm {unknown!r} is not in the fixed arm set of {n} arms this posterior was made for: "
-                "none of them has its features"
-            )
+            told = f"arm {unknown!r} is not in the fixed arm set of {n} arms that this posterior knows"
+            raise UnknownArmError(f"{told}: none of them has its features")
         return np.array(found, dtype=np.intp)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -41,10 +40,10 @@ class IndependentGaussian(FixedPosterior):
         if n == 0 or not (variance > 0.0).all():
             raise InputError("prior_variance must hold one number above 0 for each arm")
         require_scale(variance, "prior_variance")
-        features = None if arms is None else as_features(arms, "arms").copy()
-        if features is not None and len(features) != n:
-            raise ShapeError(f"arms has {len(features)} rows, but there are {n} prior variances")
-        super().__init__(n, noise_variance, mean, features)
+        self.arms = None if arms is None else as_features(arms, "arms").copy()
+        if self.arms is not None and len(self.arms) != n:
+            raise ShapeError(f"arms has {len(self.arms)} rows, but there are {n} prior variances")
+        super().__init__(n, noise_variance, mean, self.arms)
         self.prior_variance = variance.copy()
 
     def _variance(self) -> Floats:
@@ -71,11 +70,3 @@ class IndependentGaussian(FixedPosterior):
 
     def _prior_scale(self, keys: Ints) -> float:
         return float(np.max(self.prior_variance))
-
-    def parameters(self) -> Mapping[str, Any]:
-        return {
-            "prior_variance": self.prior_variance,
-            "noise_variance": self.noise_variance,
-            "mean": self._mean,
-            "arms": None if self._fixed is None else self._fixed.features,
-        }

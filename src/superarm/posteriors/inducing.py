@@ -19,7 +19,7 @@ from superarm.registry import register
 
 from .base import Memory
 from .rows import KernelPosterior, MeanFunction, Observed, information_in
-from .summaries import BLOCK, Asked, PointSummary
+from .summaries import BLOCK, PointSummary
 from .variances import prior_variance
 
 
@@ -75,14 +75,11 @@ class InducingGP(KernelPosterior):
         summary.add(data.arms, data.rewards - self._prior_mean(data.arms), data.noise)
         return _Fit(points, summary)
 
-    def _ask(self, keys: Floats, fit: _Fit) -> Asked:
-        return self._once("solved", keys, fit.summary.ask)
-
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
         prior, variance, fit = self._prior_mean(keys), prior_variance(self.kernel, keys), self._fit
         if fit is None:
             return np.zeros(len(keys)) + prior, variance
-        prior_rows, rows = self._ask(keys, fit)
+        prior_rows, rows = self._once("solved", keys, fit.summary.ask)
         lost = np.einsum("ij,ij->j", prior_rows, prior_rows) - np.einsum("ij,ij->j", rows, rows)
         return fit.summary.weights @ rows + prior, variance - lost
 
@@ -92,7 +89,7 @@ class InducingGP(KernelPosterior):
     def _cross(self, keys: Floats, at: Ints) -> Floats:
         covariance = np.array(self.kernel(keys[at], keys), dtype=np.float64)
         if self._fit is not None:
-            prior_rows, rows = self._ask(keys, self._fit)
+            prior_rows, rows = self._once("solved", keys, self._fit.summary.ask)
             covariance += rows[:, at].T @ rows - prior_rows[:, at].T @ prior_rows
         return covariance
 

@@ -89,6 +89,6 @@ class Resetting(Numbered):
         return Memory({}, scalars, {"inside": self._inside.state()})
 
     def _remember(self, state: State) -> None:
-        self._current = as_count(state.scalar("current"), "current", 0)
+        self._current = as_count(state.scalar("current"), "current", 0, 2**53)
         self.ignored = as_count(state.scalar("ignored"), "ignored", 0, self.count)
         self._remember_inside(state, self.posterior)

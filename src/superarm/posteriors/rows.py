@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from .base import GaussianPosterior, Memory
 from .variances import prior_variance
 
 MeanFunction = float | Callable[[Floats], Floats]
-Answer = TypeVar("Answer")
 
 
 class Observed(NamedTuple):
@@ -64,14 +63,6 @@ class ObservedData:
         self._buffers, self._size = (a, r, n), grown
 
 
-class Kept(NamedTuple):
-    """The arms asked about last, with the answer."""
-
-    written: int
-    keys: Floats  # (m, d), a copy: the caller's array may change
-    answer: Any
-
-
 class RowPosterior(GaussianPosterior):
     """A posterior whose keys are feature rows, all of one width.
 
@@ -85,7 +76,6 @@ class RowPosterior(GaussianPosterior):
     def __init__(self, *, noise_variance: float) -> None:
         super().__init__(noise_variance=noise_variance)
         self._data = ObservedData()
-        self._kept: dict[str, Kept] = {}
 
     @property
     def observed(self) -> Observed:
@@ -103,22 +93,9 @@ class RowPosterior(GaussianPosterior):
 
     def _check_columns(self, features: Floats) -> Floats:
         if self.count and features.shape[1] != self._data.columns:
-            raise ShapeError(
-                f"arms have {features.shape[1]} feature columns, but those observed before "
-                f"have {self._data.columns}"
-            )
+            told = f"arms have {features.shape[1]} feature columns"
+            raise ShapeError(f"{told}, but those observed before have {self._data.columns}")
         return features
-
-    def _once(
-        self, question: Literal["solved", "root"], keys: Floats, answer: Callable[[Floats], Answer]
-    ) -> Answer:
-        """The answer for these arms, kept until other arms are asked about or something is written."""
-        kept, written = self._kept.get(question), self._turns.written
-        if kept is None or kept.written != written or not np.array_equal(kept.keys, keys):
-            kept = Kept(written, keys.copy(), answer(keys))
-            self._kept = {**self._kept, question: kept}  # whole: another thread may be copying it
-        found: Answer = kept.answer
-        return found
 
     def _root(self, keys: Floats) -> Floats:
         return self._once("root", keys, super()._root)  # many draws of one belief are usual

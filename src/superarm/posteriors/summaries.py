@@ -18,6 +18,7 @@ values lose what is orthogonal to Z: |k − PᵀP| is at most its largest value 
 
 from __future__ import annotations
 
+from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -29,12 +30,10 @@ from superarm.threads import blas_threads_for
 
 from .variances import prior_variance
 
-BLOCK = 1024
-"""Observations whose joint covariance is made at once, and means that are asked for at once."""
+BLOCK = 1024  # observations whose joint covariance is made at once, and means asked for at once
 _ROWS = 4096  # observations whose rows are held at once: s × _ROWS numbers
 _CANDIDATES_PER_POINT = 5
-_LEAST_LEFT = 1e-9
-"""Points whose variance given those before is below this share of the largest add only rounding."""
+_LEAST_LEFT = 1e-9  # of the largest variance: points with less, given those before, add only rounding
 
 
 class Asked(NamedTuple):
@@ -62,9 +61,7 @@ class PointSummary:
 
     def copy(self) -> PointSummary:
         """One to which observations can be added while this one stays as it is."""
-        other = object.__new__(PointSummary)
-        other.__dict__.update(self.__dict__)
-        return other
+        return copy(self)
 
     def add(self, arms: Floats, residual: Floats, noise: Floats) -> None:
         """Take observations in; ``residual`` is without the prior mean."""
@@ -98,8 +95,7 @@ class PointSummary:
         cross = np.asarray(self.kernel(self.points, keys), dtype=np.float64)
         with blas_threads_for(len(cross) * cross.size / 2):
             # On the transposes, which is how BLAS reads C-ordered arrays.
-            rows: Floats = dtrmm(1.0, self._prior_inverse.T, cross.T, side=1, lower=0).T
-        return rows
+            return np.asarray(dtrmm(1.0, self._prior_inverse.T, cross.T, side=1, lower=0).T)
 
 
 def _inverse(L: Floats) -> Floats:

@@ -67,12 +67,11 @@ class TorchPosterior(RowPosterior):
     ) -> None:
         gpytorch = require_extra("gpytorch", "torch")
         self._exact = isinstance(model, gpytorch.models.ExactGP)
-        self._botorch = _is_botorch(model)
+        known = sys.modules.get("botorch.models.model")  # whoever made one has imported BoTorch
+        self._botorch = known is not None and isinstance(model, known.Model)
         if not (self._exact or self._botorch or isinstance(model, gpytorch.models.ApproximateGP)):
-            raise InputError(
-                f"model is a {type(model).__name__}; it must be a GPyTorch ExactGP or ApproximateGP, "
-                "or a BoTorch model"
-            )
+            advice = "it must be a GPyTorch ExactGP or ApproximateGP, or a BoTorch model"
+            raise InputError(f"model is a {type(model).__name__}; {advice}")
         if self._exact and (likelihood is not None or update is not None):
             raise InputError(
                 "an exact model has its own likelihood and learns by its training data: leave out "
@@ -163,10 +162,8 @@ class TorchPosterior(RowPosterior):
         try:
             _, variance = transform.untransform(0.0 * one, one)
         except NotImplementedError:
-            raise InputError(
-                f"the outcome transform {type(transform).__name__} does not carry a variance over; "
-                "use one that is affine (Standardize), or none"
-            ) from None
+            told = f"the outcome transform {type(transform).__name__} does not carry a variance over"
+            raise InputError(f"{told}; use one that is affine (Standardize), or none") from None
         return float(variance.detach().reshape(()))
 
     def _initial_data(self) -> Observed:
@@ -243,10 +240,8 @@ class TorchPosterior(RowPosterior):
                 "that differs needs an exact model with FixedNoiseGaussianLikelihood"
             )
         if not self._exact and self._update is None:
-            raise InputError(
-                f"a {type(self.model).__name__} does not learn by itself; pass update=…, a function "
-                "update(model, X, y) that trains it on all data so far"
-            )
+            advice = "pass update=…, a function update(model, X, y) that trains it on all data so far"
+            raise InputError(f"a {type(self.model).__name__} does not learn by itself; {advice}")
         if np.abs(keys).max(initial=0.0) > LARGEST:
             raise InputError(f"arms hold {np.abs(keys).max():g}; squares of features must fit a float")
         information = information_in(self._covariance(keys), noise)
@@ -323,9 +318,8 @@ class TorchPosterior(RowPosterior):
         torch, model = require_extra("torch", "torch"), _copied(self.model)
         held = {name: each for name, each in state.arrays.items() if name.startswith(_PARAMETER)}
         try:
-            model.load_state_dict(
-                {name.removeprefix(_PARAMETER): torch.tensor(each) for name, each in held.items()}
-            )
+            given = {name.removeprefix(_PARAMETER): torch.tensor(each) for name, each in held.items()}
+            model.load_state_dict(given)
         except RuntimeError as error:
             raise StateError(f"this state does not fit the model: {error}") from error
         if self._exact:
@@ -334,12 +328,6 @@ class TorchPosterior(RowPosterior):
 
 
 # --- between numpy and torch -------------------------------------------------------------
-
-
-def _is_botorch(model: Any) -> bool:
-    """Whether it is a BoTorch model; whoever made one has imported BoTorch."""
-    module = sys.modules.get("botorch.models.model")
-    return module is not None and isinstance(model, module.Model)
 
 
 def _copied(model: Any) -> Any:

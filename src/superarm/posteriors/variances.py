@@ -11,53 +11,39 @@ is far less, also with less noise.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
+from superarm import errors
 from superarm.core import Floats
-from superarm.errors import (
-    InputError,
-    NotFiniteError,
-    NotPositiveDefiniteError,
-    PrecisionWarning,
-    ShapeError,
-    warn,
-)
 from superarm.inputs import LARGEST
 from superarm.kernels import Covariance
 from superarm.linalg import PSD_ERROR_LIMIT, PSD_ERROR_SILENT
 
-_EXPLAINED = 1e-8
-"""How far below 0 rounding may bring a posterior variance, relative to the largest prior variance."""
+_EXPLAINED = 1e-8  # of the largest prior variance: how far below 0 rounding may bring a posterior one
 
 
 def prior_variance(kernel: Covariance, arms: Floats) -> Floats:
     """k(x, x) of every arm, (n,), a new array, checked: a foreign kernel may return anything."""
     variance = np.array(kernel.diag(arms), dtype=np.float64)
     if variance.shape != (len(arms),):
-        raise ShapeError(
-            f"the kernel's diag gives shape {variance.shape} for {len(arms)} arms; it must give one "
-            "prior variance per arm"
-        )
+        shape = f"the kernel's diag gives shape {variance.shape} for {len(arms)} arms"
+        raise errors.ShapeError(f"{shape}; it must give one prior variance per arm")
     if variance.min(initial=0.0) >= 0.0 and variance.max(initial=0.0) <= LARGEST:  # no NaN passes
         return variance
+
+    def told(where: Any) -> str:
+        return f"the kernel gives arm {where} the prior variance {variance[where]:g}"
+
     if not (finite := np.isfinite(variance)).all():
-        where = int(np.argmin(finite))
-        raise NotFiniteError(
-            f"the kernel gives arm {where} the prior variance {variance[where]}; it must be finite"
-        )
-    largest = float(np.abs(variance).max())
-    if largest > LARGEST:
-        raise InputError(
-            f"the kernel gives arm {int(variance.argmax())} the prior variance {largest:g}; squares of "
-            f"it must fit a float: choose units in which it is at most {LARGEST:g}"
-        )
-    where = int(variance.argmin())
-    if variance[where] < -PSD_ERROR_SILENT * largest:
-        raise NotPositiveDefiniteError(
-            f"the kernel gives arm {where} the prior variance {variance[where]:g}; it must not be "
-            "negative: check its diag"
-        )
+        raise errors.NotFiniteError(f"{told(finite.argmin())}; it must be finite")
+    if (largest := float(np.abs(variance).max())) > LARGEST:
+        advice = f"squares of it must fit a float: choose units in which it is at most {LARGEST:g}"
+        raise errors.InputError(f"{told(np.abs(variance).argmax())}; {advice}")
+    if variance.min() < -PSD_ERROR_SILENT * largest:
+        advice = "it must not be negative: check its diag"
+        raise errors.NotPositiveDefiniteError(f"{told(variance.argmin())}; {advice}")
     return np.maximum(variance, 0.0, out=variance)
 
 
@@ -69,16 +55,18 @@ def check_left(variance: Floats, scale: float) -> None:
     where = int(np.argmin(variance))  # of the first NaN, if there is one
     value = float(variance[where])
     if np.isnan(value):
-        raise NotFiniteError(f"the variance of arm {where} is NaN: the kernel gives NaN or infinity")
+        raise errors.NotFiniteError(
+            f"the variance of arm {where} is NaN: the kernel gives NaN or infinity"
+        )
     message = (
         f"the variance of arm {where} is {value:.3g} where the largest prior variance is {scale:.3g}: "
         "the kernel is not positive semi-definite, its diag is not its diagonal, or noise_variance "
         "is too small"
     )
     if value < -PSD_ERROR_LIMIT * scale:
-        raise NotPositiveDefiniteError(message)
+        raise errors.NotPositiveDefiniteError(message)
     if value < -_EXPLAINED * scale:
-        warn(f"{message}; it is set to 0", PrecisionWarning)
+        errors.warn(f"{message}; it is set to 0", errors.PrecisionWarning)
 
 
 def standard_deviation(variance: Floats, scale: Callable[[], float]) -> Floats:

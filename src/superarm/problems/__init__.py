@@ -7,6 +7,8 @@ from .crowdsourcing import Crowdsourcing as Crowdsourcing
 from .drifting import DriftingFunction as DriftingFunction
 from .finite import FiniteProblem as FiniteProblem
 from .landscape import landscape as landscape
+from .movement import MovementField as MovementField
+from .movement import MovementProblem as MovementProblem
 from .movies import Movies as Movies
 from .navigation import Navigation as Navigation
 from .sensors import light_sensors as light_sensors

@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol, runtime_checkable
 
-from superarm.core import Floats, Offer, Problem
+from superarm.core import Decision, Feedback, Floats, Offer, Problem, Rng
 from superarm.models import Model
 from superarm.networks import RoadMap
 
-NO_METRICS: Mapping[str, float] = MappingProxyType({})
-"""The metrics of a round that has none: one shared mapping, since rounds are many."""
+NO_METRICS: Mapping[str, float] = MappingProxyType({})  # one for all: rounds are many
 
 
 @runtime_checkable
@@ -35,6 +34,31 @@ class World(Problem, Protocol):
     def means(self, offer: Offer) -> Floats:
         """True expected reward of every arm on offer, (n,): what the benchmark policy sees."""
         ...
+
+
+def store(record: object, **values: object) -> None:
+    """Set the fields of a frozen dataclass, as they were checked or built."""
+    for name, value in values.items():
+        object.__setattr__(record, name, value)
+
+
+class GaussianNoise(ABC):
+    """A problem whose rewards are their expected values with Gaussian noise."""
+
+    noise_std: float
+
+    @abstractmethod
+    def means(self, offer: Offer) -> Floats:
+        """Expected outcome of every arm on offer, (n,)."""
+
+    def noise(self, offer: Offer, rng: Rng) -> Floats:
+        draws = rng.standard_normal(len(offer.arms))
+        draws *= self.noise_std
+        return draws
+
+    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
+        positions = decision.positions
+        return Feedback(positions=positions, rewards=self.means(offer)[positions] + noise[positions])
 
 
 class Scored(ABC):

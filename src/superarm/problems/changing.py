@@ -6,8 +6,8 @@ first rounds of a long one.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from math import ceil, sqrt
 from typing import Any, ClassVar
 
@@ -19,6 +19,8 @@ from superarm.kernels import Kernel, SquaredExponential
 from superarm.kernels.drawing import PriorRoot
 from superarm.models import Model
 from superarm.streams import Streams
+
+from .base import GaussianNoise
 
 _MOST_FEATURES = 2000
 _LEFT_ALONE = np.random.default_rng(0)
@@ -52,7 +54,8 @@ def draws_of(kernel: Kernel, points: Floats) -> Callable[[Floats], Floats]:
     return lambda normals: Phi @ normals[: Phi.shape[1]]
 
 
-class ChangingArms(Measured, ABC):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ChangingArms(GaussianNoise, Measured):
     """Rewards with Gaussian noise; a super arm is worth what the model's reward says.
 
     Regret is measured on expected outcomes, against the model's own oracle under the truth.
@@ -61,13 +64,8 @@ class ChangingArms(Measured, ABC):
     direction: ClassVar[Direction] = "maximize"
     seed: int
     horizon: int
-    noise_std: float
-    model: Model
-
-    def _store(self, **values: object) -> None:
-        """Set the fields of a frozen dataclass, as they were checked or built."""
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+    model: Model = field(init=False, repr=False)
+    settled: Mapping[str, str] = field(init=False, repr=False)
 
     def _told(self, oracle: Oracle, most_arms: int, **more: Any) -> Model:
         """What the learner is told of contexts in [0, 1]³: a kernel of scale 1, and the noise."""
@@ -81,19 +79,6 @@ class ChangingArms(Measured, ABC):
             most_arms=most_arms,
             **more,
         )
-
-    @abstractmethod
-    def means(self, offer: Offer) -> Floats:
-        """Expected outcome of every arm on offer, (n,)."""
-
-    def noise(self, offer: Offer, rng: Rng) -> Floats:
-        draws = rng.standard_normal(len(offer.arms))
-        draws *= self.noise_std
-        return draws
-
-    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
-        positions = decision.positions
-        return Feedback(positions=positions, rewards=self.means(offer)[positions] + noise[positions])
 
     def value(self, offer: Offer, decision: Decision) -> float:
         return self._worth(offer, self.means(offer)[decision.positions], decision.positions)

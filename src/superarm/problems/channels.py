@@ -8,7 +8,6 @@ f(x) = (1 − x₁²)(1 − 0.8 x₂)·x₃^{½}.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,11 +15,11 @@ import numpy as np
 from superarm.core import Arms, Floats, Offer
 from superarm.graphs import Pairs
 from superarm.inputs import as_count, as_noise_std, as_number
-from superarm.models import Model
 from superarm.oracles import Matching
 from superarm.registry import register
 from superarm.streams import Streams
 
+from .base import store
 from .changing import ChangingArms, arrivals, most_arrivals
 
 
@@ -29,8 +28,6 @@ from .changing import ChangingArms, arrivals, most_arrivals
 class Channels(ChangingArms):
     """Each of a few channels serves one of the users who arrive; the reward is the sum."""
 
-    seed: int
-    horizon: int
     channels: int = 5
     """How many channels there are, each for at most one user."""
     users: int = 20
@@ -38,25 +35,23 @@ class Channels(ChangingArms):
     barred: float = 0.3
     """Share of channels that a user's device cannot use."""
     noise_std: float = 0.1
-    model: Model = field(init=False, repr=False)
-    settled: Mapping[str, str] = field(init=False, repr=False)
     _streams: Streams = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._store(horizon=as_count(self.horizon, "horizon"))
-        self._store(channels=as_count(self.channels, "channels", 1, 1000))
-        self._store(users=as_count(self.users, "users", self.channels + 1, 10**4))
-        self._store(barred=as_number(self.barred, "barred", 0.0, 0.95))
-        self._store(noise_std=as_noise_std(self.noise_std), _streams=Streams(self.seed, "offer"))
+        store(self, horizon=as_count(self.horizon, "horizon"))
+        store(self, channels=as_count(self.channels, "channels", 1, 1000))
+        store(self, users=as_count(self.users, "users", self.channels + 1, 10**4))
+        store(self, barred=as_number(self.barred, "barred", 0.0, 0.95))
+        store(self, noise_std=as_noise_std(self.noise_std), _streams=Streams(self.seed, "offer"))
         most_arms = self.channels * most_arrivals(self.users)
-        self._store(model=self._told(Matching(pairs=self.channels), most_arms))
+        store(self, model=self._told(Matching(pairs=self.channels), most_arms))
         settled = {
             "data": "synthetic users and channels; the paper describes the problem but does not run it",
             "users": f"a Poisson number, drawn again until it is above {self.channels}",
             "pairs": f"each user cannot use about {self.barred:.0%} of the channels: those pairs are "
             "not offered",
         }
-        self._store(settled=settled)
+        store(self, settled=settled)
 
     def offer(self, step: int) -> Offer:
         rng = self._streams.at(step)
@@ -69,9 +64,8 @@ class Channels(ChangingArms):
         user, channel = np.nonzero(open_pairs)
         features = np.stack([each[user, channel] for each in context], axis=1)
         ids = [(step, *pair) for pair in zip(user.tolist(), channel.tolist(), strict=True)]
-        return Offer(
-            step=step, arms=Arms(ids=ids, features=features), structure=Pairs(left=user, right=channel)
-        )
+        arms = Arms(ids=ids, features=features)
+        return Offer(step=step, arms=arms, structure=Pairs(left=user, right=channel))
 
     def means(self, offer: Offer) -> Floats:
         distance, busy, suits = offer.arms.features.T

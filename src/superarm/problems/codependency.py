@@ -7,7 +7,6 @@ of them. The learner always assumes a lengthscale of 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -17,11 +16,11 @@ from superarm.core import Arms, Floats, Offer, Rng
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_noise_std, as_positive, read_only, require_type
 from superarm.kernels import Kernel, Matern, SquaredExponential
-from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import Streams, stream
 
+from .base import store
 from .changing import ChangingArms, arrivals, draws_of, most_arrivals
 
 
@@ -30,8 +29,6 @@ from .changing import ChangingArms, arrivals, draws_of, most_arrivals
 class Codependency(ChangingArms):
     """Contexts from a pool with one joint draw of a Gaussian process; the reward is the sum."""
 
-    seed: int
-    horizon: int
     arrivals: int = 100
     """Mean of the Poisson number of arms in a round."""
     k: int = 5
@@ -43,8 +40,6 @@ class Codependency(ChangingArms):
     squared: bool = True
     """Whether the distance in the truth's kernel is squared; as printed, it is not."""
     noise_std: float = 0.1
-    model: Model = field(init=False, repr=False)
-    settled: Mapping[str, str] = field(init=False, repr=False)
     contexts: Floats = field(init=False, repr=False)
     """(pool, 3)"""
     truth: Floats = field(init=False, repr=False)
@@ -52,10 +47,10 @@ class Codependency(ChangingArms):
     _streams: Streams = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._store(horizon=as_count(self.horizon, "horizon"), k=as_count(self.k, "k"))
+        store(self, horizon=as_count(self.horizon, "horizon"), k=as_count(self.k, "k"))
         require_type(self.squared, bool, "squared")
-        self._store(arrivals=as_count(self.arrivals, "arrivals", self.k + 1, 10**6))
-        self._store(pool=as_count(self.pool, "pool", 1, 16_000))
+        store(self, arrivals=as_count(self.arrivals, "arrivals", self.k + 1, 10**6))
+        store(self, pool=as_count(self.pool, "pool", 1, 16_000))
         most = most_arrivals(self.arrivals)
         if self.pool < most:
             raise InputError(
@@ -64,7 +59,7 @@ class Codependency(ChangingArms):
             )
         lengthscale = as_positive(self.lengthscale, "lengthscale")
         contexts, truth = _drawn(self.seed, self.pool, lengthscale, self.squared)
-        self._store(noise_std=as_noise_std(self.noise_std), lengthscale=lengthscale)
+        store(self, noise_std=as_noise_std(self.noise_std), lengthscale=lengthscale)
         told = "exp(−‖x − x′‖²/(2l²))" if self.squared else "exp(−‖x − x′‖/(2l²)), as printed"
         settled = {
             "truth": f"one joint draw for {self.pool:,} contexts, uniform in [0, 1]³, another for "
@@ -74,8 +69,8 @@ class Codependency(ChangingArms):
             "learner": "a squared exponential kernel with lengthscale 1 and variance 1, whatever the "
             "truth's",
         }
-        self._store(model=self._told(TopK(k=self.k), most), settled=settled)
-        self._store(contexts=contexts, truth=truth, _streams=Streams(self.seed, "offer"))
+        store(self, model=self._told(TopK(k=self.k), most), settled=settled)
+        store(self, contexts=contexts, truth=truth, _streams=Streams(self.seed, "offer"))
 
     @property
     def is_known(self) -> bool:
@@ -97,11 +92,9 @@ def _drawn(seed: int, pool: int, lengthscale: float, squared: bool) -> tuple[Flo
     """Contexts and their means, (pool, 3) and (pool,). Runs of other lengths share them."""
     rng = stream(seed, "truth", 0)
     contexts = rng.random((pool, 3))
-    kernel: Kernel = (
-        SquaredExponential(lengthscale=lengthscale)
-        if squared
-        else Matern(nu=0.5, lengthscale=2.0 * lengthscale**2)
-    )
+    kernel: Kernel = SquaredExponential(lengthscale=lengthscale)
+    if not squared:
+        kernel = Matern(nu=0.5, lengthscale=2.0 * lengthscale**2)
     return read_only(contexts), read_only(joint_draw(kernel, contexts, rng))
 
 

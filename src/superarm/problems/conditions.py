@@ -63,9 +63,7 @@ class Conditions:
             "load": np.full(n, rng.uniform(0.0, _MOST_LOAD)),
         }
         rest = {"congestion": 0.0, "temperature": _COMFORT, "load": 0.0}
-        return {
-            name: values[name] if name in self.names else np.full(n, rest[name]) for name in CONDITIONS
-        }
+        return {name: values[name] if name in self.names else np.full(n, rest[name]) for name in rest}
 
     def columns(self, step: int) -> Floats:
         """The named conditions as features of about unit scale, (n, c)."""
@@ -105,8 +103,7 @@ class RushHours:
     """
 
     root: PriorRoot
-    fast: Floats
-    """Speed limits as shares of the largest, times the prior's standard deviation, (n,)."""
+    fast: Floats  # speed limits as shares of the largest, times the prior's standard deviation, (n,)
     epsilon: float
     seed: int
     _moods: list[Floats] = field(init=False, repr=False, default_factory=list)
@@ -115,9 +112,7 @@ class RushHours:
     def rush(step: int) -> float:
         """r, at the hour of a trip: the first is at 0 o'clock."""
         hour = 24.0 * ((step - 1) % TRIPS_PER_DAY) / TRIPS_PER_DAY
-        return float(
-            np.exp(-0.5 * ((hour - 8.0) / 1.5) ** 2) + np.exp(-0.5 * ((hour - 17.0) / 2.0) ** 2)
-        )
+        return float(np.exp(-0.5 * ((hour - 8) / 1.5) ** 2) + np.exp(-0.5 * ((hour - 17) / 2) ** 2))
 
     def extra(self, step: int) -> Floats:
         """Wh, (n,)"""

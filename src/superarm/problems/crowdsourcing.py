@@ -7,7 +7,6 @@ in [0, 1]; its expected outcome is f(x) = exp(−x₁²/(2·0.4²))·√(x₂x�
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
@@ -18,17 +17,16 @@ from superarm.core import Arms, Floats, Ints, Offer, Rng
 from superarm.datasets import load_tokyo_checkins
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_noise_std, require_choice
-from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.rewards import LogSum
 from superarm.streams import Streams, stream
 
+from .base import store
 from .changing import ChangingArms, most_arrivals
 from .sources import from_source
 
-REACH_SQUARED = 0.5
-"""Square of how far a worker may be from the task, in a city of side 1."""
+REACH_SQUARED = 0.5  # square of how far a worker may be from the task, in a city of side 1
 DISTANCE_SCALE = 0.4
 
 _COUNTING = {
@@ -51,8 +49,6 @@ def expected_outcome(contexts: Floats) -> Floats:
 class Crowdsourcing(ChangingArms):
     """Semi-synthetic crowdsourcing; the reward of a group is ln(1 + Σ outcomes)."""
 
-    seed: int
-    horizon: int
     workers: int = 100
     """Mean of the Poisson number of workers."""
     k: int = 5
@@ -62,8 +58,6 @@ class Crowdsourcing(ChangingArms):
     """Which workers the Poisson number counts: those "in reach" or those "in the city"."""
     source: str = "auto"
     """Places from "real" check-ins, a "synthetic" city, or "auto": real where they are available."""
-    model: Model = field(init=False, repr=False)
-    settled: Mapping[str, str] = field(init=False, repr=False)
     _places: Floats = field(init=False, repr=False)
     _streams: Streams = field(init=False, repr=False)
     _most_arms: int = field(init=False, repr=False)
@@ -72,7 +66,7 @@ class Crowdsourcing(ChangingArms):
         for name in ("horizon", "k", "workers"):
             as_count(getattr(self, name), name)
         require_choice(self.counting, "counting", tuple(_COUNTING))
-        self._store(noise_std=as_noise_std(self.noise_std), _streams=Streams(self.seed, "offer"))
+        store(self, noise_std=as_noise_std(self.noise_std), _streams=Streams(self.seed, "offer"))
         if self.workers <= self.k:
             raise InputError(
                 f"workers is {self.workers} and k is {self.k}; on average more workers must come "
@@ -80,7 +74,7 @@ class Crowdsourcing(ChangingArms):
             )
         places = from_source(self.source, _tokyo, _synthetic_city)
         most_arms = most_arrivals(self.workers)
-        self._store(model=self._told(TopK(k=self.k), most_arms, reward=LogSum()))
+        store(self, model=self._told(TopK(k=self.k), most_arms, reward=LogSum()))
         settled = {
             "data": places.origin,
             "workers": f"{_COUNTING[self.counting]}; redrawn until more than k = {self.k} "
@@ -89,7 +83,7 @@ class Crowdsourcing(ChangingArms):
             "reward": "ln(1 + Σ outcomes), natural logarithm; a noisy sum below 0 counts as 0",
             "value": "ln(1 + Σ f): regret is measured on expected outcomes",
         }
-        self._store(settled=settled, _places=places.at, _most_arms=most_arms)
+        store(self, settled=settled, _places=places.at, _most_arms=most_arms)
 
     def offer(self, step: int) -> Offer:
         rng = self._streams.at(step)
@@ -124,9 +118,7 @@ class Crowdsourcing(ChangingArms):
 
 
 class _Places(NamedTuple):
-    """Where workers may be."""
-
-    at: Floats  # (n, 2), in the unit square
+    at: Floats  # where workers may be, (n, 2), in the unit square
     origin: str
 
 

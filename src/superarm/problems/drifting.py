@@ -7,7 +7,7 @@ rounds of long ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
@@ -22,6 +22,7 @@ from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import Streams
 
+from .base import store
 from .changing import ChangingArms, draws_of
 
 
@@ -30,8 +31,6 @@ from .changing import ChangingArms, draws_of
 class DriftingFunction(ChangingArms):
     """A function on a grid, drawn from a Gaussian process, that drifts a little in every step."""
 
-    seed: int
-    horizon: int
     side: int = 50
     """Points of the grid along each side of [0, 1]ᵈ."""
     dimension: int = 2
@@ -47,8 +46,6 @@ class DriftingFunction(ChangingArms):
     k: int = 1
     """How many arms are chosen."""
     noise_std: float = 0.1
-    model: Model = field(init=False, repr=False)
-    settled: Mapping[str, str] = field(init=False, repr=False)
     _arms: Arms = field(init=False, repr=False)
     _drawn: Callable[[Floats], Floats] = field(init=False, repr=False)
     _streams: Streams = field(init=False, repr=False)
@@ -79,15 +76,8 @@ class DriftingFunction(ChangingArms):
         told = "f₁ is drawn; every step keeps √(1 − ε) of f and adds √ε of a new draw, "
         told += f"ε = {epsilon:g}"
         settled = {"truth": told + (f"; learners assume ε = {assumed:g}" * (assumed != epsilon))}
-        self._store(
-            model=model,
-            settled=settled,
-            noise_std=noise_std,
-            _arms=arms,
-            _drawn=_draws(kernel, side, dimension),
-            _streams=Streams(self.seed, "truth"),
-            _truths=[],
-        )
+        store(self, model=model, settled=settled, noise_std=noise_std, _arms=arms, _truths=[])
+        store(self, _drawn=_draws(kernel, side, dimension), _streams=Streams(self.seed, "truth"))
 
     def offer(self, step: int) -> Offer:
         return Offer(step=step, arms=self._arms)

@@ -26,11 +26,11 @@ from superarm.models import Model
 from superarm.oracles import TopK
 from superarm.rewards import Sum
 
-from .base import NO_METRICS
+from .base import NO_METRICS, GaussianNoise
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
-class FiniteProblem(TableProblem):
+class FiniteProblem(GaussianNoise, TableProblem):
     """The same arms in every round, fixed expected rewards, Gaussian noise.
 
     The value of a super arm is what its arms' expected rewards are worth. Rounds are kept to about
@@ -38,12 +38,10 @@ class FiniteProblem(TableProblem):
     """
 
     arms: Arms
-    truth: Floats
-    """Expected reward of every arm, (n,)."""
+    truth: Floats  # expected reward of every arm, (n,)
     noise_std: float
     model: Model
-    structure: object = None
-    """What the oracle is told in every round."""
+    structure: object = None  # what the oracle is told in every round
     optimum: float | None = None
     """The value of the best feasible super arm, where it is known and the oracle is not exact."""
     settled: Mapping[str, str] = field(default_factory=dict)
@@ -72,15 +70,6 @@ class FiniteProblem(TableProblem):
 
     def means(self, offer: Offer) -> Floats:
         return self.truth
-
-    def noise(self, offer: Offer, rng: Rng) -> Floats:
-        draws = rng.standard_normal(len(self.truth))
-        draws *= self.noise_std
-        return draws
-
-    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
-        positions = decision.positions
-        return Feedback(positions=positions, rewards=self.truth[positions] + noise[positions])
 
     def value(self, offer: Offer, decision: Decision) -> float:
         positions, reward = decision.positions, self.model.reward

@@ -8,9 +8,8 @@ probability f(x) = 2/(1 + e^{−4x}) − 1. Films are chosen; all their arms are
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 from typing import Literal, NamedTuple
 
@@ -28,6 +27,7 @@ from superarm.registry import register
 from superarm.rewards import Coverage
 from superarm.streams import Streams, stream
 
+from .base import store
 from .changing import ChangingArms, arrivals, most_arrivals
 from .sources import from_source
 
@@ -38,8 +38,7 @@ _LARGEST_SEARCH = 3  # films up to which the best set is found by trying all
 
 def chance_to_watch(contexts: Floats) -> Floats:
     """f(x) = 2/(1 + e^{−4x}) − 1, (n, 1) → (n,)."""
-    chances: Floats = 2.0 / (1.0 + np.exp(-4.0 * contexts[:, 0])) - 1.0
-    return chances
+    return 2.0 / (1.0 + np.exp(-4.0 * contexts[:, 0])) - 1.0
 
 
 class _Catalogue(NamedTuple):
@@ -60,8 +59,6 @@ class _Catalogue(NamedTuple):
 class Movies(ChangingArms):
     """Films and viewers change every round; a viewer counts once, however many films reach them."""
 
-    seed: int
-    horizon: int
     films: int = 75
     """Mean of the Poisson number of films in a round."""
     viewers: int = 200
@@ -73,32 +70,29 @@ class Movies(ChangingArms):
     least_ratings: int = 20
     """Ratings that a viewer must have given; the paper asks for 200 after 2015."""
     source: str = "auto"
-    model: Model = field(init=False, repr=False)
-    settled: Mapping[str, str] = field(init=False, repr=False)
     _catalogue: _Catalogue = field(init=False, repr=False)
     _streams: Streams = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._store(horizon=as_count(self.horizon, "horizon"), k=as_count(self.k, "k"))
-        self._store(films=as_count(self.films, "films", self.k + 1, 10**5))
-        self._store(viewers=as_count(self.viewers, "viewers", 1, 10**6))
-        self._store(least_ratings=as_count(self.least_ratings, "least_ratings"))
+        store(self, horizon=as_count(self.horizon, "horizon"), k=as_count(self.k, "k"))
+        store(self, films=as_count(self.films, "films", self.k + 1, 10**5))
+        store(self, viewers=as_count(self.viewers, "viewers", 1, 10**6))
+        store(self, least_ratings=as_count(self.least_ratings, "least_ratings"))
         if self.horizon > _MOST_ROUNDS:
             raise InputError(
                 f"horizon is {self.horizon}; it must be at most {_MOST_ROUNDS:,}, since all rounds are "
                 "drawn beforehand to tell the learner the most pairs in any of them"
             )
         require_choice(self.oracle, "oracle", ("greedy", "tim"))
-        catalogue = from_source(
-            self.source, lambda: _movielens(self.least_ratings), lambda: _synthetic(self.least_ratings)
-        )
+        known = partial(_catalogue, self.least_ratings)
+        catalogue = from_source(self.source, partial(known, real=True), partial(known, real=False))
         if catalogue.size < most_arrivals(self.films):
             raise InputError(
                 f"{catalogue.size} films are known, but up to {most_arrivals(self.films)} may arrive "
                 "in a round; lower films or least_ratings"
             )
         oracle: Oracle = TIM(k=self.k) if self.oracle == "tim" else GreedyCoverage(k=self.k)
-        self._store(_catalogue=catalogue, _streams=Streams(self.seed, "offer"))
+        store(self, _catalogue=catalogue, _streams=Streams(self.seed, "offer"))
         most_arms = max(len(self._pairs(step)[0]) for step in range(1, self.horizon + 1))
         model = Model(
             kernel=SquaredExponential(lengthscale=1.0, variance=1.0),
@@ -120,7 +114,7 @@ class Movies(ChangingArms):
             "regret": "of the expected number of viewers, against the oracle under the truth; "
             "alpha_regret against its promised share of the optimum, found by trying all sets",
         }
-        self._store(model=model, settled=settled)
+        store(self, model=model, settled=settled)
 
     def _pairs(self, step: int) -> tuple[Ints, Ints, Floats]:
         """Film, viewer and context of every arm."""
@@ -190,13 +184,10 @@ def best_coverage(means: Floats, offer: Offer, k: int) -> float | None:
     return float(len(viewers) - least)
 
 
-@lru_cache(maxsize=2)
-def _movielens(least: int) -> _Catalogue:
-    return _of_ratings(load_movielens(), least, "MovieLens, ml-latest-small")
-
-
-@lru_cache(maxsize=2)
-def _synthetic(least: int) -> _Catalogue:
+@lru_cache(maxsize=4)
+def _catalogue(least: int, *, real: bool) -> _Catalogue:
+    if real:
+        return _of_ratings(load_movielens(), least, "MovieLens, ml-latest-small")
     return _of_ratings(_synthetic_ratings(), least, "synthetic data")
 
 
@@ -220,12 +211,11 @@ def _synthetic_ratings() -> Ratings:
     """As many films, viewers, ratings and genres as the small MovieLens set, with like tails."""
     rng, films, viewers, genres = stream(0, "synthetic-films", 0), 9000, 600, 20
     popular = 1.0 / (np.arange(films) + 20.0)
+    popular /= popular.sum()
     eager = rng.lognormal(0.0, 1.1, viewers)
     counts = np.maximum(20, np.round(100_000 * eager / eager.sum())).astype(int)
     counts = np.minimum(counts, films // 3)
-    film = np.concatenate(
-        [rng.choice(films, size=count, replace=False, p=popular / popular.sum()) for count in counts]
-    )
+    film = np.concatenate([rng.choice(films, size=count, replace=False, p=popular) for count in counts])
     viewer = np.repeat(np.arange(viewers), counts)
     common = rng.dirichlet(np.full(genres, 0.6))
     table = np.zeros((films, genres), dtype=np.bool_)

@@ -13,6 +13,9 @@ The expected energies f are one draw from the traveller's own prior.
 A sampled f has cycles of negative cost, so that "the best route under f" is undefined. Regret is
 that of the rectified costs, as there. ``reduced_regret`` is the same with f − Δh in place of
 f: it does not punish a route for going over a hill. ``true_energy`` is Σf of the route itself.
+
+With ``switch_cost``, roads that were not part of the route before cost more (``Switch``), and a round
+is worth Σw plus that. The first trip pays nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ from superarm.capabilities import Metric
 from superarm.core import Arms, Best, Decision, Feedback, Floats, Offer
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_number, as_positive, require_choice
-from superarm.kernels import Constant, Kernel, Periodic, PriorRoot, Temporal, prior_root
+from superarm.kernels import Constant, Periodic, PriorRoot, Temporal, prior_root
+from superarm.movement import Switch
+from superarm.movement.switching import previous_positions
 from superarm.networks.energy import Recuperation
 from superarm.normal import rectified_mean
 from superarm.oracles import Trip
@@ -36,11 +41,18 @@ from superarm.registry import register
 from superarm.rewards import total
 from superarm.streams import Streams, stream
 
-from .base import Scored
+from .base import GaussianNoise, Scored, store
 from .conditions import TRIPS_PER_DAY, Conditions, RushHours
 from .road_models import MEASURES, RoadProblem, load_roads, road_arms, road_kernel, with_conditions
 
 _TRIES = 100
+_SWITCHING = {
+    "route_changes": Metric("route changes", better="down"),
+    "new_edges": Metric("new edges", better="down"),
+    "switching_cost": Metric("switching cost per trip", "Wh", "per round", "down"),
+    "total_cost": Metric("energy and switching per trip", "Wh", "per round", "down"),
+}
+"""What is measured where changing the route costs."""
 
 
 class _Costs(NamedTuple):
@@ -52,7 +64,7 @@ class _Costs(NamedTuple):
 
 @register("problem", "navigation")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Navigation(RoadProblem, Scored):
+class Navigation(RoadProblem, GaussianNoise, Scored):
     """Learn the route of least energy from ``start`` to ``goal``."""
 
     network: str | None = None
@@ -78,6 +90,11 @@ class Navigation(RoadProblem, Scored):
     """How much rush hours change energies, in standard deviations of the prior; 0: no rush hours."""
     day_to_day: float = 0.002
     """ε: how fast the pattern of rush hours drifts from trip to trip, 0 to 1; a day has 24 trips."""
+    switch_cost: float | None = None
+    """Wh for every road that was not part of the route before; left out: changing it costs nothing."""
+    switch_per: Literal["edge", "metre"] = "edge"
+    """What ``switch_cost`` is paid for."""
+    noise_std: float = field(init=False, repr=False)
     _closures: Streams = field(init=False, repr=False)
     _conditions: Conditions | None = field(init=False, repr=False)
     _kept: dict[int, tuple[_Costs, _Costs | None]] = field(init=False, repr=False, default_factory=dict)
@@ -89,17 +106,17 @@ class Navigation(RoadProblem, Scored):
         require_choice(self.on_no_path, "on_no_path", ("error", "empty"))
         vehicle = self._own_vehicle(self.recuperation)
         named = self._named(otherwise="city")
-        roads = load_roads(
-            named.network,
-            uturns=self.uturns,
-            edges=self.edges,
-            city_seed=self.city_seed,
-            elevation=self.elevation,
-        )
+        names = ("uturns", "edges", "city_seed", "elevation")
+        roads = load_roads(named.network, **{name: getattr(self, name) for name in names})
         lengthscale = as_positive(self.lengthscale, "lengthscale")
         known = lengthscale if self.model_lengthscale is None else self.model_lengthscale
         known = as_positive(known, "model_lengthscale")
         self._set_up(roads, named, vehicle, lengthscale=known, on_no_path=self.on_no_path)
+        require_choice(self.switch_per, "switch_per", ("edge", "metre"))
+        if self.switch_cost is not None:
+            cost = as_number(self.switch_cost, "switch_cost", 0.0)
+            weights = self.graph.length if self.switch_per == "metre" else None
+            store(self, model=replace(self.model, switching=Switch(cost=cost, weights=weights)))
         conditions = None
         if isinstance(self.conditions, str) or not isinstance(self.conditions, Sequence):
             raise InputError(
@@ -109,13 +126,15 @@ class Navigation(RoadProblem, Scored):
             conditions = Conditions(
                 names=self.conditions, graph=self.graph, vehicle=vehicle, seed=self.seed
             )
-            self._keep(model=with_conditions(self.model, len(self.conditions)))
+            store(self, model=with_conditions(self.model, len(self.conditions)))
         strength = as_number(self.rush_hours, "rush_hours", 0.0, 100.0)
         as_number(self.day_to_day, "day_to_day", 0.0, 1.0)
-        if strength:
-            self._keep(model=replace(self.model, drift=_daily(self.day_to_day)))
-        self._keep(_closures=Streams(self.seed, "offer"), _conditions=conditions)
-        self._keep(settled=self._settled())
+        if strength:  # what a traveller expects who knows of it: half lasts, half comes back every day
+            peaks = Periodic(period=float(TRIPS_PER_DAY), lengthscale=1.0, variance=0.5)
+            drift = Constant(variance=0.5) + Temporal(epsilon=self.day_to_day) * peaks
+            store(self, model=replace(self.model, drift=drift))
+        store(self, _closures=Streams(self.seed, "offer"), _conditions=conditions)
+        store(self, settled=self._settled(), noise_std=float(np.sqrt(self.model.noise_variance)))
 
     # The truth is drawn when it is first asked for: its factor takes seconds on a large network.
 
@@ -123,17 +142,11 @@ class Navigation(RoadProblem, Scored):
     def _root(self) -> PriorRoot:
         graph = self.graph
         spread = float(np.std(self.model.energies))
-        kernel = road_kernel(  # the model's own object, unless its lengthscale is another
-            graph,
-            (float(self.prior_scale) * spread) ** 2,
-            lengthscale=float(self.lengthscale),
-            normalisation=self.normalisation,
-        )
-        return prior_root(
-            kernel,
-            road_arms(graph).features,
-            "use a smaller network, or drive in SUMO (navigation/sumo)",
-        )
+        # The model's own object, unless its lengthscale is another.
+        variance, scale = (float(self.prior_scale) * spread) ** 2, float(self.lengthscale)
+        kernel = road_kernel(graph, variance, lengthscale=scale, normalisation=self.normalisation)
+        advice = "use a smaller network, or drive in SUMO (navigation/sumo)"
+        return prior_root(kernel, road_arms(graph).features, advice)
 
     @cached_property
     def energies(self) -> Floats:
@@ -191,13 +204,21 @@ class Navigation(RoadProblem, Scored):
                 f"{self.rush_hours:g} times the prior's standard deviation, most on fast roads; the "
                 f"pattern drifts by ε = {self.day_to_day:g} a trip"
             )
+        if self.switch_cost is not None:
+            told["switching"] = (
+                f"{self.switch_cost:g} Wh for every {self.switch_per} of a route that was not part of "
+                "the one before; the first trip pays nothing. Regret counts it, but its benchmark, the "
+                "best route of each round, is free of it: no routes cost less. Where all rounds are "
+                "alike, the benchmark keeps its route and pays nothing"
+            )
         if self.conditions:
             told["conditions"] = f"{', '.join(self.conditions)} change from trip to trip"
         return told
 
     @property
     def measures(self) -> Mapping[str, Metric]:
-        return {**MEASURES, "reduced_regret": Metric("reduced regret", "Wh", better="down")}
+        own = {"reduced_regret": Metric("reduced regret", "Wh", better="down")}
+        return {**MEASURES, **own, **({} if self.switch_cost is None else _SWITCHING)}
 
     # --- rounds ----------------------------------------------------------------------------
 
@@ -231,36 +252,43 @@ class Navigation(RoadProblem, Scored):
         """Minus the rectified costs, by which regret is measured."""
         return np.negative(self._costs_of(offer.step)[0].weights)
 
-    def noise(self, offer: Offer, rng: np.random.Generator) -> Floats:
-        draws = rng.standard_normal(len(offer.arms))
-        draws *= np.sqrt(self.model.noise_variance)
-        return draws
-
-    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
-        positions = decision.positions
-        return Feedback(positions=positions, rewards=self.means(offer)[positions] + noise[positions])
-
     def value(self, offer: Offer, decision: Decision) -> float:
-        return total(self._costs_of(offer.step)[0].weights[decision.positions])
+        costs = self._costs_of(offer.step)[0].weights
+        return total(costs[decision.positions]) + self._switched(offer, decision)
+
+    def _switched(self, offer: Offer, decision: Decision) -> float:
+        """What the decision costs because of the route before."""
+        switch = self.model.switching
+        return 0.0 if switch is None else total(switch.costs(offer)[decision.positions])
 
     def best(self, offer: Offer) -> Best:
+        """The best route of the round by itself: switching costs are none of its."""
         return Best(self._best(self._costs_of(offer.step)[0], offer))
 
     def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
         positions = decision.positions
         energy = float(self.means(offer)[positions].sum())
-        reduced = self._costs_of(offer.step)[1]
-        if reduced is None:
-            return {"true_energy": energy}
-        regret = total(reduced.weights[positions]) - self._best(reduced, offer)
-        return {"true_energy": energy, "reduced_regret": regret}
+        measured = {"true_energy": energy}
+        if (reduced := self._costs_of(offer.step)[1]) is not None:
+            regret = total(reduced.weights[positions]) - self._best(reduced, offer)
+            measured["reduced_regret"] = regret
+        if self.switch_cost is not None:
+            first = offer.previous_action is None
+            before = positions if first else previous_positions(offer)
+            switched = self._switched(offer, decision)
+            measured |= {
+                "route_changes": float(not np.array_equal(positions, before)),
+                "new_edges": float(len(np.setdiff1d(positions, before))),
+                "switching_cost": switched,
+                "total_cost": energy + switched,
+            }
+        return measured
 
     # --- costs and routes ------------------------------------------------------------------
 
     def _costs(self, energies: Floats) -> _Costs:
-        weights = rectified_mean(energies, float(np.sqrt(self.model.noise_variance)))
-        route = self.cheapest(weights)
-        return _Costs(weights, total(weights[route]))
+        weights = rectified_mean(energies, self.noise_std)
+        return _Costs(weights, total(weights[self.cheapest(weights)]))
 
     def _best(self, costs: _Costs, offer: Offer) -> float:
         trip = offer.structure
@@ -270,9 +298,3 @@ class Navigation(RoadProblem, Scored):
         is_open = True if offer.available is None else offer.available
         route = self.cheapest(np.where(is_open, costs.weights, np.inf), trip)
         return total(costs.weights[route])
-
-
-def _daily(epsilon: float) -> Kernel:
-    """What a traveller who knows of rush hours expects: half of it lasts, half comes back every day."""
-    peaks = Periodic(period=float(TRIPS_PER_DAY), lengthscale=1.0, variance=0.5)
-    return Constant(variance=0.5) + Temporal(epsilon=epsilon) * peaks

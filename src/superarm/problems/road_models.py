@@ -25,19 +25,11 @@ from superarm.errors import FileError, InputError
 from superarm.inputs import as_count, as_positive, require_choice
 from superarm.kernels import GraphMatern, Kernel, Matern, Sum
 from superarm.models import RoadModel
-from superarm.networks import (
-    LineGraph,
-    RoadEnergy,
-    RoadMap,
-    Vehicle,
-    generate_city,
-    read_network,
-    suggest_trip,
-)
-from superarm.networks.energy import Recuperation
+from superarm.networks import LineGraph, RoadMap, Vehicle, generate_city, read_network, suggest_trip
+from superarm.networks.energy import Recuperation, RoadEnergy
 from superarm.oracles import ShortestPath, Trip
 
-from .base import Mapped
+from .base import Mapped, store
 
 REAL_NETWORKS = {"luxembourg": "luxembourg-roads", "monaco": "monaco-roads"}
 """Networks by name, and the data sets that hold them."""
@@ -328,11 +320,7 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
         options = {"vehicle": own, **{name: getattr(self, name) for name in names}, **told}
         model = road_model(roads.graph, **options)
         trip = trip_ends(roads.graph, named.start, named.goal)
-        self._keep(model=model, vehicle=own, roads=roads, trip=trip, _arms=road_arms(roads.graph))
-
-    def _keep(self, **values: Any) -> None:
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        store(self, model=model, vehicle=own, roads=roads, trip=trip, _arms=road_arms(roads.graph))
 
     def _told(self) -> dict[str, str]:
         """What a report says of the roads and the trip."""

@@ -60,9 +60,8 @@ def temperature_sensors(
     """The warmest of 52 sensors between 8 and 9 am in the Intel Berkeley lab."""
     if as_count(start_minute, "start_minute", least=0) > 8 * 60:
         raise InputError(f"start_minute is {start_minute}; the file must start by 8 am, minute 480")
-    rows = from_source(source, lambda: _intel_rows(start_minute), _synthetic_temperatures)
-    options = (noise_fraction, prior_mean, norm, units, regularisation)
-    return _sensor_problem(rows, seed, horizon, *options)
+    rows = from_source(source, lambda: _intel_rows(start_minute), _warm_room)
+    return _sensor_problem(rows, seed, horizon, noise_fraction, prior_mean, norm, units, regularisation)
 
 
 @register("problem", "light-sensors")
@@ -81,9 +80,8 @@ def light_sensors(
 
     601 rows to learn from and 192 to test on, as the data come.
     """
-    rows = from_source(source, _cmu_rows, _synthetic_light)
-    options = (noise_fraction, prior_mean, norm, units, regularisation)
-    return _sensor_problem(rows, seed, horizon, *options)
+    rows = from_source(source, _cmu_rows, _lit_room)
+    return _sensor_problem(rows, seed, horizon, noise_fraction, prior_mean, norm, units, regularisation)
 
 
 def row_of_seed(seed: int, rows: int) -> int:
@@ -171,9 +169,6 @@ def _sensor_problem(
     )
 
 
-# --- rows, real and synthetic ------------------------------------------------------------
-
-
 def _intel_rows(start_minute: int = _START_MINUTE) -> SensorRows:
     readings = repair_glitches(load_intel_temperature(), below=GLITCH_BELOW)
     eight = 8 * _ROWS_AN_HOUR - start_minute * _ROWS_A_MINUTE
@@ -182,26 +177,19 @@ def _intel_rows(start_minute: int = _START_MINUTE) -> SensorRows:
         starts = [day * _ROWS_A_DAY + eight for day in days]
         return np.concatenate([readings[start : start + _ROWS_AN_HOUR] for start in starts])
 
-    return SensorRows(
-        ids=INTEL_MOTES,
-        learn=mornings(_LEARNING_DAYS),
-        test=mornings(_TEST_DAYS),
-        origin=(
-            "Intel Berkeley lab, 52 sensors, 5 days of data: 8–9 am of days 1–3 to learn, of days 4–5 "
-            f"to test. The file has no clock; its first row is taken as {start_minute} minutes "
-            f"after midnight. Readings under {GLITCH_BELOW:g} °C are interpolated in time"
-        ),
+    origin = (
+        "Intel Berkeley lab, 52 sensors, 5 days of data: 8–9 am of days 1–3 to learn, of days 4–5 "
+        f"to test. The file has no clock; its first row is taken as {start_minute} minutes "
+        f"after midnight. Readings under {GLITCH_BELOW:g} °C are interpolated in time"
     )
+    learn, test = mornings(_LEARNING_DAYS), mornings(_TEST_DAYS)
+    return SensorRows(ids=INTEL_MOTES, learn=learn, test=test, origin=origin)
 
 
 def _cmu_rows() -> SensorRows:
     data = load_cmu_light()
-    return SensorRows(
-        ids=range(data.train.shape[1]),
-        learn=data.train,
-        test=data.test,
-        origin="CMU Intelligent Workplace, 41 sensors, 601 rows to learn, 192 to test, as supplied",
-    )
+    origin = "CMU Intelligent Workplace, 41 sensors, 601 rows to learn, 192 to test, as supplied"
+    return SensorRows(ids=range(data.train.shape[1]), learn=data.train, test=data.test, origin=origin)
 
 
 @cache
@@ -221,17 +209,9 @@ def made_room(
         row[:] = level + spread * (0.6 * lasting + 0.8 * moving)
         moving = memory * moving + sqrt(1.0 - memory**2) * gaussian_draw(K, rng)
     readings += 0.05 * spread * rng.standard_normal(readings.shape)  # each sensor's own jitter
-    return SensorRows(
-        ids=range(sensors),
-        learn=readings[:learn],
-        test=readings[learn:],
-        origin=f"{sensors} {kind} sensors, {learn} rows to learn, {test} to test, synthetic data",
-    )
+    origin = f"{sensors} {kind} sensors, {learn} rows to learn, {test} to test, synthetic data"
+    return SensorRows(ids=range(sensors), learn=readings[:learn], test=readings[learn:], origin=origin)
 
 
-_synthetic_temperatures = partial(
-    made_room, "temperature", sensors=52, learn=360, test=240, level=22.0, spread=2.0
-)
-_synthetic_light = partial(
-    made_room, "light", sensors=41, learn=601, test=192, level=400.0, spread=80.0
-)
+_warm_room = partial(made_room, "temperature", sensors=52, learn=360, test=240, level=22.0, spread=2.0)
+_lit_room = partial(made_room, "light", sensors=41, learn=601, test=192, level=400.0, spread=80.0)

@@ -40,7 +40,6 @@ class SensorSeries(ChangingArms, AdditiveProblem):
     """
 
     distinct: ClassVar[str] = "distinct_sensors"
-    seed: int
     arms: Arms
     readings: Floats  # (T, n)
     start: Bools  # (n,)
@@ -78,9 +77,9 @@ def temperature_series(
     """The warmest of 52 sensors in the Intel Berkeley lab, every ten minutes for two days."""
     made = partial(made_room, "temperature", sensors=52, learn=432, test=288, level=22.0, spread=2.0)
     rows = from_source(source, lambda: _intel_days(find("intel-temperature")), made)
-    model, drift = _learned(rows, 3, 1, noise_fraction, horizon, k)
-    told = {"drift": f"{drift} the 3 days as one series; the paper found 0.03 on its own data"}
-    return _series(rows, rows.test, model, noise_fraction, told, "°C", seed)
+    model, noise, drift = _learned(rows, 3, 1, noise_fraction, horizon, k)
+    drift += " the 3 days as one series; the paper found 0.03 on its own data"
+    return _series(rows, rows.test, model, {"noise": noise, "drift": drift}, "°C", seed)
 
 
 @register("problem", "traffic-series")
@@ -100,20 +99,17 @@ def traffic_series(
     made = partial(made_room, "speed", sensors=_SENSORS, learn=300, test=120, level=55.0, spread=8.0)
     rows = from_source(source, lambda: _traffic_days(find("metr-la-week")), made)
     first = (as_count(day, "day", 6, 7) - 6) * _STEPS_A_MORNING
-    model, drift = _learned(rows, 5, 5, noise_fraction, horizon, k)
-    told = {
-        "day": f"the morning of day {day} of 7",
-        "drift": f"{drift} 5 mornings, taken as independent; the paper found 0.04 on its own data",
-    }
-    readings = rows.test[first : first + _STEPS_A_MORNING]
-    return _series(rows, readings, model, noise_fraction, told, "mph", seed)
+    model, noise, drift = _learned(rows, 5, 5, noise_fraction, horizon, k)
+    drift += " 5 mornings, taken as independent; the paper found 0.04 on its own data"
+    told = {"noise": noise, "day": f"the morning of day {day} of 7", "drift": drift}
+    return _series(rows, rows.test[first : first + _STEPS_A_MORNING], model, told, "mph", seed)
 
 
 @lru_cache(maxsize=8)  # one model for all seeds, so that what policies learn from its past is shared
 def _learned(
     rows: SensorRows, days: int, blocks: int, noise_fraction: float, horizon: int, k: int
-) -> tuple[Model, str]:
-    """What the learning days tell: a model, and words about its drift."""
+) -> tuple[Model, str, str]:
+    """What the learning days tell: a model, and words about its noise and its drift."""
     fraction, n = as_positive(noise_fraction, "noise_fraction"), rows.learn.shape[1]
     mean, covariance = rows.learn.mean(axis=0), np.cov(rows.learn, rowvar=False)
     noise_variance = fraction * float(np.trace(covariance)) / n
@@ -132,23 +128,18 @@ def _learned(
         past=read_only(rows.learn.reshape(days, -1, n)),
     )
     low, high = fit.interval
-    told = f"ε = {fit.epsilon:.3g} (95 % interval {low:.3g} to {high:.3g}), by maximum likelihood for"
-    return model, told
+    noise = f"σ² = {noise_variance:.3g} in the model alone: {noise_fraction:g} times"
+    drift = f"ε = {fit.epsilon:.3g} (95 % interval {low:.3g} to {high:.3g}), by maximum likelihood for"
+    return model, f"{noise} the sensors' average variance", drift
 
 
 def _series(
-    rows: SensorRows,
-    readings: Floats,
-    model: Model,
-    noise_fraction: float,
-    told: Mapping[str, str],
-    unit: str,
-    seed: int,
+    rows: SensorRows, readings: Floats, model: Model, told: Mapping[str, str], unit: str, seed: int
 ) -> SensorSeries:
     if model.horizon > len(readings):
         raise InputError(
-            f"horizon is {model.horizon}, but there are only {len(readings)} rows of readings; use at "
-            f"most {len(readings)} rounds"
+            f"there are only {len(readings)} rows of readings, but {model.horizon} rounds; use at most "
+            f"{len(readings)} rounds"
         )
     assert isinstance(model.oracle, TopK)
     assert model.arms is not None
@@ -156,6 +147,7 @@ def _series(
     first = row_of_seed(as_count(seed, "seed", least=0), n)
     return SensorSeries(
         seed=seed,
+        horizon=model.horizon,
         arms=Arms(ids=rows.ids, features=model.arms),
         readings=readings,
         start=np.isin(np.arange(n), np.arange(first, first + k) % n),
@@ -166,10 +158,6 @@ def _series(
             "truth": "each round has one row of readings, observed without added noise",
             "kernel": f"empirical covariance of {len(rows.learn)} learning rows about their mean",
             "prior mean": "each sensor's mean over the learning rows",
-            "noise": (
-                f"σ² = {model.noise_variance:.3g} in the model alone: {noise_fraction:g} times the "
-                "sensors' average variance"
-            ),
             **told,
             "start": (
                 f"in round 1 only {'one sensor is' if k == 1 else f'{k} sensors are'} available, "
@@ -180,23 +168,16 @@ def _series(
     )
 
 
-# --- rows --------------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=1)
 def _intel_days(path: Path) -> SensorRows:
     """The file at this path, which the loader finds."""
     readings = repair_glitches(load_intel_temperature(), below=GLITCH_BELOW)[::20]
-    return SensorRows(
-        ids=INTEL_MOTES,
-        learn=readings[:432],
-        test=readings[432:],
-        origin=(
-            "Intel Berkeley lab, 52 sensors (the paper has 46), every 20th row, so one every 10 "
-            "minutes. Days 1–3 are for learning, 4–5 for testing; a day is 144 rows, counted from the "
-            f"start of the file. Readings under {GLITCH_BELOW:g} °C are interpolated in time"
-        ),
+    origin = (
+        "Intel Berkeley lab, 52 sensors (the paper has 46), every 20th row, so one every 10 "
+        "minutes. Days 1–3 are for learning, 4–5 for testing; a day is 144 rows, counted from the "
+        f"start of the file. Readings under {GLITCH_BELOW:g} °C are interpolated in time"
     )
+    return SensorRows(ids=INTEL_MOTES, learn=readings[:432], test=readings[432:], origin=origin)
 
 
 @lru_cache(maxsize=1)
@@ -205,15 +186,13 @@ def _traffic_days(path: Path) -> SensorRows:
     ids, speeds = load_metr_la()
     chosen = np.sort(stream(0, "traffic-sensors", 0).choice(len(ids), _SENSORS, replace=False))
     mornings = speeds.reshape(7, 24, 12, -1)[:, 6:11, :, chosen].reshape(7 * _STEPS_A_MORNING, -1)
-    return SensorRows(
-        ids=[ids[sensor] for sensor in chosen],
-        learn=mornings[: 5 * _STEPS_A_MORNING],
-        test=mornings[5 * _STEPS_A_MORNING :],
-        origin=(
-            f"METR-LA in place of I-880, {_SENSORS} of 207 sensors drawn once for all seeds, 6 to "
-            "11 am: 60 rows of 5 minutes (the paper has 84). Days 1–5 (Thursday to Monday) are for "
-            "learning, 6 (Tuesday) and 7 (Wednesday) for testing. The file has no clock: it is taken "
-            "to start at midnight on 1 March 2012; days 3 and 4 have no morning rush. It has no gaps "
-            "(speeds of 0), because its makers filled them in. No speed is above 70 mph"
-        ),
+    origin = (
+        f"METR-LA in place of I-880, {_SENSORS} of 207 sensors drawn once for all seeds, 6 to "
+        "11 am: 60 rows of 5 minutes (the paper has 84). Days 1–5 (Thursday to Monday) are for "
+        "learning, 6 (Tuesday) and 7 (Wednesday) for testing. The file has no clock: it is taken "
+        "to start at midnight on 1 March 2012; days 3 and 4 have no morning rush. It has no gaps "
+        "(speeds of 0), because its makers filled them in. No speed is above 70 mph"
     )
+    learn, test = np.split(mornings, [5 * _STEPS_A_MORNING])
+    names = [ids[sensor] for sensor in chosen]
+    return SensorRows(ids=names, learn=learn, test=test, origin=origin)

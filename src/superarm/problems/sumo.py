@@ -32,6 +32,7 @@ from superarm.networks.road import made_again
 from superarm.registry import register
 from superarm.streams import Streams
 
+from .base import store
 from .road_models import MEASURES, REAL_NETWORKS, TABLE_2, RoadProblem, load_roads
 
 _FILES = (".net.xml", ".net.xml.gz", ".net.xml.xz")
@@ -80,13 +81,9 @@ class SumoNavigation(RoadProblem):
         traffic = self._traffic({*reference, *self.cheapest(graph.travel_time)})
         # Empty roads are the same whatever the seed: seeds then share what they have driven.
         drive = _drive_of(file, vehicle, self.step, traffic, self.seed if traffic else 0)
-        self._keep(
-            reference=tuple(reference),
-            _drive=drive,
-            _moments=Streams(self.seed, "offer"),
-            _unfinished=vehicle.energy(graph.length, graph.speed, graph.rise),
-            settled=self._settled(),
-        )
+        store(self, reference=tuple(reference), _drive=drive, _moments=Streams(self.seed, "offer"))
+        store(self, _unfinished=vehicle.energy(graph.length, graph.speed, graph.rise))
+        store(self, settled=self._settled())
 
     def __reduce__(self) -> Any:  # a driver in SUMO is no data: copies drive with one of their own
         return made_again(self)
@@ -165,11 +162,8 @@ class SumoNavigation(RoadProblem):
 
     def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
         energies, drive = self._energies(offer, self._route(decision))
-        return {
-            "true_energy": float(energies.sum()),
-            "duration": drive.duration,
-            "stranded": float(not drive.arrived),
-        }
+        energy, stranded = float(energies.sum()), float(not drive.arrived)
+        return {"true_energy": energy, "duration": drive.duration, "stranded": stranded}
 
     def _energies(self, offer: Offer, route: tuple[int, ...]) -> tuple[Floats, Drive]:
         """What each edge of a route is charged this round, (k,), and the drive itself."""

@@ -34,14 +34,12 @@ class Benchmark(NamedTuple):
 
 
 def _rosenbrock(x: Floats) -> Floats:
-    values: Floats = 10.0 - 100.0 * (x[:, 1] - x[:, 0] ** 2) ** 2 - (1.0 - x[:, 0]) ** 2
-    return values
+    return 10.0 - 100.0 * (x[:, 1] - x[:, 0] ** 2) ** 2 - (1.0 - x[:, 0]) ** 2
 
 
 def _branin(x: Floats) -> Floats:
     curve = x[:, 1] - 5.1 / (4.0 * np.pi**2) * x[:, 0] ** 2 + 5.0 / np.pi * x[:, 0] - 6.0
-    values: Floats = -(curve**2 + 10.0 * (1.0 - 1.0 / (8.0 * np.pi)) * np.cos(x[:, 0]) + 10.0)
-    return values
+    return -(curve**2 + 10.0 * (1.0 - 1.0 / (8.0 * np.pi)) * np.cos(x[:, 0]) + 10.0)
 
 
 _HARTMANN_WEIGHTS = np.array([1.0, 1.2, 3.0, 3.2])
@@ -97,8 +95,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         box=((0.0, 1.0),) * 6,
     ),
 }
-
-# --- problems ----------------------------------------------------------------------------
 
 
 @register("problem", "rkhs-function")
@@ -172,9 +168,6 @@ def benchmark_function(
     domain = _Domain.draw(seed, count, dimension, "squared-exponential", lengthscale)
     truth, told = benchmark(domain.points), benchmark.formula
     return _problem(domain, truth, told, noise_fraction, regularisation, horizon)
-
-
-# --- what the three share ----------------------------------------------------------------
 
 
 class _Domain(NamedTuple):

@@ -8,7 +8,6 @@
 Everything that comes from a run is escaped: names and notes are text, never markup.
 """
 
-from .gallery import write_index
-from .writing import Report, write_report
-
-__all__ = ["Report", "write_index", "write_report"]
+from .gallery import write_index as write_index
+from .writing import Report as Report
+from .writing import write_report as write_report

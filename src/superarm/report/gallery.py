@@ -41,9 +41,9 @@ def write_index(
     count = f"{counted(len(reports), 'experiment')}{claim_count(every, '; ')}."
     body = (
         f'<header><h1>{escape(title)}</h1><p class="lead">{count}</p></header><main>'
-        + (section("Together", *map(figure, pictures)) if pictures else "")
+        + section("Together", *map(figure, pictures))
         + section("Reports", f'<ul class="cards">{cards}</ul>')
-        + (section("Claims", claims_table(every, [link for link, _ in rows])) if rows else "")
+        + section("Claims", claims_table(every, [link for link, _ in rows]))
         + "</main>"
     )
     atomic_write(path, page(title, body).encode())

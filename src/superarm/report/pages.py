@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from importlib.resources import files
 from typing import Any
 
 from superarm.results.curves import PALETTE, PolicyStyle, counted, policy_styles, significant
@@ -16,72 +17,8 @@ from .svg import SMALL, colour_of, svg_chart, svg_maps
 Claim = Mapping[str, Any]
 """``{"text": …, "holds": true|false, "verdict": …, "evidence": …}``"""
 VERDICTS = {"holds": "✓", "does not hold": "✗", "undecided": "?"}
-
-_DARK = (
-    *("#4FB0EE", "#FF8A4C", "#2CCB9C", "#E6A1C8", "#F2B93B", "#8CCBF2"),
-    *("#C9A878", "#A7AEB7", "#B794F0", "#F27C9B", "#C6D05A", "#4FC3CF"),
-)
-STYLE = (
-    ":root{color-scheme:light dark;--ink:#1f2328;--paper:#fff;--soft:#f5f7f9;"
-    + "--line:#d8dee4;--shade:#0005;--link:#0b62a8;--warn:#fff3cd;--warned:#533f03;"
-    + "".join(f"--c{i}:{colour};" for i, colour in enumerate(PALETTE))
-    + "}@media (prefers-color-scheme:dark){:root{--ink:#e4e8ec;--paper:#14181d;--soft:#1c2229;"
-    + "--line:#353d47;--shade:#fff3;--link:#7cbcf5;--warn:#3a3010;--warned:#f2dc9b;"
-    + "".join(f"--c{i}:{colour};" for i, colour in enumerate(_DARK))
-    + """}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--paper);color:var(--ink);
-  font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
-main,header,footer{max-width:920px;margin:0 auto;padding:0 20px}
-header{padding-top:36px}footer{padding-bottom:40px}
-h1{font-size:1.85rem;line-height:1.2;margin:0 0 6px;letter-spacing:-.01em;overflow-wrap:anywhere}
-h2{font-size:1.2rem;margin:40px 0 10px}h3{font-size:1rem;margin:24px 0 6px}
-p{margin:10px 0;max-width:75ch}a{color:var(--link)}
-.meta,figcaption,footer{opacity:.78;font-size:.92rem}.lead{font-size:1.08rem}
-figure{margin:8px 0 22px;overflow:hidden}svg.chart{display:block;width:100%;height:auto}
-figure>svg.chart{max-width:760px}figure.wide>svg.chart{max-width:none}
-.scroll,.wide{overflow-x:auto;background:/* a shadow where there is more to see */
-  linear-gradient(90deg,var(--paper) 40%,transparent) 0 0/36px 100% no-repeat local,
-  linear-gradient(270deg,var(--paper) 40%,transparent) 100% 0/36px 100% no-repeat local,
-  linear-gradient(90deg,var(--shade),transparent) 0 0/16px 100% no-repeat,
-  linear-gradient(270deg,var(--shade),transparent) 100% 0/16px 100% no-repeat}
-.scroll::-webkit-scrollbar,.wide::-webkit-scrollbar{height:8px;background:var(--line)}
-.scroll::-webkit-scrollbar-thumb,.wide::-webkit-scrollbar-thumb{background:var(--ink);border-radius:4px}
-table{border-collapse:collapse;width:100%;font-size:.95rem}
-caption{text-align:left;font-weight:600;padding:10px 0 4px}
-th,td{text-align:left;padding:7px 14px 7px 0;border-bottom:1px solid var(--line);vertical-align:top;
-  overflow-wrap:break-word}
-thead th{font-weight:600;opacity:.78;font-size:.86rem;white-space:nowrap}
-tbody th{font-weight:500;white-space:nowrap}
-.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-thead th{vertical-align:bottom}thead th.number{white-space:normal}
-.facts th{width:28%;white-space:normal}
-.best tbody tr:first-child{font-weight:650}
-.swatch{display:inline-block;width:14px;height:4px;border-radius:2px;margin-right:9px;vertical-align:middle}
-.verdict{min-width:9em;font-weight:650}
-.banner{background:var(--warn);color:var(--warned);border-left:5px solid #e0a800;padding:8px 12px;
-  border-radius:4px;font-weight:600}
-.legend{display:none;list-style:none;margin:4px 0;padding:0;font-size:.9rem}
-pre{background:var(--soft);border:1px solid var(--line);border-radius:8px;padding:12px 14px;
-  white-space:pre-wrap;overflow-wrap:anywhere}
-code,pre{font:.88rem/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}
-.maps,.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(240px,1fr));gap:18px}
-.charts{grid-template-columns:repeat(auto-fill,minmax(min(380px,100%),1fr))}
-.key>span{white-space:nowrap;margin-right:1.2em}
-.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(260px,1fr));gap:18px;padding:0;list-style:none}
-.card{border:1px solid var(--line);border-radius:10px;padding:14px 16px;background:var(--soft)}
-.card h3{margin:8px 0 2px}.card p{margin:4px 0;font-size:.92rem}
-@media (max-width:640px){figure>svg.chart{width:calc(100% * var(--crop,1));max-width:none}
-  .wide>svg.chart{width:680px}.legend{display:block}
-  .claims,.claims tbody,.claims tr,.claims td{display:block}.claims thead{display:none}
-  .claims tr{border-bottom:1px solid var(--line);padding:8px 0}
-  .claims td{border:0;padding:2px 0;overflow-wrap:anywhere}}
-@media print{body{font-size:12px}section{break-inside:avoid}}"""
-)
-
-
-# --- pages -------------------------------------------------------------------------------
-
+_COLOURS = "".join(f"--c{i}:{colour};" for i, colour in enumerate(PALETTE))  # on dark screens: page.css
+STYLE = f":root{{{_COLOURS}}}\n" + files(__package__).joinpath("page.css").read_text(encoding="utf-8")
 # Nothing may be loaded and no script may run, whatever slips into a page.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -98,8 +35,8 @@ def page(title: str, body: str) -> str:
 
 
 def section(title: str, *parts: str) -> str:
-    """A headed section of ready-made parts."""
-    return f"\n<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
+    """A headed section of ready-made parts; nothing without any."""
+    return f"\n<section><h2>{escape(title)}</h2>{''.join(parts)}</section>" if any(parts) else ""
 
 
 def banner(warning: str) -> str:
@@ -154,9 +91,9 @@ def policy_table(
 
 
 def fact_table(caption: str, facts: Mapping[str, Any]) -> str:
-    """Names and values, those that are None left out."""
+    """Names and values, those that are None left out; nothing without any."""
     rows = [(escape(str(k)), [escape(readable_value(v))]) for k, v in facts.items() if v is not None]
-    return table([], rows, caption=caption, style="facts")
+    return table([], rows, caption=caption, style="facts") if rows else ""
 
 
 def option_table(caption: str, name: str, rows: Mapping[str, Mapping[str, Any]]) -> str:

@@ -14,12 +14,8 @@ from .pages import figure, policy_table, section
 
 def road_sections(run: Run) -> list[str]:
     """What only runs on roads have: energy per trip, and maps."""
-    parts = {
-        "Energy per trip": _energy_parts(run),
-        "Where they drove": (figure(each) for each in visit_pictures(run, main_policies(run))),
-    }
-    made = {title: list(pieces) for title, pieces in parts.items()}
-    return [section(title, *pieces) for title, pieces in made.items() if pieces]
+    maps = map(figure, visit_pictures(run, main_policies(run)))
+    return [section("Energy per trip", *_energy_parts(run)), section("Where they drove", *maps)]
 
 
 def _energy_parts(run: Run) -> Iterable[str]:

@@ -40,22 +40,17 @@ def settings_section(run: Run) -> str:
         for name, each in parameters.pop("policies", {}).items()
         if name in run.policies
     }
-    facts = {
-        "rounds": run.rounds,
-        "seeds": f"{run.seeds[0]} … {run.seeds[-1]}" if len(run.seeds) > 1 else run.seeds[0],
-        "superarm": run.spec.get("version"),
-    }
+    seeds: Any = f"{run.seeds[0]} … {run.seeds[-1]}" if len(run.seeds) > 1 else run.seeds[0]
+    facts = {"rounds": run.rounds, "seeds": seeds, "superarm": run.spec.get("version")}
     facts |= {key: value for key, value in parameters.items() if value not in ({}, [], "")}
-    parts = [fact_table("", facts)]
     told = {key: ", ".join(map(readable_value, values)) for key, values in swept.items()}
-    for caption, table in (("Swept", told), ("Problem", problem)):
-        parts += [fact_table(caption, table)] if table else []
+    parts = [fact_table("", facts), fact_table("Swept", told), fact_table("Problem", problem)]
     if any(options.values()):
         parts.append(option_table("Policies", "name", options))
     title = "What was settled" if run.spec.get("paper") else "How it was set up"
     every = [run.settled(index) for index in range(len(run.settings))]
     shared = {k: v for k, v in every[0].items() if all(each.get(k) == v for each in every)}
-    parts += [fact_table(title, shared)] if shared else []
+    parts.append(fact_table(title, shared))
     apart = {
         setting_text(setting): {k: v for k, v in each.items() if k not in shared}
         for setting, each in zip(run.settings, every, strict=True)

@@ -80,25 +80,24 @@ def write_report(
     origin = synthetic_data(run)
     warning = f"Synthetic data: {origin}." if origin else ""
     charts = {about: [*map(figure, group)] for about, group in run_charts(run, bounds, band).items()}
-    panels, forecasts = sweeps(run), [*calibration_parts(run)]
+    others = [*charts["derived"], _further_table(run, further)] if further else []
+    panels = sweeps(run)
     body = "".join(
         (
             _header(run, headline, claims, warning),
             "<main>",
             *(f"<p>{escape(str(note))}</p>" for note in notes if note),
             f'<figure class="wide">{picture}</figure>' if picture else "",
-            section("The truth", *charts["truth"]) if charts["truth"] else "",
+            section("The truth", *charts["truth"]),
+            section("A tree over the actions", *charts["tree"]),
+            section("Over the rounds", *charts["totals"]),
             section(f"Sweep over {panels[0].key}", *charts["sweep"]) if panels else "",
             section("Result", *(_result_table(run, i, each) for i, each in enumerate(rankings))),
-            section("Further results", *charts["derived"], _further_table(run, further))
-            if further
-            else "",
-            section("Claims", claims_table(claims, not_judged=not_judged))
-            if claims or not_judged
-            else "",
+            section("Further results", *others),
+            section("Claims", claims_table(claims, not_judged=not_judged)),
             *road_sections(run),  # first what trips took: rectified regret charges for hills
-            section("Did the forecasts hold?", *forecasts) if forecasts else "",
-            section("How wide the bounds are", *charts["widths"]) if charts["widths"] else "",
+            section("Did the forecasts hold?", *calibration_parts(run)),
+            section("How wide the bounds are", *charts["widths"]),
             section("Regret", *charts["regret"], *charts["horizons"]),
             section("How regret grows", *charts["growth"], _bound_table(run, bounds) if bounds else ""),
             section("Time per round", *charts["seconds"] or ["<p>This run has no timings.</p>"]),
@@ -117,9 +116,6 @@ def write_report(
         thumbnail=svg_chart(regret_chart(run, 0, points=80), THUMBNAIL),
         warning=warning,
     )
-
-
-# --- what the page says ------------------------------------------------------------------
 
 
 def _ranked(run: Run, index: int) -> dict[str, Average]:

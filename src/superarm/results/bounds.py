@@ -14,16 +14,12 @@ class Bound(NamedTuple):
     label: str
     rounds: Floats
     values: Floats
-    assumes: str
-    """What it rests on, as a sentence without its full stop."""
+    assumes: str  # what it rests on, as a sentence without its full stop
 
 
 class RegretBounds(NamedTuple):
     """What theory says of a run's first setting, policy by policy."""
 
-    drawn: Mapping[str, Bound]
-    """By policy."""
-    missing: Mapping[str, str]
-    """Why the other policies have none, as a sentence for each, without its full stop."""
-    note: str = ""
-    """What all of them take for granted, as whole sentences."""
+    drawn: Mapping[str, Bound]  # by policy
+    missing: Mapping[str, str]  # why other policies have none, as sentences without their full stops
+    note: str = ""  # what all of them take for granted, as whole sentences

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,8 +93,7 @@ def words_of(run: Run) -> Words:
 Calibration = Mapping[str, tuple[Coverage, ...]]
 """One policy's coverage at 50, 90 and 95 %, by what it is about; empty where that is not known."""
 _AUDITED = ("within", "first", "firsts", "score", "true_within", "true_score")
-_FAR = 0.05
-"""A share so far from its level matters to whoever relies on it, however sure the difference is."""
+_FAR = 0.05  # a share so far from its level matters to whoever relies on it
 
 
 def calibrations(run: Run) -> dict[str, Calibration]:
@@ -203,7 +202,8 @@ def calibration_picture(run: Run) -> Picture | None:
     """Shares inside intervals, against what they should be; None where no forecasts were recorded."""
     found, styles = calibrations(run), policy_styles(run.policies)
     nominal = 100.0 * np.asarray(LEVELS)
-    x_label, y_label = "interval (%)", "share inside minus nominal (percentage points)"
+    axes: dict[str, Any] = {"x_label": "interval (%)"}
+    axes["y_label"] = "share inside minus nominal (percentage points)"
     panels = []
     for what in next(iter(found.values()), {}):
         series = [Series("nominal", nominal, np.zeros_like(nominal), PolicyStyle(7, 2))]
@@ -214,10 +214,7 @@ def calibration_picture(run: Run) -> Picture | None:
                 half = np.array([200.0 * each.stderr for each in levels])
                 series.append(Series(label, nominal, away, styles[policy], half))
         if series[1:]:
-            every = tuple(series)
-            panels.append(
-                Chart(series=every, title=what, x_label=x_label, y_label=y_label, markers=True)
-            )
+            panels.append(Chart(series=tuple(series), title=what, **axes, markers=True))
     caption = (
         "Share that fell inside the intervals, minus the nominal share; ± 2 standard errors. "
         "Below zero, the intervals are too narrow. Labels: share inside the 95 % interval."

@@ -60,6 +60,8 @@ def run_charts(
     timed = [_seconds(run, index) for index in first]
     return {
         "truth": _truths(run),
+        "tree": _tree(run),
+        "totals": _totals(run, band),
         # Means of many settings are told by the sweep.
         "derived": [_derived(run, each, band) for each in run.derived if "versus" in each or not many],
         "horizons": [_horizons(run, band)] if run.horizons else [],
@@ -100,14 +102,8 @@ def regret_chart(
     series = tuple(_curve(run, policy, index, band, points=points) for policy in chosen)
     ends = [float(each.y[-1]) for each in series if each.y[-1] > 0.0]
     log = len(ends) > 1 and max(ends) > _FAR_APART * min(ends)
-    return Chart(
-        series=series,
-        title=title,
-        x_label="round",
-        y_label=_regret_text(run, index) + ", log scale" * log,
-        log_y=log,
-        totals=True,
-    )
+    label = _regret_text(run, index) + ", log scale" * log
+    return Chart(series=series, title=title, x_label="round", y_label=label, log_y=log, totals=True)
 
 
 def _regret_text(run: Run, index: int) -> str:
@@ -136,8 +132,7 @@ def _line(policy: str, style: PolicyStyle, x: Floats | Ints, values: Floats, ban
 
 def _regret(run: Run, index: int, band: Band) -> Picture:
     chart = regret_chart(run, index, band)
-    caption = _sentence(band_text(run, band))
-    return _single(run, index, "regret", chart, caption + _thin([chart]))
+    return _single(run, index, "regret", chart, _sentence(band_text(run, band)) + _thin([chart]))
 
 
 def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
@@ -152,13 +147,8 @@ def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
         for policy, bound in bounds.drawn.items():
             style = PolicyStyle(policy_styles(run.policies)[policy].colour, 2)
             series.append(Series(bound.label, bound.rounds, bound.values, style))
-    chart = Chart(
-        series=tuple(series),
-        x_label="round, log scale",
-        y_label=_regret_text(run, index) + ", log scale",
-        log_x=True,
-        log_y=True,
-    )
+    across, up = "round, log scale", _regret_text(run, index) + ", log scale"
+    chart = Chart(series=tuple(series), x_label=across, y_label=up, log_x=True, log_y=True)
     return _single(run, index, "growth", chart, caption)
 
 
@@ -179,6 +169,54 @@ def _truths(run: Run) -> list[Picture]:
     dots, lines = "A dot marks the best arm", "One line for each arm, and the best"
     caption = f"{dots if functions else lines} of each round. Seed {run.seeds[0]}."
     return [Picture(name="truth", panels=tuple(charts), caption=caption, columns=2)] if charts else []
+
+
+def _tree(run: Run) -> list[Picture]:
+    """A tree over the actions, drawn by walking around it."""
+    tree = run.tree()
+    if tree is None:
+        return []
+    vertex, walk = 0, [0]
+    left = {u: list(range(*np.searchsorted(tree.parent, [u, u + 1]))) for u in range(len(tree.parent))}
+    while left[vertex] or vertex:
+        vertex = left[vertex].pop(0) if left[vertex] else int(tree.parent[vertex])
+        walk.append(vertex)
+    depth = np.zeros(len(tree.parent))
+    for level, _ in tree.levels:
+        depth[level] = depth[tree.parent[level]] + 1.0
+    x = tree.first + (tree.sizes - 1) / 2.0
+    leaves = tuple(at for at, u in enumerate(walk) if tree.sizes[u] == 1)
+    line = Series("", x[walk], -depth[walk], PolicyStyle(1, thin=True), marked=leaves)
+    chart = Chart(
+        series=(line,), x_label="actions, side by side", y_label="level of the tree", from_zero=False
+    )
+    told = "A random tree in place of the metric: dots are actions, and edges are at most half as long "
+    told += f"as those above them. Between these {len(tree)} actions, a way along the tree is never "
+    return [Picture(name="tree", panels=(chart,), caption=f"{told}shorter than the metric.")]
+
+
+def _totals(run: Run, band: Band) -> list[Picture]:
+    """Running totals of the metrics that the experiment wants, a panel for each."""
+    rounds, charts = thinned(run.rounds, _POINTS), []
+    for curve in run.chart.curves:
+        for index, setting in enumerate(run.settings):
+            wanted = all(setting.get(key) == value for key, value in curve.get("where", {}).items())
+            if not wanted or curve["metric"] not in run.metrics_at(index):
+                continue
+            series = (
+                _line(policy, style, rounds, totals[:, rounds - 1], band)
+                for policy, style in policy_styles(run.policies).items()
+                for totals in (run.cumulative(policy, index, curve["metric"]),)
+            )
+            chart = Chart(
+                series=tuple(series),
+                title=setting_text(setting),
+                x_label="round",
+                y_label=run.metric(curve["metric"], index).text,
+            )
+            charts.append(chart)
+    caption = f"Running totals; {band_text(run, band)}.{_thin(charts)}"
+    return [Picture(name="totals", panels=tuple(charts), caption=caption, columns=2)] if charts else []
 
 
 def _functions(truth: Truth) -> tuple[Series, ...]:
@@ -215,17 +253,11 @@ def _derived(run: Run, declared: Mapping[str, str], band: Band) -> Picture:
             other = run.cumulative(versus, index, metric)[:, rounds - 1]
             negative += [setting_text(run.settings[index])] if other[:, -1].min() <= 0.0 else []
             other = np.where(other == 0.0, np.nan, other)
-        series = [
-            _line(
-                policy,
-                style,
-                rounds,
-                run.cumulative(policy, index, metric)[:, rounds - 1] / other,
-                band,
-            )
-            for policy, style in policy_styles(run.policies).items()
-            if policy != versus
-        ]
+        series = []
+        for policy, style in policy_styles(run.policies).items():
+            if policy != versus:
+                ratios = run.cumulative(policy, index, metric)[:, rounds - 1] / other
+                series.append(_line(policy, style, rounds, ratios, band))
         told, name = run.metric(metric, index), declared["name"].replace("_", " ")
         ratio = f"{told.label}, relative to {versus}"
         chart = Chart(
@@ -257,14 +289,10 @@ def _horizons(run: Run, band: Band) -> Picture:
             ends = zip(told, lengths, strict=True)
             totals = [part.cumulative(policy, index)[:, rounds - 1] for part, rounds in ends]
             series.append(_line(policy, style, np.array(lengths), np.stack(totals, axis=1), band))
-        chart = Chart(
-            series=tuple(series),
-            title=setting_text(run.settings[index]),
-            x_label="number of rounds T",
-            y_label=f"{_regret_text(run, index)} after T rounds",
-            markers=True,
-        )
-        charts.append(chart)
+        title, across = setting_text(run.settings[index]), "number of rounds T"
+        label = f"{_regret_text(run, index)} after T rounds"
+        curves = tuple(series)
+        charts.append(Chart(series=curves, title=title, x_label=across, y_label=label, markers=True))
     names = ", ".join(parts[0].policies)
     caption = (
         f"Policies run again for every T, which they must know in advance: {names}; "
@@ -286,13 +314,8 @@ def _seconds(run: Run, index: int) -> Picture | None:
         if growth >= _LEAST_GROWTH:
             label += f", {power_text(growth)}"
         series.append(Series(label, curve.rounds, curve.mean, style))
-    chart = Chart(
-        series=tuple(series),
-        x_label="round",
-        y_label="time per round, log scale",
-        log_y=True,
-        seconds=True,
-    )
+    label = "time per round, log scale"
+    chart = Chart(series=tuple(series), x_label="round", y_label=label, log_y=True, seconds=True)
     caption = (
         "Time to decide and learn, averaged over blocks of rounds and over seeds; labels give the "
         "overall mean and, where it grows, how the time of a round grows over the last half of the run."
@@ -351,17 +374,13 @@ def _sweep_curves(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
     for panel in panels:
         pairs = [*zip(panel.values, panel.settings, strict=True)]
         for policy in run.policies:
-            series = tuple(
-                _curve(
-                    *(run, policy, index, band, f"{value:g}"),
-                    style=PolicyStyle(shade(place, len(pairs))),
-                    points=80,
-                )
-                for place, (value, index) in enumerate(pairs)
-            )
+            curves = []
+            for place, (value, index) in enumerate(pairs):
+                style = PolicyStyle(shade(place, len(pairs)))
+                curves.append(_curve(run, policy, index, band, f"{value:g}", style, points=80))
             title = ", ".join(filter(None, (policy, setting_text(panel.fixed))))
             label = _regret_text(run, panel.settings[0])
-            charts.append(Chart(series=series, title=title, x_label="round", y_label=label))
+            charts.append(Chart(series=tuple(curves), title=title, x_label="round", y_label=label))
     caption = f"By {panels[0].key}; {band_text(run, band)}."
     name = f"curves-{panels[0].key}".replace(".", "-")
     return Picture(name=name, panels=tuple(charts), caption=caption, columns=len(run.policies))

@@ -27,15 +27,11 @@ Band = Literal["stderr", "std"]
 _SYNTHETIC = ", synthetic data"  # how problems end the origin of data that they generated
 
 
-# --- numbers and looks -------------------------------------------------------------------
-
-
 class Curve(NamedTuple):
-    """A mean over seeds at some rounds, with half the height of its band (0 for a single seed)."""
+    """A mean over seeds at some rounds."""
 
     rounds: NDArray[np.intp]
     mean: Floats
-    half: Floats
 
 
 class Average(NamedTuple):
@@ -191,17 +187,11 @@ def synthetic_data(run: Run, setting_index: int | None = None) -> str:
 
 
 def regret_curve(
-    run: Run,
-    policy: str,
-    setting_index: int = 0,
-    *,
-    points: int = 600,
-    log: bool = False,
-    band: Band = "stderr",
+    run: Run, policy: str, setting_index: int = 0, *, points: int = 600, log: bool = False
 ) -> Curve:
     """Cumulative regret, averaged over seeds."""
     rounds = thinned(run.rounds, points, log)
-    return Curve(rounds, *mean_band(run.cumulative(policy, setting_index)[:, rounds - 1], band))
+    return Curve(rounds, run.cumulative(policy, setting_index)[:, rounds - 1].mean(axis=0))
 
 
 def power_text(exponent: float) -> str:
@@ -233,7 +223,7 @@ def seconds_curve(run: Run, policy: str, setting_index: int = 0, *, points: int 
     count = seconds.shape[1]
     edges = np.unique(np.linspace(0, count, min(points, count) + 1).astype(np.intp))
     means = np.array([seconds[:, a:b].mean(dtype=float) for a, b in pairwise(edges)])
-    return Curve(edges[1:] + run.rounds - count, means, np.zeros_like(means))
+    return Curve(edges[1:] + run.rounds - count, means)
 
 
 class Sweep(NamedTuple):

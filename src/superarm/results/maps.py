@@ -15,8 +15,7 @@ from .curves import counted, shade, significant, ticks
 from .pictures import Layer, Map, Picture, Window
 from .roads import best_policy, trip_key, trip_name, trip_settings, usual_route, visits
 
-_CLASSES = (1, 2, 5, 10, 20, 50, 100, 200, 500)
-"""Least numbers of visits of the classes that are told apart by colour and width."""
+_CLASSES = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # least visits of classes told apart by colour
 _ROUTES = ("#0060c8", "#d62728", "#009e73", "#b0409f")  # A and B blue and red, as in the paper
 _ENDS = "#d55e00"
 
@@ -43,23 +42,14 @@ def networks_picture(runs: Sequence[Run]) -> Picture | None:
         names, maps, routes = zip(*found.values(), strict=True)
         colours = [_ROUTES[place % len(_ROUTES)] for place in range(len(names))]
         key |= dict(zip(names, colours, strict=True))
-        panels.append(
-            Map(
-                ", ".join(names),
-                counted(len(maps[0]), "edge"),
-                maps[0],
-                window_around(maps[0], np.arange(len(maps[0])), margin=0.02),
-                tuple(Layer(route, each, 4.0) for route, each in zip(routes, colours, strict=True)),
-                tuple((start, goal, each) for (start, goal), each in zip(found, colours, strict=True)),
-            )
-        )
-    return Picture(
-        name="networks",
-        panels=tuple(panels),
-        caption="The best routes that were found; a disc is a start, a square a goal.",
-        columns=2,
-        key=tuple((colour, name) for name, colour in key.items()),
-    )
+        window = window_around(maps[0], np.arange(len(maps[0])), margin=0.02)
+        layers = tuple(Layer(route, each, 4.0) for route, each in zip(routes, colours, strict=True))
+        ends = tuple((*trip, each) for trip, each in zip(found, colours, strict=True))
+        note = counted(len(maps[0]), "edge")
+        panels.append(Map(", ".join(names), note, maps[0], window, layers, ends))
+    caption = "The best routes that were found; a disc is a start, a square a goal."
+    told = tuple((colour, name) for name, colour in key.items())
+    return Picture(name="networks", panels=tuple(panels), caption=caption, columns=2, key=told)
 
 
 def visit_pictures(run: Run, policies: Sequence[str]) -> list[Picture]:
@@ -139,18 +129,12 @@ def _trip_picture(
     caption: str,
 ) -> Picture:
     """Maps of one trip; ``panels`` has the layers of each by its title and note."""
-    suffix = f"-{index}" if len(run.settings) > 1 else ""
-    colours = [shade(place, len(key)) for place in range(len(key))]
-    roads = _roads(run, index)
+    name += f"-{index}" if len(run.settings) > 1 else ""
+    roads, heading = _roads(run, index), trip_name(run, index)
     ends = ((roads.start, roads.goal, _ENDS),)
-    return Picture(
-        name=name + suffix,
-        panels=tuple(Map(*told, roads, window, layers, ends) for told, layers in panels.items()),
-        heading=trip_name(run, index),
-        caption=caption,
-        columns=3,
-        key=tuple(zip(colours, key, strict=True)),
-    )
+    maps = tuple(Map(*told, roads, window, layers, ends) for told, layers in panels.items())
+    shades = tuple((shade(place, len(key)), text) for place, text in enumerate(key))
+    return Picture(name=name, panels=maps, heading=heading, caption=caption, columns=3, key=shades)
 
 
 def _roads(run: Run, index: int) -> RoadMap:

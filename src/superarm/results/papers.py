@@ -3,29 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from importlib.resources import files
 
-_TITLES = {
-    "besbes2014stochastic": "Stochastic Multi-Armed-Bandit Problem with Non-stationary Rewards (2014)",
-    "bogunovic2016time": "Time-Varying Gaussian Process Bandit Optimization (2016)",
-    "chowdhury2017kernelized": "On Kernelized Multi-armed Bandits (2017)",
-    "kaufmann2012bayesian": "On Bayesian Upper Confidence Bounds for Bandit Problems (2012)",
-    "kushner1964new": "A New Method of Locating the Maximum Point … in the Presence of Noise (1964)",
-    "mockus1975bayesian": "On Bayesian Methods for Seeking the Extremum (1975)",
-    "nika2022oclok": "Contextual Combinatorial Bandits with Changing Action Sets via Gaussian "
-    "Processes (2022)",
-    "sandberg2025bayesian": "Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025)",
-    "srinivas2010gaussian": "Gaussian Process Optimization in the Bandit Setting (2010)",
-    "vakili2021information": "On Information Gain and Regret Bounds in Gaussian Process Bandits (2021)",
-    "valko2013finite": "Finite-Time Analysis of Kernelised Contextual Bandits (2013)",
-    "chen2018contextual": "Contextual Combinatorial Multi-armed Bandits with Volatile Arms and "
-    "Submodular Reward (2018)",
-    "nika2020contextual": "Contextual Combinatorial Volatile Multi-armed Bandit with Adaptive "
-    "Discretization (2020)",
-    "tang2014influence": "Influence Maximization: Near-Optimal Time Complexity Meets Practical "
-    "Efficiency (2014)",
-    "titsias2009variational": "Variational Learning of Inducing Variables in Sparse Gaussian "
-    "Processes (2009)",
-}
+_TITLES = tomllib.loads(files(__package__).joinpath("papers.toml").read_text(encoding="utf-8"))
 
 
 def spelled_out(text: str) -> str:

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints
+from superarm.inputs import LARGEST
 from superarm.networks import RoadMap
 
 from .curves import PolicyStyle, readable_seconds, significant, ticks
 
-_FLOOR = 300.0
-"""How far below the lowest end a logarithmic axis of totals begins: first rounds may be tiny."""
+_FLOOR = 300.0  # how far below the lowest end a log axis of totals begins: first rounds may be tiny
 
 
 class Shape(NamedTuple):
@@ -49,8 +49,7 @@ class Chart:
     log_y: bool = False
     totals: bool = False  # whether a logarithmic axis may leave out first rounds, far below every end
     seconds: bool = False  # whether heights are written as times
-    from_zero: bool = True
-    """Whether heights count from 0, where their axis begins; else only their differences matter."""
+    from_zero: bool = True  # whether heights count from 0; else only their differences matter
     markers: bool = False  # whether every point gets a dot
     marks: Mapping[str, float] = field(default_factory=dict)
     """Places on the x-axis to be pointed out, by what is said of them."""
@@ -115,13 +114,13 @@ class Chart:
 
 def _range(parts: Iterable[Floats], log: bool, *, tight: bool) -> tuple[float, float]:
     values = np.concatenate([*parts, np.empty(0)])
-    values = values[np.isfinite(values) & ((values > 0.0) | (not log))]
+    values = values[(np.abs(values) <= LARGEST) & ((values > 0.0) | (not log))]
     low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 10.0)
     if log:
         return (low, high) if high > low else (low / 2.0, high * 2.0)
     if not tight:
         low, high = min(low, 0.0), high + 0.04 * (high - min(low, 0.0))
-    return low, high if high > low else low + 1.0
+    return low, high if high > low else low + max(1.0, 1e-6 * abs(low))  # 1 is nothing beside 1e17
 
 
 class Window(NamedTuple):

@@ -105,9 +105,6 @@ def main_policies(run: Run) -> list[str]:
     return methods if methods and many else list(run.policies[: len(METHODS)])
 
 
-# --- widths ------------------------------------------------------------------------------
-
-
 Schedule = BayesianGPUCB | BayesUCBQuantile
 _OPTIONS: dict[str, tuple[type[Schedule], tuple[str, ...]]] = {
     "route-ucb": (BayesianGPUCB, ("scale",)),

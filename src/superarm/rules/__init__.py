@@ -30,6 +30,7 @@ from .schedules import KernelUCB as KernelUCB
 from .schedules import LogarithmicUCB as LogarithmicUCB
 from .schedules import OclokUCB as OclokUCB
 from .schedules import ResettingGPUCB as ResettingGPUCB
+from .schedules import RidgeUCB as RidgeUCB
 from .schedules import SrinivasFinite as SrinivasFinite
 from .schedules import ThompsonScale as ThompsonScale
 from .schedules import TimeVaryingGPUCB as TimeVaryingGPUCB

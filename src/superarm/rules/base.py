@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, partial
 from statistics import NormalDist
 from types import ModuleType
 from typing import Any
@@ -54,26 +54,14 @@ def as_probability(value: Any, name: str) -> float:
     return number
 
 
-def _as_nonnegative(value: Any, name: str) -> float:
-    return as_number(value, name, least=0.0)
-
-
-def _as_horizon(value: Any, name: str) -> int | None:
-    return None if value is None else as_count(value, name)
-
-
-def _as_tau(value: Any, name: str) -> Any:
-    return value if callable(value) else as_positive(value, name)
-
-
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     **dict.fromkeys(("arms", "most_arms", "dimension"), as_count),
-    **dict.fromkeys(("value", "norm_bound", "noise_bound", "eta"), _as_nonnegative),
+    **dict.fromkeys(("value", "norm_bound", "noise_bound", "eta"), partial(as_number, least=0.0)),
     **dict.fromkeys(("regularisation", "scale", "omega", "xi", "c1", "c2"), as_positive),
     **dict.fromkeys(("side", "a", "b"), as_positive),
     "delta": as_probability,
-    "horizon": _as_horizon,
-    "tau": _as_tau,
+    "horizon": lambda value, name: None if value is None else as_count(value, name),
+    "tau": lambda value, name: value if callable(value) else as_positive(value, name),
     "tau_exponent": as_number,
 }
 

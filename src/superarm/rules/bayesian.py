@@ -26,7 +26,6 @@ from superarm.registry import register
 from .base import Checked, root, upper_quantile
 
 LOG_ROOT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
-"""ln √(2π)."""
 _LOG_TWO = math.log(2.0)
 
 Number = TypeVar("Number", float, Floats)

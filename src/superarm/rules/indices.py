@@ -28,9 +28,7 @@ from superarm.registry import register
 from .base import require_part, special
 from .bayesian import QuantileSchedule
 
-CERTAIN = 1e300
-"""Stands for an infinite score: finite, so that sums over a super arm stay finite too."""
-
+CERTAIN = 1e300  # stands for an infinite score: finite, so that sums over a super arm stay finite too
 _ROOT_HALF = math.sqrt(0.5)
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 _SLOPE = -_ROOT_HALF  # −√π/√(2π)
@@ -78,10 +76,8 @@ class BayesUCB(UCB):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.schedule, QuantileSchedule):
-            raise InputError(
-                f"{type(self.schedule).__name__} is not a quantile; "
-                "use UCB with it, or BayesUCB with a bayes-ucb or simple-quantile schedule"
-            )
+            advice = "use UCB with it, or BayesUCB with a bayes-ucb or simple-quantile schedule"
+            raise InputError(f"{type(self.schedule).__name__} is not a quantile; {advice}")
 
 
 @register("rule", "thompson")

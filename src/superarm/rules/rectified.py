@@ -61,9 +61,8 @@ class Rectified:
         cost = np.negative(self.rule.desirability(belief, step, rng))
         if self.reduction is not None:
             if self.reduction.shape != cost.shape:
-                raise ShapeError(
-                    f"reduction has {len(self.reduction)} entries for {len(cost)} arms on offer"
-                )
+                told = f"reduction has {len(self.reduction)} entries for {len(cost)} arms on offer"
+                raise ShapeError(told)
             cost -= self.reduction
         if self.spread == "none":
             return np.minimum(-cost, 0.0)

@@ -98,6 +98,25 @@ class AgnosticGPUCB(Checked):
         return root(2.0 * self.norm_bound**2 + 300.0 * gamma(step - 1) * logarithm**3)
 
 
+@register("schedule", "ridge-ucb")
+@dataclass(frozen=True, kw_only=True)
+class RidgeUCB(Checked):
+    """B + σ/√λ √(2 ln(1/δ) + 2γ_t), with ridge regularisation λ and t observations so far.
+
+    ramesh2022movement, Lemma 1.
+    """
+
+    norm_bound: float
+    noise_bound: float
+    regularisation: float
+    delta: float = 0.1
+
+    def width(self, step: int, gamma: Gamma) -> float:
+        information = 2.0 * gamma(step - 1) - 2.0 * math.log(self.delta)
+        scale = self.noise_bound / math.sqrt(self.regularisation)
+        return self.norm_bound + scale * math.sqrt(information)
+
+
 @register("schedule", "kernel-ucb")
 @dataclass(frozen=True, kw_only=True)
 class KernelUCB(Checked):

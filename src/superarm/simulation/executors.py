@@ -7,13 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import (
-    BrokenExecutor,
-    Executor,
-    InvalidStateError,
-    ProcessPoolExecutor,
-    as_completed,
-)
+from concurrent import futures
 from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
@@ -37,7 +31,7 @@ def spread(
     tasks: Sequence[Task],
     *,
     jobs: int = 1,
-    executor: Executor | None = None,
+    executor: futures.Executor | None = None,
     finished: Callable[[Task, Result], object] = lambda task, result: None,
 ) -> None:
     """Do every task, in any order; the first failure ends the rest and is raised.
@@ -59,17 +53,17 @@ def spread(
         process_pool(min(jobs, len(tasks))) if executor is None else nullcontext(executor) as pool,
     ):
         with _interrupts_held():  # Ctrl-C amid the start of workers would leave half a pool
-            futures = {pool.submit(_pinned, work, task): task for task in tasks}
+            sent = {pool.submit(_pinned, work, task): task for task in tasks}
         try:
-            for future in as_completed(futures):
-                finished(futures[future], future.result())
-        except BrokenExecutor as error:
+            for future in futures.as_completed(sent):
+                finished(sent[future], future.result())
+        except futures.BrokenExecutor as error:
             raise SuperarmError(
                 "a worker process was ended from outside, perhaps because memory ran out; "
                 "continue with --resume and fewer --jobs"
             ) from error
         except BaseException:
-            for future in futures:
+            for future in sent:
                 future.cancel()
             raise
 
@@ -83,7 +77,7 @@ def _broken_pools_quiet() -> Iterator[None]:
     before = threading.excepthook
 
     def report(failure: threading.ExceptHookArgs) -> None:
-        if not issubclass(failure.exc_type, InvalidStateError):
+        if not issubclass(failure.exc_type, futures.InvalidStateError):
             before(failure)
 
     threading.excepthook = report
@@ -122,11 +116,11 @@ def _pinned(work: Callable[[Task], Result], task: Task) -> Result:
     return work(task)
 
 
-def process_pool(jobs: int) -> ProcessPoolExecutor:
+def process_pool(jobs: int) -> futures.ProcessPoolExecutor:
     """Worker processes; keep one pool over several runs to start them only once."""
     # "spawn": a forked child would inherit the parent's BLAS threads and locks.
     context = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(max_workers=jobs, mp_context=context, initializer=_begin_work)
+    return futures.ProcessPoolExecutor(max_workers=jobs, mp_context=context, initializer=_begin_work)
 
 
 def _begin_work() -> None:

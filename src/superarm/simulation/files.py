@@ -21,10 +21,9 @@ LOCK = ".lock"
 FOLDERS_OF_ANY = ("cells", "timings")
 FOLDERS_OF_AUDITED = (*FOLDERS_OF_ANY, "audits", "states")
 """Where a finished cell has a file: of a policy whose forecasts are audited, of any other."""
-FOLDERS = (*FOLDERS_OF_AUDITED, "maps")
+FOLDERS = (*FOLDERS_OF_AUDITED, "maps", "truths", "trees")
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.tmp")
-_MOST, _MOST_PER_ROUND = 1 << 28, 1 << 14
-"""Bytes that the arrays of a file may have: 256 MiB, and for every round as much as 4,096 arms take."""
+_MOST, _MOST_PER_ROUND = 1 << 28, 1 << 14  # bytes of a file's arrays: 256 MiB, and 4,096 arms a round
 
 
 @contextmanager
@@ -99,9 +98,12 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
         with path.open("rb") as file:
             yield file
     except (InputError, OSError) as error:
-        raise StateError(
-            f"{path} is damaged: {error}; delete it and run again with --resume"
-        ) from error
+        raise damaged(path, str(error)) from error
+
+
+def damaged(path: Path, what: str) -> StateError:
+    """The error for a file of a run that is not as it was written."""
+    return StateError(f"{path} is damaged: {what}; delete it and run again with --resume")
 
 
 def read_json(path: Path) -> Any:

@@ -19,8 +19,7 @@ from superarm.errors import InputError
 from superarm.inputs import as_count, as_number, require_type
 
 _NEVER = -1
-_LONGEST = 10**9
-"""Rounds: no run is longer."""
+_LONGEST = 10**9  # rounds: no run is longer
 
 
 @dataclass(frozen=True, kw_only=True)

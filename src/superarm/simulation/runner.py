@@ -26,10 +26,7 @@ from .audit import Audit
 from .lateness import Lateness, Mail
 from .trace import Trace
 
-_BLOCK_NUMBERS = 1 << 18
-"""How many noise values a block may hold: a few megabytes, whatever the number of arms."""
-
-
+_BLOCK_NUMBERS = 1 << 18  # noise values that a block may hold: a few MB, whatever the number of arms
 _NEEDED = ("deterministic", "exchangeable", "decide", "commit", "learn", "state")
 Watch = Callable[[str, Offer, Decision, Feedback, Forecast | None], None]
 """Hears of every round: policy, offer, decision, the world's feedback (which may reach the policy
@@ -210,9 +207,7 @@ def simulate(
         if missing:
             told = f"policy {name!r} is {policy!r:.60}, which has no {', '.join(missing)}"
             raise InputError(f"{told}; give an object with all that superarm.core.Policy has")
-    recorders = [
-        _Recorder(name, policy, problem, seed, rounds, watch) for name, policy in policies.items()
-    ]
+    recorders = [_Recorder(*each, problem, seed, rounds, watch) for each in policies.items()]
     noise_streams, delay_streams = Streams(seed, "noise"), Streams(seed, "delay")
     step = 1
     while step <= rounds:

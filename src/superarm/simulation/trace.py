@@ -23,13 +23,14 @@ from superarm.capabilities import OWN_METRICS, Metric
 from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, ShapeError, SpecError, StateError, require_extra
 from superarm.inputs import as_plain, as_vector
+from superarm.movement import Tree
 from superarm.networks import RoadMap
 from superarm.registry import require_kind, suggestion
 from superarm.shown import Shown
 from superarm.states import atomic_write, state_to_bytes
 
 from .audit import audit_shapes
-from .files import array_names, json_bytes, npz_bytes, read_arrays, read_json
+from .files import array_names, damaged, json_bytes, npz_bytes, read_arrays, read_json
 
 SCHEMA = 2
 _RESERVED = frozenset({"choices", "propensities", "seconds"})
@@ -52,6 +53,7 @@ _OF_SETTINGS: dict[str, Any] = {  # one for each
     "noise_variance": Sequence[float | None],
 }
 _METRIC_KINDS = get_type_hints(Metric)
+_NOT_FINITE = (np.isnan, np.isinf)
 
 
 class Drawing(NamedTuple):
@@ -63,9 +65,14 @@ class Drawing(NamedTuple):
     """Values of a swept number that are pointed out, by what is said of them."""
     truth: Literal["", "functions", "series"] = ""
     """How the first seed's truth is drawn, if at all: over the arms in a few rounds, or over rounds."""
+    curves: Sequence[Mapping[str, Any]] = ()
+    """Running totals that are drawn: each of a ``metric``, in the settings that ``where`` names."""
+    tree: bool = False
+    """Whether a random tree over the actions is drawn, where moving between them costs."""
 
 
 _CHART_KINDS = get_type_hints(Drawing)
+_TREE = ("parent", "weight", "leaf")
 
 
 class Truth(NamedTuple):
@@ -170,10 +177,15 @@ def write_trace(directory: Path | str, trace: Trace) -> Path:
     return path
 
 
-def write_shown(directory: Path | str, setting_index: int, shown: RoadMap | Truth) -> None:
-    """Write the roads of a setting, or the first seed's truth."""
-    folder = Path(directory) / ("maps" if isinstance(shown, RoadMap) else "truths")
-    arrays = shown.as_arrays() if isinstance(shown, RoadMap) else shown._asdict()
+def write_shown(directory: Path | str, setting_index: int, shown: RoadMap | Truth | Tree) -> None:
+    """Write the roads of a setting, the first seed's truth, or a tree over the actions."""
+    if isinstance(shown, RoadMap):
+        name, arrays = "maps", shown.as_arrays()
+    elif isinstance(shown, Truth):
+        name, arrays = "truths", shown._asdict()
+    else:
+        name, arrays = "trees", {key: getattr(shown, key) for key in _TREE}
+    folder = Path(directory) / name
     atomic_write(folder / f"s{setting_index}.npz", npz_bytes(arrays))
 
 
@@ -182,8 +194,8 @@ def write_cells(run: Run) -> None:
     rows = []
     for index, policy, seed in product(range(len(run.settings)), sorted(run.policies), run.seeds):
         name = cell_name(policy, index, seed)
-        arrays = read_arrays(run.directory / "cells" / f"{name}.npz", rounds=run.rounds)
-        totals = {key: float(arrays[key].sum()) for key in sorted(set(arrays) - _RESERVED)}
+        kept = sorted(set(array_names(run.directory / "cells" / f"{name}.npz")) - _RESERVED)
+        totals = {key: float(run._array(key, policy, index, seed).sum()) for key in kept}
         row = {"cell": name, "policy": policy, "seed": seed, "setting": run.settings[index], **totals}
         rows.append(json_bytes(row))
     atomic_write(run.directory / "cells.jsonl", b"".join(rows))
@@ -344,7 +356,8 @@ class Run(Shown):
             return None
         arrays = read_arrays(path, rounds=self.rounds)
         for name, shape in audit_shapes(self.rounds).items():
-            _check_shape(arrays.get(name), shape, "f", path, name)
+            refused = (np.isinf,) if name == "firsts" else ()  # a score may be anything
+            _checked(arrays.get(name), shape, path, name, "f", refused)
         return arrays
 
     def choices(self, policy: str, setting_index: int, seed: int) -> NDArray[np.int32]:
@@ -360,7 +373,22 @@ class Run(Shown):
     def road_map(self, setting_index: int = 0) -> RoadMap | None:
         """The roads that the arms of a setting are; ``None`` where they are no roads."""
         path = self.directory / "maps" / f"s{setting_index}.npz"
-        return RoadMap.from_arrays(read_arrays(path)) if path.exists() else None
+        arrays = read_arrays(path) if path.exists() else None
+        try:
+            return None if arrays is None else RoadMap.from_arrays(arrays)
+        except StateError as error:
+            raise damaged(path, str(error)) from None
+
+    def tree(self, setting_index: int = 0) -> Tree | None:
+        """A tree over the actions; ``None`` where none was recorded."""
+        path = self.directory / "trees" / f"s{setting_index}.npz"
+        if not path.exists():
+            return None
+        arrays = read_arrays(path)
+        try:
+            return Tree(**{key: np.atleast_1d(arrays.get(key, np.nan)) for key in _TREE})
+        except InputError as error:
+            raise damaged(path, str(error)) from None
 
     def truth(self, setting_index: int = 0) -> Truth | None:
         """What there was to be found with the first seed; ``None`` where it was not recorded."""
@@ -369,9 +397,12 @@ class Run(Shown):
             return None
         arrays = read_arrays(path, rounds=self.rounds)
         truth = Truth(*(np.atleast_1d(arrays.get(name, np.nan)) for name in Truth._fields))
-        m, n, size = len(truth.rounds), len(truth.places), truth.places.size
-        for name, shape in zip(Truth._fields, ((m,), (m, n), (n, size // n)), strict=True):
-            _check_shape(getattr(truth, name), shape, "fi", path, name)
+        m, n = (max(1, len(each)) for each in (truth.rounds, truth.places))
+        shapes = (m,), (m, n), (n, max(1, truth.places.size // n))
+        for name, array, shape in zip(Truth._fields, truth, shapes, strict=True):
+            _checked(array, shape, path, name, "fi")
+        if (np.diff(truth.rounds, prepend=0) <= 0).any():
+            raise damaged(path, "'rounds' must rise from 1 on")
         return truth
 
     def _path(self, folder: str, policy: str, setting_index: int, seed: int) -> Path:
@@ -389,7 +420,8 @@ class Run(Shown):
         array = read_arrays(path, only=name, rounds=self.rounds)[name]
         columns = (array.size // self.rounds,) if name == "choices" else ()
         kinds = "i" if name == "choices" else "fiu"
-        return _check_shape(array, (self.rounds, *columns), kinds, path, name)
+        refused = (np.isinf,) if name == "propensities" else _NOT_FINITE  # one that is not known is NaN
+        return _checked(array, (self.rounds, *columns), path, name, kinds, refused)
 
     def _stack(self, name: str, policy: str, setting_index: int) -> NDArray[Any]:
         key = (name, policy, setting_index)
@@ -402,14 +434,18 @@ class Run(Shown):
         return self._stacks[key]
 
 
-def _check_shape(
-    array: NDArray[Any] | None, shape: tuple[int, ...], kinds: str, path: Path, name: str
+def _checked(
+    array: NDArray[Any] | None,
+    shape: tuple[int, ...],
+    path: Path,
+    name: str,
+    kinds: str = "fiu",
+    refused: tuple[np.ufunc, ...] = _NOT_FINITE,
 ) -> NDArray[Any]:
     if array is None or array.shape != shape or array.dtype.kind not in kinds:
-        raise StateError(
-            f"{path} is damaged: {name!r} must be numbers of shape {shape}; delete it and run again "
-            "with --resume"
-        )
+        raise damaged(path, f"{name!r} must be numbers of shape {shape}")
+    if any(test(array).any() for test in refused):
+        raise damaged(path, f"{name!r} holds NaN or infinity")
     return array
 
 
@@ -422,6 +458,9 @@ def check_chart(told: Mapping[str, Any], where: str) -> None:
         if get_origin(kind) is Literal and value not in get_args(kind):
             choices = " or ".join(map(repr, filter(None, get_args(kind))))
             raise SpecError(f"{where}: {key} is {value!r}; choose {choices}")
+    for curve in told.get("curves", ()):
+        if not {"metric"} <= set(curve) <= {"metric", "where"}:
+            raise SpecError(f"{where}: a curve has a metric and may have where; this has {[*curve]}")
 
 
 def read_spec(directory: Path | str) -> Mapping[str, Any]:

@@ -22,9 +22,8 @@ def raises(kind: type[BaseException], what: str) -> Iterator[None]:
     except kind:
         return
     except Exception as error:
-        raise AssertionError(
-            f"{what} raised {type(error).__name__} ({error}); it must raise {kind.__name__}"
-        ) from error
+        told = f"{what} raised {type(error).__name__} ({error})"
+        raise AssertionError(f"{told}; it must raise {kind.__name__}") from error
     raise AssertionError(f"{what} was accepted; it must raise {kind.__name__}")
 
 
@@ -115,5 +114,4 @@ def conditioned(cov: Floats, positions: Ints, noise_variance: Floats | float) ->
     """The covariance once these arms are observed, by the textbook."""
     seen = cov[positions]
     noise = noise_variance * np.eye(len(positions))
-    smaller: Floats = cov - seen.T @ np.linalg.solve(seen[:, positions] + noise, seen)
-    return smaller
+    return np.asarray(cov - seen.T @ np.linalg.solve(seen[:, positions] + noise, seen))

@@ -24,8 +24,7 @@ class KernelContract(ABC):
     Override :meth:`points` if the kernel needs particular columns.
     """
 
-    tolerance = 1e-12
-    """Rounding allowed, relative to the largest prior variance."""
+    tolerance = 1e-12  # rounding allowed, relative to the largest prior variance
     gradient_tolerance = 1e-6
 
     @abstractmethod

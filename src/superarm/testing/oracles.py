@@ -28,11 +28,9 @@ class OracleContract(ABC):
     for an oracle that refuses ``rescore``.
     """
 
-    n = 7
-    """Arms on offer: small enough for brute force."""
+    n = 7  # arms on offer: small enough for brute force
     rounds = 60
-    rescores = True
-    """Whether the oracle builds a super arm step by step when it is asked to."""
+    rescores = True  # whether the oracle builds a super arm step by step when it is asked to
 
     @abstractmethod
     def make_oracle(self) -> Oracle: ...

@@ -44,8 +44,7 @@ class PosteriorContract(ABC):
     ``make_arms`` gives six to twenty arms that the posterior knows.
     """
 
-    tolerance = 1e-9
-    """Rounding allowed, relative to the prior's scale."""
+    tolerance = 1e-9  # rounding allowed, relative to the prior's scale
     draws = 4000
 
     @abstractmethod
@@ -65,11 +64,8 @@ class PosteriorContract(ABC):
         positions = np.concatenate([rng.permutation(n)[: n - 2], rng.integers(0, n - 2, 4)])
         positions[-1] = positions[-2]  # the same arm twice in a row
         noise = self.make_posterior().belief(self._offer()).noise_std ** 2
-        return Observations(
-            positions,
-            frozen(np.sqrt(self._scale()) * rng.standard_normal(len(positions))),
-            frozen(noise * rng.uniform(0.5, 2.0, len(positions))),
-        )
+        rewards = frozen(np.sqrt(self._scale()) * rng.standard_normal(len(positions)))
+        return Observations(positions, rewards, frozen(noise * rng.uniform(0.5, 2.0, len(positions))))
 
     def _scale(self) -> float:
         return float(np.max(np.diagonal(self._joint(self.make_posterior()).cov)))
@@ -85,8 +81,7 @@ class PosteriorContract(ABC):
 
     def _variance(self, posterior: Posterior) -> Floats:
         std: Any = posterior.predict(self._keys(posterior)).std
-        variance: Floats = std**2
-        return variance
+        return np.asarray(std**2)
 
     def _observe(self, posterior: Posterior, part: Any = slice(None)) -> Posterior:
         data = self._data()
@@ -215,9 +210,8 @@ class PosteriorContract(ABC):
         if not self.make_posterior().exchangeable:
             return
         arms = self.make_arms()
-        early, late, now = (
-            Offer(step=step, arms=arms, time=time) for step, time in ((1, 0.5), (4, 2.0), (9, 7.5))
-        )
+        times = ((1, 0.5), (4, 2.0), (9, 7.5))
+        early, late, now = (Offer(step=step, arms=arms, time=time) for step, time in times)
         seen = []
         for order in ((early, late), (late, early)):
             posterior = self.make_posterior()

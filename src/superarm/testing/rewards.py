@@ -20,8 +20,7 @@ class RewardContract(ABC):
     Override :meth:`structure` if offers carry one.
     """
 
-    n = 6
-    """Arms on offer. Outcomes are drawn from [0, 1]."""
+    n = 6  # arms on offer, with outcomes drawn from [0, 1]
     rounds = 200
 
     @abstractmethod

@@ -47,3 +47,5 @@ from .information import SquaredExponentialGain as SquaredExponentialGain
 from .information import arriving_information_gain as arriving_information_gain
 from .information import greedy_information_gain as greedy_information_gain
 from .information import information_gain as information_gain
+from .movement import movement_rate as movement_rate
+from .movement import service_constant as service_constant

@@ -30,8 +30,7 @@ from superarm.linalg import cholesky, solve_lower
 
 from .information import GREEDY_SHARE, GreedyGain, greedy_information_gain
 
-DENSE_LARGEST = 1500
-"""Up to this many arms the whole covariance is decomposed (a second or two)."""
+DENSE_LARGEST = 1500  # arms up to which the whole covariance is decomposed (a second or two)
 _BLOCK = 256
 _MATRIX_WORK, _COLUMNS_WORK = 5e8, 8e9  # multiplications a greedy run may cost, in either form
 _MOST_STEPS = 4096
@@ -66,10 +65,8 @@ def prior_eigenvalue_bounds(kernel: Covariance, features: Any, budget: int) -> l
     rows = _arms(features)
     size = min(as_count(budget, "budget"), len(rows))
     diagonal = np.asarray(kernel.diag(rows), dtype=np.float64)
-    bounds = [
-        NamedBound(size * float(diagonal.max()), "trace"),
-        NamedBound(max(_row_sums(kernel, rows, diagonal, size)), "rows"),
-    ]
+    bounds = [NamedBound(size * float(diagonal.max()), "trace")]
+    bounds.append(NamedBound(max(_row_sums(kernel, rows, diagonal, size)), "rows"))
     if len(rows) <= DENSE_LARGEST:
         bounds.append(NamedBound(float(np.linalg.eigvalsh(kernel(rows))[-1]), "whole"))
     return bounds
@@ -140,9 +137,7 @@ class ArmSetGrowth:
     def bounds(self, count: int) -> list[NamedBound]:
         """Every bound that can be had for ``count`` observations."""
         if not 0 <= count <= self.horizon:
-            raise InputError(
-                f"count is {count}; this growth was asked for 0 … {self.horizon} observations"
-            )
+            raise InputError(f"count is {count}; this growth was asked for 0 … {self.horizon}")
         found = [NamedBound(self._hadamard(count), "hadamard")]
         if self._spectrum is not None:
             found.append(NamedBound(self._spectrum(count), "spectral"))

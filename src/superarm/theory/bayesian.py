@@ -86,20 +86,14 @@ def bayesian_regret_bound(
     K = as_count(budget, "budget")
     scale = math.sqrt(as_positive(largest_variance, "largest_variance"))
     if isinstance(arms, CompactSet):
-        s = arms.log_size(
-            T,
-            budget=K,
-            noise_variance=noise_variance,
-            omega=omega,
-            xi=xi,
-            largest_variance=largest_variance,
-        )
+        variances = {"noise_variance": noise_variance, "largest_variance": largest_variance}
+        s = arms.log_size(T, budget=K, omega=omega, xi=xi, **variances)
         log_points, constant = arms.dimension * log_whole(s), math.pi**2 / 3.0
     else:
         log_points, constant = np.asarray(math.log(as_count(arms, "arms"))), 0.0
     beta = confidence_parameter(T, log_points, omega, xi)
-    variances = variance_constant(largest_eigenvalue, noise_variance)
-    explored = np.sqrt(variances * T * K * beta * evaluate(gamma, T * K))
+    C = variance_constant(largest_eigenvalue, noise_variance)
+    explored = np.sqrt(C * T * K * beta * evaluate(gamma, T * K))
     missed: Any = math.pi**2 / 6.0
     if omega is not None and xi is not None:
         missed = bucb_exploration_term(T, omega, xi)

@@ -53,12 +53,9 @@ def confidence_parameter(
 class DiscretisationConditions(NamedTuple):
     """Assumption 3.4 in logarithms: τ ≥ e^least, τ/β ≥ e^ratio, τ²/β ≥ e^square."""
 
-    least: Floats
-    """Eqs 6a and 6d."""
-    ratio: Floats
-    """Eq. 6b."""
-    square: Floats
-    """Eq. 6c."""
+    least: Floats  # eqs 6a and 6d
+    ratio: Floats  # eq. 6b
+    square: Floats  # eq. 6c
 
     def required(self, log_beta: Floats, power: float = 0.0) -> Floats:
         """The least ln τ for this ln β; with a ``power``, for a β of τ^power times as much."""

@@ -27,7 +27,7 @@ import numpy as np
 
 from superarm.core import Floats, Gamma, Schedule
 from superarm.errors import InputError
-from superarm.inputs import as_count, as_features, as_number, as_positive, require_choice
+from superarm.inputs import as_count, as_features, as_number, as_positive, as_scale, require_choice
 from superarm.kernels import Matern
 from superarm.kernels.base import Covariance
 from superarm.rules.base import as_probability
@@ -54,10 +54,10 @@ def drifting_information_gain(
     :func:`~superarm.theory.arriving_information_gain` for the same arms at times 1, 2, …, in O(T² n):
     the covariance is K − W Wᵀ, and a round leaves √(1 − ε) of each column.
     """
-    rows, noise = as_features(arms, "arms"), as_positive(noise_variance, "noise_variance")
+    rows, noise = as_features(arms, "arms"), as_scale(noise_variance, "noise_variance")
     if len(rows) == 0:
         raise InputError("arms has no rows; give at least one arm")
-    count, keep = as_count(rounds, "rounds", least=0), math.sqrt(1.0 - _as_drift(epsilon))
+    count, keep = as_count(rounds, "rounds", 0, 10**9), math.sqrt(1.0 - _as_drift(epsilon))
     W, left, lost = np.empty((count, len(rows))), np.ones(count), np.zeros(len(rows))
     variances, gains = np.asarray(kernel.diag(rows), dtype=np.float64), np.zeros(count + 1)
     for step in range(count):
@@ -84,8 +84,8 @@ def drift_excess(
     - ``printed``: N³ε, eq. 60, which is no bound: eq. 56 leaves out ½ and σ⁻².
     """
     require_choice(form, "form", get_args(DriftForm))
-    N, drift = as_rounds(counts), _as_drift(epsilon)
-    noise, keep = as_positive(noise_variance, "noise_variance"), math.sqrt(1.0 - drift)
+    N, drift = as_rounds(counts, "counts"), _as_drift(epsilon)
+    noise, keep = as_scale(noise_variance, "noise_variance"), math.sqrt(1.0 - drift)
     if form == "printed":
         return np.asarray(N**3 * drift)
     step = drift / (1.0 + keep)  # 1 − φ
@@ -109,12 +109,11 @@ class DriftingGrowth:
     form: DriftForm = "split"
 
     def __post_init__(self) -> None:
-        as_count(self.horizon, "horizon")
+        as_count(self.horizon, "horizon", 1, 10**9)
         drift_excess(1.0, self.epsilon, self.noise_variance, self.form)
 
     def __call__(self, t: int) -> float:
-        if not 0 <= t <= self.horizon:
-            raise InputError(f"t is {t}; this growth was asked for 0 … {self.horizon}")
+        as_count(t, "t", 0, self.horizon)
         N = np.arange(1, t + 1)
         if self.form == "printed":
             totals = (t / N + 1.0) * self._blocks[N]
@@ -204,8 +203,8 @@ def mismatch_bounds(block: Any, epsilon: float, noise_variance: float, largest_r
     |μ̃ − μ| ≤ (σ⁻² + σ⁻⁴)N³ε·max|y|, eq. 87, and |σ̃ − σ| ≤ √((3σ⁻² + σ⁻⁴)N³ε), eq. 82; the lemma is
     printed without the root. Eq. 80 follows from A⁻¹ − B⁻¹ = A⁻¹(B − A)B⁻¹; eq. 78 needs V ⪰ 0.
     """
-    precision = 1.0 / as_positive(noise_variance, "noise_variance")
-    drifted = np.asarray(block, dtype=np.float64) ** 3 * _as_drift(epsilon)
+    precision = 1.0 / as_scale(noise_variance, "noise_variance")
+    drifted = as_rounds(block, "block") ** 3 * _as_drift(epsilon)
     mean = (precision + precision**2) * drifted * largest_reward
     return Mismatch(mean, np.sqrt((3.0 * precision + precision**2) * drifted))
 
@@ -231,15 +230,14 @@ def regret_bound_r_gp_ucb(
     With finitely many arms two events are left, δ/2 each: eq. 63 for all arms, and |f_t(x) + z_t| ≤ L̃
     for all arms. Then β_T = 2 ln(|D|π²T²/(3δ)), L̃ = √((1 + σ²)β_T), and no 2.
     """
-    T, N = as_rounds(rounds), as_count(block, "block")
+    T, N = as_rounds(rounds), as_count(block, "block", 1, 10**9)
     width = _widths(T, arms, delta, resets=True)
-    noise = as_positive(noise_variance, "noise_variance")
+    noise = as_scale(noise_variance, "noise_variance")
     reward = math.sqrt(1.0 + noise) * width
     if isinstance(arms, SmoothDomain):
         events = 2.0 * (1.0 + arms.a0) * math.pi**2 / (3.0 * delta)
-        reward = (arms.b0 + (2.0 if printed else math.sqrt(2.0 * noise))) * np.sqrt(
-            np.log(events * T**2)
-        )
+        spread = arms.b0 + (2.0 if printed else math.sqrt(2.0 * noise))
+        reward = spread * np.sqrt(np.log(events * T**2))
     if printed:
         times, rows, information = 1.0, np.asarray(N), (T / N + 1.0) * gamma(N)
     else:
@@ -266,7 +264,7 @@ def _explored(
     T: Floats, arms: int | SmoothDomain, noise_variance: float, width: Floats, information: Floats
 ) -> Floats:
     """√(C₁ T β_T γ), and 2 for a domain that is discretised."""
-    c1 = 8.0 / math.log1p(1.0 / as_positive(noise_variance, "noise_variance"))
+    c1 = 8.0 / math.log1p(1.0 / as_scale(noise_variance, "noise_variance"))
     return np.sqrt(c1 * T * width**2 * information) + 2.0 * isinstance(arms, SmoothDomain)
 
 
@@ -298,7 +296,7 @@ def rate_drift(
     require_choice(algorithm, "algorithm", get_args(DriftAlgorithm))
     if not nu > 2.0:
         raise InputError(f"nu is {nu}; the corollary needs nu > 2")
-    corners = as_count(dimension, "dimension") * (dimension + 1.0)
+    corners = as_count(dimension, "dimension", 1, 10**6) * (dimension + 1.0)
     T, p, c = as_rounds(rounds), _POWERS[algorithm], corners / (2.0 * nu + corners)
     drifted = T * _as_drift(epsilon) ** (0.5 * (1.0 - c) / (p - c))
     return np.asarray(np.maximum(T ** (0.5 * (1.0 + c)), drifted))

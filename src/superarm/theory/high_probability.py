@@ -21,7 +21,7 @@ import numpy as np
 
 from superarm.core import Floats, Gamma
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_count, as_number, as_positive, as_vector
+from superarm.inputs import LARGEST, as_count, as_number, as_positive, as_vector
 from superarm.rules.base import as_probability
 
 ANTI_CONCENTRATION = 1.0 / (4.0 * math.e * math.sqrt(math.pi))
@@ -151,10 +151,8 @@ def lipschitz_of_kernel(kernel: object) -> float:
     from superarm.kernels import Matern, SquaredExponential
 
     if not isinstance(kernel, SquaredExponential | Matern):
-        raise InputError(
-            f"no closed form for {type(kernel).__name__}; "
-            "SquaredExponential and Matern (nu > 1) have one"
-        )
+        told = "SquaredExponential and Matern (nu > 1) have one"
+        raise InputError(f"no closed form for {type(kernel).__name__}; {told}")
     slope = 1.0
     if isinstance(kernel, Matern):
         if kernel.nu <= 1.0:
@@ -179,8 +177,7 @@ def regret_bound_gp_ucb(
     T = as_rounds(rounds)
     information = evaluate(gamma, T)
     beta = 2.0 * norm_bound**2 + 300.0 * information * np.log(T / delta) ** 3
-    bound: Floats = np.sqrt(8.0 / math.log1p(1.0 / noise) * T * beta * information)
-    return bound
+    return np.asarray(np.sqrt(8.0 / math.log1p(1.0 / noise) * T * beta * information))
 
 
 # --- nika2022oclok ------------------------------------------------------------------------
@@ -274,11 +271,11 @@ def rates_side_by_side(
 # --- checks -------------------------------------------------------------------------------
 
 
-def as_rounds(rounds: Any) -> Floats:
+def as_rounds(rounds: Any, name: str = "rounds") -> Floats:
     """T, one or several."""
-    values = np.asarray(rounds, dtype=np.float64)
-    if values.size and not (np.isfinite(values).all() and (values >= 1.0).all()):
-        raise InputError("rounds must be finite and at least 1")
+    values = as_vector(np.ravel(rounds), name).reshape(np.shape(rounds))
+    if values.size and not 1.0 <= values.min() <= values.max() <= LARGEST:
+        raise InputError(f"{name} must lie between 1 and {LARGEST:g}")
     return values
 
 
@@ -294,17 +291,15 @@ def _log_discretisation(
     as_count(dimension, "dimension")
     per_axis = as_positive(norm_bound, "norm_bound") * as_positive(lipschitz, "lipschitz")
     per_axis *= as_positive(side, "side") * dimension
-    logarithm: Floats = np.maximum(0.0, dimension * np.log(per_axis * T**2))
-    return logarithm
+    return np.asarray(np.maximum(0.0, dimension * np.log(per_axis * T**2)))
 
 
 def _noise_and_kernel(noise: Any, K: Any, eta: float) -> tuple[Floats, Floats]:
     vector = as_vector(noise, "noise")
     matrix = np.asarray(K, dtype=np.float64)
     if matrix.shape != (len(vector), len(vector)):
-        raise ShapeError(
-            f"K has shape {matrix.shape}; {len(vector)} noise terms need a square of that size"
-        )
+        told = f"{len(vector)} noise terms need a square of that size"
+        raise ShapeError(f"K has shape {matrix.shape}; {told}")
     as_number(eta, "eta", least=0.0)
     return matrix, vector
 

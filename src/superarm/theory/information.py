@@ -21,14 +21,14 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.errors import InputError, NotPositiveDefiniteError
-from superarm.inputs import as_count, as_features, as_number, as_positive, require_choice
+from superarm.inputs import as_count, as_features, as_positive, require_choice
 from superarm.kernels.base import Covariance
 from superarm.linalg import GrowingCholesky
 from superarm.registry import register
+from superarm.rules.base import Checked
 from superarm.threads import one_blas_thread
 
-GREEDY_SHARE = 1.0 - math.exp(-1.0)
-"""The share 1 − 1/e of the maximum that the greedy choice reaches at least."""
+GREEDY_SHARE = 1.0 - math.exp(-1.0)  # of the maximum, which the greedy choice reaches at least
 
 
 def information_gain(kernel: Covariance, X: Any, noise_variance: float) -> float:
@@ -42,25 +42,21 @@ def information_gain(kernel: Covariance, X: Any, noise_variance: float) -> float
         return 0.0
     sign, logarithm = np.linalg.slogdet(np.eye(len(rows)) + kernel(rows) / noise)
     if sign <= 0.0:
-        raise NotPositiveDefiniteError(
-            "I + K/noise_variance is not positive definite: the kernel is not positive semi-definite"
-        )
+        told = "I + K/noise_variance is not positive definite"
+        raise NotPositiveDefiniteError(f"{told}: the kernel is not positive semi-definite")
     return 0.5 * float(logarithm)
 
 
 class GreedyGain(NamedTuple):
     """A greedy run of :func:`greedy_information_gain`."""
 
-    positions: Ints
-    """The chosen candidates in order, (count,)."""
-    gains: Floats
-    """Information after 0, 1, …, count observations, (count + 1,)."""
+    positions: Ints  # the chosen candidates in order, (count,)
+    gains: Floats  # information after 0, 1, …, count observations, (count + 1,)
 
     @property
     def upper_bounds(self) -> Floats:
         """γ_t ≤ gains[t] / (1 − 1/e), (count + 1,)."""
-        bounds: Floats = self.gains / GREEDY_SHARE
-        return bounds
+        return np.asarray(self.gains / GREEDY_SHARE)
 
 
 @one_blas_thread
@@ -147,7 +143,7 @@ def arriving_information_gain(
 
 @register("gain", "squared-exponential")
 @dataclass(frozen=True, kw_only=True)
-class SquaredExponentialGain:
+class SquaredExponentialGain(Checked):
     """(ln t)^{d+1}. srinivas2010gaussian, Theorem 5.
 
     >>> SquaredExponentialGain(dimension=1)(0)
@@ -155,9 +151,6 @@ class SquaredExponentialGain:
     """
 
     dimension: int
-
-    def __post_init__(self) -> None:
-        as_count(self.dimension, "dimension")
 
     def __call__(self, t: int) -> float:
         return math.log(t) ** (self.dimension + 1) if t > 1 else 0.0
@@ -195,13 +188,10 @@ class MaternGain:
 
 @register("gain", "linear")
 @dataclass(frozen=True, kw_only=True)
-class LinearGain:
+class LinearGain(Checked):
     """d ln t. srinivas2010gaussian, Theorem 5."""
 
     dimension: int
-
-    def __post_init__(self) -> None:
-        as_count(self.dimension, "dimension")
 
     def __call__(self, t: int) -> float:
         return self.dimension * math.log(t) if t > 1 else 0.0
@@ -209,16 +199,13 @@ class LinearGain:
 
 @register("gain", "constant")
 @dataclass(frozen=True, kw_only=True)
-class ConstantGain:
+class ConstantGain(Checked):
     """The same value for every t, also for t = 0: a constant found by cross-validation.
 
     chowdhury2017kernelized, section 6, takes 1 for the sensor data.
     """
 
     value: float = 1.0
-
-    def __post_init__(self) -> None:
-        as_number(self.value, "value", least=0.0)
 
     def __call__(self, t: int) -> float:
         return self.value

@@ -61,8 +61,7 @@ _GRAVITY = 9.80665  # m/s², fixed in SUMO
 _AIR_DENSITY = 1.2041  # kg/m³, fixed in SUMO
 LONGEST_STEP = 0.25
 """Seconds; with longer steps the energy of braking and accelerating is off by up to a percent."""
-_TELEPORT_AFTER = 300.0
-"""Seconds after which a car that cannot move is taken out of the way; a trip then ends."""
+_TELEPORT_AFTER = 300.0  # seconds after which a car that is stuck is taken away; a trip then ends
 _ACTUATED = re.compile(rb'(<tlLogic\b[^>]*?\btype=")(?:actuated|delay_based|NEMA)(")')
 _VERSION = re.compile(rb"<net\b[^>]*\bversion=")
 _TRIP, _DRIVEN, _OTHER = "trip", "driven", "other"
@@ -72,8 +71,7 @@ _TRIP, _DRIVEN, _OTHER = "trip", "driven", "other"
 class Drive:
     """What was measured on one trip."""
 
-    energy: Floats
-    """Wh per edge of the route, (k,); of the edges not completed, what was measured so far."""
+    energy: Floats  # Wh per edge of the route, (k,); of edges not completed, what was measured so far
     stored: Floats  # of the energy, what went into motion and can be won back by braking, Wh, (k,)
     duration: float  # seconds from departure
     arrived: bool
@@ -208,15 +206,11 @@ class Driver(AbstractContextManager["Driver"]):
 
     def _record(self, ledger: Ledger, seconds: float, last_step: float | None) -> dict[str, Any]:
         """A drive as plain data; ``last_step``: the length of the step in which the car arrived."""
-        if last_step is not None:
-            seconds += ledger.arrive(last_step)
-        return {
-            "energy": ledger.energy,
-            "stored": ledger.stored,
-            "duration": seconds,
-            "arrived": last_step is not None,
-            "completed": ledger.index if last_step is None else len(ledger.energy),
-        }
+        booked = {"energy": ledger.energy, "stored": ledger.stored}
+        if last_step is None:
+            return {**booked, "duration": seconds, "arrived": False, "completed": ledger.index}
+        seconds += ledger.arrive(last_step)
+        return {**booked, "duration": seconds, "arrived": True, "completed": len(ledger.energy)}
 
     def _advance(self, departed: int) -> int:
         """One time step, before which the cars that are due depart; how many have by then."""
@@ -286,9 +280,7 @@ class Driver(AbstractContextManager["Driver"]):
             "collision.action": "none",
             "xml-validation": "never",
             "save-state.precision": 6,
-            "no-step-log": "true",
-            "no-warnings": "true",
-            "duration-log.disable": "true",
+            **dict.fromkeys(("no-step-log", "no-warnings", "duration-log.disable"), "true"),
         }
         words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         try:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from copy import copy
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,14 +38,12 @@ from superarm.linalg import cholesky, solve_lower, with_room
 from superarm.posteriors.fixed import as_rows
 
 FormName = Literal["folded", "visited", "kalman"]
-TRUNCATION = 1e-12
-"""How much may be left out of any covariance, relative to the largest prior variance."""
+TRUNCATION = 1e-12  # what may be left out of any covariance, relative to the largest prior variance
 _ROOM = 64
-_PIECE = 512
-"""Arms of one time that are learned at once."""
+_PIECE = 512  # arms of one time that are learned at once
 
 
-class PriorColumns:
+class PriorRows:
     """Prior covariances of the arms visited so far with all arms; they are never taken away."""
 
     def __init__(self, kernel: Covariance, arms: Floats) -> None:
@@ -57,7 +55,7 @@ class PriorColumns:
     def __len__(self) -> int:
         return len(self.visited)
 
-    def copied(self) -> PriorColumns:
+    def copied(self) -> PriorRows:
         other = copy(self)
         other._rows, other._slot = self._rows.copy(), self._slot.copy()
         other.visited = self.visited.copy()
@@ -94,7 +92,7 @@ class Form(ABC):
 
     name: ClassVar[FormName]
 
-    def __init__(self, space: StateSpace, prior: PriorColumns, n: int) -> None:
+    def __init__(self, space: StateSpace, prior: PriorRows, n: int) -> None:
         s = len(space.output)
         self.space, self.prior = space, prior
         self.time = -np.inf
@@ -147,7 +145,7 @@ class Form(ABC):
     def resume(self, state: State) -> None:
         """Go on from what a state holds."""
 
-    def copied(self, prior: PriorColumns | None = None) -> Form:
+    def copied(self, prior: PriorRows | None = None) -> Self:
         """One that goes its own way, with its own columns of the prior if they are given."""
         other = copy(self)
         other.mean, other.known = self.mean.copy(), self.known.copy()
@@ -206,9 +204,8 @@ class Form(ABC):
         if len(self.watched.mean):
             mean, cov, towards = self.watched
             pull = solve_lower(L, np.tensordot(self.space.output, towards[:, :, rows], (0, 1)).T)
-            self.watched = Watched(
-                mean + moved @ pull, cov - pull.T @ pull, towards - np.tensordot(pull.T, columns, 1)
-            )
+            towards = towards - np.tensordot(pull.T, columns, 1)
+            self.watched = Watched(mean + moved @ pull, cov - pull.T @ pull, towards)
         self._keep(coordinates, columns)
         self.information += float(np.log(np.diagonal(L)).sum() - 0.5 * np.log(noise).sum())
 
@@ -226,9 +223,8 @@ class Form(ABC):
         if len(output) == 1:
             g = output.item()
             return g * self.mean[0, rows], (g * g) * self.known[0, 0, rows]
-        return output @ self.mean[:, rows], np.einsum(
-            "a,b,abn->n", output, output, self.known[:, :, rows]
-        )
+        shrunk = np.einsum("a,b,abn->n", output, output, self.known[:, :, rows])
+        return output @ self.mean[:, rows], shrunk
 
 
 class FoldedForm(Form):
@@ -236,14 +232,13 @@ class FoldedForm(Form):
 
     name = "folded"
 
-    def __init__(self, space: StateSpace, prior: PriorColumns, n: int, scale: float) -> None:
+    def __init__(self, space: StateSpace, prior: PriorRows, n: int, scale: float) -> None:
         super().__init__(space, prior, n)
         s = len(space.output)
         self._scale = scale  # the largest prior variance
         self._W = np.empty((_ROOM, s, n))  # one row per column of W: rows are contiguous
         self._left = np.empty(_ROOM)  # c
-        self._rank = 0
-        self.compact_at = 2 * _ROOM
+        self._rank, self.compact_at = 0, 2 * _ROOM
 
     @classmethod
     def of(cls, form: VisitedForm, scale: float) -> FoldedForm:
@@ -279,9 +274,8 @@ class FoldedForm(Form):
         """These columns, as they are now."""
         self._W, self._left, self._rank = columns, np.ones(len(columns)), len(columns)
 
-    def copied(self, prior: PriorColumns | None = None) -> Form:
+    def copied(self, prior: PriorRows | None = None) -> Self:
         other = super().copied(prior)
-        assert isinstance(other, FoldedForm)
         other._W, other._left = self._W[: self._rank].copy(), self._left[: self._rank].copy()
         return other
 
@@ -306,10 +300,8 @@ class FoldedForm(Form):
 
     def _at(self, coordinates: Floats, rows: Ints) -> Floats:
         s, n = self.mean.shape
-        found: Floats = np.tensordot(
-            coordinates.reshape(-1, s, n)[:, :, rows], self.space.output, axes=(1, 0)
-        )
-        return found
+        columns = coordinates.reshape(-1, s, n)[:, :, rows]
+        return np.asarray(np.tensordot(columns, self.space.output, axes=(1, 0)))
 
     def _expanded(self, coordinates: Floats) -> Floats:
         return coordinates.reshape(-1, *self.mean.shape)
@@ -344,14 +336,13 @@ class FoldedForm(Form):
         return found * self._left[: self._rank]
 
     def explained(self, left: Floats, right: Floats) -> Floats:
-        found: Floats = left @ right.T
-        return found
+        return np.asarray(left @ right.T)
 
 
 class _BasisForm(Form):
     """G over a basis of functions on the arms."""
 
-    def __init__(self, space: StateSpace, prior: PriorColumns, n: int, size: int) -> None:
+    def __init__(self, space: StateSpace, prior: PriorRows, n: int, size: int) -> None:
         super().__init__(space, prior, n)
         self._G = np.zeros((size * len(space.output),) * 2)
         self._faded = 1.0  # what is left of G, which is stored as it was, where s is 1
@@ -388,9 +379,8 @@ class _BasisForm(Form):
             raise StateError("this state is damaged: it belongs to another basis")
         self._held[:] = held
 
-    def copied(self, prior: PriorColumns | None = None) -> Form:
+    def copied(self, prior: PriorRows | None = None) -> Self:
         other = super().copied(prior)
-        assert isinstance(other, _BasisForm)
         other._G = self._G.copy()
         return other
 
@@ -416,8 +406,8 @@ class _BasisForm(Form):
 
     def _at(self, coordinates: Floats, rows: Ints) -> Floats:
         h = self.space.output
-        found: Floats = (coordinates.reshape(len(coordinates), -1, len(h)) @ h) @ self._basis[:, rows]
-        return found
+        outputs = coordinates.reshape(len(coordinates), -1, len(h)) @ h
+        return np.asarray(outputs @ self._basis[:, rows])
 
     def _expanded(self, coordinates: Floats) -> Floats:
         s, n = self.mean.shape
@@ -439,8 +429,7 @@ class _BasisForm(Form):
         return (values[:, :, None] * outputs[:, None, :]).reshape(len(rows), -1)
 
     def explained(self, left: Floats, right: Floats) -> Floats:
-        found: Floats = self._faded * (left @ self._held @ right.T)
-        return found
+        return np.asarray(self._faded * (left @ self._held @ right.T))
 
 
 class KalmanForm(_BasisForm):
@@ -448,7 +437,7 @@ class KalmanForm(_BasisForm):
 
     name = "kalman"
 
-    def __init__(self, space: StateSpace, prior: PriorColumns, features: Floats) -> None:
+    def __init__(self, space: StateSpace, prior: PriorRows, features: Floats) -> None:
         super().__init__(space, prior, len(features), features.shape[1])
         self._features = np.ascontiguousarray(features.T)
 
@@ -465,7 +454,7 @@ class VisitedForm(_BasisForm):
 
     name = "visited"
 
-    def __init__(self, space: StateSpace, prior: PriorColumns, n: int) -> None:
+    def __init__(self, space: StateSpace, prior: PriorRows, n: int) -> None:
         super().__init__(space, prior, n, min(_ROOM, n))
         self._size = 0  # of the arms visited those that it knows of: others may have visited more
         self.compare_at = 2 * _ROOM  # rank at which it is next compared with the folded form

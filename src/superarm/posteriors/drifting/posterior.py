@@ -25,21 +25,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from superarm.core import Floats, Ints, Offer, State
+from superarm.core import Floats, Ints, Offer, Rng, State
 from superarm.errors import ForgottenError, InputError, StateError
-from superarm.inputs import (
-    as_count,
-    as_features,
-    as_number,
-    as_vector,
-    require_choice,
-)
+from superarm.inputs import as_count, as_features, as_number, as_vector, read_only, require_choice
 from superarm.kernels import Covariance, Kernel, Temporal
 from superarm.kernels.base import as_covariance
 from superarm.linalg import psd_root
 from superarm.posteriors.base import GaussianPosterior, Memory
 from superarm.posteriors.fixed import FixedArms, as_rows
-from superarm.posteriors.rows import Kept, Observed, ObservedData
+from superarm.posteriors.rows import Observed, ObservedData
 from superarm.posteriors.variances import prior_variance
 from superarm.registry import describe, difference, foreign_parts, register
 
@@ -49,29 +43,21 @@ from .forms import (
     Form,
     FormName,
     KalmanForm,
-    PriorColumns,
+    PriorRows,
     VisitedForm,
     Watched,
 )
 
 Wanted = Literal["auto", "folded", "visited", "kalman"]
 _FEATURE_TOLERANCE = 1e-13
-_MOST_FEATURES = 512
-"""Features, times the size of the state, up to which they are preferred to the arms visited."""
-_LEAST_NOISE = 1e-2
-"""Relative to the largest prior variance: with less, the visited form loses digits."""
-_NOISE_PER_ERROR = 1e4
-"""Noise that the kalman form needs, in errors of a kernel value; see ``streaming/forms.py``."""
-_NEGLIGIBLE = 1e-13
-"""What is left of an observation that is not kept for feedback from before it."""
-_MOST_COMPARED = 5e7
-"""Numbers that may be made to see whether the folded form is cheaper."""
-_LATEST = 1e15
-"""Times beyond it, either way, are not told apart well enough."""
-_MOST_STATE = 2.5e8
-"""Numbers that the states of all arms may take, n·s²: 2 GB."""
-_CHECKPOINT_EVERY = 32
-"""Times between two checkpoints."""
+_MOST_FEATURES = 512  # times the size of the state, up to which they are preferred to the arms visited
+_LEAST_NOISE = 1e-2  # relative to the largest prior variance: with less, the visited form loses digits
+_NOISE_PER_ERROR = 1e4  # noise for the kalman form, in errors of a kernel value: ``streaming/forms.py``
+_NEGLIGIBLE = 1e-13  # what is left of an observation that is not kept for feedback from before it
+_MOST_COMPARED = 5e7  # numbers that may be made to see whether the folded form is cheaper
+_LATEST = 1e15  # times beyond it, either way, are not told apart well enough
+_MOST_STATE = 2.5e8  # numbers that the states of all arms may take, n·s²: 2 GB
+_CHECKPOINT_EVERY = 32  # times between two checkpoints
 
 
 @register("posterior", "drifting")
@@ -111,14 +97,13 @@ class DriftingGP(GaussianPosterior):
     ) -> None:
         super().__init__(noise_variance=noise_variance)
         self.kernel = as_covariance(kernel, "kernel")
-        self._fixed = FixedArms(as_features(arms, "arms").copy())
-        n = len(self._fixed.features)
+        self.arms = read_only(as_features(arms, "arms"))
+        self._fixed, n = FixedArms(self.arms), len(self.arms)
         if n == 0:
             raise InputError("arms is empty; give at least one")
-        values = mean(self._fixed.features) if callable(mean) else mean
+        self.mean, values = mean, mean(self.arms) if callable(mean) else mean
         spread = np.full(n, values) if np.ndim(values) == 0 else values
         self.prior_mean = as_vector(spread, "mean", n).copy()
-        self._mean = mean
         self.drift = Temporal() if drift is None else drift
         if not isinstance(self.drift, Kernel):
             raise InputError(f"drift is {drift!r:.60}; give a kernel, such as Temporal(epsilon=0.01)")
@@ -131,17 +116,15 @@ class DriftingGP(GaussianPosterior):
                 "kernel needs a longer lengthscale, or a larger time_tolerance"
             )
         self._level = float(self._space.output @ self._space.output)  # k_T(0)
-        self._variance = self._level * prior_variance(self.kernel, self._fixed.features)
+        self._variance = self._level * prior_variance(self.kernel, self.arms)
         self._scale = float(self._variance.max())
-        self._prior = PriorColumns(self.kernel, self._fixed.features)
+        self._prior = PriorRows(self.kernel, self.arms)
         require_choice(form, "form", ("auto", "folded", "visited", "kalman"))
         self._wanted: Wanted = form
         self._features, self._feature_error = self._find_features()
         if form == "kalman" and self._features is None:
-            raise InputError(
-                "this kernel has no features on these arms: it is not smooth enough, or its "
-                "lengthscale is too short for their spread; use form='auto'"
-            )
+            told = "it is not smooth enough, or its lengthscale is too short for their spread"
+            raise InputError(f"this kernel has no features on these arms: {told}; use form='auto'")
         self._least_noise = self.noise_variance
         self._forgotten, self._forgotten_information = -np.inf, 0.0  # until when, and what it told
         self.ignored = 0
@@ -149,7 +132,6 @@ class DriftingGP(GaussianPosterior):
         self._form = self._fresh_form(self.noise_variance)
         self._checkpoints: list[Form] = []  # in the order of their times
         self._data = ObservedData()  # what is remembered, in the order of time
-        self._kept: Kept | None = None  # what was asked about the past last
 
     # --- what it is now --------------------------------------------------------------------
 
@@ -177,22 +159,13 @@ class DriftingGP(GaussianPosterior):
         return self._data.view()
 
     def parameters(self) -> Mapping[str, Any]:
-        return {
-            "kernel": self.kernel,
-            "arms": self._fixed.features,
-            "noise_variance": self.noise_variance,
-            "mean": self._mean,
-            "drift": self.drift,
-            "form": self._wanted,
-            "time_tolerance": self.time_tolerance,
-        }
+        return {**super().parameters(), "form": self._wanted}
 
     # --- choice of form --------------------------------------------------------------------
 
     def _find_features(self) -> tuple[Floats | None, float]:
         """Features of all arms, (n, r), where they are wanted and few; the error of a kernel value."""
-        arms = self._fixed.features
-        n, s = len(arms), len(self._space.output)
+        arms, n, s = self.arms, len(self.arms), len(self._space.output)
         most = _MOST_FEATURES // s if self._wanted == "auto" else 2 * _MOST_FEATURES
         if self._wanted not in ("auto", "kalman") or self._scale == 0.0:
             return None, 0.0
@@ -282,10 +255,6 @@ class DriftingGP(GaussianPosterior):
 
     def _looked_back(self, keys: Floats) -> Watched:
         """What is known of moments before the last observation, (p, 2)."""
-        kept, written = self._kept, self._turns.written
-        if kept is not None and kept.written == written and np.array_equal(kept.keys, keys):
-            answer: Watched = kept.answer
-            return answer
         order = np.argsort(keys[:, 1], kind="stable")
         rows, times = keys[order, 0].astype(np.intp), keys[order, 1]
         with self._turns.lock:
@@ -302,9 +271,7 @@ class DriftingGP(GaussianPosterior):
             form = self._fold(form, since, [])
         back = np.argsort(order)
         mean, cov, towards = form.watched
-        found = Watched(mean[back], cov[np.ix_(back, back)], towards[back])
-        self._kept = Kept(written, keys.copy(), found)
-        return found
+        return Watched(mean[back], cov[np.ix_(back, back)], towards[back])
 
     def _outputs(self, times: Floats) -> tuple[Floats, Ints]:
         """h A(t − τ) of each different time t ≥ τ, (u, s), and which one each time is."""
@@ -325,7 +292,7 @@ class DriftingGP(GaussianPosterior):
             return mean, variance
         past = np.flatnonzero(times < self._form.time)
         if len(past):
-            watched = self._looked_back(keys[past])
+            watched = self._once("past", keys[past], self._looked_back)
             mean[past] += watched.mean
             variance[past] = np.diagonal(watched.cov)
         outputs, which = self._outputs(times)
@@ -341,16 +308,19 @@ class DriftingGP(GaussianPosterior):
 
     def _cross(self, keys: Floats, at: Ints) -> Floats:
         rows, times = keys[:, 0].astype(np.intp), keys[:, 1]
-        features = self._fixed.features
-        found = np.array(self.kernel(features[rows[at]], features[rows]), dtype=np.float64)
-        found *= self._over_time(times[at], times)
+        found = np.array(self.kernel(self.arms[rows[at]], self.arms[rows]), dtype=np.float64)
+        # k_T between times, as the state has it, (k, m).
+        apart, place = np.unique(np.abs(np.subtract.outer(times[at], times)), return_inverse=True)
+        h = self._space.output
+        over_time = np.array([h @ self._space.transition(t) @ h for t in apart])
+        found *= over_time[place.reshape(found.shape)]
         if self.count and len(rows):
             outputs, which = self._outputs(times)
             roots = self._form.roots(rows, outputs[which])
             found -= self._form.explained(roots[at], roots)
             past = np.flatnonzero(times < self._form.time)
             if len(past):
-                watched = self._looked_back(keys[past])
+                watched = self._once("past", keys[past], self._looked_back)
                 rowwise = np.einsum("psm,ms->pm", watched.towards[:, :, rows], outputs[which])  # (p, m)
                 rowwise[:, past] = watched.cov
                 place = np.full(len(rows), -1)
@@ -360,20 +330,10 @@ class DriftingGP(GaussianPosterior):
                 found[asked] = rowwise[place[at[asked]]]
         return found
 
-    def _over_time(self, left: Floats, right: Floats) -> Floats:
-        """k_T between times, as the state has it, (k, m)."""
-        apart, which = np.unique(np.abs(np.subtract.outer(left, right)), return_inverse=True)
-        h = self._space.output
-        values = np.array([h @ self._space.transition(t) @ h for t in apart])
-        return values[which.reshape(len(left), len(right))]
-
-    def _draw(self, keys: Floats, rng: np.random.Generator, size: int) -> Floats:
+    def _draw(self, keys: Floats, rng: Rng, size: int) -> Floats:
         rows, times = keys[:, 0].astype(np.intp), keys[:, 1]
-        form, features, now = (
-            self._form,
-            self._features,
-            (times == times[:1]) & (times >= self._form.time),
-        )
+        form, features = self._form, self._features
+        now = (times == times[:1]) & (times >= form.time)
         if not isinstance(form, KalmanForm) or features is None or not now.all():
             return super()._draw(keys, rng, size)
         # The features' weights have the covariance k_T(0) I − (I ⊗ g) G (I ⊗ g)ᵀ: a small root will do.
@@ -397,9 +357,7 @@ class DriftingGP(GaussianPosterior):
 
     # --- learning --------------------------------------------------------------------------
 
-    def _absorb(
-        self, keys: Floats, rewards: Floats, noise: Floats, rng: np.random.Generator | None
-    ) -> float:
+    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         order = np.argsort(keys[:, 1], kind="stable")
         fresh = Observed(keys[order], rewards[order], noise[order])
         fresh = fresh.part(fresh.arms[:, 1] > self._forgotten)
@@ -439,8 +397,7 @@ class DriftingGP(GaussianPosterior):
         """Learn what came since, in the order of time; ``checkpoints`` are added to."""
         if not len(since.noise):
             return form
-        times = since.arms[:, 1]
-        rows = since.arms[:, 0].astype(np.intp)
+        rows, times = since.arms[:, 0].astype(np.intp), since.arms[:, 1]
         residual = since.rewards - self.prior_mean[rows]
         bounds = [0, *(np.flatnonzero(np.diff(times)) + 1).tolist(), len(times)]
         for start, stop in itertools.pairwise(bounds):
@@ -456,11 +413,8 @@ class DriftingGP(GaussianPosterior):
 
     def _forget(self) -> None:
         """Let go of what has faded: it is no longer needed for feedback from before it."""
-        faded = [
-            each
-            for each in self._checkpoints
-            if self._space.left(self._form.time - each.time) < _NEGLIGIBLE
-        ]
+        now, left = self._form.time, self._space.left
+        faded = [each for each in self._checkpoints if left(now - each.time) < _NEGLIGIBLE]
         if len(faded) > 1 or (faded and faded[0].time > self._forgotten):
             base = faded[-1]
             self._forgotten, self._forgotten_information = base.time, base.information
@@ -474,8 +428,7 @@ class DriftingGP(GaussianPosterior):
     # --- state -----------------------------------------------------------------------------
 
     def _memory(self) -> Memory:
-        form = self._form
-        arrays = {**self.remembered._asdict()}
+        form, arrays = self._form, self.remembered._asdict()
         scalars: dict[str, Any] = {"in_use": form.name, "ignored": self.ignored}
         if self.count > self.ignored:
             s, n = form.mean.shape
@@ -494,41 +447,28 @@ class DriftingGP(GaussianPosterior):
             return
         n, s = len(self.prior_mean), len(self._space.output)
         keys = self._as_keys(state.array("arms"))
-        rewards, noise = (
-            as_vector(state.array(name), name, len(keys)) for name in ("rewards", "noise")
-        )
+        names = ("rewards", "noise")
+        rewards, noise = (as_vector(state.array(name), name, len(keys)) for name in names)
         time, error = (as_number(state.scalar(name), name) for name in ("time", "error"))
         forgotten = state.scalar("forgotten")
         if forgotten is not None:
             self._forgotten = as_number(forgotten, "forgotten", most=time)
         told = state.scalar("forgotten_information")
         self._forgotten_information = as_number(told, "forgotten_information", 0.0)
-        if (
-            not 0 < len(keys) <= self.count
-            or (np.diff(keys[:, 1]) < 0.0).any()
-            or time != keys[-1, 1]
-            or not (noise > 0.0).all()
-            or not 0.0 <= error <= TRUNCATION * self._scale
-            or self._forgotten >= keys[0, 1]
-        ):
+        rises = 0 < len(keys) <= self.count and not (np.diff(keys[:, 1]) < 0.0).any()
+        dated = rises and self._forgotten < keys[0, 1] and time == keys[-1, 1]
+        if not (dated and (noise > 0.0).all() and 0.0 <= error <= TRUNCATION * self._scale):
             raise StateError("this state is damaged: its observations are impossible")
         self._hold(Observed(keys, rewards, noise))
         self._least_noise = as_number(state.scalar("least_noise"), "least_noise", 0.0, noise.min())
-        if (
-            state.spec is None
-            or any(foreign_parts(state.spec))
-            or difference(describe(self), state.spec)
-        ):
+        fresh, spec = self._fresh_form(self._least_noise), state.spec
+        if spec is None or any(foreign_parts(spec)) or difference(describe(self), spec):
             # With other parts than it was learned with: learned anew, from what is remembered.
             self._prior.visit(keys[:, 0].astype(np.intp))
-            self._form = self._fold(
-                self._fresh_form(self._least_noise), self.remembered, self._checkpoints
-            )
+            self._form = self._fold(fresh, self.remembered, self._checkpoints)
             self._form.information = self.information_gain
             return
-        kinds: dict[object, Form] = {
-            form.name: form for form in (self._fresh_form(self._least_noise), self._folded_form())
-        }
+        kinds: dict[object, Form] = {form.name: form for form in (fresh, self._folded_form())}
         in_use = state.scalar("in_use")
         if not isinstance(in_use, str) or in_use not in kinds:
             raise StateError("this state is damaged: its form is impossible")
@@ -547,11 +487,9 @@ class DriftingGP(GaussianPosterior):
 
 def _sorted(held: Observed, fresh: Observed) -> Observed:
     """All of it in the order of time."""
-    joined = (
-        [np.concatenate(pair) for pair in zip(held, fresh, strict=True)] if len(held.noise) else fresh
-    )
-    order = np.argsort(joined[0][:, 1], kind="stable")
-    return Observed(*joined).part(order)
+    if len(held.noise):
+        fresh = Observed(*map(np.concatenate, zip(held, fresh, strict=True)))
+    return fresh.part(np.argsort(fresh.arms[:, 1], kind="stable"))
 
 
 def _thin(checkpoints: list[Form]) -> None:

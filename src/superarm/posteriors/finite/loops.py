@@ -26,8 +26,7 @@ class Loops(NamedTuple):
     add: Callable[..., None]
     observe: Callable[..., float]
     draw: Callable[..., Floats]
-    play: Callable[..., tuple[float, int]] | None
-    """Whole rounds against a table of rewards: compiled only."""
+    play: Callable[..., tuple[float, int]] | None  # whole rounds against a table: compiled only
 
 
 def loops_of(backend: str) -> Loops:

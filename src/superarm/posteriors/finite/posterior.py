@@ -25,13 +25,13 @@ Neither grows with the number of rounds: an arm seen before adds no row.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Ints, State
+from superarm.core import Arms, Floats, Ints, Rng, State
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import LARGEST, as_features, as_vector, require_choice, require_size
+from superarm.inputs import LARGEST, as_features, as_vector, read_only, require_choice, require_size
 from superarm.kernels import Covariance
 from superarm.kernels.base import as_covariance
 from superarm.posteriors.base import Memory
@@ -44,12 +44,10 @@ from .root import Backend, RootEngine
 from .visited import VisitedEngine
 
 Form = Literal["auto", "root", "visited"]
-ROOT_LARGEST = 2048
-"""Arms up to which ``auto`` keeps the square root of the whole covariance."""
+ROOT_LARGEST = 2048  # arms up to which ``auto`` keeps the square root of the whole covariance
 _RESTORED_AT_ONCE = 128
+# Arms up to which BLAS by itself takes no threads for an observation: rank-1 updates below 2¹⁵ numbers.
 _NO_THREADS = 1000
-"""Arms up to which BLAS takes no threads for one observation by itself: rank-1 updates of 32 columns
-below 2¹⁵ numbers."""
 
 
 @register("posterior", "finite")
@@ -79,17 +77,15 @@ class FiniteGP(FixedPosterior):
     ) -> None:
         require_choice(form, "form", ("auto", "root", "visited"))
         self.kernel = as_covariance(kernel, "kernel")
-        self.arms = as_features(arms, "arms").copy()
-        self.arms.flags.writeable = False
+        self.arms = read_only(as_features(arms, "arms"))
         n = len(self.arms)
         if n == 0:
             raise InputError("the arm set is empty; give at least one arm")
         super().__init__(n, noise_variance, mean, self.arms)
         self._everything = self._fixed.everything
-        self._backend: Backend = backend
-        self.form: Literal["root", "visited"] = (
-            form if form != "auto" else "root" if n <= ROOT_LARGEST else "visited"
-        )
+        self.backend: Backend = backend
+        suited: Literal["root", "visited"] = "root" if n <= ROOT_LARGEST else "visited"
+        self.form = suited if form == "auto" else form
         self._rooted: RootEngine | None = None  # the engine, in root form
         self._engine: RootEngine | VisitedEngine
         if self.form == "root":
@@ -141,7 +137,7 @@ class FiniteGP(FixedPosterior):
     def _cross(self, keys: Ints, at: Ints) -> Floats:
         return self._engine.cross(keys[at], keys)
 
-    def _draw(self, keys: Ints, rng: np.random.Generator, size: int) -> Floats:
+    def _draw(self, keys: Ints, rng: Rng, size: int) -> Floats:
         count = self._engine.normals_per_draw
         # The same numbers either way; a shape of one dimension is drawn faster.
         normals = rng.standard_normal(count)[None] if size == 1 else rng.standard_normal((size, count))
@@ -152,11 +148,7 @@ class FiniteGP(FixedPosterior):
         return float(np.max(self.kernel.diag(self.arms)))
 
     def observe(
-        self,
-        arms: Any,
-        rewards: Any,
-        noise_variance: Any = None,
-        rng: np.random.Generator | None = None,
+        self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
     ) -> None:
         engine = self._rooted
         if engine is not None and noise_variance is None and _is_single(arms) and _is_single(rewards):
@@ -255,11 +247,10 @@ class FiniteGP(FixedPosterior):
 
     def parameters(self) -> Mapping[str, Any]:
         """All but the backend, which is the machine's business."""
-        names = ("kernel", "arms", "noise_variance", "form")
-        return {"mean": self._mean, **{name: getattr(self, name) for name in names}}
+        return {name: value for name, value in super().parameters().items() if name != "backend"}
 
-    def _like(self, **changes: Any) -> FiniteGP:
-        return FiniteGP(**{**self.parameters(), "backend": self._backend, **changes})
+    def _like(self, **changes: Any) -> Self:
+        return super()._like(backend=self.backend, **changes)
 
     def _memory(self) -> Memory:
         engine = {} if self._rooted is None else {"engine": self._rooted.state()}

@@ -29,18 +29,12 @@ from superarm.posteriors.variances import prior_variance
 
 from .loops import Loops, loops_of
 
-PENDING = 32
-"""Different arms that may be pending: enough for a policy that has settled, and for BLAS to work
-well when they are folded in."""
+PENDING = 32  # arms: enough for a policy that has settled, and for BLAS to fold them in well
+# Noise, relative to the largest prior variance, below which nothing is kept pending: columns of nearly
+# noiseless arms would lose their digits to subtraction, which the root does not.
 LEAST_NOISE = 1e-5
-"""Noise, relative to the largest prior variance, below which nothing is kept pending: columns of
-nearly noiseless arms would lose their digits to subtraction, which the root does not."""
-FOLD_EVERY = 2048
-"""Observations after which what is pending is folded in, so that rounding cannot build up."""
-
-_DAMAGED = 1e-4
-"""Difference, relative to the largest prior variance, that rounding does not make."""
-
+FOLD_EVERY = 2048  # observations after which what is pending is folded in: rounding cannot build up
+_DAMAGED = 1e-4  # difference, relative to the largest prior variance, that rounding does not make
 _KIND, _SCHEMA = "root-engine", 1
 Backend = Literal["auto", "numpy", "numba"]
 
@@ -56,10 +50,8 @@ class RootEngine:
         self.variance = prior_variance(kernel, arms)
         largest = float(self.variance.max())
         if 0.0 < largest < SMALLEST:
-            raise InputError(
-                f"the largest prior variance of the arms is {largest:g}; squares of it must fit a "
-                f"float: choose units in which it is at least {SMALLEST:g}"
-            )
+            advice = f"squares must fit a float: choose units in which it is at least {SMALLEST:g}"
+            raise InputError(f"the largest prior variance of the arms is {largest:g}; {advice}")
         prior = np.asarray(kernel(arms))
         factor = psd_root(prior, "the prior covariance of the arms")
         apart = np.abs(np.diagonal(prior) - self.variance)
@@ -71,14 +63,11 @@ class RootEngine:
             )
         # By this a state knows whether it belongs to the same prior.
         self._probe = prior @ np.cos(np.arange(len(arms)))
-        self.root = factor.root
-        self.tolerance = factor.error
-        self.mean = mean.copy()
+        self.root, self.tolerance, self.mean = factor.root, factor.error, mean.copy()
         self.normals_per_draw = self.rank + PENDING
         self._loops: Loops = loops_of(backend)
         n = len(arms)
-        self._base = np.zeros((PENDING, n))
-        self._columns = np.zeros((PENDING, n))
+        self._base, self._columns = np.zeros((PENDING, n)), np.zeros((PENDING, n))
         self._pending_weight = np.zeros(PENDING)
         self._pending = np.zeros(PENDING, dtype=np.int64)  # V
         self._slot = np.full(n, -1, dtype=np.int64)  # where an arm stands in V
@@ -90,22 +79,11 @@ class RootEngine:
 
     def state(self) -> State:
         """All that is kept: draws depend on the root, and the data have more than one."""
-        size = self._count
-        return State(
-            kind=_KIND,
-            schema=_SCHEMA,
-            scalars={"until_fold": self._until_fold},
-            arrays={
-                "probe": self._probe.copy(),
-                "root": self.root.copy(),
-                "mean": self.mean.copy(),
-                "variance": self.variance.copy(),
-                "pending": self._pending[:size].copy(),
-                "pending_weight": self._pending_weight[:size].copy(),
-                "base": self._base[:size].copy(),
-                "columns": self._columns[:size].copy(),
-            },
-        )
+        names = ("pending", "pending_weight", "base", "columns")
+        arrays = {name: getattr(self, f"_{name}")[: self._count].copy() for name in names}
+        arrays |= {name: getattr(self, name).copy() for name in ("root", "mean", "variance")}
+        arrays["probe"], scalars = self._probe.copy(), {"until_fold": self._until_fold}
+        return State(kind=_KIND, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
     def resume(self, state: State, weight: Floats) -> bool:
         """Go on from this state; ``False``, and nothing is done, if it is that of another prior.
@@ -127,16 +105,11 @@ class RootEngine:
         base = as_features(state.array("base"), "base", n)
         columns = as_features(state.array("columns"), "columns", n)
         until_fold = state.scalar("until_fold")
-        if (
-            (len(root), len(base), len(columns)) != (n, size, size)
-            or root.shape[1] > n
-            or size > PENDING
-            or len(set(pending.tolist())) < size
-            or (held <= 0.0).any()
-            or (held > (1.0 + 1e-9) * weight[pending]).any()
-            or type(until_fold) is not int
-            or not 0 < until_fold <= FOLD_EVERY
-        ):
+        shapes = (len(root), len(base), len(columns)) == (n, size, size) and root.shape[1] <= n
+        distinct = len(set(pending.tolist())) == size <= PENDING
+        seen = ((held > 0.0) & (held <= (1.0 + 1e-9) * weight[pending])).all()
+        due = type(until_fold) is int and 0 < until_fold <= FOLD_EVERY
+        if not (shapes and distinct and seen and due):
             raise StateError("this state is damaged: it holds impossible values for the root form")
         left = np.einsum("ij,ij->i", root, root) - held @ (base * columns)
         if variance.min() < 0.0 or np.abs(left - variance).max() > _DAMAGED * scale:
@@ -150,8 +123,7 @@ class RootEngine:
         return True
 
     def _row_squares(self) -> Floats:
-        squares: Floats = np.einsum("ij,ij->i", self.root, self.root)
-        return squares
+        return np.asarray(np.einsum("ij,ij->i", self.root, self.root))
 
     @property
     def rank(self) -> int:

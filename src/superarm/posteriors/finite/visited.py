@@ -28,15 +28,11 @@ from superarm.posteriors.variances import check_left, prior_variance
 from superarm.threads import blas_threads_for
 
 _REFRESH_EVERY = 256
-_LEAST_NOISE = 1e-4
-"""Relative to the largest prior variance: with less, digits go within a few observations."""
+_LEAST_NOISE = 1e-4  # of the largest prior variance: with less, digits go within a few observations
 _DRIFT_SMALL, _DRIFT_ALLOWED = 1e-11, 1e-9
-_BLOCK_BYTES = 2**24
-"""Size of a block of K_VE: what may lie unused at its end."""
-_STRIP = 2048
-"""Arms treated together, so that what is made of them stays in the cache."""
-_PIECE_BYTES = 2**20
-"""Size of what a kernel is asked for at once: it takes several times that while it works."""
+_BLOCK_BYTES = 2**24  # size of a block of K_VE: what may lie unused at its end
+_STRIP = 2048  # arms treated together, so that what is made of them stays in the cache
+_PIECE_BYTES = 2**20  # of what a kernel is asked for at once: it takes several times that meanwhile
 
 
 class _Rows:
@@ -83,8 +79,7 @@ class VisitedEngine:
     tolerance = 0.0
 
     def __init__(self, kernel: Covariance, arms: Floats, mean: Floats) -> None:
-        self._kernel = kernel
-        self._arms = arms
+        self._kernel, self._arms = kernel, arms
         self.mean = mean.copy()
         self.variance = prior_variance(kernel, arms)
         self._prior_mean, self._prior_variance = mean.copy(), self.variance.copy()
@@ -107,7 +102,11 @@ class VisitedEngine:
         # Q = I_S − K_SV H, C = chol(Q K_VS + D), B = C⁻¹Q, W = B K_VE, z = C⁻¹(y − m_S);
         # H gains BᵀB. For an arm seen before, Q is H's own row over its weight, because
         # (K_VV + diag(1/weight)) H = I: the same number without its cancellation.
-        self._say_what_is_unsaid()
+        message, self._unsaid = self._unsaid, None
+        if message is not None:
+            # Found after the last observation, when it was too late: a user who turns warnings into
+            # errors may observe the same once more, because after an error a posterior is what it was.
+            warn(message, PrecisionWarning)
         fresh = rows[self._slot[rows] < 0]
         used, size = len(self._visited), len(self._visited) + len(fresh)
         visited = np.concatenate([self._visited, fresh])
@@ -203,9 +202,7 @@ class VisitedEngine:
             factor, failed = dpotrf(matrix.T, lower=0, overwrite_a=1, clean=1)
             if failed or not np.isfinite(factor.trace()):  # NaN may pass
                 raise NotPositiveDefiniteError("the covariance of the visited arms has no factor")
-            inverse, _ = dtrtri(factor, lower=0, overwrite_c=1)
-        half: Floats = inverse.T
-        return half
+            return np.asarray(dtrtri(factor, lower=0, overwrite_c=1)[0].T)
 
     def _explained(self, half: Floats, strip: slice) -> Floats:
         """Column sums of (L⁻¹ K_VE)² over a strip; L⁻¹ is lower triangular."""
@@ -229,16 +226,6 @@ class VisitedEngine:
                 f"the visited form had drifted by {drift:.0e} of the largest mean: with so "
                 "little noise the visited arms' covariance is nearly singular; use form='root'"
             )
-
-    def _say_what_is_unsaid(self) -> None:
-        """Warn of what was found after the last observation.
-
-        Then it would have been too late: a user who turns warnings into errors may observe the same
-        once more, because after an error a posterior is what it was.
-        """
-        message, self._unsaid = self._unsaid, None
-        if message is not None:
-            warn(message, PrecisionWarning)
 
     # --- joint draws -----------------------------------------------------------------------
 

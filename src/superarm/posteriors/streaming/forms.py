@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from superarm.threads import blas_threads_for
 
 FormName = Literal["cholesky", "finite-rank", "inducing"]
 
-FEATURE_TOLERANCE = 1e-13
-"""Largest error of a kernel value, relative to the prior variance, in finite-rank form."""
+FEATURE_ERROR = 1e-13  # largest of a kernel value, relative to the prior variance, in finite-rank form
 _SCHEMA = 1
 _NOISE_PER_ERROR = 1e4
 """Noise that the finite-rank form needs, in errors δ of a kernel value. They move K + D by δ per
@@ -38,9 +37,8 @@ class CholeskyForm:
     tolerance = least_noise = 0.0  # bound on a kernel value's error; noise for which it has the digits
 
     def __init__(self, kernel: Covariance, data: ObservedData, capacity: int = 256) -> None:
-        self._kernel = kernel
+        self._kernel, self._data = kernel, data
         self._copies = None if isinstance(kernel, Kernel) else True
-        self._data = data
         self._factor = GrowingCholesky(capacity)
         self._z = np.empty(capacity)
 
@@ -67,9 +65,8 @@ class CholeskyForm:
         if not size:
             return Solved(self, np.empty((len(keys), 0)), np.zeros(len(keys)))
         # Solved in place: a copy, unless the array is surely a new one.
-        cross = np.array(
-            self._kernel(keys, self._data.view().arms), dtype=np.float64, order="C", copy=self._copies
-        )
+        known = self._kernel(keys, self._data.view().arms)
+        cross = np.array(known, dtype=np.float64, order="C", copy=self._copies)
         rows = self._factor.solve_rows(cross)
         return Solved(self, rows, rows @ self._z[:size])
 
@@ -116,11 +113,9 @@ class FiniteRankForm:
     def __init__(
         self, features: FeatureMap, wanted: float, root: Floats, weights: Floats, data: ObservedData
     ) -> None:
-        self._features = features
+        self._features, self._data = features, data
         self._wanted = wanted  # the tolerance that the features were made for
-        self._root = root
-        self._weights = weights
-        self._data = data
+        self._root, self._weights = root, weights
         self.tolerance = features.error
         self.least_noise = _NOISE_PER_ERROR * features.error
 
@@ -144,17 +139,11 @@ class FiniteRankForm:
 
     def state(self) -> State:
         """The box of the features and what is known of their weights: draws depend on both."""
-        return State(
-            kind=self.name,
-            schema=_SCHEMA,
-            scalars={"tolerance": self._wanted},
-            arrays={
-                "lower": self._features.lower.copy(),
-                "upper": self._features.upper.copy(),
-                "root": self._root.copy(),
-                "weights": self._weights.copy(),
-            },
-        )
+        box = {"lower": self._features.lower, "upper": self._features.upper}
+        held = {**box, "root": self._root, "weights": self._weights}
+        arrays = {name: array.copy() for name, array in held.items()}
+        scalars = {"tolerance": self._wanted}
+        return State(kind=self.name, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
     @classmethod
     def from_state(cls, state: State, kernel: Kernel, data: ObservedData, most: int) -> FiniteRankForm:
@@ -170,15 +159,11 @@ class FiniteRankForm:
         lower = as_vector(state.array("lower"), "lower", data.columns)
         upper = as_vector(state.array("upper"), "upper", data.columns)
         features = kernel.features(lower, upper, wanted, most)
-        if (
-            features is None
-            or features.rank != rank
-            or len(root) != rank
-            or not features.covers(data.view().arms)
-            or not wanted <= 1.000001 * FEATURE_TOLERANCE * features.largest
-        ):
-            raise StateError("this state is damaged: its features are not those of the kernel")
-        return cls(features, wanted, root, weights, data)
+        if features is not None and features.rank == rank == len(root):
+            small = wanted <= 1.000001 * FEATURE_ERROR * features.largest
+            if small and features.covers(data.view().arms):
+                return cls(features, wanted, root, weights, data)
+        raise StateError("this state is damaged: its features are not those of the kernel")
 
     @property
     def rank(self) -> int:
@@ -220,8 +205,7 @@ class InducingForm:
     least_noise = 0.0
 
     def __init__(self, summary: PointSummary, data: ObservedData, chosen_at: int) -> None:
-        self._summary = summary
-        self._data = data
+        self._summary, self._data = summary, data
         self.chosen_at = chosen_at  # observations from which the points were chosen
 
     @classmethod
@@ -237,33 +221,21 @@ class InducingForm:
         return cls(summary, data, len(known))
 
     def state(self) -> State:
-        summary = self._summary
-        arrays = {"points": summary.points, "precision": summary.precision, "told": summary.told}
-        return State(
-            kind=self.name,
-            schema=_SCHEMA,
-            scalars={"lost": summary.lost, "chosen_at": self.chosen_at},
-            arrays={name: array.copy() for name, array in arrays.items()},
-        )
+        summary, scalars = self._summary, {"lost": self._summary.lost, "chosen_at": self.chosen_at}
+        arrays = {name: getattr(summary, name).copy() for name in ("points", "precision", "told")}
+        return State(kind=self.name, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
     @classmethod
-    def from_state(
-        cls, state: State, kernel: Covariance, data: ObservedData, most: int
-    ) -> InducingForm:
+    def from_state(cls, state: State, kernel: Covariance, data: ObservedData, most: int) -> Self:
         """The form that ``state`` was taken from, with the same kernel and data."""
         state.require(cls.name, _SCHEMA, "the inducing form")
         points = as_features(state.array("points"), "points", data.columns)
         told = as_vector(state.array("told"), "told", len(points)).copy()
         precision = np.array(as_features(state.array("precision"), "precision", len(points)))
         lost, chosen_at = state.scalar("lost"), state.scalar("chosen_at")
-        if (
-            not 0 < len(points) <= most
-            or type(chosen_at) is not int
-            or not len(points) <= chosen_at <= len(data)
-            or precision.shape != (len(points), len(points))
-            or type(lost) is not float
-            or not lost >= 0.0
-        ):
+        square = 0 < len(points) <= most and precision.shape == (len(points), len(points))
+        chosen = type(chosen_at) is int and len(points) <= chosen_at <= len(data)
+        if not (square and chosen and type(lost) is float and lost >= 0.0):
             raise StateError("this state is damaged: its inducing points are impossible")
         summary = PointSummary(kernel, points.copy())
         try:

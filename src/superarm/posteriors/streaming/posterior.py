@@ -47,7 +47,7 @@ from superarm.posteriors.variances import prior_variance
 from superarm.registry import describe, difference, has_spec, register
 
 from .forms import (
-    FEATURE_TOLERANCE,
+    FEATURE_ERROR,
     AnyForm,
     CholeskyForm,
     FiniteRankForm,
@@ -60,8 +60,7 @@ Form = Literal["auto", "cholesky", "finite-rank"]
 
 _RANK_PER_OBSERVATION = 0.5
 _MOST_FEATURES = 4096
-_LARGEST_MATCH = 1 << 20
-"""Pairs of arms up to which those observed are looked for among those asked about."""
+_LARGEST_MATCH = 1 << 20  # pairs up to which arms observed are looked for among those asked about
 
 
 @register("posterior", "streaming")
@@ -110,10 +109,8 @@ class StreamingGP(KernelPosterior):
         self.timed, self.forgotten = bool(timed), 0
         self.forget = None if forget is None else as_number(forget, "forget", SMALLEST, 0.5)
         if forget is not None and (not timed or inducing is not None or form == "finite-rank"):
-            raise InputError(
-                "forget drops old observations from the Cholesky form: it needs timed=True, and cannot "
-                "be used with inducing or form='finite-rank'"
-            )
+            advice = "it needs timed=True, and cannot be used with inducing or form='finite-rank'"
+            raise InputError(f"forget drops old observations from the Cholesky form: {advice}")
         self._wanted: Form = form
         self._form: AnyForm = CholeskyForm(kernel, self._data)
         self._reconsider_at = 64  # observations at which the cheaper form is looked for next
@@ -149,10 +146,8 @@ class StreamingGP(KernelPosterior):
         if dropped and len(keys):
             first, newest = keys[:, -1].min(), self.observed.arms[:, -1].max()
             if newest - first > self._window(keys.shape[1] - 1):
-                raise ForgottenError(
-                    f"time {first:g} is forgotten: what was observed then is no longer kept; ask about "
-                    "later times, or lower forget"
-                )
+                told = f"time {first:g} is forgotten: what was observed then is no longer kept"
+                raise ForgottenError(f"{told}; ask about later times, or lower forget")
         return keys
 
     def _window(self, column: int) -> float:
@@ -218,7 +213,7 @@ class StreamingGP(KernelPosterior):
             information = self._absorb(*some) if young.any() else 0.0
             self.forgotten += int(np.count_nonzero(~young))
             return information
-        residual = rewards - self._prior_mean(keys)
+        residual, form = rewards - self._prior_mean(keys), self._form
         if (summary := self._summary(keys)) is not None:
             information = 0.0
             for begin in range(0, len(keys), BLOCK):
@@ -226,29 +221,25 @@ class StreamingGP(KernelPosterior):
                 _, rows, mean = summary.solve(keys[part])
                 innovation = residual[part] - mean
                 information += summary.condition(keys[part], rows, innovation, noise[part])
-            if not isinstance(self._form, InducingForm):
+            if not isinstance(form, InducingForm):
                 warn(
                     f"more than {self.most_exact} observations: from now on the posterior is "
                     f"approximate, summed up in {summary.rank} inducing points; kernel values are off "
                     f"by up to {summary.tolerance:.2g}",
                     PrecisionWarning,
                 )
-            return self._learned(summary, information, keys, rewards, noise)
-        form, rows, mean = self._known(keys)
-        if noise.min() < form.least_noise:
-            if self._wanted == "finite-rank":
-                raise InputError(
-                    f"noise_variance {noise.min():.3g} is too small for the finite-rank form, whose "
-                    f"kernel values are off by up to {form.tolerance:.0e}: it needs at least "
-                    f"{form.least_noise:.3g} here; use form='auto'"
-                )
-            form, rows, mean = self._cholesky_form().solve(keys)
-        information = form.condition(keys, rows, residual - mean, noise)
-        return self._learned(form, information, keys, rewards, noise)
-
-    def _learned(
-        self, form: AnyForm, information: float, keys: Floats, rewards: Floats, noise: Floats
-    ) -> float:
+            form = summary
+        else:
+            form, rows, mean = self._known(keys)
+            if noise.min() < form.least_noise:
+                if self._wanted == "finite-rank":
+                    raise InputError(
+                        f"noise_variance {noise.min():.3g} is too small for the finite-rank form, in "
+                        f"which kernel values are off by up to {form.tolerance:.0e}: it needs at least "
+                        f"{form.least_noise:.3g} here; use form='auto'"
+                    )
+                form, rows, mean = self._cholesky_form().solve(keys)
+            information = form.condition(keys, rows, residual - mean, noise)
         self._form = form
         self._data.append(keys, rewards, noise)
         self._kept = {}
@@ -308,12 +299,10 @@ class StreamingGP(KernelPosterior):
     def _matched(self, keys: Floats) -> Solved | None:
         """These arms among those asked about last, if all are, in a form that may be used."""
         kept = self._kept.get("solved")
-        if (
-            kept is None
-            or kept.written != self._turns.written
-            or len(keys) * len(kept.keys) > _LARGEST_MATCH
-            or self._wanted not in ("auto", kept.answer.form.name)
-        ):
+        if kept is None or kept.written != self._turns.written:
+            return None
+        usable = self._wanted in ("auto", kept.answer.form.name)
+        if not usable or len(keys) * len(kept.keys) > _LARGEST_MATCH:
             return None
         same = (keys[:, None, :] == kept.keys[None, :, :]).all(axis=2)  # (k, m)
         if not same.any(axis=1).all():
@@ -336,8 +325,11 @@ class StreamingGP(KernelPosterior):
         if not limit or not known:
             return None
         arms = np.vstack(known)
-        tolerance = FEATURE_TOLERANCE * float(np.max(self.kernel.diag(arms)))
-        features = self.kernel.features(*_box(arms), tolerance, max_rank=limit)
+        tolerance = FEATURE_ERROR * float(np.max(self.kernel.diag(arms)))
+        # A box with room to spare, so that it is rarely outgrown.
+        lower, upper = arms.min(axis=0), arms.max(axis=0)
+        margin = 0.05 * (upper - lower) + 1e-12 * np.maximum(1.0, np.abs(upper))
+        features = self.kernel.features(lower - margin, upper + margin, tolerance, max_rank=limit)
         if features is None or not features.covers(arms):
             return None
         form = FiniteRankForm.fitted_to(features, tolerance, self._data, self._residual())
@@ -405,14 +397,5 @@ class StreamingGP(KernelPosterior):
 
 
 def _no_features() -> InputError:
-    return InputError(
-        "this kernel has no finite-rank form on these arms: it is not smooth enough, or its "
-        "lengthscale is too short for their spread; use form='auto'"
-    )
-
-
-def _box(arms: Floats) -> tuple[Floats, Floats]:
-    """A box around the arms with room to spare, so that it is rarely outgrown."""
-    lower, upper = arms.min(axis=0), arms.max(axis=0)
-    margin = 0.05 * (upper - lower) + 1e-12 * np.maximum(1.0, np.abs(upper))
-    return lower - margin, upper + margin
+    told = "it is not smooth enough, or its lengthscale is too short for their spread"
+    return InputError(f"this kernel has no finite-rank form on these arms: {told}; use form='auto'")

@@ -51,8 +51,7 @@ from .steps import (
     prior_at,
 )
 
-_BLOCK = 2048
-"""Arms asked about at a time: bounds the memory that a question about a whole network takes."""
+_BLOCK = 2048  # arms asked about at a time: a question about a whole network takes little memory
 
 
 class _Learned(NamedTuple):
@@ -266,9 +265,8 @@ class SparseVariational(KernelPosterior):
         precision = as_features(state.array("precision"), "precision", size)
         names = ("adam_first", "adam_second")
         first, second = (as_features(state.array(name), name, width) for name in names)
-        adam = Adam(
-            first=first, second=second, age=as_vector(state.array("adam_age"), "adam_age", size)
-        )
+        age = as_vector(state.array("adam_age"), "adam_age", size)
+        adam = Adam(first=first, second=second, age=age)
         inducing = as_rows(state.array("inducing_arms"), self.count)
         lengths = {len(each) for each in (precision, adam.first, adam.second, inducing)}
         if (np.diff(inducing) <= 0).any() or lengths != {size}:

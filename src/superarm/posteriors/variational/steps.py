@@ -124,10 +124,8 @@ def factor_of(kernel: Covariance, points: Floats) -> Floats:
 
 def prior_at(kernel: Covariance, points: Floats) -> Variational:
     """q is the prior."""
-    none = np.zeros((len(points), len(points)))
-    return Variational(
-        points=points, factor=factor_of(kernel, points), precision=none, shift=np.zeros(len(points))
-    )
+    none, shift = np.zeros((len(points), len(points))), np.zeros(len(points))
+    return Variational(points=points, factor=factor_of(kernel, points), precision=none, shift=shift)
 
 
 # --- steps -------------------------------------------------------------------------------
@@ -149,10 +147,8 @@ def natural_step(q: Variational, A: Floats, batch: Batch, rate: float) -> Variat
     return replace(q, precision=precision, shift=shift)
 
 
-def point_gradient(
-    q: Variational, kernel: Covariance, A: Floats, batch: Batch, columns: Ints
-) -> Floats:
-    """∂ELBO/∂Z in the given columns at fixed q(v), (M, c).
+def point_gradient(q: Variational, kernel: Covariance, A: Floats, batch: Batch, moving: Ints) -> Floats:
+    """∂ELBO/∂Z in the moving columns at fixed q(v), (M, c).
 
     Exact through the whitening, by matrix calculus; only ∂k(z, x)/∂z is a central difference, two
     kernel evaluations per column, because a kernel need not have derivatives in its inputs::
@@ -172,7 +168,7 @@ def point_gradient(
     weights = np.hstack([of_points, solve_lower(q.factor, of_A, transposed=True)])  # (M, M + B)
     others = np.vstack([q.points, batch.rows])
     return np.column_stack(
-        [np.einsum("mn,mn->m", weights, _slope(kernel, q.points, others, column)) for column in columns]
+        [np.einsum("mn,mn->m", weights, _slope(kernel, q.points, others, column)) for column in moving]
     )
 
 

@@ -1,0 +1,214 @@
+"""Worlds in which changing one's mind costs.
+
+*Movement Penalized Bayesian Optimization with Application to Wind Energy Systems* (2022): every round
+shows a context, one action is chosen, and its cost is f(action, context) plus the distance from the
+action before. Regret is eq. 3 with α = 1 and β = 0, against the cheapest way through each episode.
+
+``rho``: ρ, how much f weighs against moving.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from superarm.capabilities import REGRET, Metric
+from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Offer
+from superarm.inputs import as_count, as_noise_std, as_positive
+from superarm.kernels import SquaredExponential
+from superarm.models import Model
+from superarm.movement import ActionMetric, PointMetric, Way, expected_costs, offline_optimum, start_of
+from superarm.oracles import TopK
+from superarm.registry import register
+from superarm.streams import Streams, stream
+
+from .base import store
+from .changing import ChangingArms
+
+
+class MovementProblem(ChangingArms):
+    """One action a round, which costs something, and so does going there from the one before.
+
+    Positions mean the same action in every round. A start of its own is given for the first round of
+    every ``stretch`` rounds, and the offline optimum is that of such a stretch.
+    """
+
+    direction: ClassVar[Direction] = "minimize"
+    unit: ClassVar[str] = ""
+    stretch: int
+    metric: ActionMetric
+    _ways: dict[int, Way]
+
+    @abstractmethod
+    def offer(self, step: int) -> Offer: ...
+
+    @abstractmethod
+    def means(self, offer: Offer) -> Floats:
+        """f: what each action costs in this round, (n,)."""
+
+    def way(self, step: int) -> tuple[Way, int]:
+        """The cheapest way through the stretch of this round, and the round's place in it."""
+        number, place = divmod(step - 1, self.stretch)
+        if number not in self._ways:
+            first = number * self.stretch + 1
+            last = max(min(first + self.stretch, self.horizon + 1), step + 1)
+            offers = [self.offer(each) for each in range(first, last)]
+            costs = np.stack([self.means(offer) for offer in offers])
+            start = start_of(offers[0])
+            assert start is not None
+            self._ways[number] = offline_optimum(costs, self.metric, start)
+        return self._ways[number], place
+
+    def best(self, offer: Offer) -> Best:
+        """What the offline optimum pays in this round."""
+        way, place = self.way(offer.step)
+        return Best(float(way.service[place] + way.movement[place]))
+
+    def value(self, offer: Offer, decision: Decision) -> float:
+        return sum(self._paid(offer, decision))
+
+    def _paid(self, offer: Offer, decision: Decision) -> tuple[float, float]:
+        """Service and movement cost of the decision, without noise."""
+        action, before = int(decision.positions[0]), start_of(offer)
+        moved = 0.0 if before is None else float(self.metric.distances[before, action])
+        return float(self.means(offer)[action]), moved
+
+    @property
+    def measures(self) -> Mapping[str, Metric]:
+        named = {
+            "total_cost": "total cost",
+            "service_cost": "service cost",
+            "movement_cost": "movement cost",
+            "expected_total_cost": "expected total cost",
+        }
+        costs = {name: Metric(label, self.unit, better="down") for name, label in named.items()}
+        costs["total_cost"] = costs["total_cost"]._replace(headline=True)
+        return {**costs, "regret": REGRET._replace(unit=self.unit)}
+
+    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+        """Costs as they were paid, and as expected before the action was drawn (eqs. 16 to 18)."""
+        service, movement = self._paid(offer, decision)
+        expected = expected_costs(decision, self.means(offer))
+        return {
+            "total_cost": service + movement,
+            "service_cost": service,
+            "movement_cost": movement,
+            "expected_total_cost": service + movement if expected is None else sum(expected),
+        }
+
+
+@register("problem", "movement-field")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MovementField(MovementProblem):
+    """A cost over a square grid and a context, drawn from a Gaussian process; moving costs, too.
+
+    Service costs are multiplied by ρ/(1 + ρ) and distances by 1/(1 + ρ).
+    """
+
+    seed: int
+    horizon: int
+    rho: float = 1.0
+    """How much service weighs against moving."""
+    side: int = 20
+    """Points of the grid along each side of the unit square."""
+    contexts: int = 40
+    """How many contexts there are, in (0, 1); each round draws one of them."""
+    lengthscale: float = 0.2
+    noise_std: float = 0.1
+    """Before scaling."""
+    episode: int = 20
+    """Rounds until the next start, which is drawn."""
+    scaled: bool = True
+    """Whether costs are scaled to the range [0, 1], or only moved to a minimum of 0."""
+    model: Model = field(init=False, repr=False)
+    settled: Mapping[str, str] = field(init=False, repr=False)
+    metric: ActionMetric = field(init=False, repr=False)
+    _arms: list[Arms] = field(init=False, repr=False)
+    _costs: Floats = field(init=False, repr=False)  # (contexts, n)
+    _ways: dict[int, Way] = field(init=False, repr=False)
+    _draws: Streams = field(init=False, repr=False)
+    _starts: Streams = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        rho, side = as_positive(self.rho, "rho"), as_count(self.side, "side", 2, 100)
+        count = as_count(self.contexts, "contexts", 1, 1000)
+        lengthscale = as_positive(self.lengthscale, "lengthscale")
+        as_count(self.episode, "episode")
+        noise_std = as_noise_std(self.noise_std)
+        kernel = SquaredExponential(lengthscale=lengthscale)
+        contexts = np.sort(stream(self.seed, "contexts", 0).random(count))
+        axis = np.linspace(0.0, 1.0, side)
+        grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+        drawn = stream(self.seed, "truth", 0).standard_normal((count, side, side))
+        for place, points in enumerate((contexts, axis, axis)):  # the kernel is a product of three
+            drawn = np.moveaxis(np.tensordot(_root(kernel, points), drawn, axes=(1, place)), 0, place)
+        scale = rho / (1.0 + rho) / (np.ptp(drawn) if self.scaled else 1.0)
+        metric = PointMetric(points=grid, scale=1.0 / (1.0 + rho))
+        model = Model(
+            kernel=SquaredExponential(lengthscale=lengthscale, variance=scale**2),
+            noise_variance=(noise_std * scale) ** 2,
+            oracle=TopK(k=1),
+            horizon=as_count(self.horizon, "horizon"),
+            mean=-float(drawn.min()) * scale,
+            direction="minimize",
+            noise_bound=noise_std * scale,
+            gain={"name": "squared-exponential", "dimension": 3},
+            most_arms=len(grid),
+            metric=metric,
+        )
+        shape = (
+            "moved to a minimum of 0 and scaled to the range [0, 1]"
+            if self.scaled
+            else ("moved to a minimum of 0")
+        )
+        store(
+            self,
+            model=model,
+            noise_std=noise_std * scale,
+            metric=metric,
+            settled={
+                "truth": f"a draw of the Gaussian process on the grid and the contexts, {shape}; the "
+                "prior mean, the kernel and the noise that learners are told are changed with it",
+                "weights": f"ρ = {rho:g}: service × {rho / (1 + rho):.3g}, distance × "
+                f"{1 / (1 + rho):.3g}",
+                "episodes": f"{self.episode} rounds each; every start is drawn, and so is the context "
+                "of every round",
+                "regret": "against the cheapest way through each episode, found with all costs known: "
+                "eq. 3 with α = 1 and β = 0; of a round it may be below zero",
+            },
+            _arms=[
+                Arms.numbered(np.column_stack([grid, np.full(len(grid), context)]))
+                for context in contexts
+            ],
+            _costs=(drawn - drawn.min()).reshape(count, -1) * scale,
+            _ways={},
+            _draws=Streams(self.seed, "offer"),
+            _starts=Streams(self.seed, "start"),
+        )
+
+    @property
+    def stretch(self) -> int:  # type: ignore[override]
+        return self.episode
+
+    def offer(self, step: int) -> Offer:
+        context = int(self._draws.at(step).integers(len(self._arms)))
+        number, place = divmod(step - 1, self.episode)
+        if place:
+            return Offer(step=step, arms=self._arms[context])
+        start = int(self._starts.at(number).integers(len(self.metric)))
+        return Offer(
+            step=step, arms=self._arms[context], previous_action=np.array([start]), begins=True
+        )
+
+    def means(self, offer: Offer) -> Floats:
+        return np.asarray(self._costs[self._arms.index(offer.arms)])
+
+
+def _root(kernel: SquaredExponential, points: Floats) -> Floats:
+    """A square root of the covariance at points on a line, (n, n)."""
+    values, vectors = np.linalg.eigh(kernel(points[:, None], points[:, None]))
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))

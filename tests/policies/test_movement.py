@@ -1,0 +1,347 @@
+"""GP-MD and its baselines: against Algorithm 1 written out, propensities, episodes, restarts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.core import Arms, Feedback, Offer
+from superarm.errors import InputError, ShapeError, StateError, UnknownArmError
+from superarm.kernels import SquaredExponential, Temporal
+from superarm.models import Model
+from superarm.movement import Forest, PointMetric
+from superarm.oracles import TopK
+from superarm.policies import cgp_lcb, gp_md, md_known, minc_known, offline, stationary
+from superarm.policies.movement import TreeIndexPolicy
+from superarm.problems import DriftingFunction, MovementField
+from superarm.simulation import simulate
+from superarm.states import state_from_bytes, state_to_bytes
+
+
+def world(**options: Any) -> MovementField:
+    given = {"seed": 5, "horizon": 40, "side": 3, "contexts": 4, "episode": 5}
+    return MovementField(**{**given, **options})
+
+
+def played(
+    policy: Any, problem: MovementField, steps: range, rng: np.random.Generator
+) -> list[tuple[Offer, Any]]:
+    """Rounds played; ``rng`` decides, and noise is drawn from a stream of its own."""
+    action, rounds = None, []
+    for step in steps:
+        offer = problem.offer(step).after(action)
+        decision = policy.decide(offer, rng)
+        policy.commit(decision)
+        noise = problem.noise(offer, np.random.default_rng(step))
+        policy.learn(offer, decision, problem.feedback(offer, decision, noise), rng)
+        action = decision.action
+        rounds.append((offer, decision))
+    return rounds
+
+
+@pytest.mark.parametrize("update", ["episode", "step"])
+def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
+    problem = world()
+    policy = gp_md(problem.model, trees=3, kappa=1.5, update=update)
+    mine, rng = np.random.default_rng(8), np.random.default_rng(8)
+    model, n = problem.model, len(problem.metric)
+    forest: Forest | None = None
+    X, y = np.empty((0, 3)), np.empty(0)
+    X_old, y_old = X, y
+    action = None
+    rounds = played(policy, problem, range(1, 21), rng)
+    for step in range(1, 21):
+        offer = problem.offer(step).after(action)
+        if forest is None:
+            forest = Forest.grown(problem.metric, mine, trees=3, kappa=1.5)
+        if offer.begins:
+            stand = forest.begin(int(np.asarray(offer.previous_action)[0]), (step - 1) // 5)
+            X_old, y_old = X, y
+        if update == "step":
+            X_old, y_old = X, y
+        arms = offer.arms.features  # eq. 5
+        K = model.kernel(X_old, X_old) + model.noise_variance * np.eye(len(X_old))
+        k = model.kernel(arms, X_old)
+        mean = model.mean + k @ np.linalg.solve(K, y_old - model.mean)
+        variance = model.kernel.diag(arms) - np.sum(k * np.linalg.solve(K, k.T).T, axis=1)
+        lcb = mean - 2.0 * np.sqrt(variance)
+        move = forest.move(stand, lcb, mine)
+        stand = move.stand
+        action = np.array([stand.action])
+        _, decision = rounds[step - 1]
+        assert decision.positions.tolist() == [stand.action]
+        assert decision.desirability == pytest.approx(-lcb[stand.action], abs=1e-8)
+        assert decision.carry.scalars["distance"] == pytest.approx(move.distance, abs=1e-6)
+        np.testing.assert_allclose(decision.carry.arrays["distribution"], move.distribution, atol=1e-6)
+        noise = problem.noise(offer, np.random.default_rng(step))
+        X = np.vstack([X, arms[stand.action]])
+        y = np.append(y, problem.means(offer)[stand.action] + noise[stand.action])
+    assert n == 9
+
+
+def test_the_width_of_lemma_1() -> None:
+    problem = world()
+    model = replace(problem.model, norm_bound=1.5, noise_bound=0.3)
+    policy = gp_md(model, width="lemma-1", delta=0.05, gain="growth")
+    gamma = policy.rule.gamma
+    expected = 1.5 + 0.3 / np.sqrt(model.noise_variance) * np.sqrt(
+        2.0 * np.log(1.0 / 0.05) + 2.0 * gamma(6)
+    )
+    assert policy.rule.schedule.width(7, gamma) == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(InputError, match="norm_bound"):
+        gp_md(problem.model, width="lemma-1")
+    with pytest.raises(InputError, match="width"):
+        gp_md(problem.model, width="lemma-2")
+
+
+def test_propensities_are_true() -> None:
+    """From one state, decisions are drawn again and again: frequencies against what they say."""
+    problem = world()
+    policy = gp_md(problem.model, trees=2)
+    first = played(policy, problem, range(1, 8), np.random.default_rng(0))
+    assert first[0][1].propensity is None  # trees were drawn with it
+    assert all(decision.propensity is not None for _, decision in first[1:])
+    for step in (8, 11):  # within an episode, and where one begins
+        offer = problem.offer(step).after(first[-1][1].action)
+        draws, rng = 4000, np.random.default_rng(1)
+        said: dict[int, float] = {}
+        seen: dict[int, int] = {}
+        for _ in range(draws):
+            decision = policy.decide(offer, rng)
+            action = int(decision.positions[0])
+            assert decision.propensity is not None
+            said.setdefault(action, decision.propensity)
+            assert decision.propensity == said[action]
+            seen[action] = seen.get(action, 0) + 1
+        assert sum(said.values()) <= 1.0 + 1e-9
+        for action, p in said.items():  # five standard errors: once in a million
+            assert abs(seen[action] / draws - p) < 5.0 * np.sqrt(p * (1.0 - p) / draws) + 1e-12
+
+
+def test_expected_costs_are_those_of_the_distribution() -> None:
+    """Over many walks with known costs, the mean of what is paid is what was expected of it."""
+    problem = world()
+    walks, rounds = 600, 10
+    paid, expected = np.zeros((walks, rounds)), np.zeros((walks, rounds))
+    forest = Forest.grown(problem.metric, np.random.default_rng(0))
+    for walk in range(walks):
+        policy = md_known(problem.model, problem=problem)
+        policy.forest = forest  # the same tree for all: only what is drawn on it differs
+        rng = np.random.default_rng((1, walk))
+        for place, (offer, decision) in enumerate(played(policy, problem, range(1, rounds + 1), rng)):
+            feedback = Feedback(positions=decision.positions, rewards=np.zeros(1))
+            told = problem.metrics(offer, decision, feedback)
+            paid[walk, place] = told["total_cost"]
+            expected[walk, place] = told["expected_total_cost"]
+    # Expectations do not depend on what is drawn (eqs. 16 to 18): with known costs all walks agree.
+    np.testing.assert_allclose(expected, expected[0] + np.zeros_like(expected), atol=1e-12)
+    error = paid.std(axis=0, ddof=1) / np.sqrt(walks)
+    assert (np.abs(paid.mean(axis=0) - expected[0]) < 5.0 * error + 1e-9).all()
+
+
+def test_decide_changes_nothing_and_commit_may_come_twice() -> None:
+    problem = world()
+    policy = gp_md(problem.model)
+    played(policy, problem, range(1, 8), np.random.default_rng(0))
+    before = state_to_bytes(policy.state())
+    offer = problem.offer(8).after(np.array([0]))
+    decision = policy.decide(offer, np.random.default_rng(2))
+    policy.decide(offer, np.random.default_rng(3))
+    assert state_to_bytes(policy.state()) == before
+    policy.commit(decision)
+    once = state_to_bytes(policy.state())
+    policy.commit(decision)
+    assert state_to_bytes(policy.state()) == once != before
+
+
+@pytest.mark.parametrize("update", ["episode", "step"])
+@pytest.mark.parametrize("stop", [1, 5, 7, 10])
+def test_a_restart_changes_nothing(update: Any, stop: int) -> None:
+    problem = world()
+    whole = gp_md(problem.model, trees=2, update=update)
+    straight = played(whole, problem, range(1, 16), np.random.default_rng(4))
+    policy = gp_md(problem.model, trees=2, update=update)
+    rng = np.random.default_rng(4)
+    first = played(policy, problem, range(1, stop + 1), rng)
+    again = gp_md(problem.model, trees=2, update=update).restored(
+        state_from_bytes(state_to_bytes(policy.state()))
+    )
+    action = first[-1][1].action
+    for step in range(stop + 1, 16):
+        offer = problem.offer(step).after(action)
+        decision = again.decide(offer, rng)
+        again.commit(decision)
+        noise = problem.noise(offer, np.random.default_rng(step))
+        again.learn(offer, decision, problem.feedback(offer, decision, noise), rng)
+        action = decision.action
+        known = straight[step - 1][1]
+        assert decision.positions.tolist() == known.positions.tolist()
+        # A restored posterior equals the other up to rounding.
+        assert decision.propensity == pytest.approx(known.propensity, abs=1e-6)
+
+
+def test_late_rewards_are_learned_when_the_next_episode_begins() -> None:
+    problem = world()
+    policy = gp_md(problem.model)
+    rng = np.random.default_rng(0)
+    offers = [problem.offer(step) for step in range(1, 12)]
+    decisions, action = [], None
+    for offer in offers[:7]:
+        decisions.append(policy.decide(offer.after(action), rng))
+        policy.commit(decisions[-1])
+        action = decisions[-1].action
+    assert policy.posterior.count == 0
+    for place in (6, 0, 3):  # in any order
+        decision = decisions[place]
+        policy.learn(
+            offers[place], decision, Feedback(positions=decision.positions, rewards=np.ones(1)), rng
+        )
+    assert policy.posterior.count == 0
+    begins = policy.decide(offers[10], rng)
+    assert policy.posterior.count == 0  # asked, not taken
+    policy.commit(begins)
+    assert policy.posterior.count == 3
+
+
+def test_an_action_of_the_operators_own_is_where_the_walk_goes_on() -> None:
+    problem = world(rho=0.01)  # moving is dear: it stays where it is
+    policy = gp_md(problem.model)
+    played(policy, problem, range(1, 3), np.random.default_rng(0))
+    for elsewhere in range(9):
+        offer = problem.offer(3).after(np.array([elsewhere]))
+        decision = policy.decide(offer, np.random.default_rng(1))
+        assert 0 <= decision.positions[0] < 9
+    with pytest.raises(UnknownArmError, match="previous action"):
+        policy.decide(problem.offer(3).after(np.array([9])), np.random.default_rng(1))
+    with pytest.raises(InputError, match="2 arms"):
+        policy.decide(problem.offer(3).after(np.array([1, 2])), np.random.default_rng(1))
+
+
+def test_without_a_start_the_first_step_goes_anywhere_for_nothing() -> None:
+    points = np.linspace(0.0, 1.0, 4)[:, None]
+    model = Model(
+        kernel=SquaredExponential(), noise_variance=0.1, oracle=TopK(k=1), horizon=5,
+        direction="minimize", metric=PointMetric(points=points),
+    )  # fmt: skip
+    policy = gp_md(model)
+    decision = policy.decide(Offer(step=1, arms=Arms.numbered(points)), np.random.default_rng(0))
+    assert decision.carry is not None
+    assert decision.carry.scalars["distance"] == 0.0
+    policy.commit(decision)
+    with pytest.raises(ShapeError, match="metric is over 4"):
+        policy.decide(Offer(step=2, arms=Arms.numbered(points[:2])), np.random.default_rng(0))
+
+
+def test_one_action_only() -> None:
+    points = np.zeros((1, 1))
+    model = Model(
+        kernel=SquaredExponential(), noise_variance=0.1, oracle=TopK(k=1), horizon=5,
+        direction="minimize", metric=PointMetric(points=points),
+    )  # fmt: skip
+    policy = gp_md(model)
+    offer = Offer(step=1, arms=Arms.numbered(points), previous_action=[0], begins=True)
+    decision = policy.decide(offer, np.random.default_rng(0))
+    assert decision.positions.tolist() == [0]
+
+
+def test_rewards_are_maximised_where_the_model_says_so() -> None:
+    points = np.linspace(0.0, 1.0, 5)[:, None]
+    model = Model(
+        kernel=SquaredExponential(lengthscale=0.2), noise_variance=1e-4, oracle=TopK(k=1), horizon=60,
+        metric=PointMetric(points=points, scale=1e-3),
+    )  # fmt: skip
+    policy = gp_md(model, update="step")
+    rng, before = np.random.default_rng(0), np.array([0])
+    for step in range(1, 61):
+        offer = Offer(step=step, arms=Arms.numbered(points), previous_action=before)
+        decision = policy.decide(offer, rng)
+        policy.commit(decision)
+        rewards = np.where(decision.positions == 3, 1.0, 0.0)
+        policy.learn(offer, decision, Feedback(positions=decision.positions, rewards=rewards), rng)
+        before = decision.positions
+    assert before.tolist() == [3]
+
+
+def test_clipped_bounds_are_not_below_zero() -> None:
+    problem = world()
+    clipped, plain = (gp_md(problem.model, width=4.0, clip=each) for each in (True, False))
+    offer = problem.offer(1)
+    values = [each._desirability(offer, True, np.random.default_rng(0)) for each in (clipped, plain)]
+    assert values[1].max() > 0.0  # before any data a lower bound of the cost is below 0
+    np.testing.assert_array_equal(values[0], np.minimum(values[1], 0.0))
+
+
+def test_it_composes_with_a_posterior_that_forgets() -> None:
+    drifting = DriftingFunction(seed=1, horizon=60, side=4, epsilon=0.2)
+    model = replace(drifting.model, metric=PointMetric(points=drifting.offer(1).arms.features))
+    policy = gp_md(model, posterior="drifting", update="step")
+    assert isinstance(policy, TreeIndexPolicy)
+    assert type(policy.posterior).__name__ == "DriftingGP"
+    run = simulate(drifting, {"gp-md": policy}, rounds=60, seed=1)
+    assert np.isfinite(run["gp-md"].series["regret"]).all()
+    assert policy.posterior.count == 60
+    told = replace(model, drift=Temporal(epsilon=0.5))
+    assert gp_md(told, posterior="drifting").posterior.drift.epsilon == 0.5
+
+
+def test_baselines_do_what_their_names_say() -> None:
+    problem = world()
+    policies = {
+        "stationary": stationary(problem.model),
+        "minc-known": minc_known(problem.model, problem=problem),
+        "offline": offline(problem.model, problem=problem),
+        "cgp-lcb": cgp_lcb(problem.model),
+    }
+    traces = simulate(problem, policies, rounds=40, seed=5)
+    starts = [int(np.asarray(problem.offer(1 + 5 * m).previous_action)[0]) for m in range(8)]
+    assert traces["stationary"].choices[:, 0].tolist() == np.repeat(starts, 5).tolist()
+    assert not traces["stationary"].series["movement_cost"].any()
+    least = [int(np.argmin(problem.means(problem.offer(step)))) for step in range(1, 41)]
+    assert traces["minc-known"].choices[:, 0].tolist() == least
+    np.testing.assert_allclose(traces["offline"].series["regret"], 0.0, atol=1e-12)
+    for name in ("stationary", "minc-known", "cgp-lcb"):
+        sums = traces[name].series["regret"].reshape(8, 5).sum(axis=1)
+        assert (sums >= -1e-12).all()  # nothing beats the cheapest way through an episode
+
+
+def test_offline_needs_a_world_in_which_moving_costs() -> None:
+    drifting = DriftingFunction(seed=1, horizon=10, side=4)
+    with pytest.raises(InputError, match="movement-field"):
+        offline(drifting.model, problem=drifting)
+    with pytest.raises(InputError, match="metric"):
+        gp_md(drifting.model)
+
+
+def test_damaged_walks_are_refused() -> None:
+    problem = world()
+    policy = gp_md(problem.model)
+    played(policy, problem, range(1, 4), np.random.default_rng(0))
+    state = policy.state()
+    walk = state.parts["walk"]
+    for changed in (
+        {"tree": 1}, {"action": 9}, {"action": 1.5}, {"walk": -2}, {"trees": 0}, {"trees": 2},
+    ):  # fmt: skip
+        bad = replace(walk, scalars={**walk.scalars, **changed})
+        with pytest.raises(StateError):
+            gp_md(problem.model).restored(replace(state, parts={**state.parts, "walk": bad}))
+    for changed in (
+        {"q": walk.arrays["q"] * 2.0},
+        {"q": -walk.arrays["q"]},
+        {"q": walk.arrays["q"][1:]},
+        {"parent-0": walk.arrays["parent-0"][::-1].copy()},
+        {"weight-0": -walk.arrays["weight-0"]},
+        {"leaf-0": walk.arrays["leaf-0"] * 0},
+    ):
+        bad = replace(walk, arrays={**walk.arrays, **changed})
+        with pytest.raises(StateError):
+            gp_md(problem.model).restored(replace(state, parts={**state.parts, "walk": bad}))
+    decision = policy.decide(problem.offer(4).after(np.array([0])), np.random.default_rng(0))
+    before = state_to_bytes(policy.state())
+    for carry in (None, replace(decision.carry, kind="other"), replace(walk, scalars={})):
+        with pytest.raises((InputError, StateError)):
+            policy.commit(replace(decision, carry=carry))
+    assert state_to_bytes(policy.state()) == before
+    assert np.isfinite(policy.forest.stretch()).all()
