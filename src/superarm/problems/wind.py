@@ -145,17 +145,17 @@ class Wind(MovementProblem):
                 f"speed up to {curve[1]:g} m/s, 1 up to {curve[2]:g} m/s, 0 above",
                 "truth": f"f = ρ (max E − E) with ρ = {rho:g}, the maximum over altitudes; E is "
                 + ("the mean of the run's days at that hour" if daily else "that of every single hour"),
-                "readings": "ρ (max E − E) of the day itself, less its mean at the hour's best altitude: "
-                "the noise is the day's own deviation"
+                "readings": "ρ (max E − E) of the day itself, less its mean at the hour's best "
+                "altitude: the noise is the day's own deviation"
                 if daily
                 else "f itself, without noise; it is another function in every hour",
                 "moving": f"{move_cost:g} rated hours for the whole range, parts of it by their metres",
                 "episodes": "a day each, from the altitude where the day before ended; the first day "
                 "begins at the lowest altitude",
-                "kernel": f"squared exponential in ln(altitude), lengthscale {space.lengthscale:.3g}, times "
-                f"periodic in the hour, lengthscale {time.lengthscale:.3g}; these, variance and prior "
-                f"mean are most likely given the mean losses of the {others} complete days that are "
-                "not in the run, at every third hour",
+                "kernel": f"squared exponential in ln(altitude), lengthscale {space.lengthscale:.3g}, "
+                f"times periodic in the hour, lengthscale {time.lengthscale:.3g}; these, variance and "
+                f"prior mean are most likely given the mean losses of the {others} complete days that "
+                "are not in the run, at every third hour",
                 "noise": f"σ = {noise_variance**0.5:.3g} in the model: how much losses of those days "
                 "differ at the same hour and altitude",
                 "regret": "against the cheapest way through all rounds, found with all costs known: "
