@@ -282,7 +282,7 @@ LIDAR_HEIGHTS = tuple(range(40, 201, 20))  # in m
 class LidarWinds(NamedTuple):
     """Wind speeds over one place, in m/s; some hours are missing, some are there twice."""
 
-    hours: NDArray[np.datetime64]  # (2148,), in order
+    hours: NDArray[np.datetime64]  # (2148,), one after another
     speeds: Floats  # (2148, 9), a column for each of ``LIDAR_HEIGHTS``
 
 
@@ -310,6 +310,10 @@ def _read_winds(path: Path) -> LidarWinds:
         hours = np.array([stamp for _, stamp, *_ in rows], dtype="datetime64[h]")
     except ValueError as error:
         raise FileError(f"{path}: {error}; download it again") from None
+    if (back := hours[1:] < hours[:-1]).any():
+        raise FileError(
+            f"{path}, line {rows[int(back.argmax()) + 1][0]}: it is earlier than the one before"
+        )
     return LidarWinds(read_only(hours), read_only(np.hypot(table[:, ::2], table[:, 1::2])))
 
 
@@ -346,6 +350,8 @@ def _read_shapes(path: Path, levels: Path) -> WindShapes:
         if rising[0] <= 0.0 or (np.diff(rising) <= 0.0).any():
             raise FileError(f"{file}: heights and speeds must be above 0 and rise; download it again")
     speeds = np.hypot(along, across).reshape(8, 50)
+    if speeds.min() <= 0.0 or shares.min() < 0.0 or not shares.any():
+        raise FileError(f"{path}: speeds must be above 0, and shares not below; download it again")
     parts = (heights, speeds, edges[:51], shares.reshape(8, 50, 10), table[:, 0])
     return WindShapes(*map(read_only, parts))
 

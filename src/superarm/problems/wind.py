@@ -218,6 +218,8 @@ def _fitted(wind: WindDays, used: tuple[int, ...], curve: tuple[float, ...]) -> 
     """What the other days say of losses, for ρ = 1; the noise is that of a mean over them."""
     E = power(np.delete(wind.speeds, used, axis=0), *curve)
     loss = (E.max(axis=2, keepdims=True) - E).reshape(len(E), -1)
+    if not loss.any():
+        raise InputError(f"with cut_in, rated and cut_out {curve} no altitude is better than another")
     start = SquaredExponential(variance=0.05, columns=(0,)) * Periodic(
         period=float(_HOURS), period_bounds="fixed", variance_bounds="fixed", columns=(1,)
     )
