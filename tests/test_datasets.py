@@ -212,13 +212,13 @@ def test_damaged_light(folder: Path) -> None:
 
 PARTS = [f"{height}m {axis}-wind (m/s)" for height in range(40, 201, 20) for axis in "XY"]
 COLUMNS = ",".join(["Timestamp", "Position", *PARTS]) + "\n"
-WINDS = ",".join(["135.0", *["3", "4"] * 9]) + "\n"
+WINDS = ",".join(["", "4", *["3", "4"] * 8]) + "\n"
 STAMPS = [
     f"2020-{1 + day // 28:02}-{1 + day % 28:02} {hour:02}:00:00"
     for day in range(90)
     for hour in range(24)
 ]
-LIDAR = [f"{stamp},{WINDS}" for stamp in STAMPS[:2148]]
+LIDAR = [f"{stamp},135.0,{place % 5}" + WINDS for place, stamp in enumerate(STAMPS[:2148])]
 
 
 def wind_files(folder: Path, lidar: str = "", shapes: str = "", levels: str = "") -> list[Path]:
@@ -240,7 +240,7 @@ def wind_files(folder: Path, lidar: str = "", shapes: str = "", levels: str = ""
         (COLUMNS + LIDAR[0].replace("3", "x"), "line 2: could not convert"),
         (COLUMNS + LIDAR[0].replace(",4", ",nan"), "line 2: every number"),
         (COLUMNS + "".join(LIDAR[:-1]), "2147 rows, but 2148"),
-        (COLUMNS + "".join([*LIDAR[:-1], "yesterday," + WINDS]), "yesterday"),
+        (COLUMNS + "".join([*LIDAR[:-1], "yesterday,135.0,1" + WINDS]), "yesterday"),
         (COLUMNS + "".join([*LIDAR[:9], LIDAR[7], *LIDAR[9:-1]]), "line 11: it is earlier"),
     ],
 )

@@ -135,7 +135,7 @@ seeds 5
 problem name=wind
 problem readings=hourly
 sweep rho=1.0,4.0,16.0
-policies gp-md-drifting: policy=gp-md update=step trees=8 posterior=drifting told=@
+policies gp-md-drifting: policy=gp-md update=step trees=8 posterior=drifting told=@drift
 policies gp-md-step: policy=gp-md update=step trees=8
 policies gp-md: trees=8
 policies cgp-lcb:

@@ -29,6 +29,7 @@ from superarm.posteriors.fitting import FitResult, fit_kernel
 from superarm.registry import register
 from superarm.streams import stream
 
+from .base import store
 from .movement import MovementProblem
 from .sources import from_source
 
@@ -66,8 +67,6 @@ class Wind(MovementProblem):
     """
 
     unit: ClassVar[str] = "rated h"
-    seed: int
-    horizon: int
     profile: str = "era5"
     """25 levels up to 1600 m (era5), or the nine heights that a lidar measured (lidar)"""
     rho: float = 1.0
@@ -86,8 +85,6 @@ class Wind(MovementProblem):
     days: int = 40
     """Days of the run, drawn from the complete ones; what learners are told comes from the others."""
     source: str = "auto"
-    model: Model = field(init=False, repr=False)
-    settled: Mapping[str, str] = field(init=False, repr=False)
     metric: ActionMetric = field(init=False, repr=False)
     _arms: list[Arms] = field(init=False, repr=False)  # by hour
     _energies: Floats = field(init=False, repr=False)  # (T, n), ρE
@@ -125,7 +122,8 @@ class Wind(MovementProblem):
         space, time = fit.kernel.kernels
         noise_variance = rho**2 * others * fit.noise_variance
         metric = PointMetric(points=altitudes[:, None], scale=move_cost / float(np.ptp(altitudes)))
-        self._store(
+        store(
+            self,
             model=Model(
                 kernel=rho**2 * fit.kernel,
                 noise_variance=noise_variance,
