@@ -55,6 +55,9 @@ policies genie:
 derived name=average_regret metric=regret per_round=True
 chart band=std
 """
+PANELS = (("energy", 4.0), ("service_cost", 4.0), ("movement_cost", 4.0), ("movement_cost", 1.0))
+WIND_CURVES = ",".join(str({"metric": metric, "where": {"rho": rho}}) for metric, rho in PANELS)
+SIX_HOURS = "told=(drift=(name=temporal epsilon=0.2))"
 EXPERIMENTS = {
     "movement/routes": """
 rounds 200
@@ -100,7 +103,9 @@ claim similar: metric=total_cost policy=gp-md versus=cgp-lcb tolerance=0.1 where
 claim crosses: metric=total_cost policy=gp-md versus=cgp-lcb key=rho
 chart curves=(metric=total_cost where=(rho=0.5)),(metric=total_cost where=(rho=5.0))
 """,
-    "movement/wind": """
+    "movement/wind": f"""
+chart tree=True
+chart curves={WIND_CURVES}
 rounds 960
 seeds 5
 problem name=wind
@@ -129,13 +134,13 @@ claim above: metric=energy policy=minc-known versus=cgp-lcb
 extends movement/wind
 problem profile=lidar
 """,
-    "movement/wind-hourly": """
+    "movement/wind-hourly": f"""
 rounds 960
 seeds 5
 problem name=wind
 problem readings=hourly
 sweep rho=1.0,4.0,16.0
-policies gp-md-drifting: policy=gp-md update=step trees=8 posterior=drifting told=@drift
+policies gp-md-drifting: policy=gp-md update=step trees=8 posterior=drifting {SIX_HOURS}
 policies gp-md-step: policy=gp-md update=step trees=8
 policies gp-md: trees=8
 policies cgp-lcb:
