@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -21,11 +21,10 @@ from superarm.core import Arms, Decision, Feedback, Floats, Offer, Rng
 from superarm.datasets import LIDAR_HEIGHTS, find, load_lidar_winds, load_wind_shapes
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_positive, read_only, require_choice
-from superarm.kernels import Periodic, SquaredExponential, TunableCovariance
+from superarm.kernels import Periodic, SquaredExponential
 from superarm.models import Model
 from superarm.movement import ActionMetric, PointMetric, Way
 from superarm.oracles import TopK
-from superarm.posteriors.fitting import FitResult, fit_kernel
 from superarm.registry import register
 from superarm.streams import stream
 
@@ -68,22 +67,13 @@ class Wind(MovementProblem):
 
     unit: ClassVar[str] = "rated h"
     profile: str = "era5"
-    """25 levels up to 1600 m (era5), or the nine heights that a lidar measured (lidar)"""
     rho: float = 1.0
-    """How much the energy that the wind yields weighs against that of moving."""
     readings: str = "daily"
-    """Whether costs depend on the hour of the day alone, and days are noise (daily), or are those of
-    every single hour (hourly)"""
     move_cost: float = 0.5
-    """What it costs to move from the lowest altitude to the highest, in rated hours."""
     cut_in: float = 3.0
-    """Wind speed below which nothing is generated, in m/s."""
     rated: float = 12.0
-    """Wind speed from which on the rated power is generated, in m/s."""
     cut_out: float = 25.0
-    """Wind speed above which nothing is generated, in m/s."""
     days: int = 40
-    """Days of the run, drawn from the complete ones; what learners are told comes from the others."""
     source: str = "auto"
     metric: ActionMetric = field(init=False, repr=False)
     _arms: list[Arms] = field(init=False, repr=False)  # by hour
@@ -119,13 +109,12 @@ class Wind(MovementProblem):
             loss = E.max(axis=2, keepdims=True) - E
         n, altitudes, others = len(wind.altitudes), wind.altitudes, len(wind.speeds) - days
         rows, fit = _rows(altitudes), _fitted(wind, tuple(chosen.tolist()), curve)
-        space, time = fit.kernel.kernels
-        noise_variance = rho**2 * others * fit.noise_variance
+        noise_variance = rho**2 * fit.noise_variance
         metric = PointMetric(points=altitudes[:, None], scale=move_cost / float(np.ptp(altitudes)))
         store(
             self,
             model=Model(
-                kernel=rho**2 * fit.kernel,
+                kernel=rho**2 * fit.space * fit.time,
                 noise_variance=noise_variance,
                 oracle=TopK(k=1),
                 horizon=self.horizon,
@@ -150,10 +139,10 @@ class Wind(MovementProblem):
                 "moving": f"{move_cost:g} rated hours for the whole range, parts of it by their metres",
                 "episodes": "a day each, from the altitude where the day before ended; the first day "
                 "begins at the lowest altitude",
-                "kernel": f"squared exponential in ln(altitude), lengthscale {space.lengthscale:.3g}, "
-                f"times periodic in the hour, lengthscale {time.lengthscale:.3g}; these, variance and "
-                f"prior mean are most likely given the mean losses of the {others} complete days that "
-                "are not in the run, at every third hour",
+                "kernel": f"squared exponential in ln(altitude), lengthscale "
+                f"{fit.space.lengthscale:.3g}, times periodic in the hour, lengthscale "
+                f"{fit.time.lengthscale:.3g}; these, variance and prior mean are most likely given the "
+                f"mean losses of the {others} complete days that are not in the run",
                 "noise": f"σ = {noise_variance**0.5:.3g} in the model: how much losses of those days "
                 "differ at the same hour and altitude",
                 "regret": "against the cheapest way through all rounds, found with all costs known: "
@@ -211,28 +200,51 @@ def _rows(altitudes: Floats) -> Floats:
     return read_only(np.column_stack([heights.ravel(), hours.ravel()]))
 
 
+class _Fit(NamedTuple):
+    """What the other days say of losses, for ρ = 1."""
+
+    space: SquaredExponential
+    time: Periodic
+    mean: float
+    noise_variance: float
+    misfit: float  # minus the log-likelihood, but for a constant
+
+
 @lru_cache(maxsize=64)  # it is the same for any ρ
-def _fitted(wind: WindDays, used: tuple[int, ...], curve: tuple[float, ...]) -> FitResult:
-    """What the other days say of losses, for ρ = 1; the noise is that of a mean over them."""
+def _fitted(wind: WindDays, used: tuple[int, ...], curve: tuple[float, ...]) -> _Fit:
+    """The hyper-parameters under which the mean losses of days that are not used are most likely.
+
+    These are a whole table, (24, n): with K₁ = UAUᵀ over hours and K₂ = VBVᵀ over altitudes, their
+    covariance is diagonal once they are turned into UᵀYV. The noise is given.
+    """
+    from scipy.optimize import minimize
+
     E = power(np.delete(wind.speeds, used, axis=0), *curve)
-    loss = (E.max(axis=2, keepdims=True) - E).reshape(len(E), -1)
+    loss = E.max(axis=2, keepdims=True) - E
     if not loss.any():
         raise InputError(f"with cut_in, rated and cut_out {curve} no altitude is better than another")
-    start = SquaredExponential(variance=0.05, columns=(0,)) * Periodic(
-        period=float(_HOURS), period_bounds="fixed", variance_bounds="fixed", columns=(1,)
-    )
-    rows = _rows(wind.altitudes)
-    some = rows[:, 1] % 3 == 0
-    return fit_kernel(
-        cast(TunableCovariance, start),
-        rows[some],
-        loss.mean(axis=0)[some],
-        noise_variance=float(loss.var(axis=0, ddof=1).mean()) / len(E),
-        rng=np.random.default_rng(0),  # not used: there are no restarts
-        fit_noise=False,
-        fit_mean=True,
-        restarts=0,
-    )
+    Y, noise_variance = loss.mean(axis=0), float(loss.var(axis=0, ddof=1).mean())
+    rows, n = _rows(wind.altitudes), len(wind.altitudes)
+
+    def fit(theta: Floats) -> _Fit:
+        """With these logarithms of two lengthscales and the variance."""
+        along, round_the_clock, variance = np.exp(theta)
+        space = SquaredExponential(lengthscale=along, variance=variance, columns=(0,))
+        time = Periodic(period=float(_HOURS), lengthscale=round_the_clock, columns=(1,))
+        (A, U), (B, V) = np.linalg.eigh(time(rows[::n])), np.linalg.eigh(space(rows[:n]))
+        spectrum = np.maximum(np.outer(A, B), 0.0) + noise_variance / len(E)
+        ones, turned = np.outer(U.sum(axis=0), V.sum(axis=0)), U.T @ Y @ V
+        mean = float((ones * turned / spectrum).sum() / (ones**2 / spectrum).sum())
+        misfit = ((turned - mean * ones) ** 2 / spectrum + np.log(spectrum)).sum() / 2.0
+        return _Fit(space, time, mean, noise_variance, float(misfit))
+
+    def misfit(theta: Floats) -> float:
+        return fit(theta).misfit
+
+    ends = [(-3.0, 3.0), (-3.0, 3.0), (-12.0, 3.0)]
+    start = np.log([1.0, 1.0, 0.05])
+    best = minimize(misfit, start, method="Nelder-Mead", bounds=ends, options={"xatol": 1e-6})
+    return fit(best.x)
 
 
 # --- days, real and synthetic ------------------------------------------------------------
