@@ -56,7 +56,7 @@ derived name=average_regret metric=regret per_round=True
 chart band=std
 """
 PANELS = (("energy", 4.0), ("service_cost", 4.0), ("movement_cost", 4.0), ("movement_cost", 1.0))
-WIND_CURVES = ",".join(str({"metric": metric, "where": {"rho": rho}}) for metric, rho in PANELS)
+WIND_CURVES = ",".join(f"(metric={metric} where=(rho={rho}))" for metric, rho in PANELS)
 SIX_HOURS = "told=(drift=(name=temporal epsilon=0.2))"
 EXPERIMENTS = {
     "movement/routes": """
