@@ -41,8 +41,13 @@ class MovementProblem(ChangingArms):
 
     direction: ClassVar[Direction] = "minimize"
     unit: ClassVar[str] = ""
-    metric: ActionMetric = field(init=False, repr=False)
     _ways: dict[int, Way] = field(init=False, repr=False, default_factory=dict)  # found so far
+
+    @property
+    def metric(self) -> ActionMetric:
+        """What moving costs, as learners are told."""
+        assert self.model.metric is not None
+        return self.model.metric
 
     @property
     @abstractmethod
@@ -159,7 +164,6 @@ class MovementField(MovementProblem):
             self,
             model=model,
             noise_std=noise_std * scale,
-            metric=metric,
             settled={
                 "truth": f"a draw of the Gaussian process on the grid and the contexts, {shape}; the "
                 "prior mean, the kernel and the noise that learners are told are changed with it",
