@@ -25,12 +25,6 @@ class Row(NamedTuple):
     targets: Ints
     probabilities: Floats
 
-    def draw(self, rng: Rng) -> tuple[int, float]:
-        """An action, and how probable it was."""
-        at = int(np.searchsorted(np.cumsum(self.probabilities), rng.random(), side="right"))
-        at = min(at, len(self.targets) - 1)  # the sum may be a hair below 1
-        return int(self.targets[at]), float(self.probabilities[at])
-
 
 class Coupling(NamedTuple):
     """Mass that goes from one action to another, or stays; at most 3n entries above 0."""
@@ -67,11 +61,11 @@ class TreeCoupling:
     def __init__(self, tree: Tree, *, backend: Backend = "auto") -> None:
         require_type(tree, Tree, "tree", ", such as frt_tree(metric, rng)")
         self.tree = tree
-        self._match, self._lead = match_up, None
+        self._match, self._draw = match_up, draw_from
         if is_compiled(backend):
-            from ._compiled import lead, match
+            from ._compiled import draw, match
 
-            self._match, self._lead = match, lead
+            self._match, self._draw = match, draw
         side_by_side = np.argsort(tree.first[tree.leaf])
         end = tree.first + tree.sizes
         self._shape = (tree.parent.copy(), tree.first, end, tree.leaf.copy(), side_by_side)
@@ -91,11 +85,13 @@ class TreeCoupling:
         return Coupling(source[:count], target[:count], mass[:count])
 
     def lead(self, plan: Coupling, action: int, rng: Rng) -> tuple[int, float]:
-        """Draw where ``action`` leads, and say how probable that was: a row's ``draw``, but faster."""
-        if self._lead is None:
-            return plan.row(action).draw(rng)
-        found, probability = self._lead(*plan, action, rng.random())
-        return (found, probability) if found >= 0 else plan.row(action).draw(rng)
+        """Draw from the row of ``action``, without making it, and say how probable that was."""
+        share = rng.random()
+        found, probability = self._draw(*plan, action, share)
+        if found < 0:
+            targets, probabilities = plan.row(action)
+            found, probability = self._draw(np.zeros_like(targets), targets, probabilities, 0, share)
+        return int(found), float(probability)
 
 
 def match_up(
@@ -143,3 +139,19 @@ def match_up(
                     takers -= 1
             vertex = parent[vertex]
     return count
+
+
+def draw_from(source: Ints, target: Ints, mass: Floats, action: int, share: float) -> tuple[int, float]:
+    """Where ``share`` of the action's mass ends, and the probability of that; −1 where it has none."""
+    total = 0.0
+    for at in range(len(mass)):
+        if source[at] == action:
+            total += mass[at]
+    found, probability, passed = -1, 0.0, 0.0
+    for at in range(len(mass)):  # to the last one, where rounding leaves the sum a hair below 1
+        if source[at] == action and mass[at] > 0.0:
+            found, probability = target[at], mass[at] / total
+            passed += probability
+            if passed > share:
+                break
+    return found, probability

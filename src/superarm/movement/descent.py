@@ -28,12 +28,8 @@ from superarm.inputs import as_count, as_number, as_vector, require_size, requir
 
 from .tree import Tree
 
+KAPPA = (1.0, 1e100)  # the least and the most
 MOST_STEPS = 200  # of Newton's method, which needs about ten
-
-
-def as_kappa(kappa: Any) -> float:
-    """``kappa`` where mirror descent can work with it."""
-    return as_number(kappa, "kappa", 1.0, 1e100)
 
 
 class TreeDescent:
@@ -52,7 +48,7 @@ class TreeDescent:
     def __init__(self, tree: Tree, *, kappa: float = 1.0, backend: Backend = "auto") -> None:
         require_type(tree, Tree, "tree", ", such as frt_tree(metric, rng)")
         self.tree = tree
-        self.kappa = as_kappa(kappa)
+        self.kappa = as_number(kappa, "kappa", *KAPPA)
         self._descend = None
         if is_compiled(backend):
             from ._compiled import descend

@@ -37,6 +37,7 @@ from superarm.shown import Shown
 from .metrics import ActionMetric
 
 TREE_ARRAYS = ("parent", "weight", "leaf")  # what makes a tree, as files and states name it
+TAU = (1.01, 1e6)  # the least and the most
 _ROWS = 512  # of distances compared at a time
 
 
@@ -139,11 +140,6 @@ class Tree(Shown):
         return np.asarray(side[np.ix_(place, place)])
 
 
-def as_tau(tau: Any) -> float:
-    """``tau`` where trees can be drawn with it."""
-    return as_number(tau, "tau", 1.01, 1e6)
-
-
 def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     """A random τ-HST over the actions that never shortens a distance, and on average lengthens none by
     more than O(log n) [fakcharoenphol2004tight].
@@ -153,7 +149,7 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     τ^{i+1}. Clusters that do not split are one vertex, which keeps the weight at the top.
     """
     require_type(metric, ActionMetric, "metric", ", such as PointMetric(points=…)")
-    rng, tau = as_generator(rng), as_tau(tau)
+    rng, tau = as_generator(rng), as_number(tau, "tau", *TAU)
     distances, n = metric.distances, len(metric)
     order, beta = rng.permutation(n), tau ** rng.random()
     if n == 1:

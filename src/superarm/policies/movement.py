@@ -14,13 +14,13 @@ import numpy as np
 
 from superarm.core import Decision, Direction, Feedback, Floats, Offer, Posterior, Rng, Rule, State
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_count, as_vector, require_choice, require_type
+from superarm.inputs import as_count, as_number, as_vector, require_choice, require_type
 from superarm.models import Model
 from superarm.movement import ActionMetric, Forest, start_of
 from superarm.movement.carrying import Walk, walk_of
-from superarm.movement.descent import as_kappa
+from superarm.movement.descent import KAPPA
 from superarm.movement.forest import MOST_TREES
-from superarm.movement.tree import as_tau
+from superarm.movement.tree import TAU
 from superarm.problems.base import World
 from superarm.problems.movement import MovementProblem
 from superarm.registry import register
@@ -50,7 +50,7 @@ class TreeWalker(Learner):
         require_type(metric, ActionMetric, "metric", ", such as PointMetric(points=…)")
         self.metric = metric
         self.trees = as_count(trees, "trees", 1, MOST_TREES)
-        self.tau, self.kappa = as_tau(tau), as_kappa(kappa)
+        self.tau, self.kappa = as_number(tau, "tau", *TAU), as_number(kappa, "kappa", *KAPPA)
         self._walk: Walk | None = None  # replaced as one: a thread that decides sees what goes together
 
     @property
