@@ -29,7 +29,7 @@ class Stand(NamedTuple):
     """Where a walk is: on which tree, with which conditional probabilities, at which action."""
 
     tree: int
-    q: Floats
+    q: Floats  # (v,), of the tree
     action: int
 
 

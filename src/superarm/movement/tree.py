@@ -180,7 +180,8 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     parent, weight = np.concatenate(parents), np.concatenate(weights)
     tree = _by_level(parent, weight, leaf)
     if (tree.distances < distances).any():
-        raise ArithmeticError("the tree shortens a distance: radii were lost in rounding")
+        told = "the tree shortens a distance: some detour is shorter"
+        raise InputError(f"{told}; MatrixMetric(distances=…) finds out which, and repairs it")
     return tree
 
 
