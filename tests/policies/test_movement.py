@@ -382,6 +382,15 @@ def test_damaged_walks_are_refused() -> None:
         bad = replace(walk, arrays={**walk.arrays, **changed})
         with pytest.raises(StateError):
             gp_md(problem.model).restored(replace(state, parts={**state.parts, "walk": bad}))
+    assert len(state.arrays["held_noise"]) == 3
+    for changed in (
+        {"held_noise": -state.arrays["held_noise"]},
+        {"held_noise": state.arrays["held_noise"][1:]},
+        {"held_rewards": state.arrays["held_rewards"][1:]},
+        {"held_rewards": state.arrays["held_rewards"] * np.nan},
+    ):
+        with pytest.raises(StateError):
+            gp_md(problem.model).restored(replace(state, arrays={**state.arrays, **changed}))
     decision = policy.decide(problem.offer(4).after(np.array([0])), np.random.default_rng(0))
     before = state_to_bytes(policy.state())
     for carry in (None, replace(decision.carry, kind="other"), replace(walk, scalars={})):

@@ -60,7 +60,7 @@ class TreeDescent:
         self.delta = self.theta / self.eta
         self._rate = np.zeros_like(self.eta)
         self._rate[1:] = self.kappa * self.eta[1:] / tree.weight[1:]
-        # By how much an action must cost more than another so that nothing is left of it, whatever q is.
+        # What an action must cost more than another so that nothing is left of it, whatever q is.
         emptied = np.log1p(1.0 / self.delta[1:]) / self._rate[1:]
         self._reach = 1.01 * float(emptied.max(initial=0.0))
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from superarm.core import Decision, Direction, Feedback, Floats, Offer, Posterior, Rng, Rule, State
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_count, as_number, as_vector, require_choice, require_type
+from superarm.inputs import as_count, as_number, require_choice, require_type
 from superarm.models import Model
 from superarm.movement import ActionMetric, Forest, start_of
 from superarm.movement.carrying import Walk, walk_of
@@ -122,6 +122,14 @@ class TreeWalker(Learner):
         return {**self.parameters(), "version": self.version}
 
 
+class _Held(NamedTuple):
+    """Rewards of m arms that are learned later."""
+
+    keys: Any  # of the posterior, m of them
+    rewards: Floats  # (m,)
+    noise: Floats  # variances, (m,)
+
+
 @register("policy", "tree-index")
 class TreeIndexPolicy(TreeWalker):
     """GP-MD: believe, score, and let mirror descent on trees follow the scores [ramesh2022movement].
@@ -153,12 +161,9 @@ class TreeIndexPolicy(TreeWalker):
         require_type(clip, bool, "clip")
         if update == "episode" and posterior.draws:
             raise InputError(f"{type(posterior).__name__} draws as it learns; use update='step'")
-        self.posterior = posterior
-        self.rule = rule
-        self.update = update
-        self.clip = clip
-        self._held: list[tuple[Any, Floats, Floats]] = []  # keys, rewards, noise: to be learned later
-        self._ahead: Posterior | None = None  # the posterior that has learned them
+        self.posterior, self.rule, self.update, self.clip = posterior, rule, update, clip
+        self._held: list[_Held] = []
+        self._ahead: Posterior | None = None  # the posterior that has learned what is held
 
     @property
     def exchangeable(self) -> bool:
@@ -176,13 +181,12 @@ class TreeIndexPolicy(TreeWalker):
         with self._turns.lock:
             if self._held and self._ahead is None:
                 ahead = self.posterior.restored(self.posterior.state())
-                keys, rewards, noise = self._all_held()
-                ahead.observe(keys, rewards, noise)
+                ahead.observe(*self._all_held())
                 self._ahead = ahead
-            return self._ahead or self.posterior
+            return self.posterior if self._ahead is None else self._ahead
 
-    def _all_held(self) -> list[Any]:
-        return [np.concatenate(parts) for parts in zip(*self._held, strict=True)]
+    def _all_held(self) -> _Held:
+        return _Held(*(np.concatenate(parts) for parts in zip(*self._held, strict=True)))
 
     def _begin(self) -> None:
         self.posterior, self._held, self._ahead = self._caught_up(), [], None
@@ -197,26 +201,24 @@ class TreeIndexPolicy(TreeWalker):
             check_rewards(feedback)
             if noise is None:
                 noise = np.full(len(keys), self.posterior.noise_std**2)
-            self._held.append((keys, feedback.rewards, noise))
+            self._held.append(_Held(keys, feedback.rewards, noise))
             self._ahead = None
 
     def _memory(self) -> Mapping[str, Any]:
         memory = {**super()._memory(), "posterior": self.posterior.state()}
         if self._held:
-            names = ("held_keys", "held_rewards", "held_noise")
-            memory |= dict(zip(names, self._all_held(), strict=True))
+            memory |= {f"held_{name}": array for name, array in self._all_held()._asdict().items()}
         return memory
 
     def _remember(self, state: State) -> None:
         super()._remember(state)
         self.posterior = self.posterior.restored(state.part("posterior"))
         if "held_keys" in state.arrays:
-            keys = state.array("held_keys")
-            self.posterior.predict(keys, return_std=False)  # says what is no arm
-            rewards, noise = (
-                as_vector(state.array(name), name, len(keys)) for name in ("held_rewards", "held_noise")
-            )
-            self._held = [(keys, rewards, noise)]
+            held = _Held(*(state.array(f"held_{name}") for name in _Held._fields))
+            self.posterior.predict(held.keys, return_std=False)  # says what is no arm
+            places = np.arange(len(held.keys))
+            check_rewards(Feedback(positions=places, rewards=held.rewards, noise_variance=held.noise))
+            self._held = [held]
 
 
 @register("policy", "tree-score")
