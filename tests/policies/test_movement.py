@@ -403,10 +403,10 @@ def test_damaged_walks_are_refused() -> None:
 @pytest.mark.parametrize("update", ["episode", "step"])
 def test_expected_costs_are_those_of_all_ways_it_might_go(update: Any) -> None:
     """Every way through an episode, by its probability: what is paid, and what was expected of it."""
-    problem = world(side=2, episode=3, contexts=2, rho=3.0)
+    problem = world(seed=6, side=2, episode=3, contexts=2, rho=3.0)
 
     def fresh() -> TreeIndexPolicy:
-        return gp_md(problem.model, update=update, width=1.0, kappa=3.0)
+        return gp_md(problem.model, update=update, width=0.2, kappa=8.0)
 
     def ways(policy: Any, action: Any, step: int) -> np.ndarray[Any, Any]:
         """Mass, what is paid and what was expected, over all that may still happen."""
@@ -430,7 +430,7 @@ def test_expected_costs_are_those_of_all_ways_it_might_go(update: Any) -> None:
     policy = fresh()
     action = played(policy, problem, range(1, 4), np.random.default_rng(0))[-1][1].action
     mass, paid, expected = ways(policy, action, 4)
-    assert mass > 0.99
+    assert mass > 0.9999
     # What was not found may cost at most the range of f and the diameter in each of three rounds.
     assert abs(paid - expected) < (1.0 - mass) * 3.0 * (0.75 + problem.metric.distances.max()) + 1e-9
     assert paid > 0.0
