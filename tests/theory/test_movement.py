@@ -91,7 +91,7 @@ def test_the_grid_of_the_paper_is_1_competitive_on_its_trees() -> None:
 
 
 def test_no_tree_with_tau_2_has_a_constant_above_one() -> None:
-    """Siblings weigh the same, w. The caps of two children are below 1.383 w for all shares θ, and a way
+    """Siblings weigh the same, w. Caps of two children are below 1.383 w for all shares θ, and a way
     down weighs at most 2w, beside w on the other side: C ≤ 1.383 · 2/3."""
     theta = np.geomspace(1e-12, 1.0, 20_001)
     eta = 1.0 - np.log(theta)
