@@ -398,3 +398,39 @@ def test_damaged_walks_are_refused() -> None:
             policy.commit(replace(decision, carry=carry))
     assert state_to_bytes(policy.state()) == before
     assert np.isfinite(policy.forest.stretch()).all()
+
+
+@pytest.mark.parametrize("update", ["episode", "step"])
+def test_expected_costs_are_those_of_all_ways_it_might_go(update: Any) -> None:
+    """Every way through an episode, by its probability: what is paid, and what was expected of it."""
+    problem = world(seed=6, side=2, episode=3, contexts=2, rho=3.0)
+
+    def fresh() -> TreeIndexPolicy:
+        return gp_md(problem.model, update=update, width=0.2, kappa=8.0)
+
+    def ways(policy: Any, action: Any, step: int) -> np.ndarray[Any, Any]:
+        """Mass, what is paid and what was expected, over all that may still happen."""
+        if step > 6:
+            return np.array([1.0, 0.0, 0.0])
+        offer, found, total = problem.offer(step).after(action), {}, np.zeros(3)
+        for seed in range(150):  # draws until all that is not very improbable was there
+            decision = policy.decide(offer, np.random.default_rng(seed))
+            found.setdefault(int(decision.positions[0]), decision)
+        for decision in found.values():
+            feedback = problem.feedback(offer, decision, np.zeros(4))
+            told = problem.metrics(offer, decision, feedback)
+            after = fresh().restored(policy.state())
+            after.commit(decision)
+            after.learn(offer, decision, feedback, np.random.default_rng(0))
+            rest = ways(after, decision.action, step + 1)
+            here = np.array([0.0, told["total_cost"], told["expected_total_cost"]]) * rest[0]
+            total += decision.propensity * (rest + here)
+        return total
+
+    policy = fresh()
+    action = played(policy, problem, range(1, 4), np.random.default_rng(0))[-1][1].action
+    mass, paid, expected = ways(policy, action, 4)
+    assert mass > 0.9999
+    # What was not found may cost at most the range of f and the diameter in each of three rounds.
+    assert abs(paid - expected) < (1.0 - mass) * 3.0 * (0.75 + problem.metric.distances.max()) + 1e-9
+    assert paid > 0.0

@@ -42,6 +42,7 @@ class TreeWalker(Learner):
     """
 
     deterministic = False
+    _learns_at_once = False  # whether costs depend on what was drawn since the episode began
 
     def __init__(
         self, *, metric: ActionMetric, direction: Direction, trees: int, tau: float, kappa: float
@@ -82,7 +83,8 @@ class TreeWalker(Learner):
             elif before is not None:
                 stand = stand._replace(action=before)
         desirability = self._desirability(offer, begins, rng)
-        move = forest.move(stand, -desirability, rng, offer.available)
+        told = {"from_action": self._learns_at_once}
+        move = forest.move(stand, -desirability, rng, offer.available, **told)
         positions = np.array([move.stand.action])
         return Decision(
             step=offer.step,
@@ -162,6 +164,7 @@ class TreeIndexPolicy(TreeWalker):
         if update == "episode" and posterior.draws:
             raise InputError(f"{type(posterior).__name__} draws as it learns; use update='step'")
         self.posterior, self.rule, self.update, self.clip = posterior, rule, update, clip
+        self._learns_at_once = update == "step"
         self._held: list[_Held] = []
         self._ahead: Posterior | None = None  # the posterior that has learned what is held
 

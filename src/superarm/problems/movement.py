@@ -145,7 +145,7 @@ class MovementField(MovementProblem):
         drawn = stream(self.seed, "truth", 0).standard_normal((count, side, side))
         for place, points in enumerate((contexts, axis, axis)):  # the kernel is a product of three
             drawn = np.moveaxis(np.tensordot(_root(kernel, points), drawn, axes=(1, place)), 0, place)
-        scale = rho / (1.0 + rho) / (np.ptp(drawn) if self.scaled else 1.0)
+        scale = rho / (1.0 + rho) / (float(np.ptp(drawn)) if self.scaled else 1.0)
         metric = PointMetric(points=grid, scale=1.0 / (1.0 + rho))
         model = Model(
             kernel=SquaredExponential(lengthscale=lengthscale, variance=scale**2),

@@ -51,7 +51,7 @@ def service_constant(tree: Tree, kappa: float = 1.0) -> float:
             grown, length = grown + cap[vertex], length + tree.weight[vertex]
             worst = max(worst, grown / (length + aside[vertex]))
             vertex = int(parent[vertex])
-    return worst
+    return float(worst)
 
 
 def movement_rate(rounds: Any, gamma: Gamma, *, delta: float = 0.1) -> Floats:
