@@ -47,6 +47,7 @@ PROBLEMS: list[dict[str, Any]] = [
     {"name": "landscape", "side": 8},
     {"name": "drifting-function", "side": 5, "epsilon": 0.1, "k": 2},
     {"name": "movement-field", "side": 4, "contexts": 3, "episode": 4},
+    {"name": "wind", "profile": "lidar", "source": "synthetic"},
     {"name": "navigation", "edges": 300},
     {"name": "navigation", "edges": 300, "closed_roads": 0.05, "closed_turns": 0.05},
     {"name": "navigation", "edges": 300, "conditions": ["congestion", "load"]},
@@ -72,10 +73,11 @@ class TestProblems(ProblemContract):
     @pytest.fixture(autouse=True, params=PROBLEMS, ids=label)
     def _part(self, request: pytest.FixtureRequest) -> None:
         self.spec: dict[str, Any] = request.param
-        self.connected = self.spec["name"] == "movement-field"
+        self.connected = self.spec["name"] in ("movement-field", "wind")
 
     def make_problem(self, seed: int) -> Problem:
-        horizon = 50 if self.spec["name"].endswith("-series") else HORIZON  # they have so many rows
+        real = self.spec["name"] == "wind" or self.spec["name"].endswith("-series")
+        horizon = 50 if real else HORIZON  # they have so many rows
         made: Problem = registry.build("problem", self.spec, seed=seed, horizon=horizon)
         return made
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import lzma
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ LOADERS: dict[str, Callable[[], object]] = {
     "metr-la-week": datasets.load_metr_la,
     "tokyo-checkins": datasets.load_tokyo_checkins,
     "movielens": datasets.load_movielens,
+    "wind-profiles": datasets.load_lidar_winds,
     # read by superarm.networks, found here
     "luxembourg-roads": lambda: datasets.find("luxembourg-roads"),
     "monaco-roads": lambda: datasets.find("monaco-roads"),
@@ -209,6 +210,114 @@ def test_damaged_light(folder: Path) -> None:
         datasets.load_cmu_light()
 
 
+PARTS = [f"{height}m {axis}-wind (m/s)" for height in range(40, 201, 20) for axis in "XY"]
+COLUMNS = ",".join(["Timestamp", "Position", *PARTS]) + "\n"
+WINDS = ",".join(["", "4", *["3", "4"] * 8]) + "\n"
+STAMPS = [
+    f"2020-{1 + day // 28:02}-{1 + day % 28:02} {hour:02}:00:00"
+    for day in range(90)
+    for hour in range(24)
+]
+LIDAR = [f"{stamp},135.0,{place % 5}" + WINDS for place, stamp in enumerate(STAMPS[:2148])]
+
+
+def wind_files(folder: Path, lidar: str = "", shapes: str = "", levels: str = "") -> list[Path]:
+    """The three files, which are looked for together."""
+    (plain := folder / "wind/era5_levels_10-1600m.txt").write_text(levels, encoding="utf-8")
+    return [
+        write_xz(folder / "wind/fgw_lidar_hourly_40-200m.csv.xz", lidar),
+        write_xz(folder / "wind/era5_52N4E_2011_clusters_10-500m.yml.xz", shapes),
+        plain,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1: the header has no 100m X-wind"),
+        (COLUMNS.replace(",80m Y", ",81m Y"), r"line 1: the header has no 80m Y-wind \(m/s\)"),
+        (COLUMNS + LIDAR[0] + "2020-01-01,135\n", "line 3: 2 of 20 entries"),
+        (COLUMNS + LIDAR[0].replace("3", "x"), "line 2: could not convert"),
+        (COLUMNS + LIDAR[0].replace(",4", ",nan"), "line 2: every number"),
+        (COLUMNS + "".join(LIDAR[:-1]), "2147 rows, but 2148"),
+        (COLUMNS + "".join([*LIDAR[:-1], "yesterday,135.0,1" + WINDS]), "yesterday"),
+        (COLUMNS + "".join([*LIDAR[:9], LIDAR[7], *LIDAR[9:-1]]), "line 11: it is earlier"),
+    ],
+)
+def test_damaged_winds(folder: Path, text: str, message: str) -> None:
+    path, *_ = wind_files(folder, text)
+    with pytest.raises(InputError, match=message) as caught:
+        datasets.load_lidar_winds()
+    assert str(path) in str(caught.value)
+
+
+def listed(numbers: Sequence[float]) -> str:
+    return "".join(f"  - {number!r}\n" for number in numbers)
+
+
+def shapes_text(**changed: Sequence[float]) -> str:
+    """Shapes as the file has them: lists of numbers under keys, three deep for the shares."""
+    parts: dict[str, Sequence[float]] = {
+        "altitudes": [10.0 * each for each in range(1, 51)],
+        "along": [3.0] * 400,
+        "across": [-4.0] * 400,
+        "speeds": [0.5 * each for each in range(1, 52)],
+        "directions": [36.0 * each for each in range(11)],
+        "data": [float(each % 7) for each in range(4000)],
+        **changed,
+    }
+    text = "metadata:\n  name: ERA5\n  altitude_range:\n  - 10\n  - 500\n"
+    text += "altitudes:\n" + listed(parts["altitudes"])
+    text += "wind_speed_bins:\n  bin_edges:\n" + listed(parts["speeds"])
+    text += "wind_direction_bins:\n  bin_edges:\n" + listed(parts["directions"]) + "profiles:\n"
+    for first in range(0, 400, 50):
+        text += f"- id: {first}\n  u_normalized:\n" + listed(parts["along"][first : first + 50])
+        text += "  v_normalized:\n" + listed(parts["across"][first : first + 50])
+    text += "probability_matrix:\n  description: how often\n    (% of all)\n  data:\n"
+    for place, number in enumerate(parts["data"]):
+        dashes = "- " * (1 + (place % 10 == 0) + (place % 500 == 0))
+        text += f"  {dashes}{number!r}\n"
+    return text
+
+
+LEVELS = "# heights\n" + "".join(f"{10 * each}\n" for each in range(1, 26))
+
+
+def test_wind_shapes_are_read_from_their_lists(folder: Path) -> None:
+    wind_files(folder, "", shapes_text(), LEVELS)
+    shapes = datasets.load_wind_shapes()
+    np.testing.assert_array_equal(shapes.heights, 10.0 * np.arange(1, 51))
+    np.testing.assert_array_equal(shapes.speeds, np.full((8, 50), 5.0))
+    np.testing.assert_array_equal(shapes.bins, 0.5 * np.arange(1, 52))
+    np.testing.assert_array_equal(shapes.shares.ravel(), np.arange(4000) % 7)
+    np.testing.assert_array_equal(shapes.levels, 10.0 * np.arange(1, 26))
+    assert shapes.shares.shape == (8, 50, 10)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "levels", "message"),
+    [
+        ("", LEVELS, "altitudes must be 50 finite numbers"),
+        (shapes_text(altitudes=[1.0] * 49), LEVELS, "altitudes must be 50 finite numbers"),
+        (shapes_text(altitudes=[1.0] * 50), LEVELS, "heights and speeds must be above 0 and rise"),
+        (shapes_text(along=[float("nan")] * 400), LEVELS, "u_normalized must be 400 finite numbers"),
+        (shapes_text(along=[0.0] * 400, across=[0.0] * 400), LEVELS, "speeds must be above 0"),
+        (shapes_text(speeds=[1.0] * 51), LEVELS, "heights and speeds must be above 0 and rise"),
+        (shapes_text(data=[-1.0] * 4000), LEVELS, "shares not below"),
+        (shapes_text(data=[0.0] * 4000), LEVELS, "shares not below"),
+        (shapes_text().replace("- 490.0", "- low"), LEVELS, "line 55: could not convert"),
+        (shapes_text(), LEVELS.replace("250\n", ""), "24 rows, but 25"),
+        (shapes_text(), LEVELS.replace("250", "high"), "line 26: could not convert"),
+        (shapes_text(), LEVELS.replace("250", "200"), "heights and speeds must be above 0 and rise"),
+    ],
+)
+def test_damaged_wind_shapes(folder: Path, shapes: str, levels: str, message: str) -> None:
+    _, first, second = wind_files(folder, "", shapes, levels)
+    with pytest.raises(InputError, match=message) as caught:
+        datasets.load_wind_shapes()
+    assert str(second if levels != LEVELS else first) in str(caught.value)
+
+
 # --- the real files ----------------------------------------------------------------------
 
 
@@ -260,3 +369,25 @@ def test_movielens() -> None:
     assert genres.shape == (9742, 20)
     assert genres.sum(axis=1).max() == 10
     assert (stars.min(), stars.max()) == (0.5, 5.0)
+
+
+def test_lidar_winds() -> None:
+    require("wind-profiles")
+    data = datasets.load_lidar_winds()
+    assert data.speeds.shape == (2148, len(datasets.LIDAR_HEIGHTS))
+    assert (str(data.hours[0]), str(data.hours[-1])) == ("2020-01-01T00", "2020-03-31T23")
+    assert len(np.unique(data.hours)) == 2142
+    means = data.speeds.mean(axis=0)
+    assert (np.diff(means) > 0.0).all()
+    assert means[3] == pytest.approx(7.71, abs=0.01)
+    assert not data.speeds.flags.writeable
+
+
+def test_wind_shapes() -> None:
+    """Shapes are relative to 200 m, and their shares are percentages of all hours."""
+    require("wind-profiles")
+    data = datasets.load_wind_shapes()
+    assert data.shares.sum() == pytest.approx(100.0)
+    np.testing.assert_allclose(data.speeds[:, data.heights == 200.0], 1.0)
+    assert (data.levels[0], data.levels[-1]) == (10.0, 1600.04)
+    assert data.heights[-1] == 500.0

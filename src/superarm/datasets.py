@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .core import Bools, Floats, Ints
 from .errors import FileError, InputError, MissingDataError, SpecError
@@ -270,6 +271,89 @@ def _read_ratings(ratings: Path, movies: Path) -> Ratings:
     film_of, viewer_of = np.array(list(table), dtype=np.intp).T
     has = np.array([[name in each for name in names] for each in marks.values()], np.bool_)
     return Ratings(*map(read_only, (film_of, viewer_of, np.array(list(table.values())), has)))
+
+
+# --- wind --------------------------------------------------------------------------------
+
+
+LIDAR_HEIGHTS = tuple(range(40, 201, 20))  # in m
+
+
+class LidarWinds(NamedTuple):
+    """Wind speeds over one place, in m/s; some hours are missing, some are there twice."""
+
+    hours: NDArray[np.datetime64]  # (2148,), one after another
+    speeds: Floats  # (2148, 9), a column for each of ``LIDAR_HEIGHTS``
+
+
+class WindShapes(NamedTuple):
+    """Typical profiles of the wind, and how often each of them occurs."""
+
+    heights: Floats  # (50,), in m
+    speeds: Floats  # (8, 50), relative to the speed at 200 m
+    bins: Floats  # (51,), edges of the classes of the speed at 200 m, in m/s
+    shares: Floats  # (8, 50, 10), of shape, speed and direction: percent of all hours
+    levels: Floats  # (25,), heights of the lowest levels of the model, in m
+
+
+def load_lidar_winds() -> LidarWinds:
+    """Hourly winds at nine heights."""
+    return _read_winds(find("wind-profiles"))
+
+
+@lru_cache(maxsize=1)
+def _read_winds(path: Path) -> LidarWinds:
+    parts = [f"{height}m {axis}-wind (m/s)" for height in LIDAR_HEIGHTS for axis in "XY"]
+    rows = list(_rows(path, "Timestamp", *parts))
+    table = _number_table(path, ((line, words) for line, _, *words in rows), len(parts), rows=2148)
+    try:
+        hours = np.array([stamp for _, stamp, *_ in rows], dtype="datetime64[h]")
+    except ValueError as error:
+        raise FileError(f"{path}: {error}; download it again") from None
+    if (back := hours[1:] < hours[:-1]).any():
+        raise FileError(
+            f"{path}, line {rows[int(back.argmax()) + 1][0]}: it is earlier than the one before"
+        )
+    return LidarWinds(read_only(hours), read_only(np.hypot(table[:, ::2], table[:, 1::2])))
+
+
+def load_wind_shapes() -> WindShapes:
+    """Eight shapes of wind profiles from 10 to 500 m, and 25 levels from 10 to 1600 m."""
+    shapes, levels = (find("wind-profiles", ending=ending) for ending in (".yml.xz", ".txt"))
+    return _read_shapes(shapes, levels)
+
+
+@lru_cache(maxsize=1)
+def _read_shapes(path: Path, levels: Path) -> WindShapes:
+    # Of YAML it has only "key: …" and lists of numbers; those of one key follow each other.
+    found: dict[str, list[float]] = {}
+    values: list[float] = []
+    with _open_text(path) as lines:
+        for number, line in enumerate(lines, start=1):
+            key, colon, _ = line.partition(":")
+            if colon:
+                values = found.setdefault(key.strip("- "), [])
+            elif line.lstrip().startswith("- "):
+                try:
+                    values.append(float(line.replace("- ", "")))
+                except ValueError as error:
+                    raise FileError(f"{path}, line {number}: {error}") from None
+    sizes = {"altitudes": 50, "u_normalized": 400, "v_normalized": 400, "bin_edges": 62, "data": 4000}
+    for key, size in sizes.items():
+        if len(found.get(key, ())) != size or not all(map(isfinite, found[key])):
+            raise FileError(f"{path}: {key} must be {size} finite numbers; download it again")
+    heights, along, across, edges, shares = (np.array(found[key]) for key in sizes)
+    with _open_text(levels) as lines:
+        words = ((number, line.split()) for number, line in enumerate(lines, start=1))
+        table = _number_table(levels, (each for each in words if each[1][:1] != ["#"]), 1, 25)
+    for file, rising in ((path, heights), (path, edges[:51]), (levels, table[:, 0])):
+        if rising[0] <= 0.0 or (np.diff(rising) <= 0.0).any():
+            raise FileError(f"{file}: heights and speeds must be above 0 and rise; download it again")
+    speeds = np.hypot(along, across).reshape(8, 50)
+    if speeds.min() <= 0.0 or shares.min() < 0.0 or not shares.any():
+        raise FileError(f"{path}: speeds must be above 0, and shares not below; download it again")
+    parts = (heights, speeds, edges[:51], shares.reshape(8, 50, 10), table[:, 0])
+    return WindShapes(*map(read_only, parts))
 
 
 # --- reading -----------------------------------------------------------------------------

@@ -619,6 +619,52 @@ def test_crossing_is_below_at_first_and_above_at_last(
     assert [verdict.verdict for verdict in judge(Run.load(tmp_path), told)] == words
 
 
+def crossing_run(directory: Path, mover: dict[float, list[float]]) -> Run:
+    """A rival with the total 4 at every ρ."""
+    seeds = len(next(iter(mover.values())))
+    spec = {"experiment": "x", "rounds": 1, "first_seed": 0, "seeds": seeds}
+    settings = [{"rho": rho} for rho in mover]
+    write_spec(directory, {**spec, "settings": settings, "policies": ["mover", "stayer"]})
+    for index, totals in enumerate(mover.values()):
+        for seed, total in enumerate(totals):
+            for policy, value in (("mover", total), ("stayer", 4.0)):
+                series = {"regret": np.array([value])}
+                trace = Trace(policy=policy, setting_index=index, seed=seed, series=series)
+                write_trace(directory, trace)
+    return Run.load(directory)
+
+
+def test_crossings_are_told_with_an_interval(tmp_path: Path) -> None:
+    """On lines over ln ρ: halfway from 1 to 4 in one seed, and at a quarter of it in the other."""
+    told = claim("crosses", policy="mover", versus="stayer", key="rho")
+    run = crossing_run(tmp_path / "a", {1.0: [3.0, 3.5], 4.0: [5.0, 5.5], 16.0: [6.0, 6.0]})
+    (verdict,) = judge(run, [told])
+    mean = np.exp(0.375 * np.log(4.0))
+    reach = 12.706 * 0.125 * np.log(4.0)  # Student's t of two seeds, times the error of the mean
+    expected = (
+        f"at rho = {mean:.3g} (95 % interval {mean / np.exp(reach):.3g} to {mean * np.exp(reach):.3g})"
+    )
+    assert f"mover and stayer cross once in 2 of 2 seeds, {expected}" in verdict.evidence
+    # A line over ρ itself where it may be 0.
+    run = crossing_run(tmp_path / "b", {0.0: [3.0, 3.0], 2.0: [5.0, 5.0]})
+    (verdict,) = judge(run, [told])
+    assert "at rho = 1 (95 % interval 1 to 1)" in verdict.evidence
+    # There and back is not once; nor is never, or a tie from the start.
+    run = crossing_run(
+        tmp_path / "c", {1.0: [3.0, 3.0, 4.0], 2.0: [5.0, 3.0, 5.0], 3.0: [3.0, 3.0, 6.0]}
+    )
+    (verdict,) = judge(run, [told])
+    assert "cross once in 0 of 3 seeds;" in verdict.evidence
+
+
+def test_where_may_list_values(tmp_path: Path) -> None:
+    run = crossing_run(tmp_path, {1.0: [3.0, 3.5], 4.0: [5.0, 5.5], 16.0: [6.0, 6.0]})
+    told = claim("below", policy="mover", versus="stayer", where={"rho": [1.0, 16.0]})
+    assert [verdict.evidence[:12] for verdict in judge(run, [told])] == ["[rho = 1.0] ", "[rho = 16.0]"]
+    absent = claim("below", policy="mover", versus="stayer", where={"rho": [2.0]})
+    assert judge(run, [absent]) == []
+
+
 @pytest.mark.parametrize("check", ["rises", "falls"])
 def test_a_tie_neither_rises_nor_falls(check: str, tmp_path: Path) -> None:
     """Of nine equal totals the ranks' products do not add up to zero exactly: 0.1 is not binary."""

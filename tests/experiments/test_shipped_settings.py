@@ -55,6 +55,9 @@ policies genie:
 derived name=average_regret metric=regret per_round=True
 chart band=std
 """
+PANELS = (("energy", 4.0), ("service_cost", 4.0), ("movement_cost", 4.0), ("movement_cost", 1.0))
+WIND_CURVES = ",".join(f"(metric={metric} where=(rho={rho}))" for metric, rho in PANELS)
+SIX_HOURS = "told=(drift=(name=temporal epsilon=0.2))"
 EXPERIMENTS = {
     "movement/routes": """
 rounds 200
@@ -99,6 +102,57 @@ claim falls: metric=total_cost policy=minc-known,cgp-lcb relative_to=gp-md key=r
 claim similar: metric=total_cost policy=gp-md versus=cgp-lcb tolerance=0.1 where=(rho=2.0,5.0)
 claim crosses: metric=total_cost policy=gp-md versus=cgp-lcb key=rho
 chart curves=(metric=total_cost where=(rho=0.5)),(metric=total_cost where=(rho=5.0))
+""",
+    "movement/wind": f"""
+chart tree=True
+chart curves={WIND_CURVES}
+rounds 960
+seeds 5
+problem name=wind
+sweep rho=0.5,1.0,2.0,4.0,8.0,16.0
+policies gp-md: trees=8
+policies cgp-lcb:
+policies stationary:
+policies minc-known:
+policies md-known: trees=8
+policies offline:
+derived name=mean_energy metric=energy per_round=True
+derived name=energy_ratio metric=energy versus=offline
+claim above: metric=energy policy=gp-md versus=cgp-lcb
+claim crosses: metric=energy policy=cgp-lcb versus=gp-md key=rho
+claim rises: metric=energy policy=minc-known relative_to=md-known key=rho
+claim rises: metric=energy policy=cgp-lcb relative_to=gp-md key=rho
+claim above: metric=energy policy=gp-md versus=cgp-lcb,stationary where=(rho=4.0)
+claim below: metric=service_cost policy=gp-md,cgp-lcb versus=stationary where=(rho=4.0)
+claim below: metric=service_cost policy=minc-known versus=stationary ratio=1e-09 where=(rho=4.0)
+claim rises: metric=movement_cost policy=gp-md key=rho among=1.0,4.0
+claim flat: metric=movement_cost policy=gp-md key=rho among=1.0,4.0 tolerance=0.333
+claim above: metric=energy policy=md-known versus=gp-md
+claim above: metric=energy policy=minc-known versus=cgp-lcb
+""",
+    "movement/wind-lidar": """
+extends movement/wind
+problem profile=lidar
+""",
+    "movement/wind-hourly": f"""
+rounds 960
+seeds 5
+problem name=wind
+problem readings=hourly
+sweep rho=1.0,4.0,16.0
+policies gp-md-drifting: policy=gp-md update=step trees=8 posterior=drifting {SIX_HOURS}
+policies gp-md-step: policy=gp-md update=step trees=8
+policies gp-md: trees=8
+policies cgp-lcb:
+policies stationary:
+policies minc-known:
+policies md-known: trees=8
+policies offline:
+derived name=energy_ratio metric=energy versus=offline
+claim above: metric=energy policy=gp-md-drifting versus=gp-md-step
+claim above: metric=energy policy=gp-md-step versus=gp-md
+claim above: metric=energy policy=gp-md versus=cgp-lcb
+claim above: metric=energy policy=gp-md-drifting versus=cgp-lcb
 """,
     "timevarying/functions": """
 rounds 200
@@ -605,6 +659,8 @@ policy md-known: trees=1 tau=2.0 kappa=1.0
 policy tree-index: direction=minimize update=episode clip=False trees=1 tau=2.0 kappa=1.0
 policy tree-score: trees=1 tau=2.0 kappa=1.0
 schedule ridge-ucb: delta=0.1
+problem wind: profile=era5 rho=1.0 readings=daily move_cost=0.5 cut_in=3.0 rated=12.0 cut_out=25.0
+problem wind: days=40 source=auto
 problem channels: channels=5 users=20 barred=0.3 noise_std=0.1
 problem codependency: arrivals=100 k=5 pool=6000 lengthscale=0.1 squared=True noise_std=0.1
 problem movies: films=75 viewers=200 k=3 oracle=tim least_ratings=20 source=auto

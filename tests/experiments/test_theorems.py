@@ -18,6 +18,7 @@ from superarm.experiments.theorems import regret_bounds
 from superarm.policies.drift import block_length
 from superarm.problems.navigation import Navigation
 from superarm.results.bounds import Bound, RegretBounds
+from superarm.results.curves import significant
 from superarm.rewards import Sum
 from superarm.rules import BayesUCBQuantile
 from superarm.simulation import Run
@@ -26,6 +27,7 @@ from superarm.theory import (
     DriftingGrowth,
     bayesian_regret_bound_of_widths,
     drifting_information_gain,
+    movement_rate,
     prior_eigenvalue_bound,
     regret_bound_gp_ts,
     regret_bound_oclok_ucb,
@@ -347,3 +349,36 @@ def test_blocks_may_rest_on_any_epsilon(tmp_path: Path) -> None:
     """Theorem 4.2 holds for every block length, so R-GP-UCB may be told what it likes."""
     policies = {"r-gp-ucb": {"epsilon": 0.9}}
     assert "r-gp-ucb" in bounds_of(tmp_path, policies, problem=DRIFT).drawn
+
+
+# --- movement -----------------------------------------------------------------------------
+
+MOVEMENT = {"name": "movement-field", "side": 3, "contexts": 3, "episode": 4}
+
+
+def test_movement_gets_the_order_of_the_theorem_and_its_equations_on_the_run(tmp_path: Path) -> None:
+    policies = {"gp-md": {}, "md-known": {}, "cgp-lcb": {}, "offline": {}, "stationary": {}}
+    found = bounds_of(tmp_path, policies, problem=MOVEMENT, rounds=10, seeds=2)
+    assert list(found.drawn) == ["gp-md"]
+    bound = found.drawn["gp-md"]
+    run = Run.load(tmp_path)
+    regret = run.cumulative("gp-md", 0)
+    assert bound.values[-1] == pytest.approx(regret[:, -1].mean())
+    model = registry.build("problem", MOVEMENT, seed=0, horizon=10).model
+    rate = movement_rate(bound.rounds, registry.build("gain", model.gain))
+    np.testing.assert_allclose(bound.values / bound.values[-1], rate / rate[-1])
+    for name, text in (("gp-md", bound.assumes), ("md-known", found.missing["md-known"])):
+        # Two whole episodes and one of two rounds, in each of two seeds.
+        edges = [3, 7, 9]
+        service, movement, total, regret = (
+            np.diff(run.cumulative(name, 0, metric)[:, edges], axis=1, prepend=0.0)
+            for metric in ("service_cost", "movement_cost", "total_cost", "regret")
+        )
+        optimum = total - regret
+        assert "Eqs. 12 and 13 on 6 episodes: " in text
+        assert f"service costs {significant(service.sum() / optimum.sum())} times" in text
+        assert f"which is {significant((service - optimum).mean())} more in an episode" in text
+        assert f"and {significant((service - optimum).max())} at most" in text
+        assert f"movement {significant(movement.sum() / optimum.sum())} times" in text
+        assert f"ln² n is {significant(np.log(9.0) ** 2)}" in text
+    assert "which it ignores" in found.missing["cgp-lcb"]

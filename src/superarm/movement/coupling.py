@@ -25,15 +25,9 @@ class Row(NamedTuple):
     targets: Ints
     probabilities: Floats
 
-    def draw(self, rng: Rng) -> tuple[int, float]:
-        """An action, and how probable it was."""
-        at = int(np.searchsorted(np.cumsum(self.probabilities), rng.random(), side="right"))
-        at = min(at, len(self.targets) - 1)  # the sum may be a hair below 1
-        return int(self.targets[at]), float(self.probabilities[at])
-
 
 class Coupling(NamedTuple):
-    """Mass that goes from one action to another, or stays; at most 3n entries above 0."""
+    """Mass that goes from one action to another, or stays; fewer than 2n entries above 0."""
 
     source: Ints
     target: Ints
@@ -67,58 +61,74 @@ class TreeCoupling:
     def __init__(self, tree: Tree, *, backend: Backend = "auto") -> None:
         require_type(tree, Tree, "tree", ", such as frt_tree(metric, rng)")
         self.tree = tree
-        self._match, self._lead = match_up, None
+        self._match, self._draw = match_up, draw_from
         if is_compiled(backend):
-            from ._compiled import lead, match
+            from ._compiled import draw, match
 
-            self._match, self._lead = match, lead
-        side_by_side = np.argsort(tree.first[tree.leaf])
-        end = tree.first + tree.sizes
-        self._shape = (tree.parent.copy(), tree.first, end, tree.leaf.copy(), side_by_side)
+            self._match, self._draw = match, draw
+        inner = np.flatnonzero(tree.sizes > 1)
+        end = (tree.first + tree.sizes)[inner]
+        closing = np.lexsort((-inner, end))  # the lower ones first
+        until = np.searchsorted(end[closing], np.arange(1, len(tree) + 2))
+        self._shape = (np.argsort(tree.first[tree.leaf]), until, tree.first[inner[closing]])
 
     def between(self, before: Floats, after: Floats) -> Coupling:
         """The coupling of two distributions (n,) that moves least on the tree."""
         n = len(self.tree)
-        # Copies: compiled code wants arrays that it could write into.
-        before, after = np.array(as_vector(before, "before", n)), np.array(as_vector(after, "after", n))
-        for name, each in (("before", before), ("after", after)):
-            if each.min() < 0.0 or abs(each.sum() - 1.0) > 1e-9:
-                told = f"{name} sums to {each.sum():g} and holds {each.min():g} at least"
-                raise InputError(f"{told}; give probabilities that sum to 1")
-        source, target = np.empty(3 * n, dtype=np.intp), np.empty(3 * n, dtype=np.intp)
-        mass = np.empty(3 * n)
+        before, after = _plain(before, "before", n), _plain(after, "after", n)
+        source, target = np.empty(2 * n, dtype=np.intp), np.empty(2 * n, dtype=np.intp)
+        mass = np.empty(2 * n)
         count = self._match(*self._shape, before, after, source, target, mass)
+        if count < 0:
+            name, each = [("before", before), ("after", after)][count]
+            as_vector(each, name)  # says what is not finite
+            told = f"{name} sums to {each.sum():g} and holds {each.min():g} at least"
+            raise InputError(f"{told}; give probabilities that sum to 1")
         return Coupling(source[:count], target[:count], mass[:count])
 
     def lead(self, plan: Coupling, action: int, rng: Rng) -> tuple[int, float]:
-        """Draw where ``action`` leads, and say how probable that was: a row's ``draw``, but faster."""
-        if self._lead is None:
-            return plan.row(action).draw(rng)
-        found, probability = self._lead(*plan, action, rng.random())
-        return (found, probability) if found >= 0 else plan.row(action).draw(rng)
+        """Draw from the row of ``action``, without making it, and say how probable that was."""
+        share = rng.random()
+        found, probability = self._draw(*plan, action, share)
+        if found < 0:
+            targets, probabilities = plan.row(action)
+            found, probability = self._draw(np.zeros_like(targets), targets, probabilities, 0, share)
+        return int(found), float(probability)
+
+
+def _plain(values: Floats, name: str, n: int) -> Floats:
+    """A vector as compiled code wants it, which could write into it; a copy where it is not one."""
+    plain = type(values) is np.ndarray and values.dtype == np.float64 and values.shape == (n,)
+    if plain and values.flags.c_contiguous and values.flags.writeable:
+        return values
+    return np.array(as_vector(values, name, n))
 
 
 def match_up(
-    parent: Ints, first: Ints, end: Ints, leaf: Ints, order: Ints, before: Floats, after: Floats,
+    order: Ints, until: Ints, begun: Ints, before: Floats, after: Floats,
     source: Ints, target: Ints, mass: Floats,
 ) -> int:  # fmt: skip
-    """Fill in the entries of the coupling, and count them.
+    """Fill in the entries of the coupling, and count them; −1 or −2 where ``after`` or ``before`` is no
+    distribution.
 
-    Leaves come side by side. Two stacks hold who has too much and who too little; when the last leaf of
-    a vertex has come, what was put on them since its first leaf is matched.
+    Actions come side by side, in this ``order``. Two stacks hold who has too much and who too little.
+    Where the last action below a vertex has come, what was put on them since its first one is matched:
+    ``begun`` says where that was, for the vertices from until[place] to until[place + 1].
     """
     n = len(order)
-    giver, surplus, takers, lack = (
-        np.empty(n, np.int64), np.empty(n), np.empty(n, np.int64), np.empty(n)
-    )  # fmt: skip
-    from_giver, from_taker = np.zeros(len(parent), np.int64), np.zeros(len(parent), np.int64)
-    count, givers, taking = 0, 0, 0
+    for which, given in ((-2, before), (-1, after)):
+        total = 0.0
+        for each in given:
+            total += each if each >= 0.0 else np.inf
+        if not abs(total - 1.0) <= 1e-9:
+            return which
+    giver, surplus, givers = np.empty(n, np.int64), np.empty(n), 0
+    taker, lack, takers = np.empty(n, np.int64), np.empty(n), 0
+    heights = np.empty((n, 2), np.int64)  # of both stacks, before each action came
+    count = 0
     for place in range(n):
         action = order[place]
-        vertex = leaf[action]
-        while vertex >= 0 and first[vertex] == place:  # the first leaf of these
-            from_giver[vertex], from_taker[vertex] = givers, taking
-            vertex = parent[vertex]
+        heights[place, 0], heights[place, 1] = givers, takers
         stays = min(before[action], after[action])
         if stays > 0.0:
             source[count], target[count], mass[count] = action, action, stays
@@ -127,20 +137,35 @@ def match_up(
             giver[givers], surplus[givers] = action, before[action] - stays
             givers += 1
         elif after[action] > stays:
-            takers[taking], lack[taking] = action, after[action] - stays
-            taking += 1
-        vertex = leaf[action]
-        while vertex >= 0 and end[vertex] == place + 1:  # the last leaf of these
-            while givers > from_giver[vertex] and taking > from_taker[vertex]:
-                moved = min(surplus[givers - 1], lack[taking - 1])
-                source[count], target[count] = giver[givers - 1], takers[taking - 1]
-                mass[count] = moved
+            taker[takers], lack[takers] = action, after[action] - stays
+            takers += 1
+        for vertex in range(until[place], until[place + 1]):
+            least_givers, least_takers = heights[begun[vertex], 0], heights[begun[vertex], 1]
+            while givers > least_givers and takers > least_takers:
+                one, other = givers - 1, takers - 1
+                moved = min(surplus[one], lack[other])
+                source[count], target[count], mass[count] = giver[one], taker[other], moved
                 count += 1
-                surplus[givers - 1] -= moved
-                lack[taking - 1] -= moved
-                if surplus[givers - 1] <= 0.0:
+                surplus[one] -= moved
+                lack[other] -= moved
+                if surplus[one] <= 0.0:
                     givers -= 1
-                if lack[taking - 1] <= 0.0:
-                    taking -= 1
-            vertex = parent[vertex]
+                if lack[other] <= 0.0:
+                    takers -= 1
     return count
+
+
+def draw_from(source: Ints, target: Ints, mass: Floats, action: int, share: float) -> tuple[int, float]:
+    """Where ``share`` of the action's mass ends, and the probability of that; −1 where it has none."""
+    total = 0.0
+    for at in range(len(mass)):
+        if source[at] == action:
+            total += mass[at]
+    found, probability, passed = -1, 0.0, 0.0
+    for at in range(len(mass)):  # to the last one, where rounding leaves the sum a hair below 1
+        if source[at] == action and mass[at] > 0.0:
+            found, probability = target[at], mass[at] / total
+            passed += probability
+            if passed > share:
+                break
+    return found, probability

@@ -36,6 +36,8 @@ from superarm.shown import Shown
 
 from .metrics import ActionMetric
 
+TREE_ARRAYS = ("parent", "weight", "leaf")  # what makes a tree, as files and states name it
+TAU = (1.01, 1e6)  # the least and the most
 _ROWS = 512  # of distances compared at a time
 
 
@@ -67,7 +69,7 @@ class Tree(Shown):
         require_scale(weight[1:], "weight")
         if (weight[1:] > np.where(below > 0, weight[below], np.inf)).any():
             raise InputError("weights must not grow from the root to the leaves")
-        for name, value in (("parent", parent), ("weight", weight), ("leaf", leaf)):
+        for name, value in zip(TREE_ARRAYS, (parent, weight, leaf), strict=True):
             object.__setattr__(self, name, read_only(value))
 
     def __len__(self) -> int:
@@ -90,14 +92,14 @@ class Tree(Shown):
             first, reached = end, end
         return levels
 
+    def children(self, vertex: int) -> slice:
+        """The vertices right below this one."""
+        return slice(*np.searchsorted(self.parent, [vertex, vertex + 1]).tolist())
+
     @cached_property
     def sizes(self) -> Ints:
         """|L(u)|: how many actions are below each vertex, or are it, (v,)."""
-        sizes = np.zeros(len(self.parent), dtype=np.intp)
-        sizes[self.leaf] = 1
-        for level, starts in reversed(self.levels):
-            sizes[self.parent[level][starts]] = np.add.reduceat(sizes[level], starts)
-        return sizes
+        return self.masses(np.ones(len(self))).astype(np.intp)
 
     @cached_property
     def first(self) -> Ints:
@@ -126,15 +128,13 @@ class Tree(Shown):
         """d_T between each two actions, (n, n)."""
         n, first, last = len(self), self.first, self.first + self.sizes
         up, side = np.zeros(n), np.zeros((n, n))  # actions side by side; ``up``: to the vertex at hand
-        for level, starts in reversed(self.levels):
-            ends = np.append(starts[1:], level.stop - level.start)
-            for begin, end in zip(level.start + starts, level.start + ends, strict=True):
-                children = range(begin, end)
-                for child in children:
-                    up[first[child] : last[child]] += self.weight[child]
-                for child in children:  # the others that are on its right
-                    own, right = slice(first[child], last[child]), slice(last[child], last[end - 1])
-                    side[own, right] = up[own, None] + up[right]
+        for vertex in reversed(range(len(self.parent))):
+            children = range(len(self.parent))[self.children(vertex)]
+            for child in children:
+                up[first[child] : last[child]] += self.weight[child]
+            for child in children:  # the others that are on its right
+                own, right = slice(first[child], last[child]), slice(last[child], last[vertex])
+                side[own, right] = up[own, None] + up[right]
         place = first[self.leaf]
         side += side.T
         return np.asarray(side[np.ix_(place, place)])
@@ -149,7 +149,7 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     τ^{i+1}. Clusters that do not split are one vertex, which keeps the weight at the top.
     """
     require_type(metric, ActionMetric, "metric", ", such as PointMetric(points=…)")
-    rng, tau = as_generator(rng), as_number(tau, "tau", 1.01, 1e6)
+    rng, tau = as_generator(rng), as_number(tau, "tau", *TAU)
     distances, n = metric.distances, len(metric)
     order, beta = rng.permutation(n), tau ** rng.random()
     if n == 1:
@@ -159,28 +159,27 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     cluster = np.zeros(n, dtype=np.intp)  # the vertex that holds each action, while it may still split
     parents, weights = [np.array([-1])], [np.zeros(1)]
     leaf, count = np.full(n, -1, dtype=np.intp), 1
-    open_ = np.arange(n)  # actions whose cluster holds others, too
+    rest = np.arange(n)  # actions whose cluster holds others, too
     for i in range(top - 1, -1, -1):
-        centre = _first_reached(distances, order, open_, unit * beta * tau ** (i - 1))
-        _, found, members = np.unique(
-            cluster[open_] * n + centre, return_index=True, return_inverse=True
-        )
-        above = cluster[open_][found]
+        centre = _first_reached(distances, order, rest, unit * beta * tau ** (i - 1))
+        pair = cluster[rest] * n + centre  # numbered, so that equal ones are found
+        _, found, members = np.unique(pair, return_index=True, return_inverse=True)
+        above = cluster[rest][found]
         split = np.bincount(above, minlength=count)[above] > 1
         number = np.where(split, count + np.cumsum(split) - 1, above)
-        cluster[open_] = number[members]
+        cluster[rest] = number[members]
         parents.append(above[split])
         weights.append(np.full(int(split.sum()), unit * tau ** (i + 1)))
         count += int(split.sum())
         alone = np.bincount(members)[members] == 1
-        leaf[open_[alone]] = cluster[open_[alone]]
-        open_ = open_[~alone]
-        if not len(open_):
+        leaf[rest[alone]] = cluster[rest[alone]]
+        rest = rest[~alone]
+        if not len(rest):
             break
-    parent, weight = np.concatenate(parents), np.concatenate(weights)
-    tree = _by_level(parent, weight, leaf)
+    tree = _by_level(np.concatenate(parents), np.concatenate(weights), leaf)
     if (tree.distances < distances).any():
-        raise ArithmeticError("the tree shortens a distance: radii were lost in rounding")
+        told = "the tree shortens a distance: some detour is shorter"
+        raise InputError(f"{told}; MatrixMetric(distances=…) finds out which, and repairs it")
     return tree
 
 
@@ -195,17 +194,11 @@ def _first_reached(distances: Floats, order: Ints, members: Ints, radius: float)
 
 def _by_level(parent: Ints, weight: Floats, leaf: Ints) -> Tree:
     """Vertices numbered anew, level by level: a chain that was joined may have come later."""
-    depth = np.zeros(len(parent), dtype=np.intp)
-    for vertex in range(1, len(parent)):  # parents come first
-        depth[vertex] = depth[parent[vertex]] + 1
-    rank = np.zeros(len(parent), dtype=np.intp)
-    done = np.array([0])
-    above = np.zeros(len(parent), dtype=np.intp)
-    for level in range(1, int(depth.max()) + 1):
-        members = np.flatnonzero(depth == level)
-        members = members[np.argsort(rank[parent[members]], kind="stable")]
-        rank[members] = len(done) + np.arange(len(members))
-        done = np.concatenate([done, members])
-    above = rank[parent[done]]
-    above[0] = -1
-    return Tree(parent=above, weight=weight[done], leaf=rank[leaf])
+    below: list[list[int]] = [[] for _ in parent]
+    for vertex, above in enumerate(parent[1:].tolist(), start=1):
+        below[above].append(vertex)
+    order = [0]
+    for vertex in order:  # it grows meanwhile
+        order += below[vertex]
+    rank = np.argsort(order)
+    return Tree(parent=np.append(-1, rank[parent[order[1:]]]), weight=weight[order], leaf=rank[leaf])

@@ -9,16 +9,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from superarm.core import Decision, Direction, Feedback, Floats, Offer, Posterior, Rng, Rule, State
 from superarm.errors import ConflictError, ForgottenError, InputError, ShapeError
-from superarm.inputs import as_count, as_number, as_vector, require_choice, require_type
+from superarm.inputs import as_count, as_number, require_choice, require_type
 from superarm.models import Model
 from superarm.movement import ActionMetric, Forest, start_of
-from superarm.movement.carrying import KIND, Walk, walk_of, walk_state
+from superarm.movement.carrying import KIND, Walk, walk_of
+from superarm.movement.descent import KAPPA
+from superarm.movement.forest import MOST_TREES
+from superarm.movement.tree import TAU
 from superarm.problems.base import World
 from superarm.problems.movement import MovementProblem
 from superarm.registry import register
@@ -40,6 +43,7 @@ class TreeWalker(Learner):
     """
 
     deterministic = False
+    _learns_at_once = False  # whether costs depend on what was drawn since the episode began
 
     def __init__(
         self, *, metric: ActionMetric, direction: Direction, trees: int, tau: float, kappa: float
@@ -47,11 +51,14 @@ class TreeWalker(Learner):
         super().__init__(direction=direction)
         require_type(metric, ActionMetric, "metric", ", such as PointMetric(points=…)")
         self.metric = metric
-        self.trees = as_count(trees, "trees", 1, 10_000)
-        self.tau = as_number(tau, "tau", 1.01, 1e6)
-        self.kappa = as_number(kappa, "kappa", 1.0, 1e100)
-        self.forest: Forest | None = None
-        self._walk: Walk | None = None  # one record, so that no other thread reads half of it
+        self.trees = as_count(trees, "trees", 1, MOST_TREES)
+        self.tau, self.kappa = as_number(tau, "tau", *TAU), as_number(kappa, "kappa", *KAPPA)
+        self._walk: Walk | None = None  # replaced as one: a thread that decides sees what goes together
+
+    @property
+    def forest(self) -> Forest | None:
+        """The trees; none before the first decision is taken."""
+        return self._walk.forest if self._walk is not None else None
 
     @abstractmethod
     def _desirability(self, offer: Offer, begins: bool, rng: Rng) -> Floats:
@@ -65,27 +72,28 @@ class TreeWalker(Learner):
                 "actions; offer all of them in every round, and say which are available"
             )
         before, walk = start_of(offer), self._walk
-        forest = self.forest if walk is None else walk.forest
-        new, begins = forest is None, offer.begins or walk is None
-        if forest is None:
+        if walk is None:
             forest = Forest.grown(self.metric, rng, trees=self.trees, tau=self.tau, kappa=self.kappa)
-        if walk is None or begins:
-            number = 0 if walk is None else walk.number + 1
-            stand = forest.begin(before, number)
+            begins, number, stand = True, 0, forest.begin(before)
         else:
-            number, stand = walk.number, walk.stand
-            stand = stand if before is None else stand._replace(action=before)
+            forest, number, stand, _ = walk
+            begins = offer.begins
+            if begins:
+                number += 1
+                stand = forest.begin(before, number)
+            elif before is not None:
+                stand = stand._replace(action=before)
         desirability = self._desirability(offer, begins, rng)
-        move = forest.move(stand, -desirability, rng, offer.available)
-        positions, walk = np.array([move.stand.action]), Walk(forest, move.stand, number, offer.step)
+        move = forest.move(stand, -desirability, rng, offer.available, from_action=self._learns_at_once)
+        positions = np.array([move.stand.action])
         return Decision(
             step=offer.step,
             action=positions,
             positions=positions,
             desirability=desirability[positions],
-            propensity=None if new else min(move.probability, 1.0),
+            propensity=None if walk is None else min(move.probability, 1.0),
             version=self.version,
-            carry=walk_state(walk, forest.trees if new else (), move),
+            carry=Walk(forest, number, move.stand, offer.step).state(trees=walk is None, move=move),
         )
 
     def commit(self, decision: Decision) -> None:
@@ -94,7 +102,7 @@ class TreeWalker(Learner):
         if decision.carry is None or decision.carry.kind != KIND:
             raise InputError("the decision carries nothing of a walk: another policy made it")
         with self._turns.lock:
-            before, walk = self._walk, self._read(decision.carry)
+            before, walk = self._walk, self._walk_of(decision.carry)
             if (decision.step, *decision.positions.tolist()) != (walk.step, walk.stand.action):
                 raise InputError(CHANGED)
             if before is not None and walk.step < before.step:
@@ -102,26 +110,35 @@ class TreeWalker(Learner):
                 raise ConflictError(f"{told}; a walk does not go back: decide again")
             if before is None or walk.number != before.number:
                 self._begin()
-            self._walk, self.forest = walk, walk.forest
+            self._walk = walk
 
     def _begin(self) -> None:
         """An episode began."""
 
-    def _read(self, carry: State) -> Walk:
-        return walk_of(carry, self.metric, self.kappa, self.forest)
+    def _walk_of(self, state: State) -> Walk:
+        return walk_of(state, self.metric, self.kappa, self.forest)
 
     def _memory(self) -> Mapping[str, Any]:
-        if self._walk is None:
-            return {}
-        return {"walk": walk_state(self._walk, self._walk.forest.trees)}
+        return {} if self._walk is None else {"walk": self._walk.state(trees=True)}
 
     def _remember(self, state: State) -> None:
         if "walk" in state.parts:
-            self._walk = self._read(state.part("walk"))
-            self.forest = self._walk.forest
+            self._walk = self._walk_of(state.part("walk"))
 
     def _shown(self) -> Mapping[str, Any]:
         return {**self.parameters(), "version": self.version}
+
+
+class _Held(NamedTuple):
+    """Rewards of m arms that are learned later."""
+
+    keys: Any  # of the posterior, m of them
+    rewards: Floats  # (m,)
+    noise: Floats  # variances, (m,)
+
+
+def _joined(held: list[_Held]) -> _Held:
+    return _Held(*(np.concatenate(parts) for parts in zip(*held, strict=True)))
 
 
 @register("policy", "tree-index")
@@ -155,12 +172,10 @@ class TreeIndexPolicy(TreeWalker):
         require_type(clip, bool, "clip")
         if update == "episode" and posterior.draws:
             raise InputError(f"{type(posterior).__name__} draws as it learns; use update='step'")
-        self.posterior = posterior
-        self.rule = rule
-        self.update = update
-        self.clip = clip
-        self._held: list[Any] = []  # keys, rewards, noise: to be learned later
-        self._ahead: Posterior | None = None  # the posterior that has learned them
+        self.posterior, self.rule, self.update, self.clip = posterior, rule, update, clip
+        self._learns_at_once = update == "step"
+        self._held: list[_Held] = []
+        self._ahead: Posterior | None = None  # the posterior that has learned what is held
 
     @property
     def exchangeable(self) -> bool:
@@ -180,9 +195,9 @@ class TreeIndexPolicy(TreeWalker):
                 self._ahead = self._learned(self._held)
             return self.posterior if self._ahead is None else self._ahead
 
-    def _learned(self, held: list[Any]) -> Posterior:
+    def _learned(self, held: list[_Held]) -> Posterior:
         ahead = self.posterior.restored(self.posterior.state())
-        ahead.observe(*held)
+        ahead.observe(*_joined(held))
         return ahead
 
     def _begin(self) -> None:
@@ -199,32 +214,28 @@ class TreeIndexPolicy(TreeWalker):
             check_rewards(feedback)
             with suppress(ForgottenError):  # of long ago
                 self.posterior.predict(keys, return_std=False)
-            if self._held and self._held[0].shape[1:] != keys.shape[1:]:
+            if self._held and self._held[0].keys.shape[1:] != keys.shape[1:]:
                 raise ShapeError("arms have other feature columns than those chosen before")
             own = np.full(len(keys), self.posterior.noise_std**2)
-            new = [keys, feedback.rewards, own if noise is None else noise]
-            lists = filter(None, (self._held, new))
-            held = [np.concatenate(parts) for parts in zip(*lists, strict=True)]  # copies, always
-            self._ahead = None if noise is None else self._learned(held)
-            self._held = held
+            new = _Held(keys, feedback.rewards.copy(), own if noise is None else noise.copy())
+            self._ahead = None if noise is None else self._learned([*self._held, new])
+            self._held.append(new)
 
     def _memory(self) -> Mapping[str, Any]:
         memory = {**super()._memory(), "posterior": self.posterior.state()}
         if self._held:
-            names = ("held_keys", "held_rewards", "held_noise")
-            memory |= dict(zip(names, self._held, strict=True))
+            memory |= {f"held_{name}": array for name, array in _joined(self._held)._asdict().items()}
         return memory
 
     def _remember(self, state: State) -> None:
         super()._remember(state)
         self.posterior = self.posterior.restored(state.part("posterior"))
         if "held_keys" in state.arrays:
-            keys = state.array("held_keys")
-            self.posterior.predict(keys, return_std=False)  # says what is no arm
-            rewards, noise = (
-                as_vector(state.array(name), name, len(keys)) for name in ("held_rewards", "held_noise")
-            )
-            self._held = [keys, rewards, noise]
+            held = _Held(*(state.array(f"held_{name}") for name in _Held._fields))
+            self.posterior.predict(held.keys, return_std=False)  # says what is no arm
+            places = np.arange(len(held.keys))
+            check_rewards(Feedback(positions=places, rewards=held.rewards, noise_variance=held.noise))
+            self._held = [held]
             self._caught_up()  # says what cannot be learned
 
 
@@ -285,7 +296,7 @@ def _metric(model: Model) -> ActionMetric:
 def gp_md(
     model: Model,
     *,
-    width: float | str = 2.0,
+    width: Width = 2.0,
     delta: float = 0.1,
     gain: GainChoice = "realised",
     update: Literal["episode", "step"] = "episode",
@@ -304,7 +315,7 @@ def gp_md(
     """
     return TreeIndexPolicy(
         posterior=posterior_for(model, posterior),
-        rule=_bound(model, width, delta, gain),  # type: ignore[arg-type]
+        rule=_bound(model, width, delta, gain),
         metric=_metric(model),
         direction=model.direction,
         update=update,
@@ -319,7 +330,7 @@ def gp_md(
 def cgp_lcb(
     model: Model,
     *,
-    width: float | str = 2.0,
+    width: Width = 2.0,
     delta: float = 0.1,
     gain: GainChoice = "realised",
     posterior: PosteriorName = "auto",
@@ -328,7 +339,7 @@ def cgp_lcb(
 
     ``width``, ``delta`` and ``gain`` are those of ``gp-md``.
     """
-    return index_policy(model, _bound(model, width, delta, gain), posterior)  # type: ignore[arg-type]
+    return index_policy(model, _bound(model, width, delta, gain), posterior)
 
 
 @register("policy", "stationary")

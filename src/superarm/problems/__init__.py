@@ -21,3 +21,4 @@ from .synthetic import BENCHMARKS as BENCHMARKS
 from .synthetic import benchmark_function as benchmark_function
 from .synthetic import gp_function as gp_function
 from .synthetic import rkhs_function as rkhs_function
+from .wind import Wind as Wind

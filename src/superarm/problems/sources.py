@@ -17,6 +17,7 @@ _DATA = {
     "temperature-series": "intel-temperature",
     "traffic-series": "metr-la-week",
     "movies": "movielens",
+    "wind": "wind-profiles",
 }
 Data = TypeVar("Data")
 

@@ -21,7 +21,7 @@ LOCK = ".lock"
 FOLDERS_OF_ANY = ("cells", "timings")
 FOLDERS_OF_AUDITED = (*FOLDERS_OF_ANY, "audits", "states")
 """Where a finished cell has a file: of a policy whose forecasts are audited, of any other."""
-FOLDERS = (*FOLDERS_OF_AUDITED, "maps")
+FOLDERS = (*FOLDERS_OF_AUDITED, "maps", "truths", "trees")
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.tmp")
 _MOST, _MOST_PER_ROUND = 1 << 28, 1 << 14  # bytes of a file's arrays: 256 MiB, and 4,096 arms a round
 

@@ -1,0 +1,124 @@
+"""What a run with movement shows: running totals, a tree, and how it crosses another policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm import report as reports
+from superarm.errors import SpecError, StateError
+from superarm.experiments import Experiment, Plan, execute
+from superarm.movement import PointMetric, frt_tree
+from superarm.results.charts import run_charts
+from superarm.simulation.trace import Run, Trace, write_shown, write_spec, write_trace
+
+CURVES = [{"metric": "energy", "where": {"rho": 4.0}}, {"metric": "regret"}, {"metric": "absent"}]
+
+
+def make_run(directory: Path, **extra: Any) -> Run:
+    settings = [{"rho": 1.0}, {"rho": 4.0}]
+    spec = {"experiment": "x", "rounds": 30, "first_seed": 0, "seeds": 2, "policies": ["one", "other"]}
+    write_spec(directory, {**spec, "settings": settings, **extra})
+    for index in range(2):
+        for number, policy in enumerate(spec["policies"]):
+            for seed in range(2):
+                level = (index + 1.0) * (number + 1.0) + seed
+                series = {"regret": np.full(30, level), "energy": np.full(30, -level)}
+                trace = Trace(policy=policy, setting_index=index, seed=seed, series=series)
+                write_trace(directory, trace)
+    return Run.load(directory)
+
+
+def test_running_totals_of_the_settings_that_are_named(tmp_path: Path) -> None:
+    run = make_run(tmp_path, chart={"curves": CURVES})
+    (picture,) = run_charts(run)["totals"]
+    told = [(panel.title, panel.y_label) for panel in picture.panels]  # type: ignore[union-attr]
+    assert told == [
+        ("rho = 4.0", "energy"),
+        ("rho = 1.0", "cumulative regret"),
+        ("rho = 4.0", "cumulative regret"),
+    ]
+    one, other = picture.panels[0].series  # type: ignore[union-attr]
+    np.testing.assert_allclose(one.y, -2.5 * np.arange(1, 31))  # seeds have −2 and −3 in every round
+    np.testing.assert_allclose(other.y, -4.5 * np.arange(1, 31))
+    assert (one.label, other.label) == ("one  −75", "other  −135")
+    assert run_charts(make_run(tmp_path / "plain"))["totals"] == []
+
+
+def test_settings_are_named_by_lists_and_by_what_is_not_swept(tmp_path: Path) -> None:
+    """As in claims: ``where`` means the same to both."""
+    both, none = {"rho": [1.0, 4.0], "side": 3}, {"side": 4}
+    curves = [{"metric": "energy", "where": where} for where in (both, none)]
+    run = make_run(tmp_path, chart={"curves": curves}, parameters={"problem": {"name": "y", "side": 3}})
+    (picture,) = run_charts(run)["totals"]
+    assert [panel.title for panel in picture.panels] == ["rho = 1.0", "rho = 4.0"]  # type: ignore[union-attr]
+
+
+def test_a_tree_is_drawn_by_walking_around_it(tmp_path: Path) -> None:
+    tree = frt_tree(PointMetric(points=np.arange(6.0)[:, None]), np.random.default_rng(0))
+    run = make_run(tmp_path)
+    assert run.tree() is None
+    assert run_charts(run)["tree"] == []
+    write_shown(tmp_path, 0, tree)
+    read = run.tree()
+    assert read is not None
+    np.testing.assert_array_equal(read.parent, tree.parent)
+    (picture,) = run_charts(run)["tree"]
+    (line,) = picture.panels[0].series  # type: ignore[union-attr]
+    edges = {frozenset(pair) for pair in zip(zip(line.x, line.y), zip(line.x[1:], line.y[1:]))}  # noqa: B905
+    assert len(edges) == len(tree.parent) - 1  # each edge, there and back
+    assert len(line.x) == 2 * len(edges) + 1
+    leaves = {(line.x[at], line.y[at]) for at in line.marked}
+    assert sorted(x for x, _ in leaves) == list(range(6))
+    assert line.y.max() == 0.0
+    assert line.y.min() == -len(tree.levels)
+
+
+def test_a_damaged_tree_is_named(tmp_path: Path) -> None:
+    run = make_run(tmp_path)
+    path = tmp_path / "trees" / "s0.npz"
+    path.parent.mkdir()
+    np.savez(path, parent=np.array([-1, 0]), weight=np.zeros(2), leaf=np.array([1]))
+    with pytest.raises(StateError, match=r"s0\.npz"):
+        run.tree()
+
+
+@pytest.mark.parametrize("curves", [[{}], [{"where": {}}], [{"metric": "regret", "what": 1}], 3])
+def test_curves_that_say_nothing_are_refused(curves: Any, tmp_path: Path) -> None:
+    told = {"id": "x", "rounds": 3, "seeds": 1, "problem": {"name": "movement-field"}}
+    with pytest.raises(SpecError, match="curve"):
+        Experiment.from_mapping({**told, "policies": {"gp-md": {}}, "chart": {"curves": curves}}, "x")
+
+
+def test_a_whole_run_from_spec_to_page(tmp_path: Path) -> None:
+    experiment = Experiment.from_mapping(
+        {
+            "id": "mine",
+            "rounds": 10,
+            "seeds": 2,
+            "problem": {"name": "movement-field", "side": 3, "contexts": 3, "episode": 5},
+            "sweep": {"rho": [0.1, 10.0]},
+            "policies": {"gp-md": {"trees": 2}, "md-known": {}, "cgp-lcb": {}, "offline": {}},
+            "chart": {"tree": True, "curves": [{"metric": "movement_cost", "where": {"rho": 0.1}}]},
+        },
+        "mine",
+    )
+    summary = execute(Plan.make(experiment, out=tmp_path / "run"))
+    metrics = {row["metric"] for row in summary["rows"]}
+    assert metrics == {
+        "cumulative_regret", "total_cost", "service_cost", "movement_cost", "expected_total_cost",
+    }  # fmt: skip
+    for row in summary["rows"]:
+        if row["policy"] == "offline" and row["metric"] == "cumulative_regret":
+            assert row["mean"] == pytest.approx(0.0, abs=1e-12)
+    run = Run.load(tmp_path / "run")
+    tree = run.tree(1)
+    assert tree is not None
+    assert len(tree) == 9
+    reports.write_report(run, [], tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "A tree over the actions" in page
+    assert "Over the rounds" in page
