@@ -13,7 +13,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_features, as_positive, read_only, require_choice, require_scale
+from superarm.inputs import as_features, as_scale, read_only, require_choice, require_scale
 from superarm.registry import register
 from superarm.shown import Shown
 
@@ -78,14 +78,13 @@ class PointMetric(ActionMetric):
 
     def __post_init__(self) -> None:
         require_choice(self.distance, "distance", tuple(_KNOWN))
-        object.__setattr__(self, "scale", as_positive(self.scale, "scale"))
+        object.__setattr__(self, "scale", as_scale(self.scale, "scale"))
         object.__setattr__(self, "points", read_only(as_features(self.points, "points")))
         if not len(self.points):
             raise ShapeError("points has no rows; give one per action")
         from scipy.spatial.distance import cdist
 
-        with np.errstate(over="ignore"):  # what is too large is refused
-            between = self.scale * cdist(self.points, self.points, _KNOWN[self.distance])
+        between = self.scale * cdist(self.points, self.points, _KNOWN[self.distance])
         _refuse_sizes(between)
         between.flags.writeable = False
         object.__setattr__(self, "distances", between)

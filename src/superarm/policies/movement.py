@@ -137,10 +137,6 @@ class _Held(NamedTuple):
     noise: Floats  # variances, (m,)
 
 
-def _joined(held: list[_Held]) -> _Held:
-    return _Held(*(np.concatenate(parts) for parts in zip(*held, strict=True)))
-
-
 @register("policy", "tree-index")
 class TreeIndexPolicy(TreeWalker):
     """GP-MD: believe, score, and let mirror descent on trees follow the scores [ramesh2022movement].
@@ -192,13 +188,16 @@ class TreeIndexPolicy(TreeWalker):
         """The posterior with all that is held; what an episode that begins now would use."""
         with self._turns.lock:
             if self._held and self._ahead is None:
-                self._ahead = self._learned(self._held)
+                self._ahead = self._learned()
             return self.posterior if self._ahead is None else self._ahead
 
-    def _learned(self, held: list[_Held]) -> Posterior:
+    def _learned(self, *new: _Held) -> Posterior:
         ahead = self.posterior.restored(self.posterior.state())
-        ahead.observe(*_joined(held))
+        ahead.observe(*self._all_held(*new))
         return ahead
+
+    def _all_held(self, *new: _Held) -> _Held:
+        return _Held(*(np.concatenate(parts) for parts in zip(*self._held, *new, strict=True)))
 
     def _begin(self) -> None:
         self.posterior, self._held, self._ahead = self._caught_up(), [], None
@@ -218,13 +217,13 @@ class TreeIndexPolicy(TreeWalker):
                 raise ShapeError("arms have other feature columns than those chosen before")
             own = np.full(len(keys), self.posterior.noise_std**2)
             new = _Held(keys, feedback.rewards.copy(), own if noise is None else noise.copy())
-            self._ahead = None if noise is None else self._learned([*self._held, new])
+            self._ahead = None if noise is None else self._learned(new)
             self._held.append(new)
 
     def _memory(self) -> Mapping[str, Any]:
         memory = {**super()._memory(), "posterior": self.posterior.state()}
         if self._held:
-            memory |= {f"held_{name}": array for name, array in _joined(self._held)._asdict().items()}
+            memory |= {f"held_{name}": array for name, array in self._all_held()._asdict().items()}
         return memory
 
     def _remember(self, state: State) -> None:
