@@ -83,8 +83,8 @@ class TreeCoupling:
         before, after = np.array(as_vector(before, "before", n)), np.array(as_vector(after, "after", n))
         for name, each in (("before", before), ("after", after)):
             if each.min() < 0.0 or abs(each.sum() - 1.0) > 1e-9:
-                told = f"{name} sums to {each.sum():g} and holds {each.min():g} at least"
-                raise InputError(f"{told}; give probabilities that sum to 1")
+                told = f"{name} sums to {each.sum():g}, and its smallest entry is {each.min():g}"
+                raise InputError(f"{told}; give probabilities, 0 or more, that sum to 1")
         source, target = np.empty(3 * n, dtype=np.intp), np.empty(3 * n, dtype=np.intp)
         mass = np.empty(3 * n)
         count = self._match(*self._shape, before, after, source, target, mass)
