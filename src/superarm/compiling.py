@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from .errors import require_extra
 from .inputs import require_choice
@@ -18,10 +18,12 @@ _OPTIONS = {"error_model": "numpy", "fastmath": False}
 
 def is_compiled(backend: Backend) -> bool:
     """Compiled where numba is installed, unless told otherwise."""
-    require_choice(backend, "backend", ("auto", "numpy", "numba"))
-    if backend == "numba":
-        require_extra("numba", "fast")
-    return backend == "numba" or (backend == "auto" and find_spec("numba") is not None)
+    require_choice(backend, "backend", get_args(Backend))
+    if backend == "numpy" or (backend == "auto" and find_spec("numba") is None):
+        return False
+    # Before loops are imported: of several threads that fail at that, only the first is told why.
+    require_extra("numba", "fast")
+    return True
 
 
 def compiled(signature: str) -> Callable[[Loop], Loop]:

@@ -49,7 +49,7 @@ class Model(Shown):
     drift: Kernel | None = None
     """How rewards change with time, as a kernel of time alone, such as Temporal(epsilon=0.01)."""
     metric: ActionMetric | None = None
-    """What it costs to go from one action to the next, where that costs."""
+    """What it costs to go from one action to the next, in the unit of rewards, where that costs."""
     past: Floats | None = None
     """Readings of every arm on earlier days, (days, T, n), from which policies may learn."""
     discrete_columns: tuple[int, ...] = ()

@@ -16,7 +16,6 @@ from superarm.compiling import Backend
 from superarm.core import Floats
 from superarm.errors import InputError
 from superarm.movement import Coupling, PointMetric, Tree, TreeCoupling, frt_tree
-from superarm.movement.coupling import Row
 
 EPS = float(np.finfo(np.float64).eps)
 compiled = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
@@ -188,13 +187,22 @@ def test_the_walk_over_rows_keeps_the_distributions() -> None:
 # --- draws ---------------------------------------------------------------------------------------
 
 
-def test_draws_are_as_frequent_as_they_say() -> None:
+def plan_of(targets: list[int], masses: list[float], action: int = 6) -> Coupling:
+    """Where one action leads, between entries of others."""
+    source = np.array([9, *[action] * len(targets), 9])
+    return Coupling(source, np.array([9, *targets, 9]), np.array([0.7, *masses, 0.7]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_draws_are_as_frequent_as_they_say(backend: Backend) -> None:
     """Hoeffding: of 20 000 draws, a share is off by more than this once in 10⁹ tests."""
-    row = Row(np.array([7, 2, 5, 0]), np.array([0.4, 0.05, 0.25, 0.3]))
-    source, count = rng(0), 20_000
-    drawn = [row.draw(source) for _ in range(count)]
+    coupling = TreeCoupling(drawn_tree(10, 0), backend=backend)
+    plan = plan_of([7, 2, 5, 0], [0.08, 0.01, 0.05, 0.06])
+    row, source, count = plan.row(6), rng(0), 20_000
+    drawn = [coupling.lead(plan, 6, source) for _ in range(count)]
     told = dict(drawn)
-    assert told == dict(zip(row.targets.tolist(), row.probabilities.tolist(), strict=True))
+    assert told == pytest.approx(dict(zip(row.targets.tolist(), row.probabilities, strict=True)))
+    assert told == pytest.approx({7: 0.4, 2: 0.05, 5: 0.25, 0: 0.3})
     actions = np.array([action for action, _ in drawn])
     allowed = np.sqrt(np.log(2 * 4 / 1e-9) / (2 * count))
     for target, probability in zip(*row, strict=True):
@@ -219,15 +227,38 @@ class Fixed(np.random.Generator):
     ("number", "action"),
     [(0.0, 3), (0.24, 3), (0.25, 1), (0.49, 1), (0.5, 8), (0.999, 8), (1.0 - 2**-53, 8)],
 )
-def test_each_action_has_its_piece_of_the_line(number: float, action: int) -> None:
-    row = Row(np.array([3, 1, 8]), np.array([0.25, 0.25, 0.5]))
-    assert row.draw(Fixed(number)) == (action, float(row.probabilities[row.targets == action][0]))
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_each_action_has_its_piece_of_the_line(backend: Backend, number: float, action: int) -> None:
+    coupling = TreeCoupling(drawn_tree(10, 0), backend=backend)
+    plan = plan_of([3, 1, 8], [0.125, 0.125, 0.25])
+    assert coupling.lead(plan, 6, Fixed(number)) == (action, {3: 0.25, 1: 0.25, 8: 0.5}[action])
 
 
-def test_a_sum_a_hair_below_1_leaves_no_gap() -> None:
-    tenths = np.full(10, 0.1)
-    assert np.cumsum(tenths)[-1] < 1.0
-    assert Row(np.arange(10), tenths).draw(Fixed(1.0 - 2**-53)) == (9, 0.1)
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("count", range(1, 60))
+def test_a_sum_a_hair_below_1_leaves_no_gap(backend: Backend, count: int) -> None:
+    coupling = TreeCoupling(drawn_tree(10, 0), backend=backend)
+    plan = plan_of(list(range(count)), [0.1] * count)
+    action, probability = coupling.lead(plan, 6, Fixed(1.0 - 2**-53))
+    assert action >= count - 2, "the last; or, where the sum is a hair above 1, that before it"
+    assert probability == pytest.approx(1.0 / count)
+
+
+@compiled
+@given(tree=trees(20), seed=seeds)
+def test_compiled_draws_are_the_same_from_the_same_numbers(tree: Tree, seed: int) -> None:
+    """Also of an action without mass: what is drawn does not depend on whether numba is installed."""
+    n, given_ = len(tree), two_distributions(len(tree), seed)
+    drawn = []
+    for backend in ("numpy", "numba"):
+        coupling, source = TreeCoupling(tree, backend=backend), rng(seed)
+        plan = coupling.between(*given_)
+        drawn.append([coupling.lead(plan, action, source) for action in (*range(-1, n), -1)])
+        assert source.random() == rng(seed).random(n + 3)[-1], "one number for each draw"
+    assert drawn[0] == drawn[1]
+    for action, (found, probability) in zip((*range(-1, n), -1), drawn[0], strict=True):
+        targets, probabilities = plan.row(action)
+        assert probability == pytest.approx(probabilities[targets == found][0], rel=1e-12)
 
 
 # --- bad input -----------------------------------------------------------------------------------
@@ -260,4 +291,4 @@ def test_senseless_settings_are_refused() -> None:
 def test_one_action_stays(backend: Backend) -> None:
     plan = TreeCoupling(drawn_tree(1, 0), backend=backend).between([1.0], [1.0])  # type: ignore[arg-type]
     assert plan.cost(np.zeros((1, 1))) == 0.0
-    assert plan.row(0).draw(rng(0)) == (0, 1.0)
+    assert TreeCoupling(drawn_tree(1, 0), backend=backend).lead(plan, 0, rng(0)) == (0, 1.0)

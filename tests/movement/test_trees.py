@@ -435,3 +435,14 @@ def test_a_tree_is_a_copy_that_nobody_can_change() -> None:
             getattr(tree, name)[0] = 1
     assert repr(tree) == "Tree(n=3, vertices=5, depth=2)"
     np.testing.assert_array_equal(tree.distances, [[0, 2, 5], [2, 0, 5], [5, 5, 0]])
+
+
+def test_a_metric_of_ones_own_that_is_none_is_refused() -> None:
+    class Own(ActionMetric):
+        """From 0 to 2 it is nearer by way of 1."""
+
+        distances = np.array([[0.0, 1.0, 99.0], [1.0, 0.0, 1.0], [99.0, 1.0, 0.0]])
+
+    seed = next(each for each in range(99) if rng(each).permutation(3)[0] == 1)  # 1 reaches both
+    with pytest.raises(InputError, match="some detour is shorter; MatrixMetric"):
+        frt_tree(Own(), rng(seed))

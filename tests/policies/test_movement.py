@@ -13,9 +13,10 @@ from superarm.errors import InputError, ShapeError, StateError, UnknownArmError
 from superarm.kernels import SquaredExponential, Temporal
 from superarm.models import Model
 from superarm.movement import Forest, PointMetric
+from superarm.movement.carrying import Walk
 from superarm.oracles import TopK
 from superarm.policies import cgp_lcb, gp_md, md_known, minc_known, offline, stationary
-from superarm.policies.movement import TreeIndexPolicy
+from superarm.policies.movement import TreeIndexPolicy, TreeWalker
 from superarm.problems import DriftingFunction, MovementField
 from superarm.simulation import simulate
 from superarm.states import state_from_bytes, state_to_bytes
@@ -129,7 +130,8 @@ def test_expected_costs_are_those_of_the_distribution() -> None:
     forest = Forest.grown(problem.metric, np.random.default_rng(0))
     for walk in range(walks):
         policy = md_known(problem.model, problem=problem)
-        policy.forest = forest  # the same tree for all: only what is drawn on it differs
+        # The same tree for all: only what is drawn on it differs.
+        policy._walk = Walk(forest, -1, forest.begin(None))
         rng = np.random.default_rng((1, walk))
         for place, (offer, decision) in enumerate(played(policy, problem, range(1, rounds + 1), rng)):
             feedback = Feedback(positions=decision.positions, rewards=np.zeros(1))
@@ -315,6 +317,48 @@ def test_offline_needs_a_world_in_which_moving_costs() -> None:
         gp_md(drifting.model)
 
 
+def test_threads_that_decide_see_a_whole_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After every single thing that ``commit`` writes, a decision is the one of before or after it."""
+    problem = world()
+    policy = md_known(problem.model, problem=problem, trees=3)
+    later = problem.offer(7).after(np.array([2]))
+
+    def told() -> bytes:
+        """Of the trees and the walk; new trees are drawn where none are known."""
+        decision = policy.decide(later, np.random.default_rng(5))
+        assert decision.carry is not None
+        return state_to_bytes(decision.carry)
+
+    seen: list[bytes] = []
+
+    def write(self: Any, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        seen.append(told())
+
+    rng, writes = np.random.default_rng(0), 0
+    for step in (1, 2, 6):  # trees are drawn, the walk goes on, another one begins on another tree
+        offer = problem.offer(step)
+        decision = policy.decide(offer if offer.begins else offer.after(np.array([1])), rng)
+        before = told()
+        with monkeypatch.context() as watched:
+            watched.setattr(TreeWalker, "__setattr__", write)
+            policy.commit(decision)
+        assert seen
+        assert set(seen) <= {before, told()}
+        writes += len(seen)
+        seen.clear()
+    assert writes == 3
+
+
+@pytest.mark.parametrize("wrong", [{"tau": 1.005}, {"tau": 1e7}, {"kappa": 0.5}, {"trees": 10_001}])
+def test_trees_that_could_not_be_drawn_are_refused_at_once(wrong: Any) -> None:
+    problem = world()
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        gp_md(problem.model, **wrong)
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        md_known(problem.model, problem=problem, **wrong)
+
+
 def test_damaged_walks_are_refused() -> None:
     problem = world()
     policy = gp_md(problem.model)
@@ -338,6 +382,15 @@ def test_damaged_walks_are_refused() -> None:
         bad = replace(walk, arrays={**walk.arrays, **changed})
         with pytest.raises(StateError):
             gp_md(problem.model).restored(replace(state, parts={**state.parts, "walk": bad}))
+    assert len(state.arrays["held_noise"]) == 3
+    for changed in (
+        {"held_noise": -state.arrays["held_noise"]},
+        {"held_noise": state.arrays["held_noise"][1:]},
+        {"held_rewards": state.arrays["held_rewards"][1:]},
+        {"held_rewards": state.arrays["held_rewards"] * np.nan},
+    ):
+        with pytest.raises(StateError):
+            gp_md(problem.model).restored(replace(state, arrays={**state.arrays, **changed}))
     decision = policy.decide(problem.offer(4).after(np.array([0])), np.random.default_rng(0))
     before = state_to_bytes(policy.state())
     for carry in (None, replace(decision.carry, kind="other"), replace(walk, scalars={})):
@@ -345,3 +398,39 @@ def test_damaged_walks_are_refused() -> None:
             policy.commit(replace(decision, carry=carry))
     assert state_to_bytes(policy.state()) == before
     assert np.isfinite(policy.forest.stretch()).all()
+
+
+@pytest.mark.parametrize("update", ["episode", "step"])
+def test_expected_costs_are_those_of_all_ways_it_might_go(update: Any) -> None:
+    """Every way through an episode, by its probability: what is paid, and what was expected of it."""
+    problem = world(seed=6, side=2, episode=3, contexts=2, rho=3.0)
+
+    def fresh() -> TreeIndexPolicy:
+        return gp_md(problem.model, update=update, width=0.2, kappa=8.0)
+
+    def ways(policy: Any, action: Any, step: int) -> np.ndarray[Any, Any]:
+        """Mass, what is paid and what was expected, over all that may still happen."""
+        if step > 6:
+            return np.array([1.0, 0.0, 0.0])
+        offer, found, total = problem.offer(step).after(action), {}, np.zeros(3)
+        for seed in range(150):  # draws until all that is not very improbable was there
+            decision = policy.decide(offer, np.random.default_rng(seed))
+            found.setdefault(int(decision.positions[0]), decision)
+        for decision in found.values():
+            feedback = problem.feedback(offer, decision, np.zeros(4))
+            told = problem.metrics(offer, decision, feedback)
+            after = fresh().restored(policy.state())
+            after.commit(decision)
+            after.learn(offer, decision, feedback, np.random.default_rng(0))
+            rest = ways(after, decision.action, step + 1)
+            here = np.array([0.0, told["total_cost"], told["expected_total_cost"]]) * rest[0]
+            total += decision.propensity * (rest + here)
+        return total
+
+    policy = fresh()
+    action = played(policy, problem, range(1, 4), np.random.default_rng(0))[-1][1].action
+    mass, paid, expected = ways(policy, action, 4)
+    assert mass > 0.9999
+    # What was not found may cost at most the range of f and the diameter in each of three rounds.
+    assert abs(paid - expected) < (1.0 - mass) * 3.0 * (0.75 + problem.metric.distances.max()) + 1e-9
+    assert paid > 0.0

@@ -488,21 +488,3 @@ def test_empirical_priors_from_data_work() -> None:
     assert gp.predict([0, 1]).mean.tolist() == pytest.approx(
         [1.0 + 2.0 / 2.5 * 2.0, 2.0 + 0.5 / 2.5 * 2.0]
     )
-
-
-@pytest.mark.parametrize("failure", [RuntimeError("no locator"), OSError(28, "disk full")])
-def test_loops_compile_without_a_place_for_their_cache(
-    failure: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("numba", reason="numba is not installed: superarm[fast]")
-    from superarm.posteriors.finite import _compiled
-
-    class Numba:
-        @staticmethod
-        def njit(signature: str, cache: bool = False, **_: Any) -> Any:
-            if cache:
-                raise failure
-            return lambda loop: (signature, loop)
-
-    monkeypatch.setattr(_compiled, "_numba", Numba)
-    assert _compiled._compile("f8(f8)")(abs) == ("f8(f8)", abs)

@@ -12,6 +12,7 @@ from superarm.errors import InputError
 from superarm.kernels import SquaredExponential
 from superarm.problems import MovementField
 from superarm.problems.movement import MovementProblem
+from superarm.records import from_json, to_json
 from superarm.streams import Streams, stream
 
 
@@ -128,6 +129,15 @@ def test_value_and_metrics_add_service_and_movement() -> None:
         }
     )
     assert world.measures["total_cost"].better == "down"
+
+
+def test_costs_belong_to_the_round_also_of_an_offer_from_a_file() -> None:
+    world = small()
+    for step in range(1, 7):
+        offer = world.offer(step)
+        again = from_json(to_json(offer))
+        assert again.arms is not offer.arms
+        np.testing.assert_array_equal(world.means(again), world.means(offer))
 
 
 def test_bad_parameters_are_refused() -> None:

@@ -48,6 +48,15 @@ def test_running_totals_of_the_settings_that_are_named(tmp_path: Path) -> None:
     assert run_charts(make_run(tmp_path / "plain"))["totals"] == []
 
 
+def test_settings_are_named_by_lists_and_by_what_is_not_swept(tmp_path: Path) -> None:
+    """As in claims: ``where`` means the same to both."""
+    both, none = {"rho": [1.0, 4.0], "side": 3}, {"side": 4}
+    curves = [{"metric": "energy", "where": where} for where in (both, none)]
+    run = make_run(tmp_path, chart={"curves": curves}, parameters={"problem": {"name": "y", "side": 3}})
+    (picture,) = run_charts(run)["totals"]
+    assert [panel.title for panel in picture.panels] == ["rho = 1.0", "rho = 4.0"]  # type: ignore[union-attr]
+
+
 def test_a_tree_is_drawn_by_walking_around_it(tmp_path: Path) -> None:
     tree = frt_tree(PointMetric(points=np.arange(6.0)[:, None]), np.random.default_rng(0))
     run = make_run(tmp_path)

@@ -90,6 +90,23 @@ def test_the_grid_of_the_paper_is_1_competitive_on_its_trees() -> None:
     assert service_constant(tree, 3.0) == pytest.approx(service_constant(tree) / 3.0)
 
 
+def test_no_tree_with_tau_2_has_a_constant_above_one() -> None:
+    """Siblings weigh the same, w. Caps of two children are below 1.383 w for all shares θ, and a way
+    down weighs at most 2w, beside w on the other side: C ≤ 1.383 · 2/3."""
+    theta = np.geomspace(1e-12, 1.0, 20_001)
+    eta = 1.0 - np.log(theta)
+    delta = theta / eta
+    reach = np.log1p(1.0 / delta)
+    enters, leaves = ((1.0 + delta) * reach - 1.0) / eta, (1.0 - delta * reach) / eta
+    # The other child's share is at most 1 − θ; what leaves it is largest there.
+    for share, enter in zip(theta[::50], enters[::50], strict=True):
+        assert enter + leaves[theta <= 1.0 - share].max(initial=0.0) < 1.383
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        tree = frt_tree(PointMetric(points=rng.random((int(rng.integers(2, 40)), 2))), rng)
+        assert service_constant(tree) <= 1.383 * 2.0 / 3.0
+
+
 def test_the_order_of_theorem_1() -> None:
     rounds = np.array([10, 100])
     found = movement_rate(rounds, math.log, delta=0.05)

@@ -41,6 +41,7 @@ from superarm.registry import require_kind
 from superarm.results.curves import (
     average,
     counted,
+    matches,
     noise_limit,
     outcomes,
     plus_minus,
@@ -95,7 +96,7 @@ def _needs(run: Run, claim: Mapping[str, Any]) -> list[str]:
     if "key" in claim and not _panels(run, claim):
         values = f" of {', '.join(map(str, claim['among']))}" if "among" in claim else ""
         return [f"a sweep over {claim['key']}{values}"]
-    if not any(_matches(run, setting, claim) for setting in run.settings):
+    if not any(matches(run, setting, claim.get("where", {})) for setting in run.settings):
         return [f"a setting with {setting_text(claim['where'])}"]
     return [f"the metric {_metric(claim)}"]
 
@@ -112,7 +113,8 @@ def _places(run: Run, claim: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, A
         places = [(setting, [index]) for index, setting in enumerate(run.settings)]
     for told, settings in places:
         measured = all(_is_measured(run, index, _metric(claim)) for index in settings)
-        if _matches(run, told, claim) and measured and set(policies_of(claim)) <= set(run.policies):
+        played = set(policies_of(claim)) <= set(run.policies)
+        if matches(run, told, claim.get("where", {})) and measured and played:
             yield told, settings
 
 
@@ -129,16 +131,6 @@ def _panels(run: Run, claim: Mapping[str, Any]) -> list[tuple[Mapping[str, Any],
 
 def _is_measured(run: Run, index: int, metric: str) -> bool:
     return run.is_timed(index) if metric == _SECONDS else metric in run.metrics_at(index)
-
-
-def _matches(run: Run, setting: Mapping[str, Any], claim: Mapping[str, Any]) -> bool:
-    """What is not swept has the value that the problem was given."""
-    given = {**(run.spec.get("parameters") or {}).get("problem", {}), **setting}
-    wanted = claim.get("where", {}).items()
-    return all(
-        given.get(key) == value or (isinstance(value, list) and given.get(key) in value)
-        for key, value in wanted
-    )
 
 
 # --- margins -----------------------------------------------------------------------------
@@ -216,8 +208,6 @@ def _judged(totals: _Totals) -> tuple[Word, str]:
     margins = [each._replace(least=least) for each in _CHECKS[totals.claim["check"]].margins(totals)]
     weakest = min(margins, key=lambda margin: margin.strength)
     evidence = "; ".join(_told(totals))
-    if totals.claim["check"] == "crosses":
-        evidence += "".join(f"; {_crossing(totals, *pair)}" for pair in _pairs(totals))
     if len(weakest.values) >= least:
         limit = noise_limit(len(weakest.values))
         evidence += f"; {weakest.what} seed by seed {plus_minus(*average(weakest.values))}"
@@ -232,7 +222,7 @@ def _judged(totals: _Totals) -> tuple[Word, str]:
 
 
 def _told(totals: _Totals) -> Iterator[str]:
-    """Every total that the claim is about, the least first."""
+    """Every total that the claim is about, the least first, and where they cross."""
     metric = totals.text
     names = list(dict.fromkeys(_compared_policies(totals.claim)))
     if "key" in totals.claim:
@@ -243,6 +233,8 @@ def _told(totals: _Totals) -> Iterator[str]:
     else:
         names.sort(key=lambda name: float(totals.at(name).mean()))
         yield f"{metric}: " + ", ".join(f"{name} {totals.told(name)}" for name in names)
+    if totals.claim["check"] == "crosses":
+        yield from (_crossing(totals, *pair) for pair in _pairs(totals))
 
 
 def _names(value: str | Sequence[str]) -> list[str]:
@@ -321,12 +313,15 @@ def _crosses(totals: _Totals) -> Iterator[Margin]:
 
 
 def _crossing(totals: _Totals, policy: str, rival: str) -> str:
-    """Where the totals of a seed cross, by lines over the logarithm of ``key``, with an interval."""
+    """Where the totals of a seed cross, by lines between values of ``key``, with an interval.
+
+    Lines are drawn over the logarithm of ``key`` where all values are above zero.
+    """
     places = range(len(totals.settings))
     values = np.array([float(totals.value(place)) for place in places])
-    scale = np.log(values) if values.min() > 0.0 else values
+    log = values.min() > 0.0
+    scale, found = np.log(values) if log else values, []
     lead = np.stack([totals.at(policy, place) - totals.at(rival, place) for place in places])
-    found = []
     for seed in lead.T:
         changes = np.flatnonzero((seed[:-1] < 0.0) & (seed[1:] >= 0.0))
         if len(changes) == 1 and (seed < 0.0).sum() == changes[0] + 1:  # crosses once
@@ -334,14 +329,14 @@ def _crossing(totals: _Totals, policy: str, rival: str) -> str:
             share = seed[at] / (seed[at] - seed[at + 1])
             found.append(scale[at] + share * (scale[at + 1] - scale[at]))
     key, seeds = totals.claim["key"], f"{len(found)} of {counted(lead.shape[1], 'seed')}"
+    told = f"{policy} and {rival} cross once in {seeds}"
     if len(found) < 2:
-        return f"{policy} and {rival} cross once in {seeds}"
+        return told
     mean, stderr = average(np.array(found))
     reach = stderr * noise_limit(len(found))
     ends = np.array([mean, mean - reach, mean + reach])
-    at, low, high = np.exp(ends) if values.min() > 0.0 else ends
-    told = f"{policy} and {rival} cross once in {seeds}, at {key} = {significant(at)}"
-    return f"{told} (95 % interval {significant(low)} to {significant(high)})"
+    at, low, high = map(significant, np.exp(ends) if log else ends)
+    return f"{told}, at {key} = {at} (95 % interval {low} to {high})"
 
 
 # --- claims as data ----------------------------------------------------------------------

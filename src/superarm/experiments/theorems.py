@@ -20,7 +20,7 @@ from superarm.problems import Codependency, DriftingFunction, MovementProblem
 from superarm.problems.base import World
 from superarm.registry import parameters_of
 from superarm.results.bounds import Bound, RegretBounds
-from superarm.results.curves import significant
+from superarm.results.curves import counted, significant
 from superarm.results.roads import schedule_of
 from superarm.rules import BayesianGPUCB, OclokUCB
 from superarm.simulation import Run
@@ -376,29 +376,26 @@ def _movement_rate(name: str, policy: str, run: Run, experiment: Experiment, rou
     end = float(run.cumulative(policy, 0)[:, -1].mean())
     words = (
         f"The order of Theorem 1 of {_MOVEMENT}, which states no constants: scaled to end where the "
-    )
-    words += (
         "regret does, so that only growth can be compared. The theorem is about the regret against "
+        f"O(ln² n) times the optimum, which this is not. {told}"
     )
-    words += f"O(ln² n) times the optimum, which this is not. {told}"
     return Bound("order of Theorem 1, scaled", rounds, rate * end / rate[-1], words)
 
 
 def _competitive(run: Run, policy: str, world: MovementProblem) -> str:
-    """Service and movement of every stretch beside the cheapest way through it, as a sentence."""
+    """Service and movement of every span beside the cheapest way through it, as a sentence."""
     names = ("service_cost", "movement_cost", "total_cost", "regret")
-    edges = np.append(np.arange(world.stretch, run.rounds, world.stretch), run.rounds) - 1
+    edges = np.append(np.arange(world.span, run.rounds, world.span), run.rounds) - 1
     sums = [np.diff(run.cumulative(policy, 0, name)[:, edges], axis=1, prepend=0.0) for name in names]
     service, movement, total, regret = sums
     optimum = total - regret
-    n, count = len(world.metric), optimum.size
-    over, most = float((service - optimum).mean()), float((service - optimum).max())
-    served, moved = (float(each.sum() / optimum.sum()) for each in (service, movement))
+    n, over = len(world.metric), service - optimum
+    found = (service.sum() / optimum.sum(), over.mean(), over.max(), movement.sum() / optimum.sum())
+    served, mean, most, moved, limit = (significant(float(each)) for each in (*found, np.log(n) ** 2))
     return (
-        f"Eqs. 12 and 13 on {count:,} {'episodes' if count > 1 else 'episode'}: service costs "
-        f"{significant(served)} times as much as the cheapest way in all, "
-        f"which is {significant(over)} more in an episode on average and {significant(most)} at most; "
-        f"movement {significant(moved)} times, where ln² n is {significant(np.log(n) ** 2)}"
+        f"Eqs. 12 and 13 on {counted(optimum.size, 'episode')}: service costs {served} times as much "
+        f"as the cheapest way in all, which is {mean} more in an episode on average and {most} at "
+        f"most; movement {moved} times, where ln² n is {limit}"
     )
 
 

@@ -7,29 +7,13 @@ from math import exp, inf, log
 from superarm.compiling import compiled
 from superarm.core import Floats, Ints
 
-from .coupling import match_up
+from .coupling import draw_from, match_up
+from .descent import MOST_STEPS
 
 _VECTOR, _ROWS = "f8[::1]", "i8[::1]"
-_MOST_STEPS = 200
 
 match = compiled(f"i8({', '.join([_ROWS] * 5 + [_VECTOR] * 2 + [_ROWS] * 2 + [_VECTOR])})")(match_up)
-
-
-@compiled(f"Tuple((i8, f8))({_ROWS}, {_ROWS}, {_VECTOR}, i8, f8)")
-def lead(source: Ints, target: Ints, mass: Floats, action: int, share: float) -> tuple[int, float]:
-    """Twin of ``Row.draw`` at ``share`` of the action's mass; −1 where it has none."""
-    total = 0.0
-    for at in range(len(mass)):
-        if source[at] == action:
-            total += mass[at]
-    found, probability, passed = -1, 0.0, 0.0
-    for at in range(len(mass)):
-        if source[at] == action and mass[at] > 0.0:
-            found, probability = target[at], mass[at] / total
-            passed += probability
-            if passed > share:
-                break
-    return found, probability
+draw = compiled(f"Tuple((i8, f8))({_ROWS}, {_ROWS}, {_VECTOR}, i8, f8)")(draw_from)
 
 
 @compiled(f"void({_ROWS}, {', '.join([_VECTOR] * 5)})")
@@ -47,7 +31,7 @@ def descend(parent: Ints, rate: Floats, delta: Floats, q: Floats, c: Floats, aft
         for v in range(begin, last + 1):
             b = min(b, c[v] - lowest + log((1.0 + delta[v]) / (q[v] + delta[v])) / rate[v])
         total = 1.0
-        for _ in range(_MOST_STEPS):
+        for _ in range(MOST_STEPS):
             total, slope = 0.0, 0.0
             for v in range(begin, last + 1):
                 e = (q[v] + delta[v]) * exp(rate[v] * (b - (c[v] - lowest)))

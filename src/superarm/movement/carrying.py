@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,10 +10,10 @@ from superarm.core import Decision, Floats, Offer, State
 from superarm.errors import InputError, StateError
 from superarm.inputs import as_count, as_number, as_vector
 
-from .forest import NOWHERE, Forest, Move, Stand
+from .forest import MOST_TREES, NOWHERE, Forest, Move, Stand
 from .metrics import ActionMetric
 from .switching import previous_positions
-from .tree import Tree
+from .tree import TREE_ARRAYS, Tree
 
 _KIND, _SCHEMA = "tree-walk", 1
 
@@ -27,45 +27,56 @@ def start_of(offer: Offer) -> int | None:
     return int(positions[0]) if len(positions) else None
 
 
-def walk_state(stand: Stand, walk: int, trees: Sequence[Tree] = (), move: Move | None = None) -> State:
-    """Where walk number ``walk`` is; ``trees`` are told with it where they are new."""
-    arrays = {"q": stand.q}
-    scalars: dict[str, float] = {"walk": walk, "tree": stand.tree, "action": stand.action}
-    if move is not None:
-        arrays["distribution"], scalars["distance"] = move.distribution, move.distance
-    for number, tree in enumerate(trees):
-        for name in ("parent", "weight", "leaf"):
-            arrays[f"{name}-{number}"] = getattr(tree, name)
-    scalars["trees"] = len(trees)
-    return State(kind=_KIND, schema=_SCHEMA, scalars=scalars, arrays=arrays)
+class Walk(NamedTuple):
+    """A walk on a forest: its number, and where it is."""
+
+    forest: Forest
+    number: int
+    stand: Stand
+
+    def state(self, *, trees: bool, move: Move | None = None) -> State:
+        """Where the walk is and what led there; with its ``trees`` where they are not known."""
+        tree, q, action = self.stand
+        told = self.forest.trees if trees else ()
+        scalars: dict[str, float] = {"walk": self.number, "tree": tree, "action": action}
+        scalars["trees"] = len(told)
+        arrays = {"q": q}
+        if move is not None:
+            arrays["distribution"], scalars["distance"] = move.distribution, move.distance
+        for k, each in enumerate(told):
+            arrays |= {f"{name}-{k}": getattr(each, name) for name in TREE_ARRAYS}
+        return State(kind=_KIND, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
 
-def forest_of(state: State, metric: ActionMetric, kappa: float) -> Forest | None:
-    """The trees that a state tells of, if it does."""
-    count = as_count(state.scalar("trees"), "trees", 0, 10_000)
-    names = ("parent", "weight", "leaf")
-    trees = [Tree(**{name: state.array(f"{name}-{k}") for name in names}) for k in range(count)]
-    return Forest(metric, trees, kappa=kappa) if trees else None
-
-
-def walk_of(state: State, forest: Forest) -> tuple[Stand, int]:
-    """Where a state stands, and the number of its walk; or an error where it stands nowhere."""
+def walk_of(state: State, metric: ActionMetric, kappa: float, known: Forest | None) -> Walk:
+    """The walk that a state tells of, on its own trees or on the ``known`` ones."""
     state.require(_KIND, _SCHEMA, "a walk on trees")
-    tree = as_count(state.scalar("tree"), "tree", 0, len(forest.trees) - 1)
+    told = range(as_count(state.scalar("trees"), "trees", 0, MOST_TREES))
+    trees = [Tree(**{name: state.array(f"{name}-{k}") for name in TREE_ARRAYS}) for k in told]
+    forest = Forest(metric, trees, kappa=kappa) if trees else known
+    if forest is None:
+        raise InputError("the decision carries no trees, and none were drawn before")
+    at = as_count(state.scalar("tree"), "tree", 0, len(forest.trees) - 1)
     action: int = state.scalar("action")
     if action != NOWHERE:
-        action = as_count(action, "action", 0, len(forest.metric) - 1)
-    shape = forest.trees[tree]
-    q = as_vector(state.array("q"), "q", len(shape.parent))
-    sums = np.bincount(shape.parent[1:], q[1:], minlength=len(q))
-    inner = shape.sizes > 1
-    if q.min() < 0.0 or (np.abs(sums[inner] - 1.0) > 1e-9).any():
+        action = as_count(action, "action", 0, len(metric) - 1)
+    tree = forest.trees[at]
+    q = as_vector(state.array("q"), "q", len(tree.parent))
+    sums = np.bincount(tree.parent[1:], q[1:], minlength=len(q))
+    if q.min() < 0.0 or (np.abs(sums[tree.sizes > 1] - 1.0) > 1e-9).any():
         raise StateError("this state is damaged: its probabilities do not sum to 1 at every vertex")
-    return Stand(tree, q, action), as_count(state.scalar("walk"), "walk", 0)
+    return Walk(forest, as_count(state.scalar("walk"), "walk", 0), Stand(at, q, action))
 
 
-def expected_costs(decision: Decision, costs: Floats) -> tuple[float, float] | None:
-    """Expected service and movement cost of a decision that was drawn, given what actions cost (n,).
+class Costs(NamedTuple):
+    """What a round costs."""
+
+    service: float
+    movement: float
+
+
+def expected_costs(decision: Decision, costs: Floats) -> Costs | None:
+    """What was expected of a decision before it was drawn, given what actions cost, (n,).
 
     [ramesh2022movement, eqs. 16 and 17]; ``None`` where the decision says nothing of it.
     """
@@ -73,4 +84,5 @@ def expected_costs(decision: Decision, costs: Floats) -> tuple[float, float] | N
     if carry is None or carry.kind != _KIND:
         return None
     distribution = as_vector(carry.array("distribution"), "distribution", len(costs))
-    return float(distribution @ costs), as_number(carry.scalar("distance"), "distance", 0.0)
+    distance = as_number(carry.scalar("distance"), "distance", 0.0)
+    return Costs(float(distribution @ costs), distance)

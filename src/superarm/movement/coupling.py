@@ -25,12 +25,6 @@ class Row(NamedTuple):
     targets: Ints
     probabilities: Floats
 
-    def draw(self, rng: Rng) -> tuple[int, float]:
-        """An action, and how probable it was."""
-        at = int(np.searchsorted(np.cumsum(self.probabilities), rng.random(), side="right"))
-        at = min(at, len(self.targets) - 1)  # the sum may be a hair below 1
-        return int(self.targets[at]), float(self.probabilities[at])
-
 
 class Coupling(NamedTuple):
     """Mass that goes from one action to another, or stays; at most 3n entries above 0."""
@@ -67,11 +61,11 @@ class TreeCoupling:
     def __init__(self, tree: Tree, *, backend: Backend = "auto") -> None:
         require_type(tree, Tree, "tree", ", such as frt_tree(metric, rng)")
         self.tree = tree
-        self._match, self._lead = match_up, None
+        self._match, self._draw = match_up, draw_from
         if is_compiled(backend):
-            from ._compiled import lead, match
+            from ._compiled import draw, match
 
-            self._match, self._lead = match, lead
+            self._match, self._draw = match, draw
         side_by_side = np.argsort(tree.first[tree.leaf])
         end = tree.first + tree.sizes
         self._shape = (tree.parent.copy(), tree.first, end, tree.leaf.copy(), side_by_side)
@@ -91,11 +85,13 @@ class TreeCoupling:
         return Coupling(source[:count], target[:count], mass[:count])
 
     def lead(self, plan: Coupling, action: int, rng: Rng) -> tuple[int, float]:
-        """Draw where ``action`` leads, and say how probable that was: a row's ``draw``, but faster."""
-        if self._lead is None:
-            return plan.row(action).draw(rng)
-        found, probability = self._lead(*plan, action, rng.random())
-        return (found, probability) if found >= 0 else plan.row(action).draw(rng)
+        """Draw from the row of ``action``, without making it, and say how probable that was."""
+        share = rng.random()
+        found, probability = self._draw(*plan, action, share)
+        if found < 0:
+            targets, probabilities = plan.row(action)
+            found, probability = self._draw(np.zeros_like(targets), targets, probabilities, 0, share)
+        return int(found), float(probability)
 
 
 def match_up(
@@ -108,16 +104,15 @@ def match_up(
     a vertex has come, what was put on them since its first leaf is matched.
     """
     n = len(order)
-    giver, surplus, takers, lack = (
-        np.empty(n, np.int64), np.empty(n), np.empty(n, np.int64), np.empty(n)
-    )  # fmt: skip
+    giver, surplus, givers = np.empty(n, np.int64), np.empty(n), 0
+    taker, lack, takers = np.empty(n, np.int64), np.empty(n), 0
     from_giver, from_taker = np.zeros(len(parent), np.int64), np.zeros(len(parent), np.int64)
-    count, givers, taking = 0, 0, 0
+    count = 0
     for place in range(n):
         action = order[place]
         vertex = leaf[action]
         while vertex >= 0 and first[vertex] == place:  # the first leaf of these
-            from_giver[vertex], from_taker[vertex] = givers, taking
+            from_giver[vertex], from_taker[vertex] = givers, takers
             vertex = parent[vertex]
         stays = min(before[action], after[action])
         if stays > 0.0:
@@ -127,20 +122,36 @@ def match_up(
             giver[givers], surplus[givers] = action, before[action] - stays
             givers += 1
         elif after[action] > stays:
-            takers[taking], lack[taking] = action, after[action] - stays
-            taking += 1
+            taker[takers], lack[takers] = action, after[action] - stays
+            takers += 1
         vertex = leaf[action]
         while vertex >= 0 and end[vertex] == place + 1:  # the last leaf of these
-            while givers > from_giver[vertex] and taking > from_taker[vertex]:
-                moved = min(surplus[givers - 1], lack[taking - 1])
-                source[count], target[count] = giver[givers - 1], takers[taking - 1]
-                mass[count] = moved
+            while givers > from_giver[vertex] and takers > from_taker[vertex]:
+                one, other = givers - 1, takers - 1
+                moved = min(surplus[one], lack[other])
+                source[count], target[count], mass[count] = giver[one], taker[other], moved
                 count += 1
-                surplus[givers - 1] -= moved
-                lack[taking - 1] -= moved
-                if surplus[givers - 1] <= 0.0:
+                surplus[one] -= moved
+                lack[other] -= moved
+                if surplus[one] <= 0.0:
                     givers -= 1
-                if lack[taking - 1] <= 0.0:
-                    taking -= 1
+                if lack[other] <= 0.0:
+                    takers -= 1
             vertex = parent[vertex]
     return count
+
+
+def draw_from(source: Ints, target: Ints, mass: Floats, action: int, share: float) -> tuple[int, float]:
+    """Where ``share`` of the action's mass ends, and the probability of that; −1 where it has none."""
+    total = 0.0
+    for at in range(len(mass)):
+        if source[at] == action:
+            total += mass[at]
+    found, probability, passed = -1, 0.0, 0.0
+    for at in range(len(mass)):  # to the last one, where rounding leaves the sum a hair below 1
+        if source[at] == action and mass[at] > 0.0:
+            found, probability = target[at], mass[at] / total
+            passed += probability
+            if passed > share:
+                break
+    return found, probability

@@ -10,7 +10,7 @@ where b is the root of an increasing, convex function: Newton's method from abov
 
 =========  ================================================================
 ``q``      conditional probabilities of the vertices, given their parent, (v,)
-``theta``  θ: the share of the parent's actions; η = 1 + ln(1/θ), δ = θ/η
+``theta``  θ: the share of the parent's actions, (v,); η = 1 + ln(1/θ), δ = θ/η
 ``kappa``  κ ≥ 1: a larger one follows the costs faster
 =========  ================================================================
 """
@@ -28,7 +28,8 @@ from superarm.inputs import as_count, as_number, as_vector, require_size, requir
 
 from .tree import Tree
 
-_MOST_STEPS = 200  # of Newton's method, which needs about ten
+KAPPA = (1.0, 1e100)  # the least and the most
+MOST_STEPS = 200  # of Newton's method, which needs about ten
 
 
 class TreeDescent:
@@ -47,15 +48,19 @@ class TreeDescent:
     def __init__(self, tree: Tree, *, kappa: float = 1.0, backend: Backend = "auto") -> None:
         require_type(tree, Tree, "tree", ", such as frt_tree(metric, rng)")
         self.tree = tree
-        self.kappa = as_number(kappa, "kappa", 1.0, 1e100)
-        self._compiled = is_compiled(backend)
+        self.kappa = as_number(kappa, "kappa", *KAPPA)
+        self._descend = None
+        if is_compiled(backend):
+            from ._compiled import descend
+
+            self._descend = descend
         self._parent = tree.parent.copy()  # compiled code wants arrays that it could write into
-        above = np.maximum(tree.parent, 0)
-        self.theta = tree.sizes / tree.sizes[above]
-        eta = 1.0 - np.log(self.theta)
-        self.delta = self.theta / eta
-        self._rate = np.zeros_like(eta)
-        self._rate[1:] = self.kappa * eta[1:] / tree.weight[1:]
+        self.theta = tree.sizes / tree.sizes[np.maximum(tree.parent, 0)]
+        self.eta = 1.0 - np.log(self.theta)
+        self.delta = self.theta / self.eta
+        self._rate = np.zeros_like(self.eta)
+        self._rate[1:] = self.kappa * self.eta[1:] / tree.weight[1:]
+        # What an action must cost more than another so that nothing is left of it, whatever q is.
         emptied = np.log1p(1.0 / self.delta[1:]) / self._rate[1:]
         self._reach = 1.01 * float(emptied.max(initial=0.0))
 
@@ -66,8 +71,7 @@ class TreeDescent:
             raise UnknownArmError(f"action is {action}; the tree has actions 0 to {n - 1}")
         q, vertex = self.theta.copy(), int(self.tree.leaf[action])
         while vertex:
-            siblings = slice(*np.searchsorted(parent, [parent[vertex], parent[vertex] + 1]))
-            q[siblings] = 0.0
+            q[self.tree.children(parent[vertex])] = 0.0
             q[vertex] = 1.0
             vertex = int(parent[vertex])
         return q
@@ -100,10 +104,15 @@ class TreeDescent:
                 costs = np.where(open_, costs, costs[open_].max() + 2.0 * self._reach)
         c = np.zeros(len(q))
         c[self.tree.leaf] = costs
-        return self._compiled_step(q, c) if self._compiled else self._step_by_level(q, c)
-
-    def _step_by_level(self, q: Floats, c: Floats) -> Floats:
         after = np.ones_like(q)
+        if self._descend is None:
+            self._step_by_level(q, c, after)
+        else:
+            self._descend(self._parent, self._rate, self.delta, q.copy(), c, after)
+        return after
+
+    def _step_by_level(self, q: Floats, c: Floats, after: Floats) -> None:
+        """Fill in ``after`` (v,), and what inner vertices cost in ``c`` (v,)."""
         for level, starts in reversed(self.tree.levels):
             rate, delta = self._rate[level], self.delta[level]
             counts = np.diff(starts, append=level.stop - level.start)
@@ -112,7 +121,7 @@ class TreeDescent:
             a = q[level] + delta
             # Here the first child would have all of the mass: b is below, and nothing overflows.
             b = np.minimum.reduceat(own + np.log((1.0 + delta) / a) / rate, starts)
-            for _ in range(_MOST_STEPS):
+            for _ in range(MOST_STEPS):
                 e = a * np.exp(rate * (np.repeat(b, counts) - own))
                 mass = np.maximum(e - delta, 0.0)
                 excess = np.add.reduceat(mass, starts) - 1.0
@@ -123,11 +132,3 @@ class TreeDescent:
             after[level] = mass / np.repeat(1.0 + excess, counts)
             parents = self.tree.parent[level][starts]
             c[parents] = lowest + np.add.reduceat(after[level] * own, starts)
-        return after
-
-    def _compiled_step(self, q: Floats, c: Floats) -> Floats:
-        from ._compiled import descend
-
-        after = np.ones_like(q)
-        descend(self._parent, self._rate, self.delta, q.copy(), c, after)
-        return after

@@ -21,15 +21,15 @@ from .descent import TreeDescent
 from .metrics import ActionMetric
 from .tree import Tree, frt_tree
 
-NOWHERE = -1
-"""The action of a walk that did nothing yet."""
+NOWHERE = -1  # the action of a walk that did nothing yet
+MOST_TREES = 10_000
 
 
 class Stand(NamedTuple):
     """Where a walk is: on which tree, with which conditional probabilities, at which action."""
 
     tree: int
-    q: Floats
+    q: Floats  # (v,), of the tree
     action: int
 
 
@@ -41,9 +41,10 @@ class Move(NamedTuple):
     probability: float
     """Of this action, given where the walk was."""
     distribution: Floats
-    """Of the action, given the costs alone, (n,) [ramesh2022movement, eq. 8]."""
+    """Of the action, (n,), given the costs alone [ramesh2022movement, eq. 8]; or the one before."""
     distance: float
-    """Expected distance of the step, over all actions where the walk might have been (eq. 16)."""
+    """Expected distance of the step, over all actions where the walk might have been (eq. 16); or from
+    where it was."""
 
 
 class Forest(Shown):
@@ -81,7 +82,7 @@ class Forest(Shown):
         cls, metric: ActionMetric, rng: Rng, *, trees: int = 1, tau: float = 2.0, kappa: float = 1.0
     ) -> Self:
         """Trees drawn by :func:`frt_tree`."""
-        count = as_count(trees, "trees", 1, 10_000)
+        count = as_count(trees, "trees", 1, MOST_TREES)
         return cls(metric, [frt_tree(metric, rng, tau=tau) for _ in range(count)], kappa=kappa)
 
     def _shown(self) -> Mapping[str, Any]:
@@ -105,14 +106,31 @@ class Forest(Shown):
             return Stand(tree, descent.theta, NOWHERE)
         return Stand(tree, descent.at(action), int(action))
 
-    def move(self, stand: Stand, costs: Any, rng: Rng, available: Bools | None = None) -> Move:
-        """The next step, where actions cost ``costs`` (n,); ``stand`` stays as it is."""
+    def move(
+        self,
+        stand: Stand,
+        costs: Any,
+        rng: Rng,
+        available: Bools | None = None,
+        *,
+        from_action: bool = False,
+    ) -> Move:
+        """The next step, where actions cost ``costs`` (n,); ``stand`` stays as it is.
+
+        With ``from_action`` the move tells what is expected given the action before. That is right also
+        where costs depend on what was drawn in earlier rounds, as those of a learner do.
+        """
         descent, coupling = self._descents[stand.tree], self._couplings[stand.tree]
         q = descent.step(stand.q, costs, available)
         before, after = descent.distribution(stand.q), descent.distribution(q)
         plan = coupling.between(before, after)
         action, probability = coupling.lead(plan, stand.action, as_generator(rng))
         distance = 0.0 if stand.action == NOWHERE else plan.cost(self.metric.distances)
+        if from_action and stand.action != NOWHERE:
+            targets, shares = plan.row(stand.action)
+            after = np.zeros_like(after)
+            after[targets] = shares
+            distance = float(shares @ self.metric.distances[stand.action, targets])
         return Move(Stand(stand.tree, q, action), probability, after, distance)
 
 

@@ -36,6 +36,8 @@ from superarm.shown import Shown
 
 from .metrics import ActionMetric
 
+TREE_ARRAYS = ("parent", "weight", "leaf")  # what makes a tree, as files and states name it
+TAU = (1.01, 1e6)  # the least and the most
 _ROWS = 512  # of distances compared at a time
 
 
@@ -67,7 +69,7 @@ class Tree(Shown):
         require_scale(weight[1:], "weight")
         if (weight[1:] > np.where(below > 0, weight[below], np.inf)).any():
             raise InputError("weights must not grow from the root to the leaves")
-        for name, value in (("parent", parent), ("weight", weight), ("leaf", leaf)):
+        for name, value in zip(TREE_ARRAYS, (parent, weight, leaf), strict=True):
             object.__setattr__(self, name, read_only(value))
 
     def __len__(self) -> int:
@@ -90,14 +92,14 @@ class Tree(Shown):
             first, reached = end, end
         return levels
 
+    def children(self, vertex: int) -> slice:
+        """The vertices right below this one."""
+        return slice(*np.searchsorted(self.parent, [vertex, vertex + 1]).tolist())
+
     @cached_property
     def sizes(self) -> Ints:
         """|L(u)|: how many actions are below each vertex, or are it, (v,)."""
-        sizes = np.zeros(len(self.parent), dtype=np.intp)
-        sizes[self.leaf] = 1
-        for level, starts in reversed(self.levels):
-            sizes[self.parent[level][starts]] = np.add.reduceat(sizes[level], starts)
-        return sizes
+        return self.masses(np.ones(len(self))).astype(np.intp)
 
     @cached_property
     def first(self) -> Ints:
@@ -126,15 +128,13 @@ class Tree(Shown):
         """d_T between each two actions, (n, n)."""
         n, first, last = len(self), self.first, self.first + self.sizes
         up, side = np.zeros(n), np.zeros((n, n))  # actions side by side; ``up``: to the vertex at hand
-        for level, starts in reversed(self.levels):
-            ends = np.append(starts[1:], level.stop - level.start)
-            for begin, end in zip(level.start + starts, level.start + ends, strict=True):
-                children = range(begin, end)
-                for child in children:
-                    up[first[child] : last[child]] += self.weight[child]
-                for child in children:  # the others that are on its right
-                    own, right = slice(first[child], last[child]), slice(last[child], last[end - 1])
-                    side[own, right] = up[own, None] + up[right]
+        for vertex in reversed(range(len(self.parent))):
+            children = range(len(self.parent))[self.children(vertex)]
+            for child in children:
+                up[first[child] : last[child]] += self.weight[child]
+            for child in children:  # the others that are on its right
+                own, right = slice(first[child], last[child]), slice(last[child], last[vertex])
+                side[own, right] = up[own, None] + up[right]
         place = first[self.leaf]
         side += side.T
         return np.asarray(side[np.ix_(place, place)])
@@ -149,7 +149,7 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     τ^{i+1}. Clusters that do not split are one vertex, which keeps the weight at the top.
     """
     require_type(metric, ActionMetric, "metric", ", such as PointMetric(points=…)")
-    rng, tau = as_generator(rng), as_number(tau, "tau", 1.01, 1e6)
+    rng, tau = as_generator(rng), as_number(tau, "tau", *TAU)
     distances, n = metric.distances, len(metric)
     order, beta = rng.permutation(n), tau ** rng.random()
     if n == 1:
@@ -180,7 +180,8 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     parent, weight = np.concatenate(parents), np.concatenate(weights)
     tree = _by_level(parent, weight, leaf)
     if (tree.distances < distances).any():
-        raise ArithmeticError("the tree shortens a distance: radii were lost in rounding")
+        told = "the tree shortens a distance: some detour is shorter"
+        raise InputError(f"{told}; MatrixMetric(distances=…) finds out which, and repairs it")
     return tree
 
 
@@ -200,7 +201,6 @@ def _by_level(parent: Ints, weight: Floats, leaf: Ints) -> Tree:
         depth[vertex] = depth[parent[vertex]] + 1
     rank = np.zeros(len(parent), dtype=np.intp)
     done = np.array([0])
-    above = np.zeros(len(parent), dtype=np.intp)
     for level in range(1, int(depth.max()) + 1):
         members = np.flatnonzero(depth == level)
         members = members[np.argsort(rank[parent[members]], kind="stable")]

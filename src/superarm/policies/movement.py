@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from superarm.core import Decision, Direction, Feedback, Floats, Offer, Posterior, Rng, Rule, State
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_count, as_number, as_vector, require_choice, require_type
+from superarm.inputs import as_count, as_number, require_choice, require_type
 from superarm.models import Model
-from superarm.movement import ActionMetric, Forest, Stand, start_of
-from superarm.movement.carrying import forest_of, walk_of, walk_state
+from superarm.movement import ActionMetric, Forest, start_of
+from superarm.movement.carrying import Walk, walk_of
+from superarm.movement.descent import KAPPA
+from superarm.movement.forest import MOST_TREES
+from superarm.movement.tree import TAU
 from superarm.problems.base import World
 from superarm.problems.movement import MovementProblem
 from superarm.registry import register
@@ -39,6 +42,7 @@ class TreeWalker(Learner):
     """
 
     deterministic = False
+    _learns_at_once = False  # whether costs depend on what was drawn since the episode began
 
     def __init__(
         self, *, metric: ActionMetric, direction: Direction, trees: int, tau: float, kappa: float
@@ -46,12 +50,14 @@ class TreeWalker(Learner):
         super().__init__(direction=direction)
         require_type(metric, ActionMetric, "metric", ", such as PointMetric(points=…)")
         self.metric = metric
-        self.trees = as_count(trees, "trees", 1, 10_000)
-        self.tau = as_number(tau, "tau", 1.0 + 1e-9, 1e6)
-        self.kappa = as_number(kappa, "kappa", 1.0, 1e100)
-        self.forest: Forest | None = None
-        self._stand: Stand | None = None
-        self._walk = -1  # the number of the episode
+        self.trees = as_count(trees, "trees", 1, MOST_TREES)
+        self.tau, self.kappa = as_number(tau, "tau", *TAU), as_number(kappa, "kappa", *KAPPA)
+        self._walk: Walk | None = None  # replaced as one: a thread that decides sees what goes together
+
+    @property
+    def forest(self) -> Forest | None:
+        """The trees; none before the first decision is taken."""
+        return self._walk.forest if self._walk is not None else None
 
     @abstractmethod
     def _desirability(self, offer: Offer, begins: bool, rng: Rng) -> Floats:
@@ -64,27 +70,30 @@ class TreeWalker(Learner):
                 f"the offer has {len(offer.arms)} arms, but the metric is over {len(self.metric)} "
                 "actions; offer all of them in every round, and say which are available"
             )
-        before, forest, stand, walk = start_of(offer), self.forest, self._stand, self._walk
-        new = forest is None
-        if forest is None:
+        before, walk = start_of(offer), self._walk
+        if walk is None:
             forest = Forest.grown(self.metric, rng, trees=self.trees, tau=self.tau, kappa=self.kappa)
-        begins = offer.begins or stand is None
-        if stand is None or begins:
-            walk += 1
-            stand = forest.begin(before, walk)
-        elif before is not None:
-            stand = stand._replace(action=before)
+            begins, number, stand = True, 0, forest.begin(before)
+        else:
+            forest, number, stand = walk
+            begins = offer.begins
+            if begins:
+                number += 1
+                stand = forest.begin(before, number)
+            elif before is not None:
+                stand = stand._replace(action=before)
         desirability = self._desirability(offer, begins, rng)
-        move = forest.move(stand, -desirability, rng, offer.available)
+        told = {"from_action": self._learns_at_once}
+        move = forest.move(stand, -desirability, rng, offer.available, **told)
         positions = np.array([move.stand.action])
         return Decision(
             step=offer.step,
             action=positions,
             positions=positions,
             desirability=desirability[positions],
-            propensity=None if new else min(move.probability, 1.0),
+            propensity=None if walk is None else min(move.probability, 1.0),
             version=self.version,
-            carry=walk_state(move.stand, walk, forest.trees if new else (), move),
+            carry=Walk(forest, number, move.stand).state(trees=walk is None, move=move),
         )
 
     def commit(self, decision: Decision) -> None:
@@ -93,32 +102,34 @@ class TreeWalker(Learner):
         if decision.carry is None:
             raise InputError("the decision carries nothing: another policy made it")
         with self._turns.lock:
-            before = self._walk
-            self._adopt(decision.carry)
-            if self._walk != before:
+            walk = self._walk_of(decision.carry)
+            if self._walk is None or walk.number != self._walk.number:
                 self._begin()
+            self._walk = walk
 
     def _begin(self) -> None:
         """An episode began."""
 
-    def _adopt(self, carry: State) -> None:
-        forest = forest_of(carry, self.metric, self.kappa) or self.forest
-        if forest is None:
-            raise InputError("the decision carries no trees, and none were drawn before")
-        self._stand, self._walk = walk_of(carry, forest)
-        self.forest = forest
+    def _walk_of(self, state: State) -> Walk:
+        return walk_of(state, self.metric, self.kappa, self.forest)
 
     def _memory(self) -> Mapping[str, Any]:
-        if self.forest is None or self._stand is None:
-            return {}
-        return {"walk": walk_state(self._stand, self._walk, self.forest.trees)}
+        return {} if self._walk is None else {"walk": self._walk.state(trees=True)}
 
     def _remember(self, state: State) -> None:
         if "walk" in state.parts:
-            self._adopt(state.part("walk"))
+            self._walk = self._walk_of(state.part("walk"))
 
     def _shown(self) -> Mapping[str, Any]:
         return {**self.parameters(), "version": self.version}
+
+
+class _Held(NamedTuple):
+    """Rewards of m arms that are learned later."""
+
+    keys: Any  # of the posterior, m of them
+    rewards: Floats  # (m,)
+    noise: Floats  # variances, (m,)
 
 
 @register("policy", "tree-index")
@@ -152,12 +163,10 @@ class TreeIndexPolicy(TreeWalker):
         require_type(clip, bool, "clip")
         if update == "episode" and posterior.draws:
             raise InputError(f"{type(posterior).__name__} draws as it learns; use update='step'")
-        self.posterior = posterior
-        self.rule = rule
-        self.update = update
-        self.clip = clip
-        self._held: list[tuple[Any, Floats, Floats]] = []  # keys, rewards, noise: to be learned later
-        self._ahead: Posterior | None = None  # the posterior that has learned them
+        self.posterior, self.rule, self.update, self.clip = posterior, rule, update, clip
+        self._learns_at_once = update == "step"
+        self._held: list[_Held] = []
+        self._ahead: Posterior | None = None  # the posterior that has learned what is held
 
     @property
     def exchangeable(self) -> bool:
@@ -175,13 +184,12 @@ class TreeIndexPolicy(TreeWalker):
         with self._turns.lock:
             if self._held and self._ahead is None:
                 ahead = self.posterior.restored(self.posterior.state())
-                keys, rewards, noise = self._all_held()
-                ahead.observe(keys, rewards, noise)
+                ahead.observe(*self._all_held())
                 self._ahead = ahead
-            return self._ahead or self.posterior
+            return self.posterior if self._ahead is None else self._ahead
 
-    def _all_held(self) -> list[Any]:
-        return [np.concatenate(parts) for parts in zip(*self._held, strict=True)]
+    def _all_held(self) -> _Held:
+        return _Held(*(np.concatenate(parts) for parts in zip(*self._held, strict=True)))
 
     def _begin(self) -> None:
         self.posterior, self._held, self._ahead = self._caught_up(), [], None
@@ -196,26 +204,24 @@ class TreeIndexPolicy(TreeWalker):
             check_rewards(feedback)
             if noise is None:
                 noise = np.full(len(keys), self.posterior.noise_std**2)
-            self._held.append((keys, feedback.rewards, noise))
+            self._held.append(_Held(keys, feedback.rewards, noise))
             self._ahead = None
 
     def _memory(self) -> Mapping[str, Any]:
         memory = {**super()._memory(), "posterior": self.posterior.state()}
         if self._held:
-            names = ("held_keys", "held_rewards", "held_noise")
-            memory |= dict(zip(names, self._all_held(), strict=True))
+            memory |= {f"held_{name}": array for name, array in self._all_held()._asdict().items()}
         return memory
 
     def _remember(self, state: State) -> None:
         super()._remember(state)
         self.posterior = self.posterior.restored(state.part("posterior"))
         if "held_keys" in state.arrays:
-            keys = state.array("held_keys")
-            self.posterior.predict(keys, return_std=False)  # says what is no arm
-            rewards, noise = (
-                as_vector(state.array(name), name, len(keys)) for name in ("held_rewards", "held_noise")
-            )
-            self._held = [(keys, rewards, noise)]
+            held = _Held(*(state.array(f"held_{name}") for name in _Held._fields))
+            self.posterior.predict(held.keys, return_std=False)  # says what is no arm
+            places = np.arange(len(held.keys))
+            check_rewards(Feedback(positions=places, rewards=held.rewards, noise_variance=held.noise))
+            self._held = [held]
 
 
 @register("policy", "tree-score")
@@ -275,7 +281,7 @@ def _metric(model: Model) -> ActionMetric:
 def gp_md(
     model: Model,
     *,
-    width: float | str = 2.0,
+    width: Width = 2.0,
     delta: float = 0.1,
     gain: GainChoice = "realised",
     update: Literal["episode", "step"] = "episode",
@@ -294,7 +300,7 @@ def gp_md(
     """
     return TreeIndexPolicy(
         posterior=posterior_for(model, posterior),
-        rule=_bound(model, width, delta, gain),  # type: ignore[arg-type]
+        rule=_bound(model, width, delta, gain),
         metric=_metric(model),
         direction=model.direction,
         update=update,
@@ -309,7 +315,7 @@ def gp_md(
 def cgp_lcb(
     model: Model,
     *,
-    width: float | str = 2.0,
+    width: Width = 2.0,
     delta: float = 0.1,
     gain: GainChoice = "realised",
     posterior: PosteriorName = "auto",
@@ -318,7 +324,7 @@ def cgp_lcb(
 
     ``width``, ``delta`` and ``gain`` are those of ``gp-md``.
     """
-    return index_policy(model, _bound(model, width, delta, gain), posterior)  # type: ignore[arg-type]
+    return index_policy(model, _bound(model, width, delta, gain), posterior)
 
 
 @register("policy", "stationary")

@@ -21,7 +21,8 @@ from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Off
 from superarm.inputs import as_count, as_noise_std, as_positive
 from superarm.kernels import SquaredExponential
 from superarm.models import Model
-from superarm.movement import ActionMetric, PointMetric, Way, expected_costs, offline_optimum, start_of
+from superarm.movement import ActionMetric, PointMetric, Way, offline_optimum
+from superarm.movement.carrying import Costs, expected_costs, start_of
 from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import Streams, stream
@@ -30,18 +31,28 @@ from .base import store
 from .changing import ChangingArms
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class MovementProblem(ChangingArms):
     """One action a round, which costs something, and so does going there from the one before.
 
-    Positions mean the same action in every round. A start of its own is given for the first round of
-    every ``stretch`` rounds, and the offline optimum is that of such a stretch.
+    Positions mean the same action in every round. The first of every ``span`` rounds has a start of its
+    own, and the offline optimum is that of such a span.
     """
 
     direction: ClassVar[Direction] = "minimize"
     unit: ClassVar[str] = ""
-    stretch: int
-    metric: ActionMetric
-    _ways: dict[int, Way]
+    _ways: dict[int, Way] = field(init=False, repr=False, default_factory=dict)  # found so far
+
+    @property
+    def metric(self) -> ActionMetric:
+        """What moving costs, as learners are told."""
+        assert self.model.metric is not None
+        return self.model.metric
+
+    @property
+    @abstractmethod
+    def span(self) -> int:
+        """Rounds that the offline optimum plans as one."""
 
     @abstractmethod
     def offer(self, step: int) -> Offer: ...
@@ -51,11 +62,11 @@ class MovementProblem(ChangingArms):
         """f: what each action costs in this round, (n,)."""
 
     def way(self, step: int) -> tuple[Way, int]:
-        """The cheapest way through the stretch of this round, and the round's place in it."""
-        number, place = divmod(step - 1, self.stretch)
+        """The cheapest way through the span of this round, and the round's place in it."""
+        number, place = divmod(step - 1, self.span)
         if number not in self._ways:
-            first = number * self.stretch + 1
-            last = max(min(first + self.stretch, self.horizon + 1), step + 1)
+            first = number * self.span + 1
+            last = max(min(first + self.span, self.horizon + 1), step + 1)
             offers = [self.offer(each) for each in range(first, last)]
             costs = np.stack([self.means(offer) for offer in offers])
             start = start_of(offers[0])
@@ -71,33 +82,27 @@ class MovementProblem(ChangingArms):
     def value(self, offer: Offer, decision: Decision) -> float:
         return sum(self._paid(offer, decision))
 
-    def _paid(self, offer: Offer, decision: Decision) -> tuple[float, float]:
-        """Service and movement cost of the decision, without noise."""
+    def _paid(self, offer: Offer, decision: Decision) -> Costs:
+        """What the decision costs, without noise."""
         action, before = int(decision.positions[0]), start_of(offer)
         moved = 0.0 if before is None else float(self.metric.distances[before, action])
-        return float(self.means(offer)[action]), moved
+        return Costs(float(self.means(offer)[action]), moved)
 
     @property
     def measures(self) -> Mapping[str, Metric]:
-        named = {
-            "total_cost": "total cost",
-            "service_cost": "service cost",
-            "movement_cost": "movement cost",
-            "expected_total_cost": "expected total cost",
-        }
-        costs = {name: Metric(label, self.unit, better="down") for name, label in named.items()}
-        costs["total_cost"] = costs["total_cost"]._replace(headline=True)
-        return {**costs, "regret": REGRET._replace(unit=self.unit)}
+        down = Metric("total cost", self.unit, better="down", headline=True)
+        named = ("service_cost", "movement_cost", "expected_total_cost")
+        others = {name: down._replace(label=name.replace("_", " "), headline=False) for name in named}
+        return {"total_cost": down, **others, "regret": REGRET._replace(unit=self.unit)}
 
     def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
         """Costs as they were paid, and as expected before the action was drawn (eqs. 16 to 18)."""
-        service, movement = self._paid(offer, decision)
-        expected = expected_costs(decision, self.means(offer))
+        paid = self._paid(offer, decision)
         return {
-            "total_cost": service + movement,
-            "service_cost": service,
-            "movement_cost": movement,
-            "expected_total_cost": service + movement if expected is None else sum(expected),
+            "total_cost": sum(paid),
+            "service_cost": paid.service,
+            "movement_cost": paid.movement,
+            "expected_total_cost": sum(expected_costs(decision, self.means(offer)) or paid),
         }
 
 
@@ -109,8 +114,6 @@ class MovementField(MovementProblem):
     Service costs are multiplied by ρ/(1 + ρ) and distances by 1/(1 + ρ).
     """
 
-    seed: int
-    horizon: int
     rho: float = 1.0
     """ρ: the weight of service, relative to moving."""
     side: int = 20
@@ -119,17 +122,13 @@ class MovementField(MovementProblem):
     """How many contexts there are, in (0, 1); each round draws one of them."""
     lengthscale: float = 0.2
     noise_std: float = 0.1
-    """Before scaling."""
+    """Before scaling; the world that is made has what it is after it."""
     episode: int = 20
     """How many rounds an episode has; its start is drawn."""
     scaled: bool = True
     """Whether costs are scaled to the range [0, 1], or only shifted to a minimum of 0."""
-    model: Model = field(init=False, repr=False)
-    settled: Mapping[str, str] = field(init=False, repr=False)
-    metric: ActionMetric = field(init=False, repr=False)
-    _arms: list[Arms] = field(init=False, repr=False)
+    _arms: list[Arms] = field(init=False, repr=False)  # by context
     _costs: Floats = field(init=False, repr=False)  # (contexts, n)
-    _ways: dict[int, Way] = field(init=False, repr=False)
     _draws: Streams = field(init=False, repr=False)
     _starts: Streams = field(init=False, repr=False)
 
@@ -146,7 +145,7 @@ class MovementField(MovementProblem):
         drawn = stream(self.seed, "truth", 0).standard_normal((count, side, side))
         for place, points in enumerate((contexts, axis, axis)):  # the kernel is a product of three
             drawn = np.moveaxis(np.tensordot(_root(kernel, points), drawn, axes=(1, place)), 0, place)
-        scale = rho / (1.0 + rho) / (np.ptp(drawn) if self.scaled else 1.0)
+        scale = rho / (1.0 + rho) / (float(np.ptp(drawn)) if self.scaled else 1.0)
         metric = PointMetric(points=grid, scale=1.0 / (1.0 + rho))
         model = Model(
             kernel=SquaredExponential(lengthscale=lengthscale, variance=scale**2),
@@ -160,16 +159,11 @@ class MovementField(MovementProblem):
             most_arms=len(grid),
             metric=metric,
         )
-        shape = (
-            "moved to a minimum of 0 and scaled to the range [0, 1]"
-            if self.scaled
-            else ("moved to a minimum of 0")
-        )
+        shape = "moved to a minimum of 0" + " and scaled to the range [0, 1]" * self.scaled
         store(
             self,
             model=model,
             noise_std=noise_std * scale,
-            metric=metric,
             settled={
                 "truth": f"a draw of the Gaussian process on the grid and the contexts, {shape}; the "
                 "prior mean, the kernel and the noise that learners are told are changed to match",
@@ -185,27 +179,27 @@ class MovementField(MovementProblem):
                 for context in contexts
             ],
             _costs=(drawn - drawn.min()).reshape(count, -1) * scale,
-            _ways={},
             _draws=Streams(self.seed, "offer"),
             _starts=Streams(self.seed, "start"),
         )
 
     @property
-    def stretch(self) -> int:  # type: ignore[override]
+    def span(self) -> int:
         return self.episode
 
     def offer(self, step: int) -> Offer:
-        context = int(self._draws.at(step).integers(len(self._arms)))
-        number, place = divmod(step - 1, self.episode)
+        arms, (number, place) = self._arms[self._context(step)], divmod(step - 1, self.episode)
         if place:
-            return Offer(step=step, arms=self._arms[context])
-        start = int(self._starts.at(number).integers(len(self.metric)))
-        return Offer(
-            step=step, arms=self._arms[context], previous_action=np.array([start]), begins=True
-        )
+            return Offer(step=step, arms=arms)
+        start = np.array([self._starts.at(number).integers(len(self.metric))])
+        return Offer(step=step, arms=arms, previous_action=start, begins=True)
+
+    def _context(self, step: int) -> int:
+        """The number of the context that a round draws."""
+        return int(self._draws.at(step).integers(len(self._arms)))
 
     def means(self, offer: Offer) -> Floats:
-        return np.asarray(self._costs[self._arms.index(offer.arms)])
+        return np.asarray(self._costs[self._context(offer.step)])
 
 
 def _root(kernel: SquaredExponential, points: Floats) -> Floats:

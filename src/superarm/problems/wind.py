@@ -23,7 +23,7 @@ from superarm.errors import InputError
 from superarm.inputs import as_count, as_positive, read_only, require_choice
 from superarm.kernels import Periodic, SquaredExponential
 from superarm.models import Model
-from superarm.movement import ActionMetric, PointMetric, Way
+from superarm.movement import PointMetric
 from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import stream
@@ -75,12 +75,10 @@ class Wind(MovementProblem):
     cut_out: float = 25.0
     days: int = 40
     source: str = "auto"
-    metric: ActionMetric = field(init=False, repr=False)
     _arms: list[Arms] = field(init=False, repr=False)  # by hour
     _energies: Floats = field(init=False, repr=False)  # (T, n), ρE
     _costs: Floats = field(init=False, repr=False)  # (T, n), f
     _noise: Floats = field(init=False, repr=False)  # (T, n)
-    _ways: dict[int, Way] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         rho, move_cost = as_positive(self.rho, "rho"), as_positive(self.move_cost, "move_cost")
@@ -124,7 +122,6 @@ class Wind(MovementProblem):
                 most_arms=n,
                 metric=metric,
             ),
-            metric=metric,
             settled={
                 "data": wind.origin,
                 "days": f"{days} of {len(wind.speeds)} complete days, drawn with the seed, in order",
@@ -157,11 +154,10 @@ class Wind(MovementProblem):
                 name: read_only(rho * table.reshape(-1, n))
                 for name, table in (("_energies", E), ("_costs", loss), ("_noise", noise))
             },
-            _ways={},
         )
 
     @property
-    def stretch(self) -> int:  # type: ignore[override]
+    def span(self) -> int:
         return self.horizon
 
     def offer(self, step: int) -> Offer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from .curves import (
     band_text,
     growth_exponent,
     growth_of,
+    matches,
     mean_band,
     outcomes,
     per_round,
@@ -118,9 +120,10 @@ def _curve(
     label: str = "",
     style: PolicyStyle | None = None,
     points: int = _POINTS,
+    metric: str = "regret",
 ) -> Series:
     style, rounds = style or policy_styles(run.policies)[policy], thinned(run.rounds, points)
-    line = _line(policy, style, rounds, run.cumulative(policy, index)[:, rounds - 1], band)
+    line = _line(policy, style, rounds, run.cumulative(policy, index, metric)[:, rounds - 1], band)
     return line._replace(label=label or line.label)
 
 
@@ -177,7 +180,8 @@ def _tree(run: Run) -> list[Picture]:
     if tree is None:
         return []
     vertex, walk = 0, [0]
-    left = {u: list(range(*np.searchsorted(tree.parent, [u, u + 1]))) for u in range(len(tree.parent))}
+    vertices = range(len(tree.parent))
+    left = {each: list(vertices[tree.children(each)]) for each in vertices}
     while left[vertex] or vertex:
         vertex = left[vertex].pop(0) if left[vertex] else int(tree.parent[vertex])
         walk.append(vertex)
@@ -187,9 +191,8 @@ def _tree(run: Run) -> list[Picture]:
     x = tree.first + (tree.sizes - 1) / 2.0
     leaves = tuple(at for at, u in enumerate(walk) if tree.sizes[u] == 1)
     line = Series("", x[walk], -depth[walk], PolicyStyle(1, thin=True), marked=leaves)
-    chart = Chart(
-        series=(line,), x_label="actions, side by side", y_label="level of the tree", from_zero=False
-    )
+    across, up = "actions, side by side", "level of the tree"
+    chart = Chart(series=(line,), x_label=across, y_label=up, from_zero=False)
     told = "A random tree in place of the metric: dots are actions, and edges are at most half as long "
     told += f"as those above them. Between these {len(tree)} actions, a way along the tree is never "
     return [Picture(name="tree", panels=(chart,), caption=f"{told}shorter than the metric.")]
@@ -197,24 +200,13 @@ def _tree(run: Run) -> list[Picture]:
 
 def _totals(run: Run, band: Band) -> list[Picture]:
     """Running totals of the metrics that the experiment wants, a panel for each."""
-    rounds, charts = thinned(run.rounds, _POINTS), []
-    for curve in run.chart.curves:
-        for index, setting in enumerate(run.settings):
-            wanted = all(setting.get(key) == value for key, value in curve.get("where", {}).items())
-            if not wanted or curve["metric"] not in run.metrics_at(index):
-                continue
-            series = (
-                _line(policy, style, rounds, totals[:, rounds - 1], band)
-                for policy, style in policy_styles(run.policies).items()
-                for totals in (run.cumulative(policy, index, curve["metric"]),)
-            )
-            chart = Chart(
-                series=tuple(series),
-                title=setting_text(setting),
-                x_label="round",
-                y_label=run.metric(curve["metric"], index).text,
-            )
-            charts.append(chart)
+    charts = []
+    for curve, (index, setting) in product(run.chart.curves, enumerate(run.settings)):
+        metric, where = curve["metric"], curve.get("where", {})
+        if matches(run, setting, where) and metric in run.metrics_at(index):
+            series = tuple(_curve(run, policy, index, band, metric=metric) for policy in run.policies)
+            title, label = setting_text(setting), run.metric(metric, index).text
+            charts.append(Chart(series=series, title=title, x_label="round", y_label=label))
     caption = f"Running totals; {band_text(run, band)}.{_thin(charts)}"
     return [Picture(name="totals", panels=tuple(charts), caption=caption, columns=2)] if charts else []
 

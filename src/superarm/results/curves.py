@@ -355,6 +355,16 @@ def readable_seconds(seconds: float) -> str:
     return f"{significant(seconds * scale)} {unit}"
 
 
+def matches(run: Run, setting: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    """Whether a setting has the values that ``where`` names, one or a list for each key.
+
+    What is not swept has the value that the problem was given.
+    """
+    given = {**(run.spec.get("parameters") or {}).get("problem", {}), **setting}
+    found = ((given.get(key), value) for key, value in where.items())
+    return all(has == value or (isinstance(value, list) and has in value) for has, value in found)
+
+
 def setting_text(setting: Mapping[str, Any]) -> str:
     """A setting in one line: ``lengthscale = 0.2, k = 5``."""
     return ", ".join(f"{key} = {value}" for key, value in setting.items())

@@ -101,9 +101,9 @@ class AgnosticGPUCB(Checked):
 @register("schedule", "ridge-ucb")
 @dataclass(frozen=True, kw_only=True)
 class RidgeUCB(Checked):
-    """B + σ/√λ √(2 ln(1/δ) + 2γ_t), with ridge regularisation λ and t observations so far.
+    """B + R/√λ √(2 ln(1/δ) + 2γ_{t−1}), with ridge regularisation λ.
 
-    ramesh2022movement, Lemma 1.
+    ramesh2022movement, Lemma 1, where R is σ and t counts the observations so far.
     """
 
     norm_bound: float

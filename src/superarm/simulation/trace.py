@@ -24,6 +24,7 @@ from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, ShapeError, SpecError, StateError, require_extra
 from superarm.inputs import as_plain, as_vector
 from superarm.movement import Tree
+from superarm.movement.tree import TREE_ARRAYS
 from superarm.networks import RoadMap
 from superarm.registry import require_kind, suggestion
 from superarm.shown import Shown
@@ -72,7 +73,6 @@ class Drawing(NamedTuple):
 
 
 _CHART_KINDS = get_type_hints(Drawing)
-_TREE = ("parent", "weight", "leaf")
 
 
 class Truth(NamedTuple):
@@ -184,7 +184,7 @@ def write_shown(directory: Path | str, setting_index: int, shown: RoadMap | Trut
     elif isinstance(shown, Truth):
         name, arrays = "truths", shown._asdict()
     else:
-        name, arrays = "trees", {key: getattr(shown, key) for key in _TREE}
+        name, arrays = "trees", {key: getattr(shown, key) for key in TREE_ARRAYS}
     folder = Path(directory) / name
     atomic_write(folder / f"s{setting_index}.npz", npz_bytes(arrays))
 
@@ -386,7 +386,7 @@ class Run(Shown):
             return None
         arrays = read_arrays(path)
         try:
-            return Tree(**{key: np.atleast_1d(arrays.get(key, np.nan)) for key in _TREE})
+            return Tree(**{key: np.atleast_1d(arrays.get(key, np.nan)) for key in TREE_ARRAYS})
         except InputError as error:
             raise damaged(path, str(error)) from None
 

@@ -35,18 +35,15 @@ def service_constant(tree: Tree, kappa: float = 1.0) -> float:
     """
     require_type(tree, Tree, "tree")
     descent = TreeDescent(tree, kappa=kappa, backend="numpy")
-    delta, eta, parent = descent.delta, 1.0 - np.log(descent.theta), tree.parent
-    reach = np.log1p(1.0 / delta)
-    scale = tree.weight / (descent.kappa * eta)
+    delta, parent, reach = descent.delta, tree.parent, np.log1p(1.0 / descent.delta)
+    scale = tree.weight / (descent.kappa * descent.eta)
     leaves, enters = scale * (1.0 - delta * reach), scale * ((1.0 + delta) * reach - 1.0)
     cap, aside = np.zeros(len(parent)), np.zeros(len(parent))
-    for level, starts in tree.levels:
-        for begin, end in zip(starts, np.append(starts[1:], level.stop - level.start), strict=True):
-            members = np.arange(level.start + begin, level.start + end)
-            for vertex in members:
-                others = members[members != vertex]
-                cap[vertex] = enters[vertex] + leaves[others].max()
-                aside[vertex] = tree.weight[others].min()  # what the way there costs at least besides
+    for vertex in range(1, len(parent)):
+        siblings = np.arange(len(parent))[tree.children(parent[vertex])]
+        others = siblings[siblings != vertex]
+        cap[vertex] = enters[vertex] + leaves[others].max()
+        aside[vertex] = tree.weight[others].min()  # what the way there costs at least besides
     worst = 0.0
     for leaf in tree.leaf.tolist():
         vertex, grown, length = leaf, 0.0, 0.0
@@ -54,7 +51,7 @@ def service_constant(tree: Tree, kappa: float = 1.0) -> float:
             grown, length = grown + cap[vertex], length + tree.weight[vertex]
             worst = max(worst, grown / (length + aside[vertex]))
             vertex = int(parent[vertex])
-    return worst
+    return float(worst)
 
 
 def movement_rate(rounds: Any, gamma: Gamma, *, delta: float = 0.1) -> Floats:

@@ -6,40 +6,18 @@ round ever pays for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import log, sqrt
-from typing import Any, TypeVar
 
 import numpy as np
 
+from superarm.compiling import compiled
 from superarm.core import Floats, Ints
-from superarm.errors import require_extra
 
-_numba = require_extra("numba", "fast")
-
-Loop = TypeVar("Loop", bound=Callable[..., Any])
-
-# No sum is fused or reordered: a loop must give the same bits by itself and inlined in another.
-# Long sums are left to BLAS instead.
-_OPTIONS = {"error_model": "numpy", "fastmath": False}
+# Long sums are left to BLAS: compiled ones are neither fused nor reordered.
 _MATRIX, _VECTOR, _ROWS = "f8[:, ::1]", "f8[::1]", "i8[::1]"
 
 
-def _compile(signature: str) -> Callable[[Loop], Loop]:
-    """Decorator: compiled for this signature when the module is imported."""
-
-    def decorate(loop: Loop) -> Loop:
-        compiled: Loop
-        try:
-            compiled = _numba.njit(signature, cache=True, **_OPTIONS)(loop)
-        except (RuntimeError, OSError):  # nowhere to write the cache, or a full disk: compile anew
-            compiled = _numba.njit(signature, **_OPTIONS)(loop)
-        return compiled
-
-    return decorate
-
-
-@_compile(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_VECTOR}, {_ROWS}, {_ROWS}, i8, i8)")
+@compiled(f"void({_MATRIX}, {_MATRIX}, {_MATRIX}, {_VECTOR}, {_ROWS}, {_ROWS}, i8, i8)")
 def add(
     root: Floats, base: Floats, columns: Floats, weight: Floats, pending: Ints,
     slot: Ints, count: int, row: int,
@@ -76,7 +54,7 @@ def add(
     weight[count] = 0.0
 
 
-@_compile(f"f8({_MATRIX}, {_VECTOR}, {_ROWS}, {_ROWS}, i8, {_VECTOR}, {_VECTOR}, i8, f8, f8)")
+@compiled(f"f8({_MATRIX}, {_VECTOR}, {_ROWS}, {_ROWS}, i8, {_VECTOR}, {_VECTOR}, i8, f8, f8)")
 def observe(
     columns: Floats, weight: Floats, pending: Ints, slot: Ints, count: int,
     mean: Floats, variance: Floats, row: int, reward: float, noise: float,
@@ -99,7 +77,7 @@ def observe(
     return 0.5 * log(total / noise)
 
 
-@_compile(f"{_MATRIX}({_MATRIX}, {_MATRIX}, {_MATRIX}, {_VECTOR}, {_ROWS}, i8)")
+@compiled(f"{_MATRIX}({_MATRIX}, {_MATRIX}, {_MATRIX}, {_VECTOR}, {_ROWS}, i8)")
 def draw(
     root: Floats, normals: Floats, columns: Floats, weight: Floats, pending: Ints, count: int
 ) -> Floats:
@@ -117,7 +95,7 @@ def draw(
     return drawn
 
 
-@_compile(f"i8({_VECTOR}, {_VECTOR}, f8, {_VECTOR})")
+@compiled(f"i8({_VECTOR}, {_VECTOR}, f8, {_VECTOR})")
 def _best(mean: Floats, deviation: Floats, width: float, index: Floats) -> int:
     """The first arm of largest mean + width·deviation: what ``TopK(k=1)`` makes of a rule's index."""
     for i in range(len(mean)):  # by itself, so that it vectorises
@@ -129,7 +107,7 @@ def _best(mean: Floats, deviation: Floats, width: float, index: Floats) -> int:
     return best
 
 
-@_compile(
+@compiled(
     f"Tuple((f8, i8))({_MATRIX}, {_MATRIX}, {_MATRIX}, {_VECTOR}, {_ROWS}, {_ROWS}, {_ROWS}, "
     f"{_VECTOR}, {_VECTOR}, {_VECTOR}, {_VECTOR}, {_MATRIX}, {_VECTOR}, {_MATRIX}, f8, {_ROWS}, i8)"
 )

@@ -10,14 +10,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from superarm.compiling import Backend, is_compiled
 from superarm.core import Floats, Ints
-from superarm.errors import require_extra
-from superarm.inputs import require_choice
 
 
 class Loops(NamedTuple):
@@ -29,13 +27,10 @@ class Loops(NamedTuple):
     play: Callable[..., tuple[float, int]] | None  # whole rounds against a table: compiled only
 
 
-def loops_of(backend: str) -> Loops:
-    """Compiled where numba is installed, unless told otherwise."""
-    require_choice(backend, "backend", ("auto", "numpy", "numba"))
-    # Settled before the import: of several threads that fail at one, only the first is told why.
-    if backend == "numpy" or (backend == "auto" and find_spec("numba") is None):
+def loops_of(backend: Backend) -> Loops:
+    """Those of a backend."""
+    if not is_compiled(backend):
         return Loops(add_numpy, observe_numpy, draw_numpy, None)
-    require_extra("numba", "fast")
     from . import _compiled
 
     return Loops(_compiled.add, _compiled.observe, _compiled.draw, _compiled.play)

@@ -29,6 +29,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from superarm.compiling import Backend
 from superarm.core import Arms, Floats, Ints, Rng, State
 from superarm.errors import InputError, ShapeError
 from superarm.inputs import LARGEST, as_features, as_vector, read_only, require_choice, require_size
@@ -40,7 +41,7 @@ from superarm.posteriors.fixed import FixedArms, FixedPosterior
 from superarm.registry import register
 from superarm.threads import blas_threads_for, one_blas_thread
 
-from .root import Backend, RootEngine
+from .root import RootEngine
 from .visited import VisitedEngine
 
 Form = Literal["auto", "root", "visited"]

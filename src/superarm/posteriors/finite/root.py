@@ -15,10 +15,9 @@ An observation then costs v·n instead of n·r. Mean and variance are always up 
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
+from superarm.compiling import Backend
 from superarm.core import Floats, Ints, State
 from superarm.errors import InputError, NotPositiveDefiniteError, StateError
 from superarm.inputs import SMALLEST, as_features, as_vector
@@ -36,7 +35,6 @@ LEAST_NOISE = 1e-5
 FOLD_EVERY = 2048  # observations after which what is pending is folded in: rounding cannot build up
 _DAMAGED = 1e-4  # difference, relative to the largest prior variance, that rounding does not make
 _KIND, _SCHEMA = "root-engine", 1
-Backend = Literal["auto", "numpy", "numba"]
 
 
 class RootEngine:
