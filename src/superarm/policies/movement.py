@@ -33,12 +33,12 @@ from .scores import Planned, Score, Stay, Truth
 
 
 class TreeWalker(Learner):
-    """Moves by mirror descent on random trees over the actions; what actions cost a subclass says.
+    """Moves by mirror descent on random trees over the actions; a subclass says what actions cost.
 
     The trees are drawn with the first decision, which carries them; episodes take them in turn. An
-    episode begins where the offer says so, at its ``previous_action``. In any other round that is
-    where the walk goes on, also if it had chosen something else. The propensity is that of the action
-    given where the walk was; of the first decision, which also draws the trees, it is not known.
+    episode begins where the offer says so, at its ``previous_action``. In any other round the walk goes
+    on from there, even if it had chosen something else. The propensity is that of the action, given
+    where the walk was; for the first decision, which also draws the trees, it is not known.
     """
 
     deterministic = False
@@ -320,7 +320,7 @@ def cgp_lcb(
     gain: GainChoice = "realised",
     posterior: PosteriorName = "auto",
 ) -> IndexPolicy:
-    """CGP-LCB [krause2011contextual]: the lowest lower bound, whatever it costs to move there.
+    """CGP-LCB [krause2011contextual]: the action of lowest lower bound, whatever moving there costs.
 
     ``width``, ``delta`` and ``gain`` are those of ``gp-md``.
     """

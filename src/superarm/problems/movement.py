@@ -109,7 +109,7 @@ class MovementProblem(ChangingArms):
 @register("problem", "movement-field")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MovementField(MovementProblem):
-    """A cost of grid points in a context, drawn from a Gaussian process; moving costs, too.
+    """A cost drawn from a Gaussian process over grid points and contexts; moving costs, too.
 
     Service costs are multiplied by ρ/(1 + ρ) and distances by 1/(1 + ρ).
     """
@@ -122,7 +122,7 @@ class MovementField(MovementProblem):
     """How many contexts there are, in (0, 1); each round draws one of them."""
     lengthscale: float = 0.2
     noise_std: float = 0.1
-    """Before scaling; the world that is made has what it is after it."""
+    """Standard deviation of the noise before costs are scaled; the problem holds the scaled one."""
     episode: int = 20
     """How many rounds an episode has; its start is drawn."""
     scaled: bool = True
@@ -159,7 +159,7 @@ class MovementField(MovementProblem):
             most_arms=len(grid),
             metric=metric,
         )
-        shape = "moved to a minimum of 0" + " and scaled to the range [0, 1]" * self.scaled
+        shape = "shifted to a minimum of 0" + " and scaled to the range [0, 1]" * self.scaled
         store(
             self,
             model=model,
