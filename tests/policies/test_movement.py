@@ -69,7 +69,7 @@ def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
         mean = model.mean + k @ np.linalg.solve(K, y_old - model.mean)
         variance = model.kernel.diag(arms) - np.sum(k * np.linalg.solve(K, k.T).T, axis=1)
         lcb = mean - 2.0 * np.sqrt(variance)
-        move = forest.move(stand, lcb, mine)
+        move = forest.move(stand, lcb, mine, from_action=update == "step")
         stand = move.stand
         action = np.array([stand.action])
         _, decision = rounds[step - 1]

@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 
 class Coupling(NamedTuple):
-    """Mass that goes from one action to another, or stays; at most 3n entries above 0."""
+    """Mass that goes from one action to another, or stays; fewer than 2n entries above 0."""
 
     source: Ints
     target: Ints
@@ -73,15 +73,15 @@ class TreeCoupling:
     def between(self, before: Floats, after: Floats) -> Coupling:
         """The coupling of two distributions (n,) that moves least on the tree."""
         n = len(self.tree)
-        # Copies: compiled code wants arrays that it could write into.
-        before, after = np.array(as_vector(before, "before", n)), np.array(as_vector(after, "after", n))
-        for name, each in (("before", before), ("after", after)):
-            if each.min() < 0.0 or abs(each.sum() - 1.0) > 1e-9:
-                told = f"{name} sums to {each.sum():g}, and its smallest entry is {each.min():g}"
-                raise InputError(f"{told}; give probabilities, 0 or more, that sum to 1")
-        source, target = np.empty(3 * n, dtype=np.intp), np.empty(3 * n, dtype=np.intp)
-        mass = np.empty(3 * n)
+        before, after = _plain(before, "before", n), _plain(after, "after", n)
+        source, target = np.empty(2 * n, dtype=np.intp), np.empty(2 * n, dtype=np.intp)
+        mass = np.empty(2 * n)
         count = self._match(*self._shape, before, after, source, target, mass)
+        if count < 0:
+            name, each = [("before", before), ("after", after)][count]
+            as_vector(each, name)  # says what is not finite
+            told = f"{name} sums to {each.sum():g}, and its smallest entry is {each.min():g}"
+            raise InputError(f"{told}; give probabilities, 0 or more, that sum to 1")
         return Coupling(source[:count], target[:count], mass[:count])
 
     def lead(self, plan: Coupling, action: int, rng: Rng) -> tuple[int, float]:
@@ -94,16 +94,31 @@ class TreeCoupling:
         return int(found), float(probability)
 
 
+def _plain(values: Floats, name: str, n: int) -> Floats:
+    """A vector as compiled code wants it, which could write into it; a copy where it is not one."""
+    plain = type(values) is np.ndarray and values.dtype == np.float64 and values.shape == (n,)
+    if plain and values.flags.c_contiguous and values.flags.writeable:
+        return values
+    return np.array(as_vector(values, name, n))
+
+
 def match_up(
     parent: Ints, first: Ints, end: Ints, leaf: Ints, order: Ints, before: Floats, after: Floats,
     source: Ints, target: Ints, mass: Floats,
 ) -> int:  # fmt: skip
-    """Fill in the entries of the coupling, and count them.
+    """Fill in the entries of the coupling, and count them; −1 or −2 where ``after`` or ``before`` is no
+    distribution.
 
     Leaves come side by side. Two stacks hold who has too much and who too little; when the last leaf of
     a vertex has come, what was put on them since its first leaf is matched.
     """
     n = len(order)
+    for which, given in ((-2, before), (-1, after)):
+        total = 0.0
+        for each in given:
+            total += each if each >= 0.0 else np.inf
+        if not abs(total - 1.0) <= 1e-9:
+            return which
     giver, surplus, givers = np.empty(n, np.int64), np.empty(n), 0
     taker, lack, takers = np.empty(n, np.int64), np.empty(n), 0
     from_giver, from_taker = np.zeros(len(parent), np.int64), np.zeros(len(parent), np.int64)

@@ -92,16 +92,16 @@ class TreeDescent:
         costs = as_vector(costs, "costs", len(self.tree))
         require_size(costs, "costs")
         if available is not None:
-            open_ = np.asarray(available)
-            if open_.dtype != np.bool_ or open_.shape != costs.shape:
+            is_open = np.asarray(available)
+            if is_open.dtype != np.bool_ or is_open.shape != costs.shape:
                 raise ShapeError(f"available must hold a boolean for each of {len(costs)} actions")
-            if not open_.any():
+            if not is_open.any():
                 raise InfeasibleError("no action is available")
-            if not open_.all():
+            if not is_open.all():
                 # So far above the others that (q + δ) exp(…) is below δ, whatever b is; from the
                 # lowest on, lest large costs swallow the difference.
-                costs = costs - costs[open_].min()
-                costs = np.where(open_, costs, costs[open_].max() + 2.0 * self._reach)
+                costs = costs - costs[is_open].min()
+                costs = np.where(is_open, costs, costs[is_open].max() + 2.0 * self._reach)
         c = np.zeros(len(q))
         c[self.tree.leaf] = costs
         after = np.ones_like(q)

@@ -159,26 +159,24 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     cluster = np.zeros(n, dtype=np.intp)  # the vertex that holds each action, while it may still split
     parents, weights = [np.array([-1])], [np.zeros(1)]
     leaf, count = np.full(n, -1, dtype=np.intp), 1
-    open_ = np.arange(n)  # actions whose cluster holds others, too
+    rest = np.arange(n)  # actions whose cluster holds others, too
     for i in range(top - 1, -1, -1):
-        centre = _first_reached(distances, order, open_, unit * beta * tau ** (i - 1))
-        _, found, members = np.unique(
-            cluster[open_] * n + centre, return_index=True, return_inverse=True
-        )
-        above = cluster[open_][found]
+        centre = _first_reached(distances, order, rest, unit * beta * tau ** (i - 1))
+        pair = cluster[rest] * n + centre  # numbered, so that equal ones are found
+        _, found, members = np.unique(pair, return_index=True, return_inverse=True)
+        above = cluster[rest][found]
         split = np.bincount(above, minlength=count)[above] > 1
         number = np.where(split, count + np.cumsum(split) - 1, above)
-        cluster[open_] = number[members]
+        cluster[rest] = number[members]
         parents.append(above[split])
         weights.append(np.full(int(split.sum()), unit * tau ** (i + 1)))
         count += int(split.sum())
         alone = np.bincount(members)[members] == 1
-        leaf[open_[alone]] = cluster[open_[alone]]
-        open_ = open_[~alone]
-        if not len(open_):
+        leaf[rest[alone]] = cluster[rest[alone]]
+        rest = rest[~alone]
+        if not len(rest):
             break
-    parent, weight = np.concatenate(parents), np.concatenate(weights)
-    tree = _by_level(parent, weight, leaf)
+    tree = _by_level(np.concatenate(parents), np.concatenate(weights), leaf)
     if (tree.distances < distances).any():
         told = "the tree shortens a distance: some detour is shorter"
         raise InputError(f"{told}; MatrixMetric(distances=…) says which, and repair=True mends it")
@@ -196,16 +194,11 @@ def _first_reached(distances: Floats, order: Ints, members: Ints, radius: float)
 
 def _by_level(parent: Ints, weight: Floats, leaf: Ints) -> Tree:
     """Vertices numbered anew, level by level: a chain that was joined may have come later."""
-    depth = np.zeros(len(parent), dtype=np.intp)
-    for vertex in range(1, len(parent)):  # parents come first
-        depth[vertex] = depth[parent[vertex]] + 1
-    rank = np.zeros(len(parent), dtype=np.intp)
-    done = np.array([0])
-    for level in range(1, int(depth.max()) + 1):
-        members = np.flatnonzero(depth == level)
-        members = members[np.argsort(rank[parent[members]], kind="stable")]
-        rank[members] = len(done) + np.arange(len(members))
-        done = np.concatenate([done, members])
-    above = rank[parent[done]]
-    above[0] = -1
-    return Tree(parent=above, weight=weight[done], leaf=rank[leaf])
+    below: list[list[int]] = [[] for _ in parent]
+    for vertex, above in enumerate(parent[1:].tolist(), start=1):
+        below[above].append(vertex)
+    order = [0]
+    for vertex in order:  # it grows meanwhile
+        order += below[vertex]
+    rank = np.argsort(order)
+    return Tree(parent=np.append(-1, rank[parent[order[1:]]]), weight=weight[order], leaf=rank[leaf])

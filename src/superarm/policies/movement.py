@@ -83,8 +83,7 @@ class TreeWalker(Learner):
             elif before is not None:
                 stand = stand._replace(action=before)
         desirability = self._desirability(offer, begins, rng)
-        told = {"from_action": self._learns_at_once}
-        move = forest.move(stand, -desirability, rng, offer.available, **told)
+        move = forest.move(stand, -desirability, rng, offer.available, from_action=self._learns_at_once)
         positions = np.array([move.stand.action])
         return Decision(
             step=offer.step,
