@@ -3,8 +3,8 @@
 Actions are points in the unit square. A *descent step* turns costs and conditional probabilities into
 the next ones: ours beside Brent's method at every vertex, as one would write it with SciPy. A *coupling
 sample* couples two distributions and draws where one action leads: ours beside POT's exact transport on
-the tree metric. A *whole step* is descent, coupling and a draw. The *limit* of a step is one exponential and one
-logarithm per vertex: Newton's method needs several.
+the tree metric. A *whole step* is descent, coupling and a draw. The *limit* of a step is one
+exponential and one logarithm per vertex: Newton's method needs several.
 """
 
 from __future__ import annotations
