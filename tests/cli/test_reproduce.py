@@ -114,7 +114,7 @@ def test_a_whole_paper(cli: Command, tmp_path: Path) -> None:
         (("kernelised",), "did you mean 'kernelized'?"),
         (("rkhs-se",), "did you mean 'kernelized/rkhs-se'?"),
         (("kernelized/9z",), "nothing to reproduce under 'kernelized/9z'; did you mean 'kernelized/"),
-        (("1a",), "did you mean 'kernelized/1a'?"),
+        (("1a",), "did you mean 'kernelized/1a' or 'movement/1a'?"),
         (("",), "nothing to reproduce"),
         (("/",), "nothing to reproduce"),
         (("../kernelized",), "nothing to reproduce"),

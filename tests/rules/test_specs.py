@@ -20,6 +20,7 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "gp-ts": {"norm_bound": 1.0, "noise_bound": 0.1, "delta": 0.2},
     "gp-ucb-agnostic": {"norm_bound": 1.0},
     "kernel-ucb": {"eta": 1.0},
+    "ridge-ucb": {"norm_bound": 1.0, "noise_bound": 0.1, "regularisation": 0.5},
     "gp-ucb-finite": {"arms": 10},
     "oclok-ucb": {"most_arms": 150},
     "gp-ucb-bayesian": {"arms": 10, "scale": 0.5},

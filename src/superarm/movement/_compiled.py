@@ -12,7 +12,7 @@ from .descent import MOST_STEPS
 
 _VECTOR, _ROWS = "f8[::1]", "i8[::1]"
 
-match = compiled(f"i8({', '.join([_ROWS] * 5 + [_VECTOR] * 2 + [_ROWS] * 2 + [_VECTOR])})")(match_up)
+match = compiled(f"i8({', '.join([_ROWS] * 3 + [_VECTOR] * 2 + [_ROWS] * 2 + [_VECTOR])})")(match_up)
 draw = compiled(f"Tuple((i8, f8))({_ROWS}, {_ROWS}, {_VECTOR}, i8, f8)")(draw_from)
 
 

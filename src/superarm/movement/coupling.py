@@ -66,9 +66,11 @@ class TreeCoupling:
             from ._compiled import draw, match
 
             self._match, self._draw = match, draw
-        side_by_side = np.argsort(tree.first[tree.leaf])
-        end = tree.first + tree.sizes
-        self._shape = (tree.parent.copy(), tree.first, end, tree.leaf.copy(), side_by_side)
+        inner = np.flatnonzero(tree.sizes > 1)
+        end = (tree.first + tree.sizes)[inner]
+        closing = np.lexsort((-inner, end))  # the lower ones first
+        until = np.searchsorted(end[closing], np.arange(1, len(tree) + 2))
+        self._shape = (np.argsort(tree.first[tree.leaf]), until, tree.first[inner[closing]])
 
     def between(self, before: Floats, after: Floats) -> Coupling:
         """The coupling of two distributions (n,) that moves least on the tree."""
@@ -103,14 +105,15 @@ def _plain(values: Floats, name: str, n: int) -> Floats:
 
 
 def match_up(
-    parent: Ints, first: Ints, end: Ints, leaf: Ints, order: Ints, before: Floats, after: Floats,
+    order: Ints, until: Ints, begun: Ints, before: Floats, after: Floats,
     source: Ints, target: Ints, mass: Floats,
 ) -> int:  # fmt: skip
     """Fill in the entries of the coupling, and count them; −1 or −2 where ``after`` or ``before`` is no
     distribution.
 
-    Leaves come side by side. Two stacks hold who has too much and who too little; when the last leaf of
-    a vertex has come, what was put on them since its first leaf is matched.
+    Actions come side by side, in this ``order``. Two stacks hold who has too much and who too little.
+    Where the last action below a vertex has come, what was put on them since its first one is matched:
+    ``begun`` says where that was, for the vertices from until[place] to until[place + 1].
     """
     n = len(order)
     for which, given in ((-2, before), (-1, after)):
@@ -121,14 +124,11 @@ def match_up(
             return which
     giver, surplus, givers = np.empty(n, np.int64), np.empty(n), 0
     taker, lack, takers = np.empty(n, np.int64), np.empty(n), 0
-    from_giver, from_taker = np.zeros(len(parent), np.int64), np.zeros(len(parent), np.int64)
+    heights = np.empty((n, 2), np.int64)  # of both stacks, before each action came
     count = 0
     for place in range(n):
         action = order[place]
-        vertex = leaf[action]
-        while vertex >= 0 and first[vertex] == place:  # the first leaf of these
-            from_giver[vertex], from_taker[vertex] = givers, takers
-            vertex = parent[vertex]
+        heights[place, 0], heights[place, 1] = givers, takers
         stays = min(before[action], after[action])
         if stays > 0.0:
             source[count], target[count], mass[count] = action, action, stays
@@ -139,9 +139,9 @@ def match_up(
         elif after[action] > stays:
             taker[takers], lack[takers] = action, after[action] - stays
             takers += 1
-        vertex = leaf[action]
-        while vertex >= 0 and end[vertex] == place + 1:  # the last leaf of these
-            while givers > from_giver[vertex] and takers > from_taker[vertex]:
+        for vertex in range(until[place], until[place + 1]):
+            least_givers, least_takers = heights[begun[vertex], 0], heights[begun[vertex], 1]
+            while givers > least_givers and takers > least_takers:
                 one, other = givers - 1, takers - 1
                 moved = min(surplus[one], lack[other])
                 source[count], target[count], mass[count] = giver[one], taker[other], moved
@@ -152,7 +152,6 @@ def match_up(
                     givers -= 1
                 if lack[other] <= 0.0:
                     takers -= 1
-            vertex = parent[vertex]
     return count
 
 
