@@ -332,6 +332,30 @@ def test_senseless_links_are_refused() -> None:
             shortest_path_metric(links)
 
 
+def test_a_bad_link_is_named() -> None:
+    links = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]])
+    for length, told in ((-1.0, "link from 1 to 2 is -1"), (np.nan, "link from 1 to 2 is nan")):
+        links[1, 2] = length
+        with pytest.raises(InputError, match=told):
+            shortest_path_metric(csr_array(links))
+    with pytest.raises(InputError, match=r"shape \(2, 3\); give one row and column"):
+        shortest_path_metric(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("distance", [1e-200, 1e200])
+def test_a_distance_out_of_range_is_named(distance: float) -> None:
+    with pytest.raises(InputError, match=r"from action 0 to 2 is 1e[-+]200; .* choose units"):
+        MatrixMetric(distances=changed(_02=distance, _20=distance), repair=True)
+
+
+def test_points_too_far_apart_are_named() -> None:
+    points = np.array([[0.0], [1.0], [1e200]])
+    with pytest.raises(InputError, match=r"from action 0 to 2 is inf; .* choose units"):
+        PointMetric(points=points)
+    with pytest.raises(InputError, match=r"scale is 1e\+300"):
+        PointMetric(points=np.array([[0.0], [1e90]]), scale=1e300)
+
+
 # --- specs ---------------------------------------------------------------------------------------
 
 

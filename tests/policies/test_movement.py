@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from superarm.core import Arms, Feedback, Offer
-from superarm.errors import InputError, ShapeError, StateError, UnknownArmError
+from superarm.errors import ConflictError, InputError, ShapeError, StateError, UnknownArmError
 from superarm.kernels import SquaredExponential, Temporal
 from superarm.models import Model
 from superarm.movement import Forest, PointMetric
@@ -131,7 +131,7 @@ def test_expected_costs_are_those_of_the_distribution() -> None:
     for walk in range(walks):
         policy = md_known(problem.model, problem=problem)
         # The same tree for all: only what is drawn on it differs.
-        policy._walk = Walk(forest, -1, forest.begin(None))
+        policy._walk = Walk(forest, -1, forest.begin(None), 0)
         rng = np.random.default_rng((1, walk))
         for place, (offer, decision) in enumerate(played(policy, problem, range(1, rounds + 1), rng)):
             feedback = Feedback(positions=decision.positions, rewards=np.zeros(1))
@@ -398,6 +398,149 @@ def test_damaged_walks_are_refused() -> None:
             policy.commit(replace(decision, carry=carry))
     assert state_to_bytes(policy.state()) == before
     assert np.isfinite(policy.forest.stretch()).all()
+
+
+def test_a_decision_that_is_not_ones_own_is_refused_and_changes_nothing() -> None:
+    problem = world()
+    policy, other = gp_md(problem.model, trees=2), cgp_lcb(problem.model)
+    rounds = played(policy, problem, range(1, 8), np.random.default_rng(0))
+    offer = problem.offer(8).after(rounds[-1][1].action)
+    decision = policy.decide(offer, np.random.default_rng(1))
+    assert decision.carry is not None
+    elsewhere = (decision.positions + 1) % 9
+    before = state_to_bytes(policy.state())
+    # Where probabilities are off by less than is seen at one vertex, but not in a product of them.
+    off = replace(decision.carry, arrays={"q": decision.carry.arrays["q"] * (1.0 + 0.9e-9)})
+    for refused, error, told in (
+        (other.decide(offer, np.random.default_rng(1)), InputError, "another policy made it"),
+        (replace(decision, carry=None), InputError, "another policy made it"),
+        (replace(decision, positions=elsewhere), InputError, "changed on the way"),
+        (replace(decision, step=9), InputError, "changed on the way"),
+        (replace(decision, carry=off), StateError, "do not sum to 1"),
+    ):
+        with pytest.raises(error, match=told):
+            policy.commit(refused)
+        assert state_to_bytes(policy.state()) == before
+
+
+def test_a_walk_does_not_go_back() -> None:
+    """Decisions of the past, of this episode and the one before, with and without trees."""
+    problem = world()
+    policy = gp_md(problem.model, trees=2)
+    rounds = played(policy, problem, range(1, 8), np.random.default_rng(0))
+    again = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
+    for walker in (policy, again):
+        before = state_to_bytes(walker.state())
+        for _, late in rounds[:-1]:
+            with pytest.raises(ConflictError, match=f"step {late.step} comes after that of step 7"):
+                walker.commit(late)
+        walker.commit(rounds[-1][1])
+        assert state_to_bytes(walker.state()) == before
+
+
+def test_whoever_reads_during_a_commit_sees_one_moment() -> None:
+    problem = world()
+    asked = 0
+
+    class Watched(TreeIndexPolicy):
+        """Another thread may ask between any two changes: here it does."""
+
+        watched = False
+
+        def __setattr__(self, name: str, value: object) -> None:
+            nonlocal asked
+            super().__setattr__(name, value)
+            if Watched.watched:
+                asked += 1
+                self.decide(problem.offer(3).after(np.array([0])), np.random.default_rng(asked))
+
+    policy = Watched(**gp_md(problem.model, trees=2).parameters())
+    for step in (1, 2, 6):
+        decision = policy.decide(problem.offer(step).after(np.array([0])), np.random.default_rng(step))
+        Watched.watched = True
+        policy.commit(decision)
+        Watched.watched = False
+    assert asked >= 6
+
+
+def test_tau_is_checked_when_the_policy_is_made() -> None:
+    with pytest.raises(InputError, match=r"tau is 1\.005"):
+        gp_md(world().model, tau=1.005)
+
+
+def test_what_could_not_be_learned_later_is_refused_at_once() -> None:
+    problem = world()
+    policy = gp_md(problem.model)
+    rounds = played(policy, problem, range(1, 8), np.random.default_rng(0))
+    offer = problem.offer(8).after(rounds[-1][1].action)
+    decision = policy.decide(offer, np.random.default_rng(1))
+    policy.commit(decision)
+    before = state_to_bytes(policy.state())
+    for noise in (1e-200, 1e200):
+        feedback = Feedback(
+            positions=decision.positions, rewards=np.ones(1), noise_variance=np.array([noise])
+        )
+        with pytest.raises(InputError, match="noise_variance"):
+            policy.learn(offer, decision, feedback, np.random.default_rng(2))
+        assert state_to_bytes(policy.state()) == before
+    for name, value in (("held_noise", -1.0), ("held_noise", 1e200), ("held_rewards", 1e200)):
+        state = policy.state()
+        damaged = replace(state, arrays={**state.arrays, name: np.full(2, value)})
+        with pytest.raises(StateError, match="damaged"):
+            policy.restored(damaged)
+    policy.commit(policy.decide(problem.offer(11), np.random.default_rng(3)))
+    assert policy.posterior.count == 7
+
+
+def test_arms_of_one_episode_have_the_same_columns() -> None:
+    """Before anything is learned, the posterior does not know how many there are."""
+    points = np.linspace(0.0, 1.0, 4)[:, None]
+    model = Model(
+        kernel=SquaredExponential(), noise_variance=0.1, oracle=TopK(k=1), horizon=5,
+        direction="minimize", metric=PointMetric(points=points),
+    )  # fmt: skip
+    policy, rng = gp_md(model), np.random.default_rng(0)
+    for step, features in ((1, points), (2, np.tile(points, 2))):
+        offer = Offer(step=step, arms=Arms.numbered(features))
+        decision = policy.decide(offer, rng)
+        policy.commit(decision)
+        feedback = Feedback(positions=decision.positions, rewards=np.ones(1))
+        if step == 1:
+            policy.learn(offer, decision, feedback, rng)
+    with pytest.raises(ShapeError, match="feature columns"):
+        policy.learn(offer, decision, feedback, rng)
+    policy.commit(policy.decide(Offer(step=3, arms=Arms.numbered(points), begins=True), rng))
+    assert policy.posterior.count == 1
+
+
+def test_held_rewards_of_another_shape_are_damage() -> None:
+    problem = world()
+    policy = gp_md(problem.model)
+    played(policy, problem, range(1, 8), np.random.default_rng(0))
+    state = policy.state()
+    assert sorted(state.arrays) == ["held_keys", "held_noise", "held_rewards"]
+    odd = (np.array(1.0), np.zeros(0), np.full((2, 9), 5.0), np.array(["a"] * 5))
+    walk = state.part("walk")
+    for array in odd:
+        for name in state.arrays:
+            with pytest.raises(StateError):
+                policy.restored(replace(state, arrays={**state.arrays, name: array}))
+        for name in walk.arrays:
+            part = replace(walk, arrays={**walk.arrays, name: array})
+            with pytest.raises(StateError):
+                policy.restored(replace(state, parts={**state.parts, "walk": part}))
+
+
+def test_rewards_that_are_held_are_copies() -> None:
+    problem, rng = world(), np.random.default_rng(0)
+    policy, buffer = gp_md(problem.model), np.ones(1)
+    for step in (1, 2):
+        decision = policy.decide(problem.offer(step), rng)
+        policy.commit(decision)
+        feedback = Feedback(positions=decision.positions, rewards=buffer)
+        policy.learn(problem.offer(step), decision, feedback, rng)
+        buffer[0] += 1.0
+    np.testing.assert_array_equal(policy.state().arrays["held_rewards"], [1.0, 2.0])
 
 
 @pytest.mark.parametrize("update", ["episode", "step"])

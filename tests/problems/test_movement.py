@@ -144,3 +144,30 @@ def test_bad_parameters_are_refused() -> None:
     for name, value in (("rho", 0.0), ("rho", -1.0), ("side", 1), ("contexts", 0), ("episode", 0)):
         with pytest.raises(InputError, match=name):
             small(**{name: value})
+
+
+def test_numbers_that_leave_nothing_to_learn_are_refused_by_name() -> None:
+    for rho in (0.0, 1e-300, 1e300):
+        with pytest.raises(InputError, match="rho is"):
+            small(rho=rho)
+    for lengthscale in (1e9, 1e90):
+        with pytest.raises(InputError, match="costs do not differ"):
+            small(lengthscale=lengthscale, contexts=1)
+    assert np.ptp(small(lengthscale=1e3)._costs) == pytest.approx(0.5)
+
+
+def test_nothing_is_best_after_the_last_round() -> None:
+    world = small(horizon=6)  # in the middle of an episode
+    for step in range(1, 7):
+        assert np.isfinite(world.best(world.offer(step)).value)
+    for step in (7, 9):
+        with pytest.raises(InputError, match=f"step is {step}, .* 6 rounds"):
+            world.best(world.offer(step))
+
+
+@pytest.mark.parametrize("positions", [[], [0, 1]])
+def test_one_action_is_taken_in_a_round(positions: list[int]) -> None:
+    world = small(episode=1)
+    places = np.array(positions, dtype=np.intp)
+    with pytest.raises(InputError, match=f"{len(positions)} arms were chosen"):
+        world.value(world.offer(1), Decision(step=1, action=places, positions=places))

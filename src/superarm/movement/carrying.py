@@ -15,7 +15,7 @@ from .metrics import ActionMetric
 from .switching import previous_positions
 from .tree import TREE_ARRAYS, Tree
 
-_KIND, _SCHEMA = "tree-walk", 1
+KIND, _SCHEMA = "tree-walk", 1
 
 
 def start_of(offer: Offer) -> int | None:
@@ -28,29 +28,30 @@ def start_of(offer: Offer) -> int | None:
 
 
 class Walk(NamedTuple):
-    """A walk on a forest: its number, and where it is."""
+    """A walk on a forest: its number, where it is, and the step that led there."""
 
     forest: Forest
     number: int
     stand: Stand
+    step: int
 
     def state(self, *, trees: bool, move: Move | None = None) -> State:
         """Where the walk is and what led there; with its ``trees`` where they are not known."""
         tree, q, action = self.stand
         told = self.forest.trees if trees else ()
         scalars: dict[str, float] = {"walk": self.number, "tree": tree, "action": action}
-        scalars["trees"] = len(told)
+        scalars |= {"step": self.step, "trees": len(told)}
         arrays = {"q": q}
         if move is not None:
             arrays["distribution"], scalars["distance"] = move.distribution, move.distance
         for k, each in enumerate(told):
             arrays |= {f"{name}-{k}": getattr(each, name) for name in TREE_ARRAYS}
-        return State(kind=_KIND, schema=_SCHEMA, scalars=scalars, arrays=arrays)
+        return State(kind=KIND, schema=_SCHEMA, scalars=scalars, arrays=arrays)
 
 
 def walk_of(state: State, metric: ActionMetric, kappa: float, known: Forest | None) -> Walk:
     """The walk that a state tells of, on its own trees or on the ``known`` ones."""
-    state.require(_KIND, _SCHEMA, "a walk on trees")
+    state.require(KIND, _SCHEMA, "a walk on trees")
     told = range(as_count(state.scalar("trees"), "trees", 0, MOST_TREES))
     trees = [Tree(**{name: state.array(f"{name}-{k}") for name in TREE_ARRAYS}) for k in told]
     forest = Forest(metric, trees, kappa=kappa) if trees else known
@@ -63,9 +64,11 @@ def walk_of(state: State, metric: ActionMetric, kappa: float, known: Forest | No
     tree = forest.trees[at]
     q = as_vector(state.array("q"), "q", len(tree.parent))
     sums = np.bincount(tree.parent[1:], q[1:], minlength=len(q))
-    if q.min() < 0.0 or (np.abs(sums[tree.sizes > 1] - 1.0) > 1e-9).any():
+    slack = 1e-10 / (1 + len(tree.levels))  # products of them along the tree must sum to 1, too
+    if q.min() < 0.0 or (np.abs(sums[tree.sizes > 1] - 1.0) > slack).any():
         raise StateError("this state is damaged: its probabilities do not sum to 1 at every vertex")
-    return Walk(forest, as_count(state.scalar("walk"), "walk", 0), Stand(at, q, action))
+    number, step = (as_count(state.scalar(name), name, 0) for name in ("walk", "step"))
+    return Walk(forest, number, Stand(at, q, action), step)
 
 
 class Costs(NamedTuple):
@@ -81,7 +84,7 @@ def expected_costs(decision: Decision, costs: Floats) -> Costs | None:
     [ramesh2022movement, eqs. 16 and 17]; ``None`` where the decision says nothing of it.
     """
     carry = decision.carry
-    if carry is None or carry.kind != _KIND:
+    if carry is None or carry.kind != KIND:
         return None
     distribution = as_vector(carry.array("distribution"), "distribution", len(costs))
     distance = as_number(carry.scalar("distance"), "distance", 0.0)

@@ -13,7 +13,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_features, as_positive, read_only, require_choice, require_scale
+from superarm.inputs import as_features, as_scale, read_only, require_choice, require_scale
 from superarm.registry import register
 from superarm.shown import Shown
 
@@ -78,7 +78,7 @@ class PointMetric(ActionMetric):
 
     def __post_init__(self) -> None:
         require_choice(self.distance, "distance", tuple(_KNOWN))
-        object.__setattr__(self, "scale", as_positive(self.scale, "scale"))
+        object.__setattr__(self, "scale", as_scale(self.scale, "scale"))
         object.__setattr__(self, "points", read_only(as_features(self.points, "points")))
         if not len(self.points):
             raise ShapeError("points has no rows; give one per action")
@@ -114,8 +114,12 @@ def shortest_path_metric(links: Any) -> MatrixMetric:
 
     given: Any = links if issparse(links) else as_features(links, "links")
     graph = csr_array(given)
-    if graph.shape != 2 * graph.shape[:1] or not (graph.data > 0.0).all():
-        raise InputError(f"links has shape {graph.shape}; give a square array of lengths above 0")
+    if graph.shape != 2 * graph.shape[:1]:
+        raise InputError(f"links has shape {graph.shape}; give one row and column per node")
+    listed = graph.tocoo()
+    for at in np.flatnonzero(~(listed.data > 0.0))[:1]:
+        told = f"the link from {listed.row[at]} to {listed.col[at]} is {listed.data[at]:g}"
+        raise InputError(f"{told}; give links of lengths above 0")
     between = shortest_path(graph, directed=False)
     _refuse(between, ~np.isfinite(between), "infinite: no way leads there; link them")
     return MatrixMetric(distances=0.5 * (between + between.T))
@@ -134,7 +138,10 @@ def _refuse_sizes(distances: Floats) -> None:
     apart = ~np.eye(len(distances), dtype=bool)
     told = "0, though they are different actions; make them one, or move them apart"
     _refuse(distances, apart & (distances == 0.0), told)
-    require_scale(distances[apart], "distances")
+    sizes = np.where(apart, distances, 1.0)
+    for at in (sizes.argmin(), sizes.argmax()):
+        one, other = divmod(int(at), len(sizes))
+        require_scale(sizes[one, [other]], f"the distance from action {one} to {other}")
 
 
 def _refuse(distances: Floats, wrong: Any, told: str) -> None:

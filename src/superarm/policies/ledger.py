@@ -127,7 +127,7 @@ class Ledger:
         if carry not in self._made.copy():  # it may come from a file: later beliefs build on it
             _check_carry(carry)
             if not np.array_equal(carry.arrays["positions"], decision.positions):
-                raise InputError(_CHANGED)
+                raise InputError(CHANGED)
             posterior.predict(carry.arrays["keys"], return_std=False)  # says what is wrong with keys
         if len(carry.arrays["positions"]):
             self._awaited[step] = carry
@@ -234,7 +234,7 @@ class Ledger:
         return ledger
 
 
-_CHANGED = "the decision carries arms other than those it chose; it was changed on the way"
+CHANGED = "the decision carries arms other than those it chose; it was changed on the way"
 
 
 def _check_carry(carry: State) -> None:
@@ -245,4 +245,4 @@ def _check_carry(carry: State) -> None:
     plain = all(type(each) is np.ndarray for each in (positions, keys))
     whole = plain and positions.ndim == 1 and positions.dtype.kind in "iu"
     if not whole or keys.shape[:1] != positions.shape:
-        raise InputError(_CHANGED)
+        raise InputError(CHANGED)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from superarm.core import Decision, Direction, Feedback, Floats, Offer, Posterior, Rng, Rule, State
-from superarm.errors import InputError, ShapeError
+from superarm.errors import ConflictError, ForgottenError, InputError, ShapeError
 from superarm.inputs import as_count, as_number, require_choice, require_type
 from superarm.models import Model
 from superarm.movement import ActionMetric, Forest, start_of
-from superarm.movement.carrying import Walk, walk_of
+from superarm.movement.carrying import KIND, Walk, walk_of
 from superarm.movement.descent import KAPPA
 from superarm.movement.forest import MOST_TREES
 from superarm.movement.tree import TAU
@@ -27,7 +28,7 @@ from superarm.registry import register
 from superarm.rules import UCB, Fixed, RidgeUCB
 
 from .base import IndexPolicy, Learner, ScorePolicy, one_per_arm, require_part
-from .ledger import check_rewards
+from .ledger import CHANGED, check_rewards
 from .published import GainChoice, PosteriorName, gamma_for, index_policy, known, posterior_for
 from .scores import Planned, Score, Stay, Truth
 
@@ -75,7 +76,7 @@ class TreeWalker(Learner):
             forest = Forest.grown(self.metric, rng, trees=self.trees, tau=self.tau, kappa=self.kappa)
             begins, number, stand = True, 0, forest.begin(before)
         else:
-            forest, number, stand = walk
+            forest, number, stand, _ = walk
             begins = offer.begins
             if begins:
                 number += 1
@@ -92,17 +93,22 @@ class TreeWalker(Learner):
             desirability=desirability[positions],
             propensity=None if walk is None else min(move.probability, 1.0),
             version=self.version,
-            carry=Walk(forest, number, move.stand).state(trees=walk is None, move=move),
+            carry=Walk(forest, number, move.stand, offer.step).state(trees=walk is None, move=move),
         )
 
     def commit(self, decision: Decision) -> None:
         """The decision is taken: the walk goes on from it."""
         require_type(decision, Decision, "decision")
-        if decision.carry is None:
-            raise InputError("the decision carries nothing: another policy made it")
+        if decision.carry is None or decision.carry.kind != KIND:
+            raise InputError("the decision carries nothing of a walk: another policy made it")
         with self._turns.lock:
-            walk = self._walk_of(decision.carry)
-            if self._walk is None or walk.number != self._walk.number:
+            before, walk = self._walk, self._walk_of(decision.carry)
+            if (decision.step, *decision.positions.tolist()) != (walk.step, walk.stand.action):
+                raise InputError(CHANGED)
+            if before is not None and walk.step < before.step:
+                told = f"the decision of step {walk.step} comes after that of step {before.step}"
+                raise ConflictError(f"{told}; a walk does not go back: decide again")
+            if before is None or walk.number != before.number:
                 self._begin()
             self._walk = walk
 
@@ -182,13 +188,16 @@ class TreeIndexPolicy(TreeWalker):
         """The posterior with all that is held; what an episode that begins now would use."""
         with self._turns.lock:
             if self._held and self._ahead is None:
-                ahead = self.posterior.restored(self.posterior.state())
-                ahead.observe(*self._all_held())
-                self._ahead = ahead
+                self._ahead = self._learned()
             return self.posterior if self._ahead is None else self._ahead
 
-    def _all_held(self) -> _Held:
-        return _Held(*(np.concatenate(parts) for parts in zip(*self._held, strict=True)))
+    def _learned(self, *new: _Held) -> Posterior:
+        ahead = self.posterior.restored(self.posterior.state())
+        ahead.observe(*self._all_held(*new))
+        return ahead
+
+    def _all_held(self, *new: _Held) -> _Held:
+        return _Held(*(np.concatenate(parts) for parts in zip(*self._held, *new, strict=True)))
 
     def _begin(self) -> None:
         self.posterior, self._held, self._ahead = self._caught_up(), [], None
@@ -200,11 +209,16 @@ class TreeIndexPolicy(TreeWalker):
         if self.update == "step":
             self.posterior.observe(keys, feedback.rewards, noise, rng)
         elif len(keys):
+            # What the posterior would refuse when the next episode begins is refused now.
             check_rewards(feedback)
-            if noise is None:
-                noise = np.full(len(keys), self.posterior.noise_std**2)
-            self._held.append(_Held(keys, feedback.rewards, noise))
-            self._ahead = None
+            with suppress(ForgottenError):  # of long ago
+                self.posterior.predict(keys, return_std=False)
+            if self._held and self._held[0].keys.shape[1:] != keys.shape[1:]:
+                raise ShapeError("arms have other feature columns than those chosen before")
+            own = np.full(len(keys), self.posterior.noise_std**2)
+            new = _Held(keys, feedback.rewards.copy(), own if noise is None else noise.copy())
+            self._ahead = None if noise is None else self._learned(new)
+            self._held.append(new)
 
     def _memory(self) -> Mapping[str, Any]:
         memory = {**super()._memory(), "posterior": self.posterior.state()}
@@ -221,6 +235,7 @@ class TreeIndexPolicy(TreeWalker):
             places = np.arange(len(held.keys))
             check_rewards(Feedback(positions=places, rewards=held.rewards, noise_variance=held.noise))
             self._held = [held]
+            self._caught_up()  # says what cannot be learned
 
 
 @register("policy", "tree-score")

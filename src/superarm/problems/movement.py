@@ -18,7 +18,8 @@ import numpy as np
 
 from superarm.capabilities import REGRET, Metric
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Offer
-from superarm.inputs import as_count, as_noise_std, as_positive
+from superarm.errors import InputError
+from superarm.inputs import as_count, as_noise_std, as_number, as_positive
 from superarm.kernels import SquaredExponential
 from superarm.models import Model
 from superarm.movement import ActionMetric, PointMetric, Way, offline_optimum
@@ -64,9 +65,11 @@ class MovementProblem(ChangingArms):
     def way(self, step: int) -> tuple[Way, int]:
         """The cheapest way through the span of this round, and the round's place in it."""
         number, place = divmod(step - 1, self.span)
+        if step > self.horizon:
+            raise InputError(f"step is {step}, but what is best is planned for {self.horizon} rounds")
         if number not in self._ways:
             first = number * self.span + 1
-            last = max(min(first + self.span, self.horizon + 1), step + 1)
+            last = min(first + self.span, self.horizon + 1)
             offers = [self.offer(each) for each in range(first, last)]
             costs = np.stack([self.means(offer) for offer in offers])
             start = start_of(offers[0])
@@ -84,6 +87,8 @@ class MovementProblem(ChangingArms):
 
     def _paid(self, offer: Offer, decision: Decision) -> Costs:
         """What the decision costs, without noise."""
+        if len(decision.positions) != 1:
+            raise InputError(f"{len(decision.positions)} arms were chosen; take one action in a round")
         action, before = int(decision.positions[0]), start_of(offer)
         moved = 0.0 if before is None else float(self.metric.distances[before, action])
         return Costs(float(self.means(offer)[action]), moved)
@@ -133,7 +138,7 @@ class MovementField(MovementProblem):
     _starts: Streams = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        rho, side = as_positive(self.rho, "rho"), as_count(self.side, "side", 2, 100)
+        rho, side = as_number(self.rho, "rho", 1e-40, 1e40), as_count(self.side, "side", 2, 100)
         count = as_count(self.contexts, "contexts", 1, 1000)
         lengthscale = as_positive(self.lengthscale, "lengthscale")
         as_count(self.episode, "episode")
@@ -145,7 +150,9 @@ class MovementField(MovementProblem):
         drawn = stream(self.seed, "truth", 0).standard_normal((count, side, side))
         for place, points in enumerate((contexts, axis, axis)):  # the kernel is a product of three
             drawn = np.moveaxis(np.tensordot(_root(kernel, points), drawn, axes=(1, place)), 0, place)
-        scale = rho / (1.0 + rho) / (float(np.ptp(drawn)) if self.scaled else 1.0)
+        if (range_ := float(np.ptp(drawn))) < 1e-6:  # rounding would make up the rest
+            raise InputError(f"lengthscale is {lengthscale:g}, so long that costs do not differ")
+        scale = rho / (1.0 + rho) / (range_ if self.scaled else 1.0)
         metric = PointMetric(points=grid, scale=1.0 / (1.0 + rho))
         model = Model(
             kernel=SquaredExponential(lengthscale=lengthscale, variance=scale**2),
