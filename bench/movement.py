@@ -1,10 +1,10 @@
 """Movement: mirror descent on a tree, its coupling and the tree itself, beside general solvers.
 
-Actions are points in the unit square. A *descent step* takes costs and conditional probabilities to the
-next ones: ours beside Brent's method at every vertex, as one would write it with SciPy. A *coupling
-sample* takes two distributions to where one action leads: ours beside POT's exact transport on the tree
-metric. A *whole step* is descent, coupling and a draw. The *limit* of a step is one exponential and one
-logarithm per vertex: Newton's method needs several.
+Actions are points in the unit square. A *descent step* turns costs and conditional probabilities into
+the next ones: ours beside Brent's method at every vertex, as one would write it with SciPy. A *coupling
+sample* couples two distributions and draws where one action leads: ours beside POT's exact transport on
+the tree metric. A *whole step* is descent, coupling and a draw. The *limit* of a step is one
+exponential and one logarithm per vertex: Newton's method needs several.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A server follows its users around the world: far from them, answers are late; moving it costs, too.
+"""A server follows its users around the world: far from them, answers are slow; moving it costs, too.
 
 ``Forest`` walks by mirror descent on random trees, and is told the costs of an hour only when it comes.
-Beside it: staying, always going where it is cheapest now, and the best for one who knew every hour.
+For comparison: staying, always going where it is cheapest now, and the best with every hour known.
 """
 
 import numpy as np
@@ -23,12 +23,12 @@ def apart(one: tuple[float, float], other: tuple[float, float]) -> float:
 
 
 def main(days: int = 10, trees: int = 50) -> dict[str, tuple[float, float]]:
-    """What each costs a day: to serve, and to move."""
+    """What each costs per day: to serve, and to move."""
     metric, rng = metric_between(REGIONS.values(), apart), np.random.default_rng(0)
     solar = np.arange(24 * days)[:, None] + np.array([east / 15 for _, east in REGIONS.values()])
     users = np.exp(3.0 * np.cos((solar - 15.0) * np.pi / 12)) * rng.gamma(4.0, size=solar.shape)
     costs = users / users.sum(axis=1, keepdims=True) @ metric.distances
-    # Trees lengthen ways, here about sevenfold (forest.stretch()): let costs count as much.
+    # Trees lengthen distances, here about sevenfold (forest.stretch()): let costs count that much more.
     forest, walked = Forest.grown(metric, rng, trees=trees, kappa=7.0), np.zeros(2)
     for walk in range(trees):
         stand = forest.begin(0, walk)

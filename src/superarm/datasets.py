@@ -312,7 +312,7 @@ def _read_winds(path: Path) -> LidarWinds:
         raise FileError(f"{path}: {error}; download it again") from None
     if (back := hours[1:] < hours[:-1]).any():
         raise FileError(
-            f"{path}, line {rows[int(back.argmax()) + 1][0]}: it is earlier than the one before"
+            f"{path}, line {rows[int(back.argmax()) + 1][0]}: it is earlier than the line above"
         )
     return LidarWinds(read_only(hours), read_only(np.hypot(table[:, ::2], table[:, 1::2])))
 
@@ -351,7 +351,8 @@ def _read_shapes(path: Path, levels: Path) -> WindShapes:
             raise FileError(f"{file}: heights and speeds must be above 0 and rise; download it again")
     speeds = np.hypot(along, across).reshape(8, 50)
     if speeds.min() <= 0.0 or shares.min() < 0.0 or not shares.any():
-        raise FileError(f"{path}: speeds must be above 0, and shares not below; download it again")
+        told = "speeds must be above 0, and shares 0 or more, not all 0"
+        raise FileError(f"{path}: {told}; download it again")
     parts = (heights, speeds, edges[:51], shares.reshape(8, 50, 10), table[:, 0])
     return WindShapes(*map(read_only, parts))
 

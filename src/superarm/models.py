@@ -66,7 +66,7 @@ class RoadModel(Model):
     """Δh, (n,): by how much each road changes a potential. It adds up to the same for all routes
     between two places."""
     switching: Switch | None = None
-    """What roads cost that were not part of the route before, where that costs."""
+    """What it costs to take roads that were not part of the previous route, where that costs."""
     costs: Mapping[str, Floats] = field(default_factory=dict)
     """Other known costs of the roads by name, (n,) each, such as their ``length``."""
 

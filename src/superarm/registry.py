@@ -224,7 +224,7 @@ def in_words(kind: Any) -> str:  # noqa: PLR0911 (one for each kind)
         told = " or ".join(dict.fromkeys(in_words(each) for each in inner if each is not type(None)))
         return told + ", or left out" * (type(None) in inner)
     if origin is Literal:
-        return f"one of {', '.join(map(repr, inner))}"
+        return f"{'one of ' if len(inner) > 1 else ''}{', '.join(map(repr, inner))}"
     if origin in (tuple, Sequence):
         many = _MANY.get(inner[0])
         return f"a list of {many}" if many else f"a list, each {in_words(inner[0])}"

@@ -224,6 +224,7 @@ def test_claims_that_are_not_judged_are_told_with_what_they_need(tmp_path: Path)
         claim("below", **pair, metric="profit"),
         claim("rises", policy="good", key="on"),
         claim("rises", policy="good", key="k", where={"on": "b"}),
+        claim("rises", policy="good", key="k", where={"on": ["b", "c"]}),
         claim("rises", policy="good", key="k"),
     ]
     assert [each["needs"] for each in not_judged(run, told)] == [
@@ -231,6 +232,7 @@ def test_claims_that_are_not_judged_are_told_with_what_they_need(tmp_path: Path)
         ["the metric profit"],
         ["a sweep over on"],
         ["a setting with on = b"],
+        ["a setting with on = b or c"],
     ]
     assert len(judge(run, told)) == 2 + 1
 

@@ -276,7 +276,7 @@ def test_what_is_no_distribution_is_refused(backend: Backend) -> None:
             coupling.between(bad, good)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="after"):
             coupling.between(good, bad)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"holds -0\.5 at least"):
+    with pytest.raises(InputError, match=r"smallest entry is -0\.5"):
         coupling.between([1.5, -0.5, 0.0], good)  # type: ignore[arg-type]
 
 

@@ -358,7 +358,7 @@ def test_what_is_newly_entered_is_charged() -> None:
         assert world.best(offer) == free.best(offer), "the benchmark pays nothing"
         assert set(told) <= set(world.measures)
     assert "switching_cost" not in free.metrics(free.offer(2), decisions["stay"], NOTHING)
-    assert "not part of the one before" in per_edge.settled["switching"]
+    assert "not part of the previous one" in per_edge.settled["switching"]
     assert "switching" not in free.settled
 
 

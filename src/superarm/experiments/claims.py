@@ -97,7 +97,11 @@ def _needs(run: Run, claim: Mapping[str, Any]) -> list[str]:
         values = f" of {', '.join(map(str, claim['among']))}" if "among" in claim else ""
         return [f"a sweep over {claim['key']}{values}"]
     if not any(matches(run, setting, claim.get("where", {})) for setting in run.settings):
-        return [f"a setting with {setting_text(claim['where'])}"]
+        where = {
+            key: " or ".join(map(str, value)) if isinstance(value, list) else value
+            for key, value in claim["where"].items()
+        }
+        return [f"a setting with {setting_text(where)}"]
     return [f"the metric {_metric(claim)}"]
 
 

@@ -1,4 +1,4 @@
-"""Decisions that cost to change: switching costs, and metrical task systems on random trees."""
+"""Decisions that are costly to change: switching costs, and metrical task systems on random trees."""
 
 from .carrying import expected_costs as expected_costs
 from .carrying import start_of as start_of

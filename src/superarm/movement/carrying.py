@@ -23,7 +23,7 @@ def start_of(offer: Offer) -> int | None:
     positions = previous_positions(offer)
     if len(positions) > 1:
         told = f"the previous action names {len(positions)} arms"
-        raise InputError(f"{told}; a walk goes from one action to the next")
+        raise InputError(f"{told}; a walk is at one action at a time")
     return int(positions[0]) if len(positions) else None
 
 

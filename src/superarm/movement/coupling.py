@@ -82,8 +82,8 @@ class TreeCoupling:
         if count < 0:
             name, each = [("before", before), ("after", after)][count]
             as_vector(each, name)  # says what is not finite
-            told = f"{name} sums to {each.sum():g} and holds {each.min():g} at least"
-            raise InputError(f"{told}; give probabilities that sum to 1")
+            told = f"{name} sums to {each.sum():g}, and its smallest entry is {each.min():g}"
+            raise InputError(f"{told}; give probabilities, 0 or more, that sum to 1")
         return Coupling(source[:count], target[:count], mass[:count])
 
     def lead(self, plan: Coupling, action: int, rng: Rng) -> tuple[int, float]:

@@ -41,10 +41,11 @@ class Move(NamedTuple):
     probability: float
     """Of this action, given where the walk was."""
     distribution: Floats
-    """Of the action, (n,), given the costs alone [ramesh2022movement, eq. 8]; or the one before."""
+    """Of the action, (n,), given the costs alone [ramesh2022movement, eq. 8]; with ``from_action``,
+    given the previous action, too."""
     distance: float
-    """Expected distance of the step, over all actions where the walk might have been (eq. 16); or from
-    where it was."""
+    """Expected distance of the step, over all actions where the walk might have been (eq. 16); with
+    ``from_action``, from where it was."""
 
 
 class Forest(Shown):
@@ -117,8 +118,8 @@ class Forest(Shown):
     ) -> Move:
         """The next step, where actions cost ``costs`` (n,); ``stand`` stays as it is.
 
-        With ``from_action`` the move tells what is expected given the action before. That is right also
-        where costs depend on what was drawn in earlier rounds, as those of a learner do.
+        With ``from_action`` the move tells what is expected given the previous action. That is right
+        even where costs depend on what was drawn in earlier rounds, as those of a learner do.
         """
         descent, coupling = self._descents[stand.tree], self._couplings[stand.tree]
         q = descent.step(stand.q, costs, available)

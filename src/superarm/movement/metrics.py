@@ -34,10 +34,10 @@ class ActionMetric(Shown):
 @register("metric", "matrix")
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class MatrixMetric(ActionMetric):
-    """A table of ``distances``, (n, n), refused where it is no metric; the error names the actions.
+    """A table of ``distances``, (n, n), refused where it is not a metric; the error names the actions.
 
-    ``repair`` mends what is nearly a metric: both directions become their mean, and every distance
-    that of the shortest detour. Whether a detour is shorter takes n³ operations to find out.
+    ``repair`` makes what is nearly a metric one: both directions get their mean, and distances longer
+    than a detour become the shortest detour. Looking for shorter detours takes n³ operations.
 
     >>> MatrixMetric(distances=[[0, 1, 5], [1, 0, 2], [5, 2, 0]], repair=True).distances[0, 2]
     np.float64(3.0)
@@ -54,7 +54,7 @@ class MatrixMetric(ActionMetric):
         _refuse(given, np.diag(np.diag(given) != 0.0), "not 0, though it is the same action")
         mean = 0.5 * given + 0.5 * given.T
         if not self.repair:
-            told = "not that of the way back; repair=True takes the mean"
+            told = "different on the way back; repair=True takes the mean"
             _refuse(given, np.abs(given - given.T) > _SLACK * mean, told)
         _refuse_sizes(mean)
         detour = _shortest(mean)
@@ -115,7 +115,7 @@ def shortest_path_metric(links: Any) -> MatrixMetric:
     given: Any = links if issparse(links) else as_features(links, "links")
     graph = csr_array(given)
     if graph.shape != 2 * graph.shape[:1]:
-        raise InputError(f"links have shape {graph.shape}; give one row and column per node")
+        raise InputError(f"links has shape {graph.shape}; give one row and column per node")
     listed = graph.tocoo()
     for at in np.flatnonzero(~(listed.data > 0.0))[:1]:
         told = f"the link from {listed.row[at]} to {listed.col[at]} is {listed.data[at]:g}"

@@ -61,10 +61,10 @@ class Distance:
 class Switch:
     """``cost`` for every arm that was not part of the previous action; times its weight, if given.
 
-    From a super arm S to S′ this charges w(S′ ∖ S), what is newly entered: leaving is free, and no
-    detour is cheaper. Where all super arms weigh the same, as slates of k arms do, that is half of
-    w(S △ S′), a metric. Where they do not, as with routes, the sum over many rounds differs from the
-    metric's by half of what the last super arm weighs more than the first.
+    From a super arm S to S′ this charges w(S′ ∖ S), the weight of what is newly entered: leaving is
+    free, and no detour is cheaper. Where all super arms weigh the same, as slates of k arms do, that is
+    half of w(S △ S′), a metric. Where they do not, as with routes, the sum over many rounds differs
+    from the metric's by half the difference between the weights of the last super arm and the first.
 
     >>> from superarm.core import Arms
     >>> offer = Offer(step=2, arms=Arms.numbered(np.zeros((4, 1))), previous_action=(0, 3))

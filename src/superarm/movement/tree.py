@@ -179,7 +179,7 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     tree = _by_level(np.concatenate(parents), np.concatenate(weights), leaf)
     if (tree.distances < distances).any():
         told = "the tree shortens a distance: some detour is shorter"
-        raise InputError(f"{told}; MatrixMetric(distances=…) finds out which, and repairs it")
+        raise InputError(f"{told}; MatrixMetric(distances=…) says which, and repair=True mends it")
     return replace(tree)  # without the n² distances
 
 

@@ -1,4 +1,4 @@
-"""Policies for decisions that cost to change [ramesh2022movement].
+"""Policies for decisions that are costly to change [ramesh2022movement].
 
 Symbols: τ ``tau``, κ ``kappa``; lcb is minus what :class:`~superarm.rules.UCB` makes of the belief
 about minus the cost.
@@ -34,12 +34,12 @@ from .scores import Planned, Score, Stay, Truth
 
 
 class TreeWalker(Learner):
-    """Moves by mirror descent on random trees over the actions; what actions cost a subclass says.
+    """Moves by mirror descent on random trees over the actions; a subclass says what actions cost.
 
     The trees are drawn with the first decision, which carries them; episodes take them in turn. An
-    episode begins where the offer says so, at its ``previous_action``. In any other round that is
-    where the walk goes on, also if it had chosen something else. The propensity is that of the action
-    given where the walk was; of the first decision, which also draws the trees, it is not known.
+    episode begins where the offer says so, at its ``previous_action``. In any other round the walk goes
+    on from there, even if it had chosen something else. The propensity is that of the action, given
+    where the walk was; for the first decision, which also draws the trees, it is not known.
     """
 
     deterministic = False
@@ -139,10 +139,10 @@ class _Held(NamedTuple):
 
 @register("policy", "tree-index")
 class TreeIndexPolicy(TreeWalker):
-    """GP-MD: believe, score, and let mirror descent on trees follow the scores [ramesh2022movement].
+    """GP-MD from parts: mirror descent on trees follows a rule's scores [ramesh2022movement].
 
     With ``update="episode"`` rewards are learned when the next episode begins, as in Algorithm 1; with
-    "step" at once. ``clip`` raises costs below 0 to 0, which the competitive guarantee needs.
+    "step" at once. ``clip`` raises negative costs to 0, as the guarantee for movement needs.
     """
 
     kind = "tree-index-policy"
@@ -240,7 +240,7 @@ class TreeIndexPolicy(TreeWalker):
 
 @register("policy", "tree-score")
 class TreeScorePolicy(TreeWalker):
-    """Mirror descent on trees that follows scores which do not learn, such as the truth."""
+    """Mirror descent on trees that follows scores which are not learned, such as the truth."""
 
     kind = "tree-score-policy"
     schema = 1
@@ -307,10 +307,10 @@ def gp_md(
 ) -> TreeIndexPolicy:
     """GP-MD [ramesh2022movement, Algorithm 1]: mirror descent on lower confidence bounds of the costs.
 
-    ``width`` multiplies the standard deviation; "lemma-1" is the width of the theory, to which
-    ``delta`` and ``gain`` belong. With ``update="step"`` rewards are learned at once, not when the next
-    episode begins. ``clip`` raises bounds below 0 to 0. ``trees`` is how many trees episodes take in
-    turn.
+    ``width`` multiplies the standard deviation; "lemma-1" is the width of the theory, for which
+    ``delta`` and ``gain`` are needed. With ``update="step"`` rewards are learned at once, not when the
+    next episode begins. ``clip`` raises negative bounds to 0. ``trees`` is the number of random trees;
+    episodes take them in turn.
     """
     return TreeIndexPolicy(
         posterior=posterior_for(model, posterior),
@@ -334,7 +334,7 @@ def cgp_lcb(
     gain: GainChoice = "realised",
     posterior: PosteriorName = "auto",
 ) -> IndexPolicy:
-    """CGP-LCB [krause2011contextual]: the lowest confidence bound, whatever it costs to move there.
+    """CGP-LCB [krause2011contextual]: the action of lowest lower bound, whatever moving there costs.
 
     ``width``, ``delta`` and ``gain`` are those of ``gp-md``.
     """
@@ -349,7 +349,7 @@ def stationary(model: Model) -> ScorePolicy:
 
 @register("policy", "minc-known")
 def minc_known(model: Model, *, problem: World) -> ScorePolicy:
-    """The action that costs least in this round, as one who knows the costs would choose it."""
+    """The action that costs least in this round, by one who knows the costs and ignores moving."""
     return ScorePolicy(score=Truth(problem=problem), oracle=model.oracle)
 
 
@@ -369,5 +369,5 @@ def md_known(
 def offline(model: Model, *, problem: World) -> ScorePolicy:
     """The cheapest way through each episode, by one who knows all costs and contexts beforehand."""
     if not isinstance(problem, MovementProblem):
-        raise InputError("offline needs a problem in which moving costs, such as movement-field")
+        raise InputError("offline needs a problem where moving has a cost, such as movement-field")
     return ScorePolicy(score=Planned(problem=problem), oracle=model.oracle)

@@ -4,7 +4,7 @@ Each is a rule whose costs are rectified, on a posterior of choice, with the mod
 ``routing="rectified"`` rectifies the cost itself (Algorithm 2 of
 Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025)); ``"potential"`` rectifies the
 cost reduced by the model's potential (ours), which credits energy won back downhill. ``penalty`` (ours)
-adds that many times what roads cost that were not part of the route before, after rectifying.
+adds, after rectifying, that many times the cost of roads that were not part of the previous route.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Truth(_Certain):
 @register("score", "stay")
 @dataclass(frozen=True, kw_only=True)
 class Stay(_Certain):
-    """The arms of the previous action before all others."""
+    """Prefers the arms of the previous action to all others."""
 
     def desirability(self, offer: Offer, rng: Rng) -> Floats:
         desirability = np.full(len(offer.arms), -1.0)

@@ -90,14 +90,11 @@ class GaussianPosterior(Described):
         """Mean and variance, both (m,), new arrays; the variance may be a hair below 0."""
 
     @abstractmethod
-    def _covariance(self, keys: NDArray[Any]) -> Floats: ...
+    def _covariance(self, keys: NDArray[Any], at: Ints | None = None) -> Floats:
+        """Covariance of the keys at these places, or of all, with all of them, (k, m), a new array.
 
-    def _cross(self, keys: NDArray[Any], at: Ints) -> Floats:
-        """Covariance of the keys at these places with all of them, (k, m), a new array.
-
-        A posterior that can do it should make no (m, m) matrix for it.
+        A posterior that can do it should make no (m, m) matrix for some of them.
         """
-        return self._covariance(keys)[at]
 
     @abstractmethod
     def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:

@@ -128,7 +128,7 @@ class GaussianBelief:
         posterior, given, n = self._fresh(), self._given, len(self.mean)
         if len(at) and not (at.min() >= 0 and at.max() < len(self._keys)):
             raise UnknownArmError(f"positions {at.tolist()[:9]} are not all among arms 0 to {n - 1}")
-        cross = posterior._cross(self._keys, at)  # (k, m), m ≥ n
+        cross = posterior._covariance(self._keys, at)  # (k, m), m ≥ n
         corner, rows = cross[:, at], cross[:, :n]
         if given is not None:
             known = given.rows[:, at]  # (p, k); arms beyond those on offer come first

@@ -54,12 +54,10 @@ class IndependentGaussian(FixedPosterior):
         mean = variance * (self.prior_mean / self.prior_variance + self._weighted_rewards)
         return mean[keys], variance[keys]
 
-    def _covariance(self, keys: Ints) -> Floats:
-        return self._cross(keys, np.arange(len(keys)))
-
-    def _cross(self, keys: Ints, at: Ints) -> Floats:
+    def _covariance(self, keys: Ints, at: Ints | None = None) -> Floats:
+        some = keys if at is None else keys[at]
         # The same arm asked twice is one latent reward, not two independent ones.
-        return np.where(keys[at, None] == keys, self._variance()[keys], 0.0)
+        return np.where(some[:, None] == keys, self._variance()[keys], 0.0)
 
     def _draw(self, keys: Ints, rng: Rng, size: int) -> Floats:
         drawn = rng.standard_normal((size, len(self.prior_variance))) * np.sqrt(self._variance())

@@ -83,14 +83,12 @@ class InducingGP(KernelPosterior):
         lost = np.einsum("ij,ij->j", prior_rows, prior_rows) - np.einsum("ij,ij->j", rows, rows)
         return fit.summary.weights @ rows + prior, variance - lost
 
-    def _covariance(self, keys: Floats) -> Floats:
-        return self._cross(keys, np.arange(len(keys)))
-
-    def _cross(self, keys: Floats, at: Ints) -> Floats:
-        covariance = np.array(self.kernel(keys[at], keys), dtype=np.float64)
+    def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
+        some = slice(None) if at is None else at
+        covariance = np.array(self.kernel(keys[some], keys), dtype=np.float64)
         if self._fit is not None:
             prior_rows, rows = self._once("solved", keys, self._fit.summary.ask)
-            covariance += rows[:, at].T @ rows - prior_rows[:, at].T @ prior_rows
+            covariance += rows[:, some].T @ rows - prior_rows[:, some].T @ prior_rows
         return covariance
 
     def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:

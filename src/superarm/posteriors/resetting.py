@@ -55,15 +55,13 @@ class Resetting(Numbered):
             mean[where], variance[where] = known._moments(self._within(keys[where]))
         return mean, variance
 
-    def _covariance(self, keys: NDArray[Any]) -> Floats:
-        return self._cross(keys, np.arange(len(keys)))
-
-    def _cross(self, keys: NDArray[Any], at: Ints) -> Floats:
+    def _covariance(self, keys: NDArray[Any], at: Ints | None = None) -> Floats:
+        at = np.arange(len(keys)) if at is None else at
         found = np.zeros((len(at), len(keys)))  # blocks know nothing of each other
         for known, where in self._parts(keys):
             rows = np.flatnonzero(np.isin(at, where))
             inside = np.searchsorted(where, at[rows])
-            found[np.ix_(rows, where)] = known._cross(self._within(keys[where]), inside)
+            found[np.ix_(rows, where)] = known._covariance(self._within(keys[where]), inside)
         return found
 
     def _draw(self, keys: NDArray[Any], rng: Rng, size: int) -> Floats:

@@ -217,13 +217,12 @@ class TorchPosterior(RowPosterior):
                 variance[block] = _array(found.lazy_covariance_matrix.diagonal(dim1=-1, dim2=-2))
         return mean, variance
 
-    def _covariance(self, keys: Floats) -> Floats:
+    def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
         if not len(keys):
             return np.empty((0, 0))
-        with self._settings():
-            return _dense(self._distribution(keys))
-
-    def _cross(self, keys: Floats, at: Ints) -> Floats:
+        if at is None:
+            with self._settings():
+                return _dense(self._distribution(keys))
         cross, k = np.empty((len(at), len(keys))), len(at)
         for start in range(0, len(keys), _BLOCK):
             block = slice(start, start + _BLOCK)

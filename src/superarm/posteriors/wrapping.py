@@ -68,11 +68,8 @@ class Wrapping(GaussianPosterior):
     def _moments(self, keys: NDArray[Any]) -> tuple[Floats, Floats]:
         return self._inside._moments(self._within(keys))
 
-    def _covariance(self, keys: NDArray[Any]) -> Floats:
-        return self._inside._covariance(self._within(keys))
-
-    def _cross(self, keys: NDArray[Any], at: Ints) -> Floats:
-        return self._inside._cross(self._within(keys), at)
+    def _covariance(self, keys: NDArray[Any], at: Ints | None = None) -> Floats:
+        return self._inside._covariance(self._within(keys), at)
 
     def _draw(self, keys: NDArray[Any], rng: Rng, size: int) -> Floats:
         return self._inside._draw(self._within(keys), rng, size)

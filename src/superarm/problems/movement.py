@@ -114,24 +114,24 @@ class MovementProblem(ChangingArms):
 @register("problem", "movement-field")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MovementField(MovementProblem):
-    """A cost over a square grid and a context, drawn from a Gaussian process; moving costs, too.
+    """A cost drawn from a Gaussian process over grid points and contexts; moving costs, too.
 
     Service costs are multiplied by ρ/(1 + ρ) and distances by 1/(1 + ρ).
     """
 
     rho: float = 1.0
-    """How much service weighs against moving."""
+    """ρ: the weight of service, relative to moving."""
     side: int = 20
     """Points of the grid along each side of the unit square."""
     contexts: int = 40
     """How many contexts there are, in (0, 1); each round draws one of them."""
     lengthscale: float = 0.2
     noise_std: float = 0.1
-    """Before scaling; the world that is made has what it is after it."""
+    """Standard deviation of the noise before costs are scaled; the problem holds the scaled one."""
     episode: int = 20
-    """Rounds until the next start, which is drawn."""
+    """How many rounds an episode has; its start is drawn."""
     scaled: bool = True
-    """Whether costs are scaled to the range [0, 1], or only moved to a minimum of 0."""
+    """Whether costs are scaled to the range [0, 1], or only shifted to a minimum of 0."""
     _arms: list[Arms] = field(init=False, repr=False)  # by context
     _costs: Floats = field(init=False, repr=False)  # (contexts, n)
     _draws: Streams = field(init=False, repr=False)
@@ -166,20 +166,20 @@ class MovementField(MovementProblem):
             most_arms=len(grid),
             metric=metric,
         )
-        shape = "moved to a minimum of 0" + " and scaled to the range [0, 1]" * self.scaled
+        shape = "shifted to a minimum of 0" + " and scaled to the range [0, 1]" * self.scaled
         store(
             self,
             model=model,
             noise_std=noise_std * scale,
             settled={
                 "truth": f"a draw of the Gaussian process on the grid and the contexts, {shape}; the "
-                "prior mean, the kernel and the noise that learners are told are changed with it",
+                "prior mean, the kernel and the noise that learners are told are changed to match",
                 "weights": f"ρ = {rho:g}: service × {rho / (1 + rho):.3g}, distance × "
                 f"{1 / (1 + rho):.3g}",
                 "episodes": f"{self.episode} rounds each; every start is drawn, and so is the context "
                 "of every round",
                 "regret": "against the cheapest way through each episode, found with all costs known: "
-                "eq. 3 with α = 1 and β = 0; of a round it may be below zero",
+                "eq. 3 with α = 1 and β = 0; in a single round it may be negative",
             },
             _arms=[
                 Arms.numbered(np.column_stack([grid, np.full(len(grid), context)]))

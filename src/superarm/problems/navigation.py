@@ -14,7 +14,7 @@ A sampled f has cycles of negative cost, so that "the best route under f" is und
 that of the rectified costs, as there. ``reduced_regret`` is the same with f − Δh in place of
 f: it does not punish a route for going over a hill. ``true_energy`` is Σf of the route itself.
 
-With ``switch_cost``, roads that were not part of the route before cost more (``Switch``), and a round
+With ``switch_cost``, roads that were not part of the previous route cost more (``Switch``), and a round
 is worth Σw plus that. The first trip pays nothing.
 """
 
@@ -91,9 +91,9 @@ class Navigation(RoadProblem, GaussianNoise, Scored):
     day_to_day: float = 0.002
     """ε: how fast the pattern of rush hours drifts from trip to trip, 0 to 1; a day has 24 trips."""
     switch_cost: float | None = None
-    """Wh for every road that was not part of the route before; left out: changing it costs nothing."""
+    """Wh for every edge that was not part of the previous route; none where left out."""
     switch_per: Literal["edge", "metre"] = "edge"
-    """What ``switch_cost`` is paid for."""
+    """Whether ``switch_cost`` is paid per edge or per metre of new edges."""
     noise_std: float = field(init=False, repr=False)
     _closures: Streams = field(init=False, repr=False)
     _conditions: Conditions | None = field(init=False, repr=False)
@@ -207,9 +207,9 @@ class Navigation(RoadProblem, GaussianNoise, Scored):
         if self.switch_cost is not None:
             told["switching"] = (
                 f"{self.switch_cost:g} Wh for every {self.switch_per} of a route that was not part of "
-                "the one before; the first trip pays nothing. Regret counts it, but its benchmark, the "
-                "best route of each round, is free of it: no routes cost less. Where all rounds are "
-                "alike, the benchmark keeps its route and pays nothing"
+                "the previous one; the first trip pays nothing. Regret counts it for the policy, but "
+                "not for the best route of each round, with which it compares: no sequence of routes "
+                "costs less. Where all rounds are alike, that route never changes, and pays nothing"
             )
         if self.conditions:
             told["conditions"] = f"{', '.join(self.conditions)} change from trip to trip"

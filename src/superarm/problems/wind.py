@@ -60,9 +60,9 @@ def power(speeds: Floats, cut_in: float = 3.0, rated: float = 12.0, cut_out: flo
 @register("problem", "wind")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Wind(MovementProblem):
-    """The altitude of an airborne wind turbine, hour by hour; climbing and sinking take energy.
+    """The altitude of an airborne wind turbine, hour by hour; climbing and descending take energy.
 
-    A day is an episode, which begins at the altitude where the day before ended.
+    A day is an episode, which begins at the altitude where the previous day ended.
     """
 
     unit: ClassVar[str] = "rated h"
@@ -125,26 +125,26 @@ class Wind(MovementProblem):
             settled={
                 "data": wind.origin,
                 "days": f"{days} of {len(wind.speeds)} complete days, drawn with the seed, in order",
-                "power": f"of the rated power: 0 below {curve[0]:g} m/s, rising with the cube of the "
-                f"speed up to {curve[1]:g} m/s, 1 up to {curve[2]:g} m/s, 0 above",
+                "power": f"share of the rated power: 0 below {curve[0]:g} m/s, rising with the cube of "
+                f"the speed up to {curve[1]:g} m/s, 1 up to {curve[2]:g} m/s, 0 above",
                 "truth": f"f = ρ (max E − E) with ρ = {rho:g}, the maximum over altitudes; E is "
                 + ("the mean of the run's days at that hour" if daily else "that of every single hour"),
                 "readings": "ρ (max E − E) of the day itself, less its mean at the hour's best "
                 "altitude: the noise is the day's own deviation"
                 if daily
-                else "f itself, without noise; it is another function in every hour",
-                "moving": f"{move_cost:g} rated hours for the whole range, parts of it by their metres",
-                "episodes": "a day each, from the altitude where the day before ended; the first day "
+                else "f itself, without noise; it is a different function in every hour",
+                "moving": f"{move_cost:g} rated hours for the whole range; each metre costs the same",
+                "episodes": "a day each, from the altitude where the previous day ended; the first day "
                 "begins at the lowest altitude",
                 "kernel": f"squared exponential in ln(altitude), lengthscale "
                 f"{fit.space.lengthscale:.3g}, times periodic in the hour, lengthscale "
-                f"{fit.time.lengthscale:.3g}; these, variance and prior mean are most likely given the "
-                f"mean losses of the {others} complete days that are not in the run",
+                f"{fit.time.lengthscale:.3g}; these, the variance and the prior mean are the most "
+                f"likely given the mean losses of the {others} complete days that are not in the run",
                 "noise": f"σ = {noise_variance**0.5:.3g} in the model: how much losses of those days "
                 "differ at the same hour and altitude",
                 "regret": "against the cheapest way through all rounds, found with all costs known: "
                 "eq. 3 with α = 1, β = 0 and one episode, because days begin where a policy left off; "
-                "of a round it may be below zero",
+                "in a single round it may be negative",
             },
             _arms=[
                 Arms(ids=[f"{each:g} m" for each in altitudes], features=rows[first : first + n])
@@ -276,7 +276,7 @@ def _real_days(profile: str, path: Path) -> WindDays:
         speeds=at_100[..., None] * np.array(relative)[shape],
         origin=f"{origin}: its speed at 100 m times one of eight shapes of ERA5 profiles at 52° N, "
         "4° E. Shapes are drawn once for all seeds, by how often each occurs at the hour's speed at "
-        "200 m, from one random number a day, so that they change with the wind; above 500 m, where "
+        "200 m, from one random number per day, so that they change with the wind; above 500 m, where "
         "they end, speeds stay the same",
     )
 

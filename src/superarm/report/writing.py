@@ -168,7 +168,8 @@ def _first_asked(run: Run) -> str:
             choose, word = (min, "Lowest") if metric.better == "down" else (max, "Highest")
             best = choose(means, key=lambda policy: means[policy])
             told = f"{best}, {significant(means[best])} {metric.unit}".rstrip()
-            text += f"{word} {metric.label}, mean of all {run.rounds:,}: {told}. "
+            how = "sum" if metric.kind == "total" else "mean"
+            text += f"{word} {metric.label}, {how} of all {run.rounds:,}: {told}. "
     return text
 
 

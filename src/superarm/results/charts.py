@@ -194,8 +194,10 @@ def _tree(run: Run) -> list[Picture]:
     across, up = "actions, side by side", "level of the tree"
     chart = Chart(series=(line,), x_label=across, y_label=up, from_zero=False)
     told = "A random tree in place of the metric: dots are actions, and edges are at most half as long "
-    told += f"as those above them. Between these {len(tree)} actions, a way along the tree is never "
-    return [Picture(name="tree", panels=(chart,), caption=f"{told}shorter than the metric.")]
+    told += (
+        f"as those above them. Between these {len(tree)} actions, distances along the tree are never "
+    )
+    return [Picture(name="tree", panels=(chart,), caption=f"{told}shorter than in the metric.")]
 
 
 def _totals(run: Run, band: Band) -> list[Picture]:

@@ -303,10 +303,8 @@ class DriftingGP(GaussianPosterior):
             variance[where] -= shrunk
         return mean, variance
 
-    def _covariance(self, keys: Floats) -> Floats:
-        return self._cross(keys, np.arange(len(keys)))
-
-    def _cross(self, keys: Floats, at: Ints) -> Floats:
+    def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
+        at = np.arange(len(keys)) if at is None else at
         rows, times = keys[:, 0].astype(np.intp), keys[:, 1]
         found = np.array(self.kernel(self.arms[rows[at]], self.arms[rows]), dtype=np.float64)
         # k_T between times, as the state has it, (k, m).

@@ -132,11 +132,8 @@ class FiniteGP(FixedPosterior):
             return GaussianBelief(self, keys, engine.mean.copy(), np.sqrt(engine.variance))
         return super()._belief(keys)
 
-    def _covariance(self, keys: Ints) -> Floats:
-        return self._engine.cross(keys, keys)
-
-    def _cross(self, keys: Ints, at: Ints) -> Floats:
-        return self._engine.cross(keys[at], keys)
+    def _covariance(self, keys: Ints, at: Ints | None = None) -> Floats:
+        return self._engine.cross(keys if at is None else keys[at], keys)
 
     def _draw(self, keys: Ints, rng: Rng, size: int) -> Floats:
         count = self._engine.normals_per_draw

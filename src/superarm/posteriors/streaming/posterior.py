@@ -187,10 +187,7 @@ class StreamingGP(KernelPosterior):
         form, rows, mean = self._ask(keys)
         return mean + prior, form.variance(keys, rows)
 
-    def _covariance(self, keys: Floats) -> Floats:
-        return self._cross(keys, None)
-
-    def _cross(self, keys: Floats, at: Ints | None) -> Floats:
+    def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
         if not self.count:
             prior = self.kernel(keys) if at is None else self.kernel(keys[at], keys)
             return np.array(prior, dtype=np.float64)

@@ -150,10 +150,7 @@ class SparseVariational(KernelPosterior):
             variance[block] += np.square(solve_lower(q.root, A)).sum(axis=0)
         return mean, variance
 
-    def _covariance(self, keys: Floats) -> Floats:
-        return self._cross(keys, None)
-
-    def _cross(self, keys: Floats, at: Ints | None) -> Floats:
+    def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
         prior = self.kernel(keys) if at is None else self.kernel(keys[at], keys)
         covariance = np.array(prior, dtype=np.float64)
         if self._learned is not None:
