@@ -412,3 +412,9 @@ def test_there_are_no_more_hours_than_days_have() -> None:
         world.means(world.offer(145))
     with pytest.raises(InputError, match="step is"):
         world.offer(0)
+
+
+@pytest.mark.parametrize("name", ["rho", "move_cost", "rated"])
+def test_numbers_too_large_to_square_are_refused_by_name(name: str) -> None:
+    with pytest.raises(InputError, match=rf"{name} is 1e\+300; it must be a number from 1e-40"):
+        made(**{name: 1e300})

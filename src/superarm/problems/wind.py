@@ -20,7 +20,7 @@ from superarm.capabilities import Metric
 from superarm.core import Arms, Decision, Feedback, Floats, Offer, Rng
 from superarm.datasets import LIDAR_HEIGHTS, find, load_lidar_winds, load_wind_shapes
 from superarm.errors import InputError
-from superarm.inputs import as_count, as_positive, read_only, require_choice
+from superarm.inputs import as_count, as_number, read_only, require_choice
 from superarm.kernels import Periodic, SquaredExponential
 from superarm.models import Model
 from superarm.movement import PointMetric
@@ -81,14 +81,13 @@ class Wind(MovementProblem):
     _noise: Floats = field(init=False, repr=False)  # (T, n)
 
     def __post_init__(self) -> None:
-        rho, move_cost = as_positive(self.rho, "rho"), as_positive(self.move_cost, "move_cost")
+        named = ("rho", "move_cost", "cut_in", "rated", "cut_out")
+        rho, move_cost, *speeds = (as_number(getattr(self, key), key, 1e-40, 1e40) for key in named)
         require_choice(self.readings, "readings", ("daily", "hourly"))
         require_choice(self.profile, "profile", ("era5", "lidar"))
-        curve = tuple(as_positive(getattr(self, key), key) for key in ("cut_in", "rated", "cut_out"))
-        if sorted(set(curve)) != list(curve):
-            raise InputError(
-                f"cut_in, rated and cut_out are {curve}; each must be above the one before"
-            )
+        if sorted(set(speeds)) != speeds:
+            told = f"cut_in, rated and cut_out are {speeds}"
+            raise InputError(f"{told}; each must be above the one before")
         wind = from_source(
             self.source,
             lambda: _real_days(self.profile, find("wind-profiles")),
@@ -98,7 +97,7 @@ class Wind(MovementProblem):
         if as_count(self.horizon, "horizon") > _HOURS * days:
             raise InputError(f"horizon is {self.horizon}, but {days} days have {_HOURS * days} hours")
         chosen = np.sort(stream(self.seed, "truth", 0).permutation(len(wind.speeds))[:days])
-        E = power(wind.speeds, *curve)[chosen]
+        E = power(wind.speeds, *speeds)[chosen]
         loss = E.max(axis=2, keepdims=True) - E
         noise, daily = np.zeros_like(E), self.readings == "daily"
         if daily:
@@ -106,7 +105,7 @@ class Wind(MovementProblem):
             E = np.broadcast_to(E.mean(axis=0), E.shape)
             loss = E.max(axis=2, keepdims=True) - E
         n, altitudes, others = len(wind.altitudes), wind.altitudes, len(wind.speeds) - days
-        rows, fit = _rows(altitudes), _fitted(wind, tuple(chosen.tolist()), curve)
+        rows, fit = _rows(altitudes), _fitted(wind, tuple(chosen.tolist()), tuple(speeds))
         noise_variance = rho**2 * fit.noise_variance
         metric = PointMetric(points=altitudes[:, None], scale=move_cost / float(np.ptp(altitudes)))
         store(
@@ -125,8 +124,8 @@ class Wind(MovementProblem):
             settled={
                 "data": wind.origin,
                 "days": f"{days} of {len(wind.speeds)} complete days, drawn with the seed, in order",
-                "power": f"share of the rated power: 0 below {curve[0]:g} m/s, rising with the cube of "
-                f"the speed up to {curve[1]:g} m/s, 1 up to {curve[2]:g} m/s, 0 above",
+                "power": f"share of the rated power: 0 below {speeds[0]:g} m/s, rising with the cube "
+                f"of the speed up to {speeds[1]:g} m/s, 1 up to {speeds[2]:g} m/s, 0 above",
                 "truth": f"f = ρ (max E − E) with ρ = {rho:g}, the maximum over altitudes; E is "
                 + ("the mean of the run's days at that hour" if daily else "that of every single hour"),
                 "readings": "ρ (max E − E) of the day itself, less its mean at the hour's best "
