@@ -534,3 +534,16 @@ def test_without_numba_plain_loops_run(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(descent.step(q, costs), plain.step(q, costs))
     with pytest.raises(ImportError, match=r"superarm\[fast\]"):
         TreeDescent(tree, backend="numba")
+
+
+def test_probabilities_of_another_tree_are_refused() -> None:
+    small, large = (
+        TreeDescent(frt_tree(PointMetric(points=np.arange(n)[:, None]), np.random.default_rng(0)))
+        for n in (2, 9)
+    )
+    q = large.at(3)
+    for wrong in (small.at(1), q[:-1], np.full_like(q, np.nan), None, "q"):
+        for ask in (large.distribution, lambda q: large.step(q, np.zeros(9))):
+            with pytest.raises(InputError, match="q"):
+                ask(wrong)
+    np.testing.assert_array_equal(large.step(q.tolist(), np.zeros(9)), large.step(q, np.zeros(9)))

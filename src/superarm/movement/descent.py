@@ -78,7 +78,7 @@ class TreeDescent:
 
     def distribution(self, q: Floats) -> Floats:
         """l(Δ(q)): the probability of every action, (n,) [ramesh2022movement, eqs. 8 and 11]."""
-        z = q.copy()
+        z = as_vector(q, "q", len(self.delta)).copy()
         z[0] = 1.0
         for level, _ in self.tree.levels:
             z[level] *= z[self.tree.parent[level]]
@@ -89,6 +89,7 @@ class TreeDescent:
 
         Actions that are not ``available``, (n,), lose all of their mass.
         """
+        q = as_vector(q, "q", len(self.delta))
         costs = as_vector(costs, "costs", len(self.tree))
         require_size(costs, "costs")
         if available is not None:
