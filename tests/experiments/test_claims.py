@@ -296,6 +296,9 @@ def test_among_some_values_of_a_key(tmp_path: Path) -> None:
     assert "at k = 2: 4, 3: 8" in late.evidence
     (silent,) = not_judged(run, [{**told, "among": [2, 5]}])
     assert silent["needs"] == ["a sweep over k of 2, 5"]
+    for few in ([2], [2, 2]):
+        with pytest.raises(SpecError, match="among must name two values or more"):
+            judge(run, [{**told, "among": few}])
 
 
 def test_time_per_round_is_judged_where_it_was_kept(tmp_path: Path) -> None:

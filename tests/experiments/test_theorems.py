@@ -356,6 +356,18 @@ def test_blocks_may_rest_on_any_epsilon(tmp_path: Path) -> None:
 MOVEMENT = {"name": "movement-field", "side": 3, "contexts": 3, "episode": 4}
 
 
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_where_the_cheapest_way_costs_nothing_there_is_nothing_to_compare_with(
+    rounds: int, tmp_path: Path
+) -> None:
+    # One context: whoever starts where it is cheapest pays nothing. Seed 0 does.
+    problem = {"name": "movement-field", "side": 2, "contexts": 1}
+    found = bounds_of(tmp_path, {"gp-md": {}, "md-known": {}}, problem=problem, rounds=rounds, seeds=1)
+    for text in (found.drawn["gp-md"].assumes, found.missing["md-known"]):
+        assert "which costs nothing here" in text
+    assert np.isfinite(found.drawn["gp-md"].values).all()
+
+
 def test_movement_gets_the_order_of_the_theorem_and_its_equations_on_the_run(tmp_path: Path) -> None:
     policies = {"gp-md": {}, "md-known": {}, "cgp-lcb": {}, "offline": {}, "stationary": {}}
     found = bounds_of(tmp_path, policies, problem=MOVEMENT, rounds=10, seeds=2)

@@ -446,3 +446,9 @@ def test_a_metric_of_ones_own_that_is_none_is_refused() -> None:
     seed = next(each for each in range(99) if rng(each).permutation(3)[0] == 1)  # 1 reaches both
     with pytest.raises(InputError, match="some detour is shorter; MatrixMetric"):
         frt_tree(Own(), rng(seed))
+
+
+def test_a_tree_that_was_drawn_keeps_no_table_of_distances() -> None:
+    """A forest over thousands of actions would hold one of n² numbers for each tree."""
+    tree = frt_tree(PointMetric(points=np.arange(5.0)[:, None]), np.random.default_rng(0))
+    assert "distances" not in vars(tree)

@@ -10,7 +10,7 @@ import pytest
 
 from superarm import report as reports
 from superarm.errors import SpecError, StateError
-from superarm.experiments import Experiment, Plan, execute
+from superarm.experiments import Experiment, Plan, execute, load_experiment
 from superarm.movement import PointMetric, frt_tree
 from superarm.results.charts import run_charts
 from superarm.simulation.trace import Run, Trace, write_shown, write_spec, write_trace
@@ -86,11 +86,30 @@ def test_a_damaged_tree_is_named(tmp_path: Path) -> None:
         run.tree()
 
 
-@pytest.mark.parametrize("curves", [[{}], [{"where": {}}], [{"metric": "regret", "what": 1}], 3])
+@pytest.mark.parametrize(
+    "curves",
+    [
+        *([{}], [{"where": {}}], [{"metric": "regret", "what": 1}], 3),
+        *([{"metric": 3}], [{"metric": "regret", "where": 3}]),
+    ],
+)
 def test_curves_that_say_nothing_are_refused(curves: Any, tmp_path: Path) -> None:
     told = {"id": "x", "rounds": 3, "seeds": 1, "problem": {"name": "movement-field"}}
-    with pytest.raises(SpecError, match="curve"):
+    with pytest.raises(SpecError, match=r"x: \[chart\]: .*(curve|where is 3)"):
         Experiment.from_mapping({**told, "policies": {"gp-md": {}}, "chart": {"curves": curves}}, "x")
+
+
+def test_curves_of_what_is_not_there_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    head = (
+        'id="x"\nrounds=2\nseeds=1\n[problem]\nname="movement-field"\nside=2\n[policies.stationary]\n'
+    )
+    path.write_text(head + '[chart]\ncurves=[{metric="totl_cost"}]\n', encoding="utf-8")
+    with pytest.raises(SpecError, match=r"nothing measures 'totl_cost'; did you mean 'total_cost'"):
+        Plan.make(load_experiment(str(path)), out=tmp_path / "out")
+    path.write_text(head + '[chart]\ncurves=[{metric="total_cost", where={roh=1}}]\n', encoding="utf-8")
+    with pytest.raises(SpecError, match=r"curves: 'roh' is not a parameter here; did you mean 'rho'"):
+        load_experiment(str(path))
 
 
 def test_a_whole_run_from_spec_to_page(tmp_path: Path) -> None:

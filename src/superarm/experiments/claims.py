@@ -405,6 +405,7 @@ def check_claim(claim: object, where: str) -> None:
             for key in ("ratio", "most", "tolerance")
         ),
         (claim.get("least", 0.0) < 0.0, "least must not be below 0"),
+        (len(set(claim.get("among", (0, 1)))) < 2, "among must name two values or more"),
         (claim.get("least", 0.0) >= claim.get("most", np.inf), "least must be below most"),
         (twice, f"{', '.join(sorted(twice))} is compared with itself"),
         (claim.get("key") in claim.get("where", {}), "where holds the key that varies; leave it out"),

@@ -128,7 +128,7 @@ class Plan:
             ],
             out=out,
         )
-        plan._check_derived()
+        plan._check_metrics()
         again = tuple(name for name in base.policies if name in (base.rerun or base.policies))
         reruns = [
             replace(
@@ -143,14 +143,17 @@ class Plan:
         ]
         return replace(plan, reruns=reruns)
 
-    def _check_derived(self) -> None:
+    def _check_metrics(self) -> None:
         """Refuse a metric that no setting has, where every problem says which it has."""
         known = {name for facts in self.facts for name in facts.metrics}
         if any(facts.metrics.keys() <= OWN_METRICS.keys() for facts in self.facts):
             return
-        for each in self.experiment.derived:
-            if (metric := each.get("metric", "regret")) not in known:
-                told = f"{self.experiment.id}: derived {each['name']!r}: nothing measures {metric!r}"
+        base = self.experiment
+        wanted = [(f"derived {each['name']!r}", each.get("metric", "regret")) for each in base.derived]
+        wanted += [("[chart]: curves", each["metric"]) for each in base.chart.get("curves", ())]
+        for part, metric in wanted:
+            if metric not in known:
+                told = f"{base.id}: {part}: nothing measures {metric!r}"
                 raise SpecError(f"{told}; {suggestion(metric, known, 'there are')}")
 
     def tasks(self) -> list[Task]:

@@ -293,10 +293,12 @@ def _parse(source: Path | Traversable, where: str) -> Experiment:
                     + suggestion(name, known, command="superarm list policy")
                 )
     keys = _keys_of(experiment)
-    for claim in experiment.claims:
-        for key in (*claim.get("where", ()), *filter(None, [claim.get("key")])):
+    about = [(f"claim {claim['text']!r}", claim) for claim in experiment.claims]
+    about += [("[chart]: curves", curve) for curve in experiment.chart.get("curves", ())]
+    for part, table in about:
+        for key in (*table.get("where", ()), *filter(None, [table.get("key")])):
             if key not in keys:
-                told = f"{where}: claim {claim['text']!r}: {key!r} is not a parameter here"
+                told = f"{where}: {part}: {key!r} is not a parameter here"
                 raise SpecError(f"{told}; {suggestion(key, keys)}")
     return experiment
 

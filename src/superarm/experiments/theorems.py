@@ -379,7 +379,7 @@ def _movement_rate(name: str, policy: str, run: Run, experiment: Experiment, rou
         "regret does, so that only growth can be compared. The theorem is about the regret against "
         f"O(ln² n) times the optimum; the regret here is against the optimum itself. {told}"
     )
-    return Bound("order of Theorem 1, scaled", rounds, rate * end / rate[-1], words)
+    return Bound("order of Theorem 1, scaled", rounds, rate * end / (rate[-1] or 1.0), words)
 
 
 def _competitive(run: Run, policy: str, world: MovementProblem) -> str:
@@ -389,6 +389,8 @@ def _competitive(run: Run, policy: str, world: MovementProblem) -> str:
     sums = [np.diff(run.cumulative(policy, 0, name)[:, edges], axis=1, prepend=0.0) for name in names]
     service, movement, total, regret = sums
     optimum = total - regret
+    if not optimum.sum() > 0.0:
+        return "Eqs. 12 and 13 compare with the cheapest way, which costs nothing here"
     n, over = len(world.metric), service - optimum
     found = (service.sum() / optimum.sum(), over.mean(), over.max(), movement.sum() / optimum.sum())
     served, mean, most, moved, limit = (significant(float(each)) for each in (*found, np.log(n) ** 2))

@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -180,7 +180,7 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     if (tree.distances < distances).any():
         told = "the tree shortens a distance: some detour is shorter"
         raise InputError(f"{told}; MatrixMetric(distances=…) says which, and repair=True mends it")
-    return tree
+    return replace(tree)  # without the n² distances
 
 
 def _first_reached(distances: Floats, order: Ints, members: Ints, radius: float) -> Ints:

@@ -461,6 +461,8 @@ def check_chart(told: Mapping[str, Any], where: str) -> None:
     for curve in told.get("curves", ()):
         if not {"metric"} <= set(curve) <= {"metric", "where"}:
             raise SpecError(f"{where}: a curve has a metric and may have where; this has {[*curve]}")
+        require_kind(curve["metric"], str, f"{where}: the metric of a curve")
+        require_kind(curve.get("where", {}), Mapping[str, Any], f"{where}: where")
 
 
 def read_spec(directory: Path | str) -> Mapping[str, Any]:
