@@ -75,6 +75,8 @@ def test_gp_md_is_algorithm_1_written_out(update: Any) -> None:
         _, decision = rounds[step - 1]
         assert decision.positions.tolist() == [stand.action]
         assert decision.desirability == pytest.approx(-lcb[stand.action], abs=1e-8)
+        assert decision.mean == pytest.approx(mean[stand.action], abs=1e-8)
+        assert decision.std == pytest.approx(np.sqrt(variance[stand.action]), abs=1e-6)
         assert decision.carry.scalars["distance"] == pytest.approx(move.distance, abs=1e-6)
         np.testing.assert_allclose(decision.carry.arrays["distribution"], move.distribution, atol=1e-6)
         noise = problem.noise(offer, np.random.default_rng(step))
@@ -209,13 +211,23 @@ def test_late_rewards_are_learned_when_the_next_episode_begins() -> None:
 
 
 def test_an_action_of_the_operators_own_is_where_the_walk_goes_on() -> None:
-    problem = world(rho=0.01)  # moving is dear: it stays where it is
-    policy = gp_md(problem.model)
+    problem = world()
+    policy = md_known(problem.model, problem=problem)
     played(policy, problem, range(1, 3), np.random.default_rng(0))
+    assert policy._walk is not None
+    forest, _, stand, _ = policy._walk
     for elsewhere in range(9):
         offer = problem.offer(3).after(np.array([elsewhere]))
         decision = policy.decide(offer, np.random.default_rng(1))
-        assert 0 <= decision.positions[0] < 9
+        there = stand._replace(action=elsewhere)
+        move = forest.move(there, problem.means(offer), np.random.default_rng(1))
+        assert decision.positions.tolist() == [move.stand.action]
+        assert decision.propensity == move.probability
+    chosen = [
+        policy.decide(problem.offer(3).after(np.array([at])), np.random.default_rng(1)).positions[0]
+        for at in range(9)
+    ]
+    assert len(set(chosen)) > 1
     with pytest.raises(UnknownArmError, match="previous action"):
         policy.decide(problem.offer(3).after(np.array([9])), np.random.default_rng(1))
     with pytest.raises(InputError, match="2 arms"):
@@ -271,7 +283,7 @@ def test_clipped_bounds_are_not_below_zero() -> None:
     problem = world()
     clipped, plain = (gp_md(problem.model, width=4.0, clip=each) for each in (True, False))
     offer = problem.offer(1)
-    values = [each._desirability(offer, True, np.random.default_rng(0)) for each in (clipped, plain)]
+    values = [each._desirability(offer, True, np.random.default_rng(0))[0] for each in (clipped, plain)]
     assert values[1].max() > 0.0  # before any data a lower bound of the cost is below 0
     np.testing.assert_array_equal(values[0], np.minimum(values[1], 0.0))
 

@@ -13,7 +13,18 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from superarm.core import Decision, Direction, Feedback, Floats, Offer, Posterior, Rng, Rule, State
+from superarm.core import (
+    Belief,
+    Decision,
+    Direction,
+    Feedback,
+    Floats,
+    Offer,
+    Posterior,
+    Rng,
+    Rule,
+    State,
+)
 from superarm.errors import ConflictError, ForgottenError, InputError, ShapeError
 from superarm.inputs import as_count, as_number, require_choice, require_type
 from superarm.models import Model
@@ -61,8 +72,8 @@ class TreeWalker(Learner):
         return self._walk.forest if self._walk is not None else None
 
     @abstractmethod
-    def _desirability(self, offer: Offer, begins: bool, rng: Rng) -> Floats:
-        """Minus what each action on offer seems to cost, (n,)."""
+    def _desirability(self, offer: Offer, begins: bool, rng: Rng) -> tuple[Floats, Belief | None]:
+        """Minus what each action on offer seems to cost, (n,), and what is believed of it."""
 
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
@@ -83,13 +94,15 @@ class TreeWalker(Learner):
                 stand = forest.begin(before, number)
             elif before is not None:
                 stand = stand._replace(action=before)
-        desirability = self._desirability(offer, begins, rng)
+        desirability, belief = self._desirability(offer, begins, rng)
         move = forest.move(stand, -desirability, rng, offer.available, from_action=self._learns_at_once)
         positions = np.array([move.stand.action])
         return Decision(
             step=offer.step,
             action=positions,
             positions=positions,
+            mean=None if belief is None else belief.mean[positions],
+            std=None if belief is None else belief.std[positions],
             desirability=desirability[positions],
             propensity=None if walk is None else min(move.probability, 1.0),
             version=self.version,
@@ -177,12 +190,12 @@ class TreeIndexPolicy(TreeWalker):
     def exchangeable(self) -> bool:
         return self.posterior.exchangeable
 
-    def _desirability(self, offer: Offer, begins: bool, rng: Rng) -> Floats:
+    def _desirability(self, offer: Offer, begins: bool, rng: Rng) -> tuple[Floats, Belief]:
         belief = (self._caught_up() if begins else self.posterior).belief(offer)
         seen = belief if self.direction == "maximize" else belief.negated()
         answer = self.rule.desirability(seen, offer.step, rng)
         desirability = one_per_arm(self.rule, answer, len(offer.arms))
-        return np.minimum(desirability, 0.0) if self.clip else desirability
+        return (np.minimum(desirability, 0.0) if self.clip else desirability), belief
 
     def _caught_up(self) -> Posterior:
         """The posterior with all that is held; what an episode that begins now would use."""
@@ -259,8 +272,8 @@ class TreeScorePolicy(TreeWalker):
         require_part(score, Score, "score")
         self.score = score
 
-    def _desirability(self, offer: Offer, begins: bool, rng: Rng) -> Floats:
-        return one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
+    def _desirability(self, offer: Offer, begins: bool, rng: Rng) -> tuple[Floats, None]:
+        return one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms)), None
 
     def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         """Nothing is learned, but feedback that makes no sense is refused."""
