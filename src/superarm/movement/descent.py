@@ -89,8 +89,7 @@ class TreeDescent:
 
         Actions that are not ``available``, (n,), lose all of their mass.
         """
-        q = as_vector(q, "q", len(self.delta))
-        costs = as_vector(costs, "costs", len(self.tree))
+        q, costs = as_vector(q, "q", len(self.delta)), as_vector(costs, "costs", len(self.tree))
         require_size(costs, "costs")
         if available is not None:
             is_open = np.asarray(available)
