@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,7 +55,11 @@ def test_the_truth_is_a_draw_on_the_product_grid_scaled_to_0_and_1() -> None:
     assert model.kernel.variance == pytest.approx(scale**2)
     assert model.mean == pytest.approx(-f.min() * scale)
     assert model.noise_variance == pytest.approx((0.1 * scale) ** 2)
-    assert world.noise_std == pytest.approx(0.1 * scale)
+    offer = world.offer(1)
+    drawn = world.noise(offer, np.random.default_rng(0))
+    np.testing.assert_allclose(drawn, 0.1 * scale * np.random.default_rng(0).standard_normal(25))
+    again = replace(world)  # what it was made of stays as it was
+    np.testing.assert_array_equal(again.noise(offer, np.random.default_rng(0)), drawn)
     # Distances are Euclidean, times 1/(1 + ρ).
     grid = points[points[:, 0] == contexts[0], 1:]
     slow = [[0.2 * np.hypot(*(one - other)) for other in grid] for one in grid]

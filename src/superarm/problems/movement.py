@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from superarm.capabilities import REGRET, Metric
-from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Offer
+from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Offer, Rng
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_noise_std, as_number, as_positive
 from superarm.kernels import SquaredExponential
@@ -127,13 +127,14 @@ class MovementField(MovementProblem):
     """How many contexts there are, in (0, 1); each round draws one of them."""
     lengthscale: float = 0.2
     noise_std: float = 0.1
-    """Standard deviation of the noise before costs are scaled; the problem holds the scaled one."""
+    """Standard deviation of the noise before costs are scaled."""
     episode: int = 20
     """How many rounds an episode has; its start is drawn."""
     scaled: bool = True
     """Whether costs are scaled to the range [0, 1], or only shifted to a minimum of 0."""
     _arms: list[Arms] = field(init=False, repr=False)  # by context
     _costs: Floats = field(init=False, repr=False)  # (contexts, n)
+    _noise_std: float = field(init=False, repr=False)
     _draws: Streams = field(init=False, repr=False)
     _starts: Streams = field(init=False, repr=False)
 
@@ -170,7 +171,7 @@ class MovementField(MovementProblem):
         store(
             self,
             model=model,
-            noise_std=noise_std * scale,
+            _noise_std=noise_std * scale,
             settled={
                 "truth": f"a draw of the Gaussian process on the grid and the contexts, {shape}; the "
                 "prior mean, the kernel and the noise that learners are told are changed to match",
@@ -204,6 +205,9 @@ class MovementField(MovementProblem):
     def _context(self, step: int) -> int:
         """The number of the context that a round draws."""
         return int(self._draws.at(step).integers(len(self._arms)))
+
+    def noise(self, offer: Offer, rng: Rng) -> Floats:
+        return rng.standard_normal(len(offer.arms)) * self._noise_std
 
     def means(self, offer: Offer) -> Floats:
         return np.asarray(self._costs[self._context(offer.step)])
