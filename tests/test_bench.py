@@ -140,7 +140,8 @@ def test_startup_reports_what_help_loads() -> None:
 
 
 @pytest.mark.parametrize(
-    "suite", ["streaming", "finite", "network", "combinatorial", "drift", "threads", "startup"]
+    "suite",
+    ["streaming", "finite", "network", "combinatorial", "drift", "movement", "threads", "startup"],
 )
 def test_the_readme_shows_what_is_stored(suite: str) -> None:
     page = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
