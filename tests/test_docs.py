@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -107,7 +108,11 @@ def test_the_guides_python_runs() -> None:
     _, printed = run_python(DOCS / "guide.md")
     assert "cups\n('sugar', 'milk=cow', 'milk=oat')\n" in printed
     assert "cholesky 0.0\n" in printed
-    assert printed.endswith("()\n")  # no alarm yet
+    *_, alarms, paid = printed.splitlines()
+    assert alarms == "()"  # none yet
+    stays = sum(abs(60.0 * np.sin(hour * np.pi / 12.0)) / 100.0 for hour in range(240))
+    assert 0.0 < float(paid) < stays
+    assert round(stays) == 91  # as the text says
 
 
 EXTENDING, _ = run_python(DOCS / "extending.md")

@@ -387,10 +387,10 @@ def test_movement_gets_the_order_of_the_theorem_and_its_equations_on_the_run(tmp
             for metric in ("service_cost", "movement_cost", "total_cost", "regret")
         )
         optimum = total - regret
-        assert "Eqs. 12 and 13 on 6 episodes: " in text
+        assert "Eqs. 12 and 13, from one given start to the next (6 times): " in text
         assert f"service costs {significant(service.sum() / optimum.sum())} times" in text
-        assert f"optimum, {significant((service - optimum).mean())} more per episode" in text
-        assert f"and {significant((service - optimum).max())} more at most" in text
+        assert f"difference of {significant((service - optimum).mean())} on average" in text
+        assert f"and of {significant((service - optimum).max())} at most" in text
         assert f"movement costs {significant(movement.sum() / optimum.sum())} times" in text
         assert f"ln² n is {significant(np.log(9.0) ** 2)}" in text
     assert "it ignores what moving costs" in found.missing["cgp-lcb"]

@@ -71,7 +71,7 @@ def changed(**entries: float) -> Floats:
         (changed(_12=-1.0, _21=-1.0), "from action 1 to 2 is -1, which is negative"),
         (changed(_31=-2.0), "from action 3 to 1 is -2, which is negative"),
         (changed(_22=0.5), "from action 2 to 2 is 0.5, which is not 0, though it is the same action"),
-        (changed(_31=2.5), "from action 1 to 3 is 2, which is different on the way back"),
+        (changed(_31=2.5), "from action 1 to 3 is 2, which is different on the way back, 2.5;"),
         (changed(_03=3.0 * (1 + 3e-9)), "from action 0 to 3 is 3, which is different on the way back"),
         (changed(_23=0.0, _32=0.0), "from action 2 to 3 is 0, which is 0, though they are different"),
         (changed(_23=0.0), "from action 2 to 3 is 0, which is different on the way back"),

@@ -589,3 +589,35 @@ def test_expected_costs_are_those_of_all_ways_it_might_go(update: Any) -> None:
     # What was not found may cost at most the range of f and the diameter in each of three rounds.
     assert abs(paid - expected) < (1.0 - mass) * 3.0 * (0.75 + problem.metric.distances.max()) + 1e-9
     assert paid > 0.0
+
+
+def test_who_holds_rewards_for_ever_is_told() -> None:
+    """Without episodes, what is to be learned when one begins is never learned."""
+    points = np.linspace(0.0, 1.0, 3)[:, None]
+    model = Model(
+        kernel=SquaredExponential(), noise_variance=0.1, oracle=TopK(k=1), horizon=2000,
+        direction="minimize", metric=PointMetric(points=points),
+    )  # fmt: skip
+    policy, rng, arms = gp_md(model), np.random.default_rng(0), Arms.numbered(points)
+
+    def play(steps: range) -> None:
+        for step in steps:
+            offer = Offer(step=step, arms=arms, previous_action=[0])
+            decision = policy.decide(offer, rng)
+            policy.commit(decision)
+            policy.learn(
+                offer, decision, Feedback(positions=decision.positions, rewards=np.ones(1)), rng
+            )
+
+    play(range(1, 1000))
+    with pytest.warns(UserWarning, match=r"1000 rewards .* use update='step'"):
+        play(range(1000, 1001))
+    play(range(1001, 1010))  # once
+
+
+def test_one_action_a_round() -> None:
+    problem = world()
+    with pytest.raises(InputError, match="one action a round"):
+        gp_md(replace(problem.model, oracle=TopK(k=2)))
+    with pytest.raises(InputError, match="composed"):
+        md_known(replace(problem.model, oracle=TopK(k=2)), problem=problem)

@@ -395,9 +395,10 @@ def _competitive(run: Run, policy: str, world: MovementProblem) -> str:
     found = (service.sum() / optimum.sum(), over.mean(), over.max(), movement.sum() / optimum.sum())
     served, mean, most, moved, limit = (significant(float(each)) for each in (*found, np.log(n) ** 2))
     return (
-        f"Eqs. 12 and 13 on {counted(optimum.size, 'episode')}: in total, service costs {served} times "
-        f"as much as the offline optimum, {mean} more per episode on average and {most} more at most; "
-        f"movement costs {moved} times as much, where ln² n is {limit}"
+        f"Eqs. 12 and 13, from one given start to the next ({counted(optimum.size, 'time')}): in "
+        f"total, service costs {served} times as much as the offline optimum, which is a difference of "
+        f"{mean} on average and of {most} at most; movement costs {moved} times as much, where ln² n "
+        f"is {limit}"
     )
 
 

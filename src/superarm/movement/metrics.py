@@ -54,7 +54,7 @@ class MatrixMetric(ActionMetric):
         _refuse(given, np.diag(np.diag(given) != 0.0), "not 0, though it is the same action")
         mean = 0.5 * given + 0.5 * given.T
         if not self.repair:
-            told = "different on the way back; repair=True takes the mean"
+            told = "different on the way back, {back:g}; repair=True takes the mean"
             _refuse(given, np.abs(given - given.T) > _SLACK * mean, told)
         _refuse_sizes(mean)
         detour = _shortest(mean)
@@ -149,5 +149,6 @@ def _refuse(distances: Floats, wrong: Any, told: str) -> None:
     if wrong.any():
         one, other = np.argwhere(wrong)[0].tolist()
         raise InputError(
-            f"the distance from action {one} to {other} is {distances[one, other]:g}, which is {told}"
+            f"the distance from action {one} to {other} is {distances[one, other]:g}, which is "
+            + told.format(back=distances[other, one])
         )

@@ -25,7 +25,7 @@ from superarm.core import (
     Rule,
     State,
 )
-from superarm.errors import ConflictError, ForgottenError, InputError, ShapeError
+from superarm.errors import ConflictError, ForgottenError, InputError, ShapeError, warn
 from superarm.inputs import as_count, as_number, require_choice, require_type
 from superarm.models import Model
 from superarm.movement import ActionMetric, Forest, start_of
@@ -33,6 +33,7 @@ from superarm.movement.carrying import KIND, Walk, walk_of
 from superarm.movement.descent import KAPPA
 from superarm.movement.forest import MOST_TREES
 from superarm.movement.tree import TAU
+from superarm.oracles import TopK
 from superarm.problems.base import World
 from superarm.problems.movement import MovementProblem
 from superarm.registry import register
@@ -142,6 +143,9 @@ class TreeWalker(Learner):
         return {**self.parameters(), "version": self.version}
 
 
+_MANY_HELD = 1000  # rewards of one episode from which on it may be that none begins
+
+
 class _Held(NamedTuple):
     """Rewards of m arms that are learned later."""
 
@@ -154,8 +158,9 @@ class _Held(NamedTuple):
 class TreeIndexPolicy(TreeWalker):
     """GP-MD from parts: mirror descent on trees follows a rule's scores [ramesh2022movement].
 
-    With ``update="episode"`` rewards are learned when the next episode begins, as in Algorithm 1; with
-    "step" at once. ``clip`` raises negative costs to 0, as the guarantee for movement needs.
+    With ``update="episode"`` rewards are learned when the next episode begins, as in Algorithm 1, so
+    that offers must begin episodes; with "step" at once. ``clip`` raises negative costs to 0, as the
+    guarantee for movement needs.
     """
 
     kind = "tree-index-policy"
@@ -232,6 +237,12 @@ class TreeIndexPolicy(TreeWalker):
             new = _Held(keys, feedback.rewards.copy(), own if noise is None else noise.copy())
             self._ahead = None if noise is None else self._learned(new)
             self._held.append(new)
+            if len(self._held) == _MANY_HELD:
+                warn(
+                    f"{_MANY_HELD} rewards wait for the next episode: where no offer begins one, use "
+                    "update='step'",
+                    UserWarning,
+                )
 
     def _memory(self) -> Mapping[str, Any]:
         memory = {**super()._memory(), "posterior": self.posterior.state()}
@@ -296,6 +307,12 @@ def _bound(model: Model, width: Width, delta: float, gain: GainChoice) -> UCB:
 
 
 def _metric(model: Model) -> ActionMetric:
+    oracle = model.oracle
+    if not isinstance(oracle, TopK) or oracle.k != 1:
+        raise InputError(
+            f"a walk on trees takes one action a round, but the oracle is {oracle!r:.60}; use "
+            "TopK(k=1), or, for super arms, the policy 'composed' with a switching cost"
+        )
     if model.metric is None:
         raise InputError(
             "the model does not say what it costs to move; give Model(metric=…), such as "
