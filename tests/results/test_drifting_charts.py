@@ -95,7 +95,7 @@ def test_who_is_not_concerned_by_what_is_swept_is_a_thin_line(tmp_path: Path) ->
     (picture,) = run_charts(Run.load(tmp_path))["sweep"]
     mine, flat = picture.panels[0].series  # type: ignore[union-attr]
     assert (mine.style.thin, flat.style.thin) == (False, True)
-    assert picture.caption.endswith("Thin lines are baselines, drawn without bands.")
+    assert picture.caption.endswith("do not depend on what was swept; they have no bands.")
 
 
 def test_an_experiments_own_bands_are_used_unless_others_are_asked_for(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def _headline(run: Run, rankings: Sequence[Mapping[str, Average]]) -> str:
 def _rivals(run: Run, ranking: Mapping[str, Average]) -> dict[str, Average]:
     options = (run.spec.get("parameters") or {}).get("policies", {})
     parts = {policy: options.get(policy, {}).get("policy", policy) for policy in ranking}
-    known = ("benchmark", "genie")  # who know the truth
+    known = ("benchmark", "genie", "minc-known", "md-known", "offline")  # who know the truth
     return {policy: each for policy, each in ranking.items() if parts[policy] not in known}
 
 

@@ -416,7 +416,8 @@ def _schedule_text(schedule: Schedule) -> tuple[str, str]:
 
 def _thin(charts: Sequence[Chart]) -> str:
     thin = any(each.style.thin for chart in charts for each in chart.series)
-    return " Thin lines are baselines, drawn without bands." if thin else ""
+    told = " Thin lines are baselines, or do not depend on what was swept; they have no bands."
+    return told if thin else ""
 
 
 def _sentence(text: str) -> str:
