@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -610,8 +611,18 @@ def test_who_holds_rewards_for_ever_is_told() -> None:
             )
 
     play(range(1, 1000))
+    before = state_to_bytes(policy.state())
+    offer = Offer(step=999, arms=arms, previous_action=[0])
+    decision = policy.decide(replace(offer, step=1000), rng)
+    policy.commit(decision)
+    taken = state_to_bytes(policy.state())
+    reward = Feedback(positions=decision.positions, rewards=np.ones(1))
+    with warnings.catch_warnings(), pytest.raises(UserWarning, match="1000 rewards"):
+        warnings.simplefilter("error")
+        policy.learn(replace(offer, step=1000), decision, reward, rng)
+    assert state_to_bytes(policy.state()) == taken != before  # nothing was learned by halves
     with pytest.warns(UserWarning, match=r"1000 rewards .* use update='step'"):
-        play(range(1000, 1001))
+        policy.learn(replace(offer, step=1000), decision, reward, rng)
     play(range(1001, 1010))  # once
 
 
