@@ -617,9 +617,10 @@ def test_who_holds_rewards_for_ever_is_told() -> None:
     policy.commit(decision)
     taken = state_to_bytes(policy.state())
     reward = Feedback(positions=decision.positions, rewards=np.ones(1))
-    with warnings.catch_warnings(), pytest.raises(UserWarning, match="1000 rewards"):
+    with warnings.catch_warnings():
         warnings.simplefilter("error")
-        policy.learn(replace(offer, step=1000), decision, reward, rng)
+        with pytest.raises(UserWarning, match="1000 rewards"):
+            policy.learn(replace(offer, step=1000), decision, reward, rng)
     assert state_to_bytes(policy.state()) == taken != before  # nothing was learned by halves
     with pytest.warns(UserWarning, match=r"1000 rewards .* use update='step'"):
         policy.learn(replace(offer, step=1000), decision, reward, rng)
