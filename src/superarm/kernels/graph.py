@@ -189,8 +189,22 @@ class GraphMatern(Kernel, Described):
             return np.full(len(nodes), self.variance)
         return np.asarray(self._factor_of_all * self._graph.diagonal[nodes])
 
+    def draws(self, normals: Floats) -> Floats:
+        """Draws of this kernel over its standard deviation at every node, (m, n), for an even ν.
+
+        A^{−ν/2} times standard normals (m, n), by ν/2 sparse solves each.
+        """
+        if not isinstance(self._graph, _Factor) or self.nu % 2:
+            raise InputError(f"nu is {self.nu:g}; draws are made by sparse solves where it is even")
+        scale = np.sqrt(self._graph.diagonal)
+        return np.stack([self._graph.solved(row, int(self.nu) // 2) / scale for row in normals])
+
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         return {"variance": [K]}
+
+    def nodes(self, X: Any) -> Ints:
+        """Numbers of the nodes that the rows of ``X`` name, (n,)."""
+        return self._nodes(self._select(X, "X"))
 
     def _nodes(self, X: Floats) -> Ints:
         return as_numbers(X[:, 0], len(self), "the nodes of this graph", self.columns[0])
