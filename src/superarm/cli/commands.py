@@ -36,6 +36,9 @@ _band = click.option(
 )
 
 
+_flat = click.option("--flat", is_flag=True, default=None, help="Take all roads to be at one height.")
+
+
 def _sizes(command: Any) -> Any:
     """Options of the commands that run experiments."""
     for option in (
@@ -67,6 +70,7 @@ def superarm() -> None:
 @click.option("--from", "start", help="Edge where trips begin; default: chosen for you.")
 @click.option("--to", "goal", help="Edge where trips end; default: chosen for you.")
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
+@_flat
 @_choice("--executor", "local", "dask", told=_EXECUTOR)
 @common_options
 @importing
@@ -125,6 +129,7 @@ def report(directory: Path, as_json: bool, seed: int, **asked: Any) -> None:
 @click.option("--from", "start", required=True, help="Id of the edge where the trip begins.")
 @click.option("--to", "goal", required=True, help="Id of the edge where it ends.")
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
+@_flat
 @click.option("--state", type=_PATH, help=_STATE)
 @_choice(
     "--routing",

@@ -25,6 +25,7 @@ def ask(
     state: Path | None,
     routing: Routing,
     elevation: Path | None,
+    flat: bool | None,
     overrides: Sequence[str],
 ) -> RouteAnswer:
     """The route; a name that is not there is a slip in the command."""
@@ -34,7 +35,7 @@ def ask(
             "network file"
         )
     check_elevation(elevation)
-    settings = parse_overrides(overrides)
+    settings = parse_overrides(overrides) | ({} if flat is None else {"flat": flat})
     try:
         return find_route(
             net, start, goal, state=state, routing=routing, elevation=elevation, settings=settings
