@@ -32,13 +32,14 @@ from superarm.errors import InputError
 
 from ._xml import Attributes, XmlFile, bare_name
 from .geography import from_utm
-from .kinematics import BRAKING, signal, yielding_speed
+from .kinematics import STANDSTILL, Signal, yielding_speed
 from .road import VEHICLE_CLASSES, RoadNetwork, limited
 
 _INSIDE_JUNCTIONS = ("internal", "crossing", "walkingarea")
 _EVERYBODY = (1 << len(VEHICLE_CLASSES)) - 1
 _PASSENGER = 1 << VEHICLE_CLASSES.index("passenger")
 _MOST_LANES = 8  # that a turn leads over; SUMO knows two
+_VISIBILITY = "4.5"  # metres before a junction from which SUMO's cars see who comes, if not said
 
 
 def read_sumo(path: str | Path, name: str | None = None) -> RoadNetwork:
@@ -73,9 +74,15 @@ class _Turn(NamedTuple):
 
     length: float
     speed: float
-    wait: float
-    stop: float
     entry: float
+    signal: Signal | None
+
+
+class _Program(NamedTuple):
+    """What a signal shows: seconds and the states of all links, again and again."""
+
+    offset: float
+    phases: list[tuple[float, str]]
 
 
 class _SumoNet:
@@ -89,8 +96,8 @@ class _SumoNet:
         self._inner_edges: set[str] = set()
         self._inner_lanes: dict[str, _Lane] = {}
         self._onward: dict[str, str] = {}
-        self._programs: dict[str, list[tuple[float, str]]] = {}
-        self._phases: list[tuple[float, str]] = []
+        self._programs: dict[str, _Program] = {}
+        self._showing: _Program | None = None
         self._junctions: dict[str, tuple[float, float, float]] = {}
         self._connections: list[tuple[Attributes, int]] = []
         self._location: tuple[Attributes, int] = {}, 0
@@ -115,7 +122,10 @@ class _SumoNet:
         masks = np.array([reduce(or_, edge.lanes) for edge in edges.values()])
         turns, driven = self._turns()
         pairs = np.array(list(turns), dtype=np.intp).reshape(-1, 2)
-        length, speed, wait, stop, entry = np.array(driven).reshape(-1, len(_Turn._fields)).T
+        signals = {number: turn.signal for number, turn in enumerate(driven) if turn.signal is not None}
+        wait, stop = np.zeros((2, len(driven)))
+        for number, signal in signals.items():
+            wait[number], stop[number] = signal.wait, signal.stop
         names = tuple(edge.name for edge in edges.values())
         junctions = np.array(list(self._junctions.values()))
         return RoadNetwork(
@@ -132,11 +142,12 @@ class _SumoNet:
             turn_permits=_by_class(np.array(list(turns.values()), dtype=np.intp)),
             lon_lat=self._lon_lat(junctions[:, :2]),
             shapes=self._shapes(),
-            turn_length=length,
-            turn_speed=speed,
+            turn_length=np.array([turn.length for turn in driven]),
+            turn_speed=np.array([turn.speed for turn in driven]),
             turn_wait=wait,
             turn_stop=stop,
-            turn_entry=entry,
+            turn_entry=np.array([turn.entry for turn in driven]),
+            signals=signals,
             street_names=names if any(names) else None,
         )
 
@@ -214,11 +225,15 @@ class _SumoNet:
             self._connections.append((attributes, self._file.line))
 
     def _program(self, attributes: Attributes) -> None:
-        self._phases = self._programs[attributes["id"]] = []
+        offset = self._limited("offset", {"offset": "0", **attributes}, "place")
+        self._showing = self._programs[attributes["id"]] = _Program(offset, [])
 
     def _phase(self, attributes: Attributes) -> None:
-        seconds = self._limited("duration", attributes, "turn_wait")
-        self._phases.append((seconds, attributes["state"]))
+        if self._showing is None:
+            raise self._file.fault("a phase is outside any tlLogic")
+        self._showing.phases.append(
+            (self._limited("duration", attributes, "phase"), attributes["state"])
+        )
 
     def _at(self, attributes: Attributes) -> None:
         self._location = (attributes, self._file.line)
@@ -283,21 +298,21 @@ class _SumoNet:
             length += found.length
             seconds += found.length / found.speed if found.speed else 0.0
             lane = self._onward.get(lane)
-        state, wait, stop = attributes.get("state", "M"), 0.0, 0.0
-        yields = not state.isupper()
-        if phases := self._programs.get(attributes.get("tl", "")):
-            index = attributes.get("linkIndex", "")
-            least = min(len(states) for _, states in phases)
+        state, signal = attributes.get("state", "M"), None
+        yields, entry = not state.isupper(), 0.0
+        if (program := self._programs.get(attributes.get("tl", ""))) is not None and program.phases:
+            index, least = attributes.get("linkIndex", ""), min(len(each) for _, each in program.phases)
             if not (index.isdecimal() and len(index) < 6 and int(index) < least):
                 told = f"signal {attributes['tl']!r} has states for {least} links"
                 raise self._file.fault(f"linkIndex is {index!r}; {told}", line)
-            states = [(time, states[int(index)]) for time, states in phases]
-            wait, stop, yields = signal(states, limit / (2.0 * BRAKING))
-        elif state in "sw":  # a stop sign
-            stop, yields = 1.0, False
-        sight = {"visibility": "4.5", **attributes}  # metres from which SUMO's cars see who comes
-        entry = yielding_speed(float(sight["visibility"])) if yields else 0.0
-        return _Turn(length, length / seconds if seconds else 0.0, wait, stop, entry)
+            phases = [(time, states[int(index)]) for time, states in program.phases]
+            signal = Signal.of(phases, offset=program.offset, speed=limit)
+            yields = signal.yields
+        elif state in ("s", "w"):  # a stop sign
+            yields, entry = False, STANDSTILL
+        if yields:
+            entry = yielding_speed(float(attributes.get("visibility", _VISIBILITY)))
+        return _Turn(length, length / seconds if seconds else 0.0, entry, signal)
 
     def _permitted(self, attributes: Attributes) -> int:
         """Who may use a lane or a connection: the few texts that occur are read once."""
