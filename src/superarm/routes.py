@@ -37,7 +37,7 @@ from superarm.policies.navigation import Routing
 from superarm.posteriors import Wrapping
 from superarm.problems.road_models import RoadPrior, Roads, load_roads, road_arms, road_prior
 from superarm.registry import Described, describe, difference, kinds_of, require_kind, suggestion
-from superarm.simulation.audit import LEVELS, QUANTILES
+from superarm.core import LEVELS, QUANTILES
 from superarm.simulation.trace import Run, cell_name, read_spec
 from superarm.states import load_state, loaded
 

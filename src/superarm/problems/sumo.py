@@ -79,7 +79,7 @@ class SumoNavigation(RoadProblem):
         for name in ("traffic", "traffic_reach"):
             as_number(getattr(self, name), name, 0.0)
         named = self._named(otherwise="monaco")
-        file = self._network_file(named.network)
+        file = network_file(named.network, heights=self.elevation is None and not self.flat)
         read = named.network if named.network in REAL_NETWORKS else str(file)
         roads = load_roads(read, uturns=self.uturns, elevation=self.elevation, flat=self.flat)
         vehicle = self._own_vehicle()
@@ -88,7 +88,7 @@ class SumoNavigation(RoadProblem):
         reference = self.cheapest(np.maximum(self.model.energies - TABLE_2.potential(graph.rise), 0.0))
         traffic = self._traffic({*reference, *self.cheapest(graph.travel_time)})
         # Empty roads are the same whatever the seed: seeds then share what they have driven.
-        drive = _drive_of(file, self.step, traffic, self.seed if traffic else 0, self.cache)
+        drive = drive_of(file, self.step, traffic, self.seed if traffic else 0, self.cache)
         store(self, reference=tuple(reference), _drive=drive, _moments=Streams(self.seed, "offer"))
         store(self, _unfinished=vehicle.energy(graph.length, graph.speed, graph.rise))
         store(self, settled=self._settled())
@@ -96,30 +96,10 @@ class SumoNavigation(RoadProblem):
     def __reduce__(self) -> Any:  # a driver in SUMO is no data: copies drive with one of their own
         return made_again(self)
 
-    def _network_file(self, network: str) -> Path:
-        """The SUMO file of a network; one is made of an OpenStreetMap extract, and kept."""
-        if network in REAL_NETWORKS:
-            return find(REAL_NETWORKS[network], ending=".net.xml.xz")
-        if network.lower().endswith(OSM_FILES):
-            heights = self.elevation is None and not self.flat
-            return kept_osm(network, search_path()[-1] / "networks", heights=heights)
-        if not network.endswith(SUMO_FILES):
-            raise InputError(
-                f"network is {network!r}; SUMO drives on {', '.join(REAL_NETWORKS)} or the path of a "
-                f"SUMO network ({', '.join(SUMO_FILES)}) or an OpenStreetMap extract (.osm). "
-                "netconvert makes a SUMO network of other files"
-            )
-        return Path(network)
-
     def _traffic(self, around: set[int]) -> Traffic | None:
         if self.traffic == 0.0:
             return None
-        graph, network = self.graph, self.graph.network
-        ends = network.junctions[network.head[graph.edges], :2]
-        near = np.zeros(len(graph), dtype=bool)
-        for edge in sorted(around):
-            near |= np.hypot(*(ends - ends[edge]).T) <= self.traffic_reach
-        edges = tuple(graph.ids[edge] for edge in np.flatnonzero(near))
+        edges = edges_near(self.graph, around, self.traffic_reach)
         return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=self.moments)
 
     def _settled(self) -> dict[str, str]:
@@ -219,10 +199,44 @@ class SumoNavigation(RoadProblem):
         return route
 
 
+def network_file(network: str, *, heights: bool) -> Path:
+    """The SUMO file of a network; one is made of an OpenStreetMap extract, and kept.
+
+    ``heights``: whether it is to have those that the extract says.
+    """
+    if network in REAL_NETWORKS:
+        return find(REAL_NETWORKS[network], ending=".net.xml.xz")
+    if network.lower().endswith(OSM_FILES):
+        return kept_osm(network, search_path()[-1] / "networks", heights=heights)
+    if not network.endswith(SUMO_FILES):
+        raise InputError(
+            f"network is {network!r}; SUMO drives on {', '.join(REAL_NETWORKS)} or the path of a "
+            f"SUMO network ({', '.join(SUMO_FILES)}) or an OpenStreetMap extract (.osm). "
+            "netconvert makes a SUMO network of other files"
+        )
+    return Path(network)
+
+
+def edges_near(graph: LineGraph, around: set[int], metres: float) -> tuple[str, ...]:
+    """Ids of the edges that end within so many metres of where one of these ends."""
+    ends = graph.network.junctions[graph.network.head[graph.edges], :2]
+    near = np.zeros(len(graph), dtype=bool)
+    for edge in sorted(around):
+        near |= np.hypot(*(ends - ends[edge]).T) <= metres
+    return tuple(graph.ids[edge] for edge in np.flatnonzero(near))
+
+
 @lru_cache(maxsize=4)
-def _drive_of(
-    file: Path, step: float, traffic: Traffic | None, seed: int, cache: str | None
+def drive_of(
+    file: Path,
+    step: float,
+    traffic: Traffic | None,
+    seed: int,
+    cache: str | None,
+    departures: tuple[float, ...] = (0.0,),
 ) -> Callable[..., Drive]:
     """A driver that remembers: the same route from the same moment is the same drive."""
-    driver = Driver(file, step=step, traffic=traffic, seed=seed, cache=cache)
+    driver = Driver(
+        file, step=step, traffic=traffic, seed=seed, departures=departures, cache=cache
+    )
     return lru_cache(maxsize=_DRIVES_KEPT)(driver.drive)

@@ -1,0 +1,5 @@
+"""A fleet's belief about its roads and vehicles."""
+
+from .coverage import Held as Held
+from .posterior import Flagged as Flagged
+from .posterior import RoadGP as RoadGP
