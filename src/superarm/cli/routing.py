@@ -90,7 +90,10 @@ def _cautions(answer: RouteAnswer) -> list[str]:
         else "give energy back; rectified routing counts each as a small cost and may miss savings "
         "downhill"
     )
-    flat = "the file has no heights: all roads count as flat (--elevation PATH adds some)"
+    flat = (
+        "all roads count as flat: the file has no heights, or --flat leaves them out (--elevation PATH "
+        "adds some)"
+    )
     return [f"{some} {cut}"] * bool(answer.cut_edges) + [flat] * answer.flat
 
 
