@@ -44,6 +44,8 @@ class RoadScales:
     """Wh: what one drive over a road differs from the next."""
     noise_per_time: float = 0.4
     """The same for every Wh of ``time``, as a square root: noise that grows with the time spent."""
+    noise_per_stop: float = 1.0
+    """The same as a multiple of what signals let expect, by their programs."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -59,13 +61,18 @@ class RoadScales:
                 object.__setattr__(self, item.name, as_number(value, item.name, _LEAST, _MOST))
 
     def as_vector(self) -> Floats:
-        """All of them in the order of the fields, (20,)."""
+        """All of them in the order of the fields, (21,)."""
         return np.concatenate([np.atleast_1d(getattr(self, item.name)) for item in fields(self)])
+
+    @property
+    def of_noise(self) -> Floats:
+        """Those of the noise that each drive over a road has by itself, (3,)."""
+        return np.array([self.noise, self.noise_per_time, self.noise_per_stop])
 
     @classmethod
     def of(cls, values: Floats) -> Self:
         """The inverse of :meth:`as_vector`."""
         given, p = np.clip(values, _LEAST, _MOST).tolist(), len(TERMS)
         terms = (tuple(given[3 + p * at : 3 + p * (at + 1)]) for at in range(3))
-        values = [*given[:3], *terms, *given[-2:]]
+        values = [*given[:3], *terms, *given[-3:]]
         return cls(**{item.name: value for item, value in zip(fields(cls), values, strict=True)})

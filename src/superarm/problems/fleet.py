@@ -41,7 +41,7 @@ from superarm.registry import register
 from superarm.streams import Streams, stream
 
 from .base import Mapped, store
-from .road_models import MEASURES, REAL_NETWORKS, TABLE_2, Roads, load_roads
+from .road_models import MEASURES, TABLE_2, Roads, load_roads
 from .sumo import drive_of, edges_near, network_file
 
 _TRIES = 2000
@@ -60,11 +60,12 @@ class Journey(NamedTuple):
 
 @lru_cache(maxsize=64)
 def road_rows(graph: LineGraph, vehicle: Vehicle, number: int) -> Floats:
-    """The roads as this vehicle meets them, (n, 8): the keys of :class:`~superarm.posteriors.RoadGP`."""
+    """The roads as this vehicle meets them, (n, 9): the keys of :class:`~superarm.posteriors.RoadGP`."""
     energies = vehicle.energy(graph.length, graph.speed, graph.rise) - vehicle.potential(graph.rise)
-    numbers, heavier = np.arange(len(graph), dtype=np.float64), vehicle.mass / TABLE_2.mass
-    same = np.broadcast_to([heavier, number], (len(graph), 2))
-    rows = np.column_stack([numbers, energies, vehicle.terms(graph), same])
+    n = len(graph)
+    each, who = np.full(n, vehicle.mass / TABLE_2.mass), np.full(n, number, dtype=np.float64)
+    numbers, stops = np.arange(n, dtype=np.float64), vehicle.stop_variance(graph)
+    rows = np.column_stack([numbers, energies, vehicle.terms(graph), each, stops, who])
     rows.flags.writeable = False
     return rows
 
@@ -95,7 +96,7 @@ def fleet_model(graph: LineGraph, *, horizon: int = 1, **options: Any) -> FleetM
             "travel_time": graph.turn_seconds,
             "energy": TABLE_2.turn_energy(graph),
         },
-        discrete_columns=(0, 7),
+        discrete_columns=(0, 8),
         **options,
     )
 
@@ -172,7 +173,7 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         if driven and network == "city":
             raise InputError("SUMO does not drive in a generated city; leave driven out")
         file = network_file(network, heights=self.elevation is None and not self.flat) if driven else None
-        read = str(file) if driven and network not in REAL_NETWORKS else network
+        read = network if file is None else str(file)  # which knows junctions, as tables do not
         names = ("uturns", "edges", "city_seed", "elevation", "flat")
         roads = load_roads(read, **{name: getattr(self, name) for name in names})
         store(self, roads=roads, model=fleet_model(roads.graph, horizon=self.horizon))
@@ -356,8 +357,9 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         if self._drive is None:
             return self._drawn(step, journey, edges)
         drive = self._drive(tuple(graph.ids[edge] for edge in route), moment=journey.moment)
-        rise = None if self.elevation is None and not self.flat else graph.rise[edges]
-        energies = drive.energies(own, rise) - drive.stored(own)
+        # Heights are the junctions', whatever lanes of the SUMO file say: what is stored in height then
+        # adds up to the same for all routes of a trip.
+        energies = drive.energies(own, graph.rise[edges]) - drive.stored(own)
         missing = edges[drive.completed :]
         energies[drive.completed :] += own.energy(graph.length, graph.speed, graph.rise)[missing]
         return _Spent(energies, drive.duration, drive.arrived)
@@ -375,8 +377,8 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         graph, own, scales = self.graph, journey.own, RoadScales()
         rows = road_rows(graph, own, 0)
         noise = Streams(self.seed, "noise-of-roads").at(step).standard_normal(len(graph))
-        noise *= np.sqrt(scales.noise**2 + scales.noise_per_time**2 * rows[:, 3])
-        energies = (rows[:, 1] + own.potential(graph.rise) + rows[:, 6] * (self._drawn_roads + noise))[edges]
+        noise *= np.sqrt(rows[:, [6, 3, 7]] @ np.square(scales.of_noise))
+        energies = (rows[:, 1] + own.potential(graph.rise) + rows[:, 6] * self._drawn_roads + noise)[edges]
         turns = graph.turn_numbers(edges)
         energies[:-1] += _turn_energy(graph, own)[turns]
         seconds = float(graph.travel_time[edges].sum() + graph.turn_seconds[turns].sum())

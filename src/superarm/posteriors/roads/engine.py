@@ -35,8 +35,8 @@ from superarm.threads import blas_threads_for
 from .log import Log, Trips
 from superarm.networks.scales import TERMS, RoadScales
 
-EDGE, EXPECTED, TIME, EACH, VEHICLE = 0, 1, 3, 6, 7
-COLUMNS = 8
+EDGE, EXPECTED, TIME, EACH, STOPS, VEHICLE = 0, 1, 3, 6, 7, 8
+COLUMNS = 9
 _TERMS = slice(2, 7)
 _P = len(TERMS)
 
@@ -44,6 +44,12 @@ _P = len(TERMS)
 def terms_of(keys: Floats) -> Floats:
     """The terms of each arm, (N, 5)."""
     return keys[:, _TERMS]
+
+
+def noise_parts(keys: Floats) -> Floats:
+    """What each scale of the noise multiplies, squared: each road, its time, its stops, (N, 3)."""
+    each = np.square(keys[:, EACH])
+    return np.column_stack([each, each * np.maximum(keys[:, TIME], 0.0), keys[:, STOPS]])
 
 
 def edges_of(keys: Floats) -> Ints:
@@ -198,9 +204,7 @@ class RoadEngine:
 
     def _own_noise(self, trips: Trips) -> Floats:
         """The variance that each reward has by itself, (M,)."""
-        scales, time = self.scales, np.maximum(trips.keys[:, TIME], 0.0)
-        own = np.square(trips.keys[:, EACH])
-        model = trips.summed(own * (scales.noise**2 + scales.noise_per_time**2 * time))
+        model = trips.summed(noise_parts(trips.keys) @ np.square(self.scales.of_noise))
         return np.where(trips.noise == 0.0, model, trips.noise)
 
     def _shared(self, trips: Trips) -> Floats:

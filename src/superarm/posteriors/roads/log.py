@@ -2,7 +2,7 @@
 
 =============  =======================================================================
 ``N``, ``M``   arms observed, rewards (each of one arm or the sum of several)
-``keys``       rows of :class:`RoadGP`, (N, 8)
+``keys``       rows of :class:`RoadGP`, (N, 9)
 ``of``         the reward that each arm belongs to, (N,), rising
 ``trip``       the trip that each reward belongs to, (M,), rising: they share noise
 ``noise``      variance that each reward has by itself where it was stated, else 0, (M,)

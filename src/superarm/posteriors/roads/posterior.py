@@ -4,7 +4,7 @@ An arm is a road driven by a vehicle, and its reward the energy it costs (less w
 and motion). Of a road e, of the terms φ that the energy model gives for it and this vehicle, and of a
 trip t::
 
-    reward = expected(e) + each·f(e) + φ(e)·(w + w_vehicle + w_t) + each·noise
+    reward = expected(e) + each·f(e) + φ(e)·(w + w_vehicle + w_t) + noise
 
 =============  =======================================================================
 ``expected``   what the energy model says for this vehicle: column 1 of a key
@@ -16,7 +16,8 @@ trip t::
                in Wh of the model, and ``each``
 ``w``          how far the fleet's vehicles differ from the model, w_vehicle each of them,
                w_t the day's weather and payload: noise that the roads of a trip share
-``noise``      of each road by itself; it grows with the time spent there
+``noise``      of each drive over a road by itself: it grows with the time spent there, and with what
+               signals let expect
 =============  =======================================================================
 
 So roads are shared by all vehicles, and vehicles differ in five numbers. All standard deviations are
@@ -76,8 +77,9 @@ class Flagged(NamedTuple):
 class RoadGP(GaussianPosterior, Sums, Calibrated):
     """The exact posterior of a fleet's energies; see the module's text for the model.
 
-    ``kernel`` is k_G, with an even ν, ``sizes`` the roads' sizes, (n,). Keys have eight columns: road, expected Wh, the terms rolling,
-    time, drag and climb in Wh, each, and the vehicle's number. One call of ``observe`` or ``observe_sums`` is
+    ``kernel`` is k_G, with an even ν, ``sizes`` the roads' sizes, (n,). Keys have nine columns: road,
+    expected Wh, the terms rolling, time, drag and climb in Wh, each, the variance that signals let expect
+    in Wh², and the vehicle's number. One call of ``observe`` or ``observe_sums`` is
     one trip; of what is observed with a ``noise_variance`` of its own, nothing is shared.
 
     The scales are fitted anew after 4, 8, 16, … trips up to ``refit``, and then every ``refit`` trips,
