@@ -1,0 +1,14 @@
+"""Trips on a road network, by the energy model or by what was learned: what ``superarm route`` prints."""
+
+from .answers import INTERVAL as INTERVAL
+from .answers import Leg as Leg
+from .answers import RouteAnswer as RouteAnswer
+from .battery import Battery as Battery
+from .battery import read_vehicle as read_vehicle
+from .believed import Known as Known
+from .believed import Source as Source
+from .believed import TrackRecord as TrackRecord
+from .closures import read_closures as read_closures
+from .router import NETWORKS as NETWORKS
+from .router import Router as Router
+from .router import find_route as find_route

@@ -1,0 +1,140 @@
+"""What a battery holds along a route, and vehicles as files.
+
+=================  ====================================================================
+``C``, ``r``       capacity and reserve, Wh
+``S``, ``h``       expected energy of a route's first i edges, and the half-width of its
+                   95 % interval, (k,) each
+``b``              what the battery is expected to hold: b_i = min(C, b_{i−1} − e_i)
+``lost``           what a full battery could not take, up to i: max(0, max_{j ≤ i} b_0 − S_j − C)
+=================  ====================================================================
+
+b_i = b_0 − S_i − lost_i: a full battery reflects the way of its charge. A trip may run empty where b − h
+falls below r, anywhere on the way. Of the energy before the battery was full, h counts the
+uncertainty too: there the bound is lower than it need be.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats
+from superarm.errors import FileError, InputError, SpecError
+from superarm.inputs import as_number
+from superarm.networks import Vehicle
+from superarm.registry import kinds_of, require_kind, suggestion
+
+_KEYS = {"battery_wh": "capacity", "reserve_wh": "reserve"}
+VEHICLE = tuple(field.name for field in dataclasses.fields(Vehicle))
+"""The parameters of a vehicle."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Battery:
+    """A battery; of an unknown capacity it is never full.
+
+    >>> Battery(capacity=40_000.0).charge("80%")
+    32000.0
+    """
+
+    capacity: float = math.inf
+    """Wh"""
+    reserve: float = 0.0
+    """Wh that are to be left at any time."""
+
+    def __post_init__(self) -> None:
+        if self.capacity != math.inf:
+            as_number(self.capacity, "battery_wh", 1.0, 1e9)
+        as_number(self.reserve, "reserve_wh", 0.0, self.capacity)
+
+    def charge(self, given: float | str | None) -> float | None:
+        """Wh of a charge in Wh, or in per cent of the capacity; without one, a known battery is full."""
+        if given is None:
+            return None if self.capacity == math.inf else self.capacity
+        text = str(given).strip()
+        share = text.endswith("%")
+        try:
+            number = float(text.removesuffix("%"))
+        except ValueError:
+            number = math.nan
+        if share and self.capacity == math.inf:
+            raise InputError(
+                f"charge is {text}, but the battery's capacity is not known: give battery_wh in the "
+                "vehicle's file, or the charge in Wh"
+            )
+        charge = 0.01 * number * self.capacity if share else number
+        if not (math.isfinite(charge) and 0.0 <= charge <= self.capacity):
+            most = "" if self.capacity == math.inf else f", at most {self.capacity:g} Wh or 100%"
+            raise InputError(f"charge is {given!r}; it must be Wh (24000) or a share (80%){most}")
+        return charge
+
+    def follow(self, charge: float, energies: Floats, spreads: Floats) -> Charge:
+        """b and b − h along a route of ``energies``, (k,)."""
+        spent = np.concatenate([[0.0], np.cumsum(energies)])
+        lost = np.maximum.accumulate(np.maximum(charge - spent - self.capacity, 0.0))
+        level = charge - spent - lost
+        spread = np.concatenate([[0.0], spreads])
+        return Charge(self, level, level - spread, float(spread[-1]), float(lost[-1]))
+
+
+class Charge(NamedTuple):
+    """A battery along a route: at its start, and after each of its edges."""
+
+    battery: Battery
+    level: Floats  # expected Wh, (k + 1,)
+    low: Floats  # lower ends of the 95 % intervals
+    spread: float  # half-width of the interval at arrival
+    lost: float  # Wh that a full battery could not take
+
+    @property
+    def missing(self) -> float:
+        """Wh by which the reserve is touched at 95 %, at the worst place; 0: nowhere."""
+        return max(0.0, self.battery.reserve - float(self.low.min()))
+
+    def as_json(self, ids: list[str]) -> dict[str, Any]:
+        arrival, worst = float(self.level[-1]), int(self.low.argmin())
+        return {
+            "capacity_wh": self.battery.capacity,
+            "reserve_wh": self.battery.reserve,
+            "charge_wh": float(self.level[0]),
+            "arrival_wh": arrival,
+            "arrival_low_wh": float(self.low[-1]),
+            "arrival_high_wh": min(arrival + self.spread, self.battery.capacity),
+            "lowest_wh": float(self.low[worst]),
+            "lowest_at": ids[max(worst - 1, 0)],
+            "lost_wh": self.lost,
+            "missing_wh": self.missing,
+        }
+
+
+class Equipped(NamedTuple):
+    """What a vehicle's file says; a vehicle or battery of which it says nothing is none."""
+
+    vehicle: Vehicle | None
+    battery: Battery | None
+
+
+def read_vehicle(path: str | Path) -> Equipped:
+    """A vehicle and its battery from a TOML file: ``mass = 2100.0``, ``battery_wh = 58000`` …"""
+    try:
+        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise FileError(f"{path} cannot be read as a vehicle: {reason}") from None
+    kinds = {**kinds_of(Vehicle), **dict.fromkeys(_KEYS, float)}
+    for key, value in found.items():
+        if key not in kinds:
+            raise SpecError(f"{path}: a vehicle has no {key!r}; {suggestion(key, kinds, 'it has')}")
+        require_kind(value, kinds[key], f"{path}: {key}")
+    try:
+        own = {key: value for key, value in found.items() if key in VEHICLE}
+        battery = {_KEYS[key]: float(value) for key, value in found.items() if key in _KEYS}
+        return Equipped(Vehicle(**own) if own else None, Battery(**battery) if battery else None)
+    except InputError as error:
+        raise FileError(f"{path}: {error}") from None

@@ -1,0 +1,113 @@
+"""The cheapest route, again and again, where costs stay the same.
+
+=================  ====================================================================
+``w``              cost of each turn and the edge that it enters, (c,)
+``d(u, v)``        least cost of a way from the end of edge u to the end of edge v
+``L``              landmarks: a few edges far from each other
+``π``              lower bound of d(v, goal), (n,): the largest of d(L, goal) − d(L, v) and
+                   d(v, L) − d(goal, L), by the triangle inequality
+=================  ====================================================================
+
+Costs w − π(u) + π(v) are not negative and have the same cheapest routes; with them a search goes
+towards the goal [goldberg2005computing, section 5]. Closed edges make no d smaller, so that the
+bounds still hold.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from superarm.core import Bools, Floats, Ints
+from superarm.networks import LineGraph
+
+_LANDMARKS, _USED = 6, 3  # and how many bounds are used for a trip: the best of its start
+_FIRST, _WIDER, _TRIES = 0.05, 2.5, 4  # how far a search goes, in shares of π; then so much farther
+
+
+class Search:
+    """Routes of least Σ ``costs`` of edges and ``turn_costs`` of turns, none of them negative.
+
+    ``guided``: by landmarks, which are worth their making where more than a dozen routes are found.
+    """
+
+    def __init__(
+        self, graph: LineGraph, costs: Floats, turn_costs: Floats, *, guided: bool = False
+    ) -> None:
+        self._n, self._costs, self._guided = len(graph), costs, guided
+        self._first, self._second = graph.turns.T
+        self._weights: Floats = costs[self._second] + turn_costs
+        self._pointers = np.searchsorted(self._first, np.arange(self._n + 1)).astype(np.int32)
+
+    def find(self, starts: Ints, goals: Ints, closed: Bools | None = None) -> Ints | None:
+        """The cheapest route from one of ``starts`` to one of ``goals``, both included, if there is one.
+
+        ``closed`` edges are not used, (n,).
+        """
+        weights = self._weights
+        if closed is not None:
+            weights = np.where(closed[self._second], np.inf, weights)
+            starts, goals = starts[~closed[starts]], goals[~closed[goals]]
+        if not (len(starts) and len(goals)):
+            return None
+        ahead = self._bounds(int(starts[0]), goals) if self._guided else np.zeros(self._n)
+        if self._guided:  # rounding apart, they are not negative
+            weights = np.maximum(weights + ahead[self._second] - ahead[self._first], 0.0)
+        # One more node, from which all starts are entered.
+        entering = self._costs[starts] + ahead[starts]
+        weights = np.append(weights, entering - entering.min())
+        pointers = np.append(self._pointers, np.int32(len(weights)))
+        indices = np.append(self._second, starts).astype(np.int32)
+        limit = _FIRST * float(ahead[starts].min()) + float(self._weights.mean())
+        for _ in range(_TRIES if self._guided else 0):
+            found = self._searched(weights, indices, pointers, goals, limit)
+            if found is not None:
+                return found
+            limit *= _WIDER
+        return self._searched(weights, indices, pointers, goals, np.inf)
+
+    def _searched(
+        self, weights: Floats, indices: Any, pointers: Any, goals: Ints, limit: float
+    ) -> Ints | None:
+        from scipy.sparse import csr_matrix
+        from scipy.sparse.csgraph import dijkstra
+
+        n = self._n
+        matrix = csr_matrix((weights, indices, pointers), shape=(n + 1, n + 1), copy=False)
+        costs, previous = dijkstra(matrix, indices=n, return_predecessors=True, limit=limit)
+        goal = int(goals[costs[goals].argmin()])
+        if costs[goal] == np.inf:
+            return None
+        route = [goal]
+        while (before := int(previous[route[-1]])) != n:
+            route.append(before)
+        return np.array(route[::-1], dtype=np.intp)
+
+    def _bounds(self, start: int, goals: Ints) -> Floats:
+        """π, and so 0 at the goals; of several the least, (n,)."""
+        marks = self._marks
+        bounds = np.full(self._n, np.inf)
+        for goal in goals:
+            best = np.argsort(marks[:, start] - marks[:, goal], kind="stable")[:_USED]
+            np.minimum(bounds, (marks[best, goal, None] - marks[best]).max(axis=0), out=bounds)
+        return np.maximum(bounds, 0.0)
+
+    @cached_property
+    def _marks(self) -> Floats:
+        """d(L, v), and −d(v, L), of landmarks each as far as can be from those before it."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import dijkstra
+
+        ends, shape = (self._first, self._second), (self._n, self._n)
+        onward = csr_array((self._weights, ends), shape=shape)
+        back = csr_array((self._weights, ends[::-1]), shape=shape)
+        mark, apart = int(dijkstra(onward, indices=0).argmax()), np.full(self._n, np.inf)
+        marks: list[Floats] = []
+        for _ in range(_LANDMARKS):
+            there, here = dijkstra(onward, indices=mark), dijkstra(back, indices=mark)
+            marks += [there, -here]
+            apart = np.minimum(apart, there + here)
+            mark = int(apart.argmax())
+        return np.array(marks)
