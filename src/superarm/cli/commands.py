@@ -20,6 +20,9 @@ _SET = "Set a parameter to a TOML value; a list sweeps. May be repeated."
 _EXECUTOR = "Local processes, or the Dask cluster at $DASK_SCHEDULER_ADDRESS (else a local one)."
 _STATE = "What a run has learned on this network, RUN/states/CELL.npz; default: the energy model."
 _SETTING = "A parameter of the vehicle (mass, …), the model, or a city (edges, city_seed)."
+_PLACE = "Where the trip begins: an edge id, latitude,longitude in degrees, or a street name."
+_CLASS = "Whose roads are used: passenger, taxi, delivery, truck, bus, emergency, bicycle."
+_CLOSED = "An edge, or a street, that is closed; may be repeated."
 _DEMO = "Where the run, report.html and learning.svg go; an earlier demo is replaced."
 _SHOWN: dict[str, Any] = {"show_default": True}
 
@@ -122,10 +125,23 @@ def report(directory: Path, as_json: bool, seed: int, **asked: Any) -> None:
 
 @superarm.command()
 @click.option("--net", required=True, help=_NET)
-@click.option("--from", "start", required=True, help="Id of the edge where the trip begins.")
-@click.option("--to", "goal", required=True, help="Id of the edge where it ends.")
+@click.option("--from", "start", required=True, metavar="PLACE", help=_PLACE)
+@click.option(
+    "--to", "goal", required=True, metavar="PLACE", help="Where it ends, said in the same ways."
+)
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
 @click.option("--state", type=_PATH, help=_STATE)
+@click.option("--vehicle", type=_PATH, help="A vehicle as TOML: mass, …, battery_wh, reserve_wh.")
+@click.option("--class", "vehicle_class", default="passenger", **_SHOWN, help=_CLASS)
+@click.option(
+    "--close", multiple=True, metavar="EDGE", help="A closed edge or street; may be repeated."
+)
+@click.option("--close-file", type=_PATH, help="Closed roads as GeoJSON lines and areas.")
+@click.option("--depart", metavar="TIME", help="When the trip begins: HH:MM, or a date and time.")
+@click.option(
+    "--charge", metavar="WH|%", help="What the battery holds at the start; default: it is full."
+)
+@click.option("--anyway", is_flag=True, help="Print a route on which the battery may run empty.")
 @_choice(
     "--routing",
     "potential",

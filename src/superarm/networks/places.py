@@ -116,32 +116,24 @@ class Places:
 
     def _nearest(self, latitude: float, longitude: float) -> Found:
         point = self._plane([[longitude, latitude]])[0]
-        bound = self._distance(point, [self._tree.query(_flat(point))[1]])[0]
+        bound = self._pieces.at([self._tree.query(_flat(point))[1]]).distance(point)[0]
         close = np.array(sorted(self._tree.query_ball_point(_flat(point), bound + _PIECE)))
         ways, away = self._pieces.at(close).ways(point, self.graph)
         away *= float(metres_per_radian(latitude)) / self._scale
         name = self.graph.ids[ways[0]]
-        told = f"latitude {latitude:g}, longitude {longitude:g}"
+        told = f"latitude {latitude:.5f}, longitude {longitude:.5f}"
         if away > _FARTHEST:
             ends = self._lon_lat
             (west, south), (east, north) = ends.min(axis=0), ends.max(axis=0)
             swapped = west <= latitude <= east and south <= longitude <= north
-            advice = (
-                "latitude comes first, then longitude"
-                if swapped
-                else (
-                    f"the network lies at latitudes {south:.4f} to {north:.4f} and longitudes {west:.4f} "
-                    f"to {east:.4f}; give a place there, latitude first"
-                )
-            )
             raise UnknownArmError(
-                f"{told} is {away / 1000.0:.1f} km from the nearest edge, {name!r}, that can be used, "
-                f"which is more than {_FARTHEST:.0f} m: {advice}"
+                f"{told} is {away / 1000.0:.1f} km from the nearest edge that can be used, {name!r}, "
+                f"more than {_FARTHEST:.0f} m; "
+                + ("are they swapped? " if swapped else "")
+                + f"give latitude,longitude on the network, from {south:.4f},{west:.4f} to "
+                f"{north:.4f},{east:.4f}"
             )
         return Found(ways, f"{told}: edge {name}, {away:.0f} m away")
-
-    def _distance(self, point: complex, pieces: Any) -> Floats:
-        return self._pieces.at(pieces).distance(point)
 
     @cached_property
     def _lon_lat(self) -> Floats:
@@ -164,7 +156,7 @@ class Places:
 
     @cached_property
     def _pieces(self) -> _Pieces:
-        """The courses of all edges: a course in the network's metres is turned and scaled to its ends."""
+        """The courses of all edges: in the network's metres, then turned and scaled to their ends."""
         graph, network = self.graph, self.graph.network
         ends = np.stack([network.tail, network.head])[:, graph.edges]
         first, last = begin, end = (network.junctions[:, :2] @ _COMPLEX)[ends]
@@ -251,7 +243,8 @@ class _Pieces(NamedTuple):
         """Metres in the plane from each piece to one point, or to a point of its own."""
         away, square = points - self.begin, np.square(np.abs(self.step))
         share = (away * np.conj(self.step)).real / np.where(square > 0.0, square, 1.0)
-        return np.abs(away - np.clip(share, 0.0, 1.0) * self.step)
+        metres: Floats = np.abs(away - np.clip(share, 0.0, 1.0) * self.step)
+        return metres
 
     def ways(self, point: complex, graph: LineGraph) -> tuple[tuple[int, ...], float]:
         """The edge nearest to a point with its other ways, and how far away it is."""

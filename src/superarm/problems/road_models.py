@@ -199,7 +199,7 @@ class RoadPrior(NamedTuple):
     noise_std: float  # ς
 
     def forecast(self, graph: LineGraph, edges: Ints, lengthscale: Lengthscale = 1.0) -> Forecast:
-        """Of the energies of a route on one trip, with k_G·k_f taken to be independent from road to road.
+        """Of a route's energies on one trip, with k_G·k_f taken to be independent from road to road.
 
         Of a route's variance k′_f and noise make up most, so that the standard deviation is right to a
         few per cent, on a network of any size.

@@ -8,8 +8,8 @@
 ``lost``           what a full battery could not take, up to i: max(0, max_{j ≤ i} b_0 − S_j − C)
 =================  ====================================================================
 
-b_i = b_0 − S_i − lost_i: a full battery reflects the way of its charge. A trip may run empty where b − h
-falls below r, anywhere on the way. Of the energy before the battery was full, h counts the
+b_i = b_0 − S_i − lost_i: a full battery reflects the way of its charge. A trip may run empty where
+b − h falls below r, anywhere on the way. Of the energy before the battery was full, h counts the
 uncertainty too: there the bound is lower than it need be.
 """
 
@@ -54,7 +54,7 @@ class Battery:
         as_number(self.reserve, "reserve_wh", 0.0, self.capacity)
 
     def charge(self, given: float | str | None) -> float | None:
-        """Wh of a charge in Wh, or in per cent of the capacity; without one, a known battery is full."""
+        """Wh of a charge in Wh, or in per cent; without one, a battery of known capacity is full."""
         if given is None:
             return None if self.capacity == math.inf else self.capacity
         text = str(given).strip()

@@ -1,7 +1,7 @@
 """What is believed of the energies of all edges: by the model alone, or by what was learned.
 
-A :class:`Source` answers for one vehicle, at any time of departure, with what is :class:`Known`. Nothing
-else here knows how it was learned: a new kind of belief is a new source.
+A :class:`Source` answers for one vehicle, at any time of departure, with what is :class:`Known`.
+Nothing else here knows how it was learned: a new kind of belief is a new source.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class Source(Protocol):
 class ByModel:
     """The prior without the network's kernel, which takes long to make on a large one."""
 
-    timed, record = False, None
+    timed = False
+    record: TrackRecord | None = None
 
     def __init__(self, graph: LineGraph, vehicle: Vehicle, settings: Mapping[str, Any]) -> None:
         self.vehicle, self._graph = vehicle, graph
@@ -99,7 +100,8 @@ def spreads(forecast: Forecast) -> Floats:
     """Half-widths of the 95 % intervals of the sums of a forecast's first 1, 2, …, k arms, (k,)."""
     latent = np.diagonal(forecast.cov.cumsum(axis=0).cumsum(axis=1))
     variance = latent + forecast.noise_std**2 * np.arange(1, len(forecast.mean) + 1)
-    return HALF_WIDTH * np.sqrt(np.maximum(variance, 0.0))
+    half: Floats = HALF_WIDTH * np.sqrt(np.maximum(variance, 0.0))
+    return half
 
 
 # --- by what was learned -------------------------------------------------------------------
@@ -143,8 +145,8 @@ class Learned:
             mean = policy.posterior.belief(offer).mean
         except InputError as error:
             raise StateError(
-                f"{self.label} was learned where conditions change from trip to trip; a route cannot be "
-                f"found without them ({error})"
+                f"{self.label} was learned where conditions change from trip to trip; a route cannot "
+                f"be found without them ({error})"
             ) from error
         return Known(
             mean=mean,
@@ -168,7 +170,7 @@ def _trips_a_day(posterior: object) -> int | None:
     kernels: list[Any] = [posterior.drift] if isinstance(posterior, DriftingGP) else []
     for kernel in kernels:  # which grows
         if isinstance(kernel, Periodic):
-            return round(float(kernel.period))
+            return round(float(np.ravel(kernel.period)[0]))
         kernels += getattr(kernel, "kernels", ())
     return None
 

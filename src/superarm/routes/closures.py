@@ -72,11 +72,8 @@ def _closed(properties: Any, geometry: Any, places: Places) -> Iterator[Ints]:
             f"its geometry is {kind!r}; give one of {', '.join(_KINDS)}, or a property 'edge'"
         )
     area = kind.endswith("Polygon")
-    for part in (
-        _several(geometry.get("coordinates"))
-        if kind.startswith("Multi")
-        else [geometry.get("coordinates")]
-    ):
+    given = geometry.get("coordinates")
+    for part in _several(given) if kind.startswith("Multi") else [given]:
         yield places.within(list(map(_line, _several(part)))) if area else places.along(_line(part))
 
 

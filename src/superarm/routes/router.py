@@ -125,10 +125,10 @@ class Router:
     ) -> RouteAnswer:
         """The route of least cost c (above) from ``start`` to ``goal``; the edges of both count whole.
 
-        Of a place or a street whose road has two directions, the better one is taken. ``closed``: ids of
-        edges, or names of streets, that are not used. ``depart``: "HH:MM", or a date and time; it matters
-        where ``source.timed``. ``charge``: what the battery holds at the start, in Wh or as "80%". A
-        route on which it may run empty is refused, unless it is wanted ``anyway``.
+        Of a place or a street whose road has two directions, the better one is taken. ``closed``: ids
+        of edges, or names of streets, that are not used. ``depart``: "HH:MM", or a date and time; it
+        matters where ``source.timed``. ``charge``: what the battery holds at the start, in Wh or as
+        "80%". A route on which it may run empty is refused, unless it is wanted ``anyway``.
         """
         ends = self.places.find(start), self.places.find(goal)
         shut = self._shut(closed)
@@ -199,14 +199,11 @@ class Router:
         if route is None:
             one, other = (self.graph.ids[end.edges[0]] for end in ends)
             assert shut is not None
-            gone = next(
-                (self.graph.ids[end.edges[0]] for end in ends if shut[list(end.edges)].all()), ""
+            gone = [end.edges[0] for end in ends if shut[list(end.edges)].all()]
+            why = (
+                f"edge {self.graph.ids[gone[0]]} is" if gone else f"{np.count_nonzero(shut)} edges are"
             )
-            raise InfeasibleError(
-                f"there is no open route from edge {one} to edge {other}: "
-                + (f"edge {gone} is closed" if gone else f"{np.count_nonzero(shut)} edges are closed")
-                + "; open some"
-            )
+            raise InfeasibleError(f"no open route leads from edge {one} to edge {other}: {why} closed")
         return route
 
     # --- what a route costs ----------------------------------------------------------------
@@ -233,10 +230,8 @@ class Router:
     def _compared(self, known: Known, trip: Trip, shut: Bools | None) -> dict[str, Leg]:
         ends = Found((trip.start,)), Found((trip.goal,))
         searches = {"fastest": self._fastest, "shortest": self._shortest}
-        return {
-            name: self._leg(known, self._found(search, ends, shut))[0]
-            for name, search in searches.items()
-        }
+        found = {name: self._found(search, ends, shut) for name, search in searches.items()}
+        return {name: self._leg(known, edges)[0] for name, edges in found.items()}
 
     @cached_property
     def _fastest(self) -> Search:
@@ -254,7 +249,8 @@ class Router:
 
     def _turns(self, edges: Ints) -> Ints:
         """The numbers of the turns along a route, (k − 1,)."""
-        return np.searchsorted(self._turn_keys, edges[:-1] * len(self.graph) + edges[1:])
+        wanted = edges[:-1] * len(self.graph) + edges[1:]
+        return np.asarray(np.searchsorted(self._turn_keys, wanted), dtype=np.intp)
 
     # --- in words --------------------------------------------------------------------------
 
@@ -269,16 +265,9 @@ class Router:
         driven = edges[:worst]
         metres = self.graph.length[driven].sum() + self.graph.turn_length[self._turns(driven)].sum()
         missing, held = charge.missing, float(charge.level[0])
-        place = (
-            f"after edge {ids[driven[-1]]}, {metres / 1000.0:.2f} km from its start,"
-            if worst
-            else ("at its start")
-        )
-        advice = (
-            f"start with {held + missing:.0f} Wh"
-            if held + missing <= battery.capacity
-            else f"the battery holds only {battery.capacity:.0f} Wh, so charge on the way"
-        )
+        place = f"after edge {ids[edges[max(worst - 1, 0)]]}, {metres / 1000.0:.2f} km from its start,"
+        more = held + missing <= battery.capacity and charge.lost == 0.0
+        advice = f"start with {held + missing:.0f} Wh" if more else "charge on the way"
         return (
             f"the route from edge {ids[edges[0]]} to edge {ids[edges[-1]]} may run empty: {place} the "
             f"battery is expected to hold {charge.level[worst]:.0f} Wh, and at 95 % as little as "
@@ -298,7 +287,7 @@ def find_route(
     anyway: bool = False,
     **router: Any,
 ) -> RouteAnswer:
-    """One route: ``Router(network, **router).route(start, goal, …)``. For several, make the router once.
+    """One route: ``Router(network, **router).route(start, goal, …)``; for several, make it once.
 
     >>> from superarm.networks import generate_city
     >>> answer = find_route(generate_city(edges=300, seed=1), "r1", "r20", settings={"mass": 2100.0})
@@ -399,6 +388,6 @@ def _learned(
             return roads, source.on(roads.graph)
         found.append(unlike)
     raise StateError(
-        f"{source.label} was learned on roads other than these: {found[0]}; give the network of its run, "
-        "and its elevation"
+        f"{source.label} was learned on roads other than these: {found[0]}; give the network of its "
+        "run, and its elevation"
     )

@@ -42,7 +42,7 @@ class Search:
         self._pointers = np.searchsorted(self._first, np.arange(self._n + 1)).astype(np.int32)
 
     def find(self, starts: Ints, goals: Ints, closed: Bools | None = None) -> Ints | None:
-        """The cheapest route from one of ``starts`` to one of ``goals``, both included, if there is one.
+        """The cheapest route from one of ``starts`` to one of ``goals``, both included; none: no way.
 
         ``closed`` edges are not used, (n,).
         """
@@ -76,7 +76,8 @@ class Search:
 
         n = self._n
         matrix = csr_matrix((weights, indices, pointers), shape=(n + 1, n + 1), copy=False)
-        costs, previous = dijkstra(matrix, indices=n, return_predecessors=True, limit=limit)
+        found = dijkstra(matrix, indices=np.array([n]), return_predecessors=True, limit=limit)
+        costs, previous = found[0][0], found[1][0]
         goal = int(goals[costs[goals].argmin()])
         if costs[goal] == np.inf:
             return None
@@ -88,11 +89,11 @@ class Search:
     def _bounds(self, start: int, goals: Ints) -> Floats:
         """π, and so 0 at the goals; of several the least, (n,)."""
         marks = self._marks
-        bounds = np.full(self._n, np.inf)
+        bounds: Floats = np.full(self._n, np.inf)
         for goal in goals:
             best = np.argsort(marks[:, start] - marks[:, goal], kind="stable")[:_USED]
             np.minimum(bounds, (marks[best, goal, None] - marks[best]).max(axis=0), out=bounds)
-        return np.maximum(bounds, 0.0)
+        return np.asarray(np.maximum(bounds, 0.0))
 
     @cached_property
     def _marks(self) -> Floats:
@@ -103,10 +104,14 @@ class Search:
         ends, shape = (self._first, self._second), (self._n, self._n)
         onward = csr_array((self._weights, ends), shape=shape)
         back = csr_array((self._weights, ends[::-1]), shape=shape)
-        mark, apart = int(dijkstra(onward, indices=0).argmax()), np.full(self._n, np.inf)
+
+        def costs(graph: Any, mark: int) -> Floats:
+            return np.asarray(dijkstra(graph, indices=np.array([mark]))[0])
+
+        mark, apart = int(costs(onward, 0).argmax()), np.full(self._n, np.inf)
         marks: list[Floats] = []
         for _ in range(_LANDMARKS):
-            there, here = dijkstra(onward, indices=mark), dijkstra(back, indices=mark)
+            there, here = costs(onward, mark), costs(back, mark)
             marks += [there, -here]
             apart = np.minimum(apart, there + here)
             mark = int(apart.argmax())
