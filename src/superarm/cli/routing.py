@@ -96,14 +96,16 @@ def _battery(answer: RouteAnswer) -> list[str]:
     told = answer.charge.as_json(answer.ids())
     lines = [
         f"battery: {told['charge_wh']:.0f} Wh at the start, {_signed(told['arrival_wh'])} Wh at "
-        f"arrival, 95 % interval {_signed(told['arrival_low_wh'])} to {_signed(told['arrival_high_wh'])} Wh"
+        f"arrival, 95 % interval {_signed(told['arrival_low_wh'])} to "
+        f"{_signed(told['arrival_high_wh'])} Wh"
     ]
     if told["lost_wh"] > 0.0:
         lines.append(f"  {told['lost_wh']:.0f} Wh won downhill are lost: the battery is full there")
     if told["missing_wh"] > 0.0:
         lines.append(
             f"  it may run empty: at 95 % {_signed(told['lowest_wh'])} Wh after edge "
-            f"{told['lowest_at']}, {told['missing_wh']:.0f} Wh less than the reserve of {told['reserve_wh']:.0f} Wh"
+            f"{told['lowest_at']}, {told['missing_wh']:.0f} Wh less than the reserve of "
+            f"{told['reserve_wh']:.0f} Wh"
         )
     return lines
 

@@ -21,7 +21,7 @@ costs is a cheapest route: no negative cycles, and Dijkstra's algorithm is exact
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -29,6 +29,11 @@ from superarm.core import Floats
 from superarm.errors import InputError
 from superarm.inputs import as_number, as_numbers, as_positive, as_vector, read_only, require_choice
 from superarm.registry import register
+
+from .kinematics import junction_speeds
+
+if TYPE_CHECKING:
+    from .road import LineGraph
 
 _JOULES_PER_WH = 3600.0
 _LARGEST = 1e9  # of any parameter: beyond it a vehicle is none, and numbers overflow
@@ -85,6 +90,21 @@ class Vehicle:
         spent = np.where(work >= 0.0, work / self.propulsion_efficiency, returned)
         energy: Floats = (spent + self.auxiliary_power * length / speed) / _JOULES_PER_WH
         return energy
+
+    def turn_energy(self, graph: LineGraph) -> Floats:
+        """Wh that each turn of a graph adds to the energy of its edges, (c,), never negative.
+
+        For driving through the junction, and for accelerating again: what is in motion counts as
+        stored with η⁻, so that of ½mΔv² the share 1/η⁺ − η⁻ is lost. Who turns back stops.
+        """
+        speeds = junction_speeds(graph)
+        stops = np.maximum(graph.turn_stop, graph.is_uturn)
+        regained = np.maximum(speeds.after**2 - (1.0 - stops) * speeds.enter**2, 0.0)
+        lost = max(1.0 / self.propulsion_efficiency - self.recuperation_efficiency, 0.0)
+        through = self.energy(1.0, speeds.leave, 0.0) * graph.turn_length
+        longer = graph.turn_seconds - graph.turn_length / speeds.leave
+        energy: Floats = 0.5 * lost * self.mass * regained + self.auxiliary_power * longer
+        return through + energy / _JOULES_PER_WH
 
     def potential(self, height: Any) -> Floats:
         """Wh that driving down from these heights (metres) gives back: h = m·g·z·η⁻/3600."""

@@ -34,6 +34,7 @@ _OPTIONS = (
     "--tls.join",
     "--tls.default-type=actuated",
     "--osm.turn-lanes",
+    "--output.street-names",
 )
 _ROADS = frozenset(
     f"{road}{link}"

@@ -9,7 +9,11 @@ What becomes of the file:
 - *Who may drive*: an edge permits a class if one of its lanes does. A turn permits it if, for
   one of its connections, the lane it leaves, the lane it enters and the lane between do. SUMO
   repeats the defaults of a ``<type>`` in every lane, so that types need not be read.
-- *Shapes* are the edge's own, or else lane 0's.
+- *Turns* lead over the lanes within the junction, one after another: lengths add up, and the speed is
+  that of driving each at its limit. Where several lanes lead from one edge into another, it is the
+  first that passenger cars may use: SUMO's cars keep to the right.
+- *Signals* run the last of their programs, with the durations that it states.
+- *Shapes* are the edge's own, or else lane 0's; *street names* are the edges' ``name``.
 - *Longitude and latitude* are found where the network is in UTM; otherwise there are none.
 """
 
@@ -19,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from operator import or_
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,10 +32,13 @@ from superarm.errors import InputError
 
 from ._xml import Attributes, XmlFile, bare_name
 from .geography import from_utm
+from .kinematics import BRAKING, signal, yielding_speed
 from .road import VEHICLE_CLASSES, RoadNetwork, limited
 
 _INSIDE_JUNCTIONS = ("internal", "crossing", "walkingarea")
 _EVERYBODY = (1 << len(VEHICLE_CLASSES)) - 1
+_PASSENGER = 1 << VEHICLE_CLASSES.index("passenger")
+_MOST_LANES = 8  # that a turn leads over; SUMO knows two
 
 
 def read_sumo(path: str | Path, name: str | None = None) -> RoadNetwork:
@@ -46,9 +54,28 @@ class _Edge:
     tail: str
     head: str
     shape: str | None
+    name: str
     length: float = 0.0
     speed: float = 0.0
     lanes: list[int] = field(default_factory=list)
+
+
+class _Lane(NamedTuple):
+    """A lane within a junction."""
+
+    mask: int
+    length: float
+    speed: float
+
+
+class _Turn(NamedTuple):
+    """How one drives from an edge into the next."""
+
+    length: float
+    speed: float
+    wait: float
+    stop: float
+    entry: float
 
 
 class _SumoNet:
@@ -60,12 +87,16 @@ class _SumoNet:
         self._open: _Edge | None = None
         self._inside = False
         self._inner_edges: set[str] = set()
-        self._inner_lanes: dict[str, int] = {}
+        self._inner_lanes: dict[str, _Lane] = {}
+        self._onward: dict[str, str] = {}
+        self._programs: dict[str, list[tuple[float, str]]] = {}
+        self._phases: list[tuple[float, str]] = []
         self._junctions: dict[str, tuple[float, float, float]] = {}
         self._connections: list[tuple[Attributes, int]] = []
         self._location: tuple[Attributes, int] = {}, 0
         self._handlers = {"edge": self._edge, "lane": self._lane, "junction": self._junction}
         self._handlers |= {"connection": self._connection, "location": self._at}
+        self._handlers |= {"tlLogic": self._program, "phase": self._phase}
         self._file.read(self._start, self._end)
         if not self._edges:
             raise self._file.fault("the network ends here without any edges")
@@ -82,8 +113,10 @@ class _SumoNet:
                     )
                 ends[row, column] = numbers[junction]
         masks = np.array([reduce(or_, edge.lanes) for edge in edges.values()])
-        turns = self._turns()
+        turns, driven = self._turns()
         pairs = np.array(list(turns), dtype=np.intp).reshape(-1, 2)
+        length, speed, wait, stop, entry = np.array(driven).reshape(-1, len(_Turn._fields)).T
+        names = tuple(edge.name for edge in edges.values())
         junctions = np.array(list(self._junctions.values()))
         return RoadNetwork(
             name=name or bare_name(self._file.path),
@@ -99,6 +132,12 @@ class _SumoNet:
             turn_permits=_by_class(np.array(list(turns.values()), dtype=np.intp)),
             lon_lat=self._lon_lat(junctions[:, :2]),
             shapes=self._shapes(),
+            turn_length=length,
+            turn_speed=speed,
+            turn_wait=wait,
+            turn_stop=stop,
+            turn_entry=entry,
+            street_names=names if any(names) else None,
         )
 
     # --- element by element ----------------------------------------------------------------
@@ -128,7 +167,11 @@ class _SumoNet:
             self._inside = True
             return
         self._open = self._edges[key] = _Edge(
-            self._file.line, attributes["from"], attributes["to"], attributes.get("shape")
+            self._file.line,
+            attributes["from"],
+            attributes["to"],
+            attributes.get("shape"),
+            attributes.get("name", ""),
         )
 
     def _lane(self, attributes: Attributes) -> None:
@@ -137,7 +180,9 @@ class _SumoNet:
         if edge is None:
             if not self._inside:
                 raise self._file.fault("a lane is outside any edge")
-            self._inner_lanes[attributes["id"]] = mask
+            length = self._limited("length", attributes, "turn_length")
+            speed = self._limited("speed", attributes, "turn_speed")
+            self._inner_lanes[attributes["id"]] = _Lane(mask, length, speed)
             return
         if attributes["index"] != str(len(edge.lanes)):
             raise self._file.fault(
@@ -160,8 +205,20 @@ class _SumoNet:
         self._junctions[key] = (x, y, height)
 
     def _connection(self, attributes: Attributes) -> None:
-        if attributes["from"] not in self._inner_edges and attributes["to"] not in self._inner_edges:
+        first, via = attributes["from"], attributes.get("via")
+        if first in self._inner_edges and via is not None:
+            self._onward[f"{first}_{attributes.get('fromLane')}"] = via
+        if "visibility" in attributes:
+            self._limited("visibility", attributes, "turn_length")
+        if first not in self._inner_edges and attributes["to"] not in self._inner_edges:
             self._connections.append((attributes, self._file.line))
+
+    def _program(self, attributes: Attributes) -> None:
+        self._phases = self._programs[attributes["id"]] = []
+
+    def _phase(self, attributes: Attributes) -> None:
+        seconds = self._limited("duration", attributes, "turn_wait")
+        self._phases.append((seconds, attributes["state"]))
 
     def _at(self, attributes: Attributes) -> None:
         self._location = (attributes, self._file.line)
@@ -174,10 +231,11 @@ class _SumoNet:
 
     # --- when all is known -----------------------------------------------------------------
 
-    def _turns(self) -> dict[tuple[int, int], int]:
-        """One bit per class for each pair of edges that a connection joins."""
+    def _turns(self) -> tuple[dict[tuple[int, int], int], list[_Turn]]:
+        """One bit per class for each pair of edges that a connection joins; how cars drive there."""
         numbers = {key: number for number, key in enumerate(self._edges)}
         turns: dict[tuple[int, int], int] = {}
+        driven: dict[tuple[int, int], _Turn] = {}
         for attributes, line in self._connections:
             first, second = attributes["from"], attributes["to"]
             if first in self._inner_edges or second in self._inner_edges:
@@ -195,8 +253,11 @@ class _SumoNet:
             mask &= self._lane_mask(second, "toLane", attributes, line)
             mask &= self._between(attributes, line)
             pair = (numbers[first], numbers[second])
-            turns[pair] = turns.get(pair, 0) | mask
-        return turns
+            known = turns.get(pair, 0)
+            if pair not in turns or mask & _PASSENGER > known & _PASSENGER:
+                driven[pair] = self._driven(attributes, self._edges[first].speed, line)
+            turns[pair] = known | mask
+        return turns, list(driven.values())
 
     def _lane_mask(self, edge: str, key: str, attributes: Attributes, line: int) -> int:
         lanes = self._edges[edge].lanes
@@ -209,10 +270,34 @@ class _SumoNet:
     def _between(self, attributes: Attributes, line: int) -> int:
         """Who may use the lane within the junction, if there is one, and the connection itself."""
         via = attributes.get("via")
-        lane = _EVERYBODY if via is None else self._inner_lanes.get(via)
-        if lane is None:
+        if via is not None and via not in self._inner_lanes:
             raise self._file.fault(f"via names lane {via!r}, which is not in the file", line)
+        lane = _EVERYBODY if via is None else self._inner_lanes[via].mask
         return lane & self._permitted(attributes)
+
+    def _driven(self, attributes: Attributes, limit: float, line: int) -> _Turn:
+        lane, length, seconds = attributes.get("via"), 0.0, 0.0
+        for _ in range(_MOST_LANES):
+            if lane is None or (found := self._inner_lanes.get(lane)) is None:
+                break
+            length += found.length
+            seconds += found.length / found.speed if found.speed else 0.0
+            lane = self._onward.get(lane)
+        state, wait, stop = attributes.get("state", "M"), 0.0, 0.0
+        yields = not state.isupper()
+        if phases := self._programs.get(attributes.get("tl", "")):
+            index = attributes.get("linkIndex", "")
+            least = min(len(states) for _, states in phases)
+            if not (index.isdecimal() and len(index) < 6 and int(index) < least):
+                told = f"signal {attributes['tl']!r} has states for {least} links"
+                raise self._file.fault(f"linkIndex is {index!r}; {told}", line)
+            states = [(time, states[int(index)]) for time, states in phases]
+            wait, stop, yields = signal(states, limit / (2.0 * BRAKING))
+        elif state in "sw":  # a stop sign
+            stop, yields = 1.0, False
+        sight = {"visibility": "4.5", **attributes}  # metres from which SUMO's cars see who comes
+        entry = yielding_speed(float(sight["visibility"])) if yields else 0.0
+        return _Turn(length, length / seconds if seconds else 0.0, wait, stop, entry)
 
     def _permitted(self, attributes: Attributes) -> int:
         """Who may use a lane or a connection: the few texts that occur are read once."""

@@ -27,6 +27,7 @@ from superarm.kernels import GraphMatern, Kernel, Matern, Sum
 from superarm.models import RoadModel
 from superarm.networks import LineGraph, RoadMap, Vehicle, generate_city, read_network, suggest_trip
 from superarm.networks.energy import Recuperation, RoadEnergy
+from superarm.networks.road import Uturns
 from superarm.oracles import ShortestPath, Trip
 
 from .base import Mapped, store
@@ -35,6 +36,7 @@ REAL_NETWORKS = {"luxembourg": "luxembourg-roads", "monaco": "monaco-roads"}
 """Networks by name, and the data sets that hold them."""
 TABLE_2 = Vehicle()
 _OF_THE_VEHICLE = ("mass", "auxiliary_power", "rolling_resistance", "air_drag", "air_density")
+_UTURNS = {True: "", False: ", no U-turns", "dead-ends": ", U-turns where there is no other way on"}
 _CACHE_MEGABYTES = 256.0  # of solved kernel columns, shared by all policies on a network
 MEASURES = {
     "regret": REGRET._replace(unit="Wh"),
@@ -76,7 +78,7 @@ ROUTES: Mapping[str, NamedTrip] = {
 def load_roads(
     network: str,
     *,
-    uturns: bool = True,
+    uturns: Uturns = True,
     edges: int = 2000,
     city_seed: int = 0,
     elevation: str | None = None,
@@ -90,7 +92,7 @@ def load_roads(
     kinds: tuple[tuple[str, Any, Any, str], ...] = (
         ("network", network, str, "a name, or the path of a network file"),
         ("elevation", elevation, str | None, "the path of a tile, or of a folder of them"),
-        ("uturns", uturns, bool, "true or false"),
+        ("uturns", uturns, bool if uturns != "dead-ends" else str, "true, false or 'dead-ends'"),
     )
     for name, value, kind, words in kinds:  # they may come from a file
         if not isinstance(value, kind) or value == "":
@@ -116,7 +118,7 @@ def _age(path: str) -> tuple[tuple[str, int, int], ...]:
 def _load_roads(
     network: str,
     vehicle_class: str,
-    uturns: bool,
+    uturns: Uturns,
     edges: int,
     city_seed: int,
     elevation: str | None,
@@ -298,7 +300,7 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
     """How the graph kernel's variance is scaled: "mean", "unit" or "raw"."""
     prior_scale: float = 0.25
     noise_scale: float = 0.1
-    uturns: bool = True
+    uturns: Uturns = True
     model: RoadModel = field(init=False, repr=False)
     settled: Mapping[str, str] = field(init=False, repr=False)
     vehicle: Vehicle = field(init=False, repr=False)
@@ -337,7 +339,7 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
             "data": self.roads.told,
             "route": f"from edge {graph.ids[self.trip.start]} to edge {graph.ids[self.trip.goal]}",
             "network": f"passenger edges, largest strongly connected part: {len(graph)} edges, "
-            f"{len(graph.turns)} turns" + ("" if self.uturns else ", no U-turns"),
+            f"{len(graph.turns)} turns{_UTURNS[self.uturns]}",
             "heights": "flat: the network has no heights"
             if flat
             else "energies use the heights of the junctions, unclipped; the kernel's incline is "

@@ -381,7 +381,7 @@ def _learned(
             f"{source.label} brings its own vehicle and model, so {own} cannot be set; leave it out"
         )
     found: list[str] = []
-    for uturns in [settings["uturns"]] if "uturns" in settings else [True, False]:
+    for uturns in [settings["uturns"]] if "uturns" in settings else [True, False, "dead-ends"]:
         roads = _load(network, vehicle_class, elevation, {**settings, "uturns": uturns})
         unlike = source.unlike(roads.graph)
         if unlike is None:
