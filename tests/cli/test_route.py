@@ -35,20 +35,24 @@ def test_the_route_is_the_cheapest_and_its_numbers_add_up(cli: Command, town: An
     answer = cli("route", "--net", town.tables, *ENDS, "--json").json()
     graph = read_network(town.tables).line_graph()
     energy = Vehicle().energy(graph.length, graph.speed, graph.rise)
+    turned = Vehicle().turn_energy(graph)
     assert energy.min() < 0.0
     start, goal = graph.number(ENDS[1]), graph.number(ENDS[3])
     cost = np.full(len(graph), np.inf)
     cost[start] = energy[start]
     for _ in range(len(graph)):
         first, second = graph.turns.T
-        np.minimum.at(cost, second, cost[first] + energy[second])
+        np.minimum.at(cost, second, cost[first] + energy[second] + turned)
     assert answer["energy_wh"] == pytest.approx(cost[goal])
     edges = [graph.number(edge) for edge in answer["edges"]]
     assert edges[0] == start
     assert edges[-1] == goal
-    assert answer["energy_wh"] == pytest.approx(energy[edges].sum())
-    assert answer["length_m"] == pytest.approx(graph.length[edges].sum())
-    assert answer["travel_time_s"] == pytest.approx(graph.travel_time[edges].sum())
+    turns = graph.turn_numbers(edges)
+    assert answer["energy_wh"] == pytest.approx(energy[edges].sum() + turned[turns].sum())
+    length = graph.length[edges].sum() + graph.turn_length[turns].sum()
+    assert answer["length_m"] == pytest.approx(length)
+    seconds = graph.travel_time[edges].sum() + graph.turn_seconds[turns].sum()
+    assert answer["travel_time_s"] == pytest.approx(seconds)
     assert answer["climb_m"] == pytest.approx(graph.rise[edges].clip(min=0.0).sum())
     assert answer["energy_low_wh"] < answer["energy_wh"] < answer["energy_high_wh"]
     assert answer["observations"] == 0

@@ -164,7 +164,7 @@ def _roads(answer: RouteAnswer) -> list[list[str]]:
         limits = sorted({f"{3.6 * speed:.0f}" for speed in graph.speed[edges]}, key=float)
         rows.append(
             [
-                first if len(edges) == 1 else f"{first} … {last}",
+                _road_name(answer, edges[0], first if len(edges) == 1 else f"{first} … {last}"),
                 str(len(edges)),
                 f"{graph.length[edges].sum():.0f}",
                 limits[0] if len(limits) == 1 else f"{limits[0]}–{limits[-1]}",
@@ -173,6 +173,12 @@ def _roads(answer: RouteAnswer) -> list[list[str]]:
             ]
         )
     return rows
+
+
+def _road_name(answer: RouteAnswer, edge: int, ids: str) -> str:
+    names = answer.graph.network.street_names
+    name = "" if names is None else names[answer.graph.edges[edge]]
+    return f"{name} ({ids})" if name else ids
 
 
 def _shortened(rows: list[list[str]]) -> list[list[str]]:

@@ -170,7 +170,11 @@ class Router:
         if key not in self._plans:
             known, graph = self.source.known(key), self.graph
             potential = self.routing == "potential"
-            lifted = self.source.vehicle.potential(graph.rise) if potential else np.zeros(len(graph))
+            network = graph.network
+            height = network.junctions[:, 2] * potential
+            lift = self.source.vehicle.potential(height) if potential else height
+            tail, head = lift[network.tail[graph.edges]], lift[network.head[graph.edges]]
+            lifted = head - tail
             # What the noise adds (E[max(0, X)] rather than the mean) would only make routes of few long
             # edges look good: potential routing does without.
             costs = rectified_mean(known.mean - lifted, 0.0 if potential else known.noise_std)
@@ -178,7 +182,7 @@ class Router:
                 self._plans.clear()
             self._plans[key] = _Plan(
                 known,
-                Search(graph, costs, known.turn_costs, guided=True),
+                Search(graph, costs, known.turn_costs, before=-tail, after=head, guided=True),
                 Search(graph, np.maximum(known.mean, 0.0), known.turn_costs),
                 int(np.count_nonzero(known.mean < lifted)),
             )
@@ -214,7 +218,7 @@ class Router:
         return _Priced(leg, means, None if held is None else self.battery.follow(held, means, spreads))
 
     def _leg(self, known: Known, edges: Ints) -> tuple[Leg, Floats, Floats]:
-        graph, turns = self.graph, self._turns(edges)
+        graph, turns = self.graph, self.graph.turn_numbers(edges)
         means, spreads = known.mean[edges], known.spreads(edges)
         means[1:] += known.turn_costs[turns]
         leg = Leg(
@@ -241,17 +245,6 @@ class Router:
     def _shortest(self) -> Search:
         return Search(self.graph, self.graph.length, self.graph.turn_length)
 
-    @cached_property
-    def _turn_keys(self) -> Ints:
-        """One number for each turn, sorted as they are."""
-        first, second = self.graph.turns.T
-        return first * len(self.graph) + second
-
-    def _turns(self, edges: Ints) -> Ints:
-        """The numbers of the turns along a route, (k − 1,)."""
-        wanted = edges[:-1] * len(self.graph) + edges[1:]
-        return np.asarray(np.searchsorted(self._turn_keys, wanted), dtype=np.intp)
-
     # --- in words --------------------------------------------------------------------------
 
     def _told(self, end: Found, edge: int) -> str:
@@ -263,7 +256,10 @@ class Router:
         edges, battery, ids = found.leg.edges, self.battery, self.graph.ids
         worst = int(charge.low.argmin())
         driven = edges[:worst]
-        metres = self.graph.length[driven].sum() + self.graph.turn_length[self._turns(driven)].sum()
+        metres = (
+            self.graph.length[driven].sum()
+            + self.graph.turn_length[self.graph.turn_numbers(driven)].sum()
+        )
         missing, held = charge.missing, float(charge.level[0])
         place = f"after edge {ids[edges[max(worst - 1, 0)]]}, {metres / 1000.0:.2f} km from its start,"
         more = held + missing <= battery.capacity and charge.lost == 0.0
