@@ -176,6 +176,95 @@ def test_a_network_without_heights_says_so(cli: Command, town: Any) -> None:
     assert "the file has no heights" in cli("route", "--net", town.net, *ENDS).out
 
 
+# --- places, vehicles, closures and batteries ----------------------------------------------
+
+
+def test_a_place_is_latitude_and_longitude(cli: Command, town: Any) -> None:
+    """-00_10 leads from longitude 6, latitude 49.6 to the east."""
+    start = ("--from", "49.6,6.0003")
+    answer = cli("route", "--net", town.tables, *start, "--to", "-34_44", "--json").json()
+    assert answer["from"] in ("-00_10", "-10_00")
+    assert (
+        answer["from_place"] == f"latitude 49.60000, longitude 6.00030: edge {answer['from']}, 0 m away"
+    )
+    shown = cli("route", "--net", town.tables, *start, "--to", "-34_44").out
+    assert f"from {answer['from_place']}\n" in shown
+    words = cli("route", "--net", town.tables, "--from", "6.0003,49.6", "--to", "-34_44").fails(2)
+    assert "are they swapped? give latitude,longitude on the network, from 49.6000,6.0000 to" in words
+    words = cli("route", "--net", town.net, *start, "--to", "-34_44").fails(1)
+    assert "no geographic reference" in words
+
+
+def test_a_vehicle_from_a_file_with_its_battery(cli: Command, town: Any) -> None:
+    Path("van.toml").write_text("mass = 2600.0\nauxiliary_power = 2000.0\n")
+    words = ("route", "--net", town.net, *ENDS)
+    told = ("--set", "mass=2600", "--set", "auxiliary_power=2000")
+    assert cli(*words, "--vehicle", "van.toml", "--json").json() == cli(*words, *told, "--json").json()
+    Path("van.toml").write_text("battery_wh = 1000.0\nreserve_wh = 100.0\n")
+    answer = cli(*words, "--vehicle", "van.toml", "--charge", "90%", "--json").json()
+    battery = answer["battery"]
+    assert (battery["capacity_wh"], battery["charge_wh"]) == (1000.0, 900.0)
+    assert battery["arrival_wh"] == pytest.approx(900.0 - answer["energy_wh"] - battery["lost_wh"])
+    shown = cli(*words, "--vehicle", "van.toml", "--charge", "90%").out
+    assert f"battery: 900 Wh at the start, {battery['arrival_wh']:.0f} Wh at arrival, 95 %" in shown
+    refused = cli(*words, "--vehicle", "van.toml", "--charge", "110").fails(1)
+    assert "may run empty: after edge" in refused
+    assert "(--anyway)" in refused
+    anyway = cli(*words, "--vehicle", "van.toml", "--charge", "110", "--anyway")
+    assert (anyway.code, "it may run empty: at 95 %" in anyway.out) == (0, True)
+    assert "must be Wh (24000) or a share (80%)" in cli(*words, "--charge", "lots").fails(2)
+    Path("van.toml").write_text("battery = 1000.0\n")
+    assert "did you mean 'battery_wh'?" in cli(*words, "--vehicle", "van.toml").fails(2)
+
+
+def test_closed_roads(cli: Command, town: Any) -> None:
+    words = ("route", "--net", town.tables, *ENDS)
+    free = cli(*words, "--geojson").json()
+    edges = free["features"][0]["properties"]["edges"]
+    middle = edges[len(edges) // 2]
+    around = cli(*words, "--close", middle, "--json").json()
+    assert middle not in around["edges"]
+    assert around["closed_edges"] == 1
+    Path("closed.geojson").write_text(json.dumps({"type": "Feature", "properties": {"edge": middle}}))
+    assert cli(*words, "--close-file", "closed.geojson", "--json").json() == around
+    line = free["features"][0]["geometry"] | {
+        "coordinates": free["features"][0]["geometry"]["coordinates"][2:4]
+    }
+    Path("closed.geojson").write_text(json.dumps(line))
+    shut = cli(*words, "--close-file", "closed.geojson")
+    assert shut.code == 0
+    assert "2 edges closed" in shut.out
+    closed = cli(*words, "--close", "-00_10").fails(1)
+    assert "no open route leads from edge -00_10 to edge -34_44: edge -00_10 is closed" in closed
+    assert "has no edge '-00_11'" in cli(*words, "--close", "-00_11").fails(2)
+    Path("closed.geojson").write_text("{")
+    assert "cannot be read as GeoJSON" in cli(*words, "--close-file", "closed.geojson").fails(1)
+
+
+def test_a_departure_that_makes_no_difference_is_told(cli: Command, town: Any) -> None:
+    words = ("route", "--net", town.net, *ENDS, "--depart")
+    assert "departure at 08:30: not used" in cli(*words, "08:30").out
+    assert cli(*words, "2025-03-14T08:30", "--json").json()["depart"] == "2025-03-14T08:30"
+    assert "write HH:MM" in cli(*words, "soon").fails(2)
+
+
+def test_a_class_that_the_network_does_not_know(cli: Command, town: Any) -> None:
+    assert cli("route", "--net", town.net, *ENDS, "--class", "delivery", "--json").json()["edges"]
+    words = cli("route", "--net", town.tables, *ENDS, "--class", "delivery").fails(1)
+    assert "says nothing about vehicle class 'delivery'" in words
+
+
+def test_long_ids_fit_into_80_columns(cli: Command, town: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    long = "-00" + "".join(f"{number:02d}abc" for number in range(14)) + "_10"
+    for path in town.tables.iterdir():
+        path.write_text(path.read_text(encoding="utf-8").replace("-00_10", long), encoding="utf-8")
+    shown = cli("route", "--net", town.tables, "--from", long, "--to", "-34_44").out
+    table = shown.split("edges,")[0].splitlines()
+    assert max(map(len, table)) <= 80
+    assert long in "".join(line.split()[0] for line in table if line.strip())
+
+
 # --- by what a run has learned -------------------------------------------------------------
 
 

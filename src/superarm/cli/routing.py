@@ -71,8 +71,8 @@ def print_route(answer: RouteAnswer) -> None:
     best = answer.best
     lines = [
         *(f"{end} {told}" for end, told in zip(("from", "to"), answer.places, strict=True) if told),
-        f"{len(ids)} edges, {best.length / 1000:.2f} km, {best.seconds / 60:.1f} min at the speed "
-        f"limits, {best.climb:.0f} m of climbing",
+        f"{len(ids)} edges, {best.length / 1000:.2f} km, {best.seconds / 60:.1f} min on empty roads, "
+        f"{best.climb:.0f} m of climbing",
         f"expected energy {_signed(best.energy)} Wh, 95 % interval "
         f"{_signed(best.energy - best.spread)} to {_signed(best.energy + best.spread)} Wh",
         f"  ({INTERVAL})",

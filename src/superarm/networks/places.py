@@ -36,10 +36,11 @@ _LIKE, _MOST_TOLD = 0.8, 5  # how alike names must be, and how many are told
 
 
 class Found(NamedTuple):
-    """The edge of a place, the other ways first to last, and how that was found."""
+    """The edge of a place and its other ways; what the place is, and how the edge belongs to it."""
 
     edges: tuple[int, ...]
-    told: str = ""
+    place: str = ""
+    how: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +65,8 @@ class Places:
         pieces = self._pieces.of(edges)
         weights = np.abs(pieces.step)
         middle = np.average(pieces.middle, weights=weights if weights.any() else None)
-        ways = pieces.ways(middle, self.graph)[0]
-        told = f"{name}: edge {self.graph.ids[ways[0]]}"
-        return Found(ways, told + (", nearest to the middle of the street" if len(edges) > 1 else ""))
+        how = "nearest to the middle of the street" if len(edges) > 1 else ""
+        return Found(pieces.ways(middle, self.graph)[0], name, how)
 
     def street(self, name: str) -> Ints:
         """The edge of this id, or all edges of the street of this name."""
@@ -133,7 +133,7 @@ class Places:
                 + f"give latitude,longitude on the network, from {south:.4f},{west:.4f} to "
                 f"{north:.4f},{east:.4f}"
             )
-        return Found(ways, f"{told}: edge {name}, {away:.0f} m away")
+        return Found(ways, told, f"{away:.0f} m away")
 
     @cached_property
     def _lon_lat(self) -> Floats:

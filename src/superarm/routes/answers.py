@@ -37,7 +37,7 @@ class Leg:
     energy: float  # expected, Wh
     spread: float  # half-width of the 95 % interval, Wh
     length: float  # metres
-    seconds: float  # at the speed limits
+    seconds: float  # on empty roads
     climb: float  # metres of height gained, not counting what is lost again
 
     def as_json(self) -> dict[str, float]:

@@ -248,9 +248,9 @@ class Router:
     # --- in words --------------------------------------------------------------------------
 
     def _told(self, end: Found, edge: int) -> str:
-        """How an end was found, with the direction that was taken."""
-        back = f", in the other direction: edge {self.graph.ids[edge]}" if edge != end.edges[0] else ""
-        return end.told + back if end.told else ""
+        """What an end is, and which edge was taken for it."""
+        how = f", {end.how}" if end.how else ""
+        return f"{end.place}: edge {self.graph.ids[edge]}{how}" if end.place else ""
 
     def _runs_empty(self, found: _Priced, charge: Charge) -> str:
         edges, battery, ids = found.leg.edges, self.battery, self.graph.ids
