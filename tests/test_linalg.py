@@ -14,6 +14,7 @@ from superarm.linalg import (
     JITTER_STEPS,
     GrowingCholesky,
     cholesky,
+    leading_root,
     psd_root,
     root_update,
     solve_lower,
@@ -142,6 +143,21 @@ def test_a_root_has_the_numerical_rank_and_the_stated_error(
     assert np.abs(root @ root.T - matrix).max() <= (error + 1e-15) * largest
     assert error <= 1e-12
     np.testing.assert_array_equal(matrix, before)
+
+
+@stable
+@given(seeds, st.integers(1, 15), st.integers(1, 15), st.integers(0, 15))
+def test_a_leading_root_leaves_a_positive_rest_whose_diagonal_it_tells(
+    seed: int, n: int, rank: int, most: int
+) -> None:
+    matrix = spd(n, seed, rank)
+    largest = np.diagonal(matrix).max()
+    rows, rest = leading_root(lambda at: matrix[at], np.diagonal(matrix), most, 1e-9 * largest)
+    left = matrix - rows.T @ rows
+    np.testing.assert_allclose(np.diagonal(left), rest, atol=1e-12 * largest)
+    assert np.linalg.eigvalsh(left)[0] >= -1e-12 * largest * n
+    assert len(rows) == min(most, n) or rest.max() <= 1e-9 * largest
+    assert len(rows) <= min(most, rank)
 
 
 def test_a_smooth_kernel_has_a_low_rank() -> None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from .core import Floats
 from .errors import JitterWarning, NotPositiveDefiniteError, warn
-from .threads import blas_threads_for
+from .threads import blas_threads_for, one_blas_thread
 
 # Jitter tried in turn, relative to the matrix's size; past the last one we refuse.
 JITTER_STEPS = (1e-12, 1e-10, 1e-8)
@@ -115,9 +115,7 @@ def psd_root(
     if not math.isfinite(scale) or scale <= 0.0:
         raise NotPositiveDefiniteError(f"{what} has largest variance {scale}; it must be positive")
     n = len(matrix)
-    weight: Floats = np.ones(n)
-    if steady:  # multiples of the golden ratio, modulo 1: no two are near each other
-        weight += 0.25 * (np.arange(n) * 0.6180339887498949 % 1.0 - 1.0)
+    weight = _unlike(n) if steady else np.ones(n)
     with blas_threads_for(n**3 / 6):
         weighted = matrix * weight * weight[:, None]
         factor, pivots, rank, _ = dpstrf(weighted, tol=1e-15 * scale, lower=1, overwrite_a=1)
@@ -134,6 +132,38 @@ def psd_root(
         told = f"{what} is positive semi-definite only up to {error:.2g} x its largest diagonal entry"
         warn(f"{told}; the nearest factorisation found is used", JitterWarning)
     return PsdRoot(np.ascontiguousarray(root), error)
+
+
+def _unlike(n: int) -> Floats:
+    """Weights between ¾ and 1, multiples of the golden ratio modulo 1: no two are near each other."""
+    return np.asarray(1.0 + 0.25 * (np.arange(n) * 0.6180339887498949 % 1.0 - 1.0))
+
+
+class LeadingRoot(NamedTuple):
+    """``rows.T @ rows`` is a matrix up to a positive semi-definite rest."""
+
+    rows: Floats  # (r, n)
+    rest: Floats  # the rest's diagonal, (n,): no entry of the rest is above the largest of these
+
+
+@one_blas_thread
+def leading_root(
+    column: Callable[[int], Floats], diagonal: Floats, most: int, small: float
+) -> LeadingRoot:
+    """Pivoted Cholesky of a positive semi-definite matrix that is never made: ``most`` columns at most,
+    and none once all that is left of the diagonal is ``small``. Pivots are as steady as those of
+    :func:`psd_root`."""
+    rest, weight = diagonal.copy(), _unlike(len(diagonal))
+    rows = np.empty((min(most, len(rest)), len(rest)))
+    for rank, row in enumerate(rows):
+        if rest.max() <= small:
+            return LeadingRoot(rows[:rank].copy(), rest)
+        pivot = int(np.argmax(rest * weight))
+        row[:] = (column(pivot) - rows[:rank, pivot] @ rows[:rank]) / math.sqrt(rest[pivot])
+        rest -= np.square(row)
+        rest[pivot] = 0.0
+        np.maximum(rest, 0.0, out=rest)
+    return LeadingRoot(rows, rest)
 
 
 class RootUpdate(NamedTuple):

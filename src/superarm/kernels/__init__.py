@@ -8,6 +8,7 @@ from .composite import Columns as Columns
 from .composite import Product as Product
 from .composite import Scale as Scale
 from .composite import Sum as Sum
+from .drawing import LARGEST_DRAW as LARGEST_DRAW
 from .drawing import PriorRoot as PriorRoot
 from .drawing import prior_root as prior_root
 from .drift_fitting import DriftFit as DriftFit

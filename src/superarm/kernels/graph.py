@@ -147,6 +147,28 @@ class GraphMatern(Kernel, Described):
                 np.fill_diagonal(K, self._diagonal(X))
         return K.T if swapped else K
 
+    def times(self, values: Floats) -> Floats:
+        """K over all nodes times ``values``, (n,) or (n, k), without making K; for an integer ν."""
+        root = np.sqrt(self._graph.diagonal) if self.normalisation == "unit" else np.ones(len(self))
+        scale = self.variance if self.normalisation == "unit" else self._factor_of_all
+        inner = (values.T / root).T
+        product: Floats = scale * (self._sparse().solved(inner, int(self.nu)).T / root).T
+        return product
+
+    def root_times(self, normals: Floats) -> Floats:
+        """R times ``normals``, (n,) or (n, k), where R Rᵀ = K over all nodes; for an even ν."""
+        root = np.sqrt(self._graph.diagonal) if self.normalisation == "unit" else np.ones(len(self))
+        scale = self.variance if self.normalisation == "unit" else self._factor_of_all
+        if self.nu % 2:
+            raise InputError(f"nu is {self.nu:g}; a sparse root exists where it is even")
+        drawn = self._sparse().solved(normals, int(self.nu) // 2)
+        return np.asarray(np.sqrt(scale) * (drawn.T / root).T)
+
+    def _sparse(self) -> _Factor:
+        if not isinstance(self._graph, _Factor):
+            raise InputError(f"nu is {self.nu:g}; sparse solves need a whole number")
+        return self._graph
+
     def _scale(self, K: Floats, rows: Ints, columns: Ints) -> None:
         if self.normalisation == "unit":
             root = np.sqrt(self._graph.diagonal)
@@ -167,8 +189,22 @@ class GraphMatern(Kernel, Described):
             return np.full(len(nodes), self.variance)
         return np.asarray(self._factor_of_all * self._graph.diagonal[nodes])
 
+    def draws(self, normals: Floats) -> Floats:
+        """Draws of this kernel over its standard deviation at every node, (m, n), for an even ν.
+
+        A^{−ν/2} times standard normals (m, n), by ν/2 sparse solves each.
+        """
+        if not isinstance(self._graph, _Factor) or self.nu % 2:
+            raise InputError(f"nu is {self.nu:g}; draws are made by sparse solves where it is even")
+        scale = np.sqrt(self._graph.diagonal)
+        return np.stack([self._graph.solved(row, int(self.nu) // 2) / scale for row in normals])
+
     def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
         return {"variance": [K]}
+
+    def nodes(self, X: Any) -> Ints:
+        """Numbers of the nodes that the rows of ``X`` name, (n,)."""
+        return self._nodes(self._select(X, "X"))
 
     def _nodes(self, X: Floats) -> Ints:
         return as_numbers(X[:, 0], len(self), "the nodes of this graph", self.columns[0])
@@ -268,11 +304,11 @@ class _Factor:
             nodes = np.arange(start, min(start + _BLOCK, self.size))
             unit = np.zeros((self.size, len(nodes)), order="F")
             unit[nodes, np.arange(len(nodes))] = 1.0
-            half = self._solved(unit, self._nu // 2)
-            diagonal[nodes] = np.einsum("ij,ij->j", half, self._solved(half, self._nu % 2))
+            half = self.solved(unit, self._nu // 2)
+            diagonal[nodes] = np.einsum("ij,ij->j", half, self.solved(half, self._nu % 2))
         return diagonal
 
-    def _solved(self, right: Floats, times: int) -> Floats:
+    def solved(self, right: Floats, times: int) -> Floats:
         for _ in range(times):
             right = self._factor.solve(right)
         return right
@@ -289,7 +325,7 @@ class _Factor:
         made = np.zeros((len(nodes), self.size))
         made[np.arange(len(nodes)), nodes] = 1.0
         for row in made:
-            row[:] = self._solved(row, self._nu)
+            row[:] = self.solved(row, self._nu)
         return made
 
     def _remembered(self, nodes: Ints) -> Floats:

@@ -32,7 +32,7 @@ from superarm.graphs import Graph, TurnGraph, sorted_pairs
 from superarm.inputs import read_only, require_choice
 from superarm.shown import Shown
 
-from .kinematics import turn_seconds
+from .kinematics import Signal, turn_seconds
 
 VEHICLE_CLASSES = (
     *("passenger", "taxi", "delivery", "truck"),
@@ -43,7 +43,7 @@ LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"length": (1e-3, 1e6), "speed": (1e-2, 1e3), "height": (-2e4, 2e4), "place": (-1e9, 1e9)}
     | {"lon": (-180.0, 180.0), "lat": (-90.0, 90.0)}
     | {"turn_length": (0.0, 1e6), "turn_speed": (0.0, 1e3), "turn_entry": (0.0, 1e3)}
-    | {"turn_wait": (0.0, 1e6), "turn_stop": (0.0, 1.0)}
+    | {"turn_wait": (0.0, 1e6), "turn_stop": (0.0, 1.0), "phase": (1e-3, 1e6)}
 )
 """What a road can be, in metres, m/s and degrees: beyond it a file is wrong, and numbers overflow."""
 OF_TURNS = ("turn_length", "turn_speed", "turn_wait", "turn_stop", "turn_entry")
@@ -95,6 +95,7 @@ class RoadNetwork(Shown):
     turn_stop: Floats | None = None  # how likely one has to stop there, 0 to 1, (c,)
     turn_entry: Floats | None = None
     """Speed at which one can enter, m/s, (c,), where it must be seen first whether the way is free."""
+    signals: Mapping[int, Signal] = field(default_factory=dict)  # by the number of their connection
     street_names: tuple[str, ...] | None = None  # one for each edge, "" where it has none
 
     def _shown(self) -> Mapping[str, Any]:
@@ -125,6 +126,7 @@ class RoadNetwork(Shown):
         if self.shapes is not None:
             courses = (_frozen(each, np.float64, (len(each), 2), "a shape") for each in self.shapes)
             object.__setattr__(self, "shapes", tuple(courses))
+        object.__setattr__(self, "signals", MappingProxyType(dict(self.signals)))
         _require_unique(self.junction_ids, "junction")
         _require_unique(self.edge_ids, "edge")
         self._check_values(j, m)
@@ -228,6 +230,7 @@ class LineGraph(Graph):
     turn_wait: Floats = field(init=False)
     turn_stop: Floats = field(init=False)
     turn_entry: Floats = field(init=False)
+    signals: Mapping[int, Signal] = field(init=False)  # by the number of their turn
 
     def __post_init__(self) -> None:
         turns = sorted_pairs(np.asarray(self.turns, dtype=np.intp).reshape(-1, 2))
@@ -236,11 +239,14 @@ class LineGraph(Graph):
         object.__setattr__(self, "ids", tuple(self.network.edge_ids[edge] for edge in self.edges))
         for name in ("length", "speed", "rise", "incline"):
             object.__setattr__(self, name, read_only(getattr(self.network, name)[self.edges]))
-        joined = _places(self.edges[turns], self.network.connections)
+        joined, signals = _places(self.edges[turns], self.network.connections), self.network.signals
         for name in OF_TURNS:
             known = getattr(self.network, name)
             values = np.zeros(len(turns)) if known is None else np.where(joined < 0, 0.0, known[joined])
             object.__setattr__(self, name, read_only(values))
+        places = np.flatnonzero(np.isin(joined, np.array(list(signals), dtype=np.intp)))
+        found = {int(turn): signals[int(joined[turn])] for turn in places}
+        object.__setattr__(self, "signals", MappingProxyType(found))
 
     def __len__(self) -> int:
         return len(self.edges)

@@ -19,6 +19,7 @@ What becomes of the file:
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from operator import or_
@@ -32,13 +33,14 @@ from superarm.errors import InputError
 
 from ._xml import Attributes, XmlFile, bare_name
 from .geography import from_utm
-from .kinematics import BRAKING, signal, yielding_speed
+from .kinematics import STANDSTILL, Signal, yielding_speed
 from .road import VEHICLE_CLASSES, RoadNetwork, limited
 
 _INSIDE_JUNCTIONS = ("internal", "crossing", "walkingarea")
 _EVERYBODY = (1 << len(VEHICLE_CLASSES)) - 1
 _PASSENGER = 1 << VEHICLE_CLASSES.index("passenger")
 _MOST_LANES = 8  # that a turn leads over; SUMO knows two
+_VISIBILITY = "4.5"  # metres before a junction from which SUMO's cars see who comes, if not said
 
 
 def read_sumo(path: str | Path, name: str | None = None) -> RoadNetwork:
@@ -60,22 +62,11 @@ class _Edge:
     lanes: list[int] = field(default_factory=list)
 
 
-class _Lane(NamedTuple):
-    """A lane within a junction."""
+class _Program(NamedTuple):
+    """What a signal shows: seconds and the states of all links, again and again."""
 
-    mask: int
-    length: float
-    speed: float
-
-
-class _Turn(NamedTuple):
-    """How one drives from an edge into the next."""
-
-    length: float
-    speed: float
-    wait: float
-    stop: float
-    entry: float
+    offset: float
+    phases: list[tuple[float, str]]
 
 
 class _SumoNet:
@@ -87,10 +78,13 @@ class _SumoNet:
         self._open: _Edge | None = None
         self._inside = False
         self._inner_edges: set[str] = set()
-        self._inner_lanes: dict[str, _Lane] = {}
+        self._inner_lanes: dict[str, int] = {}  # numbers of …
+        self._inner = array("d")  # … mask, metres and speed limit of each, in a row: there are millions
         self._onward: dict[str, str] = {}
-        self._programs: dict[str, list[tuple[float, str]]] = {}
-        self._phases: list[tuple[float, str]] = []
+        self._driven = array("d")  # metres, speed and entry of each turn, in a row
+        self._signals: dict[int, Signal] = {}
+        self._programs: dict[str, _Program] = {}
+        self._showing: _Program | None = None
         self._junctions: dict[str, tuple[float, float, float]] = {}
         self._connections: list[tuple[Attributes, int]] = []
         self._location: tuple[Attributes, int] = {}, 0
@@ -113,9 +107,12 @@ class _SumoNet:
                     )
                 ends[row, column] = numbers[junction]
         masks = np.array([reduce(or_, edge.lanes) for edge in edges.values()])
-        turns, driven = self._turns()
+        turns = self._turns()
         pairs = np.array(list(turns), dtype=np.intp).reshape(-1, 2)
-        length, speed, wait, stop, entry = np.array(driven).reshape(-1, len(_Turn._fields)).T
+        length, speed, entry = np.array(self._driven).reshape(-1, 3).T
+        wait, stop = np.zeros((2, len(turns)))
+        for number, signal in self._signals.items():
+            wait[number], stop[number] = signal.wait, signal.stop
         names = tuple(edge.name for edge in edges.values())
         junctions = np.array(list(self._junctions.values()))
         return RoadNetwork(
@@ -137,6 +134,7 @@ class _SumoNet:
             turn_wait=wait,
             turn_stop=stop,
             turn_entry=entry,
+            signals=self._signals,
             street_names=names if any(names) else None,
         )
 
@@ -180,9 +178,10 @@ class _SumoNet:
         if edge is None:
             if not self._inside:
                 raise self._file.fault("a lane is outside any edge")
-            length = self._limited("length", attributes, "turn_length")
-            speed = self._limited("speed", attributes, "turn_speed")
-            self._inner_lanes[attributes["id"]] = _Lane(mask, length, speed)
+            self._inner_lanes[attributes["id"]] = len(self._inner)
+            self._inner.append(mask)
+            self._inner.append(self._limited("length", attributes, "turn_length"))
+            self._inner.append(self._limited("speed", attributes, "turn_speed"))
             return
         if attributes["index"] != str(len(edge.lanes)):
             raise self._file.fault(
@@ -214,11 +213,15 @@ class _SumoNet:
             self._connections.append((attributes, self._file.line))
 
     def _program(self, attributes: Attributes) -> None:
-        self._phases = self._programs[attributes["id"]] = []
+        offset = self._limited("offset", {"offset": "0", **attributes}, "place")
+        self._showing = self._programs[attributes["id"]] = _Program(offset, [])
 
     def _phase(self, attributes: Attributes) -> None:
-        seconds = self._limited("duration", attributes, "turn_wait")
-        self._phases.append((seconds, attributes["state"]))
+        if self._showing is None:
+            raise self._file.fault("a phase is outside any tlLogic")
+        self._showing.phases.append(
+            (self._limited("duration", attributes, "phase"), attributes["state"])
+        )
 
     def _at(self, attributes: Attributes) -> None:
         self._location = (attributes, self._file.line)
@@ -231,11 +234,11 @@ class _SumoNet:
 
     # --- when all is known -----------------------------------------------------------------
 
-    def _turns(self) -> tuple[dict[tuple[int, int], int], list[_Turn]]:
-        """One bit per class for each pair of edges that a connection joins; how cars drive there."""
+    def _turns(self) -> dict[tuple[int, int], int]:
+        """One bit per class for each pair of edges that a connection joins."""
         numbers = {key: number for number, key in enumerate(self._edges)}
         turns: dict[tuple[int, int], int] = {}
-        driven: dict[tuple[int, int], _Turn] = {}
+        late: dict[tuple[int, int], int] = {}  # pairs whose first connection is not for passenger cars
         for attributes, line in self._connections:
             first, second = attributes["from"], attributes["to"]
             if first in self._inner_edges or second in self._inner_edges:
@@ -253,11 +256,14 @@ class _SumoNet:
             mask &= self._lane_mask(second, "toLane", attributes, line)
             mask &= self._between(attributes, line)
             pair = (numbers[first], numbers[second])
-            known = turns.get(pair, 0)
-            if pair not in turns or mask & _PASSENGER > known & _PASSENGER:
-                driven[pair] = self._driven(attributes, self._edges[first].speed, line)
-            turns[pair] = known | mask
-        return turns, list(driven.values())
+            known = turns.get(pair)
+            if known is None or (pair in late and mask & _PASSENGER):
+                number = late.pop(pair, len(turns))
+                self._drive(number, attributes, self._edges[first].speed, line)
+                if not mask & _PASSENGER:
+                    late[pair] = number
+            turns[pair] = (known or 0) | mask
+        return turns
 
     def _lane_mask(self, edge: str, key: str, attributes: Attributes, line: int) -> int:
         lanes = self._edges[edge].lanes
@@ -272,32 +278,36 @@ class _SumoNet:
         via = attributes.get("via")
         if via is not None and via not in self._inner_lanes:
             raise self._file.fault(f"via names lane {via!r}, which is not in the file", line)
-        lane = _EVERYBODY if via is None else self._inner_lanes[via].mask
+        lane = _EVERYBODY if via is None else int(self._inner[self._inner_lanes[via]])
         return lane & self._permitted(attributes)
 
-    def _driven(self, attributes: Attributes, limit: float, line: int) -> _Turn:
+    def _drive(self, number: int, attributes: Attributes, limit: float, line: int) -> None:
+        """Keep how one drives over a connection from an edge with this speed limit."""
         lane, length, seconds = attributes.get("via"), 0.0, 0.0
         for _ in range(_MOST_LANES):
-            if lane is None or (found := self._inner_lanes.get(lane)) is None:
+            if lane is None or (place := self._inner_lanes.get(lane)) is None:
                 break
-            length += found.length
-            seconds += found.length / found.speed if found.speed else 0.0
+            _, metres, speed = self._inner[place : place + 3]
+            length += metres
+            seconds += metres / speed if speed else 0.0
             lane = self._onward.get(lane)
-        state, wait, stop = attributes.get("state", "M"), 0.0, 0.0
-        yields = not state.isupper()
-        if phases := self._programs.get(attributes.get("tl", "")):
-            index = attributes.get("linkIndex", "")
-            least = min(len(states) for _, states in phases)
+        self._signals.pop(number, None)
+        state = attributes.get("state", "M")
+        yields, entry = not state.isupper(), 0.0
+        if (program := self._programs.get(attributes.get("tl", ""))) is not None and program.phases:
+            index, least = attributes.get("linkIndex", ""), min(len(each) for _, each in program.phases)
             if not (index.isdecimal() and len(index) < 6 and int(index) < least):
                 told = f"signal {attributes['tl']!r} has states for {least} links"
                 raise self._file.fault(f"linkIndex is {index!r}; {told}", line)
-            states = [(time, states[int(index)]) for time, states in phases]
-            wait, stop, yields = signal(states, limit / (2.0 * BRAKING))
-        elif state in "sw":  # a stop sign
-            stop, yields = 1.0, False
-        sight = {"visibility": "4.5", **attributes}  # metres from which SUMO's cars see who comes
-        entry = yielding_speed(float(sight["visibility"])) if yields else 0.0
-        return _Turn(length, length / seconds if seconds else 0.0, wait, stop, entry)
+            phases = [(time, states[int(index)]) for time, states in program.phases]
+            signal = Signal.of(phases, offset=program.offset, speed=limit)
+            self._signals[number], yields = signal, signal.yields
+        elif state in ("s", "w"):  # a stop sign
+            yields, entry = False, STANDSTILL
+        if yields:
+            entry = yielding_speed(float(attributes.get("visibility", _VISIBILITY)))
+        speed = length / seconds if seconds else 0.0
+        self._driven[3 * number : 3 * number + 3] = array("d", (length, speed, entry))
 
     def _permitted(self, attributes: Attributes) -> int:
         """Who may use a lane or a connection: the few texts that occur are read once."""

@@ -10,7 +10,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from superarm.capabilities import ComparesOnly, Forecaster, Ranking, Settled, TablePlayer
+from superarm.capabilities import (
+    Calibrated,
+    ComparesOnly,
+    Forecaster,
+    Ranking,
+    Settled,
+    Sparing,
+    Sums,
+    TablePlayer,
+)
 from superarm.core import (
     Belief,
     Decision,
@@ -299,7 +308,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
             action=action,
             positions=positions,
             mean=belief.mean[positions],
-            std=belief.std[positions],
+            std=belief.std_at(positions) if isinstance(belief, Sparing) else belief.std[positions],
             desirability=desirability[positions],
             propensity=1.0 if self._certain else None,
             version=self.version,
@@ -316,7 +325,17 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         if not self.posterior.exchangeable:
             self._ledger.check_order(decision, type(self.posterior).__name__)
         keys = self.posterior.keys(offer)[feedback.positions]
-        self.posterior.observe(keys, feedback.rewards, feedback.noise_variance, rng)
+        if feedback.sums is None:
+            self.posterior.observe(keys, feedback.rewards, feedback.noise_variance, rng)
+        elif isinstance(self.posterior, Sums):
+            given = (feedback.sums, feedback.rewards, feedback.noise_variance)
+            self.posterior.observe_sums(keys, *given, rng)
+        else:
+            name = type(self.posterior).__name__
+            raise InputError(
+                f"{name} learns from rewards of single arms, and this feedback holds sums of them; use "
+                "the posterior 'roads', or give every arm its reward"
+            )
 
     def forecast(self, offer: Offer, positions: Ints) -> Forecast:
         """What these arms are expected to yield, in the user's sign."""
@@ -326,12 +345,15 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
             raise UnknownArmError(told)
         keys = self.posterior.keys(offer)[chosen]
         mean, cov = self.posterior.predict(keys, return_cov=True)
+        if isinstance(self.posterior, Calibrated):
+            noise, widths = self.posterior.noise_cov(keys), self.posterior.widths()
+            return Forecast(mean, cov, self.posterior.noise_std, noise, *widths)
         return Forecast(mean, cov, self.posterior.noise_std)
 
     def beliefs(self, offer: Offer) -> Prediction:
         """Mean and standard deviation of every arm on offer, in the user's sign."""
         belief = self.posterior.belief(offer)
-        return Prediction(belief.mean, belief.std)
+        return Prediction(belief.mean, None if isinstance(belief, Sparing) else belief.std)
 
     def play_table(self, offer: Offer, rewards: Floats, rng_at: Callable[[int], Rng]) -> Ints | None:
         """Many rounds at once where posterior, rule and oracle allow it; see ``tabled``."""

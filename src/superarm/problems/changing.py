@@ -16,7 +16,7 @@ import numpy as np
 from superarm.capabilities import Measured, Metric
 from superarm.core import Best, Decision, Direction, Feedback, Floats, Ints, Offer, Oracle, Rng
 from superarm.kernels import Kernel, SquaredExponential
-from superarm.kernels.drawing import PriorRoot
+from superarm.kernels.drawing import DenseRoot
 from superarm.models import Model
 from superarm.streams import Streams
 
@@ -48,7 +48,7 @@ def draws_of(kernel: Kernel, points: Floats) -> Callable[[Floats], Floats]:
     columns, most = points.shape[1], min(_MOST_FEATURES, len(points))
     features = kernel.features(np.zeros(columns), np.ones(columns), 1e-13, max_rank=most)
     if features is None:
-        root = PriorRoot(kernel, points)
+        root = DenseRoot(kernel, points)
         return lambda normals: root.times(normals[None])[0]
     Phi = features(points)
     return lambda normals: Phi @ normals[: Phi.shape[1]]

@@ -118,7 +118,8 @@ class RushHours:
         """Wh, (n,)"""
         moods, streams = self._moods, Streams(self.seed, "rush-hours")
         while len(moods) < step:
-            drawn = self.root.times(streams.at(len(moods) + 1).standard_normal((1, len(self.fast))))[0]
+            normals = streams.at(len(moods) + 1).standard_normal((1, self.root.normals))
+            drawn = self.root.times(normals)[0]
             kept = np.sqrt(1.0 - self.epsilon) * moods[-1] if moods else drawn
             moods.append(kept + np.sqrt(self.epsilon) * drawn if moods else kept)
         return self.rush(step) * (self.fast + moods[step - 1])

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from superarm.core import Floats, Forecast, Ints, Offer, Oracle, State
+from superarm.core import LEVELS, QUANTILES, Floats, Forecast, Ints, Offer, Oracle, State
 from superarm.errors import InputError, StateError
 from superarm.kernels import Periodic
 from superarm.networks import LineGraph, RoadEnergy, Vehicle
@@ -23,7 +23,6 @@ from superarm.policies.base import IndexPolicy
 from superarm.posteriors import DriftingGP, Wrapping
 from superarm.problems.road_models import road_arms, road_prior
 from superarm.registry import Described, describe, difference
-from superarm.simulation.audit import LEVELS, QUANTILES
 from superarm.simulation.trace import Run, cell_name, read_spec
 from superarm.states import load_state, loaded
 
@@ -99,9 +98,8 @@ class ByModel:
 def spreads(forecast: Forecast) -> Floats:
     """Half-widths of the 95 % intervals of the sums of a forecast's first 1, 2, …, k arms, (k,)."""
     latent = np.diagonal(forecast.cov.cumsum(axis=0).cumsum(axis=1))
-    variance = latent + forecast.noise_std**2 * np.arange(1, len(forecast.mean) + 1)
-    half: Floats = HALF_WIDTH * np.sqrt(np.maximum(variance, 0.0))
-    return half
+    noise = forecast.noise_std**2 * np.eye(len(latent)) if forecast.noise_cov is None else forecast.noise_cov
+    XX
 
 
 # --- by what was learned -------------------------------------------------------------------

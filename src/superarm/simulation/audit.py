@@ -25,11 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.capabilities import Forecaster
-from superarm.core import Decision, Feedback, Floats, Forecast, Ints, Offer
+from superarm.core import LEVELS, QUANTILES, Decision, Feedback, Floats, Forecast, Ints, Offer
 
-LEVELS = (0.50, 0.90, 0.95)
-QUANTILES = np.array([0.6744897501960817, 1.6448536269514722, 1.959963984540054])
-"""Half-widths of the central intervals of ``LEVELS``, in standard deviations."""
 _SHARES = ("within", "first", "true_within")
 _SERIES = ("firsts", "score", "true_score", "variance", "largest_eigenvalue", "information")
 

@@ -17,6 +17,7 @@ it grows without being copied, and everything else is made in pieces that stay i
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -76,9 +77,8 @@ class VisitedEngine:
     Its methods do what those of :class:`~superarm.posteriors.finite.root.RootEngine` do.
     """
 
-    tolerance = 0.0
-
     def __init__(self, kernel: Covariance, arms: Floats, mean: Floats) -> None:
+        self.tolerance = 0.0
         self._kernel, self._arms = kernel, arms
         self.mean = mean.copy()
         self.variance = prior_variance(kernel, arms)
@@ -88,7 +88,6 @@ class VisitedEngine:
         self._slot = np.full(len(arms), -1, dtype=np.intp)  # where an arm stands in V
         self._rows = _Rows(len(arms))  # K_VE
         self._precision = np.empty((0, 0))  # H in its corner, 0 beside it
-        self._prior_root: PriorRoot | None = None
         self._updates = 0
         self._refresh_at = self._interval = 8
         self._warned = False
@@ -256,19 +255,22 @@ class VisitedEngine:
 
     @property
     def normals_per_draw(self) -> int:
-        return 2 * len(self._arms)
+        return self._root.normals + len(self._arms)
+
+    @cached_property
+    def _root(self) -> PriorRoot:
+        advice = "draw every arm from its own mean and standard deviation"
+        root = prior_root(self._kernel, self._arms, advice)
+        self.tolerance = root.tolerance  # of draws: means and variances have no part in it
+        return root
 
     def draw(self, normals: Floats, weight: Floats) -> Floats:
         """Pathwise: a prior draw u, corrected where arms were visited: u − K_EV H (u_V + ε)."""
-        n, count = len(self._arms), len(self._visited)
-        if self._prior_root is None:
-            self._prior_root = prior_root(
-                self._kernel, self._arms, "draw every arm from its own mean and standard deviation"
-            )
-        drawn = self._prior_root.times(normals[:, :n])
+        used, count = self._root.normals, len(self._visited)
+        drawn = self._root.times(normals[:, :used])
         if count:
             # Every arm has a normal of its own: draws must not depend on who was visited first.
-            noise = normals[:, n + self._visited] / np.sqrt(weight[self._visited])
+            noise = normals[:, used + self._visited] / np.sqrt(weight[self._visited])
             pull = (drawn[:, self._visited] + noise) @ self._precision[:count, :count]
             for start, stop, rows in self._rows.parts(count):
                 drawn -= pull[:, start:stop] @ rows

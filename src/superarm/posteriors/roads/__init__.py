@@ -1,0 +1,7 @@
+"""A fleet's belief about its roads and vehicles."""
+
+from .coverage import Held as Held
+from .posterior import Flagged as Flagged
+from .posterior import RoadGP as RoadGP
+from .scales import TERMS as TERMS
+from .scales import RoadScales as RoadScales

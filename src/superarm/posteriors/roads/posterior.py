@@ -1,0 +1,291 @@
+"""What a fleet knows of its roads, and what it must not forget: exact, in Wh.
+
+An arm is a road driven by a vehicle, and its reward the energy it costs (less what is stored in height
+and motion). Of a road e, of the terms φ that the energy model gives for it and this vehicle, and of a
+trip t::
+
+    reward = expected(e) + f(e) + φ(e)·(w + w_vehicle + w_t) + noise
+
+=============  =======================================================================
+``expected``   what the energy model says for this vehicle: column 1 of a key
+``f``          what roads do to all vehicles: near²·k_G (graph Matérn) + own² of each road
+``φ``          rolling (per metre), time (per second), drag (per v²·metre), climb (per metre of rise),
+               each in Wh of the model, and 1 for each road
+``w``          how far the fleet's vehicles differ from the model, w_vehicle each of them,
+               w_t the day's weather and payload: noise that the roads of a trip share
+``noise``      of each road by itself; it grows with the time spent there
+=============  =======================================================================
+
+So roads are shared by all vehicles, and vehicles differ in five numbers. All standard deviations are
+in :class:`RoadScales`, and are fitted to the latest trips as they come.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superarm.capabilities import Calibrated, Sums
+from superarm.core import Floats, Ints, Offer, Rng, State
+from superarm.errors import InputError, StateError, UnknownArmError
+from superarm.inputs import (
+    as_count,
+    as_features,
+    as_number,
+    as_positions,
+    as_vector,
+    require_choice,
+    require_size,
+    require_type,
+)
+from superarm.kernels import GraphMatern
+from superarm.posteriors.base import GaussianPosterior, Memory
+from superarm.registry import register
+from superarm.threads import one_blas_thread
+from superarm.turns import whole
+
+from .belief import RoadBelief
+from .coverage import Coverage, Held
+from .engine import COLUMNS, EDGE, VEHICLE, RoadEngine
+from .fitting import fit_scales
+from .log import Trips
+from .scales import RoadScales
+
+_TRIPS_KEPT, _ROADS_KEPT = 200, 4000  # scores from which widths are taken
+_REBUILD = 64  # trips at once from which on all is computed anew, and trips after which it is
+_EVALUATIONS = 30
+Outliers = Literal["keep", "weigh", "refuse"]
+
+
+class Flagged(NamedTuple):
+    """A reward that is far from what was expected of it."""
+
+    edges: Ints  # the roads it is the sum of
+    reward: float
+    score: float  # in standard deviations
+
+
+@register("posterior", "roads")
+class RoadGP(GaussianPosterior, Sums, Calibrated):
+    """The exact posterior of a fleet's energies; see the module's text for the model.
+
+    ``kernel`` is k_G, with an even ν. Keys have seven columns: road, expected Wh, the terms rolling,
+    time, drag and climb in Wh, and the vehicle's number. One call of ``observe`` or ``observe_sums`` is
+    one trip; of what is observed with a ``noise_variance`` of its own, nothing is shared.
+
+    The scales are fitted anew after 4, 8, 16, … trips up to ``refit``, and then every ``refit`` trips,
+    to the last ``most`` rewards; 0 keeps them. Scales and widths of intervals depend on the order in
+    which trips come; what is believed under given scales does not. ``outliers``: a reward more than
+    ``outlier_limit`` standard deviations away is learned like all others ("keep"), with so much more
+    noise that it is as many away ("weigh"), or not at all ("refuse"); ``flagged`` holds the last of them.
+    """
+
+    kind = "road-gp"
+
+    def __init__(
+        self,
+        kernel: GraphMatern,
+        *,
+        scales: RoadScales | None = None,
+        refit: int = 64,
+        most: int = 600,
+        outliers: Outliers = "weigh",
+        outlier_limit: float = 6.0,
+    ) -> None:
+        require_type(kernel, GraphMatern, "kernel")
+        if kernel.nu % 2:
+            raise InputError(f"the kernel's nu is {kernel.nu:g}; it must be even for sparse draws")
+        self.kernel, self.scales = kernel, RoadScales() if scales is None else scales
+        require_type(self.scales, RoadScales, "scales")
+        super().__init__(noise_variance=self.scales.noise**2)
+        self.refit, self.most = as_count(refit, "refit", 0), as_count(most, "most", 1)
+        require_choice(outliers, "outliers", ("keep", "weigh", "refuse"))
+        self.outliers: Outliers = outliers
+        self.outlier_limit = as_number(outlier_limit, "outlier_limit", 2.0)
+        self._engine = RoadEngine(kernel, self.scales)
+        self.flagged: tuple[Flagged, ...] = ()
+        self.fits = self.outlying = 0
+        self._since = 0  # trips since all was computed anew
+        self._of_trips, self._of_roads = Coverage(_TRIPS_KEPT), Coverage(_ROADS_KEPT)
+
+    # --- what it is now --------------------------------------------------------------------
+
+    @property
+    def fitted(self) -> RoadScales:
+        """The scales as they are now."""
+        return self._engine.scales
+
+    @property
+    def trips(self) -> int:
+        """Trips learned from."""
+        return self._engine.log.view().count
+
+    @property
+    def visited(self) -> Ints:
+        """The roads that were driven on."""
+        return self._engine.visited
+
+    @property
+    def held(self) -> Held:
+        """How often the 95 % interval of whole trips held of late."""
+        return self._of_trips.held
+
+    def widths(self) -> tuple[Floats, Floats]:
+        return self._of_roads.widths(), self._of_trips.widths()
+
+    def noise_cov(self, keys: NDArray[Any]) -> Floats:
+        return self._engine.noise(_trip(self._as_keys(keys)))
+
+    @one_blas_thread
+    @whole
+    def total(self, keys: Any) -> tuple[float, float]:
+        """Mean and standard deviation of what these roads cost together on one trip, noise included."""
+        rows = self._as_keys(keys)
+        whole_trip = _trip(rows, np.zeros(len(rows), dtype=np.intp))
+        expected = self._engine.expect(whole_trip)
+        return float(expected.mean[0]), float(np.sqrt((expected.cov + expected.noise)[0, 0]))
+
+    # --- hooks -----------------------------------------------------------------------------
+
+    def keys(self, offer: Offer) -> Floats:
+        return self._as_keys(offer.arms.features)
+
+    def _as_keys(self, arms: Any) -> Floats:
+        keys = as_features(arms, "arms", COLUMNS)
+        for column, most, what in ((EDGE, len(self.kernel), "roads"), (VEHICLE, 2**31, "vehicles")):
+            values = keys[:, column]
+            bad = ~((values >= 0.0) & (values < most) & (values == np.floor(values)))
+            if bad.any():
+                told = f"row {int(bad.argmax())}, column {column} holds {values[bad][0]!r}"
+                raise UnknownArmError(f"{told}; {what} are numbered 0 … {most - 1}")
+        require_size(keys, "arms")
+        return keys
+
+    def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
+        return self._engine.mean_of(keys), self._engine.variance_of(keys)
+
+    def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
+        cov = self._engine.expect(_trip(keys)).cov
+        return cov if at is None else cov[at]
+
+    def _draw(self, keys: Floats, rng: Rng, size: int) -> Floats:
+        return np.stack([self._engine.draw(keys, rng) for _ in range(size)])
+
+    def _incumbent(self, sign: float) -> float:
+        means = self._engine.mean_of(self._engine.log.view().keys)
+        return float((sign * means).max())
+
+    def _prior_scale(self, keys: Floats) -> float:
+        return float(np.max(np.diagonal(RoadEngine(self.kernel, self.fitted).expect(_trip(keys)).cov)))
+
+    def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
+        return RoadBelief(self, self.keys(offer), pending=None if pending is None else self._as_keys(pending))
+
+    # --- learning --------------------------------------------------------------------------
+
+    def observe_sums(
+        self, arms: Any, sums: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
+    ) -> None:
+        """Learn from rewards (r,) that are sums over arms: arm i belongs to reward ``sums[i]``."""
+        order = as_positions(sums, "sums")
+        keys = self._as_keys(arms)
+        if order.shape != (len(keys),) or sorted(set(order.tolist())) != list(range(int(order.max(initial=-1)) + 1)):
+            raise InputError("sums must give each arm the number of its reward: 0, 1, 2, …")
+        values = as_vector(rewards, "rewards", int(order.max(initial=-1)) + 1)
+        require_size(values, "rewards")
+        stated = None if noise_variance is None else as_vector(noise_variance, "noise_variance", len(values))
+        if stated is not None and not (stated > 0.0).all():
+            raise InputError(f"noise_variance is {stated.min()}; it must be above 0")
+        with self._turns:
+            if len(keys):
+                by_sum = np.argsort(order, kind="stable")
+                self._take(_trip(keys[by_sum], order[by_sum], values, stated))
+
+    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
+        own = None if (noise == self.noise_variance).all() else noise
+        return self._learn(_trip(keys, None, rewards, own))
+
+    @one_blas_thread
+    def _take(self, trip: Trips) -> None:
+        self.information_gain += self._learn(trip)
+        self.count += len(trip.rewards)
+        self.version += 1
+
+    def _learn(self, trip: Trips) -> float:
+        expected = self._engine.expect(trip)
+        away = trip.rewards - expected.mean
+        covariance = expected.cov + expected.noise
+        scores = np.abs(away) / np.sqrt(np.diagonal(covariance))
+        far = scores > self.outlier_limit
+        if far.any() and self.trips:
+            self._flag(trip, scores, far)
+            if self.outliers == "refuse":
+                trip = trip.without(far)
+            elif self.outliers == "weigh":
+                noise = np.diagonal(expected.noise) * np.where(far, (scores / self.outlier_limit) ** 2, 1.0)
+                trip = trip._replace(noise=np.where(far, noise, trip.noise))
+        if not len(trip.rewards):
+            return 0.0
+        gained = self._engine.absorb(trip)
+        # From here on nothing can fail: what was forecast is judged, and scales may be fitted.
+        self._of_trips.judge(np.array([abs(away.sum()) / np.sqrt(covariance.sum())]))
+        if len(away) > 1:
+            self._of_roads.judge(scores)
+        self._since += 1
+        self._tidy()
+        return gained
+
+    def _flag(self, trip: Trips, scores: Floats, far: NDArray[np.bool_]) -> None:
+        edges = trip.keys[:, EDGE].astype(np.intp)
+        found = (
+            Flagged(edges[trip.of == at], float(trip.rewards[at]), float(scores[at]))
+            for at in np.flatnonzero(far).tolist()
+        )
+        self.flagged, self.outlying = (*self.flagged, *found)[-20:], self.outlying + int(far.sum())
+
+    def _tidy(self) -> None:
+        """Fit the scales where it is time, and clear rounding."""
+        trips = self.trips
+        due = trips >= 4 and (trips & (trips - 1) == 0) if trips < self.refit else not trips % max(self.refit, 1)
+        scales = self.fitted
+        if self.refit and due:
+            latest = self._engine.log.view().last(self.most)
+            scales = fit_scales(self._engine, latest, self.scales, _EVALUATIONS)
+            self.fits += 1
+            self.noise_variance, self.noise_std = scales.noise**2, scales.noise
+        if scales is not self.fitted or self._since >= _REBUILD:
+            self._engine, self._since = self._engine.rebuild(scales), 0
+
+    # --- state -----------------------------------------------------------------------------
+
+    def _memory(self) -> Memory:
+        arrays = {**self._engine.log.view()._asdict(), "fitted": self.fitted.as_vector()}
+        arrays |= self._of_trips.arrays("trips") | self._of_roads.arrays("roads")
+        return Memory(arrays, {"fits": self.fits, "outlying": self.outlying})
+
+    def _remember(self, state: State) -> None:
+        keys = self._as_keys(state.array("keys")) if state.array("keys").size else np.empty((0, COLUMNS))
+        rewards = as_vector(state.array("rewards"), "rewards")
+        trips = Trips(keys, as_positions(state.array("of"), "of"), rewards,
+                      as_positions(state.array("trip"), "trip"), np.asarray(state.array("noise"), np.float64))
+        if not trips.sound():
+            raise StateError("this state is damaged: its trips are impossible")
+        self.fits, self.outlying = (as_count(state.scalar(name), name, 0) for name in ("fits", "outlying"))
+        scales = RoadScales.of(as_vector(state.array("fitted"), "fitted", len(self.scales.as_vector())))
+        self.noise_variance, self.noise_std = scales.noise**2, scales.noise
+        self._engine = RoadEngine.of(self.kernel, scales, trips)
+        for name, coverage in (("trips", self._of_trips), ("roads", self._of_roads)):
+            coverage.remember({key: state.array(f"{name}_{key}") for key in ("scores", "levels", "inside")})
+
+
+def _trip(
+    keys: Floats, of: Ints | None = None, rewards: Floats | None = None, noise: Floats | None = None
+) -> Trips:
+    """One trip, or arms of which nothing was observed."""
+    sums = np.arange(len(keys)) if of is None else of
+    count = int(sums.max(initial=-1)) + 1
+    values = np.zeros(count) if rewards is None else rewards
+    stated = np.full(count, np.nan) if noise is None else noise
+    return Trips(keys, sums, values, np.zeros(count, dtype=np.intp), stated)
