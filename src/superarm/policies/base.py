@@ -346,7 +346,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         keys = self.posterior.keys(offer)[chosen]
         mean, cov = self.posterior.predict(keys, return_cov=True)
         if isinstance(self.posterior, Calibrated):
-            noise, widths = self.posterior.noise_cov(keys), self.posterior.widths()
+            noise, widths = self.posterior.noise_cov(keys), self.posterior.widths(keys)
             return Forecast(mean, cov, self.posterior.noise_std, noise, *widths)
         return Forecast(mean, cov, self.posterior.noise_std)
 
@@ -405,7 +405,8 @@ class ScorePolicy(Saved, TablePlayer):
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         desirability = one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
-        action, positions = select(self.oracle, desirability, offer, rng)
+        priced = self.score.priced(offer) if isinstance(self.score, KnownCosts) else offer
+        action, positions = select(self.oracle, desirability, priced, rng)
         return Decision(
             step=offer.step,
             action=action,

@@ -3,5 +3,3 @@
 from .coverage import Held as Held
 from .posterior import Flagged as Flagged
 from .posterior import RoadGP as RoadGP
-from .scales import TERMS as TERMS
-from .scales import RoadScales as RoadScales

@@ -31,7 +31,7 @@ from superarm.linalg import cholesky, psd_root, solve_lower
 from superarm.threads import blas_threads_for
 
 from .log import Log, Trips
-from .scales import TERMS, RoadScales
+from superarm.networks.scales import TERMS, RoadScales
 
 EDGE, EXPECTED, TIME, VEHICLE = 0, 1, 3, 6
 COLUMNS = 7

@@ -17,7 +17,7 @@ from superarm.linalg import cholesky, solve_lower
 
 from .engine import EXPECTED, TIME, VEHICLE, RoadEngine, terms_of
 from .log import Trips
-from .scales import RoadScales
+from superarm.networks.scales import RoadScales
 
 _PRIOR_WIDTH = 1.0  # of the logarithm of a scale
 

@@ -22,7 +22,7 @@ in :class:`RoadScales`, and are fitted to the latest trips as they come.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ from superarm.inputs import (
     require_type,
 )
 from superarm.kernels import GraphMatern
+from superarm.networks.scales import Outliers, RoadScales
 from superarm.posteriors.base import GaussianPosterior, Memory
 from superarm.registry import register
 from superarm.threads import one_blas_thread
@@ -51,12 +52,10 @@ from .coverage import Coverage, Held
 from .engine import COLUMNS, EDGE, VEHICLE, RoadEngine
 from .fitting import fit_scales
 from .log import Trips
-from .scales import RoadScales
 
 _TRIPS_KEPT, _ROADS_KEPT = 200, 4000  # scores from which widths are taken
 _REBUILD = 64  # trips at once from which on all is computed anew, and trips after which it is
 _EVALUATIONS = 30
-Outliers = Literal["keep", "weigh", "refuse"]
 
 
 class Flagged(NamedTuple):
@@ -132,7 +131,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         """How often the 95 % interval of whole trips held of late."""
         return self._of_trips.held
 
-    def widths(self) -> tuple[Floats, Floats]:
+    def widths(self, keys: Any = None) -> tuple[Floats, Floats]:
         return self._of_roads.widths(), self._of_trips.widths()
 
     def noise_cov(self, keys: NDArray[Any]) -> Floats:
