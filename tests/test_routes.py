@@ -319,9 +319,9 @@ def test_the_running_spread_ends_with_the_total(city: RoadNetwork) -> None:
         router = Router(city, **options)
         known = router.source.known(None)
         edges = router.route(*ENDS).best.edges
-        running = known.spreads(edges)
+        running = known.running(edges)
         for count in (1, 2, len(edges) // 2, len(edges)):
-            assert running[count - 1] == pytest.approx(known.spreads(edges[:count])[-1])
+            assert running[count - 1] == pytest.approx(known.spread(edges[:count]))
     offer = Offer(step=1, arms=road_arms(city.line_graph()))
     std = policy.forecast(offer, edges).total()[1]
     assert running[-1] == pytest.approx(1.959963984540054 * std)

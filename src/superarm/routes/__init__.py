@@ -8,7 +8,6 @@ from .battery import Equipped as Equipped
 from .battery import read_vehicle as read_vehicle
 from .believed import Known as Known
 from .believed import Source as Source
-from .believed import TrackRecord as TrackRecord
 from .closures import read_closures as read_closures
 from .router import NETWORKS as NETWORKS
 from .router import Router as Router

@@ -15,10 +15,10 @@ from superarm.errors import InputError
 from superarm.networks import LineGraph, RoadNetwork
 from superarm.oracles import Trip
 from superarm.policies.navigation import Routing
+from superarm.posteriors.roads import Held
 from superarm.problems.road_models import Roads
 
 from .battery import Charge
-from .believed import TrackRecord
 
 INTERVAL = (
     "if the model is right, 95 of 100 such trips fall inside; it covers uncertainty about the roads "
@@ -67,7 +67,7 @@ class RouteAnswer:
     cut_edges: int
     """Edges of the whole network that are believed to cost less than nothing (with potential
     routing: less than their height potential), and so cost more here than they are believed to."""
-    record: TrackRecord | None
+    record: Held | None
     """Of the policy whose state it is, where that lies in the directory of its run."""
     closed: int  # edges that were closed
     depart: str | None

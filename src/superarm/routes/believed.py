@@ -6,44 +6,36 @@ Nothing else here knows how it was learned: a new kind of belief is a new source
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, time
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from superarm.core import LEVELS, QUANTILES, Floats, Forecast, Ints, Offer, Oracle, State
+from superarm.core import QUANTILES, Arms, Floats, Forecast, Ints, Offer, State
 from superarm.errors import InputError, StateError
 from superarm.kernels import Periodic
 from superarm.networks import LineGraph, RoadEnergy, Vehicle
 from superarm.oracles import ShortestPath
 from superarm.policies.base import IndexPolicy
-from superarm.posteriors import DriftingGP, Wrapping
+from superarm.posteriors import DriftingGP, RoadGP, Wrapping
+from superarm.posteriors.roads import Held
+from superarm.problems.fleet import road_rows
 from superarm.problems.road_models import road_arms, road_prior
 from superarm.registry import Described, describe, difference
 from superarm.simulation.trace import Run, cell_name, read_spec
 from superarm.states import load_state, loaded
 
-HALF_WIDTH = float(QUANTILES[-1])  # of the central 95 % interval, in standard deviations
+from .battery import VEHICLE
+
+_UNSEEN = 2**31 - 1  # the number of a vehicle that has not driven yet
 SCALES = ("prior_scale", "noise_scale")
 
 When = datetime | time
 """A time of departure: of a day, or of any day."""
-
-
-class TrackRecord(NamedTuple):
-    """How often the 95 % interval of a policy's own trips held, by the record of its run."""
-
-    trips: int
-    inside: float  # share of the trips
-
-    @property
-    def holds(self) -> bool:
-        """Whether the share is at most three standard errors below 95 %."""
-        level = LEVELS[-1]
-        return self.inside >= level - 3.0 * float(np.sqrt(level * (1.0 - level) / self.trips))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,10 +45,11 @@ class Known:
     mean: Floats  # expected energy of each edge, Wh, (n,)
     turn_costs: Floats  # what each turn adds, Wh, (c,): 0 where it is learned with the edges
     noise_std: float  # of one edge on one trip, Wh
-    spreads: Callable[[Ints], Floats]
-    """Of a trip over these edges: half-widths of the 95 % intervals of what its first 1, 2, …, k edges
-    cost together, (k,)."""
-    observations: int = 0  # how many energies of edges were measured
+    spread: Callable[[Ints], float]
+    """Half-width of the 95 % interval of what these edges cost together on one trip."""
+    running: Callable[[Ints], Floats]
+    """The same of the first 1, 2, …, k of them, (k,)."""
+    observations: int = 0  # how many energies of edges or trips were measured
 
 
 class Source(Protocol):
@@ -64,9 +57,22 @@ class Source(Protocol):
 
     vehicle: Vehicle
     timed: bool  # whether the time of departure makes a difference
-    record: TrackRecord | None  # how forecasts of this kind have fared
+    record: Held | None  # how forecasts of this kind have fared
 
     def known(self, depart: When | None) -> Known: ...
+
+
+def running_spreads(forecast: Forecast) -> Floats:
+    """Half-widths of the 95 % intervals of the sums of a forecast's first 1, 2, …, k arms, (k,)."""
+    own = forecast.noise_cov
+    noise = forecast.noise_std**2 * np.eye(len(forecast.mean)) if own is None else own
+    variance = np.diagonal((forecast.cov + noise).cumsum(axis=0).cumsum(axis=1))
+    half: Floats = float(forecast.total_widths[-1]) * np.sqrt(np.maximum(variance, 0.0))
+    return half
+
+
+def _spread(forecast: Forecast) -> float:
+    return float(forecast.total_widths[-1]) * forecast.total()[1]
 
 
 # --- by the energy model alone -------------------------------------------------------------
@@ -76,64 +82,65 @@ class ByModel:
     """The prior without the network's kernel, which takes long to make on a large one."""
 
     timed = False
-    record: TrackRecord | None = None
+    record: Held | None = None
 
     def __init__(self, graph: LineGraph, vehicle: Vehicle, settings: Mapping[str, Any]) -> None:
         self.vehicle, self._graph = vehicle, graph
-        self._prior = road_prior(
-            graph, vehicle, **{key: settings[key] for key in SCALES if key in settings}
-        )
+        scales = {key: settings[key] for key in SCALES if key in settings}
+        self._prior = road_prior(graph, vehicle, **scales)
         self._lengthscale = settings.get("lengthscale", 1.0)
 
+    def _forecast(self, edges: Ints) -> Forecast:
+        return self._prior.forecast(self._graph, edges, self._lengthscale)
+
     def known(self, depart: When | None) -> Known:
-        prior, graph = self._prior, self._graph
         return Known(
-            mean=prior.energies.values,
-            turn_costs=self.vehicle.turn_energy(graph),
-            noise_std=prior.noise_std,
-            spreads=lambda edges: spreads(prior.forecast(graph, edges, self._lengthscale)),
+            mean=self._prior.energies.values,
+            turn_costs=self.vehicle.turn_energy(self._graph),
+            noise_std=self._prior.noise_std,
+            spread=lambda edges: _spread(self._forecast(edges)),
+            running=lambda edges: running_spreads(self._forecast(edges)),
         )
-
-
-def spreads(forecast: Forecast) -> Floats:
-    """Half-widths of the 95 % intervals of the sums of a forecast's first 1, 2, …, k arms, (k,)."""
-    latent = np.diagonal(forecast.cov.cumsum(axis=0).cumsum(axis=1))
-    noise = forecast.noise_std**2 * np.eye(len(latent)) if forecast.noise_cov is None else forecast.noise_cov
-    XX
 
 
 # --- by what was learned -------------------------------------------------------------------
 
 
-class Learned:
-    """The posterior of a policy that finds routes; it brings its vehicle with it."""
+class Learned(ABC):
+    """What a policy has learned; it knows its roads by itself."""
 
-    def __init__(self, state: str | Path | State) -> None:
-        self.label = "this state" if isinstance(state, State) else str(state)
-        policy = loaded(state if isinstance(state, State) else load_state(state), self.label)
-        inside: object = policy.posterior if isinstance(policy, IndexPolicy) else None
-        while isinstance(inside, Wrapping):
-            inside = inside.posterior
-        energy = inside.parameters().get("mean") if isinstance(inside, Described) else None
-        if not isinstance(policy, IndexPolicy) or not isinstance(energy, RoadEnergy):
-            raise StateError(
-                f"{self.label} was not learned by a policy that finds routes on a road network"
-            )
-        self.vehicle, self._energy, self._policy = energy.vehicle, energy, policy
-        self._hours = _trips_a_day(inside)
-        self.timed = self._hours is not None
-        self.record = None if isinstance(state, State) else _record(Path(state).absolute())
+    timed = False
+    vehicle: Vehicle
+
+    def __init__(self, policy: IndexPolicy, label: str, record: Held | None) -> None:
+        self._policy, self.label, self.record = policy, label, record
         self._graph: LineGraph | None = None
 
+    @abstractmethod
     def unlike(self, graph: LineGraph) -> str | None:
         """How these roads differ from those it was learned on, in words."""
-        there = _arrays(self._energy, self._policy.oracle)
-        return difference(_arrays(graph, ShortestPath(successors=graph.turn_graph)), there)
 
-    def on(self, graph: LineGraph) -> Learned:
+    def on(self, graph: LineGraph) -> Source:
         """Asked about these roads from now on."""
         self._graph = graph
         return self
+
+    @abstractmethod
+    def known(self, depart: When | None) -> Known: ...
+
+
+class OfOneVehicle(Learned):
+    """A posterior whose prior mean is the energy model's for a vehicle: it brings that with it."""
+
+    def __init__(self, energy: RoadEnergy, trips_a_day: int | None, **learned: Any) -> None:
+        super().__init__(**learned)
+        self.vehicle, self._energy, self._trips_a_day = energy.vehicle, energy, trips_a_day
+        self.timed = trips_a_day is not None
+
+    def unlike(self, graph: LineGraph) -> str | None:
+        names = ("length", "speed", "rise")
+        ours, theirs = ({name: getattr(each, name) for name in names} for each in (graph, self._energy))
+        return difference(ours | _turns(graph), theirs | _turns_of(self._policy))
 
     def known(self, depart: When | None) -> Known:
         assert self._graph is not None
@@ -150,17 +157,78 @@ class Learned:
             mean=mean,
             turn_costs=np.zeros(len(graph.turns)),
             noise_std=policy.posterior.noise_std,
-            spreads=lambda edges: spreads(policy.forecast(offer, edges)),
+            spread=lambda edges: _spread(policy.forecast(offer, edges)),
+            running=lambda edges: running_spreads(policy.forecast(offer, edges)),
             observations=policy.posterior.count,
         )
 
     def _step(self, depart: When | None) -> int:
         """The next round, as energies may drift; the next at that hour where it is known to matter."""
         step = self._policy.last_step + 1
-        if depart is None or self._hours is None:
+        if depart is None or self._trips_a_day is None:
             return step
         share = (depart.hour + depart.minute / 60.0) / 24.0
-        return step + (round(share * self._hours) - (step - 1)) % self._hours  # the first is at 0:00
+        wanted = round(share * self._trips_a_day)  # the first is at 0:00
+        return step + (wanted - (step - 1)) % self._trips_a_day
+
+
+class OfFleet(Learned):
+    """A fleet's posterior, which answers for any vehicle: by its number, or for one not seen yet."""
+
+    def __init__(self, vehicle: Vehicle | None, number: int | None, **learned: Any) -> None:
+        super().__init__(**learned)
+        self.vehicle = vehicle or Vehicle()
+        self._number = _UNSEEN if number is None else number
+
+    def unlike(self, graph: LineGraph) -> str | None:
+        return difference(_turns(graph), _turns_of(self._policy))
+
+    def known(self, depart: When | None) -> Known:
+        assert self._graph is not None
+        policy, graph, posterior = self._policy, self._graph, self._policy.posterior
+        rows = road_rows(graph, self.vehicle, self._number)
+        offer = Offer(step=policy.last_step + 1, arms=Arms(ids=graph.ids, features=rows))
+
+        def spread(edges: Ints) -> float:
+            if not isinstance(posterior, RoadGP):
+                return _spread(policy.forecast(offer, edges))
+            return float(posterior.widths()[1][-1]) * posterior.total(rows[edges])[1]
+
+        return Known(
+            mean=posterior.belief(offer).mean + self.vehicle.potential(graph.rise),
+            turn_costs=self.vehicle.turn_energy(graph),
+            noise_std=posterior.noise_std,
+            spread=spread,
+            running=lambda edges: running_spreads(policy.forecast(offer, edges)),
+            observations=posterior.count,
+        )
+
+
+def read_learned(state: str | Path | State, vehicle: Vehicle | None, number: int | None) -> Learned:
+    """What a state holds; it refuses another vehicle than its own, unless it knows many."""
+    label = "this state" if isinstance(state, State) else str(state)
+    policy = loaded(state if isinstance(state, State) else load_state(state), label)
+    inside: object = policy.posterior if isinstance(policy, IndexPolicy) else None
+    while isinstance(inside, Wrapping):
+        inside = inside.posterior
+    energy = inside.parameters().get("mean") if isinstance(inside, Described) else None
+    record = None if isinstance(state, State) else _record(Path(state).absolute())
+    if isinstance(policy, IndexPolicy) and isinstance(inside, RoadGP):
+        if isinstance(policy.posterior, RoadGP) and policy.posterior.held.trips:
+            record = policy.posterior.held  # of the latest trips, wherever they were driven
+        return OfFleet(vehicle, number, policy=policy, label=label, record=record)
+    if not isinstance(policy, IndexPolicy) or not isinstance(energy, RoadEnergy):
+        raise StateError(f"{label} was not learned by a policy that finds routes on a road network")
+    if number is not None or vehicle not in (None, energy.vehicle):
+        unlike = (key for key in VEHICLE if getattr(vehicle, key, None) != getattr(energy.vehicle, key))
+        own = "vehicle_number" if number is not None else next(unlike)
+        raise StateError(own_model(label, own))
+    return OfOneVehicle(energy, _trips_a_day(inside), policy=policy, label=label, record=record)
+
+
+def own_model(label: str, key: str) -> str:
+    """What is told to whom sets what a state brings with it."""
+    return f"{label} brings its own vehicle and model, so {key} cannot be set; leave it out"
 
 
 def _trips_a_day(posterior: object) -> int | None:
@@ -173,7 +241,7 @@ def _trips_a_day(posterior: object) -> int | None:
     return None
 
 
-def _record(state: Path) -> TrackRecord | None:
+def _record(state: Path) -> Held | None:
     """What the run that this state lies in says of its policy's forecasts, all seeds together."""
     directory = state.parents[1]
     if state.parent.name != "states" or not (directory / "run.json").is_file():
@@ -185,12 +253,14 @@ def _record(state: Path) -> TrackRecord | None:
                 audits = [run.audit(policy, index, seed) for seed in run.seeds]
                 scores = np.concatenate([[], *(each["score"] for each in audits if each is not None)])
                 scores = np.abs(scores[np.isfinite(scores)])
-                inside = np.count_nonzero(scores <= HALF_WIDTH)
-                return TrackRecord(len(scores), inside / len(scores)) if len(scores) else None
+                inside = np.count_nonzero(scores <= QUANTILES[-1])
+                return Held(len(scores), inside / len(scores)) if len(scores) else None
     return None
 
 
-def _arrays(roads: LineGraph | RoadEnergy, oracle: Oracle) -> dict[str, Any]:
-    """What makes two networks the same: the roads, and the turns between them."""
-    turns = describe(oracle).get("successors", {}).get("turns")
-    return {name: getattr(roads, name) for name in ("length", "speed", "rise")} | {"turns": turns}
+def _turns(graph: LineGraph) -> dict[str, Any]:
+    return {"turns": describe(ShortestPath(successors=graph.turn_graph))["successors"]["turns"]}
+
+
+def _turns_of(policy: IndexPolicy) -> dict[str, Any]:
+    return {"turns": describe(policy.oracle).get("successors", {}).get("turns")}

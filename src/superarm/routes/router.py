@@ -44,7 +44,7 @@ from superarm.registry import kinds_of, require_kind, suggestion
 
 from .answers import Leg, RouteAnswer
 from .battery import VEHICLE, Battery, Charge
-from .believed import SCALES, ByModel, Known, Learned, Source, When
+from .believed import SCALES, ByModel, Known, Learned, Source, When, own_model, read_learned
 from .closures import closed_by
 from .search import Search
 
@@ -65,6 +65,7 @@ class Router:
     ``network``: one that was read or made, the path of a file, or one of ``NETWORKS``.
     ``state``: what a policy has learned on this network, such as ``RUN/states/CELL.npz``. It brings its
     vehicle and its model with it; where energies drift, they are those of its next round.
+    A fleet's state answers for any ``vehicle``, better for one whose ``vehicle_number`` has driven.
     ``vehicle_class``: whose roads are used. ``battery``: followed along every route. ``elevation``: an
     SRTM tile or a folder of them, whose heights replace the network's. ``settings``: of the roads
     (``uturns``) and, without a state, of the vehicle (``mass`` …) and the model (``noise_scale`` …).
@@ -86,6 +87,7 @@ class Router:
         routing: Routing = "potential",
         elevation: str | Path | None = None,
         settings: Mapping[str, Any] = _NONE,
+        vehicle_number: int | None = None,
     ) -> None:
         _check_settings(settings)
         require_choice(routing, "routing", ("rectified", "potential"))
@@ -96,7 +98,9 @@ class Router:
             self.roads = _load(*where, settings)
             source = ByModel(self.roads.graph, replace(vehicle or Vehicle(), **own), settings)
         else:
-            self.roads, source = _learned(*where, settings, state, vehicle)
+            self.roads, source = _learned(
+                *where, settings, read_learned(state, vehicle, vehicle_number)
+            )
         self.source, self.routing, self.battery = source, routing, battery or Battery()
         self._plans: dict[When | None, _Plan] = {}
 
@@ -214,22 +218,24 @@ class Router:
 
     def _charged(self, plan: _Plan, edges: Ints, held: float | None) -> _Priced:
         """A route's sums, and the battery along it where its charge is known."""
-        leg, means, spreads = self._leg(plan.known, edges)
-        return _Priced(leg, means, None if held is None else self.battery.follow(held, means, spreads))
+        leg, means = self._leg(plan.known, edges)
+        if held is None:
+            return _Priced(leg, means, None)
+        return _Priced(leg, means, self.battery.follow(held, means, plan.known.running(edges)))
 
-    def _leg(self, known: Known, edges: Ints) -> tuple[Leg, Floats, Floats]:
+    def _leg(self, known: Known, edges: Ints) -> tuple[Leg, Floats]:
         graph, turns = self.graph, self.graph.turn_numbers(edges)
-        means, spreads = known.mean[edges], known.spreads(edges)
+        means = known.mean[edges]
         means[1:] += known.turn_costs[turns]
         leg = Leg(
             edges=edges,
             energy=float(means.sum()),
-            spread=float(spreads[-1]),
+            spread=known.spread(edges),
             length=float(graph.length[edges].sum() + graph.turn_length[turns].sum()),
             seconds=float(graph.travel_time[edges].sum() + graph.turn_seconds[turns].sum()),
             climb=float(np.maximum(graph.rise[edges], 0.0).sum()),
         )
-        return leg, means, spreads
+        return leg, means
 
     def _compared(self, known: Known, trip: Trip, shut: Bools | None) -> dict[str, Leg]:
         ends = Found((trip.start,)), Found((trip.goal,))
@@ -364,18 +370,11 @@ def _learned(
     vehicle_class: str,
     elevation: str | Path | None,
     settings: Mapping[str, Any],
-    state: str | Path | State,
-    vehicle: Vehicle | None,
-) -> tuple[Roads, Learned]:
-    """What was learned, on which roads and with which vehicle: the state says all of it."""
-    source = Learned(state)
-    own = next((key for key in settings if key not in _ROADS), None)
-    if own is None and vehicle not in (None, source.vehicle):
-        own = next(key for key in VEHICLE if getattr(vehicle, key) != getattr(source.vehicle, key))
-    if own is not None:
-        raise StateError(
-            f"{source.label} brings its own vehicle and model, so {own} cannot be set; leave it out"
-        )
+    source: Learned,
+) -> tuple[Roads, Source]:
+    """The roads on which it was learned, among those that the network may mean."""
+    if own := [key for key in settings if key not in _ROADS]:
+        raise StateError(own_model(source.label, own[0]))
     found: list[str] = []
     for uturns in [settings["uturns"]] if "uturns" in settings else [True, False, "dead-ends"]:
         roads = _load(network, vehicle_class, elevation, {**settings, "uturns": uturns})
