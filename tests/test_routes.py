@@ -25,6 +25,7 @@ from superarm.normal import rectified_mean
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy, known_cost, route_greedy, wrapped
 from superarm.posteriors import FiniteGP
+from superarm.problems.fleet import fleet_model, road_rows
 from superarm.problems.road_models import road_arms, road_model, with_conditions
 from superarm.routes import Battery, RouteAnswer, Router, find_route, read_vehicle
 from superarm.routes.search import Search
@@ -312,19 +313,17 @@ def test_a_router_is_its_own_one_call_form(city: RoadNetwork) -> None:
         assert router.route(*ends).as_json() == alone.as_json()
 
 
-def test_the_running_spread_ends_with_the_total(city: RoadNetwork) -> None:
-    """Of every beginning of a route it is that beginning's own, by the model and as learned."""
+def test_spreads_are_those_of_the_forecast_and_grow(city: RoadNetwork) -> None:
+    """By the model and as learned: 1.96 standard deviations of the sum, noise included."""
     policy = learned(city, 40.0)
     for options in ({}, {"state": policy.state()}):
         router = Router(city, **options)
         known = router.source.known(None)
         edges = router.route(*ENDS).best.edges
-        running = known.running(edges)
-        for count in (1, 2, len(edges) // 2, len(edges)):
-            assert running[count - 1] == pytest.approx(known.spread(edges[:count]))
+        spreads = [known.spread(edges[:count]) for count in range(1, len(edges) + 1)]
+        assert (np.diff(spreads) > 0.0).all()
     offer = Offer(step=1, arms=road_arms(city.line_graph()))
-    std = policy.forecast(offer, edges).total()[1]
-    assert running[-1] == pytest.approx(1.959963984540054 * std)
+    assert spreads[-1] == pytest.approx(1.959963984540054 * policy.forecast(offer, edges).total()[1])
 
 
 def test_places_and_streets_take_the_better_direction(placed: RoadNetwork) -> None:
@@ -433,17 +432,28 @@ def test_a_battery_is_followed_edge_by_edge() -> None:
     """Against the recursion b ← min(C, b − e), with what did not fit added up."""
     rng = np.random.default_rng(0)
     for capacity in (45.0, 60.0, np.inf):
-        battery = Battery(capacity=capacity, reserve=5.0)
-        energies, spreads = rng.normal(2.0, 20.0, size=40), np.sqrt(np.arange(1, 41))
-        course = battery.follow(40.0, energies, spreads)
-        held, lost = 40.0, 0.0
-        for at, energy in enumerate(energies, start=1):
-            held, lost = min(held - energy, capacity), lost + max(0.0, held - energy - capacity)
-            assert course.level[at] == pytest.approx(held)
-            assert course.low[at] == pytest.approx(held - spreads[at - 1])
-        assert course.lost == pytest.approx(lost)
-        assert course.missing == pytest.approx(max(0.0, 5.0 - course.low.min()))
-        assert (lost > 0.0) == (capacity < np.inf)
+        for drift in (2.0, -1.0):
+            battery = Battery(capacity=capacity, reserve=5.0)
+            energies, spreads = rng.normal(drift, 20.0, size=40), np.sqrt(np.arange(1, 41))
+            asked: list[int] = []
+
+            def spread(count: int, spreads: Floats = spreads, asked: list[int] = asked) -> float:
+                asked.append(count)
+                return float(spreads[count - 1])
+
+            course = battery.follow(40.0, energies, spread)
+            held, lost, levels = 40.0, 0.0, [40.0]
+            for energy in energies:
+                held, lost = min(held - energy, capacity), lost + max(0.0, held - energy - capacity)
+                levels.append(held)
+            np.testing.assert_allclose(course.level, levels)
+            assert course.lost == pytest.approx(lost)
+            low = np.array(levels) - np.concatenate([[0.0], spreads])
+            assert course.lowest == pytest.approx(low.min())
+            assert course.worst == low.argmin()
+            assert course.missing == pytest.approx(max(0.0, 5.0 - low.min()))
+            assert course.spread == spreads[-1]
+            assert len(asked) < 10
 
 
 def test_a_route_that_may_run_empty_is_refused(city: RoadNetwork) -> None:
@@ -478,7 +488,8 @@ def test_a_battery_may_run_empty_on_the_way_and_not_at_the_end() -> None:
     hill = over_a_hill(100.0)
     answer = find_route(hill, "up", "down", battery=Battery(capacity=5000.0), charge=300.0, anyway=True)
     assert answer.charge is not None
-    assert answer.charge.low[-1] > answer.charge.low[1]
+    assert answer.charge.worst == 1
+    assert answer.as_json()["battery"]["arrival_low_wh"] > answer.charge.lowest
     assert answer.charge.missing > 0.0
     with pytest.raises(InfeasibleError, match=r"after edge up, 1\.00 km from its start"):
         find_route(hill, "up", "down", charge=300.0)
@@ -542,8 +553,16 @@ def test_charges_and_batteries_that_are_refused(city: RoadNetwork) -> None:
 
 def test_vehicles_as_files(tmp_path: Path) -> None:
     path = tmp_path / "van.toml"
-    path.write_text("mass = 2600\nauxiliary_power = 900.0\nbattery_wh = 58_000\nreserve_wh = 3000.0\n")
+    lines = (
+        "mass = 2600",
+        "auxiliary_power = 900.0",
+        "battery_wh = 58_000",
+        "reserve_wh = 3000",
+        "number = 7",
+    )
+    path.write_text("\n".join(lines))
     van = read_vehicle(path)
+    assert van.vehicle_number == 7
     assert van.vehicle == Vehicle(mass=2600.0, auxiliary_power=900.0)
     assert van.battery == Battery(capacity=58_000.0, reserve=3000.0)
     path.write_text("battery_wh = 58_000.0\n")
@@ -602,3 +621,48 @@ def test_a_state_that_knows_rush_hours_uses_the_time_of_departure(city: RoadNetw
     unused = find_route(city, *ENDS, depart="08:00")
     assert unused.as_json()["depart_used"] is False
     assert unused.ids() == find_route(city, *ENDS).ids()
+
+
+# --- a fleet's belief ----------------------------------------------------------------------
+
+
+def of_a_fleet(network: RoadNetwork) -> Any:
+    """A policy that has learned from a few trips of vehicle 3."""
+    graph, rng = network.line_graph(), np.random.default_rng(0)
+    policy = route_greedy(fleet_model(graph, refit=0), routing="rectified")
+    rows = road_rows(graph, Vehicle(mass=2000.0), 3)
+    router = Router(network)
+    for start, goal in rng.integers(len(graph), size=(12, 2)):
+        edges = router.route(graph.ids[start], graph.ids[goal]).best.edges
+        policy.posterior.observe(rows[edges], 1.3 * rows[edges, 1] + rng.normal(size=len(edges)))
+    return policy
+
+
+def test_a_fleets_state_answers_for_any_vehicle(city: RoadNetwork) -> None:
+    """As the posterior itself says of its rows, with height and turns added for that vehicle."""
+    policy = of_a_fleet(city)
+    graph = city.line_graph()
+    for vehicle, number in ((Vehicle(), None), (Vehicle(mass=2000.0), 3), (Vehicle(mass=2600.0), 5)):
+        answer = find_route(city, *ENDS, state=policy.state(), vehicle=vehicle, vehicle_number=number)
+        edges = answer.best.edges
+        every = road_rows(graph, vehicle, 77 if number is None else number)
+        rows = every[edges]
+        expected = policy.posterior.predict(rows).mean + vehicle.potential(graph.rise[edges])
+        turned = vehicle.turn_energy(graph)
+        expected[1:] += turned[graph.turn_numbers(edges)]
+        np.testing.assert_allclose(answer.means, expected)
+        std = policy.posterior.total(rows)[1]
+        assert answer.best.spread == pytest.approx(policy.posterior.widths()[1][-1] * std)
+        costs = np.maximum(policy.posterior.predict(every).mean, 0.0)
+        found = costs[edges].sum() + turned[graph.turn_numbers(edges)].sum()
+        assert found == pytest.approx(cheapest(answer, costs, turned))
+        assert answer.observations == policy.posterior.count
+        assert answer.record == policy.posterior.held
+    own, new = (
+        find_route(city, *ENDS, state=policy.state(), vehicle_number=number) for number in (3, None)
+    )
+    assert own.best.spread < new.best.spread
+    with pytest.raises(StateError, match="learned on roads other than these: turns"):
+        find_route(generate_city(edges=300, seed=2), *ENDS, state=policy.state())
+    with pytest.raises(StateError, match="so vehicle_number cannot be set"):
+        find_route(city, *ENDS, state=learned(city, 40.0).state(), vehicle_number=3)

@@ -49,7 +49,7 @@ def ask(
         )
     check_elevation(elevation)
     settings = parse_overrides(overrides)
-    equipped = Equipped(None, None) if vehicle is None else read_vehicle(vehicle)
+    equipped = Equipped() if vehicle is None else read_vehicle(vehicle)
     router = Router(net, elevation=elevation, settings=settings, **equipped._asdict(), **options)
     try:
         closed = [*close, *(router.closed_by(read_closures(close_file)) if close_file else ())]

@@ -3,14 +3,15 @@
 =================  ====================================================================
 ``C``, ``r``       capacity and reserve, Wh
 ``S``, ``h``       expected energy of a route's first i edges, and the half-width of its
-                   95 % interval, (k,) each
+                   95 % interval, which is taken to grow with i
 ``b``              what the battery is expected to hold: b_i = min(C, b_{i−1} − e_i)
 ``lost``           what a full battery could not take, up to i: max(0, max_{j ≤ i} b_0 − S_j − C)
 =================  ====================================================================
 
 b_i = b_0 − S_i − lost_i: a full battery reflects the way of its charge. A trip may run empty where
 b − h falls below r, anywhere on the way. Of the energy before the battery was full, h counts the
-uncertainty too: there the bound is lower than it need be.
+uncertainty too: there the bound is lower than it need be. As h grows, h of a place bounds that of all
+before it: it is asked for only where b less the bound is least, until that is where h is known.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,13 +76,18 @@ class Battery:
             raise InputError(f"charge is {given!r}; it must be Wh (24000) or a share (80%){most}")
         return charge
 
-    def follow(self, charge: float, energies: Floats, spreads: Floats) -> Charge:
-        """b and b − h along a route of ``energies``, (k,)."""
+    def follow(self, charge: float, energies: Floats, spread: Callable[[int], float]) -> Charge:
+        """b along a route of ``energies``, (k,), and the least b − h; ``spread(i)`` is h of i edges."""
         spent = np.concatenate([[0.0], np.cumsum(energies)])
         lost = np.maximum.accumulate(np.maximum(charge - spent - self.capacity, 0.0))
-        level = charge - spent - lost
-        spread = np.concatenate([[0.0], spreads])
-        return Charge(self, level, level - spread, float(spread[-1]), float(lost[-1]))
+        level, count = charge - spent - lost, len(energies)
+        bounds = np.full(count + 1, spread(count))
+        bounds[0], known = 0.0, {0, count}
+        while (worst := int((level - bounds).argmin())) not in known:
+            bounds[1 : worst + 1] = np.minimum(bounds[1 : worst + 1], spread(worst))
+            known.add(worst)
+        lowest = float(level[worst] - bounds[worst])
+        return Charge(self, level, float(bounds[-1]), worst, lowest, float(lost[-1]))
 
 
 class Charge(NamedTuple):
@@ -88,36 +95,38 @@ class Charge(NamedTuple):
 
     battery: Battery
     level: Floats  # expected Wh, (k + 1,)
-    low: Floats  # lower ends of the 95 % intervals
-    spread: float  # half-width of the interval at arrival
+    spread: float  # half-width of the 95 % interval at arrival
+    worst: int  # where the lower end of the interval is lowest: after so many edges
+    lowest: float  # Wh there
     lost: float  # Wh that a full battery could not take
 
     @property
     def missing(self) -> float:
         """Wh by which the reserve is touched at 95 %, at the worst place; 0: nowhere."""
-        return max(0.0, self.battery.reserve - float(self.low.min()))
+        return max(0.0, self.battery.reserve - self.lowest)
 
     def as_json(self, ids: list[str]) -> dict[str, Any]:
-        arrival, worst = float(self.level[-1]), int(self.low.argmin())
+        arrival = float(self.level[-1])
         return {
             "capacity_wh": self.battery.capacity,
             "reserve_wh": self.battery.reserve,
             "charge_wh": float(self.level[0]),
             "arrival_wh": arrival,
-            "arrival_low_wh": float(self.low[-1]),
+            "arrival_low_wh": arrival - self.spread,
             "arrival_high_wh": min(arrival + self.spread, self.battery.capacity),
-            "lowest_wh": float(self.low[worst]),
-            "lowest_at": ids[max(worst - 1, 0)],
+            "lowest_wh": self.lowest,
+            "lowest_at": ids[max(self.worst - 1, 0)],
             "lost_wh": self.lost,
             "missing_wh": self.missing,
         }
 
 
 class Equipped(NamedTuple):
-    """What a vehicle's file says; a vehicle or battery of which it says nothing is none."""
+    """What a vehicle's file says; of what it says nothing there is none."""
 
-    vehicle: Vehicle | None
-    battery: Battery | None
+    vehicle: Vehicle | None = None
+    battery: Battery | None = None
+    vehicle_number: int | None = None  # in its fleet
 
 
 def read_vehicle(path: str | Path) -> Equipped:
@@ -127,7 +136,7 @@ def read_vehicle(path: str | Path) -> Equipped:
     except (ValueError, RecursionError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise FileError(f"{path} cannot be read as a vehicle: {reason}") from None
-    kinds = {**kinds_of(Vehicle), **dict.fromkeys(_KEYS, float)}
+    kinds = {**kinds_of(Vehicle), **dict.fromkeys(_KEYS, float), "number": int}
     for key, value in found.items():
         if key not in kinds:
             raise SpecError(f"{path}: a vehicle has no {key!r}; {suggestion(key, kinds, 'it has')}")
@@ -135,6 +144,7 @@ def read_vehicle(path: str | Path) -> Equipped:
     try:
         own = {key: value for key, value in found.items() if key in VEHICLE}
         battery = {_KEYS[key]: float(value) for key, value in found.items() if key in _KEYS}
-        return Equipped(Vehicle(**own) if own else None, Battery(**battery) if battery else None)
+        made = Vehicle(**own) if own else None, Battery(**battery) if battery else None
+        return Equipped(*made, found.get("number"))
     except InputError as error:
         raise FileError(f"{path}: {error}") from None

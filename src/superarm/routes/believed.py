@@ -47,8 +47,6 @@ class Known:
     noise_std: float  # of one edge on one trip, Wh
     spread: Callable[[Ints], float]
     """Half-width of the 95 % interval of what these edges cost together on one trip."""
-    running: Callable[[Ints], Floats]
-    """The same of the first 1, 2, …, k of them, (k,)."""
     observations: int = 0  # how many energies of edges or trips were measured
 
 
@@ -60,15 +58,6 @@ class Source(Protocol):
     record: Held | None  # how forecasts of this kind have fared
 
     def known(self, depart: When | None) -> Known: ...
-
-
-def running_spreads(forecast: Forecast) -> Floats:
-    """Half-widths of the 95 % intervals of the sums of a forecast's first 1, 2, …, k arms, (k,)."""
-    own = forecast.noise_cov
-    noise = forecast.noise_std**2 * np.eye(len(forecast.mean)) if own is None else own
-    variance = np.diagonal((forecast.cov + noise).cumsum(axis=0).cumsum(axis=1))
-    half: Floats = float(forecast.total_widths[-1]) * np.sqrt(np.maximum(variance, 0.0))
-    return half
 
 
 def _spread(forecast: Forecast) -> float:
@@ -90,16 +79,13 @@ class ByModel:
         self._prior = road_prior(graph, vehicle, **scales)
         self._lengthscale = settings.get("lengthscale", 1.0)
 
-    def _forecast(self, edges: Ints) -> Forecast:
-        return self._prior.forecast(self._graph, edges, self._lengthscale)
-
     def known(self, depart: When | None) -> Known:
+        prior, graph = self._prior, self._graph
         return Known(
-            mean=self._prior.energies.values,
-            turn_costs=self.vehicle.turn_energy(self._graph),
-            noise_std=self._prior.noise_std,
-            spread=lambda edges: _spread(self._forecast(edges)),
-            running=lambda edges: running_spreads(self._forecast(edges)),
+            mean=prior.energies.values,
+            turn_costs=self.vehicle.turn_energy(graph),
+            noise_std=prior.noise_std,
+            spread=lambda edges: _spread(prior.forecast(graph, edges, self._lengthscale)),
         )
 
 
@@ -158,7 +144,6 @@ class OfOneVehicle(Learned):
             turn_costs=np.zeros(len(graph.turns)),
             noise_std=policy.posterior.noise_std,
             spread=lambda edges: _spread(policy.forecast(offer, edges)),
-            running=lambda edges: running_spreads(policy.forecast(offer, edges)),
             observations=policy.posterior.count,
         )
 
@@ -199,7 +184,6 @@ class OfFleet(Learned):
             turn_costs=self.vehicle.turn_energy(graph),
             noise_std=posterior.noise_std,
             spread=spread,
-            running=lambda edges: running_spreads(policy.forecast(offer, edges)),
             observations=posterior.count,
         )
 

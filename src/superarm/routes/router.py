@@ -221,7 +221,8 @@ class Router:
         leg, means = self._leg(plan.known, edges)
         if held is None:
             return _Priced(leg, means, None)
-        return _Priced(leg, means, self.battery.follow(held, means, plan.known.running(edges)))
+        charge = self.battery.follow(held, means, lambda count: plan.known.spread(edges[:count]))
+        return _Priced(leg, means, charge)
 
     def _leg(self, known: Known, edges: Ints) -> tuple[Leg, Floats]:
         graph, turns = self.graph, self.graph.turn_numbers(edges)
@@ -260,21 +261,21 @@ class Router:
 
     def _runs_empty(self, found: _Priced, charge: Charge) -> str:
         edges, battery, ids = found.leg.edges, self.battery, self.graph.ids
-        worst = int(charge.low.argmin())
-        driven = edges[:worst]
+        driven = edges[: charge.worst]
         metres = (
             self.graph.length[driven].sum()
             + self.graph.turn_length[self.graph.turn_numbers(driven)].sum()
         )
         missing, held = charge.missing, float(charge.level[0])
-        place = f"after edge {ids[edges[max(worst - 1, 0)]]}, {metres / 1000.0:.2f} km from its start,"
+        last = ids[edges[max(charge.worst - 1, 0)]]
         more = held + missing <= battery.capacity and charge.lost == 0.0
         advice = f"start with {held + missing:.0f} Wh" if more else "charge on the way"
         return (
-            f"the route from edge {ids[edges[0]]} to edge {ids[edges[-1]]} may run empty: {place} the "
-            f"battery is expected to hold {charge.level[worst]:.0f} Wh, and at 95 % as little as "
-            f"{charge.low[worst]:.0f} Wh, {missing:.0f} Wh less than its reserve of "
-            f"{battery.reserve:.0f} Wh; {advice}, or ask for it anyway (--anyway)"
+            f"the route from edge {ids[edges[0]]} to edge {ids[edges[-1]]} may run empty: after "
+            f"edge {last}, {metres / 1000.0:.2f} km from its start, the battery is expected to hold "
+            f"{charge.level[charge.worst]:.0f} Wh, and at 95 % as little as {charge.lowest:.0f} Wh, "
+            f"{missing:.0f} Wh less than its reserve of {battery.reserve:.0f} Wh; {advice}, or ask for "
+            "it anyway (--anyway)"
         )
 
 
