@@ -18,6 +18,7 @@ from superarm.errors import (
     StateError,
     UnknownArmError,
 )
+from superarm.fleets import vehicle_number
 from superarm.kernels import Constant, Periodic, SquaredExponential, Temporal
 from superarm.networks import LineGraph, RoadNetwork, Vehicle, generate_city
 from superarm.networks.geography import from_utm
@@ -27,7 +28,7 @@ from superarm.policies import IndexPolicy, known_cost, route_greedy, wrapped
 from superarm.posteriors import FiniteGP
 from superarm.problems.fleet import fleet_model, road_rows
 from superarm.problems.road_models import road_arms, road_model, with_conditions
-from superarm.routes import Battery, RouteAnswer, Router, find_route, read_vehicle
+from superarm.routes import Battery, RouteAnswer, Router, find_route, read_vehicle, read_vehicles
 from superarm.routes.search import Search
 from superarm.rules import Greedy
 
@@ -553,31 +554,31 @@ def test_charges_and_batteries_that_are_refused(city: RoadNetwork) -> None:
 
 def test_vehicles_as_files(tmp_path: Path) -> None:
     path = tmp_path / "van.toml"
-    lines = (
-        "mass = 2600",
-        "auxiliary_power = 900.0",
-        "battery_wh = 58_000",
-        "reserve_wh = 3000",
-        "number = 7",
-    )
-    path.write_text("\n".join(lines))
+    lines = "mass = 2600\nauxiliary_power = 900.0\nbattery_wh = 58_000\nreserve_wh = 3000.0\n"
+    path.write_text(lines)
     van = read_vehicle(path)
-    assert van.vehicle_number == 7
     assert van.vehicle == Vehicle(mass=2600.0, auxiliary_power=900.0)
     assert van.battery == Battery(capacity=58_000.0, reserve=3000.0)
-    path.write_text("battery_wh = 58_000.0\n")
-    assert read_vehicle(path).vehicle is None
+    assert van.vehicle_name is None
+    path.write_text(f"[van-1]\n{lines}\n['old one']\nbattery_wh = 24_000.0\n")
+    assert read_vehicle(f"{path}#van-1") == van._replace(vehicle_name="van-1")
+    assert list(read_vehicles(path)) == ["van-1", "old one"]
+    assert read_vehicle(f"{path}#old one").vehicle is None
+    for name in ("", "#van-2"):
+        with pytest.raises(SpecError, match=r"it has old one, van-1: write FILE#NAME"):
+            read_vehicle(f"{path}{name}")
     for text, words, kind in (
         ("mas = 1", "a vehicle has no 'mas'; did you mean 'mass'", SpecError),
         ("mass = 'heavy'", "mass is 'heavy'; it must be a number", SpecError),
-        ("mass = -1", "van.toml: mass is -1", FileError),
-        ("reserve_wh = 9\nbattery_wh = 2", "reserve_wh is 9", FileError),
-        ("mass", "cannot be read as a vehicle", FileError),
+        ("mass = -1", "van.toml: mass is -1", SpecError),
+        ("reserve_wh = 9\nbattery_wh = 2", "reserve_wh is 9", SpecError),
+        ("mass = 1\n[van]\nmass = 2", "mass stands outside any table", SpecError),
+        ("mass", "cannot be read as vehicles", FileError),
     ):
         path.write_text(text)
         with pytest.raises(kind, match=words):
             read_vehicle(path)
-    with pytest.raises(FileError, match="cannot be read as a vehicle: No such file"):
+    with pytest.raises(FileError, match="cannot be read as vehicles: No such file"):
         read_vehicle(tmp_path / "none.toml")
 
 
@@ -627,10 +628,10 @@ def test_a_state_that_knows_rush_hours_uses_the_time_of_departure(city: RoadNetw
 
 
 def of_a_fleet(network: RoadNetwork) -> Any:
-    """A policy that has learned from a few trips of vehicle 3."""
+    """A policy that has learned from a few trips of the vehicle "van"."""
     graph, rng = network.line_graph(), np.random.default_rng(0)
     policy = route_greedy(fleet_model(graph, refit=0), routing="rectified")
-    rows = road_rows(graph, Vehicle(mass=2000.0), 3)
+    rows = road_rows(graph, Vehicle(mass=2000.0), vehicle_number("van"))
     router = Router(network)
     for start, goal in rng.integers(len(graph), size=(12, 2)):
         edges = router.route(graph.ids[start], graph.ids[goal]).best.edges
@@ -642,10 +643,14 @@ def test_a_fleets_state_answers_for_any_vehicle(city: RoadNetwork) -> None:
     """As the posterior itself says of its rows, with height and turns added for that vehicle."""
     policy = of_a_fleet(city)
     graph = city.line_graph()
-    for vehicle, number in ((Vehicle(), None), (Vehicle(mass=2000.0), 3), (Vehicle(mass=2600.0), 5)):
-        answer = find_route(city, *ENDS, state=policy.state(), vehicle=vehicle, vehicle_number=number)
+    for vehicle, name in (
+        (Vehicle(), None),
+        (Vehicle(mass=2000.0), "van"),
+        (Vehicle(mass=2600.0), "bus"),
+    ):
+        answer = find_route(city, *ENDS, state=policy.state(), vehicle=vehicle, vehicle_name=name)
         edges = answer.best.edges
-        every = road_rows(graph, vehicle, 77 if number is None else number)
+        every = road_rows(graph, vehicle, 77 if name is None else vehicle_number(name))
         rows = every[edges]
         expected = policy.posterior.predict(rows).mean + vehicle.potential(graph.rise[edges])
         turned = vehicle.turn_energy(graph)
@@ -659,10 +664,8 @@ def test_a_fleets_state_answers_for_any_vehicle(city: RoadNetwork) -> None:
         assert answer.observations == policy.posterior.count
         assert answer.record == policy.posterior.held
     own, new = (
-        find_route(city, *ENDS, state=policy.state(), vehicle_number=number) for number in (3, None)
+        find_route(city, *ENDS, state=policy.state(), vehicle_name=name) for name in ("van", None)
     )
     assert own.best.spread < new.best.spread
     with pytest.raises(StateError, match="learned on roads other than these: turns"):
         find_route(generate_city(edges=300, seed=2), *ENDS, state=policy.state())
-    with pytest.raises(StateError, match="so vehicle_number cannot be set"):
-        find_route(city, *ENDS, state=learned(city, 40.0).state(), vehicle_number=3)

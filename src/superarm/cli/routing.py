@@ -31,10 +31,11 @@ def ask(
     start: str,
     goal: str,
     *,
-    vehicle: Path | None,
+    vehicle: str | None,
     close: Sequence[str],
     close_file: Path | None,
     elevation: Path | None,
+    flat: bool | None,
     overrides: Sequence[str],
     depart: str | None,
     charge: str | None,
@@ -48,7 +49,7 @@ def ask(
             "network file"
         )
     check_elevation(elevation)
-    settings = parse_overrides(overrides)
+    settings = parse_overrides(overrides) | ({} if flat is None else {"flat": flat})
     equipped = Equipped() if vehicle is None else read_vehicle(vehicle)
     router = Router(net, elevation=elevation, settings=settings, **equipped._asdict(), **options)
     try:
@@ -136,7 +137,10 @@ def _cautions(answer: RouteAnswer) -> list[str]:
         else "give energy back; rectified routing counts each as a small cost and may miss savings "
         "downhill"
     )
-    flat = "the file has no heights: all roads count as flat (--elevation PATH adds some)"
+    flat = (
+        "all roads count as flat: the file has no heights, or --flat leaves them out (--elevation PATH "
+        "adds some)"
+    )
     return [f"{some} {cut}"] * bool(answer.cut_edges) + [flat] * answer.flat
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -274,6 +274,17 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
     def last_step(self) -> int:
         """The largest step of which something was learned; 0 before that."""
         return self._ledger.last
+
+    def knows(self, step: int) -> bool:
+        """Whether all rewards of this step were learned."""
+        return self._ledger.closed(step)
+
+    def note_steps(self, steps: Sequence[int]) -> None:
+        """The posterior has learned the rewards of these steps, as of a log: they are not learned again."""
+        with self._turns.lock:
+            for step in steps:
+                self._ledger.note_rounds(step, 1)
+            self.version += len(steps)
 
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")

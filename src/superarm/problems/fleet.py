@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
 import numpy as np
@@ -35,15 +34,15 @@ from superarm.inputs import as_count, as_number, as_positive, require_choice
 from superarm.kernels import GraphMatern
 from superarm.models import FleetModel
 from superarm.networks import LineGraph, RoadMap, RoadScales, Vehicle
-from superarm.networks.driving import LONGEST_STEP, Drive, Driver, Traffic
+from superarm.networks.driving import LONGEST_STEP, Drive, Traffic
 from superarm.networks.road import Uturns, made_again
 from superarm.oracles import ShortestPath, Trip
 from superarm.registry import register
 from superarm.streams import Streams, stream
 
 from .base import Mapped, store
-from .road_models import MEASURES, TABLE_2, Roads, load_roads
-from .sumo import _network_file as network_file
+from .road_models import MEASURES, REAL_NETWORKS, TABLE_2, Roads, load_roads
+from .sumo import drive_of, edges_near, network_file
 
 _TRIES = 2000
 _COMFORT, _WATTS_PER_DEGREE = 20.0, 60.0
@@ -115,6 +114,8 @@ class Fleet(AdditiveProblem, Measured, Mapped):
     city_seed: int = 0
     elevation: str | None = None
     """An SRTM tile, or a folder of them, whose heights replace those of the network."""
+    flat: bool = False
+    """Whether heights are left out."""
     uturns: Uturns = "dead-ends"
     driven: bool | None = None
     """Whether trips are driven in SUMO; ``None``: yes, but in a generated city."""
@@ -142,8 +143,8 @@ class Fleet(AdditiveProblem, Measured, Mapped):
     """Other cars that depart per hour."""
     traffic_reach: float = 300.0
     """Other cars travel between roads within this many metres of the trips' fastest routes."""
-    drives: str | None = None
-    """A file in which drives are kept, for all runs that meet the same ones again."""
+    cache: str | None = None
+    """A file in which drives are kept, for other policies, seeds and runs."""
     model: FleetModel = field(init=False, repr=False)
     settled: Mapping[str, str] = field(init=False, repr=False)
     roads: Roads = field(init=False, repr=False)
@@ -168,14 +169,17 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         driven = network != "city" if self.driven is None else self.driven
         if driven and network == "city":
             raise InputError("SUMO does not drive in a generated city; leave driven out")
-        names = ("uturns", "edges", "city_seed", "elevation")
-        roads = load_roads(network, **{name: getattr(self, name) for name in names})
+        file = network_file(network, heights=self.elevation is None and not self.flat) if driven else None
+        read = str(file) if driven and network not in REAL_NETWORKS else network
+        names = ("uturns", "edges", "city_seed", "elevation", "flat")
+        roads = load_roads(read, **{name: getattr(self, name) for name in names})
         store(self, roads=roads, model=fleet_model(roads.graph, horizon=self.horizon))
         store(self, _rounds=Streams(self.seed, "offer"), fleet=self._make_fleet(), _drive=None)
-        if driven:
+        if file is not None:
             traffic = self._traffic()
-            moments = {} if traffic else {"departures": self._departures}
-            store(self, _drive=_drive_of(network_file(network), traffic, self.seed, self.drives, **moments))
+            moments = (0.0,) if traffic else self._departures
+            drive = drive_of(file, LONGEST_STEP, traffic, self.seed if traffic else 0, self.cache, moments)
+            store(self, _drive=drive)
         store(self, settled=self._settled(driven))
 
     def __reduce__(self) -> Any:  # a driver in SUMO is no data: copies drive with one of their own
@@ -261,14 +265,11 @@ class Fleet(AdditiveProblem, Measured, Mapped):
     def _traffic(self) -> Traffic | None:
         if self.traffic == 0.0:
             return None
-        graph, network = self.graph, self.graph.network
+        graph = self.graph
         oracle, rng = ShortestPath(successors=graph.turn_graph), np.random.default_rng(0)
         routes = [oracle.select(-graph.travel_time, self._timed(*pair), rng).positions for pair in self._pairs]
-        ends = network.junctions[network.head[graph.edges], :2]
-        near = np.zeros(len(graph), dtype=bool)
-        for edge in sorted({int(edge) for route in routes for edge in route}):
-            near |= np.hypot(*(ends - ends[edge]).T) <= self.traffic_reach
-        edges = tuple(graph.ids[edge] for edge in np.flatnonzero(near))
+        around = {int(edge) for route in routes for edge in route}
+        edges = edges_near(graph, around, self.traffic_reach)
         return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=_MOMENTS)
 
     # --- rounds ----------------------------------------------------------------------------
@@ -353,7 +354,7 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         if self._drive is None:
             return self._drawn(step, journey, edges)
         drive = self._drive(tuple(graph.ids[edge] for edge in route), moment=journey.moment)
-        rise = None if self.elevation is None else graph.rise[edges]
+        rise = None if self.elevation is None and not self.flat else graph.rise[edges]
         energies = drive.energies(own, rise) - drive.stored(own)
         missing = edges[drive.completed :]
         energies[drive.completed :] += own.energy(graph.length, graph.speed, graph.rise)[missing]
@@ -415,12 +416,3 @@ def _turn_energy(graph: LineGraph, vehicle: Vehicle) -> Floats:
     energy = vehicle.turn_energy(graph)
     energy.flags.writeable = False
     return energy
-
-
-@lru_cache(maxsize=4)
-def _drive_of(
-    file: Path, traffic: Traffic | None, seed: int, kept: str | None, **options: Any
-) -> Callable[..., Drive]:
-    """A driver that remembers: the same route from the same moment is driven the same."""
-    driver = Driver(file, step=LONGEST_STEP, traffic=traffic, seed=seed, cache=kept and Path(kept), **options)
-    return lru_cache(maxsize=4096)(driver.drive)

@@ -12,7 +12,7 @@ import numpy as np
 
 from superarm.core import Floats, Ints
 from superarm.errors import InputError
-from superarm.networks import LineGraph, RoadNetwork
+from superarm.networks import LineGraph, RoadNetwork, drive_time
 from superarm.oracles import Trip
 from superarm.policies.navigation import Routing
 from superarm.posteriors.roads import Held
@@ -33,12 +33,26 @@ _ECCENTRICITY = 0.00669438  # of the earth, squared
 class Leg:
     """A way from start to goal, in sums; junctions are counted."""
 
+    graph: LineGraph
     edges: Ints  # numbers in the line graph, (k,)
     energy: float  # expected, Wh
     spread: float  # half-width of the 95 % interval, Wh
-    length: float  # metres
-    seconds: float  # on empty roads
-    climb: float  # metres of height gained, not counting what is lost again
+
+    @cached_property
+    def length(self) -> float:
+        """Metres."""
+        graph, turns = self.graph, self.graph.turn_numbers(self.edges)
+        return float(graph.length[self.edges].sum() + graph.turn_length[turns].sum())
+
+    @cached_property
+    def seconds(self) -> float:
+        """On empty roads, with signals as they are on average."""
+        return drive_time(self.graph, self.edges)
+
+    @property
+    def climb(self) -> float:
+        """Metres of height gained, not counting what is lost again."""
+        return float(np.maximum(self.graph.rise[self.edges], 0.0).sum())
 
     def as_json(self) -> dict[str, float]:
         return {

@@ -122,29 +122,53 @@ class Charge(NamedTuple):
 
 
 class Equipped(NamedTuple):
-    """What a vehicle's file says; of what it says nothing there is none."""
+    """What a file says of a vehicle; of what it says nothing there is none."""
 
     vehicle: Vehicle | None = None
     battery: Battery | None = None
-    vehicle_number: int | None = None  # in its fleet
+    vehicle_name: str | None = None  # in its fleet's log
 
 
-def read_vehicle(path: str | Path) -> Equipped:
-    """A vehicle and its battery from a TOML file: ``mass = 2100.0``, ``battery_wh = 58000`` …"""
+def read_vehicles(path: str | Path) -> dict[str, Equipped]:
+    """Vehicles by name from a TOML file with a table for each: ``[van-1]``, ``mass = 2200.0`` …
+
+    A file without tables is about one vehicle, whose name is "".
+    """
     try:
         found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise FileError(f"{path} cannot be read as a vehicle: {reason}") from None
-    kinds = {**kinds_of(Vehicle), **dict.fromkeys(_KEYS, float), "number": int}
-    for key, value in found.items():
+        raise FileError(f"{path} cannot be read as vehicles: {reason}") from None
+    tables = {name: each for name, each in found.items() if isinstance(each, dict)}
+    if not tables:
+        return {"": _equipped(found, None, str(path))}
+    if loose := [name for name in found if name not in tables]:
+        raise SpecError(f"{path}: {loose[0]} stands outside any table; write it below its [vehicle]")
+    return {name: _equipped(each, name, f"{path}: {name}") for name, each in tables.items()}
+
+
+def read_vehicle(path: str | Path) -> Equipped:
+    """The vehicle of a file that is about one, or ``FILE#NAME`` of one with tables."""
+    file, _, name = str(path).rpartition("#") if not Path(path).exists() else (str(path), "", "")
+    found = read_vehicles(file or path)
+    if name not in found:
+        raise SpecError(
+            f"{file or path} has no vehicle {name!r}; {suggestion(name, found, 'it has')}: write "
+            "FILE#NAME"
+        )
+    return found[name]
+
+
+def _equipped(table: dict[str, Any], name: str | None, where: str) -> Equipped:
+    kinds = {**kinds_of(Vehicle), **dict.fromkeys(_KEYS, float)}
+    for key, value in table.items():
         if key not in kinds:
-            raise SpecError(f"{path}: a vehicle has no {key!r}; {suggestion(key, kinds, 'it has')}")
-        require_kind(value, kinds[key], f"{path}: {key}")
+            raise SpecError(f"{where}: a vehicle has no {key!r}; {suggestion(key, kinds, 'it has')}")
+        require_kind(value, kinds[key], f"{where}: {key}")
     try:
-        own = {key: value for key, value in found.items() if key in VEHICLE}
-        battery = {_KEYS[key]: float(value) for key, value in found.items() if key in _KEYS}
+        own = {key: value for key, value in table.items() if key in VEHICLE}
+        battery = {_KEYS[key]: float(value) for key, value in table.items() if key in _KEYS}
         made = Vehicle(**own) if own else None, Battery(**battery) if battery else None
-        return Equipped(*made, found.get("number"))
     except InputError as error:
-        raise FileError(f"{path}: {error}") from None
+        raise SpecError(f"{where}: {error}") from None
+    return Equipped(*made, name)

@@ -17,8 +17,10 @@ import numpy as np
 
 from superarm.core import QUANTILES, Arms, Floats, Forecast, Ints, Offer, State
 from superarm.errors import InputError, StateError
+from superarm.fleets import vehicle_number
 from superarm.kernels import Periodic
 from superarm.networks import LineGraph, RoadEnergy, Vehicle
+from superarm.networks.road import Uturns
 from superarm.oracles import ShortestPath
 from superarm.policies.base import IndexPolicy
 from superarm.posteriors import DriftingGP, RoadGP, Wrapping
@@ -97,6 +99,7 @@ class Learned(ABC):
 
     timed = False
     vehicle: Vehicle
+    uturns: tuple[Uturns, ...] = (True, False, "dead-ends")  # what its roads may be like
 
     def __init__(self, policy: IndexPolicy, label: str, record: Held | None) -> None:
         self._policy, self.label, self.record = policy, label, record
@@ -158,12 +161,14 @@ class OfOneVehicle(Learned):
 
 
 class OfFleet(Learned):
-    """A fleet's posterior, which answers for any vehicle: by its number, or for one not seen yet."""
+    """A fleet's posterior, which answers for any vehicle: by its name, or for one not seen yet."""
 
-    def __init__(self, vehicle: Vehicle | None, number: int | None, **learned: Any) -> None:
+    uturns = ("dead-ends", True, False)
+
+    def __init__(self, vehicle: Vehicle | None, name: str | None, **learned: Any) -> None:
         super().__init__(**learned)
         self.vehicle = vehicle or Vehicle()
-        self._number = _UNSEEN if number is None else number
+        self._number = _UNSEEN if name is None else vehicle_number(name)
 
     def unlike(self, graph: LineGraph) -> str | None:
         return difference(_turns(graph), _turns_of(self._policy))
@@ -188,7 +193,7 @@ class OfFleet(Learned):
         )
 
 
-def read_learned(state: str | Path | State, vehicle: Vehicle | None, number: int | None) -> Learned:
+def read_learned(state: str | Path | State, vehicle: Vehicle | None, name: str | None) -> Learned:
     """What a state holds; it refuses another vehicle than its own, unless it knows many."""
     label = "this state" if isinstance(state, State) else str(state)
     policy = loaded(state if isinstance(state, State) else load_state(state), label)
@@ -200,13 +205,12 @@ def read_learned(state: str | Path | State, vehicle: Vehicle | None, number: int
     if isinstance(policy, IndexPolicy) and isinstance(inside, RoadGP):
         if isinstance(policy.posterior, RoadGP) and policy.posterior.held.trips:
             record = policy.posterior.held  # of the latest trips, wherever they were driven
-        return OfFleet(vehicle, number, policy=policy, label=label, record=record)
+        return OfFleet(vehicle, name, policy=policy, label=label, record=record)
     if not isinstance(policy, IndexPolicy) or not isinstance(energy, RoadEnergy):
         raise StateError(f"{label} was not learned by a policy that finds routes on a road network")
-    if number is not None or vehicle not in (None, energy.vehicle):
-        unlike = (key for key in VEHICLE if getattr(vehicle, key, None) != getattr(energy.vehicle, key))
-        own = "vehicle_number" if number is not None else next(unlike)
-        raise StateError(own_model(label, own))
+    if vehicle not in (None, energy.vehicle):
+        unlike = (key for key in VEHICLE if getattr(vehicle, key) != getattr(energy.vehicle, key))
+        raise StateError(own_model(label, next(unlike)))
     return OfOneVehicle(energy, _trips_a_day(inside), policy=policy, label=label, record=record)
 
 

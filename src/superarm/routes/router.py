@@ -35,6 +35,7 @@ from superarm.core import Bools, Floats, Ints, State
 from superarm.errors import InfeasibleError, SpecError, StateError
 from superarm.inputs import require_choice
 from superarm.networks import LineGraph, RoadNetwork, Vehicle, with_heights
+from superarm.networks.elevation import at_one_height
 from superarm.networks.places import Found, Places
 from superarm.normal import rectified_mean
 from superarm.oracles import Trip
@@ -49,7 +50,7 @@ from .closures import closed_by
 from .search import Search
 
 NETWORKS = ("luxembourg", "monaco", "city")  # names that stand for a network; anything else is a path
-_ROADS = ("uturns", "edges", "city_seed")
+_ROADS = ("uturns", "edges", "city_seed", "flat")
 _PARTS = (RoadPrior.forecast, road_prior, load_roads, Vehicle)
 _KINDS = {name: kind for part in _PARTS for name, kind in kinds_of(part).items()}
 _NONE: Mapping[str, Any] = {}
@@ -65,10 +66,11 @@ class Router:
     ``network``: one that was read or made, the path of a file, or one of ``NETWORKS``.
     ``state``: what a policy has learned on this network, such as ``RUN/states/CELL.npz``. It brings its
     vehicle and its model with it; where energies drift, they are those of its next round.
-    A fleet's state answers for any ``vehicle``, better for one whose ``vehicle_number`` has driven.
+    A fleet's state answers for any ``vehicle``, and better for one of known ``vehicle_name``.
     ``vehicle_class``: whose roads are used. ``battery``: followed along every route. ``elevation``: an
     SRTM tile or a folder of them, whose heights replace the network's. ``settings``: of the roads
-    (``uturns``) and, without a state, of the vehicle (``mass`` …) and the model (``noise_scale`` …).
+    (``uturns``, ``flat``) and, without a state, of the vehicle (``mass`` …) and the model
+    (``noise_scale`` …).
 
     >>> from superarm.networks import generate_city
     >>> router = Router(generate_city(edges=300, seed=1), vehicle=Vehicle(mass=2100.0))
@@ -87,7 +89,7 @@ class Router:
         routing: Routing = "potential",
         elevation: str | Path | None = None,
         settings: Mapping[str, Any] = _NONE,
-        vehicle_number: int | None = None,
+        vehicle_name: str | None = None,
     ) -> None:
         _check_settings(settings)
         require_choice(routing, "routing", ("rectified", "potential"))
@@ -98,9 +100,7 @@ class Router:
             self.roads = _load(*where, settings)
             source = ByModel(self.roads.graph, replace(vehicle or Vehicle(), **own), settings)
         else:
-            self.roads, source = _learned(
-                *where, settings, read_learned(state, vehicle, vehicle_number)
-            )
+            self.roads, source = _learned(*where, settings, read_learned(state, vehicle, vehicle_name))
         self.source, self.routing, self.battery = source, routing, battery or Battery()
         self._plans: dict[When | None, _Plan] = {}
 
@@ -228,15 +228,8 @@ class Router:
         graph, turns = self.graph, self.graph.turn_numbers(edges)
         means = known.mean[edges]
         means[1:] += known.turn_costs[turns]
-        leg = Leg(
-            edges=edges,
-            energy=float(means.sum()),
-            spread=known.spread(edges),
-            length=float(graph.length[edges].sum() + graph.turn_length[turns].sum()),
-            seconds=float(graph.travel_time[edges].sum() + graph.turn_seconds[turns].sum()),
-            climb=float(np.maximum(graph.rise[edges], 0.0).sum()),
-        )
-        return leg, means
+        energy, spread = float(means.sum()), known.spread(edges)
+        return Leg(graph=graph, edges=edges, energy=energy, spread=spread), means
 
     def _compared(self, known: Known, trip: Trip, shut: Bools | None) -> dict[str, Leg]:
         ends = Found((trip.start,)), Found((trip.goal,))
@@ -261,11 +254,7 @@ class Router:
 
     def _runs_empty(self, found: _Priced, charge: Charge) -> str:
         edges, battery, ids = found.leg.edges, self.battery, self.graph.ids
-        driven = edges[: charge.worst]
-        metres = (
-            self.graph.length[driven].sum()
-            + self.graph.turn_length[self.graph.turn_numbers(driven)].sum()
-        )
+        metres = replace(found.leg, edges=edges[: charge.worst]).length
         missing, held = charge.missing, float(charge.level[0])
         last = ids[edges[max(charge.worst - 1, 0)]]
         more = held + missing <= battery.capacity and charge.lost == 0.0
@@ -352,6 +341,7 @@ def _load(
         options["elevation"] = None if elevation is None else str(elevation)
         return load_roads(name, vehicle_class=vehicle_class, **options)
     roads = network if elevation is None else with_heights(network, elevation)
+    roads = at_one_height(roads) if options.get("flat", False) else roads
     told = f"the road network {roads.name}"
     return Roads(roads.line_graph(vehicle_class, uturns=options.get("uturns", True)), told)
 
@@ -377,8 +367,11 @@ def _learned(
     if own := [key for key in settings if key not in _ROADS]:
         raise StateError(own_model(source.label, own[0]))
     found: list[str] = []
-    for uturns in [settings["uturns"]] if "uturns" in settings else [True, False, "dead-ends"]:
-        roads = _load(network, vehicle_class, elevation, {**settings, "uturns": uturns})
+    first, *rest = [settings["uturns"]] if "uturns" in settings else source.uturns
+    roads = _load(network, vehicle_class, elevation, {**settings, "uturns": first})
+    for uturns in (first, *rest):
+        if uturns != first:
+            roads = roads._replace(graph=roads.graph.network.line_graph(vehicle_class, uturns=uturns))
         unlike = source.unlike(roads.graph)
         if unlike is None:
             return roads, source.on(roads.graph)
