@@ -564,9 +564,10 @@ def test_vehicles_as_files(tmp_path: Path) -> None:
     assert read_vehicle(f"{path}#van-1") == van._replace(vehicle_name="van-1")
     assert list(read_vehicles(path)) == ["van-1", "old one"]
     assert read_vehicle(f"{path}#old one").vehicle is None
-    for name in ("", "#van-2"):
-        with pytest.raises(SpecError, match=r"it has old one, van-1: write FILE#NAME"):
-            read_vehicle(f"{path}{name}")
+    with pytest.raises(SpecError, match=r"holds several vehicles: write .*van.toml#van-1 or"):
+        read_vehicle(path)
+    with pytest.raises(SpecError, match=r"no vehicle 'van-2'; did you mean 'van-1'"):
+        read_vehicle(f"{path}#van-2")
     for text, words, kind in (
         ("mas = 1", "a vehicle has no 'mas'; did you mean 'mass'", SpecError),
         ("mass = 'heavy'", "mass is 'heavy'; it must be a number", SpecError),

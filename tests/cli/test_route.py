@@ -312,13 +312,13 @@ def test_the_runs_own_record_says_whether_to_trust_the_interval(cli: Command, to
     answer = cli(*words, "--json").json()
     assert (answer["trips_judged"], answer["trips_inside"]) == (15, pytest.approx(3 / 15))
     assert (
-        "in this run 20 % of 15 trips fell inside their 95 % interval: do not rely on this interval"
+        "of 15 trips judged 20 % fell inside their 95 % interval: do not rely on this interval"
         in cli(*words).out
     )
     for seed in (0, 1):
         record(0, seed, [0.5, 1.9] * 4)
     told = cli(*words).out
-    assert "in this run 100 % of 16 trips fell inside their 95 % interval\n" in told
+    assert "of 16 trips judged 100 % fell inside their 95 % interval\n" in told
     assert "trust" not in told
     (Path("run") / "audits" / "gp-ts.s0.seed00001.npz").unlink()  # it is under way
     assert cli(*words, "--json").json()["trips_judged"] == 8
@@ -394,6 +394,29 @@ def test_files_that_hold_no_such_state(cli: Command, town: Any, tmp_path: Path) 
     save_state(State(kind="streaming-gp", schema=1), junk)
     words = cli("route", "--net", town.net, *ENDS, "--state", junk).fails(1)
     assert "does not say which policy made it" in words
+
+
+def test_what_a_fleet_has_learned_is_used_for_its_vehicles(cli: Command, town: Any) -> None:
+    """From a log of trips to a route with the battery at arrival."""
+    Path("fleet.toml").write_text("[van-1]\nmass = 2200.0\nbattery_wh = 2000\n[van-2]\nmass = 2600.0\n")
+    edges = cli("route", "--net", town.net, *ENDS, "--json").json()["edges"]
+    rows = [f"t{trip},van-1,{edge},{60.0 + trip}" for trip in range(6) for edge in edges]
+    Path("trips.csv").write_text("\n".join(["trip,vehicle,edge,energy_wh", *rows]))
+    learned = ("learn", "--net", town.net, "--trips", "trips.csv", "--state", "s.npz")
+    assert cli(*learned, "--vehicles", "fleet.toml", "--json").json()["trips_learned"] == 6
+    words = ("route", "--net", town.net, "--state", "s.npz", *ENDS)
+    own = cli(*words, "--vehicle", "fleet.toml#van-1", "--json").json()
+    other = cli(*words, "--vehicle", "fleet.toml#van-2", "--json").json()
+    assert own["observations"] == other["observations"] == 6 * len(edges)
+    assert own["trips_judged"] == 6
+    assert own["battery"]["arrival_wh"] == pytest.approx(
+        2000.0 - own["energy_wh"] - own["battery"]["lost_wh"]
+    )
+    widths = [each["energy_high_wh"] - each["energy_low_wh"] for each in (own, other)]
+    assert own["edges"] != other["edges"] or widths[0] < widths[1]
+    missing = cli(*words, "--vehicle", "fleet.toml").fails(2)
+    assert "fleet.toml holds several vehicles: write fleet.toml#van-1 or fleet.toml#van-2" in missing
+    assert "did you mean 'van-1'?" in cli(*words, "--vehicle", "fleet.toml#van1").fails(2)
 
 
 # --- errors --------------------------------------------------------------------------------

@@ -119,11 +119,13 @@ def _conditions(answer: RouteAnswer) -> list[str]:
 
 
 def _track_record(answer: RouteAnswer) -> list[str]:
-    """Whether to trust the interval, as the run itself has found."""
+    """Whether to trust the interval, as was found by those before."""
     if answer.record is None:
         return []
     trips, inside = answer.record
-    told = f"  in this run {100.0 * inside:.0f} % of {trips} trips fell inside their 95 % interval"
+    told = (
+        f"  of {counted(trips, 'trip')} judged {100.0 * inside:.0f} % fell inside their 95 % interval"
+    )
     return [told if answer.record.holds else f"{told}: do not rely on this interval"]
 
 

@@ -152,9 +152,11 @@ def read_vehicle(path: str | Path) -> Equipped:
     file, _, name = str(path).rpartition("#") if not Path(path).exists() else (str(path), "", "")
     found = read_vehicles(file or path)
     if name not in found:
+        known = " or ".join(f"{file or path}#{each}" for each in list(found)[:3])
         raise SpecError(
-            f"{file or path} has no vehicle {name!r}; {suggestion(name, found, 'it has')}: write "
-            "FILE#NAME"
+            f"{file or path} has no vehicle {name!r}; {suggestion(name, found, 'it has')}"
+            if name
+            else f"{file or path} holds several vehicles: write {known}"
         )
     return found[name]
 
