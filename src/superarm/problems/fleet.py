@@ -60,10 +60,11 @@ class Journey(NamedTuple):
 
 @lru_cache(maxsize=64)
 def road_rows(graph: LineGraph, vehicle: Vehicle, number: int) -> Floats:
-    """The roads as this vehicle meets them, (n, 7): the keys of :class:`~superarm.posteriors.RoadGP`."""
+    """The roads as this vehicle meets them, (n, 8): the keys of :class:`~superarm.posteriors.RoadGP`."""
     energies = vehicle.energy(graph.length, graph.speed, graph.rise) - vehicle.potential(graph.rise)
-    numbers = np.arange(len(graph), dtype=np.float64)
-    rows = np.column_stack([numbers, energies, vehicle.terms(graph), np.full(len(graph), number)])
+    numbers, heavier = np.arange(len(graph), dtype=np.float64), vehicle.mass / TABLE_2.mass
+    same = np.broadcast_to([heavier, number], (len(graph), 2))
+    rows = np.column_stack([numbers, energies, vehicle.terms(graph), same])
     rows.flags.writeable = False
     return rows
 
@@ -81,6 +82,7 @@ def fleet_model(graph: LineGraph, *, horizon: int = 1, **options: Any) -> FleetM
     scales = options.get("scales") or RoadScales()
     return FleetModel(
         kernel=near_kernel(graph),
+        sizes=np.abs(TABLE_2.terms(graph)[:, [0, 2, 3]]).sum(axis=1),
         noise_variance=scales.noise**2,
         oracle=ShortestPath(successors=graph.turn_graph),
         horizon=horizon,
@@ -93,7 +95,7 @@ def fleet_model(graph: LineGraph, *, horizon: int = 1, **options: Any) -> FleetM
             "travel_time": graph.turn_seconds,
             "energy": TABLE_2.turn_energy(graph),
         },
-        discrete_columns=(0, 6),
+        discrete_columns=(0, 7),
         **options,
     )
 
@@ -365,7 +367,8 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         """f of the fleet's own model, (n,)."""
         rng, scales, n = stream(self.seed, "truth", 2), RoadScales(), len(self.graph)
         near = self.model.kernel.root_times(rng.standard_normal(n))
-        return scales.near * near + scales.own * rng.standard_normal(n) + 1.0
+        own = np.hypot(scales.own, scales.share * self.model.sizes)
+        return scales.near * near + own * rng.standard_normal(n) + 1.0
 
     def _drawn(self, step: int, journey: Journey, edges: Ints) -> _Spent:
         """A trip of the fleet's own model: roads, the vehicle of the day, and noise of each road."""
@@ -373,7 +376,7 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         rows = road_rows(graph, own, 0)
         noise = Streams(self.seed, "noise-of-roads").at(step).standard_normal(len(graph))
         noise *= np.sqrt(scales.noise**2 + scales.noise_per_time**2 * rows[:, 3])
-        energies = (rows[:, 1] + own.potential(graph.rise) + self._drawn_roads + noise)[edges]
+        energies = (rows[:, 1] + own.potential(graph.rise) + rows[:, 6] * (self._drawn_roads + noise))[edges]
         turns = graph.turn_numbers(edges)
         energies[:-1] += _turn_energy(graph, own)[turns]
         seconds = float(graph.travel_time[edges].sum() + graph.turn_seconds[turns].sum())

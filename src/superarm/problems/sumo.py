@@ -30,6 +30,7 @@ from superarm.core import Best, Decision, Feedback, Floats, Offer, Rng
 from superarm.datasets import find, search_path
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_number, require_choice
+from superarm.networks import LineGraph
 from superarm.networks.driving import LONGEST_STEP, Drive, Driver, Traffic
 from superarm.networks.openstreetmap import OSM_FILES, kept_osm
 from superarm.networks.reading import SUMO_FILES
@@ -236,7 +237,5 @@ def drive_of(
     departures: tuple[float, ...] = (0.0,),
 ) -> Callable[..., Drive]:
     """A driver that remembers: the same route from the same moment is the same drive."""
-    driver = Driver(
-        file, step=step, traffic=traffic, seed=seed, departures=departures, cache=cache
-    )
+    driver = Driver(file, step=step, traffic=traffic, seed=seed, departures=departures, cache=cache)
     return lru_cache(maxsize=_DRIVES_KEPT)(driver.drive)
