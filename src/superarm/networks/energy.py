@@ -99,7 +99,7 @@ class Vehicle:
         """
         speeds = junction_speeds(graph)
         stops = np.maximum(graph.turn_stop, graph.is_uturn)
-        regained = np.maximum(speeds.after**2 - (1.0 - stops) * speeds.enter**2, 0.0)
+        regained = np.maximum(speeds.after**2 - (1.0 - stops) * speeds.slow**2, 0.0)
         lost = max(1.0 / self.propulsion_efficiency - self.recuperation_efficiency, 0.0)
         through = self.energy(1.0, speeds.leave, 0.0) * graph.turn_length
         longer = graph.turn_seconds - graph.turn_length / speeds.leave
