@@ -8,8 +8,8 @@
 Braking from v to u takes (v − u)/b seconds and (v² − u²)/2b metres, so that (v − u)²/2bv seconds are
 lost against driving on at v; likewise with a.
 
-Who has to give way brakes until it is seen that nobody comes, and accelerates from there: at speed u one
-must see u²/2b metres before the line.
+Who has to give way brakes until it is seen that nobody comes, and accelerates from there: with speed u
+that must be seen u²/2b metres before the line.
 
 Who comes r seconds before a signal turns green waits for r seconds, and then begins to accelerate from
 0, not from u. Who comes at any time waits Σ r²/2 over the cycle on average, the sum over its reds.
