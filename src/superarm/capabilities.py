@@ -155,8 +155,8 @@ class Calibrated(ABC):
         """Covariance of the noise of these arms, seen together, (k, k)."""
 
     @abstractmethod
-    def widths(self) -> tuple[Floats, Floats]:
-        """Half-widths of intervals of single arms and of sums, for :class:`superarm.core.Forecast`."""
+    def widths(self, keys: Any) -> tuple[Floats, Floats]:
+        """Half-widths of intervals of these arms and of their sum, for :class:`superarm.core.Forecast`."""
 
 
 class Sparing(ABC):

@@ -29,6 +29,7 @@ from superarm.core import Floats, Ints, Offer, Oracle, State
 from superarm.errors import InputError, SpecError, StateError
 from superarm.inputs import require_choice
 from superarm.networks import LineGraph, RoadEnergy, RoadNetwork, Vehicle, with_heights
+from superarm.networks.elevation import at_one_height
 from superarm.normal import rectified_mean
 from superarm.oracles import ShortestPath, Trip
 from superarm.policies.base import IndexPolicy
@@ -50,7 +51,7 @@ INTERVAL = (
 """What the interval of an energy means."""
 _HALF_WIDTH = float(QUANTILES[-1])  # of the central 95 % interval, in standard deviations
 _VEHICLE = tuple(field.name for field in dataclasses.fields(Vehicle))
-_ROADS = ("uturns", "edges", "city_seed")
+_ROADS = ("uturns", "edges", "city_seed", "flat")
 _SCALES = ("prior_scale", "noise_scale")
 _PARTS = (RoadPrior.total_variance, road_prior, load_roads, Vehicle)
 _KINDS = {name: kind for part in _PARTS for name, kind in kinds_of(part).items()}
@@ -171,7 +172,7 @@ def find_route(
     ``state``: what a policy has learned on this network, such as ``RUN/states/CELL.npz``. It brings its
     vehicle and its model with it; where energies drift, they are those of its next round.
     ``elevation``: an SRTM tile or a folder of them, whose heights replace the network's. ``settings``:
-    of the roads (``uturns``) and, without a state, of the vehicle (``mass`` …) and the model
+    of the roads (``uturns``, ``flat``) and, without a state, of the vehicle (``mass`` …) and the model
     (``noise_scale`` …).
 
     >>> from superarm.networks import generate_city
@@ -249,6 +250,7 @@ def _load(
         name = network if isinstance(network, str) else str(network.absolute())  # a path is no name
         return load_roads(name, **options, elevation=None if elevation is None else str(elevation))
     roads = network if elevation is None else with_heights(network, elevation)
+    roads = at_one_height(roads) if options.get("flat", False) else roads
     told = f"the road network {roads.name}"
     return Roads(roads.line_graph(uturns=options.get("uturns", True)), told)
 

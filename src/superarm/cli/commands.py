@@ -20,6 +20,8 @@ _SET = "Set a parameter to a TOML value; a list sweeps. May be repeated."
 _EXECUTOR = "Local processes, or the Dask cluster at $DASK_SCHEDULER_ADDRESS (else a local one)."
 _STATE = "What a run has learned on this network, RUN/states/CELL.npz; default: the energy model."
 _SETTING = "A parameter of the vehicle (mass, …), the model, or a city (edges, city_seed)."
+_TRIPS = "Table of trips, .csv: trip, energy_wh, edge (or edges of a whole trip), vehicle. Repeatable."
+_LEARNED = "Where what was learned is kept; if it exists, it is learned on."
 _DEMO = "Where the run, report.html and learning.svg go; an earlier demo is replaced."
 _SHOWN: dict[str, Any] = {"show_default": True}
 
@@ -34,6 +36,9 @@ _band = click.option(
     type=click.Choice(["stderr", "std"]),
     help="Bands: standard error, or standard deviation over seeds; default: the experiment's own.",
 )
+
+
+_flat = click.option("--flat", is_flag=True, default=None, help="Take all roads to be at one height.")
 
 
 def _sizes(command: Any) -> Any:
@@ -67,6 +72,7 @@ def superarm() -> None:
 @click.option("--from", "start", help="Edge where trips begin; default: chosen for you.")
 @click.option("--to", "goal", help="Edge where trips end; default: chosen for you.")
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
+@_flat
 @_choice("--executor", "local", "dask", told=_EXECUTOR)
 @common_options
 @importing
@@ -125,6 +131,7 @@ def report(directory: Path, as_json: bool, seed: int, **asked: Any) -> None:
 @click.option("--from", "start", required=True, help="Id of the edge where the trip begins.")
 @click.option("--to", "goal", required=True, help="Id of the edge where it ends.")
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
+@_flat
 @click.option("--state", type=_PATH, help=_STATE)
 @_choice(
     "--routing",
@@ -151,6 +158,30 @@ def route(geojson: bool, as_json: bool, seed: int, quiet: bool, **asked: Any) ->
         print_json(answer.as_geojson() if geojson else answer.as_json())
     else:
         routing.print_route(answer)
+
+
+@superarm.command()
+@click.option("--net", required=True, help=_NET)
+@click.option("--trips", type=_PATH, multiple=True, required=True, help=_TRIPS)
+@click.option("--state", type=_PATH, required=True, help=_LEARNED)
+@click.option("--vehicles", type=_PATH, help="TOML file with a table for each vehicle: [van-1], mass = …")
+@click.option("--elevation", type=_PATH, help=_HEIGHTS)
+@click.option("--flat", is_flag=True, help="Leave heights out.")
+@_choice("--outliers", "weigh", "keep", "refuse", told="What becomes of energies that cannot be right.")
+@common_options
+def learn(as_json: bool, seed: int, quiet: bool, **asked: Any) -> None:
+    """Learn from a fleet's log of trips.
+
+    A trip is learned once, however often it is given. `superarm route --state FILE` then finds routes
+    by what was learned.
+    """
+    from . import learning
+
+    lesson, graph = learning.learn(**asked)
+    if as_json:
+        print_json(lesson.as_json(graph))
+    else:
+        learning.print_lesson(lesson, graph, asked["state"])
 
 
 @superarm.command()

@@ -25,6 +25,7 @@ def ask(
     state: Path | None,
     routing: Routing,
     elevation: Path | None,
+    flat: bool | None,
     overrides: Sequence[str],
 ) -> RouteAnswer:
     """The route; a name that is not there is a slip in the command."""
@@ -34,7 +35,7 @@ def ask(
             "network file"
         )
     check_elevation(elevation)
-    settings = parse_overrides(overrides)
+    settings = parse_overrides(overrides) | ({} if flat is None else {"flat": flat})
     try:
         return find_route(
             net, start, goal, state=state, routing=routing, elevation=elevation, settings=settings
@@ -89,7 +90,10 @@ def _cautions(answer: RouteAnswer) -> list[str]:
         else "give energy back; rectified routing counts each as a small cost and may miss savings "
         "downhill"
     )
-    flat = "the file has no heights: all roads count as flat (--elevation PATH adds some)"
+    flat = (
+        "all roads count as flat: the file has no heights, or --flat leaves them out (--elevation PATH "
+        "adds some)"
+    )
     return [f"{some} {cut}"] * bool(answer.cut_edges) + [flat] * answer.flat
 
 

@@ -12,6 +12,7 @@ from .reading import read_network as read_network
 from .road import LineGraph as LineGraph
 from .road import RoadNetwork as RoadNetwork
 from .road_map import RoadMap as RoadMap
+from .scales import RoadScales as RoadScales
 from .sumo_net import read_sumo as read_sumo
 from .tables import read_tables as read_tables
 from .trips import suggest_trip as suggest_trip

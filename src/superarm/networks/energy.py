@@ -106,6 +106,17 @@ class Vehicle:
         energy: Floats = 0.5 * lost * self.mass * regained + self.auxiliary_power * longer
         return through + energy / _JOULES_PER_WH
 
+    def terms(self, graph: LineGraph) -> Floats:
+        """Wh of each edge for rolling, for 1 kW while it is driven, for air drag and for climbing, (n, 4).
+
+        What a vehicle does otherwise than it is told to is, on all roads alike, a multiple of these.
+        """
+        weight = self.mass * self.gravity
+        drag = 0.5 * self.air_drag * self.front_area * self.air_density * np.square(graph.speed)
+        joules = [weight * self.rolling_resistance * graph.length, 1000.0 * graph.travel_time]
+        joules += [drag * graph.length, weight * graph.rise]
+        return np.stack(joules, axis=1) / _JOULES_PER_WH
+
     def potential(self, height: Any) -> Floats:
         """Wh that driving down from these heights (metres) gives back: h = m·g·z·η⁻/3600."""
         if self.recuperation != "multiply":

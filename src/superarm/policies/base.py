@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -275,6 +275,17 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         """The largest step of which something was learned; 0 before that."""
         return self._ledger.last
 
+    def knows(self, step: int) -> bool:
+        """Whether all rewards of this step were learned."""
+        return self._ledger.closed(step)
+
+    def note_steps(self, steps: Sequence[int]) -> None:
+        """The posterior has learned the rewards of these steps, as of a log: they are not learned again."""
+        with self._turns.lock:
+            for step in steps:
+                self._ledger.note_rounds(step, 1)
+            self.version += len(steps)
+
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         belief = self.posterior.belief(offer, self._ledger.pending())
@@ -346,7 +357,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         keys = self.posterior.keys(offer)[chosen]
         mean, cov = self.posterior.predict(keys, return_cov=True)
         if isinstance(self.posterior, Calibrated):
-            noise, widths = self.posterior.noise_cov(keys), self.posterior.widths()
+            noise, widths = self.posterior.noise_cov(keys), self.posterior.widths(keys)
             return Forecast(mean, cov, self.posterior.noise_std, noise, *widths)
         return Forecast(mean, cov, self.posterior.noise_std)
 
@@ -405,7 +416,8 @@ class ScorePolicy(Saved, TablePlayer):
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         desirability = one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
-        action, positions = select(self.oracle, desirability, offer, rng)
+        priced = self.score.priced(offer) if isinstance(self.score, KnownCosts) else offer
+        action, positions = select(self.oracle, desirability, priced, rng)
         return Decision(
             step=offer.step,
             action=action,

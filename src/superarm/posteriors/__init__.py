@@ -20,7 +20,7 @@ from .refitting import Refitting as Refitting
 from .resetting import Resetting as Resetting
 from .roads import Flagged as Flagged
 from .roads import RoadGP as RoadGP
-from .roads import RoadScales as RoadScales
+from .separate import Separate as Separate
 from .streaming import StreamingGP as StreamingGP
 from .torch_model import TorchPosterior as TorchPosterior
 from .variational import SparseVariational as SparseVariational

@@ -26,6 +26,7 @@ from superarm.inputs import as_count, as_positive, require_choice
 from superarm.kernels import GraphMatern, Kernel, Matern, Sum
 from superarm.models import RoadModel
 from superarm.networks import LineGraph, RoadMap, Vehicle, generate_city, read_network, suggest_trip
+from superarm.networks.elevation import at_one_height
 from superarm.networks.energy import Recuperation, RoadEnergy
 from superarm.networks.road import Uturns
 from superarm.oracles import ShortestPath, Trip
@@ -82,13 +83,15 @@ def load_roads(
     edges: int = 2000,
     city_seed: int = 0,
     elevation: str | None = None,
+    flat: bool = False,
 ) -> Roads:
     """The roads of "luxembourg", "monaco", a generated "city", or of a file or folder.
 
-    ``elevation`` names an SRTM tile or a folder of them, whose heights replace the network's. Roads
-    are kept for the seeds and policies to come, until their file changes.
+    ``elevation`` names an SRTM tile or a folder of them, whose heights replace the network's; ``flat``
+    leaves heights out. Roads are kept for the seeds and policies to come, until their file changes.
     """
     kinds: tuple[tuple[str, Any, Any, str], ...] = (
+        ("flat", flat, bool, "true or false"),
         ("network", network, str, "a name, or the path of a network file"),
         ("elevation", elevation, str | None, "the path of a tile, or of a folder of them"),
         ("uturns", uturns, bool if uturns != "dead-ends" else str, "true, false or 'dead-ends'"),
@@ -99,7 +102,7 @@ def load_roads(
     as_count(edges, "edges", least=1)
     as_count(city_seed, "city_seed", least=0)
     ages = tuple(_age(path) for path in (network, elevation) if path is not None)
-    return _load_roads(network, uturns, edges, city_seed, elevation, ages)
+    return _load_roads(network, uturns, edges, city_seed, elevation, flat, ages)
 
 
 def _age(path: str) -> tuple[tuple[str, int, int], ...]:
@@ -120,12 +123,14 @@ def _load_roads(
     edges: int,
     city_seed: int,
     elevation: str | None,
+    flat: bool,
     ages: tuple[Any, ...],
 ) -> Roads:
     if network == "city":
         if elevation is not None:
             raise InputError("a generated city is nowhere on Earth: leave elevation out")
         city = generate_city(edges=edges, seed=city_seed)
+        city = at_one_height(city) if flat else city
         told = f"a generated city (city seed {city_seed}), synthetic data"
         return Roads(city.line_graph(uturns=uturns), told)
     if network in REAL_NETWORKS:
@@ -139,7 +144,7 @@ def _load_roads(
                 "or give the path of a network file"
             )
     try:
-        roads = read_network(path, elevation=elevation)
+        roads = read_network(path, elevation=elevation, flat=flat)
     except InputError as error:
         raise FileError(str(error)) from error
     if network in REAL_NETWORKS:
@@ -283,6 +288,10 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
     start: str | None = None
     """Id of the first edge; without it and ``goal``, two edges far apart are chosen."""
     goal: str | None = None
+    elevation: str | None = None
+    """An SRTM tile, or a folder of them, whose heights replace those of the network."""
+    flat: bool = False
+    """Whether all roads are at one height, whatever the network says."""
     mass: float = TABLE_2.mass
     """Mass of the vehicle that drives, kg."""
     auxiliary_power: float = TABLE_2.auxiliary_power
@@ -332,14 +341,16 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
     def _told(self) -> dict[str, str]:
         """What a report says of the roads and the trip."""
         graph = self.graph
-        flat = float(np.ptp(graph.network.junctions[:, 2])) == 0.0
+        level = float(np.ptp(graph.network.junctions[:, 2])) == 0.0
         return {
             "data": self.roads.told,
             "route": f"from edge {graph.ids[self.trip.start]} to edge {graph.ids[self.trip.goal]}",
             "network": f"passenger edges, largest strongly connected part: {len(graph)} edges, "
             f"{len(graph.turns)} turns{_UTURNS[self.uturns]}",
-            "heights": "flat: the network has no heights"
-            if flat
+            "heights": "flat: heights are left out"
+            if self.flat
+            else "flat: the network has no heights"
+            if level
             else "energies use the heights of the junctions, unclipped; the kernel's incline is "
             "rise / max(length, distance, 1 m)",
         }

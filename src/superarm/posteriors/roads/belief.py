@@ -44,7 +44,7 @@ class RoadBelief(Sparing):
             return engine
         count = len(self._pending)
         every = np.arange(count)
-        noise = np.diagonal(engine.noise(Trips(self._pending, every, np.zeros(count), every, np.full(count, np.nan))))
+        noise = np.diagonal(engine.noise(Trips(self._pending, every, np.zeros(count), every, np.zeros(count))))
         return engine.supposing(self._pending, noise)
 
     @cached_property
@@ -65,7 +65,7 @@ class RoadBelief(Sparing):
     def std_at(self, positions: Ints) -> Floats:
         engine, keys = self._engine, self._keys[positions]
         every = np.arange(len(keys))
-        empty = Trips(keys, every, np.zeros(len(keys)), every, np.full(len(keys), np.nan))
+        empty = Trips(keys, every, np.zeros(len(keys)), every, np.zeros(len(keys)))
         return np.sqrt(np.maximum(np.diagonal(engine.expect(empty).cov), 0.0))
 
     @property
@@ -76,7 +76,7 @@ class RoadBelief(Sparing):
     @one_blas_thread
     def cov(self) -> Floats:
         every = np.arange(len(self._keys))
-        empty = Trips(self._keys, every, np.zeros(len(every)), every, np.full(len(every), np.nan))
+        empty = Trips(self._keys, every, np.zeros(len(every)), every, np.zeros(len(every)))
         cov = self._engine.expect(empty).cov
         cov.flags.writeable = False
         return cov

@@ -31,7 +31,7 @@ from superarm.linalg import cholesky, psd_root, solve_lower
 from superarm.threads import blas_threads_for
 
 from .log import Log, Trips
-from .scales import TERMS, RoadScales
+from superarm.networks.scales import TERMS, RoadScales
 
 EDGE, EXPECTED, TIME, VEHICLE = 0, 1, 3, 6
 COLUMNS = 7
@@ -71,6 +71,7 @@ class RoadEngine:
         self._near = np.empty((0, 0))  # k_G between visited roads
         self._rows_known = np.empty(0, dtype=np.bool_)
         self._H, self._alpha = np.zeros((_P, _P)), np.zeros(_P)
+        self.information = 0.0  # ½ ln det(I + K A R⁻¹ Aᵀ), nats: what all trips have told
         self._means: Floats | None = None  # of f, until something is learned
         self._left: Floats | None = None  # the variances of f, but for what is in ``_told``
         self._told: list[Floats] = []  # rows over visited roads whose squares are still to be taken off
@@ -194,12 +195,12 @@ class RoadEngine:
         """The variance that each reward has by itself, (M,)."""
         scales, time = self.scales, np.maximum(trips.keys[:, TIME], 0.0)
         model = trips.summed(scales.noise**2 + scales.noise_per_time**2 * time)
-        return np.where(np.isnan(trips.noise), model, trips.noise)
+        return np.where(trips.noise == 0.0, model, trips.noise)
 
     def _shared(self, trips: Trips) -> Floats:
         """What rewards of one trip share, as rows by whose products within a trip they covary, (M, 5)."""
         shared = trips.summed(terms_of(trips.keys)) * self.scales.trip
-        return np.where(np.isnan(trips.noise)[:, None], shared, 0.0)
+        return np.where((trips.noise == 0.0)[:, None], shared, 0.0)
 
     def noise(self, trips: Trips) -> Floats:
         """R"""
@@ -242,7 +243,9 @@ class RoadEngine:
         self._means = None
         self.log.append(trips)
         own = cholesky(expected.noise, "the noise of the rewards")
-        return float(np.log(np.diagonal(C)).sum() - np.log(np.diagonal(own)).sum())
+        gained = float(np.log(np.diagonal(C)).sum() - np.log(np.diagonal(own)).sum())
+        self.information += gained
+        return gained
 
     @classmethod
     def of(cls, kernel: GraphMatern, scales: RoadScales, trips: Trips) -> RoadEngine:
@@ -253,6 +256,20 @@ class RoadEngine:
             engine.log.append(trips)
             engine._settle(trips)
         return engine
+
+    def with_all(self, trips: Trips) -> RoadEngine:
+        """This engine after many more trips, all of them computed at once."""
+        log = self.log.copy()
+        log.append(trips)
+        return RoadEngine.of(self.kernel, self.scales, log.view())
+
+    def _root(self) -> Floats:
+        """L, with L Lᵀ = K over the slots; triangular among roads, diagonal elsewhere."""
+        root = np.diag(np.sqrt(self._prior))
+        near = self.scales.near**2 * self._near_rows(np.arange(len(self._edges)))
+        near[np.diag_indices_from(near)] += self.scales.own**2
+        root[np.ix_(self._at, self._at)] = cholesky(near, "the prior covariance of visited roads")
+        return root
 
     def supposing(self, keys: Floats, noise: Floats) -> RoadEngine:
         """The engine once these roads are observed with this noise: less variance, the same means."""
@@ -285,23 +302,19 @@ class RoadEngine:
     def _settle(self, trips: Trips) -> None:
         """H and alpha of all trips at once."""
         information, pull = self._information(trips)
-        root = np.diag(np.sqrt(self._prior))
-        near = self.scales.near**2 * self._near_rows(np.arange(len(self._edges)))
-        near[np.diag_indices_from(near)] += self.scales.own**2
-        K = np.diag(self._prior)
-        K[np.ix_(self._at, self._at)] = near
-        root[np.ix_(self._at, self._at)] = cholesky(near, "the prior covariance of visited roads")
+        root = self._root()
         with blas_threads_for(float(self.size) ** 3):
             inner = root.T @ information @ root
             inner[np.diag_indices_from(inner)] += 1.0
             factor = cholesky(inner, "the information about visited roads")
+            self.information = float(np.log(np.diagonal(factor)).sum())
             left = solve_lower(factor, np.eye(self.size))
             kept = np.eye(self.size) - left.T @ left  # I − (I + G)⁻¹
             # Slots of roads and of w do not mix in the root, but their order does: solve by pieces.
             half = _solve_transposed(root, self._at, kept)
             H = _solve_transposed(root, self._at, half.T)
         self._H = 0.5 * (H + H.T)
-        self._alpha = pull - self._H @ (K @ pull)
+        self._alpha = pull - self._H @ (root @ (root.T @ pull))
         self._means = self._left = None
         self._told = []
 

@@ -17,7 +17,7 @@ from superarm.linalg import cholesky, solve_lower
 
 from .engine import EXPECTED, TIME, VEHICLE, RoadEngine, terms_of
 from .log import Trips
-from .scales import RoadScales
+from superarm.networks.scales import RoadScales
 
 _PRIOR_WIDTH = 1.0  # of the logarithm of a scale
 
@@ -56,7 +56,7 @@ def _parts(engine: RoadEngine, trips: Trips) -> tuple[Floats, Floats]:
     """What each scale's square multiplies, (17 + 2, M, M), and noise that was stated, (M,)."""
     terms, n = terms_of(trips.keys), len(trips.rewards)
     counts, near = engine.near_between(trips)
-    own = np.isnan(trips.noise)
+    own = trips.noise == 0.0
     of_all = trips.summed(terms)
     shared = np.where(own[:, None], of_all, 0.0)
     together = trips.trip[:, None] == trips.trip

@@ -5,7 +5,7 @@
 ``keys``       rows of :class:`RoadGP`, (N, 7)
 ``of``         the reward that each arm belongs to, (N,), rising
 ``trip``       the trip that each reward belongs to, (M,), rising: they share noise
-``noise``      variance of each reward where it was stated, else NaN, (M,)
+``noise``      variance of each reward where it was stated, else 0, (M,)
 =============  =======================================================================
 """
 
@@ -41,6 +41,14 @@ class Trips(NamedTuple):
         np.add.at(total, self.of, values)
         return total
 
+    def between(self, first: int, stop: int) -> Trips:
+        """Trips ``first`` … ``stop`` − 1."""
+        begin, end = np.searchsorted(self.trip, [first, stop])
+        arms = slice(*np.searchsorted(self.of, [begin, end]))
+        rows = slice(begin, end)
+        of = self.of[arms] - begin
+        return Trips(self.keys[arms], of, self.rewards[rows], self.trip[rows] - first, self.noise[rows])
+
     def without(self, rewards: Bools) -> Trips:
         """All but these rewards, (M,)."""
         kept, arms = ~rewards, ~rewards[self.of]
@@ -57,18 +65,16 @@ class Trips(NamedTuple):
             and np.array_equal(np.unique(self.trip), np.arange(self.count))
             and (np.diff(self.of) >= 0).all()
             and (np.diff(self.trip) >= 0).all()
-            and (np.isnan(self.noise) | ((self.noise > 0.0) & np.isfinite(self.noise))).all()
+            and (self.noise >= 0.0).all()
         )
 
     def last(self, most: int) -> Trips:
         """The latest whole trips with at most so many rewards; at least one trip."""
-        first = int(self.trip[max(0, len(self.trip) - most)])
-        if most < len(self.trip) and self.trip[len(self.trip) - most - 1] == first:
+        at = max(0, len(self.trip) - most)
+        first = int(self.trip[at])
+        if at and self.trip[at - 1] == first:  # not whole
             first = min(first + 1, self.count - 1)
-        rows = self.trip >= first
-        arms = rows[self.of]
-        of = self.of[arms] - int(np.argmax(rows))
-        return Trips(self.keys[arms], of, self.rewards[rows], self.trip[rows] - first, self.noise[rows])
+        return self.between(first, self.count)
 
 
 class Log:

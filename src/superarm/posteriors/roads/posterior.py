@@ -22,7 +22,7 @@ in :class:`RoadScales`, and are fitted to the latest trips as they come.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ from superarm.inputs import (
     require_type,
 )
 from superarm.kernels import GraphMatern
+from superarm.networks.scales import Outliers, RoadScales
 from superarm.posteriors.base import GaussianPosterior, Memory
 from superarm.registry import register
 from superarm.threads import one_blas_thread
@@ -51,12 +52,11 @@ from .coverage import Coverage, Held
 from .engine import COLUMNS, EDGE, VEHICLE, RoadEngine
 from .fitting import fit_scales
 from .log import Trips
-from .scales import RoadScales
 
 _TRIPS_KEPT, _ROADS_KEPT = 200, 4000  # scores from which widths are taken
 _REBUILD = 64  # trips at once from which on all is computed anew, and trips after which it is
 _EVALUATIONS = 30
-Outliers = Literal["keep", "weigh", "refuse"]
+_JUDGED = 100  # trips of a log that are forecast one by one
 
 
 class Flagged(NamedTuple):
@@ -132,7 +132,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         """How often the 95 % interval of whole trips held of late."""
         return self._of_trips.held
 
-    def widths(self) -> tuple[Floats, Floats]:
+    def widths(self, keys: Any = None) -> tuple[Floats, Floats]:
         return self._of_roads.widths(), self._of_trips.widths()
 
     def noise_cov(self, keys: NDArray[Any]) -> Floats:
@@ -203,6 +203,32 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
                 by_sum = np.argsort(order, kind="stable")
                 self._take(_trip(keys[by_sum], order[by_sum], values, stated))
 
+    def observe_trips(self, trips: Trips) -> None:
+        """Learn from many trips at once: what a log holds.
+
+        The first of more than ``2 · 100`` are learned together, without forecasts of them; of the last
+        100 each is forecast before it is learned, so that it is known how forecasts fare.
+        """
+        self._as_keys(trips.keys)
+        if not trips.sound():
+            raise InputError("trips must give each arm a reward and each reward a trip, in order")
+        require_size(trips.rewards, "rewards")
+        with self._turns:
+            early = max(0, trips.count - _JUDGED) if trips.count > 2 * _JUDGED else 0
+            if early:
+                self._take_all(trips.between(0, early))
+            for at in range(early, trips.count):
+                self._take(trips.between(at, at + 1))
+
+    @one_blas_thread
+    def _take_all(self, trips: Trips) -> None:
+        before, self._engine = self._engine, self._engine.with_all(trips)
+        self.information_gain += self._engine.information - before.information
+        self.count += len(trips.rewards)
+        self.version += 1
+        self._since = 0
+        self._refit()
+
     def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         own = None if (noise == self.noise_variance).all() else noise
         return self._learn(_trip(keys, None, rewards, own))
@@ -248,15 +274,19 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
     def _tidy(self) -> None:
         """Fit the scales where it is time, and clear rounding."""
         trips = self.trips
-        due = trips >= 4 and (trips & (trips - 1) == 0) if trips < self.refit else not trips % max(self.refit, 1)
-        scales = self.fitted
-        if self.refit and due:
-            latest = self._engine.log.view().last(self.most)
-            scales = fit_scales(self._engine, latest, self.scales, _EVALUATIONS)
-            self.fits += 1
-            self.noise_variance, self.noise_std = scales.noise**2, scales.noise
-        if scales is not self.fitted or self._since >= _REBUILD:
-            self._engine, self._since = self._engine.rebuild(scales), 0
+        doubled = trips >= 4 and trips & (trips - 1) == 0
+        if self.refit and (doubled if trips < self.refit else trips % self.refit == 0):
+            self._refit()
+        elif self._since >= _REBUILD:
+            self._engine, self._since = self._engine.rebuild(self.fitted), 0
+
+    def _refit(self) -> None:
+        if not self.refit:
+            return
+        latest = self._engine.log.view().last(self.most)
+        scales = fit_scales(self._engine, latest, self.scales, _EVALUATIONS)
+        self._engine, self._since, self.fits = self._engine.rebuild(scales), 0, self.fits + 1
+        self.noise_variance, self.noise_std = scales.noise**2, scales.noise
 
     # --- state -----------------------------------------------------------------------------
 
@@ -287,5 +317,5 @@ def _trip(
     sums = np.arange(len(keys)) if of is None else of
     count = int(sums.max(initial=-1)) + 1
     values = np.zeros(count) if rewards is None else rewards
-    stated = np.full(count, np.nan) if noise is None else noise
+    stated = np.zeros(count) if noise is None else noise
     return Trips(keys, sums, values, np.zeros(count, dtype=np.intp), stated)

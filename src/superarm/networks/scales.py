@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 
@@ -13,14 +13,16 @@ from superarm.inputs import as_number, as_vector
 from superarm.registry import register
 
 TERMS = ("rolling", "time", "drag", "climb", "each")
-"""What a vehicle may do otherwise than it is told to, on all roads alike: see :class:`RoadGP`."""
+"""What a vehicle may do otherwise than it is told to, on all roads alike: see :class:`~superarm.posteriors.RoadGP`."""
+Outliers = Literal["keep", "weigh", "refuse"]
+"""What becomes of rewards far from what was expected."""
 _LEAST, _MOST = 1e-4, 1e4
 
 
 @register("scales", "roads")
 @dataclass(frozen=True, kw_only=True)
 class RoadScales:
-    """Standard deviations of the model of :class:`RoadGP`.
+    """Standard deviations of the model of :class:`~superarm.posteriors.RoadGP`.
 
     Those of terms are shares of the term (0.2: a fifth more or less than the energy model says), the
     last in Wh an edge. The defaults were chosen on Monaco and Luxembourg.
