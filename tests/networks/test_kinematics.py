@@ -218,7 +218,10 @@ def test_what_a_turn_costs_a_vehicle() -> None:
     weight, drag = car.mass * car.gravity, 0.5 * car.air_drag * car.front_area * car.air_density
     through = 10.0 * (weight * car.rolling_resistance + drag * 16.0) / 0.9
     lost = (1 / 0.9 - 0.8) * 0.5 * car.mass * (225.0 - 0.5 * 16.0)
-    expected = (through + lost + 720.0 * graph.turn_seconds[0]) / 3600.0
+    # Braking from 20 to 4 m/s and accelerating to 15: less drag, by small steps.
+    brake, gain = (np.linspace(16.0, top**2, 100_001) for top in (20.0, 15.0))
+    spared = drag * ((400.0 - brake).mean() * 384.0 / (2 * B) + (225.0 - gain).mean() * 209.0 / (2 * A))
+    expected = (through + lost + 720.0 * graph.turn_seconds[0] - spared) / 3600.0
     assert car.turn_energy(graph)[0] == pytest.approx(expected, rel=1e-12)
 
 
@@ -237,7 +240,7 @@ def test_a_turn_costs_something_or_nothing(seed: int, recuperation: Any) -> None
     )
     assert (graph.turn_seconds >= -1e-12).all()
     car = Vehicle(recuperation=recuperation, auxiliary_power=900.0)
-    assert (car.turn_energy(graph) >= -1e-12).all()
+    assert (car.turn_energy(graph) >= 0.0).all()
 
 
 def star(*dead_ends: str) -> RoadNetwork:
