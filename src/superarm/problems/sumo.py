@@ -21,7 +21,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from superarm.capabilities import Metric
+from superarm.capabilities import Metric, Unending
 from superarm.core import Best, Decision, Feedback, Floats, Offer, Rng
 from superarm.datasets import find
 from superarm.errors import InputError
@@ -41,7 +41,7 @@ _DRIVES_KEPT = 4096  # of 100 edges each they take some 10 MB
 
 @register("problem", "sumo-navigation")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SumoNavigation(RoadProblem):
+class SumoNavigation(RoadProblem, Unending):
     """Learn the route of least energy from ``start`` to ``goal`` by driving it in SUMO."""
 
     network: str | None = None

@@ -29,6 +29,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from superarm.capabilities import Resumable
 from superarm.compiling import Backend
 from superarm.core import Arms, Floats, Ints, Rng, State
 from superarm.errors import InputError, ShapeError
@@ -52,7 +53,7 @@ _NO_THREADS = 1000
 
 
 @register("posterior", "finite")
-class FiniteGP(FixedPosterior):
+class FiniteGP(FixedPosterior, Resumable):
     """Exact posterior over fixed arms, which are named by their row numbers.
 
     >>> from superarm.kernels import SquaredExponential
@@ -251,17 +252,16 @@ class FiniteGP(FixedPosterior):
         return super()._like(backend=self.backend, **changes)
 
     def _memory(self) -> Memory:
-        engine = {} if self._rooted is None else {"engine": self._rooted.state()}
-        return super()._memory()._replace(parts=engine)
+        return super()._memory()._replace(parts={"engine": self._engine.state()})
 
     def _remember(self, state: State) -> None:
-        """The root form goes on with the same numbers.
+        """It goes on with the same numbers.
 
-        The visited form, or the root form with another kernel, is computed anew from the merged
-        observations.
+        With another kernel it is computed anew from the merged observations.
         """
         super()._remember(state)
-        if self._rooted is not None and self._rooted.resume(state.part("engine"), self._weight):
+        engine = state.parts.get("engine")
+        if engine is not None and self._engine.resume(engine, self._weight):
             return
         visited, weight = self.visited, np.zeros(len(self.arms))
         noise = 1.0 / self._weight[visited]
