@@ -73,7 +73,7 @@ class Resumable:
 
     @property
     def same_bits(self) -> bool:
-        """Whether it does, made of the parts that it has."""
+        """Whether it does, made of the parts that it has and with what it has learned."""
         return True
 
 

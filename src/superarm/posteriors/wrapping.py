@@ -48,7 +48,7 @@ class Wrapping(GaussianPosterior, Resumable):
 
     @property
     def same_bits(self) -> bool:
-        return isinstance(self.posterior, Resumable) and self.posterior.same_bits
+        return isinstance(self._inside, Resumable) and self._inside.same_bits
 
     def _settle(self, inside: GaussianPosterior) -> None:
         """From now on this one is inside."""

@@ -43,7 +43,7 @@ from superarm.registry import register
 from superarm.threads import blas_threads_for, one_blas_thread
 
 from .root import RootEngine
-from .visited import VisitedEngine
+from .visited import LARGEST_SAVED, VisitedEngine
 
 Form = Literal["auto", "root", "visited"]
 ROOT_LARGEST = 2048  # arms up to which ``auto`` keeps the square root of the whole covariance
@@ -112,6 +112,11 @@ class FiniteGP(FixedPosterior, Resumable):
     def compiled(self) -> bool:
         """Whether :meth:`play_table` can be used: the root form, numba, and noise that is not tiny."""
         return self._rooted is not None and self._rooted.plays_with(self.noise_variance)
+
+    @property
+    def same_bits(self) -> bool:
+        """Unless very many arms were visited in the visited form: a state does not hold all of that."""
+        return self._rooted is not None or self.rank <= LARGEST_SAVED
 
     def is_whole(self, arms: Arms) -> bool:
         """Whether these are all arms of the set, in its order."""
@@ -252,12 +257,13 @@ class FiniteGP(FixedPosterior, Resumable):
         return super()._like(backend=self.backend, **changes)
 
     def _memory(self) -> Memory:
-        return super()._memory()._replace(parts={"engine": self._engine.state()})
+        engine = self._engine.state()
+        return super()._memory()._replace(parts={} if engine is None else {"engine": engine})
 
     def _remember(self, state: State) -> None:
-        """It goes on with the same numbers.
+        """It goes on with the same numbers, where :attr:`same_bits` says so.
 
-        With another kernel it is computed anew from the merged observations.
+        Otherwise, and with another kernel, it is computed anew from the merged observations.
         """
         super()._remember(state)
         engine = state.parts.get("engine")

@@ -32,6 +32,7 @@ from superarm.posteriors.variances import check_left, prior_variance
 from superarm.threads import blas_threads_for
 
 _KIND, _SCHEMA = "visited-engine", 1
+LARGEST_SAVED = 1024  # visited arms whose H a state holds, 8 MB; of more it is computed anew
 _COUNTED = ("updates", "refresh_at", "interval")
 _DAMAGED = 1e-6  # difference, relative to the largest prior variance, that rounding does not make
 _REFRESH_EVERY = 256
@@ -239,9 +240,11 @@ class VisitedEngine:
 
     # --- state -----------------------------------------------------------------------------
 
-    def state(self) -> State:
-        """All that is kept but K_VE, which the kernel makes again."""
+    def state(self) -> State | None:
+        """All that is kept but K_VE, which the kernel makes again; ``None`` where it is too much."""
         size = len(self._visited)
+        if size > LARGEST_SAVED:
+            return None
         arrays: dict[str, NDArray[Any]] = {
             **{"visited": self._visited, "came": np.array(self._came, dtype=np.intp)},
             **{"mean": self.mean, "variance": self.variance, "probe": self._probe},
