@@ -17,8 +17,10 @@ _COUNT = click.IntRange(min=1)
 _NET = "Road network: a .net.xml or .osm file, a folder of tables, or luxembourg, monaco or city."
 _HEIGHTS = "Heights for the network: an SRTM tile (.hgt) or a folder of them."
 _SET = "Set a parameter to a TOML value; a list sweeps. May be repeated."
+_RESUME = "Continue in --out where a run was interrupted, or with more --rounds."
 _EXECUTOR = "Local processes, or the Dask cluster at $DASK_SCHEDULER_ADDRESS (else a local one)."
 _STATE = "What a run has learned on this network, RUN/states/CELL.npz; default: the energy model."
+_BEGIN = "What a policy begins with: a state that was kept, RUN/states/CELL.npz. May be repeated."
 _SETTING = "A parameter of the vehicle (mass, …), the model, or a city (edges, city_seed)."
 _PLACE = "Where the trip begins: an edge id, latitude,longitude in degrees, or a street name."
 _VEHICLE = "A vehicle as TOML: mass, …, battery_wh, reserve_wh; or one of several by its name."
@@ -49,7 +51,7 @@ def _sizes(command: Any) -> Any:
     """Options of the commands that run experiments."""
     for option in (
         click.option("--jobs", type=_COUNT, help="Number of processes; default: one per core."),
-        click.option("--resume", is_flag=True, help="Continue in --out where a run was interrupted."),
+        click.option("--resume", is_flag=True, help=_RESUME),
         click.option("--out", type=_PATH, help="Where results go; default: runs/NAME-001, -002, …"),
         click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=_SET),
         click.option("--policies", help="Comma-separated; default: the experiment's own."),
@@ -77,6 +79,7 @@ def superarm() -> None:
 @click.option("--to", "goal", help="Edge where trips end; default: chosen for you.")
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
 @_flat
+@click.option("--state", "states", multiple=True, metavar="[POLICY=]FILE", help=_BEGIN)
 @_choice("--executor", "local", "dask", told=_EXECUTOR)
 @common_options
 @importing

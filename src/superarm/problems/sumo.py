@@ -25,7 +25,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from superarm.capabilities import Metric
+from superarm.capabilities import Metric, Unending
 from superarm.core import Best, Decision, Feedback, Floats, Offer, Rng
 from superarm.datasets import find, search_path
 from superarm.errors import InputError
@@ -46,7 +46,7 @@ _DRIVES_KEPT = 1024  # of 20 minutes each they take some 100 MB
 
 @register("problem", "sumo-navigation")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SumoNavigation(RoadProblem):
+class SumoNavigation(RoadProblem, Unending):
     """Learn the route of least energy from ``start`` to ``goal`` by driving it in SUMO."""
 
     network: str | None = None
