@@ -46,7 +46,6 @@ from .sumo import drive_of, edges_near, network_file
 
 _TRIES = 2000
 _COMFORT, _WATTS_PER_DEGREE = 20.0, 60.0
-_MOMENTS = 4
 
 
 class Journey(NamedTuple):
@@ -144,6 +143,8 @@ class Fleet(AdditiveProblem, Measured, Mapped):
     """Seconds after its arrival until a trip's energy is known; ``None``: before the next departure."""
     traffic: float = 0.0
     """Other cars that depart per hour."""
+    moments: int = 8
+    """From how many moments of the traffic, or of the signals' programs, trips may begin."""
     traffic_reach: float = 300.0
     """Other cars travel between roads within this many metres of the trips' fastest routes."""
     cache: str | None = None
@@ -160,6 +161,7 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         as_count(self.horizon, "horizon", least=1)
         as_count(self.trips, "trips", 0)
         as_count(self.vehicles, "vehicles", 1)
+        as_count(self.moments, "moments", 1)
         require_choice(self.seen, "seen", ("edges", "trips"))
         for name in ("variety", "wear", "payload", "weather", "traffic", "traffic_reach"):
             as_number(getattr(self, name), name, 0.0)
@@ -239,7 +241,7 @@ class Fleet(AdditiveProblem, Measured, Mapped):
     @cached_property
     def _departures(self) -> tuple[float, ...]:
         """Seconds after the signals' programs began, on empty roads."""
-        return tuple(stream(self.seed, "moments", 0).uniform(0.0, 90.0, _MOMENTS).tolist())
+        return tuple(stream(self.seed, "moments", 0).uniform(0.0, 90.0, self.moments).tolist())
 
     @cached_property
     def _times(self) -> Floats:
@@ -251,7 +253,7 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         """Who drives in a round, and what is so on that day."""
         rng = self._rounds.at(step)
         pair = int(rng.integers(self.trips)) if self.trips else step - 1
-        number, moment = int(rng.integers(self.vehicles)), int(rng.integers(_MOMENTS))
+        number, moment = int(rng.integers(self.vehicles)), int(rng.integers(self.moments))
         load, degrees = float(rng.uniform(0.0, self.payload)), float(rng.normal(10.0, self.weather))
         told, off = self.fleet[number], self._wears[number].tolist()
         warmer = abs(degrees - _COMFORT) - abs(10.0 - _COMFORT)
@@ -273,7 +275,7 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         routes = [oracle.select(-graph.travel_time, self._timed(*pair), rng).positions for pair in self._pairs]
         around = {int(edge) for route in routes for edge in route}
         edges = edges_near(graph, around, self.traffic_reach)
-        return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=_MOMENTS)
+        return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=self.moments)
 
     # --- rounds ----------------------------------------------------------------------------
 

@@ -22,12 +22,16 @@ A joint draw is x = u − K_·S (H u_S + r − H K r), u a draw of the prior and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, Rng
+from superarm.errors import StateError
+from superarm.inputs import as_positions, as_vector
 from superarm.kernels import GraphMatern
 from superarm.linalg import cholesky, psd_root, solve_lower
 from superarm.threads import blas_threads_for
@@ -266,6 +270,42 @@ class RoadEngine:
             engine.log.append(trips)
             engine._settle(trips)
         return engine
+
+    # --- as arrays -------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What cannot be had again from the log without much work."""
+        vehicles = np.array(list(self._vehicles.items()), dtype=np.intp).reshape(-1, 2)
+        lower = self._known[np.tril_indices(self.size)]
+        held = {"edges": self._edges, "at": self._at, "vehicles": vehicles}
+        return {**held, "known": lower, "alpha": self._alpha}
+
+    def remember(self, trips: Trips, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take in what :meth:`arrays` gave, and the trips that it came from, or :class:`StateError`."""
+        edges, at = (as_positions(arrays[name], name) for name in ("edges", "at"))
+        vehicles, alpha = arrays["vehicles"], as_vector(arrays["alpha"], "alpha")
+        size, driven = len(alpha), np.unique(trips.keys[:, VEHICLE]).astype(np.intp)
+        lower = as_vector(arrays["known"], "known", size * (size + 1) // 2)
+        firsts = vehicles[:, 1] if vehicles.ndim == 2 and vehicles.dtype.kind == "i" else driven
+        slots = np.concatenate([np.arange(_P), at, *(first + np.arange(_P) for first in firsts)])
+        if (
+            not np.array_equal(np.sort(edges), np.unique(edges_of(trips.keys)))
+            or not np.array_equal(np.sort(vehicles.reshape(-1, 2)[:, 0]), driven)
+            or not np.array_equal(np.sort(slots), np.arange(size))
+            or len(at) != len(edges)
+        ):
+            raise StateError("this state is damaged: what it knows is not of its trips")
+        self._slot[edges], self._edges, self._at = at, edges.copy(), at.copy()
+        self._vehicles = {int(who): int(first) for who, first in vehicles.tolist()}
+        self._prior = np.zeros(size)
+        self._prior[:_P] = np.square(self.scales.fleet)
+        for first in self._vehicles.values():
+            self._prior[first : first + _P] = np.square(self.scales.vehicle)
+        self._H, self._alpha = np.zeros((size, size)), alpha.copy()
+        self._H[np.tril_indices(size)] = lower
+        self._H += np.tril(self._H, -1).T
+        self._near, self._rows_known = np.zeros((len(edges),) * 2), np.zeros(len(edges), dtype=np.bool_)
+        self.log.append(trips)
 
     def with_all(self, trips: Trips) -> RoadEngine:
         """This engine after many more trips, all of them computed at once."""

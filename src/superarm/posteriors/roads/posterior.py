@@ -311,7 +311,9 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
     def _memory(self) -> Memory:
         arrays = {**self._engine.log.view()._asdict(), "fitted": self.fitted.as_vector()}
         arrays |= self._of_trips.arrays("trips") | self._of_roads.arrays("roads")
-        return Memory(arrays, {"fits": self.fits, "outlying": self.outlying})
+        arrays |= self._engine.arrays()
+        counts = {"fits": self.fits, "outlying": self.outlying, "since": self._since}
+        return Memory(arrays, counts)
 
     def _remember(self, state: State) -> None:
         keys = self._as_keys(state.array("keys")) if state.array("keys").size else np.empty((0, COLUMNS))
@@ -323,10 +325,14 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         trips = Trips(keys, of, rewards, trip, noise, alone)
         if not trips.sound():
             raise StateError("this state is damaged: its trips are impossible")
-        self.fits, self.outlying = (as_count(state.scalar(name), name, 0) for name in ("fits", "outlying"))
+        names = ("fits", "outlying", "since")
+        self.fits, self.outlying, self._since = (as_count(state.scalar(name), name, 0) for name in names)
         scales = RoadScales.of(as_vector(state.array("fitted"), "fitted", len(self.scales.as_vector())))
         self.noise_variance, self.noise_std = scales.noise**2, scales.noise
-        self._engine = RoadEngine.of(self.kernel, self.sizes, scales, trips)
+        self._engine = RoadEngine(self.kernel, self.sizes, scales)
+        if len(trips.rewards):
+            parts = ("edges", "at", "vehicles", "known", "alpha")
+            self._engine.remember(trips, {name: state.array(name) for name in parts})
         for name, coverage in (("trips", self._of_trips), ("roads", self._of_roads)):
             coverage.remember({key: state.array(f"{name}_{key}") for key in ("scores", "levels", "inside")})
 
