@@ -20,7 +20,7 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import groupby, pairwise
@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Ints
-from superarm.errors import FileError, InputError, StateError, UnknownArmError
+from superarm.errors import FileError, InputError, StateError
 from superarm.networks import LineGraph, Vehicle
 from superarm.packed import open_packed
 from superarm.policies.base import IndexPolicy
@@ -107,7 +107,9 @@ def vehicle_number(name: str) -> int:
 
 def _step(trip: LoggedTrip) -> int:
     """By which a policy knows that it has learned from a trip."""
-    return 1 + (int.from_bytes(sha256(f"{trip.vehicle}\0{trip.name}".encode()).digest()[:7], "big") >> 4)
+    return 1 + (
+        int.from_bytes(sha256(f"{trip.vehicle}\0{trip.name}".encode()).digest()[:7], "big") >> 4
+    )
 
 
 def fleet_policy(graph: LineGraph, **options: Any) -> IndexPolicy:
@@ -226,7 +228,11 @@ def _section(path: Path, line: int, row: Mapping[str, Any], column: str) -> Sect
         energy = float(text)
     except ValueError:
         energy = math.nan
-    edges = tuple((row.get(column) or "").split()) if column == "edges" else ((row.get(column) or "").strip(),)
+    edges = (
+        tuple((row.get(column) or "").split())
+        if column == "edges"
+        else ((row.get(column) or "").strip(),)
+    )
     if not math.isfinite(energy) or abs(energy) > 1e9:
         raise FileError(f"{path}, line {line}: energy_wh is {text!r}; it must be a number")
     if not edges or not all(edges) or not row.get("trip"):

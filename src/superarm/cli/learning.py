@@ -73,8 +73,9 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
             lines.append(f"  {place}: {each.reward:.1f} Wh, {each.score:.1f} standard deviations away")
     scales = gp.fitted
     lines.append(
-        f"roads differ from the energy model by {scales.own:.1f} Wh an edge, and by {scales.near:.1f} Wh "
-        f"that neighbours share; one drive from the next by {scales.noise:.1f} Wh and more where it takes long"
+        f"roads differ from the energy model by {scales.own:.1f} Wh an edge, and by "
+        f"{scales.near:.1f} Wh that neighbours share; one drive from the next by "
+        f"{scales.noise:.1f} Wh, and by more where it takes long"
     )
     held = gp.held
     told = f"of the last {held.trips} trips {held.inside:.0%} lay inside their 95 % interval"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from superarm.inputs import as_number, as_vector
 from superarm.registry import register
 
 TERMS = ("rolling", "time", "drag", "climb", "each")
-"""What a vehicle may do otherwise than it is told to, on all roads alike: see :class:`~superarm.posteriors.RoadGP`."""
+"""What a vehicle may do otherwise than it is told to, on all roads alike: see ``posteriors.RoadGP``."""
 Outliers = Literal["keep", "weigh", "refuse"]
 """What becomes of rewards far from what was expected."""
 _LEAST, _MOST = 1e-4, 1e4
@@ -72,7 +72,8 @@ class RoadScales:
     @classmethod
     def of(cls, values: Floats) -> Self:
         """The inverse of :meth:`as_vector`."""
-        given, p = np.clip(values, _LEAST, _MOST).tolist(), len(TERMS)
+        given: list[float] = np.clip(values, _LEAST, _MOST).tolist()
+        p = len(TERMS)
         terms = (tuple(given[3 + p * at : 3 + p * (at + 1)]) for at in range(3))
-        values = [*given[:3], *terms, *given[-3:]]
-        return cls(**{item.name: value for item, value in zip(fields(cls), values, strict=True)})
+        parts: list[Any] = [*given[:3], *terms, *given[-3:]]
+        return cls(**{item.name: part for item, part in zip(fields(cls), parts, strict=True)})
