@@ -127,6 +127,25 @@ class Vehicle:
         joules += [drag * graph.length, weight * graph.rise]
         return np.stack(joules, axis=1) / _JOULES_PER_WH
 
+    def stop_variance(self, graph: LineGraph) -> Floats:
+        """Wh² by which signals behind each edge make drives differ, (n,); 0 where there are none.
+
+        With a probability p one must stop, and then waits r/2 seconds on average, all waits up to r alike:
+        of stopping and accelerating again the share 1/η⁺ − η⁻ of ½mv² is lost, and auxiliaries are drawn.
+        """
+        first, p = graph.turns[:, 0], np.clip(graph.turn_stop, 0.0, 1.0)
+        red = np.divide(2.0 * graph.turn_wait, p, out=np.zeros(len(p)), where=p > 0.0)
+        lost = max(1.0 / self.propulsion_efficiency - self.recuperation_efficiency, 0.0)
+        stop = 0.5 * lost * self.mass * np.square(graph.speed[first])
+        wait, power = 0.5 * red, self.auxiliary_power
+        # Var(I·(stop + power·U)), I stopping with probability p, U uniform up to red.
+        mean = stop + power * wait
+        square = mean**2 + (power * red) ** 2 / 12.0
+        variance = (p * square - (p * mean) ** 2) / _JOULES_PER_WH**2
+        count = np.bincount(first, minlength=len(graph))
+        summed = np.bincount(first, variance, len(graph))
+        return np.divide(summed, count, out=np.zeros(len(graph)), where=count > 0)
+
     def potential(self, height: Any) -> Floats:
         """Wh that driving down from these heights (metres) gives back: h = m·g·z·η⁻/3600."""
         if self.recuperation != "multiply":

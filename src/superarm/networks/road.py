@@ -262,6 +262,9 @@ class LineGraph(Graph):
     def _numbers(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.ids)}
 
+    def __contains__(self, edge_id: object) -> bool:
+        return edge_id in self._numbers
+
     def number(self, edge_id: str) -> int:
         """The number of an edge, or an error that says why it has none."""
         if (number := self._numbers.get(str(edge_id))) is not None:
