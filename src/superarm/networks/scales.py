@@ -28,23 +28,23 @@ class RoadScales:
     last in Wh an edge. The defaults were chosen on Monaco and Luxembourg.
     """
 
-    near: float = 1.0
+    near: float = 0.5
     """Wh: what roads cost beyond the model, carried along the network."""
-    own: float = 2.0
+    own: float = 1.7
     """Wh: the same of each road by itself."""
-    share: float = 0.05
+    share: float = 0.02
     """The same as a share of the Wh that a road moves: for rolling, drag and height."""
-    fleet: tuple[float, ...] = (0.2, 0.3, 0.3, 0.03, 1.5)
+    fleet: tuple[float, ...] = (0.2, 0.3, 0.3, 0.03, 1.0)
     """The terms of all vehicles together."""
-    vehicle: tuple[float, ...] = (0.05, 0.1, 0.1, 0.02, 0.2)
+    vehicle: tuple[float, ...] = (0.05, 0.1, 0.1, 0.05, 0.2)
     """The terms of each vehicle by itself."""
-    trip: tuple[float, ...] = (0.04, 0.1, 0.03, 0.02, 0.05)
+    trip: tuple[float, ...] = (0.04, 0.3, 0.04, 0.02, 0.1)
     """The terms of one trip alone: weather and payload of the day."""
-    noise: float = 0.6
+    noise: float = 0.4
     """Wh: what one drive over a road differs from the next."""
-    noise_per_time: float = 0.4
+    noise_per_time: float = 0.3
     """The same for every Wh of ``time``, as a square root: noise that grows with the time spent."""
-    noise_per_stop: float = 1.0
+    noise_per_stop: float = 0.9
     """The same as a multiple of what signals let expect, by their programs."""
 
     def __post_init__(self) -> None:

@@ -334,11 +334,15 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         return self.fleet[self.journey(step).vehicle].potential(self.graph.rise[route])
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        return float(self._spent(offer.step, tuple(decision.positions.tolist())).energies.sum())
+        return self.energy(offer.step, tuple(decision.positions.tolist()))
+
+    def energy(self, step: int, route: tuple[int, ...]) -> float:
+        """Wh that a route costs the vehicle of a round on that day."""
+        return float(self._spent(step, route).energies.sum())
 
     def best(self, offer: Offer) -> Best:
         """What the route of the model told the vehicle costs on the same day: nobody knows the best."""
-        return Best(float(self._spent(offer.step, self._informed(offer)).energies.sum()))
+        return Best(self.energy(offer.step, self._informed(offer)))
 
     def _informed(self, offer: Offer) -> tuple[int, ...]:
         expected = np.minimum(-offer.arms.features[:, 1], 0.0)
