@@ -37,7 +37,7 @@ from superarm.policies.base import IndexPolicy
 from superarm.policies.navigation import route_greedy
 from superarm.posteriors import RoadGP
 from superarm.posteriors.roads import Trips
-from superarm.problems.fleet import fleet_model, road_rows
+from superarm.problems.fleet import fleet_model, road_rows, turn_energy
 
 _COLUMNS = {"trip", "vehicle", "edge", "edges", "energy_wh"}
 _MOST_TOLD = 5
@@ -152,7 +152,7 @@ def _rewards(graph: LineGraph, trip: LoggedTrip, vehicles: Mapping[str, Vehicle]
     """What a trip teaches: its energies less what is known of turns and heights."""
     vehicle = vehicles.get(trip.vehicle, Vehicle())
     rows = road_rows(graph, vehicle, vehicle_number(trip.vehicle))
-    turns, height = vehicle.turn_energy(graph), vehicle.potential(graph.rise)
+    turns, height = turn_energy(graph, vehicle), vehicle.potential(graph.rise)
     route = [graph.number(edge) for section in trip.sections for edge in section.edges]
     if not route:
         raise InputError("it has no edges")

@@ -292,7 +292,7 @@ class Fleet(AdditiveProblem, Measured, Mapped):
     def offer(self, step: int) -> Offer:
         journey, graph = self.journey(step), self.graph
         told, (start, goal) = self.fleet[journey.vehicle], self._pairs[journey.trip]
-        trip = Trip(start=start, goal=goal, turn_costs=_turn_energy(graph, told))
+        trip = Trip(start=start, goal=goal, turn_costs=turn_energy(graph, told))
         time = float(self._times[step - 1]) if step <= self.horizon else None
         return Offer(step=step, time=time, arms=_arms(graph, told, journey.vehicle), structure=trip)
 
@@ -334,17 +334,18 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         return self.fleet[self.journey(step).vehicle].potential(self.graph.rise[route])
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        return self.energy(offer.step, tuple(decision.positions.tolist()))
+        return float(self.energies(offer.step, tuple(decision.positions.tolist())).sum())
 
-    def energy(self, step: int, route: tuple[int, ...]) -> float:
-        """Wh that a route costs the vehicle of a round on that day."""
-        return float(self._spent(step, route).energies.sum())
+    def energies(self, step: int, route: tuple[int, ...]) -> Floats:
+        """Wh that each edge of a route costs the vehicle of a round on that day, (k,)."""
+        return self._spent(step, route).energies
 
     def best(self, offer: Offer) -> Best:
         """What the route of the model told the vehicle costs on the same day: nobody knows the best."""
-        return Best(self.energy(offer.step, self._informed(offer)))
+        return Best(float(self.energies(offer.step, self.informed_route(offer)).sum()))
 
-    def _informed(self, offer: Offer) -> tuple[int, ...]:
+    def informed_route(self, offer: Offer) -> tuple[int, ...]:
+        """The cheapest by the energy model, told the vehicle."""
         expected = np.minimum(-offer.arms.features[:, 1], 0.0)
         found = self.model.oracle.select(expected, offer.structure, np.random.default_rng(0))
         return tuple(found.positions.tolist())
@@ -399,7 +400,7 @@ class Fleet(AdditiveProblem, Measured, Mapped):
             edges
         ]
         turns = graph.turn_numbers(edges)
-        energies[:-1] += _turn_energy(graph, own)[turns]
+        energies[:-1] += turn_energy(graph, own)[turns]
         seconds = float(graph.travel_time[edges].sum() + graph.turn_seconds[turns].sum())
         return _Spent(energies, seconds, True)
 
@@ -436,7 +437,8 @@ def _arms(graph: LineGraph, told: Vehicle, number: int) -> Arms:
 
 
 @lru_cache(maxsize=64)
-def _turn_energy(graph: LineGraph, vehicle: Vehicle) -> Floats:
+def turn_energy(graph: LineGraph, vehicle: Vehicle) -> Floats:
+    """``Vehicle.turn_energy``, once for each vehicle."""
     energy = vehicle.turn_energy(graph)
     energy.flags.writeable = False
     return energy

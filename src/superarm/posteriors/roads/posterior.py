@@ -251,7 +251,8 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         self.count += len(trips.rewards)
         self.version += 1
         self._since = 0
-        self._refit()
+        if self.refit:
+            self._refit()
 
     def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         own = None if (noise == self.noise_variance).all() else noise
@@ -311,9 +312,15 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         elif self._since >= _REBUILD:
             self._engine, self._since = self._engine.rebuild(self.fitted), 0
 
+    @one_blas_thread
+    def fit(self) -> None:
+        """Fit the scales to the latest trips now."""
+        with self._turns:
+            if self.trips:
+                self._refit()
+                self.version += 1
+
     def _refit(self) -> None:
-        if not self.refit:
-            return
         latest = self._engine.log.view().last(self.most)
         scales = fit_scales(self._engine, latest, self.scales, _EVALUATIONS)
         self._engine, self._since, self.fits = self._engine.rebuild(scales), 0, self.fits + 1
