@@ -99,17 +99,18 @@ def test_a_trace_without_noise_is_the_route_at_its_times(graph, seed):
     assert matched.worst < 1e-6
 
 
-# The guide has what was measured on Monaco; ``least`` leaves a margin below it.
+# Measured: 0.99 of the edges up to 5 s and 0.94 at 15 s, none of those found wrong; Monaco's are in the
+# guide.
 @pytest.mark.parametrize(
     ("noise", "every", "least"),
     [
-        (0, 5, 0.98),
-        (5, 1, 0.98),
-        (5, 5, 0.97),
+        (0, 5, 0.95),
+        (5, 1, 0.95),
+        (5, 5, 0.95),
         (10, 1, 0.95),
         (10, 5, 0.95),
-        (5, 15, 0.93),
-        (10, 15, 0.9),
+        (5, 15, 0.85),
+        (10, 15, 0.85),
     ],
 )
 def test_edges_are_found_through_noise_and_sparseness(graph, noise, every, least):
@@ -123,8 +124,8 @@ def test_edges_are_found_through_noise_and_sparseness(graph, noise, every, least
         found = matched.edges[matched.whole].tolist()
         right += common(driven.route, found)
         wanted, given = wanted + len(driven.route) - 2, given + len(found)
-    assert right >= least * wanted - 12  # an edge at each end may be driven for less than 2σ
-    assert right >= least * given
+    assert right >= least * wanted
+    assert right >= 0.95 * given
 
 
 def test_longitudes_and_latitudes_are_found_like_metres(city, graph):
