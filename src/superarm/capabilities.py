@@ -61,6 +61,22 @@ class AdditiveProblem(ABC):
         """The expected reward of every arm on offer, (n,); ``None`` where nobody knows it."""
 
 
+class Unending:
+    """A problem whose rounds do not depend on how many there are: a longer run begins as a shorter one.
+
+    What is told to the learner may depend on it.
+    """
+
+
+class Resumable:
+    """A policy, or a posterior, that goes on from its state bit for bit as if it had never stopped."""
+
+    @property
+    def same_bits(self) -> bool:
+        """Whether it does, made of the parts that it has and with what it has learned."""
+        return True
+
+
 class Forecaster(ABC):
     """A policy that can say beforehand what a super arm will yield."""
 

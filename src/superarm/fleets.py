@@ -164,8 +164,7 @@ def _rewards(graph: LineGraph, trip: LoggedTrip, vehicles: Mapping[str, Vehicle]
     np.subtract.at(rewards, of, height[route])
     for at, energy in after.items():
         rewards[of[at]] -= energy
-    zeros = np.zeros(len(rewards))
-    return Trips(rows[route], of, rewards, zeros.astype(np.intp), zeros)
+    return Trips.of_one(rows[route], of, rewards)
 
 
 def _turn(graph: LineGraph, edge: int, following: int) -> int | None:
@@ -179,9 +178,10 @@ def _joined(trips: list[Trips]) -> Trips:
     counts = np.cumsum([0, *(len(each.rewards) for each in trips)])
     of: list[Ints] = [each.of + first for each, first in zip(trips, counts, strict=False)]
     number = np.repeat(np.arange(len(trips)), np.diff(counts))
-    whole = (np.concatenate([getattr(each, name) for each in trips]) for name in ("keys", "rewards", "noise"))
-    keys, rewards, noise = whole
-    return Trips(keys, np.concatenate(of), rewards, number, noise)
+    names = ("keys", "rewards", "noise", "alone")
+    keys, *rest = (np.concatenate([getattr(each, name) for each in trips]) for name in names)
+    rewards, noise, alone = rest
+    return Trips(keys, np.concatenate(of), rewards, number, noise, alone)
 
 
 # --- reading -------------------------------------------------------------------------------

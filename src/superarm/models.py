@@ -80,6 +80,8 @@ class FleetModel(RoadModel):
     """
 
     kernel: GraphMatern
+    sizes: Floats
+    """Wh that each road moves, (n,): for rolling, drag and height."""
     scales: RoadScales | None = None
     """How wrong the energies may be and how much trips differ; ``None``: the defaults."""
     refit: int = 64

@@ -192,7 +192,7 @@ def test_conflicts_exit_3(cli: Command, tiny: str) -> None:
     assert "not a run" in cli(*command, "full", "--resume").fails(3)
     first = cli(*command, "a").json()
     assert "--resume" in cli(*command, "a").fails(3)
-    assert "rounds differ" in cli(*command, "a", "--resume", "--rounds", 9).fails(3)
+    assert "rounds differ" in cli(*command, "a", "--resume", "--rounds", 1).fails(3)
     assert "policies" in cli(*command, "a", "--resume", "--policies", "random").fails(3)
     assert "first_seed" in cli(*command, "a", "--resume", "--seed", 1).fails(3)
     assert "settings" in cli(*command, "a", "--resume", "--set", "k=[1, 2]").fails(3)
@@ -428,3 +428,23 @@ def test_letters_that_a_terminal_lacks(shell: Command, tiny: str, args: tuple[st
     assert result.code in (0, 2)
     assert "Traceback" not in result.err
     assert "?" in result.out or "superarm: " in result.err
+
+
+# --- a run made longer, and a policy that begins with a state ----------------------------------
+
+
+def test_a_run_is_made_longer_and_a_state_is_begun_with(cli: Command) -> None:
+    city = ("run", "navigation/city", "--set", "edges=200", "--seeds", 1, *FAST)
+    both = (*city, "--policies", "gp-ts,prior", "--out", "a")
+    assert cli(*both, "--rounds", 2, "--json").json()["rounds"] == 2
+    longer = cli(*both, "--rounds", 4, "--resume", "--json")
+    assert longer.json()["rounds"] == 4
+    assert "superarm: prior was run from the start again: no state of it is kept" in longer.err
+    assert "gp-ts was run" not in longer.err
+    state = "a/states/gp-ts.s0.seed00000.npz"
+    one = (*city, "--policies", "gp-ts", "--rounds", 2, "--out", "b")
+    assert cli(*one, "--state", state, "--json").json()["rounds"] == 2
+    assert "states differ" in cli(*one, "--resume").fails(3)
+    other = (*city, "--policies", "gp-ucb", "--out", "c")
+    told = "gp-ucb': this 'index-policy' state was made by another IndexPolicy: rule"
+    assert told in cli(*other, "--state", f"gp-ucb={state}").fails(2)

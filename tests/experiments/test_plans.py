@@ -150,7 +150,7 @@ def test_killed_before_the_first_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"rounds": 9}, {"seeds": 2}, {"policies": {"random": {}}}, {"problem": {"name": "landscape"}}],
+    [{"rounds": 7}, {"seeds": 2}, {"policies": {"random": {}}}, {"problem": {"name": "landscape"}}],
 )
 def test_another_runs_directory_is_refused(changes: dict[str, Any], tmp_path: Path) -> None:
     execute(plan(tmp_path / "a"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -12,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from superarm.core import Floats, Ints
-from superarm.errors import NotPositiveDefiniteError, PrecisionWarning
+from superarm.errors import NotPositiveDefiniteError, PrecisionWarning, StateError
 from superarm.kernels import GraphMatern, Kernel, Matern
 from superarm.networks import LineGraph, generate_city
 from superarm.posteriors import FiniteGP
+from superarm.posteriors.finite import posterior as finite
 from superarm.posteriors.finite import visited
-from superarm.states import state_to_bytes
+from superarm.states import state_from_bytes, state_to_bytes
 
 NOISE = 0.05
 
@@ -318,3 +320,83 @@ def test_a_singular_prior_is_drawn_from_with_its_rank_cut() -> None:
     assert gp.normals_per_draw == 120
     draws = gp.sample(np.arange(60), np.random.default_rng(0), 3)
     np.testing.assert_allclose(draws[:, 0::3], draws[:, 1::3], atol=1e-6)
+
+
+# --- going on from a state ------------------------------------------------------------------
+
+
+def taught(rounds: int, arms: int = 60) -> FiniteGP:
+    """Routes of some arms, over and over, past several times of solving afresh."""
+    points = np.random.default_rng(0).random((arms, 2))
+    gp = FiniteGP(Matern(lengthscale=0.5), points, 0.1, form="visited")
+    teach(gp, range(rounds))
+    return gp
+
+
+def teach(gp: FiniteGP, rounds: range) -> None:
+    for step in rounds:
+        rng = np.random.default_rng(step)
+        route = rng.permutation(len(gp.arms))[:5]
+        gp.observe(route, rng.standard_normal(5))
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 7, 8, 30])
+def test_it_goes_on_from_its_state_bit_for_bit(rounds: int) -> None:
+    gp = taught(rounds)
+    again = gp.restored(state_from_bytes(state_to_bytes(gp.state())))
+    assert again.same_bits
+    for each in (gp, again):
+        teach(each, range(rounds, rounds + 20))
+    assert state_to_bytes(gp.state()) == state_to_bytes(again.state())
+    draws = [each.sample(np.arange(60), np.random.default_rng(1)) for each in (gp, again)]
+    np.testing.assert_array_equal(*draws)
+
+
+def test_of_very_many_visited_arms_a_state_holds_the_observations_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(visited, "LARGEST_SAVED", 40)
+    monkeypatch.setattr(finite, "LARGEST_SAVED", 40)
+    gp = taught(30)
+    assert gp.rank > 40
+    assert not gp.same_bits
+    state = gp.state()
+    assert "engine" not in state.parts
+    again = gp.restored(state)
+    np.testing.assert_allclose(again.predict(np.arange(60)).mean, gp.predict(np.arange(60)).mean)
+
+
+def test_another_prior_is_computed_anew() -> None:
+    gp = taught(10)
+    other = FiniteGP.from_state(gp.state(), kernel=Matern(lengthscale=0.4))
+    fresh = FiniteGP(Matern(lengthscale=0.4), gp.arms, 0.1, form="visited")
+    teach(fresh, range(10))
+    moved = FiniteGP.from_state(gp.state(), mean=1.0)
+    shifted = FiniteGP(Matern(lengthscale=0.5), gp.arms, 0.1, 1.0, form="visited")
+    teach(shifted, range(10))
+    for found, expected in ((other, fresh), (moved, shifted)):
+        for one, two in zip(found.predict(np.arange(60)), expected.predict(np.arange(60)), strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("visited", np.arange(9)),
+        ("came", np.array([1, 2])),
+        ("precision", np.eye(3)),
+        ("mean", np.full(60, np.nan)),
+        ("variance", np.full(60, -1.0)),
+        ("capacity", 10**9),
+        ("updates", -1),
+        ("interval", "8"),
+    ],
+)
+def test_impossible_numbers_are_refused(name: str, value: Any) -> None:
+    gp = taught(5)
+    state = gp.state()
+    engine = state.part("engine")
+    kind = "scalars" if name in engine.scalars else "arrays"
+    wrong = replace(engine, **{kind: {**getattr(engine, kind), name: value}})
+    with pytest.raises(StateError, match="damaged"):
+        gp.restored(replace(state, parts={"engine": wrong}))

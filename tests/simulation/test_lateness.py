@@ -16,9 +16,10 @@ from superarm.policies import IndexPolicy, composed, igp_ucb, oclok_ucb, random
 from superarm.posteriors import StreamingGP
 from superarm.problems import gp_function, landscape
 from superarm.rules import UCB, Fixed, Greedy
-from superarm.simulation import Lateness, simulate
+from superarm.simulation import Lateness, lateness, simulate
 from superarm.simulation.lateness import Delivery, Mail
 from superarm.streams import stream
+from superarm.testing import restored
 
 ARMS = Arms.numbered(np.arange(5.0)[:, None])
 
@@ -170,13 +171,34 @@ def test_delays_come_on_top_of_what_the_world_says() -> None:
     assert {step: heard for step, heard in arrived.items() if heard} == {6: [[4]], 7: [[0]]}
 
 
-def test_what_is_due_after_the_last_round_is_not_kept() -> None:
-    mail = Mail(3, in_order=False)
+def test_what_is_due_after_the_last_round_comes_if_the_run_goes_on() -> None:
+    mail = Mail(3, in_order=True)
+    offer = Offer(step=1, arms=ARMS, previous_action=(4,))
+    decision = Decision(step=1, action=(), positions=np.arange(3))
+    said = Feedback(positions=decision.positions, rewards=np.ones(3), delays=np.array([1, 3, 4]))
+    assert list(mail.exchange(offer, decision, said, None)) == []
+    assert [each.feedback.positions.tolist() for each in mail._arrived(3)] == [[0]]
+    left = State(kind="left", schema=1, scalars=mail.left() or {})
+    longer = Mail(4, in_order=True)
+    longer.go_on(restored(left), lambda step: Offer(step=step, arms=ARMS))
+    assert (longer._sent, longer._last_due, longer._later) == (3, 5, 1)
+    ((same, chosen, feedback),) = longer._arrived(4)
+    assert (same.step, same.previous_action, chosen.positions.tolist()) == (1, (4,), [0, 1, 2])
+    assert (feedback.positions.tolist(), feedback.rewards.tolist()) == ([1], [1.0])
+    assert [due for due, *_ in longer._queue] == [5]
+
+
+def test_much_that_is_due_after_the_last_round_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lateness, "_MOST_LATER", 2)
+    mail = Mail(1, in_order=False)
     offer = Offer(step=1, arms=ARMS)
     decision = Decision(step=1, action=(), positions=np.arange(3))
-    said = Feedback(positions=decision.positions, rewards=np.ones(3), delays=np.array([1, 2, 3]))
-    assert list(mail.exchange(offer, decision, said, None)) == []
-    assert sorted(due for due, *_ in mail._queue) == [2, 3]
+    for rewards, kept in ((2, True), (3, False)):
+        said = Feedback(positions=np.arange(rewards), rewards=np.ones(rewards))
+        for _ in mail.exchange(offer, decision, said, np.arange(1, 6)):
+            raise AssertionError("nothing is due yet")
+        assert (mail.left() is not None) is kept
+        assert len(mail._queue) == 2
 
 
 def test_every_round_has_delays_of_its_own_stream() -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from superarm.errors import FileError, InputError, SpecError, StateError
+from superarm.errors import SpecError, StateError
 from superarm.fleets import Lesson, learn_trips, read_trips
 from superarm.networks import LineGraph, Vehicle
 from superarm.networks.scales import Outliers
 from superarm.policies.base import IndexPolicy
 from superarm.problems.road_models import load_roads
-from superarm.registry import kinds_of, require_kind, suggestion
 from superarm.results.curves import counted
+from superarm.routes import read_vehicles
 from superarm.states import load
 
 from .common import check_elevation
@@ -36,7 +33,8 @@ def learn(
     check_elevation(elevation)
     place = None if elevation is None else str(elevation)
     graph = load_roads(net, uturns="dead-ends", elevation=place, flat=flat).graph
-    told = {} if vehicles is None else read_vehicles(vehicles)
+    known = {} if vehicles is None else read_vehicles(vehicles)
+    told = {name: each.vehicle or Vehicle() for name, each in known.items()}
     logged = [trip for path in trips for trip in read_trips(path)]
     if strange := sorted({trip.vehicle for trip in logged} - set(told)) if told else []:
         raise SpecError(f"{vehicles} says nothing about vehicle {strange[0]!r}; add a table for it")
@@ -50,29 +48,6 @@ def learn(
     if lesson.trips:
         lesson.policy.save(state)
     return lesson, graph
-
-
-def read_vehicles(path: Path) -> dict[str, Vehicle]:
-    """Vehicles by name from a TOML file with a table for each: ``[van-1]``, ``mass = 2200.0`` …"""
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError, OSError) as error:
-        raise FileError(f"{path} cannot be read as vehicles: {error}") from None
-    return {name: _vehicle(path, name, table) for name, table in found.items()}
-
-
-def _vehicle(path: Path, name: str, table: Any) -> Vehicle:
-    if not isinstance(table, Mapping):
-        raise SpecError(f"{path}: {name} is {table!r:.40}; write a table for each vehicle: [{name}]")
-    kinds = kinds_of(Vehicle)
-    for key, value in table.items():
-        if key not in kinds:
-            raise SpecError(f"{path}: {name}: a vehicle has no {key!r}; {suggestion(key, kinds, 'it has')}")
-        require_kind(value, kinds[key], f"{path}: {name}: {key}")
-    try:
-        return Vehicle(**table)
-    except InputError as error:
-        raise SpecError(f"{path}: {name}: {error}") from error
 
 
 def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:

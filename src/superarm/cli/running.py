@@ -53,6 +53,7 @@ class Request(NamedTuple):
     jobs: int | None
     resume: bool
     quiet: bool
+    states: tuple[str, ...] = ()
 
     @property
     def workers(self) -> int:
@@ -73,13 +74,30 @@ class Request(NamedTuple):
                 if " " in name and name not in {**experiment.policies, **experiment.on_request}:
                     raise SpecError(f"separate policies by commas: --policies {','.join(name.split())}")
             experiment = experiment.with_policies(chosen)
-        sizes = {"rounds": self.rounds, "seeds": self.seeds}
-        options = {**given, **placing}
-        return Plan.make(experiment, out=out, **sizes, first_seed=self.seed, overrides=options)
+        return Plan.make(
+            experiment,
+            out=out,
+            rounds=self.rounds,
+            seeds=self.seeds,
+            first_seed=self.seed,
+            overrides={**given, **placing},
+            states=self.states,
+        )
 
     def execute(self, plan: Plan, pool: Executor | None) -> dict[str, Any]:
         with progress_bar(plan.experiment.id, self.quiet) as bar:
-            return execute(plan, resume=self.resume, jobs=self.workers, executor=pool, progress=bar)
+            return execute(
+                plan,
+                resume=self.resume,
+                jobs=self.workers,
+                executor=pool,
+                progress=bar,
+                told=None if self.quiet else _tell,
+            )
+
+
+def _tell(text: str) -> None:
+    say(f"superarm: {text}", err=True)
 
 
 def run_one(name: str, request: Request, executor: str, place: Place) -> dict[str, Any]:

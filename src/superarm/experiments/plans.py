@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from superarm import __version__
-from superarm.capabilities import OWN_METRICS, AdditiveProblem, Forecaster, Measured, Metric, Settled
+from superarm.capabilities import (
+    OWN_METRICS,
+    AdditiveProblem,
+    Forecaster,
+    Measured,
+    Metric,
+    Settled,
+)
 from superarm.errors import (
     ConflictError,
     FileError,
@@ -32,6 +42,7 @@ from superarm.results.curves import setting_text, thinned
 from superarm.rewards import Sum
 from superarm.simulation import Run, cell_name, simulate, spread, write_trace
 from superarm.simulation.files import (
+    EARLIER,
     FOLDERS_OF_ANY,
     FOLDERS_OF_AUDITED,
     LOCK,
@@ -39,17 +50,21 @@ from superarm.simulation.files import (
     json_bytes,
     remove_temporaries,
     run_lock,
+    set_aside,
 )
 from superarm.simulation.trace import Truth, read_spec, write_cells, write_shown, write_spec
 from superarm.states import atomic_write
 from superarm.streams import stream
 from superarm.threads import pin_blas_threads
 
+from .beginnings import Again, Begun, Cell, Start, begun, earlier, find_starts
 from .spec import Experiment, expand_settings
 from .summaries import summarise
 
 Settings = list[dict[str, Any]]
 _MOST_DRAWN = 500
+_OF_ROUNDS = {"rounds", "horizons", "settled", "metrics", "noise_variance"}
+"""What of ``run.json`` may be another where a run is made longer."""
 
 
 class Task(NamedTuple):
@@ -91,6 +106,8 @@ class Plan:
     fixed: Mapping[str, Any]  # parameters that were replaced, the same in all settings
     facts: Sequence[Facts]  # of each setting
     out: Path
+    starts: Mapping[str, Start] = field(default_factory=dict)  # of the policies that begin with a state
+    first: int = 1  # the number of the first round: after those that the states have seen
     reruns: Sequence[Plan] = ()  # policies run again for each shorter horizon, as runs below ``out``
 
     @classmethod
@@ -103,8 +120,12 @@ class Plan:
         seeds: int | None = None,
         first_seed: int = 0,
         overrides: Mapping[str, Any] | None = None,
+        states: Sequence[str] = (),
     ) -> Plan:
-        """Overrides applied and checked down to the parts they build; nothing is run or written."""
+        """Overrides applied and checked down to the parts they build; nothing is run or written.
+
+        ``states`` are files of states with which policies begin, as ``FILE`` or ``POLICY=FILE``.
+        """
         out = Path(out)
         pin_blas_threads()  # caches keep what is made from here on, as workers would make it
         fixed, settings = expand_settings({**experiment.sweep, **(overrides or {})})
@@ -115,6 +136,8 @@ class Plan:
             rounds = as_count(base.rounds if rounds is None else rounds, "rounds", 1, 10**9)
             seeds = as_count(base.seeds if seeds is None else seeds, "seeds", 1, 10**6)
             as_count(first_seed, "seed", 0, 2**63)
+        starts, first = find_starts(variants[0], states, seed=first_seed, rounds=rounds)
+        rehearse = partial(_rehearse, seed=first_seed, first=first, starts=starts)
         plan = cls(
             experiment=base,
             policies=tuple(base.policies),
@@ -123,10 +146,10 @@ class Plan:
             first_seed=first_seed,
             settings=settings,
             fixed=fixed,
-            facts=[
-                _rehearse(each, each.policies, seed=first_seed, horizon=rounds) for each in variants
-            ],
+            facts=[rehearse(each, each.policies, rounds=rounds) for each in variants],
             out=out,
+            starts=starts,
+            first=first,
         )
         plan._check_metrics()
         again = tuple(name for name in base.policies if name in (base.rerun or base.policies))
@@ -135,7 +158,7 @@ class Plan:
                 plan,
                 policies=again,
                 rounds=horizon,
-                facts=[_rehearse(each, again, seed=first_seed, horizon=horizon) for each in variants],
+                facts=[rehearse(each, again, rounds=horizon) for each in variants],
                 out=out / "horizons" / str(horizon),
             )
             for horizon in base.horizons
@@ -155,6 +178,11 @@ class Plan:
             if metric not in known:
                 told = f"{base.id}: {part}: nothing measures {metric!r}"
                 raise SpecError(f"{told}; {suggestion(metric, known, 'there are')}")
+
+    @property
+    def horizon(self) -> int:
+        """The number of the last round."""
+        return self.first - 1 + self.rounds
 
     def tasks(self) -> list[Task]:
         """What is not on disk yet: shorter horizons first, then seed by seed."""
@@ -204,24 +232,41 @@ class Plan:
             ],
             "audited": [name for name in self.policies if name in audited],
             "noise_variance": [facts.noise_variance for facts in self.facts],
+            **(
+                {"states": told}
+                if (told := {name: self.starts[name].told for name in self.starts})
+                else {}
+            ),
             "imports": imported(),
             "version": __version__,
         }
 
 
-def _rehearse(experiment: Experiment, policies: Iterable[str], *, seed: int, horizon: int) -> Facts:
+def _rehearse(
+    experiment: Experiment,
+    policies: Iterable[str],
+    *,
+    seed: int,
+    rounds: int,
+    first: int,
+    starts: Mapping[str, Start],
+) -> Facts:
     """Build everything once, so that a bad value is a usage error and costs no time."""
     with _blaming("feedback"):
         experiment.build_lateness()
     with _blaming(f"problem {experiment.problem['name']!r}"):
-        world = experiment.build_problem(seed=seed, horizon=horizon)
+        world = experiment.build_problem(seed=seed, horizon=first - 1 + rounds)
         settled = {**_settled(world), **experiment.feedback_told()}
         if truth := experiment.chart.get("truth"):
             _check_drawn(world, truth)
     audited = []
     for name in policies:
         with _blaming(f"policy {name!r}"):
-            policy = experiment.build_policy(name, world)
+            policy = begun(experiment.build_policy(name, world), start := starts.get(name))
+        if start is not None:
+            settled[f"{name} begins"] = (
+                f"with what {start.file.name} holds; rounds are numbered from {first} on"
+            )
         if isinstance(world, AdditiveProblem) and isinstance(policy, Forecaster):
             audited.append(name)
         if isinstance(policy, Settled) and policy.settled:
@@ -240,9 +285,9 @@ def _check_drawn(world: World, truth: str) -> None:
         raise SpecError("[chart]: truth = 'functions' needs arms with one feature; use 'series'")
 
 
-def _truth(world: World, rounds: int) -> Truth:
+def _truth(world: World, rounds: int, first: int) -> Truth:
     steps = thinned(rounds)
-    offers = [world.offer(step) for step in steps.tolist()]
+    offers = [world.offer(first - 1 + step) for step in steps.tolist()]
     return Truth(steps, np.stack([world.means(offer) for offer in offers]), offers[0].arms.features)
 
 
@@ -294,30 +339,48 @@ def _blaming(part: str) -> Iterator[None]:
         raise SpecError(f"{part}: {told}") from error
 
 
-def play(task: Task) -> None:
+def play(task: Task) -> list[Again]:
     """Run one task and write its cells; each appears whole or not at all."""
     for source in task.imports:  # what the user's own process has imported
         import_parts(source)
     plan, index, seed = task.plan, task.setting_index, task.seed
     experiment = plan.experiment.with_setting(plan.settings[index])
-    world = experiment.build_problem(seed=seed, horizon=plan.rounds)
+    world = experiment.build_problem(seed=seed, horizon=plan.horizon)
     if task.shown and isinstance(world, Mapped):
         write_shown(plan.out, index, world.road_map())
     if task.shown and experiment.chart.get("truth"):
-        write_shown(plan.out, index, _truth(world, plan.rounds))
+        write_shown(plan.out, index, _truth(world, plan.rounds, plan.first))
     if task.shown and experiment.chart.get("tree") and world.model.metric is not None:
         write_shown(plan.out, index, frt_tree(world.model.metric, stream(seed, "tree", 0)))
-    if not task.policies:
-        return
-    policies = {name: experiment.build_policy(name, world) for name in task.policies}
-    lateness = experiment.build_lateness()
-    try:
-        traces = simulate(world, policies, rounds=plan.rounds, seed=seed, lateness=lateness)
-    except Exception as error:
-        error.add_note(setting_text({"seed": seed, **plan.settings[index]}))
-        raise
-    for trace in traces.values():
-        write_trace(plan.out, replace(trace, setting_index=index))
+    again: list[Again] = []
+    # Those that have come equally far go on side by side.
+    sides: defaultdict[int, dict[str, Begun]] = defaultdict(dict)
+    for name in task.policies:
+        policy = experiment.build_policy(name, world)
+        cell = Cell(plan.out, name, index, seed)
+        found = earlier(cell, policy, world, plan.rounds)
+        if isinstance(found, Again):
+            again.append(found)
+        if not isinstance(found, Begun):
+            found = Begun(begun(policy, plan.starts.get(name)), None)
+        sides[0 if found.trace is None else found.trace.rounds][name] = found
+    for side in sides.values():
+        try:
+            traces = simulate(
+                world,
+                {name: found.policy for name, found in side.items()},
+                rounds=plan.rounds,
+                seed=seed,
+                lateness=experiment.build_lateness(),
+                first=plan.first,
+                earlier={name: found.trace for name, found in side.items() if found.trace is not None},
+            )
+        except Exception as error:
+            error.add_note(setting_text({"seed": seed, **plan.settings[index]}))
+            raise
+        for trace in traces.values():
+            write_trace(plan.out, replace(trace, setting_index=index))
+    return again
 
 
 def execute(
@@ -327,27 +390,37 @@ def execute(
     jobs: int = 1,
     executor: Executor | None = None,
     progress: Callable[[int, int], None] | None = None,
+    told: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Run what is missing and write ``summary.json``; returns the object the command prints.
 
-    ``progress(done, total)`` counts rounds.
+    ``progress(done, total)`` counts rounds. ``told`` hears which policies could not go on where a run
+    is made longer, and why: they are run from the start.
     """
     with _claimed(plan, resume):
         tasks = plan.tasks()
         total, done = sum(task.work for task in tasks), 0
         report = progress or (lambda done, total: None)
 
-        def finished(task: Task, _: None) -> None:
+        again: set[Again] = set()
+
+        def finished(task: Task, found: list[Again]) -> None:
             nonlocal done
             done += task.work
+            again.update(found)
             report(done, total)
 
         report(0, total)
         spread(play, tasks, jobs=jobs, executor=executor, finished=finished)
+        if told is not None:
+            for policy, why in sorted(again):
+                told(f"{policy} was run from the start again: {why}")
         run = Run.load(plan.out)
         write_cells(run)
         summary = summarise(run, plan.experiment)
         atomic_write(plan.out / "summary.json", json_bytes({**summary, "out": plan.out.name}))
+        for each in (plan, *plan.reruns):
+            rmtree(each.out / EARLIER, ignore_errors=True)
     return {**summary, "out": str(plan.out)}
 
 
@@ -377,17 +450,24 @@ def _claimed(plan: Plan, resume: bool) -> Iterator[None]:
             raise taken
         for each in (plan, *plan.reruns):  # its own comes first: with it the run has begun
             remove_temporaries(each.out)
-            if not (each.out / "run.json").exists():
+            new = not (each.out / "run.json").exists()
+            if not new and read_spec(each.out)["rounds"] < each.rounds:
+                set_aside(each.out)
+                new = True
+            if new:
                 write_spec(each.out, each.describe())
         yield
 
 
 def _check_same(plan: Plan) -> None:
-    """What was begun in the directory, if anything, is this plan."""
+    """What was begun in the directory, if anything, is this plan, or a shorter one."""
     if (plan.out / "run.json").exists():
         before, now = read_spec(plan.out), json.loads(json_bytes(plan.describe()))
         # Where parts come from may change: what they are called may not.
-        changed = sorted(key for key in now if key != "imports" and before.get(key) != now[key])
+        known = {*now, *before} - {"imports", "schema"}
+        if before["rounds"] < now["rounds"]:
+            known -= _OF_ROUNDS
+        changed = sorted(key for key in known if before.get(key) != now.get(key))
         if changed:
             raise ConflictError(
                 f"{plan.out} holds another run: {', '.join(changed)} differ; choose another --out"

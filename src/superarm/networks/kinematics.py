@@ -8,6 +8,9 @@
 Braking from v to u takes (v − u)/b seconds and (v² − u²)/2b metres, so that (v − u)²/2bv seconds are
 lost against driving on at v; likewise with a.
 
+Who has to give way brakes until it is seen that nobody comes, and accelerates from there: with speed u
+that must be seen u²/2b metres before the line.
+
 Who comes r seconds before a signal turns green waits for r seconds, and then begins to accelerate from
 0, not from u. Who comes at any time waits Σ r²/2 over the cycle on average, the sum over its reds.
 Signals that are near each other depend on each other: ``drive_time`` goes from one to the next with
@@ -32,7 +35,6 @@ ACCELERATION, BRAKING = 2.6, 4.5
 UTURN_SECONDS = 20.0
 """What turning back costs beside what the junction takes, as OSRM has it."""
 STANDSTILL = 0.1  # m/s, of who stops at a stop sign
-_CAUTION = 0.82  # with which cars in SUMO, that think in steps, look who comes: found on two networks
 _DEPARTURES = 32  # over which a duration is averaged where it is not said when the trip begins
 _STOPS = "ryuRYU"
 
@@ -87,14 +89,15 @@ class Signal(NamedTuple):
 
 
 def yielding_speed(sight: float) -> float:
-    """To which one slows down where one sees only ``sight`` metres before a junction who comes."""
-    return _CAUTION * sqrt(2.0 * BRAKING * sight)
+    """With which one can still stop where, ``sight`` metres before a junction, one sees who comes."""
+    return sqrt(2.0 * BRAKING * sight)
 
 
 class JunctionSpeeds(NamedTuple):
     """m/s at each turn of a graph, of who need not stop, (c,)."""
 
     before: Floats  # the most that is reached on the edge before, if that begins with such a turn too
+    slow: Floats  # to which one brakes: where one must look before one enters, already there
     enter: Floats
     leave: Floats
     after: Floats  # the most that is reached on the edge after, if that ends with such a turn too
@@ -105,19 +108,21 @@ def junction_speeds(graph: LineGraph) -> JunctionSpeeds:
     limits = graph.speed[graph.turns].T
     inside = np.minimum(*limits)
     inside = np.where(graph.turn_speed > 0.0, np.minimum(graph.turn_speed, inside), inside)
-    enter = np.where(graph.turn_entry > 0.0, np.minimum(graph.turn_entry, inside), inside)
+    slow = np.where(graph.turn_entry > 0.0, np.minimum(graph.turn_entry, inside), inside)
+    enter = np.minimum(inside, np.sqrt(slow**2 + graph.turn_entry**2 * ACCELERATION / BRAKING))
     leave = np.minimum(inside, np.sqrt(enter**2 + 2.0 * ACCELERATION * graph.turn_length))
     # On a short edge between two turns one accelerates until one has to brake: 1/a to 1/b of the way.
     metres = graph.length[graph.turns].T * 2.0 / (1.0 / ACCELERATION + 1.0 / BRAKING)
-    before, after = np.minimum(limits, np.sqrt(np.stack([enter, leave]) ** 2 + metres))
-    return JunctionSpeeds(before, enter, leave, after)
+    before, after = np.minimum(limits, np.sqrt(np.stack([slow, leave]) ** 2 + metres))
+    return JunctionSpeeds(before, slow, enter, leave, after)
 
 
 def turn_seconds(graph: LineGraph) -> Floats:
     """See :attr:`superarm.networks.LineGraph.turn_seconds`."""
-    before, enter, leave, after = junction_speeds(graph)
+    before, slow, enter, leave, after = junction_speeds(graph)
     limits = graph.speed[graph.turns].T
-    braking, accelerating = _lost(before, enter, limits[0]), _lost(after, leave, limits[1])
+    braking = _lost(before, slow, limits[0])
+    accelerating = _lost(enter, slow, limits[0]) + _lost(after, leave, limits[1])
     faster = (leave**2 - enter**2) / (2.0 * ACCELERATION)
     through = (leave - enter) / ACCELERATION + (graph.turn_length - faster) / leave
     stopping = graph.turn_wait + graph.turn_stop * enter / (2.0 * ACCELERATION)
@@ -139,17 +144,20 @@ def drive_time(graph: LineGraph, route: Ints | Sequence[int], departure: float |
     """
     edges = np.asarray(route, dtype=np.intp)
     turns = graph.turn_numbers(edges)
-    metres, limit = np.zeros((2, 2 * len(edges) - 1))  # edge, junction, edge …
-    metres[::2], limit[::2] = graph.length[edges], graph.speed[edges]
-    metres[1::2], limit[1::2] = graph.turn_length[turns], graph.turn_speed[turns]
+    look = graph.turn_entry[turns]
+    sight = np.minimum(look**2 / (2.0 * BRAKING), graph.length[edges[:-1]])
+    metres, limit = np.zeros((2, len(edges), 3))  # to where one looks, to the junction, through it
+    metres[:, 0], metres[:-1, 1], metres[:-1, 2] = graph.length[edges], sight, graph.turn_length[turns]
+    metres[:-1, 0] -= sight
+    limit[:, :2], limit[:-1, 2] = graph.speed[edges, None], graph.turn_speed[turns]
     limit[limit == 0.0] = np.inf
+    metres, limit = metres.ravel()[:-2], limit.ravel()[:-2]
     most = np.minimum(np.append(limit, np.inf), np.append(np.inf, limit))  # at the ends of the pieces
-    entry = graph.turn_entry[turns]
-    most[1:-1:2] = np.minimum(most[1:-1:2], np.where(entry > 0.0, entry, np.inf))
+    most[1:-1:3] = np.minimum(most[1:-1:3], np.where(look > 0.0, look, np.inf))
     for piece in reversed(range(len(metres))):
         most[piece] = min(most[piece], sqrt(most[piece + 1] ** 2 + 2.0 * BRAKING * metres[piece]))
     moving = _times(metres, limit, most)
-    lines = np.cumsum(moving)[:-1:2]  # when the car is at each junction, if it never waits
+    lines = np.cumsum(moving)[1::3]  # when the car is at each junction, if it never waits
     known = [graph.signals.get(turn) for turn in turns.tolist()]
     cycle = max((signal.cycle for signal in known if signal is not None), default=0.0)
     times = np.linspace(0.0, cycle, _DEPARTURES, endpoint=False) if departure is None else [departure]
@@ -158,7 +166,7 @@ def drive_time(graph: LineGraph, route: Ints | Sequence[int], departure: float |
     for number, (turn, signal) in enumerate(zip(turns.tolist(), known, strict=True)):
         if graph.turn_stop[turn] == 0.0 and graph.turn_wait[turn] == 0.0:
             continue
-        rest = slice(2 * number + 1, None)
+        rest = slice(3 * number + 2, None)
         from_rest = most[rest].copy()
         from_rest[0] = 0.0
         again = _times(metres[rest], limit[rest], from_rest).sum() - moving[rest].sum()

@@ -94,7 +94,8 @@ class RoadNetwork(Shown):
     turn_wait: Floats | None = None  # expected wait at signals, seconds, (c,)
     turn_stop: Floats | None = None  # how likely one has to stop there, 0 to 1, (c,)
     turn_entry: Floats | None = None
-    """Speed at which one can enter, m/s, (c,), where it must be seen first whether the way is free."""
+    """Where one must give way: the speed to which one brakes before it is seen that nobody comes, m/s,
+    (c,)."""
     signals: Mapping[int, Signal] = field(default_factory=dict)  # by the number of their connection
     street_names: tuple[str, ...] | None = None  # one for each edge, "" where it has none
 
@@ -260,6 +261,9 @@ class LineGraph(Graph):
     @cached_property
     def _numbers(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.ids)}
+
+    def __contains__(self, edge_id: object) -> bool:
+        return edge_id in self._numbers
 
     def number(self, edge_id: str) -> int:
         """The number of an edge, or an error that says why it has none."""

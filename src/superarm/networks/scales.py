@@ -32,6 +32,8 @@ class RoadScales:
     """Wh: what roads cost beyond the model, carried along the network."""
     own: float = 2.0
     """Wh: the same of each road by itself."""
+    share: float = 0.05
+    """The same as a share of the Wh that a road moves: for rolling, drag and height."""
     fleet: tuple[float, ...] = (0.2, 0.3, 0.3, 0.03, 1.5)
     """The terms of all vehicles together."""
     vehicle: tuple[float, ...] = (0.05, 0.1, 0.1, 0.02, 0.2)
@@ -42,6 +44,8 @@ class RoadScales:
     """Wh: what one drive over a road differs from the next."""
     noise_per_time: float = 0.4
     """The same for every Wh of ``time``, as a square root: noise that grows with the time spent."""
+    noise_per_stop: float = 1.0
+    """The same as a multiple of what signals let expect, by their programs."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -57,13 +61,18 @@ class RoadScales:
                 object.__setattr__(self, item.name, as_number(value, item.name, _LEAST, _MOST))
 
     def as_vector(self) -> Floats:
-        """All of them in the order of the fields, (7 + 3·5 − 3,)."""
+        """All of them in the order of the fields, (21,)."""
         return np.concatenate([np.atleast_1d(getattr(self, item.name)) for item in fields(self)])
+
+    @property
+    def of_noise(self) -> Floats:
+        """Those of the noise that each drive over a road has by itself, (3,)."""
+        return np.array([self.noise, self.noise_per_time, self.noise_per_stop])
 
     @classmethod
     def of(cls, values: Floats) -> Self:
         """The inverse of :meth:`as_vector`."""
         given, p = np.clip(values, _LEAST, _MOST).tolist(), len(TERMS)
-        terms = (tuple(given[2 + p * at : 2 + p * (at + 1)]) for at in range(3))
-        names = ("near", "own", "fleet", "vehicle", "trip", "noise", "noise_per_time")
-        return cls(**dict(zip(names, [*given[:2], *terms, *given[-2:]], strict=True)))
+        terms = (tuple(given[3 + p * at : 3 + p * (at + 1)]) for at in range(3))
+        values = [*given[:3], *terms, *given[-3:]]
+        return cls(**{item.name: value for item, value in zip(fields(cls), values, strict=True)})

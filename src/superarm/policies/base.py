@@ -15,6 +15,7 @@ from superarm.capabilities import (
     ComparesOnly,
     Forecaster,
     Ranking,
+    Resumable,
     Settled,
     Sparing,
     Sums,
@@ -97,6 +98,16 @@ class Learner(Saved):
     @abstractmethod
     def _remember(self, state: State) -> None:
         """Take in what :meth:`_memory` gave, or :class:`StateError`."""
+
+    @property
+    def last_step(self) -> int:
+        """The largest step of which something was learned; 0 before that."""
+        return self._ledger.last
+
+    def give_up(self) -> None:
+        """What was chosen and not yet seen is no longer awaited."""
+        with self._turns.lock:
+            self._ledger.give_up()
 
     def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         check_feedback(offer, decision, feedback)
@@ -187,7 +198,7 @@ def select(
 
 
 @register("policy", "index")
-class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
+class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
     """Believe, score, select; then learn from what was seen.
 
     Every published algorithm here is one of these. ``direction`` flips the belief's sign for costs:
@@ -262,6 +273,10 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
         return self.posterior.exchangeable
 
     @property
+    def same_bits(self) -> bool:
+        return isinstance(self.posterior, Resumable) and self.posterior.same_bits
+
+    @property
     def information_gain(self) -> float:
         return self.posterior.information_gain
 
@@ -269,11 +284,6 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled):
     def awaits(self) -> bool:
         """Whether something was chosen that is not yet seen."""
         return self._ledger.awaits
-
-    @property
-    def last_step(self) -> int:
-        """The largest step of which something was learned; 0 before that."""
-        return self._ledger.last
 
     def knows(self, step: int) -> bool:
         """Whether all rewards of this step were learned."""

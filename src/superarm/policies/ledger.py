@@ -143,6 +143,9 @@ class Ledger:
         """Whether arms were chosen and not seen."""
         return bool(self._awaited)
 
+    def give_up(self) -> None:
+        self._awaited.clear()
+
     def pending(self) -> NDArray[Any] | None:
         """Keys of the arms that were chosen and not yet seen; of too many, those chosen last."""
         if not self._awaited:
@@ -236,6 +239,12 @@ class Ledger:
         except (TypeError, ValueError) as error:
             raise StateError("this state is damaged: its learned rewards cannot be read") from error
         return ledger
+
+
+def last_step(state: State) -> int:
+    """The last step that the policy of this state has taken, as far as it knows."""
+    ledger = Ledger(most_pending=0).restored(state.part("ledger"))
+    return max(ledger.last, *ledger._awaited, 0)
 
 
 CHANGED = "the decision carries arms other than those it chose; it was changed on the way"

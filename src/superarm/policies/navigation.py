@@ -83,7 +83,7 @@ def _of_fleet(
     options: Any = {"scales": model.scales, "refit": model.refit, "outliers": model.outliers}
     rectified = Rectified(rule=rule, spread=spread, reduction=_reduction(model, routing))
     parts: Any = {"rule": rectified, "oracle": model.oracle, "direction": model.direction}
-    return IndexPolicy(posterior=RoadGP(model.kernel, **options), **parts)
+    return IndexPolicy(posterior=RoadGP(model.kernel, model.sizes, **options), **parts)
 
 
 @register("policy", "route-rule")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from superarm.capabilities import Resumable
 from superarm.core import Floats, Ints, Rng
 from superarm.errors import InputError, ShapeError
 from superarm.inputs import as_features, as_vector, require_scale
@@ -15,7 +16,7 @@ from .fixed import FixedPosterior
 
 
 @register("posterior", "independent")
-class IndependentGaussian(FixedPosterior):
+class IndependentGaussian(FixedPosterior, Resumable):
     """One conjugate Gaussian per arm, known noise; arms are named by row numbers 0 … n−1.
 
     Offers name their arms by row number too, or by their features where ``arms`` are given.

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from superarm.capabilities import Resumable
 from superarm.core import Floats, Ints, Offer, Rng, State
 from superarm.errors import InputError, StateError
 from superarm.inputs import as_features, as_vector, require_type
@@ -32,7 +33,7 @@ class Seen(NamedTuple):
         return Seen(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
-class Wrapping(GaussianPosterior):
+class Wrapping(GaussianPosterior, Resumable):
     """A posterior with another inside: it has the same keys, and can make the one inside anew."""
 
     def __init__(self, posterior: GaussianPosterior) -> None:
@@ -44,6 +45,10 @@ class Wrapping(GaussianPosterior):
         self.exchangeable, self.draws = posterior.exchangeable, posterior.draws
         self.posterior = posterior  # which never learns
         self._inside = posterior._like()
+
+    @property
+    def same_bits(self) -> bool:
+        return isinstance(self._inside, Resumable) and self._inside.same_bits
 
     def _settle(self, inside: GaussianPosterior) -> None:
         """From now on this one is inside."""

@@ -41,12 +41,11 @@ from superarm.registry import register
 from superarm.streams import Streams, stream
 
 from .base import Mapped, store
-from .road_models import MEASURES, REAL_NETWORKS, TABLE_2, Roads, load_roads
+from .road_models import MEASURES, TABLE_2, Roads, load_roads
 from .sumo import drive_of, edges_near, network_file
 
 _TRIES = 2000
 _COMFORT, _WATTS_PER_DEGREE = 20.0, 60.0
-_MOMENTS = 4
 
 
 class Journey(NamedTuple):
@@ -60,10 +59,12 @@ class Journey(NamedTuple):
 
 @lru_cache(maxsize=64)
 def road_rows(graph: LineGraph, vehicle: Vehicle, number: int) -> Floats:
-    """The roads as this vehicle meets them, (n, 7): the keys of :class:`~superarm.posteriors.RoadGP`."""
+    """The roads as this vehicle meets them, (n, 9): the keys of :class:`~superarm.posteriors.RoadGP`."""
     energies = vehicle.energy(graph.length, graph.speed, graph.rise) - vehicle.potential(graph.rise)
-    numbers = np.arange(len(graph), dtype=np.float64)
-    rows = np.column_stack([numbers, energies, vehicle.terms(graph), np.full(len(graph), number)])
+    n = len(graph)
+    each, who = np.full(n, vehicle.mass / TABLE_2.mass), np.full(n, number, dtype=np.float64)
+    numbers, stops = np.arange(n, dtype=np.float64), vehicle.stop_variance(graph)
+    rows = np.column_stack([numbers, energies, vehicle.terms(graph), each, stops, who])
     rows.flags.writeable = False
     return rows
 
@@ -81,6 +82,7 @@ def fleet_model(graph: LineGraph, *, horizon: int = 1, **options: Any) -> FleetM
     scales = options.get("scales") or RoadScales()
     return FleetModel(
         kernel=near_kernel(graph),
+        sizes=np.abs(TABLE_2.terms(graph)[:, [0, 2, 3]]).sum(axis=1),
         noise_variance=scales.noise**2,
         oracle=ShortestPath(successors=graph.turn_graph),
         horizon=horizon,
@@ -93,7 +95,7 @@ def fleet_model(graph: LineGraph, *, horizon: int = 1, **options: Any) -> FleetM
             "travel_time": graph.turn_seconds,
             "energy": TABLE_2.turn_energy(graph),
         },
-        discrete_columns=(0, 6),
+        discrete_columns=(0, 8),
         **options,
     )
 
@@ -141,6 +143,8 @@ class Fleet(AdditiveProblem, Measured, Mapped):
     """Seconds after its arrival until a trip's energy is known; ``None``: before the next departure."""
     traffic: float = 0.0
     """Other cars that depart per hour."""
+    moments: int = 8
+    """From how many moments of the traffic, or of the signals' programs, trips may begin."""
     traffic_reach: float = 300.0
     """Other cars travel between roads within this many metres of the trips' fastest routes."""
     cache: str | None = None
@@ -157,6 +161,7 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         as_count(self.horizon, "horizon", least=1)
         as_count(self.trips, "trips", 0)
         as_count(self.vehicles, "vehicles", 1)
+        as_count(self.moments, "moments", 1)
         require_choice(self.seen, "seen", ("edges", "trips"))
         for name in ("variety", "wear", "payload", "weather", "traffic", "traffic_reach"):
             as_number(getattr(self, name), name, 0.0)
@@ -170,7 +175,7 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         if driven and network == "city":
             raise InputError("SUMO does not drive in a generated city; leave driven out")
         file = network_file(network, heights=self.elevation is None and not self.flat) if driven else None
-        read = str(file) if driven and network not in REAL_NETWORKS else network
+        read = network if file is None else str(file)  # which knows junctions, as tables do not
         names = ("uturns", "edges", "city_seed", "elevation", "flat")
         roads = load_roads(read, **{name: getattr(self, name) for name in names})
         store(self, roads=roads, model=fleet_model(roads.graph, horizon=self.horizon))
@@ -236,7 +241,7 @@ class Fleet(AdditiveProblem, Measured, Mapped):
     @cached_property
     def _departures(self) -> tuple[float, ...]:
         """Seconds after the signals' programs began, on empty roads."""
-        return tuple(stream(self.seed, "moments", 0).uniform(0.0, 90.0, _MOMENTS).tolist())
+        return tuple(stream(self.seed, "moments", 0).uniform(0.0, 90.0, self.moments).tolist())
 
     @cached_property
     def _times(self) -> Floats:
@@ -248,7 +253,7 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         """Who drives in a round, and what is so on that day."""
         rng = self._rounds.at(step)
         pair = int(rng.integers(self.trips)) if self.trips else step - 1
-        number, moment = int(rng.integers(self.vehicles)), int(rng.integers(_MOMENTS))
+        number, moment = int(rng.integers(self.vehicles)), int(rng.integers(self.moments))
         load, degrees = float(rng.uniform(0.0, self.payload)), float(rng.normal(10.0, self.weather))
         told, off = self.fleet[number], self._wears[number].tolist()
         warmer = abs(degrees - _COMFORT) - abs(10.0 - _COMFORT)
@@ -270,7 +275,7 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         routes = [oracle.select(-graph.travel_time, self._timed(*pair), rng).positions for pair in self._pairs]
         around = {int(edge) for route in routes for edge in route}
         edges = edges_near(graph, around, self.traffic_reach)
-        return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=_MOMENTS)
+        return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=self.moments)
 
     # --- rounds ----------------------------------------------------------------------------
 
@@ -354,8 +359,9 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         if self._drive is None:
             return self._drawn(step, journey, edges)
         drive = self._drive(tuple(graph.ids[edge] for edge in route), moment=journey.moment)
-        rise = None if self.elevation is None and not self.flat else graph.rise[edges]
-        energies = drive.energies(own, rise) - drive.stored(own)
+        # Heights are the junctions', whatever lanes of the SUMO file say: what is stored in height then
+        # adds up to the same for all routes of a trip.
+        energies = drive.energies(own, graph.rise[edges]) - drive.stored(own)
         missing = edges[drive.completed :]
         energies[drive.completed :] += own.energy(graph.length, graph.speed, graph.rise)[missing]
         return _Spent(energies, drive.duration, drive.arrived)
@@ -365,15 +371,16 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         """f of the fleet's own model, (n,)."""
         rng, scales, n = stream(self.seed, "truth", 2), RoadScales(), len(self.graph)
         near = self.model.kernel.root_times(rng.standard_normal(n))
-        return scales.near * near + scales.own * rng.standard_normal(n) + 1.0
+        own = np.hypot(scales.own, scales.share * self.model.sizes)
+        return scales.near * near + own * rng.standard_normal(n) + 1.0
 
     def _drawn(self, step: int, journey: Journey, edges: Ints) -> _Spent:
         """A trip of the fleet's own model: roads, the vehicle of the day, and noise of each road."""
         graph, own, scales = self.graph, journey.own, RoadScales()
         rows = road_rows(graph, own, 0)
         noise = Streams(self.seed, "noise-of-roads").at(step).standard_normal(len(graph))
-        noise *= np.sqrt(scales.noise**2 + scales.noise_per_time**2 * rows[:, 3])
-        energies = (rows[:, 1] + own.potential(graph.rise) + self._drawn_roads + noise)[edges]
+        noise *= np.sqrt(rows[:, [6, 3, 7]] @ np.square(scales.of_noise))
+        energies = (rows[:, 1] + own.potential(graph.rise) + rows[:, 6] * self._drawn_roads + noise)[edges]
         turns = graph.turn_numbers(edges)
         energies[:-1] += _turn_energy(graph, own)[turns]
         seconds = float(graph.travel_time[edges].sum() + graph.turn_seconds[turns].sum())

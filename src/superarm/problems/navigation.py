@@ -27,7 +27,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from superarm.capabilities import Metric
+from superarm.capabilities import Metric, Unending
 from superarm.core import Arms, Best, Decision, Feedback, Floats, Offer
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_number, as_positive, require_choice
@@ -64,7 +64,7 @@ class _Costs(NamedTuple):
 
 @register("problem", "navigation")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Navigation(RoadProblem, GaussianNoise, Scored):
+class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
     """Learn the route of least energy from ``start`` to ``goal``."""
 
     network: str | None = None

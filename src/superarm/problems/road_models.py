@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from superarm.capabilities import REGRET, AdditiveProblem, Measured, Metric
-from superarm.core import Arms, Direction, Floats, Ints
+from superarm.core import Arms, Direction, Floats, Forecast, Ints
 from superarm.datasets import find
 from superarm.errors import FileError, InputError
 from superarm.inputs import as_count, as_positive, require_choice
@@ -84,6 +84,7 @@ def load_roads(
     city_seed: int = 0,
     elevation: str | None = None,
     flat: bool = False,
+    vehicle_class: str = "passenger",
 ) -> Roads:
     """The roads of "luxembourg", "monaco", a generated "city", or of a file or folder.
 
@@ -102,7 +103,8 @@ def load_roads(
     as_count(edges, "edges", least=1)
     as_count(city_seed, "city_seed", least=0)
     ages = tuple(_age(path) for path in (network, elevation) if path is not None)
-    return _load_roads(network, uturns, edges, city_seed, elevation, flat, ages)
+    where = (network, vehicle_class, uturns, edges, city_seed)
+    return _load_roads(*where, elevation, flat, ages)
 
 
 def _age(path: str) -> tuple[tuple[str, int, int], ...]:
@@ -119,6 +121,7 @@ def _age(path: str) -> tuple[tuple[str, int, int], ...]:
 @lru_cache(maxsize=4)
 def _load_roads(
     network: str,
+    vehicle_class: str,
     uturns: Uturns,
     edges: int,
     city_seed: int,
@@ -132,7 +135,7 @@ def _load_roads(
         city = generate_city(edges=edges, seed=city_seed)
         city = at_one_height(city) if flat else city
         told = f"a generated city (city seed {city_seed}), synthetic data"
-        return Roads(city.line_graph(uturns=uturns), told)
+        return Roads(city.line_graph(vehicle_class, uturns=uturns), told)
     if network in REAL_NETWORKS:
         path: Path = find(REAL_NETWORKS[network]).parent
         told = f"the road network of {network.capitalize()}"
@@ -149,7 +152,7 @@ def _load_roads(
         raise FileError(str(error)) from error
     if network in REAL_NETWORKS:
         roads = replace(roads, name=network.capitalize())
-    return Roads(roads.line_graph(uturns=uturns), told)
+    return Roads(roads.line_graph(vehicle_class, uturns=uturns), told)
 
 
 def trip_ends(graph: LineGraph, start: str | None, goal: str | None) -> Trip:
@@ -203,15 +206,15 @@ class RoadPrior(NamedTuple):
     std: float  # σ₀: how wrong the energies may be
     noise_std: float  # ς
 
-    def total_variance(self, graph: LineGraph, edges: Ints, lengthscale: Lengthscale = 1.0) -> float:
-        """Of the energy of a route on one trip, with k_G·k_f taken to be independent from road to road.
+    def forecast(self, graph: LineGraph, edges: Ints, lengthscale: Lengthscale = 1.0) -> Forecast:
+        """Of a route's energies on one trip, with k_G·k_f taken to be independent from road to road.
 
         Of a route's variance k′_f and noise make up most, so that the standard deviation is right to a
         few per cent, on a network of any size.
         """
         alike = Matern(nu=2.5, lengthscale=lengthscale)(graph.features[edges])
-        known = 0.5 * self.std**2 * (float(alike.sum()) + len(edges))
-        return known + len(edges) * self.noise_std**2
+        cov = 0.5 * self.std**2 * (alike + np.eye(len(edges)))
+        return Forecast(self.energies.values[edges], cov, self.noise_std)
 
 
 def road_prior(

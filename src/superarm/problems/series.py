@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from superarm.capabilities import REGRET, AdditiveProblem, Metric
+from superarm.capabilities import REGRET, AdditiveProblem, Metric, Unending
 from superarm.core import Arms, Bools, Floats, Offer
 from superarm.datasets import INTEL_MOTES, find, load_intel_temperature, load_metr_la
 from superarm.errors import InputError
@@ -33,7 +33,7 @@ _STEPS_A_MORNING, _SENSORS = 60, 50  # of the traffic
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SensorSeries(ChangingArms, AdditiveProblem):
+class SensorSeries(ChangingArms, AdditiveProblem, Unending):
     """Sensors whose readings come row by row from a table: round t yields row t, without noise.
 
     In round 1 only the sensors of ``start`` are available; seeds differ in them alone.

@@ -25,11 +25,12 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from superarm.capabilities import Metric
+from superarm.capabilities import Metric, Unending
 from superarm.core import Best, Decision, Feedback, Floats, Offer, Rng
 from superarm.datasets import find, search_path
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_number, require_choice
+from superarm.networks import LineGraph
 from superarm.networks.driving import LONGEST_STEP, Drive, Driver, Traffic
 from superarm.networks.openstreetmap import OSM_FILES, kept_osm
 from superarm.networks.reading import SUMO_FILES
@@ -45,7 +46,7 @@ _DRIVES_KEPT = 1024  # of 20 minutes each they take some 100 MB
 
 @register("problem", "sumo-navigation")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SumoNavigation(RoadProblem):
+class SumoNavigation(RoadProblem, Unending):
     """Learn the route of least energy from ``start`` to ``goal`` by driving it in SUMO."""
 
     network: str | None = None
@@ -236,7 +237,5 @@ def drive_of(
     departures: tuple[float, ...] = (0.0,),
 ) -> Callable[..., Drive]:
     """A driver that remembers: the same route from the same moment is the same drive."""
-    driver = Driver(
-        file, step=step, traffic=traffic, seed=seed, departures=departures, cache=cache
-    )
+    driver = Driver(file, step=step, traffic=traffic, seed=seed, departures=departures, cache=cache)
     return lru_cache(maxsize=_DRIVES_KEPT)(driver.drive)

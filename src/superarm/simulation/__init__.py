@@ -6,4 +6,5 @@ from .runner import simulate as simulate
 from .trace import Run as Run
 from .trace import Trace as Trace
 from .trace import cell_name as cell_name
+from .trace import read_trace as read_trace
 from .trace import write_trace as write_trace

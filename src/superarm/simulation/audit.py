@@ -22,6 +22,9 @@ forecast is made when the arms are chosen and checked when their rewards are see
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,11 +44,17 @@ def audit_shapes(rounds: int) -> dict[str, tuple[int, ...]]:
 class Audit:
     """Follows one policy through its rounds."""
 
-    def __init__(self, policy: Forecaster, rounds: int) -> None:
-        self._policy = policy
+    def __init__(self, policy: Forecaster, rounds: int, first: int = 1) -> None:
+        self._policy, self._first = policy, first
         self._series = {name: np.full(shape, np.nan) for name, shape in audit_shapes(rounds).items()}
         self._chosen: set[int] = set()
         self._known = policy.information_gain
+
+    def go_on(self, earlier: Mapping[str, NDArray[Any]], chosen: set[int]) -> None:
+        """What was recorded in the first rounds, and the arms that were chosen in them."""
+        for name, values in self._series.items():
+            values[: len(earlier[name])] = earlier[name]
+        self._chosen.update(chosen)
 
     def forecast(self, offer: Offer, positions: Ints) -> Forecast:
         """What the policy expects of its choice before it sees the rewards."""
@@ -58,7 +67,7 @@ class Audit:
 
         ``truth`` is the expected reward of every arm on offer, where it is known.
         """
-        at = decision.step - 1
+        at = decision.step - self._first
         chosen = decision.positions.tolist()
         fresh = np.array([arm not in self._chosen for arm in chosen], dtype=bool)
         self._chosen.update(chosen)

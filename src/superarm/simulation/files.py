@@ -21,7 +21,10 @@ LOCK = ".lock"
 FOLDERS_OF_ANY = ("cells", "timings")
 FOLDERS_OF_AUDITED = (*FOLDERS_OF_ANY, "audits", "states")
 """Where a finished cell has a file: of a policy whose forecasts are audited, of any other."""
-FOLDERS = (*FOLDERS_OF_AUDITED, "maps", "truths", "trees")
+FOLDERS_OF_CELLS = (*FOLDERS_OF_AUDITED, "left")
+FOLDERS = (*FOLDERS_OF_CELLS, "maps", "truths", "trees")
+EARLIER = "earlier"
+"""Where the cells of a shorter run wait to be gone on with."""
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.tmp")
 _MOST, _MOST_PER_ROUND = 1 << 28, 1 << 14  # bytes of a file's arrays: 256 MiB, and 4,096 arms a round
 
@@ -53,6 +56,16 @@ def remove_temporaries(directory: Path) -> None:
         for path in folder.glob(".*.tmp"):
             if _TEMPORARY.fullmatch(path.name):
                 path.unlink(missing_ok=True)
+
+
+def set_aside(directory: Path) -> None:
+    """Move the cells of a run to where a longer one goes on with them; the cell itself goes first."""
+    for folder in FOLDERS_OF_CELLS:
+        (directory / EARLIER / folder).mkdir(parents=True, exist_ok=True)
+        for path in (directory / folder).glob("*.npz"):
+            path.replace(directory / EARLIER / folder / path.name)
+    for path in (directory / "truths").glob("*.npz"):  # of some of the rounds
+        path.unlink()
 
 
 def is_temporary(name: str, of: Collection[str]) -> bool:

@@ -7,19 +7,20 @@ step) alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from heapq import heappop, heappush
-from typing import NamedTuple
+from heapq import heapify, heappop, heappush
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Decision, Feedback, Ints, Offer
+from superarm.core import Decision, Feedback, Ints, Offer, State
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_number, require_type
 
 _NEVER = -1
 _LONGEST = 10**9  # rounds: no run is longer
+_MOST_LATER = 10_000  # deliveries beyond the end that are kept, in case the run goes on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,18 +59,19 @@ class Delivery(NamedTuple):
 
 
 class Mail:
-    """What is on its way to one policy in a run of so many rounds; what comes later is not kept.
+    """What is on its way to one policy in a run whose last round is known.
 
     ``in_order``: feedback waits for that of earlier decisions.
     """
 
-    def __init__(self, rounds: int, *, in_order: bool) -> None:
-        self._rounds = rounds
+    def __init__(self, last: int, *, in_order: bool) -> None:
+        self._last = last
         self._in_order = in_order
         # By the round after whose decision it is known, then by its own round, then as sent.
         self._queue: list[tuple[int, int, int, Delivery]] = []
         self._sent = 0
         self._last_due = 0
+        self._later = 0  # due after the last round
 
     def exchange(
         self, offer: Offer, decision: Decision, feedback: Feedback, delays: Ints | None
@@ -102,10 +104,30 @@ class Mail:
     def _put(self, due: int, offer: Offer, decision: Decision, feedback: Feedback) -> None:
         if self._in_order:
             due = self._last_due = max(due, self._last_due)
-        if due > self._rounds:
+        self._later += due > self._last
+        if due > self._last and self._later > _MOST_LATER:
             return
         self._sent += 1
         heappush(self._queue, (due, offer.step, self._sent, Delivery(offer, decision, feedback)))
+
+    def left(self) -> Mapping[str, Any] | None:
+        """What is on its way after the last round; ``None`` where not all of it was kept."""
+        if self._later > _MOST_LATER:
+            return None
+        queue = [
+            (due, sent, post.offer.previous_action, post.decision, post.feedback)
+            for due, _, sent, post in sorted(self._queue, key=lambda each: each[:3])
+        ]
+        return {"sent": self._sent, "last_due": self._last_due, "queue": queue}
+
+    def go_on(self, left: State, offer_of: Callable[[int], Offer]) -> None:
+        """Take in what :meth:`left` gave, in a run whose last round is a later one."""
+        for due, sent, previous, decision, feedback in left.scalar("queue"):
+            delivery = Delivery(offer_of(decision.step).after(previous), decision, feedback)
+            self._queue.append((due, decision.step, sent, delivery))
+        heapify(self._queue)
+        self._later = sum(due > self._last for due, *_ in self._queue)
+        self._sent, self._last_due = left.scalar("sent"), left.scalar("last_due")
 
     def _arrived(self, step: int) -> Iterator[Delivery]:
         """What is known after the decision of this round, taken off the queue."""

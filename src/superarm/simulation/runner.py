@@ -12,14 +12,27 @@ import math
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from superarm.capabilities import AdditiveProblem, Forecaster, TablePlayer, TableProblem
-from superarm.core import Best, Decision, Feedback, Floats, Forecast, Ints, Offer, Policy, Problem
-from superarm.errors import InputError
+from superarm.capabilities import AdditiveProblem, Forecaster, Resumable, TablePlayer, TableProblem
+from superarm.core import (
+    Best,
+    Decision,
+    Feedback,
+    Floats,
+    Forecast,
+    Ints,
+    Offer,
+    Policy,
+    Problem,
+    State,
+)
+from superarm.errors import InputError, SpecError
 from superarm.inputs import as_count
+from superarm.records import to_json
 from superarm.streams import Streams
 
 from .audit import Audit
@@ -65,24 +78,70 @@ class _Recorder:
     """One policy's way through the rounds."""
 
     def __init__(
-        self, name: str, policy: Policy, problem: Problem, seed: int, rounds: int, watch: Watch | None
+        self,
+        name: str,
+        policy: Policy,
+        problem: Problem,
+        seed: int,
+        steps: range,
+        watch: Watch | None,
+        earlier: Trace | None,
     ) -> None:
         self.name = name
         self.policy = policy
         self._seed = seed
+        self._first, rounds = steps[0], len(steps)
         self._additive = problem if isinstance(problem, AdditiveProblem) else None
         self._tried: set[int] = set()
         audited = self._additive is not None
-        self._audit = Audit(policy, rounds) if audited and isinstance(policy, Forecaster) else None
+        self._audit: Audit | None = None
+        if audited and isinstance(policy, Forecaster):
+            self._audit = Audit(policy, rounds, self._first)
         self._watch = watch
-        self._mail = Mail(rounds, in_order=not policy.exchangeable)
+        self._mail = Mail(steps[-1], in_order=not policy.exchangeable)
         self._action: object = None
         self._decide_streams = Streams(seed, f"policy:{name}")
         self._learn_streams = Streams(seed, f"learn:{name}")
         self._series: dict[str, Floats] = {"regret": np.zeros(rounds)}
-        self._choices: list[Ints] = []  # of a round (k,), or of a block of them (T, 1)
+        self._choices: list[
+            NDArray[np.signedinteger[Any]]
+        ] = []  # of a round (k,), or of a block of them (T, 1)
         self._propensities = np.ones(rounds)
         self._seconds = np.zeros(rounds, dtype=np.float32)
+        if earlier is not None:
+            self._go_on(earlier, problem)
+
+    def _go_on(self, earlier: Trace, problem: Problem) -> None:
+        """Take in the first rounds, which the policy has played and learned from."""
+        left, choices, done = earlier.left, earlier.choices, earlier.rounds
+        assert left is not None
+        assert choices is not None
+        for name, values in earlier.series.items():
+            self._series.setdefault(name, np.zeros(len(self._seconds)))[:done] = values
+        self._choices.append(choices)
+        chosen = set(choices[choices >= 0].tolist())
+        if self._additive is not None:
+            self._tried |= chosen
+        known = earlier.propensities
+        self._propensities[:done] = left.scalar("propensity") if known is None else known
+        self._seconds[:done] = 0.0 if earlier.seconds is None else earlier.seconds
+        if self._audit is not None and earlier.audit is not None:
+            self._audit.go_on(earlier.audit, chosen)
+        self._action = left.scalar("action")
+        self._mail.go_on(left, problem.offer)
+
+    def _left(self) -> State | None:
+        """What the next round would need, beside the policy's state, if there were one."""
+        policy, mail = self.policy, self._mail.left()
+        if self._audit is None or mail is None or not isinstance(policy, Resumable):
+            return None
+        scalars = {**mail, "action": self._action, "propensity": float(self._propensities[0])}
+        left = State(kind="left", schema=1, scalars=scalars)
+        try:
+            to_json(left)
+        except SpecError:  # an action that is no data
+            return None
+        return left if policy.same_bits else None
 
     def play(self, block: _Block) -> None:
         """Play a block of rounds: at once where problem and policy allow it, else one by one."""
@@ -102,7 +161,7 @@ class _Recorder:
         elapsed = perf_counter() - start
         if played is None:
             return False
-        steps = slice(first.step - 1, rounds[-1].step)
+        steps = slice(first.step - self._first, rounds[-1].step - self._first + 1)
         sign = 1.0 if problem.direction == "maximize" else -1.0
         best = np.array([each.best.value for each in rounds])
         self._series["regret"][steps] = sign * (best - problem.values(played))
@@ -134,7 +193,7 @@ class _Recorder:
                 start = perf_counter()
                 policy.learn(*delivery, learn_rng)
                 seconds += perf_counter() - start
-            self._seconds[step - 1] = seconds
+            self._seconds[step - self._first] = seconds
             self._action = decision.action
             self._record(offer, decision, problem.value(offer, decision), sign, best)
             if self._watch is not None:
@@ -145,11 +204,12 @@ class _Recorder:
 
     def _record(self, offer: Offer, decision: Decision, value: float, sign: float, best: Best) -> None:
         step, positions = offer.step, decision.positions
-        self._series["regret"][step - 1] = sign * (best.value - value)
+        at = step - self._first
+        self._series["regret"][at] = sign * (best.value - value)
         self._choices.append(positions)
         known = decision.propensity
         if known != 1.0:
-            self._propensities[step - 1] = np.nan if known is None else known
+            self._propensities[at] = np.nan if known is None else known
         if best.optimum is not None and best.optimum >= 0.0:  # of a loss no share is promised
             # Of a reward, α × the optimum is promised; of a cost, the optimum over α.
             alpha = best.guarantee.alpha
@@ -164,7 +224,7 @@ class _Recorder:
         for metric, value in measured.items():
             if metric not in self._series:
                 self._series[metric] = np.zeros(len(self._seconds))
-            self._series[metric][step - 1] = value
+            self._series[metric][step - self._first] = value
 
     def trace(self, last: Offer) -> Trace:
         """Everything recorded; ``last`` is the offer of the last round."""
@@ -185,6 +245,7 @@ class _Recorder:
             seconds=self._seconds,
             audit=None if self._audit is None else self._audit.arrays(last),
             state=None if self._audit is None else self.policy.state(),
+            left=self._left(),
         )
 
 
@@ -196,24 +257,33 @@ def simulate(
     seed: int,
     lateness: Lateness | None = None,
     watch: Watch | None = None,
+    first: int = 1,
+    earlier: Mapping[str, Trace] | None = None,
 ) -> dict[str, Trace]:
-    """Run every policy for ``rounds`` rounds; ``watch`` hears of each one.
+    """Run every policy for ``rounds`` rounds, numbered from ``first`` on; ``watch`` hears of each one.
 
-    ``lateness`` delays feedback, on top of the delays that the problem itself states.
+    ``lateness`` delays feedback, on top of the delays that the problem itself states. Where a shorter
+    run is made longer, ``earlier`` holds what every policy did in it, equally many rounds of each; the
+    policies are those restored from the states in it, and play the rest.
     """
-    as_count(rounds, "rounds")
+    steps = range(first, first + as_count(rounds, "rounds"))
+    earlier = earlier or {}
+    done = max((trace.rounds for trace in earlier.values()), default=0)
     for name, policy in policies.items():
         missing = [each for each in _NEEDED if getattr(policy, each, None) is None]
         if missing:
             told = f"policy {name!r} is {policy!r:.60}, which has no {', '.join(missing)}"
             raise InputError(f"{told}; give an object with all that superarm.core.Policy has")
-    recorders = [_Recorder(*each, problem, seed, rounds, watch) for each in policies.items()]
+    recorders = [
+        _Recorder(name, policy, problem, seed, steps, watch, earlier.get(name))
+        for name, policy in policies.items()
+    ]
     noise_streams, delay_streams = Streams(seed, "noise"), Streams(seed, "delay")
-    step = 1
-    while step <= rounds:
+    step = steps[done]
+    while step in steps:
         met: list[_Round] = []
         numbers = 0
-        while step <= rounds and (not met or numbers < _BLOCK_NUMBERS):
+        while step in steps and (not met or numbers < _BLOCK_NUMBERS):
             offer = problem.offer(step)
             noise = problem.noise(offer, noise_streams.at(step))
             late = None if lateness is None else lateness.delays(offer, delay_streams.at(step))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -28,7 +29,7 @@ from superarm.movement.tree import TREE_ARRAYS
 from superarm.networks import RoadMap
 from superarm.registry import require_kind, suggestion
 from superarm.shown import Shown
-from superarm.states import atomic_write, state_to_bytes
+from superarm.states import atomic_write, load_state, state_to_bytes
 
 from .audit import audit_shapes
 from .files import array_names, damaged, json_bytes, npz_bytes, read_arrays, read_json
@@ -46,6 +47,7 @@ _OPTIONAL: dict[str, Any] = {
     "horizons": Sequence[int],
     "derived": Sequence[Mapping[str, Any]],
     "chart": Mapping[str, Any],
+    "states": Mapping[str, Mapping[str, Any]],
     **dict.fromkeys(("audited", "imports"), Sequence[str]),
 }
 _OF_SETTINGS: dict[str, Any] = {  # one for each
@@ -113,6 +115,8 @@ class Trace:
     audit: Mapping[str, NDArray[Any]] | None = None
     """Arrays that :mod:`superarm.simulation.audit` describes, for an additive problem."""
     state: State | None = None  # what the policy had learned at the end, for an additive problem
+    left: State | None = None
+    """What a longer run needs beside it to go on: feedback on its way, and the last action."""
 
     def __post_init__(self) -> None:
         if "regret" not in self.series:
@@ -131,6 +135,10 @@ class Trace:
         for name, array in found.items():
             if np.shape(array) != shapes[name]:
                 raise ShapeError(f"{name} has shape {np.shape(array)}; it must be {shapes[name]}")
+
+    @property
+    def rounds(self) -> int:
+        return len(self.series["regret"])
 
     @property
     def name(self) -> str:
@@ -166,7 +174,13 @@ def write_trace(directory: Path | str, trace: Trace) -> Path:
     if trace.audit is not None:
         atomic_write(directory / "audits" / name, npz_bytes(trace.audit))
     if trace.state is not None:
-        atomic_write(directory / "states" / name, state_to_bytes(trace.state))
+        state = state_to_bytes(trace.state)
+        atomic_write(directory / "states" / name, state)
+        if trace.left is not None:  # it names the state that it belongs to
+            scalars = {**trace.left.scalars, "state": sha256(state).hexdigest()}
+            atomic_write(
+                directory / "left" / name, state_to_bytes(replace(trace.left, scalars=scalars))
+            )
     arrays: dict[str, NDArray[Any]] = {
         key: np.asarray(trace.series[key], dtype=np.float64) for key in sorted(trace.series)
     }
@@ -175,6 +189,33 @@ def write_trace(directory: Path | str, trace: Trace) -> Path:
     path = directory / "cells" / name
     atomic_write(path, npz_bytes(arrays))
     return path
+
+
+def read_trace(directory: Path, policy: str, setting_index: int, seed: int, rounds: int) -> Trace:
+    """A cell with all that it takes to go on in a run of so many rounds, or :class:`StateError`."""
+    file = f"{cell_name(policy, setting_index, seed)}.npz"
+    cells, *beside = (directory / folder / file for folder in ("cells", "timings", "audits"))
+    arrays = read_arrays(cells, rounds=rounds)
+    seconds, audit = (read_arrays(path, rounds=rounds) for path in beside)
+    left = load_state(directory / "left" / file)
+    state = load_state(path := directory / "states" / file)
+    if left.scalar("state") != sha256(path.read_bytes()).hexdigest():
+        raise StateError(f"{path} is of another moment than the cell")
+    try:
+        return Trace(
+            policy=policy,
+            setting_index=setting_index,
+            seed=seed,
+            series={name: arrays[name] for name in arrays if name not in _RESERVED},
+            choices=arrays["choices"],
+            propensities=arrays.get("propensities"),
+            seconds=seconds["seconds"],
+            audit=audit,
+            state=state,
+            left=left,
+        )
+    except (KeyError, InputError) as error:
+        raise damaged(cells, str(error)) from None
 
 
 def write_shown(directory: Path | str, setting_index: int, shown: RoadMap | Truth | Tree) -> None:

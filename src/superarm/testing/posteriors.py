@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from superarm.capabilities import Resumable
 from superarm.core import Arms, Belief, Floats, Ints, JointPrediction, Offer, Posterior, State
 from superarm.errors import InputError, StaleBeliefError
 from superarm.states import state_to_bytes
@@ -39,7 +40,8 @@ class PosteriorContract(ABC):
     information gain and incumbent, with one noise variance per observation and with repeated
     arms; all at once, one at a time, and (if ``exchangeable``) in any order. Variance never
     grows; looking changes nothing, to the byte; bad input is an ``InputError`` and changes
-    nothing; a stale belief refuses; the state survives JSON and ``.npz`` without pickle.
+    nothing; a stale belief refuses; the state survives JSON and ``.npz`` without pickle, and to the bit
+    where it says so (``Resumable``).
 
     ``make_arms`` gives six to twenty arms that the posterior knows.
     """
@@ -326,3 +328,5 @@ class PosteriorContract(ABC):
             for each in (posterior, again):
                 each.observe(self._keys(each)[:1], [0.25], rng=generator())
             self._assert_same(again, posterior, "after a round trip and one more observation")
+            if isinstance(posterior, Resumable) and posterior.same_bits:
+                assert state_to_bytes(again.state()) == state_to_bytes(posterior.state()), "same_bits"

@@ -29,6 +29,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from superarm.capabilities import Resumable
 from superarm.compiling import Backend
 from superarm.core import Arms, Floats, Ints, Rng, State
 from superarm.errors import InputError, ShapeError
@@ -42,7 +43,7 @@ from superarm.registry import register
 from superarm.threads import blas_threads_for, one_blas_thread
 
 from .root import RootEngine
-from .visited import VisitedEngine
+from .visited import LARGEST_SAVED, VisitedEngine
 
 Form = Literal["auto", "root", "visited"]
 ROOT_LARGEST = 2048  # arms up to which ``auto`` keeps the square root of the whole covariance
@@ -52,7 +53,7 @@ _NO_THREADS = 1000
 
 
 @register("posterior", "finite")
-class FiniteGP(FixedPosterior):
+class FiniteGP(FixedPosterior, Resumable):
     """Exact posterior over fixed arms, which are named by their row numbers.
 
     >>> from superarm.kernels import SquaredExponential
@@ -111,6 +112,11 @@ class FiniteGP(FixedPosterior):
     def compiled(self) -> bool:
         """Whether :meth:`play_table` can be used: the root form, numba, and noise that is not tiny."""
         return self._rooted is not None and self._rooted.plays_with(self.noise_variance)
+
+    @property
+    def same_bits(self) -> bool:
+        """Unless very many arms were visited in the visited form: a state does not hold all of that."""
+        return self._rooted is not None or self.rank <= LARGEST_SAVED
 
     def is_whole(self, arms: Arms) -> bool:
         """Whether these are all arms of the set, in its order."""
@@ -251,17 +257,17 @@ class FiniteGP(FixedPosterior):
         return super()._like(backend=self.backend, **changes)
 
     def _memory(self) -> Memory:
-        engine = {} if self._rooted is None else {"engine": self._rooted.state()}
-        return super()._memory()._replace(parts=engine)
+        engine = self._engine.state()
+        return super()._memory()._replace(parts={} if engine is None else {"engine": engine})
 
     def _remember(self, state: State) -> None:
-        """The root form goes on with the same numbers.
+        """It goes on with the same numbers, where :attr:`same_bits` says so.
 
-        The visited form, or the root form with another kernel, is computed anew from the merged
-        observations.
+        Otherwise, and with another kernel, it is computed anew from the merged observations.
         """
         super()._remember(state)
-        if self._rooted is not None and self._rooted.resume(state.part("engine"), self._weight):
+        engine = state.parts.get("engine")
+        if engine is not None and self._engine.resume(engine, self._weight):
             return
         visited, weight = self.visited, np.zeros(len(self.arms))
         noise = 1.0 / self._weight[visited]

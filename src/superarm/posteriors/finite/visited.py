@@ -18,16 +18,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from superarm.core import Floats, Ints
-from superarm.errors import NotPositiveDefiniteError, PrecisionWarning, warn
+from superarm.core import Floats, Ints, State
+from superarm.errors import NotPositiveDefiniteError, PrecisionWarning, StateError, warn
+from superarm.inputs import as_count, as_features, as_positions, as_vector
 from superarm.kernels import Covariance, PriorRoot, prior_root
 from superarm.linalg import cholesky, solve_lower
 from superarm.posteriors.variances import check_left, prior_variance
 from superarm.threads import blas_threads_for
 
+_KIND, _SCHEMA = "visited-engine", 1
+LARGEST_SAVED = 1024  # visited arms whose H a state holds, 8 MB; of more it is computed anew
+_COUNTED = ("updates", "refresh_at", "interval")
+_DAMAGED = 1e-6  # difference, relative to the largest prior variance, that rounding does not make
 _REFRESH_EVERY = 256
 _LEAST_NOISE = 1e-4  # of the largest prior variance: with less, digits go within a few observations
 _DRIFT_SMALL, _DRIFT_ALLOWED = 1e-11, 1e-9
@@ -85,6 +92,7 @@ class VisitedEngine:
         self._prior_mean, self._prior_variance = mean.copy(), self.variance.copy()
         self.least_noise = _LEAST_NOISE * float(self.variance.max())
         self._visited = np.empty(0, dtype=np.intp)
+        self._came: list[int] = []  # how many arms came at once: kernels may round by that
         self._slot = np.full(len(arms), -1, dtype=np.intp)  # where an arm stands in V
         self._rows = _Rows(len(arms))  # K_VE
         self._precision = np.empty((0, 0))  # H in its corner, 0 beside it
@@ -110,9 +118,7 @@ class VisitedEngine:
         used, size = len(self._visited), len(self._visited) + len(fresh)
         visited = np.concatenate([self._visited, fresh])
         self._make_room(size)
-        for part in _spans(len(fresh), max(1, _PIECE_BYTES // (8 * len(self._arms)))):
-            # K_VE of the fresh arms, beyond what is in use: nothing has changed yet.
-            self._rows.write(used + part.start, self._kernel(self._arms[fresh[part]], self._arms))
+        self._write_rows(used, fresh)  # beyond what is in use: nothing has changed yet
         slots = self._slot[rows].copy()
         slots[slots < 0] = np.arange(used, size)
         H = self._precision[:size, :size]
@@ -136,9 +142,15 @@ class VisitedEngine:
         # From here on nothing can fail.
         self._slot[fresh] = np.arange(used, size)
         self._visited, self.mean, self.variance = visited, mean, variance
+        self._came += [len(fresh)] * (len(fresh) > 0)
         for part in _spans(size, 128):
             H[part] += B[:, part].T @ B
         return float(np.log(np.diagonal(C)).sum() - 0.5 * np.log(noise).sum())
+
+    def _write_rows(self, at: int, fresh: Ints) -> None:
+        """K_VE of fresh arms."""
+        for part in _spans(len(fresh), max(1, _PIECE_BYTES // (8 * len(self._arms)))):
+            self._rows.write(at + part.start, self._kernel(self._arms[fresh[part]], self._arms))
 
     def _product(self, left: Floats, strip: slice) -> Floats:
         """``left`` (s, k) times the first k rows of K_VE, for a strip of arms."""
@@ -225,6 +237,69 @@ class VisitedEngine:
                 f"the visited form had drifted by {drift:.0e} of the largest mean: with so "
                 "little noise the visited arms' covariance is nearly singular; use form='root'"
             )
+
+    # --- state -----------------------------------------------------------------------------
+
+    def state(self) -> State | None:
+        """All that is kept but K_VE, which the kernel makes again; ``None`` where it is too much."""
+        size = len(self._visited)
+        if size > LARGEST_SAVED:
+            return None
+        arrays: dict[str, NDArray[Any]] = {
+            **{"visited": self._visited, "came": np.array(self._came, dtype=np.intp)},
+            **{"mean": self.mean, "variance": self.variance, "probe": self._probe},
+            "precision": self._precision[:size, :size],
+        }
+        scalars = {name: getattr(self, f"_{name}") for name in _COUNTED}
+        scalars["capacity"] = len(self._precision)
+        copies = {name: array.copy() for name, array in arrays.items()}
+        return State(kind=_KIND, schema=_SCHEMA, scalars=scalars, arrays=copies)
+
+    @property
+    def _probe(self) -> Floats:
+        """By this a state knows whether it belongs to the same prior."""
+        prior = np.stack([self._prior_mean, self._prior_variance])
+        return np.asarray(prior @ np.cos(np.arange(len(self._arms))))
+
+    def resume(self, state: State, weight: Floats) -> bool:
+        """Go on from this state, bit for bit; ``False``, and nothing is done, if its prior is another.
+
+        ``weight`` is Σ 1/noise of every arm's observations, (n,).
+        """
+        state.require(_KIND, _SCHEMA, "the visited form")
+        n, known = len(self._arms), self._probe
+        mean = as_vector(state.array("mean"), "mean", n).copy()
+        variance = as_vector(state.array("variance"), "variance", n).copy()
+        probe = as_vector(state.array("probe"), "probe", 2)
+        visited = as_positions(state.array("visited"), "visited").copy()
+        size, came = len(visited), as_positions(state.array("came"), "came").tolist()
+        H = as_features(state.array("precision"), "precision", size)
+        counted = {name: as_count(state.scalar(name), name, 0) for name in _COUNTED}
+        capacity = as_count(state.scalar("capacity"), "capacity", size, max(64, size + 128))
+        possible = np.array_equal(np.sort(visited), np.flatnonzero(weight)) and len(H) == size
+        possible &= sum(came) == size and min(came, default=1) > 0 and variance.min() >= 0.0
+        if not possible:
+            raise StateError("this state is damaged: it holds impossible values for the visited form")
+        if not np.allclose(probe, known, rtol=1e-9, atol=1e-9 * n * float(np.abs(known).max())):
+            return False
+        rows, self._rows = self._rows, _Rows(n)
+        at = 0
+        for count in came:
+            self._write_rows(at, visited[at : at + count])
+            at += count
+        K = self._rows.take(np.arange(size), visited)
+        explained = np.einsum("ij,ij->i", K @ H, K)
+        largest = float(self._prior_variance.max())
+        left = self._prior_variance[visited] - explained - variance[visited]
+        if np.abs(left).max(initial=0.0) > _DAMAGED * largest:
+            self._rows = rows
+            return False
+        self.mean, self.variance, self._visited, self._came = mean, variance, visited, came
+        self._slot[visited] = np.arange(size)
+        self._precision = np.zeros((capacity, capacity))
+        self._precision[:size, :size] = H
+        self._updates, self._refresh_at, self._interval = (counted[name] for name in _COUNTED)
+        return True
 
     # --- joint draws -----------------------------------------------------------------------
 

@@ -42,10 +42,7 @@ class RoadBelief(Sparing):
         engine = self._fresh()._engine
         if self._pending is None or not len(self._pending):
             return engine
-        count = len(self._pending)
-        every = np.arange(count)
-        noise = np.diagonal(engine.noise(Trips(self._pending, every, np.zeros(count), every, np.zeros(count))))
-        return engine.supposing(self._pending, noise)
+        return engine.supposing(self._pending, np.diagonal(engine.noise(Trips.of_one(self._pending))))
 
     @cached_property
     @one_blas_thread
@@ -64,9 +61,7 @@ class RoadBelief(Sparing):
     @one_blas_thread
     def std_at(self, positions: Ints) -> Floats:
         engine, keys = self._engine, self._keys[positions]
-        every = np.arange(len(keys))
-        empty = Trips(keys, every, np.zeros(len(keys)), every, np.zeros(len(keys)))
-        return np.sqrt(np.maximum(np.diagonal(engine.expect(empty).cov), 0.0))
+        return np.sqrt(np.maximum(np.diagonal(engine.expect(Trips.of_one(keys)).cov), 0.0))
 
     @property
     def noise_std(self) -> float:
@@ -75,9 +70,7 @@ class RoadBelief(Sparing):
     @cached_property
     @one_blas_thread
     def cov(self) -> Floats:
-        every = np.arange(len(self._keys))
-        empty = Trips(self._keys, every, np.zeros(len(every)), every, np.zeros(len(every)))
-        cov = self._engine.expect(empty).cov
+        cov = self._engine.expect(Trips.of_one(self._keys)).cov
         cov.flags.writeable = False
         return cov
 

@@ -2,7 +2,8 @@
 
 A score is |reward − mean| / standard deviation. Were the model right, 95 % of scores would lie below
 1.96. The width of an interval is a quantile of the latest scores instead (conformal prediction), among
-which ``_SUPPOSED`` scores of a normal count from the start. Trips are not exchangeable: roads become
+which ``_SUPPOSED`` scores of a normal, ``_WIDER`` than the model's, count from the start: a model knows
+least of how wrong it is before the first trips. Trips are not exchangeable: roads become
 known, traffic changes. So the level at which the quantile is taken is corrected after every trip,
 by ``_STEP`` of how far the share of misses was off (Gibbs and Candès, Adaptive Conformal Inference
 Under Distribution Shift, 2021): over T trips the share of misses then differs from the one promised by
@@ -20,7 +21,8 @@ from superarm.errors import StateError
 from superarm.inputs import as_features, as_vector
 
 _SUPPOSED = 20.0  # how many scores the normal counts for
-_STEP = 0.02
+_WIDER = 1.2  # this and the step were chosen on Monaco, Luxembourg and a generated city
+_STEP = 0.05
 _RECENT = 100  # trips by which forecasts are judged
 _HIGHEST = 0.9995
 
@@ -53,7 +55,7 @@ class Coverage:
         scores = np.concatenate([self._scores, _normal_scores(grid)])
         weights = np.concatenate([np.ones(len(self._scores)), np.full(_NORMAL, _SUPPOSED / _NORMAL)])
         order = np.argsort(scores)
-        below = np.cumsum(weights[order]) / weights.sum()
+        below = np.cumsum(weights[order]) / (weights.sum() + 1.0)  # the score to come is one of them
         at = np.searchsorted(below, np.clip(self._levels, 0.0, _HIGHEST))
         return scores[order][np.minimum(at, len(order) - 1)]
 
@@ -88,7 +90,7 @@ _NORMAL = 200  # scores that stand for those of a normal
 
 
 def _normal_scores(shares: Floats) -> Floats:
-    """Quantiles of |N(0, 1)|."""
+    """Quantiles of |N(0, _WIDER²)|."""
     from scipy.special import ndtri
 
-    return np.asarray(ndtri(0.5 + 0.5 * shares))
+    return np.asarray(_WIDER * ndtri(0.5 + 0.5 * shares))

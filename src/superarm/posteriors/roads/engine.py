@@ -2,8 +2,10 @@
 
 =============  =======================================================================
 ``x``          what is unknown: f of every road, then w of the fleet and of each vehicle
+``each``       by how much f of a road counts for a vehicle: column 6 of a key
 ``S``          the slots: those entries of x that some reward depended on, s of them
-``K``          prior covariance of x: near²·k_G + own²·I over roads, a diagonal over w
+``K``          prior covariance of x: near²·k_G + D over roads, a diagonal over w
+``D``          own² + (share · size)² of each road, its size in Wh: a diagonal
 ``A``          (s, M): column j says which sum of slots reward j is
 ``R``          (M, M) noise: its own of each reward, and what rewards of a trip share
 ``H``          (s, s), with which the posterior covariance of x is K − K_·S H K_S·
@@ -20,12 +22,16 @@ A joint draw is x = u − K_·S (H u_S + r − H K r), u a draw of the prior and
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, Rng
+from superarm.errors import StateError
+from superarm.inputs import as_positions, as_vector
 from superarm.kernels import GraphMatern
 from superarm.linalg import cholesky, psd_root, solve_lower
 from superarm.threads import blas_threads_for
@@ -33,15 +39,21 @@ from superarm.threads import blas_threads_for
 from .log import Log, Trips
 from superarm.networks.scales import TERMS, RoadScales
 
-EDGE, EXPECTED, TIME, VEHICLE = 0, 1, 3, 6
-COLUMNS = 7
-_TERMS = slice(2, 6)
+EDGE, EXPECTED, TIME, EACH, STOPS, VEHICLE = 0, 1, 3, 6, 7, 8
+COLUMNS = 9
+_TERMS = slice(2, 7)
 _P = len(TERMS)
 
 
 def terms_of(keys: Floats) -> Floats:
-    """The terms of each arm, (N, 5); the last is 1 for every road."""
-    return np.column_stack([keys[:, _TERMS], np.ones(len(keys))])
+    """The terms of each arm, (N, 5)."""
+    return keys[:, _TERMS]
+
+
+def noise_parts(keys: Floats) -> Floats:
+    """What each scale of the noise multiplies, squared: each road, its time, its stops, (N, 3)."""
+    each = np.square(keys[:, EACH])
+    return np.column_stack([each, each * np.maximum(keys[:, TIME], 0.0), keys[:, STOPS]])
 
 
 def edges_of(keys: Floats) -> Ints:
@@ -61,8 +73,9 @@ class Expected(NamedTuple):
 class RoadEngine:
     """What was learned under one choice of scales."""
 
-    def __init__(self, kernel: GraphMatern, scales: RoadScales) -> None:
-        self.kernel, self.scales = kernel, scales
+    def __init__(self, kernel: GraphMatern, sizes: Floats, scales: RoadScales) -> None:
+        self.kernel, self.sizes, self.scales = kernel, sizes, scales
+        self._own = scales.own**2 + np.square(scales.share * sizes)  # D
         self.log = Log(COLUMNS)
         self._slot = np.full(len(kernel), -1, dtype=np.intp)
         self._edges = self._at = np.empty(0, dtype=np.intp)  # visited roads, and their slots
@@ -128,7 +141,7 @@ class RoadEngine:
     def _sums(self, trips: Trips) -> Floats:
         """A over the slots, (s, M); all roads and vehicles have slots."""
         columns, terms = np.zeros((self.size, len(trips.rewards))), terms_of(trips.keys)
-        np.add.at(columns, (self._slot[edges_of(trips.keys)], trips.of), 1.0)
+        np.add.at(columns, (self._slot[edges_of(trips.keys)], trips.of), trips.keys[:, EACH])
         columns[:_P] = trips.summed(terms).T
         for vehicle in np.unique(trips.keys[:, VEHICLE]).tolist():
             first = self._vehicles[int(vehicle)]
@@ -141,22 +154,23 @@ class RoadEngine:
         scales, terms = self.scales, terms_of(trips.keys)
         edges, place = np.unique(edges_of(trips.keys), return_inverse=True)
         counts = np.zeros((len(edges), len(trips.rewards)))
-        np.add.at(counts, (place, trips.of), 1.0)
+        np.add.at(counts, (place, trips.of), trips.keys[:, EACH])
         to_visited, between = self._near_of(edges, counts)
         K_A = np.zeros((self.size, len(trips.rewards)))
         K_A[self._at] = scales.near**2 * to_visited
         slots = self._slot[edges]
-        K_A[slots[slots >= 0]] += scales.own**2 * counts[slots >= 0]
+        own = self._own[edges, None] * counts
+        K_A[slots[slots >= 0]] += own[slots >= 0]
         of_all = trips.summed(terms)
         K_A[:_P] = self._prior[:_P, None] * of_all.T
-        corner = scales.near**2 * between + scales.own**2 * (counts.T @ counts)
+        corner = scales.near**2 * between + counts.T @ own
         corner += (of_all * self._prior[:_P]) @ of_all.T
-        own = np.square(scales.vehicle)
+        of_one = np.square(scales.vehicle)
         for vehicle in np.unique(trips.keys[:, VEHICLE]).tolist():
             mine = trips.summed(terms * (trips.keys[:, VEHICLE] == vehicle)[:, None])
-            corner += (mine * own) @ mine.T
+            corner += (mine * of_one) @ mine.T
             if (first := self._vehicles.get(int(vehicle))) is not None:
-                K_A[first : first + _P] = own[:, None] * mine.T
+                K_A[first : first + _P] = of_one[:, None] * mine.T
         return K_A, corner
 
     def _near_of(self, edges: Ints, counts: Floats) -> tuple[Floats, Floats]:
@@ -180,27 +194,27 @@ class RoadEngine:
             corner[:, ~seen] = corner[~seen].T
         return rows.T @ counts, counts.T @ corner @ counts
 
-    def near_between(self, trips: Trips) -> tuple[Floats, Floats]:
-        """How often each reward counts each road, (u, M), and k_G between these visited roads, (u, u)."""
+    def near_between(self, trips: Trips) -> tuple[Floats, Floats, Floats]:
+        """How much each reward counts each road, (u, M); k_G between these visited roads, (u, u); their
+        sizes, (u,)."""
         edges, place = np.unique(edges_of(trips.keys), return_inverse=True)
         counts = np.zeros((len(edges), len(trips.rewards)))
-        np.add.at(counts, (place, trips.of), 1.0)
+        np.add.at(counts, (place, trips.of), trips.keys[:, EACH])
         where = np.searchsorted(self._at, self._slot[edges], sorter=np.argsort(self._at))
         places = np.argsort(self._at)[where]
-        return counts, self._near_rows(places)[:, places]
+        return counts, self._near_rows(places)[:, places], self.sizes[edges]
 
     # --- noise -----------------------------------------------------------------------------
 
     def _own_noise(self, trips: Trips) -> Floats:
         """The variance that each reward has by itself, (M,)."""
-        scales, time = self.scales, np.maximum(trips.keys[:, TIME], 0.0)
-        model = trips.summed(scales.noise**2 + scales.noise_per_time**2 * time)
+        model = trips.summed(noise_parts(trips.keys) @ np.square(self.scales.of_noise))
         return np.where(trips.noise == 0.0, model, trips.noise)
 
     def _shared(self, trips: Trips) -> Floats:
         """What rewards of one trip share, as rows by whose products within a trip they covary, (M, 5)."""
         shared = trips.summed(terms_of(trips.keys)) * self.scales.trip
-        return np.where((trips.noise == 0.0)[:, None], shared, 0.0)
+        return np.where(trips.alone[:, None], 0.0, shared)
 
     def noise(self, trips: Trips) -> Floats:
         """R"""
@@ -248,26 +262,62 @@ class RoadEngine:
         return gained
 
     @classmethod
-    def of(cls, kernel: GraphMatern, scales: RoadScales, trips: Trips) -> RoadEngine:
+    def of(cls, kernel: GraphMatern, sizes: Floats, scales: RoadScales, trips: Trips) -> RoadEngine:
         """What these trips teach."""
-        engine = cls(kernel, scales)
+        engine = cls(kernel, sizes, scales)
         if len(trips.rewards):
             engine._visit(trips.keys)
             engine.log.append(trips)
             engine._settle(trips)
         return engine
 
+    # --- as arrays -------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What cannot be had again from the log without much work."""
+        vehicles = np.array(list(self._vehicles.items()), dtype=np.intp).reshape(-1, 2)
+        lower = self._known[np.tril_indices(self.size)]
+        held = {"edges": self._edges, "at": self._at, "vehicles": vehicles}
+        return {**held, "known": lower, "alpha": self._alpha}
+
+    def remember(self, trips: Trips, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take in what :meth:`arrays` gave, and the trips that it came from, or :class:`StateError`."""
+        edges, at = (as_positions(arrays[name], name) for name in ("edges", "at"))
+        vehicles, alpha = arrays["vehicles"], as_vector(arrays["alpha"], "alpha")
+        size, driven = len(alpha), np.unique(trips.keys[:, VEHICLE]).astype(np.intp)
+        lower = as_vector(arrays["known"], "known", size * (size + 1) // 2)
+        firsts = vehicles[:, 1] if vehicles.ndim == 2 and vehicles.dtype.kind == "i" else driven
+        slots = np.concatenate([np.arange(_P), at, *(first + np.arange(_P) for first in firsts)])
+        if (
+            not np.array_equal(np.sort(edges), np.unique(edges_of(trips.keys)))
+            or not np.array_equal(np.sort(vehicles.reshape(-1, 2)[:, 0]), driven)
+            or not np.array_equal(np.sort(slots), np.arange(size))
+            or len(at) != len(edges)
+        ):
+            raise StateError("this state is damaged: what it knows is not of its trips")
+        self._slot[edges], self._edges, self._at = at, edges.copy(), at.copy()
+        self._vehicles = {int(who): int(first) for who, first in vehicles.tolist()}
+        self._prior = np.zeros(size)
+        self._prior[:_P] = np.square(self.scales.fleet)
+        for first in self._vehicles.values():
+            self._prior[first : first + _P] = np.square(self.scales.vehicle)
+        self._H, self._alpha = np.zeros((size, size)), alpha.copy()
+        self._H[np.tril_indices(size)] = lower
+        self._H += np.tril(self._H, -1).T
+        self._near, self._rows_known = np.zeros((len(edges),) * 2), np.zeros(len(edges), dtype=np.bool_)
+        self.log.append(trips)
+
     def with_all(self, trips: Trips) -> RoadEngine:
         """This engine after many more trips, all of them computed at once."""
         log = self.log.copy()
         log.append(trips)
-        return RoadEngine.of(self.kernel, self.scales, log.view())
+        return RoadEngine.of(self.kernel, self.sizes, self.scales, log.view())
 
     def _root(self) -> Floats:
         """L, with L Lᵀ = K over the slots; triangular among roads, diagonal elsewhere."""
         root = np.diag(np.sqrt(self._prior))
         near = self.scales.near**2 * self._near_rows(np.arange(len(self._edges)))
-        near[np.diag_indices_from(near)] += self.scales.own**2
+        near[np.diag_indices_from(near)] += self._own[self._edges]
         root[np.ix_(self._at, self._at)] = cholesky(near, "the prior covariance of visited roads")
         return root
 
@@ -277,8 +327,7 @@ class RoadEngine:
         for name in ("_slot", "_H", "_near", "_rows_known"):
             setattr(other, name, getattr(self, name).copy())
         other._vehicles, other._told, other.log = dict(self._vehicles), list(self._told), self.log.copy()
-        every = np.arange(len(keys))
-        trips = Trips(keys, every, np.zeros(len(keys)), every, noise)
+        trips = Trips.of_one(keys, noise=noise)
         other.absorb(trips._replace(rewards=other.expect(trips).mean))
         return other
 
@@ -287,7 +336,7 @@ class RoadEngine:
 
         With Λ = A R⁻¹ Aᵀ, K = L Lᵀ and G = Lᵀ Λ L, H = L⁻ᵀ (I − (I + G)⁻¹) L⁻¹.
         """
-        fresh, trips = RoadEngine(self.kernel, scales), self.log.view()
+        fresh, trips = RoadEngine(self.kernel, self.sizes, scales), self.log.view()
         for name in ("_slot", "_edges", "_at", "_near", "_rows_known", "log"):
             setattr(fresh, name, getattr(self, name))
         fresh._vehicles = dict(self._vehicles)
@@ -347,7 +396,7 @@ class RoadEngine:
             first[trips.keys[:, VEHICLE] == vehicle] = slot
         fleet = np.broadcast_to(np.arange(_P), terms.shape)
         rows = [self._slot[edges_of(trips.keys)], fleet.ravel(), (first[:, None] + fleet).ravel()]
-        values = [np.ones(len(terms)), terms.ravel(), terms.ravel()]
+        values = [trips.keys[:, EACH], terms.ravel(), terms.ravel()]
         columns = [trips.of, np.repeat(trips.of, _P), np.repeat(trips.of, _P)]
         shape = (self.size, len(trips.rewards))
         places = (np.concatenate(rows), np.concatenate(columns))
@@ -359,7 +408,7 @@ class RoadEngine:
         """K_·S times values at the slots, for roads: (s,) or (s, k) become (n,) or (n, k)."""
         scattered = np.zeros((len(self.kernel), *values.shape[1:]))
         scattered[self._edges] = values[self._at]
-        return self.scales.near**2 * self.kernel.times(scattered) + self.scales.own**2 * scattered
+        return self.scales.near**2 * self.kernel.times(scattered) + (self._own * scattered.T).T
 
     def means(self) -> Floats:
         """Of f, (n,)."""
@@ -379,7 +428,7 @@ class RoadEngine:
 
     def mean_of(self, keys: Floats) -> Floats:
         """(m,)"""
-        mean = keys[:, EXPECTED] + self.means()[edges_of(keys)]
+        mean = keys[:, EXPECTED] + keys[:, EACH] * self.means()[edges_of(keys)]
         terms = terms_of(keys)
         for vehicle in np.unique(keys[:, VEHICLE]).tolist():
             mine = keys[:, VEHICLE] == vehicle
@@ -390,14 +439,14 @@ class RoadEngine:
     def variance_of(self, keys: Floats) -> Floats:
         """(m,)"""
         edges, terms = edges_of(keys), terms_of(keys)
-        variance = self._variances()[edges]
+        variance = np.square(keys[:, EACH]) * self._variances()[edges]
         H = self._known
         for vehicle in np.unique(keys[:, VEHICLE]).tolist():
             mine = keys[:, VEHICLE] == vehicle
             chosen, more = self._of_vehicle(int(vehicle))
             K_w = self._prior[:, None] * chosen
             of_w = chosen.T @ K_w + np.diag(more) - K_w.T @ H @ K_w
-            with_f = -self._spread(H @ K_w)[edges[mine]]
+            with_f = -keys[mine, EACH, None] * self._spread(H @ K_w)[edges[mine]]
             variance[mine] += np.einsum("ij,jk,ik->i", terms[mine], of_w, terms[mine])
             variance[mine] += 2.0 * np.einsum("ij,ij->i", terms[mine], with_f)
         return variance
@@ -406,7 +455,7 @@ class RoadEngine:
         """Of f, (n,)."""
         if self._left is None:
             numbers = np.arange(len(self.kernel), dtype=np.float64)[:, None]
-            self._left = self.scales.near**2 * self.kernel.diag(numbers) + self.scales.own**2
+            self._left = self.scales.near**2 * self.kernel.diag(numbers) + self._own
             known = self._H[np.ix_(self._at, self._at)]
             scale = 1.0 / self.scales.own**2
             self._told = [psd_root(known, "what is known of roads", scale=scale).root.T]
@@ -421,7 +470,7 @@ class RoadEngine:
         """A joint draw about zero, (m,)."""
         n, scales, trips = len(self.kernel), self.scales, self.log.view()
         roads = scales.near * self.kernel.root_times(rng.standard_normal(n))
-        roads += scales.own * rng.standard_normal(n)
+        roads += np.sqrt(self._own) * rng.standard_normal(n)
         u = np.sqrt(self._prior) * rng.standard_normal(self.size)
         u[self._at] = roads[self._edges]
         if len(trips.rewards):
@@ -429,7 +478,7 @@ class RoadEngine:
             eta = self._known @ (u - self._covered(r)) + r
             roads -= self._spread(eta)
             u = u - self._prior * eta
-        drawn, terms = roads[edges_of(keys)], terms_of(keys)
+        drawn, terms = keys[:, EACH] * roads[edges_of(keys)], terms_of(keys)
         for vehicle in np.unique(keys[:, VEHICLE]).tolist():
             mine = keys[:, VEHICLE] == vehicle
             chosen, more = self._of_vehicle(int(vehicle))
@@ -449,7 +498,7 @@ class RoadEngine:
         noise += (self._shared(trips) * of_trips[trips.trip]).sum(axis=1)
         weights = self._weighted(trips, noise)[trips.of]
         drawn, terms = np.zeros(self.size), terms_of(trips.keys)
-        np.add.at(drawn, self._slot[edges_of(trips.keys)], weights)
+        np.add.at(drawn, self._slot[edges_of(trips.keys)], weights * trips.keys[:, EACH])
         drawn[:_P] = weights @ terms
         for vehicle, first in self._vehicles.items():
             mine = trips.keys[:, VEHICLE] == vehicle

@@ -15,7 +15,7 @@ from superarm.core import Floats
 from superarm.errors import NotPositiveDefiniteError
 from superarm.linalg import cholesky, solve_lower
 
-from .engine import EXPECTED, TIME, VEHICLE, RoadEngine, terms_of
+from .engine import EXPECTED, VEHICLE, RoadEngine, noise_parts, terms_of
 from .log import Trips
 from superarm.networks.scales import RoadScales
 
@@ -53,26 +53,25 @@ def fit_scales(engine: RoadEngine, trips: Trips, given: RoadScales, most: int) -
 
 
 def _parts(engine: RoadEngine, trips: Trips) -> tuple[Floats, Floats]:
-    """What each scale's square multiplies, (17 + 2, M, M), and noise that was stated, (M,)."""
+    """What each scale's square multiplies, (21, M, M), and noise that was stated, (M,)."""
     terms, n = terms_of(trips.keys), len(trips.rewards)
-    counts, near = engine.near_between(trips)
+    counts, near, sizes = engine.near_between(trips)
     own = trips.noise == 0.0
     of_all = trips.summed(terms)
-    shared = np.where(own[:, None], of_all, 0.0)
+    shared = np.where(trips.alone[:, None], 0.0, of_all)
     together = trips.trip[:, None] == trips.trip
     vehicles = [
         trips.summed(terms * (trips.keys[:, VEHICLE] == each)[:, None])
         for each in np.unique(trips.keys[:, VEHICLE]).tolist()
     ]
-    arms = np.where(own, trips.summed(np.ones(len(trips.keys))), 0.0)
-    time = np.where(own, trips.summed(np.maximum(trips.keys[:, TIME], 0.0)), 0.0)
+    noise = np.where(own[:, None], trips.summed(noise_parts(trips.keys)), 0.0)
     parts = [
         counts.T @ near @ counts,
         counts.T @ counts,
+        counts.T @ (np.square(sizes)[:, None] * counts),
         *(np.outer(each, each) for each in of_all.T),
         *(sum(np.outer(each, each) for each in mine) for mine in zip(*(v.T for v in vehicles), strict=True)),
         *(np.where(together, np.outer(each, each), 0.0) for each in shared.T),
-        np.diag(arms),
-        np.diag(time),
+        *map(np.diag, noise.T),
     ]
     return np.array(parts).reshape(-1, n, n), np.where(own, 0.0, trips.noise)

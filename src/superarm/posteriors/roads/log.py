@@ -2,10 +2,11 @@
 
 =============  =======================================================================
 ``N``, ``M``   arms observed, rewards (each of one arm or the sum of several)
-``keys``       rows of :class:`RoadGP`, (N, 7)
+``keys``       rows of :class:`RoadGP`, (N, 9)
 ``of``         the reward that each arm belongs to, (N,), rising
 ``trip``       the trip that each reward belongs to, (M,), rising: they share noise
-``noise``      variance of each reward where it was stated, else 0, (M,)
+``noise``      variance that each reward has by itself where it was stated, else 0, (M,)
+``alone``      whether a reward shares no noise with others of its trip, (M,)
 =============  =======================================================================
 """
 
@@ -27,6 +28,23 @@ class Trips(NamedTuple):
     rewards: Floats
     trip: Ints
     noise: Floats
+    alone: Bools
+
+    @classmethod
+    def of_one(
+        cls,
+        keys: Floats,
+        of: Ints | None = None,
+        rewards: Floats | None = None,
+        noise: Floats | None = None,
+    ) -> Trips:
+        """One trip, or arms of which nothing was observed; with ``noise`` of their own they share none."""
+        sums = np.arange(len(keys)) if of is None else of
+        count = int(sums.max(initial=-1)) + 1
+        values = np.zeros(count) if rewards is None else rewards
+        stated = np.zeros(count) if noise is None else noise
+        alone = np.full(count, noise is not None)
+        return cls(keys, sums, values, np.zeros(count, dtype=np.intp), stated, alone)
 
     @property
     def count(self) -> int:
@@ -47,18 +65,19 @@ class Trips(NamedTuple):
         arms = slice(*np.searchsorted(self.of, [begin, end]))
         rows = slice(begin, end)
         of = self.of[arms] - begin
-        return Trips(self.keys[arms], of, self.rewards[rows], self.trip[rows] - first, self.noise[rows])
+        rest = (self.rewards[rows], self.trip[rows] - first, self.noise[rows], self.alone[rows])
+        return Trips(self.keys[arms], of, *rest)
 
     def without(self, rewards: Bools) -> Trips:
         """All but these rewards, (M,)."""
         kept, arms = ~rewards, ~rewards[self.of]
         of = (np.cumsum(kept) - 1)[self.of[arms]]
-        return Trips(self.keys[arms], of, self.rewards[kept], self.trip[kept], self.noise[kept])
+        return Trips(self.keys[arms], of, *(each[kept] for each in self[2:]))
 
     def sound(self) -> bool:
         """Whether every arm belongs to a reward, every reward to a trip, and noise is a variance."""
         arms, rewards = len(self.keys), len(self.rewards)
-        shapes = self.of.shape == (arms,) and self.trip.shape == self.noise.shape == (rewards,)
+        shapes = self.of.shape == (arms,) and self.trip.shape == self.noise.shape == self.alone.shape == (rewards,)
         return bool(
             shapes
             and np.array_equal(np.unique(self.of), np.arange(rewards))
@@ -82,14 +101,14 @@ class Log:
 
     def __init__(self, columns: int) -> None:
         kinds = (np.empty((0, columns)), np.empty(0, np.intp), np.empty(0), np.empty(0, np.intp))
-        self._buffers = Trips(*kinds, np.empty(0))
+        self._buffers = Trips(*kinds, np.empty(0), np.empty(0, np.bool_))
         self._arms = self._rewards = 0
 
     def view(self) -> Trips:
         """All of it, without a copy."""
         arms, rewards = slice(self._arms), slice(self._rewards)
-        keys, of, values, trip, noise = self._buffers
-        return Trips(keys[arms], of[arms], values[rewards], trip[rewards], noise[rewards])
+        keys, of, *rest = self._buffers
+        return Trips(keys[arms], of[arms], *(each[rewards] for each in rest))
 
     def copy(self) -> Log:
         other = Log(0)
@@ -101,7 +120,7 @@ class Log:
         known = self.view()
         shifted = trips._replace(of=trips.of + self._rewards, trip=trips.trip + known.count)
         arms, rewards = self._arms + len(trips.of), self._rewards + len(trips.rewards)
-        sizes = ((self._arms, arms), (self._arms, arms), *[(self._rewards, rewards)] * 3)
+        sizes = ((self._arms, arms), (self._arms, arms), *[(self._rewards, rewards)] * 4)
         grown = []
         for buffer, new, (size, total) in zip(self._buffers, shifted, sizes, strict=True):
             room = with_room(buffer, size, total)

@@ -4,16 +4,20 @@ An arm is a road driven by a vehicle, and its reward the energy it costs (less w
 and motion). Of a road e, of the terms φ that the energy model gives for it and this vehicle, and of a
 trip t::
 
-    reward = expected(e) + f(e) + φ(e)·(w + w_vehicle + w_t) + noise
+    reward = expected(e) + each·f(e) + φ(e)·(w + w_vehicle + w_t) + noise
 
 =============  =======================================================================
 ``expected``   what the energy model says for this vehicle: column 1 of a key
-``f``          what roads do to all vehicles: near²·k_G (graph Matérn) + own² of each road
-``φ``          rolling (per metre), time (per second), drag (per v²·metre), climb (per metre of rise),
-               each in Wh of the model, and 1 for each road
+``f``          what roads do to all vehicles: near²·k_G (graph Matérn) + own² + (share·size)² of each
+               road, its size the Wh that it moves
+``each``       the vehicle's mass as it was told, as a multiple of Table 2's: stops, curves and hills that
+               the map has not cost a heavier vehicle more
+``φ``          rolling (per metre), time (per second), drag (per v²·metre) and climb (per metre of rise),
+               in Wh of the model, and ``each``
 ``w``          how far the fleet's vehicles differ from the model, w_vehicle each of them,
                w_t the day's weather and payload: noise that the roads of a trip share
-``noise``      of each road by itself; it grows with the time spent there
+``noise``      of each drive over a road by itself: it grows with the time spent there, and with what
+               signals let expect
 =============  =======================================================================
 
 So roads are shared by all vehicles, and vehicles differ in five numbers. All standard deviations are
@@ -36,6 +40,7 @@ from superarm.inputs import (
     as_number,
     as_positions,
     as_vector,
+    read_only,
     require_choice,
     require_size,
     require_type,
@@ -56,6 +61,7 @@ from .log import Trips
 _TRIPS_KEPT, _ROADS_KEPT = 200, 4000  # scores from which widths are taken
 _REBUILD = 64  # trips at once from which on all is computed anew, and trips after which it is
 _EVALUATIONS = 30
+_FLAGGED = 20  # outliers that are remembered
 _JUDGED = 100  # trips of a log that are forecast one by one
 
 
@@ -71,15 +77,16 @@ class Flagged(NamedTuple):
 class RoadGP(GaussianPosterior, Sums, Calibrated):
     """The exact posterior of a fleet's energies; see the module's text for the model.
 
-    ``kernel`` is k_G, with an even ν. Keys have seven columns: road, expected Wh, the terms rolling,
-    time, drag and climb in Wh, and the vehicle's number. One call of ``observe`` or ``observe_sums`` is
+    ``kernel`` is k_G, with an even ν, ``sizes`` the roads' sizes, (n,). Keys have nine columns: road,
+    expected Wh, the terms rolling, time, drag and climb in Wh, each, the variance that signals let expect
+    in Wh², and the vehicle's number. One call of ``observe`` or ``observe_sums`` is
     one trip; of what is observed with a ``noise_variance`` of its own, nothing is shared.
 
     The scales are fitted anew after 4, 8, 16, … trips up to ``refit``, and then every ``refit`` trips,
     to the last ``most`` rewards; 0 keeps them. Scales and widths of intervals depend on the order in
     which trips come; what is believed under given scales does not. ``outliers``: a reward more than
-    ``outlier_limit`` standard deviations away is learned like all others ("keep"), with so much more
-    noise that it is as many away ("weigh"), or not at all ("refuse"); ``flagged`` holds the last of them.
+    ``outlier_limit`` standard deviations away from what it should be, given the others of its trip, is
+    learned like all others ("keep"), with noise that grows with the square of how far it is ("weigh"), or not at all ("refuse"); ``flagged`` holds the last of them.
     """
 
     kind = "road-gp"
@@ -87,6 +94,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
     def __init__(
         self,
         kernel: GraphMatern,
+        sizes: Any,
         *,
         scales: RoadScales | None = None,
         refit: int = 64,
@@ -97,14 +105,17 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         require_type(kernel, GraphMatern, "kernel")
         if kernel.nu % 2:
             raise InputError(f"the kernel's nu is {kernel.nu:g}; it must be even for sparse draws")
-        self.kernel, self.scales = kernel, RoadScales() if scales is None else scales
+        self.kernel, self.sizes = kernel, read_only(as_vector(sizes, "sizes", len(kernel)))
+        if not (self.sizes >= 0.0).all():
+            raise InputError(f"sizes holds {self.sizes.min():g}; a road moves 0 Wh or more")
+        self.scales = RoadScales() if scales is None else scales
         require_type(self.scales, RoadScales, "scales")
         super().__init__(noise_variance=self.scales.noise**2)
         self.refit, self.most = as_count(refit, "refit", 0), as_count(most, "most", 1)
         require_choice(outliers, "outliers", ("keep", "weigh", "refuse"))
         self.outliers: Outliers = outliers
         self.outlier_limit = as_number(outlier_limit, "outlier_limit", 2.0)
-        self._engine = RoadEngine(kernel, self.scales)
+        self._engine = RoadEngine(kernel, self.sizes, self.scales)
         self.flagged: tuple[Flagged, ...] = ()
         self.fits = self.outlying = 0
         self._since = 0  # trips since all was computed anew
@@ -136,14 +147,14 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         return self._of_roads.widths(), self._of_trips.widths()
 
     def noise_cov(self, keys: NDArray[Any]) -> Floats:
-        return self._engine.noise(_trip(self._as_keys(keys)))
+        return self._engine.noise(Trips.of_one(self._as_keys(keys)))
 
     @one_blas_thread
     @whole
     def total(self, keys: Any) -> tuple[float, float]:
         """Mean and standard deviation of what these roads cost together on one trip, noise included."""
         rows = self._as_keys(keys)
-        whole_trip = _trip(rows, np.zeros(len(rows), dtype=np.intp))
+        whole_trip = Trips.of_one(rows, np.zeros(len(rows), dtype=np.intp))
         expected = self._engine.expect(whole_trip)
         return float(expected.mean[0]), float(np.sqrt((expected.cov + expected.noise)[0, 0]))
 
@@ -167,7 +178,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         return self._engine.mean_of(keys), self._engine.variance_of(keys)
 
     def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
-        cov = self._engine.expect(_trip(keys)).cov
+        cov = self._engine.expect(Trips.of_one(keys)).cov
         return cov if at is None else cov[at]
 
     def _draw(self, keys: Floats, rng: Rng, size: int) -> Floats:
@@ -178,7 +189,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         return float((sign * means).max())
 
     def _prior_scale(self, keys: Floats) -> float:
-        return float(np.max(np.diagonal(RoadEngine(self.kernel, self.fitted).expect(_trip(keys)).cov)))
+        return float(np.max(np.diagonal(RoadEngine(self.kernel, self.sizes, self.fitted).expect(Trips.of_one(keys)).cov)))
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
         return RoadBelief(self, self.keys(offer), pending=None if pending is None else self._as_keys(pending))
@@ -201,7 +212,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         with self._turns:
             if len(keys):
                 by_sum = np.argsort(order, kind="stable")
-                self._take(_trip(keys[by_sum], order[by_sum], values, stated))
+                self._take(Trips.of_one(keys[by_sum], order[by_sum], values, stated))
 
     def observe_trips(self, trips: Trips) -> None:
         """Learn from many trips at once: what a log holds.
@@ -231,7 +242,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
 
     def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         own = None if (noise == self.noise_variance).all() else noise
-        return self._learn(_trip(keys, None, rewards, own))
+        return self._learn(Trips.of_one(keys, None, rewards, own))
 
     @one_blas_thread
     def _take(self, trip: Trips) -> None:
@@ -244,14 +255,9 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         away = trip.rewards - expected.mean
         covariance = expected.cov + expected.noise
         scores = np.abs(away) / np.sqrt(np.diagonal(covariance))
-        far = scores > self.outlier_limit
-        if far.any() and self.trips:
-            self._flag(trip, scores, far)
-            if self.outliers == "refuse":
-                trip = trip.without(far)
-            elif self.outliers == "weigh":
-                noise = np.diagonal(expected.noise) * np.where(far, (scores / self.outlier_limit) ** 2, 1.0)
-                trip = trip._replace(noise=np.where(far, noise, trip.noise))
+        far = self._far(away, covariance)
+        if (far > self.outlier_limit).any() and self.trips:
+            trip = self._without_outliers(trip, far, np.diagonal(expected.noise))
         if not len(trip.rewards):
             return 0.0
         gained = self._engine.absorb(trip)
@@ -263,13 +269,25 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         self._tidy()
         return gained
 
-    def _flag(self, trip: Trips, scores: Floats, far: NDArray[np.bool_]) -> None:
-        edges = trip.keys[:, EDGE].astype(np.intp)
+    def _far(self, away: Floats, covariance: Floats) -> Floats:
+        """How far each reward is from what the others of its trip let expect, in standard deviations."""
+        inverse = np.linalg.inv(covariance)
+        return np.abs(inverse @ away) / np.sqrt(np.diagonal(inverse))
+
+    def _without_outliers(self, trip: Trips, far: Floats, noise: Floats) -> Trips:
+        limit, edges = self.outlier_limit, trip.keys[:, EDGE].astype(np.intp)
+        outlying = far > limit
         found = (
-            Flagged(edges[trip.of == at], float(trip.rewards[at]), float(scores[at]))
-            for at in np.flatnonzero(far).tolist()
+            Flagged(edges[trip.of == at], float(trip.rewards[at]), float(far[at]))
+            for at in np.flatnonzero(outlying).tolist()
         )
-        self.flagged, self.outlying = (*self.flagged, *found)[-20:], self.outlying + int(far.sum())
+        self.flagged = (*self.flagged, *found)[-_FLAGGED:]
+        self.outlying += int(outlying.sum())
+        if self.outliers == "refuse":
+            return trip.without(outlying)
+        if self.outliers == "keep":
+            return trip
+        return trip._replace(noise=np.where(outlying, noise * (far / limit) ** 2, trip.noise))
 
     def _tidy(self) -> None:
         """Fit the scales where it is time, and clear rounding."""
@@ -293,29 +311,28 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
     def _memory(self) -> Memory:
         arrays = {**self._engine.log.view()._asdict(), "fitted": self.fitted.as_vector()}
         arrays |= self._of_trips.arrays("trips") | self._of_roads.arrays("roads")
-        return Memory(arrays, {"fits": self.fits, "outlying": self.outlying})
+        arrays |= self._engine.arrays()
+        counts = {"fits": self.fits, "outlying": self.outlying, "since": self._since}
+        return Memory(arrays, counts)
 
     def _remember(self, state: State) -> None:
         keys = self._as_keys(state.array("keys")) if state.array("keys").size else np.empty((0, COLUMNS))
         rewards = as_vector(state.array("rewards"), "rewards")
-        trips = Trips(keys, as_positions(state.array("of"), "of"), rewards,
-                      as_positions(state.array("trip"), "trip"), np.asarray(state.array("noise"), np.float64))
+        of, trip = (as_positions(state.array(name), name) for name in ("of", "trip"))
+        noise, alone = as_vector(state.array("noise"), "noise"), state.array("alone")
+        if alone.dtype != np.bool_:
+            raise StateError("this state is damaged: it does not say which rewards share noise")
+        trips = Trips(keys, of, rewards, trip, noise, alone)
         if not trips.sound():
             raise StateError("this state is damaged: its trips are impossible")
-        self.fits, self.outlying = (as_count(state.scalar(name), name, 0) for name in ("fits", "outlying"))
+        names = ("fits", "outlying", "since")
+        self.fits, self.outlying, self._since = (as_count(state.scalar(name), name, 0) for name in names)
         scales = RoadScales.of(as_vector(state.array("fitted"), "fitted", len(self.scales.as_vector())))
         self.noise_variance, self.noise_std = scales.noise**2, scales.noise
-        self._engine = RoadEngine.of(self.kernel, scales, trips)
+        self._engine = RoadEngine(self.kernel, self.sizes, scales)
+        if len(trips.rewards):
+            parts = ("edges", "at", "vehicles", "known", "alpha")
+            self._engine.remember(trips, {name: state.array(name) for name in parts})
         for name, coverage in (("trips", self._of_trips), ("roads", self._of_roads)):
             coverage.remember({key: state.array(f"{name}_{key}") for key in ("scores", "levels", "inside")})
 
-
-def _trip(
-    keys: Floats, of: Ints | None = None, rewards: Floats | None = None, noise: Floats | None = None
-) -> Trips:
-    """One trip, or arms of which nothing was observed."""
-    sums = np.arange(len(keys)) if of is None else of
-    count = int(sums.max(initial=-1)) + 1
-    values = np.zeros(count) if rewards is None else rewards
-    stated = np.zeros(count) if noise is None else noise
-    return Trips(keys, sums, values, np.zeros(count, dtype=np.intp), stated)
