@@ -255,8 +255,8 @@ class _Streets:
         self.length = np.hypot(*(self.end - self.begin).T)
         self.metres = np.add.reduceat(self.length, first[:-1])  # of each edge's course
         self.number = {label: part for part, label in enumerate(labels)}
-        begins, ends_ = (map(tuple, each.tolist()) for each in (self.begin, self.end))
-        self._parts = [(i, p, j, q) for (i, j), p, q in zip(labels, begins, ends_, strict=True)]
+        tails, heads = (map(tuple, each.tolist()) for each in (self.begin, self.end))
+        self._parts = [(i, p, j, q) for (i, j), p, q in zip(labels, tails, heads, strict=True)]
         self._next = [[part + 1] for part in range(len(labels))]
         for last in self.first[1:] - 1:
             self._next[last] = []
