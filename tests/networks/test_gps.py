@@ -320,5 +320,6 @@ def test_what_sumo_drives_is_found_again(network):
     matched = match_trace(graph, drive.positions[:, 1:], drive.positions[:, 0], metres=True)
     assert [graph.ids[edge] for edge in matched.edges] == route
     assert matched.worst < 5.0  # the lane is beside the middle of the road
-    # Seconds inside junctions belong to the edge before; a lane is no more than 1 s of driving off.
-    assert np.abs(matched.leave - np.cumsum(drive.seconds))[:-1].max() < 2.0
+    # Seconds inside a junction belong to the edge before it. Points are 1 s apart, and half a second is
+    # as far as the lane, the car's own length and the middle of a junction put them off.
+    assert np.abs(matched.leave - np.cumsum(drive.seconds))[:-1].max() < 1.5

@@ -5,7 +5,7 @@
 ``noise``          σ, standard deviation of a point's easting and of its northing, metres
 part               a straight part of an edge's course
 stretch            points that the library matches in one go; between stretches a way is guessed
-boundary           where one edge of the route ends and the next begins
+boundary           where one edge of the route and the junction behind it end
 section            edges one after another, of which one energy is known
 =================  ====================================================================
 
@@ -92,6 +92,9 @@ def match_trace(
     # A car that is just over a boundary when a trace begins or ends may not have been there at all.
     first = min(np.searchsorted(bounds[1:] - _ENDS * sigma, along[0]), len(route) - 1)
     last = max(np.searchsorted(bounds[:-1] + _ENDS * sigma, along[-1]), first + 1)
+    # A junction belongs to the edge before it, as in SUMO's drives; courses meet in its middle.
+    bounds[1:-1] += 0.5 * graph.turn_length[graph.turn_numbers(route)]
+    bounds = np.maximum.accumulate(bounds)
     crossed = np.interp(bounds[first : last + 1], along, clock[used])
     unsure = np.array(guessed[first:last])
     inside = np.arange(first, last)
