@@ -2,7 +2,7 @@
 
 The routes and their energy (eq. 8) are those of *Bayesian Analysis of Combinatorial Gaussian Process
 Bandits* (2025). The road networks must be there: see ``superarm data list``. With ``--sumo`` Monaco's
-routes are also driven in SUMO, on empty roads.
+routes are also driven in SUMO, on empty roads: what the battery gives, less what is stored in motion.
 Run: ``python examples/route_energies.py [--sumo]``.
 """
 
@@ -47,7 +47,8 @@ def main(sumo: bool) -> None:
 
             with Driver(find("monaco-roads", ending=".net.xml.xz")) as driver:
                 driven = [driver.drive([graph.ids[edge] for edge in found[kind]]) for kind in KINDS]
-            print(f"{'  in SUMO':14}" + "".join(f"{drive.total:12.1f}" for drive in driven))
+            spent = [drive.energies(Vehicle()) - drive.stored(Vehicle()) for drive in driven]
+            print(f"{'  in SUMO':14}" + "".join(f"{energies.sum():12.1f}" for energies in spent))
 
 
 if __name__ == "__main__":

@@ -125,6 +125,7 @@ def flows(draw: Any) -> list[Any]:
                 st.none()
                 | st.just(Trip(start=0, goal=n - 1))
                 | st.just(Trip(start=0, goal=0, closed_turns=positions))
+                | st.just(Trip(start=0, goal=0, turn_costs=np.abs(features[:, 0])))
                 | st.just(Pairs(left=np.arange(len(positions)), right=positions))
             ),
             previous_action=draw(values),
@@ -169,7 +170,12 @@ def test_some_values_by_hand() -> None:
         "start": 1,
         "goal": 2,
         "closed_turns": None,
+        "turn_costs": None,
     }
+    given = Trip(start=1, goal=2, turn_costs=np.array([0.5, 0.0]))
+    assert through(given).turn_costs.tolist() == [0.5, 0.0]
+    old = {"$record": "trip", "start": 1, "goal": 2, "closed_turns": None}
+    assert from_json(old).turn_costs is None
     assert through({"$array": 3}) == {"$array": 3}, "a dict that looks like a tag is still a dict"
 
 

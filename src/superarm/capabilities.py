@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -146,3 +146,37 @@ class TablePlayer(ABC):
         Of ``rewards`` (T, n) it learns those of arms it plays, and no others. Returns the arms'
         positions (T,), or ``None``, having changed nothing, if this policy cannot.
         """
+
+
+class Sums(ABC):
+    """A posterior that learns from rewards which are sums of several arms."""
+
+    @abstractmethod
+    def observe_sums(
+        self,
+        arms: Any,
+        sums: Any,
+        rewards: Any,
+        noise_variance: Any = None,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        """Learn from rewards (r,), where arm i belongs to reward ``sums[i]``."""
+
+
+class Calibrated(ABC):
+    """A posterior that knows how its own forecasts have fared, and noise that is not one number."""
+
+    @abstractmethod
+    def noise_cov(self, keys: Any) -> Floats:
+        """Covariance of the noise of these arms, seen together, (k, k)."""
+
+    @abstractmethod
+    def widths(self, keys: Any) -> tuple[Floats, Floats]:
+        """Half-widths of intervals of these arms and of their sum, for :class:`superarm.core.Forecast`."""
+
+
+class Sparing(ABC):
+    """A belief whose ``std`` of all arms costs far more than that of a few."""
+
+    @abstractmethod
+    def std_at(self, positions: Ints) -> Floats: ...

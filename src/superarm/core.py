@@ -236,21 +236,25 @@ class Feedback(Shown):
     positions: Ints
     """Places of the observed arms in the offer, (m,), without repeats."""
     rewards: Floats
-    """(m,), in the user's sign."""
+    """(m,), in the user's sign; (r,) where they are of sums."""
     noise_variance: Floats | None = None
     """Variance of each reward where it is known; ``None`` is the model's own."""
     delays: Ints | None = None
     """Set by a problem: after how many more rounds each reward is known, (m,); ``None``: all at once. A
     reward that is never known is left out."""
+    sums: Ints | None = None
+    """Where a reward is the sum of several arms: the reward that each arm belongs to, (m,), from 0 to
+    r − 1. A whole trip's energy is ``sums=[0, 0, …, 0]``."""
 
     def __post_init__(self) -> None:
         positions = as_positions(self.positions, "positions")
-        rewards = as_vector(self.rewards, "rewards", len(positions))
+        count = len(positions) if self.sums is None else self._check_sums(positions)
+        rewards = as_vector(self.rewards, "rewards", count)
         object.__setattr__(self, "positions", positions)
         object.__setattr__(self, "rewards", rewards)
         _refuse_repeats(positions)
         if self.noise_variance is not None:
-            noise = as_vector(self.noise_variance, "noise_variance", len(positions))
+            noise = as_vector(self.noise_variance, "noise_variance", count)
             object.__setattr__(self, "noise_variance", noise)
         if self.delays is not None:
             delays = as_positions(self.delays, "delays")
@@ -259,8 +263,23 @@ class Feedback(Shown):
                 raise InputError(f"delays is {delays.tolist()[:9]}; {told}")
             object.__setattr__(self, "delays", delays)
 
+    def _check_sums(self, positions: Ints) -> int:
+        """How many sums there are, each of one arm or more."""
+        sums = as_positions(self.sums, "sums")
+        count = int(sums.max(initial=-1)) + 1
+        if sums.shape != positions.shape or len(np.unique(sums)) != count or sums.min(initial=0) < 0:
+            told = "give each arm the number of its reward: 0, 1, 2, …, none left out"
+            raise InputError(f"sums is {sums.tolist()[:9]}; {told}")
+        object.__setattr__(self, "sums", sums)
+        return count
+
     def part(self, chosen: Bools) -> Feedback:
         """The rewards that ``chosen`` (m,) marks, as feedback that is known at once."""
+        if self.sums is not None:
+            if not chosen.all():
+                raise InputError("rewards of sums are known at once: give all arms the same delay")
+            kept = {"positions": self.positions, "rewards": self.rewards, "sums": self.sums}
+            return Feedback(**kept, noise_variance=self.noise_variance)
         noise = None if self.noise_variance is None else self.noise_variance[chosen]
         positions, rewards = self.positions[chosen], self.rewards[chosen]
         return Feedback(positions=positions, rewards=rewards, noise_variance=noise)
@@ -280,16 +299,33 @@ class JointPrediction(NamedTuple):
     cov: Floats
 
 
+LEVELS = (0.50, 0.90, 0.95)
+"""Of the central intervals by which forecasts are judged."""
+QUANTILES = np.array([0.6744897501960817, 1.6448536269514722, 1.959963984540054])
+"""Half-widths of the central intervals of ``LEVELS``, in standard deviations of a normal."""
+QUANTILES.flags.writeable = False
+
+
 class Forecast(NamedTuple):
     """What a policy expects of the arms of a super arm before it sees them."""
 
     mean: Floats  # (k,)
     cov: Floats  # of the latent rewards, (k, k)
     noise_std: float
+    noise_cov: Floats | None = None  # (k, k) where noise differs from arm to arm, or is shared
+    widths: Floats = QUANTILES  # of the intervals of ``LEVELS`` of one arm, in standard deviations
+    total_widths: Floats = QUANTILES  # the same of the sum
+
+    def stds(self) -> Floats:
+        """Standard deviation of each arm's observed reward, noise included, (k,)."""
+        noise = self.noise_std**2 if self.noise_cov is None else np.diagonal(self.noise_cov)
+        return np.sqrt(np.maximum(np.diagonal(self.cov), 0.0) + noise)
 
     def total(self) -> tuple[float, float]:
         """Mean and standard deviation of the sum that will be observed, noise included."""
-        variance = float(self.cov.sum()) + len(self.mean) * self.noise_std**2
+        own = self.noise_cov
+        noise = len(self.mean) * self.noise_std**2 if own is None else float(own.sum())
+        variance = float(self.cov.sum()) + noise
         return float(self.mean.sum()), float(np.sqrt(max(variance, 0.0)))
 
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from .core import Direction, Floats, Oracle, Reward
 from .inputs import as_count, as_numbers, as_vector, read_only
-from .kernels import Covariance, Kernel
+from .kernels import Covariance, GraphMatern, Kernel
 from .movement import ActionMetric, Switch
+from .networks.scales import Outliers, RoadScales
 from .registry import register
 from .rewards import Sum
 from .shown import Shown
@@ -69,6 +70,26 @@ class RoadModel(Model):
     """What it costs to take roads that were not part of the previous route, where that costs."""
     costs: Mapping[str, Floats] = field(default_factory=dict)
     """Other known costs of the roads by name, (n,) each, such as their ``length``."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FleetModel(RoadModel):
+    """A model of roads that several vehicles drive on: arms are rows of ``RoadGP``.
+
+    Energies are less what is stored in height, so that they have no ``reduction``.
+    """
+
+    kernel: GraphMatern
+    sizes: Floats
+    """Wh that each road moves, (n,): for rolling, drag and height."""
+    scales: RoadScales | None = None
+    """How wrong the energies may be and how much trips differ; ``None``: the defaults."""
+    refit: int = 64
+    """After how many trips scales are fitted anew; 0: never."""
+    outliers: Outliers = "weigh"
+    """What becomes of rewards that are far from what was expected: "keep", "weigh" or "refuse"."""
+    turn_costs: Mapping[str, Floats] = field(default_factory=dict)
+    """What turns add to the known ``costs``, (c,) each."""
 
 
 @register("mean", "by-number")

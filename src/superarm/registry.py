@@ -59,6 +59,7 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
     "problem": ("superarm.problems",),
     "structure": ("superarm.oracles", "superarm.graphs"),
     "vehicle": ("superarm.networks",),
+    "scales": ("superarm.networks",),
 }
 # Which family a nested spec belongs to, by the name of the parameter that holds it.
 _FAMILY_OF = {family: family for family in _FAMILIES}

@@ -174,6 +174,25 @@ def test_elevation(cli: Command, town: Any, tile: Path) -> None:
     assert "its elevation" in words
 
 
+def test_flat(cli: Command, town: Any, tile: Path, tiny: str) -> None:
+    """All roads at one height: in a run, in its state and in a route."""
+    net = ("--net", town.tables, *ENDS)
+    level = cli("route", *net, "--flat", "--json").json()
+    assert level["flat"] is True
+    assert cli("route", *net, "--set", "flat=true", "--json").json() == level
+    assert "--flat leaves them out" in cli("route", *net, "--flat").out
+    short = ("--flat", "--policies", "gp-ts", *SHORT, "--jobs", "1", "--out", "run")
+    assert cli("run", "navigation/network", *net, *short).code == 0
+    assert spec_of("run")["parameters"]["problem"]["flat"] is True
+    state = Path("run") / "states" / "gp-ts.s0.seed00000.npz"
+    assert cli("route", *net, "--flat", "--state", state, "--json").json()["flat"] is True
+    words = cli("route", *net, "--state", state).fails(1)
+    assert "learned on roads other than these: rise[" in words
+    assert "for problems on roads" in cli("run", tiny, "--flat").fails(2)
+    both = ("--flat", "--elevation", tile)
+    assert "choose one" in cli("route", *net, *both).fails(1)
+
+
 def test_elevation_that_is_refused(cli: Command, town: Any, tile: Path, tiny: str) -> None:
     run = ("run", "navigation/network", *SHORT, "--net", town.tables)
     for command in (run, ("route", "--net", town.tables, *ENDS)):

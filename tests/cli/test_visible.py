@@ -130,3 +130,25 @@ def test_numbers_are_never_cut(
     printed = capsys.readouterr().out
     assert all(number in printed for number in numbers)
     assert max(map(len, printed.splitlines())) <= columns
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100])
+def test_names_are_never_cut(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that would take more than half of the room are broken, and numbers stay whole."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    name = "".join(f"-{number:03d}abc" for number in range(15))  # 105 letters, no space
+    heads = ["policy", "setting", "cumulative regret", "time per round"]
+    for right, cells in (
+        (2, [name, "epsilon = 0.001", "53.6 ± 24.6", "16.8 µs"]),
+        (None, [name, "words"]),
+    ):
+        print_table(heads[: len(cells)], [cells, ["short", *cells[1:]]], right=right)
+        printed = capsys.readouterr().out
+        assert max(map(len, printed.splitlines())) <= columns
+        column = "".join(line.split()[0] for line in printed.splitlines() if line.strip())
+        assert name in column
+        assert all(number in printed for number in cells[2:])
+    print_table(["name", "m"], [["a" * (columns - 8), "17"]], right=1)  # it fits as it is
+    assert "a" * (columns - 8) in capsys.readouterr().out

@@ -69,6 +69,15 @@ def test_a_small_map(tmp_path, sumo):
     assert len(graph) == 7
     assert graph.speed[graph.number("13")] > graph.speed[graph.number("11")]
     assert len(town.shapes[town.edge_ids.index("11")]) == 3
+    assert town.street_names is None
+    named = WAYS.replace('v="primary"/>', 'v="primary"/><tag k="name" v="Rue de l&#201;glise"/>')
+    town = read_osm(write(tmp_path, osm(HEIGHTS, named)))
+    names = dict(zip(town.edge_ids, town.street_names, strict=True))
+    assert names["10"] == names["-10"] == "Rue de lÉglise"
+    assert names["11"] == ""
+    # Turns have lanes within the junctions; who comes from the side gives way.
+    assert (town.turn_length > 0.0).all()
+    assert (town.turn_entry > 0.0).any()
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,17 @@ def test_a_sumo_network(tmp_path, name):
     assert read_network(path, elevation=tile).junctions[:, 2] == pytest.approx(250.0)
 
 
+def test_flat_roads(tmp_path):
+    (tmp_path / "town.net.xml").write_text(NET.replace('id="b"', 'id="b" z="5"'))
+    assert read_network(tmp_path / "town.net.xml").rise.tolist() == [5.0]
+    flat = read_network(tmp_path / "town.net.xml", flat=True)
+    assert flat.rise.tolist() == [0.0]
+    assert flat.junctions[:, :2].tolist() == [[0.0, 0.0], [9.0, 0.0]]
+    tile = Tile(west=6, south=49, heights=np.full((2, 2), 250, dtype=np.int16))
+    with pytest.raises(InputError, match="choose one"):
+        read_network(tmp_path / "town.net.xml", flat=True, elevation=tile)
+
+
 @pytest.mark.parametrize("name", ["town.osm", "town.osm.xml"])
 def test_a_map(tmp_path, name):
     pytest.importorskip("sumo", reason="sumo is not installed")

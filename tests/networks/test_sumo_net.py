@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from superarm.datasets import search_path
 from superarm.errors import InputError, MissingDataError
+from superarm.networks.kinematics import Signal, yielding_speed
 from superarm.networks.road import VEHICLE_CLASSES, RoadNetwork
 from superarm.networks.sumo_net import read_sumo
 
@@ -110,6 +111,112 @@ def test_who_may_drive_where(tmp_path):
     assert town.turn_permits["bicycle"].tolist() == [False, False, False]
     assert town.turn_permits["bus"].tolist() == [True, True, False]
     assert town.turn_permits["taxi"].tolist() == [True, False, False]
+
+
+SIGNAL = """    <tlLogic id="b" type="static" programID="old"><phase duration="9" state="rr"/></tlLogic>
+    <tlLogic id="b" type="actuated" programID="new" offset="7">
+        <phase duration="30" state="Gr"/>
+        <phase duration="3" state="yr"/>
+        <phase duration="27" state="rg"/>
+    </tlLogic>
+"""
+
+
+def with_signal(text, attributes):
+    """The small network with a signal that its first connection for cars obeys."""
+    text = text.replace('via=":b_0_0" dir="s" state="M"', f'via=":b_0_0" {attributes}')
+    return text.replace('    <connection from="ab"', SIGNAL + '    <connection from="ab"', 1)
+
+
+def test_how_one_drives_through_a_junction(tmp_path):
+    """The first connection from ab is for pedestrians; the one for cars leads over 4 m at 5 m/s."""
+    town = read_sumo(write(tmp_path))
+    assert town.turn_length.tolist() == [4.0, 4.0, 0.0]
+    assert town.turn_speed.tolist() == [5.0, 5.0, 0.0]
+    for none in (town.turn_wait, town.turn_stop, town.turn_entry):
+        assert none.tolist() == [0.0, 0.0, 0.0]
+    assert town.signals == {}
+    assert town.street_names is None
+    # The lane leads on over another one, of 12 m at 2 m/s.
+    longer = NET.replace(
+        '<connection from=":b_0" to="bc" fromLane="0"',
+        '<connection from=":b_0" to="bc" fromLane="0" via=":b_2_0"',
+    ).replace(
+        '    <edge id=":b_c0"',
+        '<edge id=":b_2" function="internal">'
+        '<lane id=":b_2_0" index="0" speed="2" length="12"/></edge>\n'
+        '    <edge id=":b_c0"',
+    )
+    town = read_sumo(write(tmp_path, longer))
+    assert town.turn_length[0] == 16.0
+    assert town.turn_speed[0] == pytest.approx(16.0 / (4.0 / 5.0 + 12.0 / 2.0))
+    assert town.turn_length[1] == 4.0
+
+
+@pytest.mark.parametrize(
+    ("state", "entry"),
+    [
+        ('state="M"', 0.0),
+        ('state="Z"', 0.0),
+        ('state="m"', yielding_speed(4.5)),
+        ('state="="', yielding_speed(4.5)),
+        ('state="m" visibility="9.00"', yielding_speed(9.0)),
+        ('state="s"', 0.1),
+        ('state="w"', 0.1),
+    ],
+)
+def test_who_must_give_way_enters_slowly(tmp_path, state, entry):
+    text = NET.replace('via=":b_0_0" dir="s" state="M"', f'via=":b_0_0" dir="s" {state}')
+    assert read_sumo(write(tmp_path, text)).turn_entry.tolist() == [entry, 0.0, 0.0]
+
+
+def test_signals_run_their_last_program(tmp_path):
+    town = read_sumo(write(tmp_path, with_signal(NET, 'tl="b" linkIndex="0" state="O"')))
+    # At 13.89 m/s one cannot stop for the first half of the yellow.
+    red = 30.0 - 13.89 / 9.0
+    assert town.signals == {0: Signal(60.0, 7.0, ((60.0 - red, 60.0),), False)}
+    assert town.turn_wait.tolist() == pytest.approx([red**2 / 120.0, 0.0, 0.0])
+    assert town.turn_stop.tolist() == pytest.approx([red / 60.0, 0.0, 0.0])
+    assert town.turn_entry[0] == 0.0
+    town = read_sumo(write(tmp_path, with_signal(NET, 'tl="b" linkIndex="1" state="O"')))
+    assert town.signals[0].reds == ((60.0, 93.0),)
+    assert town.turn_entry[0] == yielding_speed(4.5)
+
+
+def test_street_names(tmp_path):
+    town = read_sumo(
+        write(tmp_path, NET.replace('id="bc" from', 'id="bc" name="Rue de l\'Église" from'))
+    )
+    assert town.street_names == ("", "Rue de l'Église", "", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            with_signal(NET, 'tl="b" linkIndex="2" state="O"'),
+            "linkIndex is '2'; signal 'b' has states for 2",
+        ),
+        (with_signal(NET, 'tl="b" state="O"'), "linkIndex is ''; signal 'b'"),
+        (
+            with_signal(NET, "").replace('duration="27"', 'duration="x"'),
+            "duration is 'x'; it must be a number",
+        ),
+        (with_signal(NET, "").replace('duration="27" ', ""), "<phase> lacks the attribute 'duration'"),
+        (
+            NET.replace("<type", '<phase duration="1" state="r"/><type'),
+            "a phase is outside any tlLogic",
+        ),
+        (NET.replace('via=":b_0_0"', 'via=":b_0_0" visibility="far"'), "visibility is 'far'"),
+        (
+            NET.replace('length="4.00"', 'length="-4.00"', 1),
+            "length is '-4.00'; it must be a number between 0",
+        ),
+    ],
+)
+def test_what_cannot_be_said_of_turns(tmp_path, text, words):
+    with pytest.raises(InputError, match=words):
+        read_sumo(write(tmp_path, text))
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])

@@ -40,6 +40,28 @@ def test_tables_become_a_network(tmp_path):
     assert graph.successors.toarray()[graph.number("ab")].tolist() == [0, 1, 1, 0]
 
 
+def test_what_tables_may_say_of_turns_and_streets(tmp_path):
+    lines = TURNS.splitlines()
+    turns = [f"{lines[0]},length_m,wait_s,entry_mps"]
+    turns += [f"{line},{number},{2 * number},{3 * number}" for number, line in enumerate(lines[1:])]
+    names = [
+        f"{line},{'name' if number == 0 else f'road {number}'}"
+        for number, line in enumerate(EDGES.splitlines())
+    ]
+    network = read_tables(write(tmp_path, edges="\n".join(names), connections="\n".join(turns)))
+    assert network.turn_length.tolist() == [0, 1, 2, 3, 4, 5]
+    assert network.turn_wait.tolist() == [0, 2, 4, 6, 8, 10]
+    assert network.turn_entry.tolist() == [0, 3, 6, 9, 12, 15]
+    assert network.turn_speed is None
+    assert network.street_names == tuple(f"road {number}" for number in range(1, 6))
+    plain = read_tables(write(tmp_path))
+    assert plain.turn_length is None
+    assert plain.street_names is None
+    turns[2] = turns[2].replace(",1,2,3", ",-1,2,3")
+    with pytest.raises(InputError, match="line 3: length_m is '-1'; it must be a number between 0 and"):
+        read_tables(write(tmp_path, connections="\n".join(turns)))
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -76,7 +77,12 @@ def test_an_answer_does_not_depend_on_what_was_asked_before(
         lambda self, weights, trip, bound: bounds.append(bound) or search(self, weights, trip, bound),
     )
     for round_ in range(200):
-        trip = Trip(start=0, goal=1 + round_ // 50, closed_turns=rng.integers(graph.nnz, size=9))
+        trip = Trip(
+            start=0,
+            goal=1 + round_ // 50,
+            closed_turns=rng.integers(graph.nnz, size=9),
+            turn_costs=np.round(rng.random(graph.nnz), digits) if round_ % 2 else None,
+        )
         costs = np.where(rng.random(n) < 0.05, np.inf, np.round(rng.random(n), digits))
         costs[: trip.goal + 1] = 0.5
         fresh = ShortestPath(successors=graph, on_no_path="empty")
@@ -123,6 +129,46 @@ def test_no_route_is_cheaper(n: int, seed: int, density: float) -> None:
     assert costs[found.positions].sum() == pytest.approx(best, abs=1e-12)
 
 
+@settings(max_examples=80)
+@given(st.integers(2, 7), st.integers(0, 2**32 - 1), st.floats(0.1, 0.7), st.booleans())
+def test_no_route_is_cheaper_where_turns_cost(n: int, seed: int, density: float, again: bool) -> None:
+    """Also when it is asked again, with other costs: the search then stops at the last route's cost."""
+    rng = np.random.default_rng(seed)
+    turns = [(i, j) for i in range(n) for j in range(n) if i != j and rng.random() < density]
+    start, goal = (int(end) for end in rng.integers(n, size=2))
+    graph = graph_of(turns, n)
+    rows = np.repeat(np.arange(n), np.diff(graph.indptr))
+    oracle = ShortestPath(successors=graph, on_no_path="empty")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("superarm.oracles.paths._LARGE", 0)
+        for _ in range(1 + again):
+            costs, of_turns = np.round(rng.random(n), 1), np.round(2.0 * rng.random(graph.nnz), 1)
+            cost = dict(
+                zip(zip(rows.tolist(), graph.indices.tolist(), strict=True), of_turns, strict=True)
+            )
+            trip = Trip(start=start, goal=goal, turn_costs=of_turns)
+            found = oracle.select(-costs, trip, rng).positions.tolist()
+            totals = {
+                tuple(path): costs[path].sum() + sum(cost[turn] for turn in pairwise(path))
+                for path in simple_paths(turns, start, goal)
+            }
+            if not totals:
+                assert found == []
+                continue
+            assert totals[tuple(found)] == pytest.approx(min(totals.values()), abs=1e-12)
+
+
+def test_turns_without_costs_change_nothing() -> None:
+    rng = np.random.default_rng(3)
+    costs = rng.random(7)
+    for goal in range(1, 7):
+        free = Trip(start=0, goal=goal, turn_costs=np.zeros(len(TURNS)))
+        assert (
+            select(-costs, TURNS, free).tolist()
+            == select(-costs, TURNS, Trip(start=0, goal=goal)).tolist()
+        )
+
+
 def test_zero_costs_are_roads_and_not_gaps() -> None:
     assert select(np.zeros(3), [(0, 1), (1, 2)], Trip(start=0, goal=2)).tolist() == [0, 1, 2]
 
@@ -154,6 +200,15 @@ def test_what_can_not_be_routed_is_refused() -> None:
         select(-np.ones(3), turns, None)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="closed_turns"):
         select(-np.ones(3), turns, Trip(start=0, goal=2, closed_turns=np.array([2])))
+    for wrong in (
+        np.ones(3),
+        np.array([1.0, -1.0]),
+        np.array([1.0, np.nan]),
+        [1.0, 1.0],
+        np.ones(2, int),
+    ):
+        with pytest.raises(InputError, match="turn_costs must be an array of 2 numbers"):
+            select(-np.ones(3), turns, Trip(start=0, goal=2, turn_costs=wrong))  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match="2 arms are on offer, but the graph has 3"):
         ShortestPath(successors=graph_of(turns, 3)).select(-np.ones(2), Trip(start=0, goal=1), RNG)
     with pytest.raises(InputError, match="square sparse matrix"):

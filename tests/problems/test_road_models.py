@@ -50,7 +50,7 @@ def test_roads_are_read_again_when_their_file_changes(tmp_path: Path) -> None:
     [
         ({"network": 3}, "network is 3"),
         ({"network": ""}, "network is ''"),
-        ({"network": "city", "uturns": "no"}, "uturns is 'no'; it must be true or false"),
+        ({"network": "city", "uturns": "no"}, "uturns is 'no'; it must be true, false or 'dead-ends'"),
         ({"network": "city", "edges": {"a": 1}}, "edges is"),
         ({"network": "city", "elevation": 4}, "elevation is 4"),
         ({"network": "no/such/place"}, "there is no network"),

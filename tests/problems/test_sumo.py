@@ -3,15 +3,16 @@
 import copy
 import pickle
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from superarm.core import Decision
-from superarm.errors import InputError, MissingDataError, UnknownArmError
-from superarm.networks import Vehicle
-from superarm.networks.driving import Drive
+from superarm.errors import FileError, InputError, MissingDataError, UnknownArmError
+from superarm.networks import Vehicle, read_network
+from superarm.problems import road_models
 from superarm.problems.base import World
 from superarm.problems.sumo import SumoNavigation
 from superarm.testing import ProblemContract
@@ -128,8 +129,102 @@ def test_feedback_leaves_out_what_is_stored_in_motion(network):
     gross = spent.feedback(offer, decision, zeros).rewards - potential
     assert gross.min() < -10.0
     assert net.min() > -5.0  # heights of lanes and junctions differ a little
-    assert lost.value(offer, decision) == spent.value(offer, decision)
     assert lost.settled["motion"] != spent.settled["motion"]
+    # One definition: feedback, value, best and metric are the same energy, either way.
+    kinetic = 0.5 * 1830.0 * 13.9**2 / 3600.0
+    for problem, rewards in ((lost, net + potential), (spent, gross + potential)):
+        feedback = problem.feedback(offer, decision, zeros)
+        energy = problem.metrics(offer, decision, feedback)["true_energy"]
+        assert energy == problem.value(offer, decision) == problem.best(offer).value
+        assert energy == pytest.approx(rewards.sum())
+    assert abs(net.sum() - gross.sum()) < kinetic
+
+
+def test_heights_may_come_from_tiles_or_be_left_out(network, monkeypatch):
+    """Level roads cost no more than rolling and air; the hills of a tile replace the file's own."""
+    monkeypatch.setattr(road_models, "read_network", _raised)
+    hilly, flat, tiled = build(network), build(network, flat=True), build(network, elevation="tiles")
+    assert not flat.graph.rise.any()
+    assert flat.settled["heights"] == "flat: heights are left out"
+    np.testing.assert_allclose(tiled.graph.rise, 3.0 * hilly.graph.rise)
+    decision, zeros = along(hilly.offer(1), hilly.reference), np.zeros(len(hilly.graph))
+    costs = {}
+    for name, world in {"hilly": hilly, "flat": flat, "tiled": tiled}.items():
+        costs[name] = world.feedback(world.offer(1), decision, zeros).rewards
+        assert (costs[name] - world.model.reduction[list(hilly.reference)]).min() > -5.0
+    assert costs["flat"].min() > 0.0
+    # At η⁺ and η⁻ near 1 a hill costs or gives its potential, as far as it was not braked away.
+    lifted = (costs["tiled"] - costs["flat"]) / Vehicle().potential(
+        tiled.graph.rise[list(hilly.reference)]
+    )
+    assert np.median(lifted) == pytest.approx(1.0, abs=0.1)
+    with pytest.raises(InputError, match="choose one"):
+        build(network, elevation="tiles", flat=True)
+
+
+def _raised(path, *, elevation, flat):
+    """As if the tiles made every height three times as high."""
+    if elevation is None or flat:
+        return read_network(path, elevation=elevation, flat=flat)
+    roads = read_network(path)
+    return replace(roads, junctions=roads.junctions * (1.0, 1.0, 3.0))
+
+
+def test_drives_are_kept_in_a_file(network, tmp_path):
+    file = tmp_path / "drives.sqlite"
+    one = build(network, cache=str(file))
+    value = one.best(one.offer(1)).value
+    assert file.stat().st_size > 10_000
+    assert value == build(network).best(one.offer(1)).value
+
+
+MAP = """<osm>{}
+ <way id="10"><nd ref="1"/><nd ref="2"/><nd ref="3"/><tag k="highway" v="primary"/></way>
+ <way id="11"><nd ref="2"/><nd ref="4"/><tag k="highway" v="residential"/></way>
+ <way id="12"><nd ref="4"/><nd ref="3"/><tag k="highway" v="residential"/></way>
+</osm>
+"""
+PLACES = {1: (49.60, 6.10), 2: (49.60, 6.11), 3: (49.60, 6.12), 4: (49.607, 6.11)}
+
+
+def write_map(path, heights):
+    nodes = [
+        f'<node id="{name}" lat="{lat}" lon="{lon}">'
+        + (f'<tag k="ele" v="{heights[name]}"/>' if name in heights else "")
+        + "</node>"
+        for name, (lat, lon) in PLACES.items()
+    ]
+    path.write_text(MAP.format("".join(nodes)))
+    return str(path)
+
+
+def test_an_openstreetmap_extract_is_driven_on(tmp_path, monkeypatch):
+    """It is converted once, kept in the user's cache, and gives the roads that reading it gives."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    ends = {"start": "10#0", "goal": "10#1", "seed": 0, "horizon": 5}
+    hills = {1: 200, 2: 210, 3: 190, 4: 230}
+    file = write_map(tmp_path / "town.osm", hills)
+    problem = SumoNavigation(network=file, **ends)
+    roads = read_network(file)
+    assert problem.graph.network.edge_ids == roads.edge_ids
+    assert np.ptp(roads.junctions[:, 2]) == 20.0  # node 4 is a bend, no junction
+    np.testing.assert_array_equal(problem.graph.network.junctions, roads.junctions)
+    assert problem.best(problem.offer(1)).value > 0.0
+    (kept,) = (tmp_path / "cache").rglob("*.net.xml")
+    assert kept.name == "town.net.xml"
+    before = kept.stat().st_mtime_ns
+    SumoNavigation(network=file, **ends)
+    assert kept.stat().st_mtime_ns == before
+    some = write_map(tmp_path / "some.osm", {1: 200})
+    with pytest.raises(InputError, match=r"1 of 4 road nodes .*--flat"):
+        SumoNavigation(network=some, **ends)
+    flat = SumoNavigation(network=some, flat=True, **ends)
+    assert not flat.graph.rise.any()
+    assert flat.best(flat.offer(1)).value > 0.0
+    (tmp_path / "cache2").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache2"))
+    with pytest.raises(FileError, match="XDG_CACHE_HOME"):
+        SumoNavigation(network=file, **ends)
 
 
 def test_the_order_of_arms_is_that_of_the_road(network):
@@ -186,17 +281,23 @@ def test_a_stranded_trip_is_charged_eq_8_for_the_rest(network):
     offer = problem.offer(1)
     route = np.array(problem.reference)
     known = problem._drive(tuple(problem.graph.ids[edge] for edge in route), moment=0)
-    stuck = Drive(
-        energy=np.where(np.arange(len(route)) < 3, known.energy, 0.0),
-        duration=900.0,
-        stored=np.zeros(len(route)),
+    inside = np.arange(len(route)) < 3
+    stuck = replace(
+        known,
+        reached=np.minimum(known.reached, known.left[2]),
+        left=np.minimum(known.left, known.left[2]),
+        driven=inside.astype(np.float64),
+        speeds=known.speeds[: int(known.left[2] / 0.25) + 2],
+        inclines=known.inclines[: int(known.left[2] / 0.25) + 1],
+        duration=float(known.left[2]),
         arrived=False,
         completed=3,
     )
     object.__setattr__(problem, "_drive", lambda route, moment: stuck)
     graph, rest = problem.graph, route[3:]
     model = Vehicle(mass=2000.0).energy(graph.length[rest], graph.speed[rest], graph.rise[rest])
-    charged = known.energy[:3].sum() + model.sum()
+    own = Vehicle(mass=2000.0)
+    charged = (known.energies(own) - known.stored(own))[:3].sum() + model.sum()
     decision = along(offer, route)
     assert problem.value(offer, decision) == pytest.approx(charged)
     feedback = problem.feedback(offer, decision, np.zeros(len(offer.arms)))
@@ -217,7 +318,9 @@ def test_a_stranded_trip_is_charged_eq_8_for_the_rest(network):
         ({"mass": 0.0}, InputError, "mass"),
         ({"step": 1.0}, InputError, "step is"),
         ({"network": "city"}, InputError, "SUMO drives on"),
-        ({"network": "map.osm"}, InputError, "netconvert"),
+        ({"network": "map.osm"}, MissingDataError, "map.osm does not exist"),
+        ({"flat": "yes"}, InputError, "flat is 'yes'"),
+        ({"cache": "."}, FileError, "cannot be kept"),
     ],
     ids=str,
 )

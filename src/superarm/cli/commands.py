@@ -22,6 +22,12 @@ _EXECUTOR = "Local processes, or the Dask cluster at $DASK_SCHEDULER_ADDRESS (el
 _STATE = "What a run has learned on this network, RUN/states/CELL.npz; default: the energy model."
 _BEGIN = "What a policy begins with: a state that was kept, RUN/states/CELL.npz. May be repeated."
 _SETTING = "A parameter of the vehicle (mass, …), the model, or a city (edges, city_seed)."
+_PLACE = "Where the trip begins: an edge id, latitude,longitude in degrees, or a street name."
+_VEHICLE = "A vehicle as TOML: mass, …, battery_wh, reserve_wh; or one of several by its name."
+_CLASS = "Whose roads are used: passenger, taxi, delivery, truck, bus, emergency, bicycle."
+_CLOSED = "An edge, or a street, that is closed; may be repeated."
+_TRIPS = "Table of trips, .csv: trip, energy_wh, edge (or edges of a whole trip), vehicle. Repeatable."
+_LEARNED = "Where what was learned is kept; if it exists, it is learned on."
 _DEMO = "Where the run, report.html and learning.svg go; an earlier demo is replaced."
 _SHOWN: dict[str, Any] = {"show_default": True}
 
@@ -36,6 +42,9 @@ _band = click.option(
     type=click.Choice(["stderr", "std"]),
     help="Bands: standard error, or standard deviation over seeds; default: the experiment's own.",
 )
+
+
+_flat = click.option("--flat", is_flag=True, default=None, help="Take all roads to be at one height.")
 
 
 def _sizes(command: Any) -> Any:
@@ -69,6 +78,7 @@ def superarm() -> None:
 @click.option("--from", "start", help="Edge where trips begin; default: chosen for you.")
 @click.option("--to", "goal", help="Edge where trips end; default: chosen for you.")
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
+@_flat
 @click.option("--state", "states", multiple=True, metavar="[POLICY=]FILE", help=_BEGIN)
 @_choice("--executor", "local", "dask", told=_EXECUTOR)
 @common_options
@@ -125,10 +135,18 @@ def report(directory: Path, as_json: bool, seed: int, **asked: Any) -> None:
 
 @superarm.command()
 @click.option("--net", required=True, help=_NET)
-@click.option("--from", "start", required=True, help="Id of the edge where the trip begins.")
-@click.option("--to", "goal", required=True, help="Id of the edge where it ends.")
+@click.option("--from", "start", required=True, metavar="PLACE", help=_PLACE)
+@click.option("--to", "goal", required=True, metavar="PLACE", help="Where it ends.")
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
+@_flat
 @click.option("--state", type=_PATH, help=_STATE)
+@click.option("--vehicle", metavar="FILE[#NAME]", help=_VEHICLE)
+@click.option("--class", "vehicle_class", default="passenger", **_SHOWN, help=_CLASS)
+@click.option("--close", multiple=True, metavar="EDGE", help=_CLOSED)
+@click.option("--close-file", type=_PATH, help="Closed roads as GeoJSON lines and areas.")
+@click.option("--depart", metavar="TIME", help="When the trip begins: HH:MM, or a date and time.")
+@click.option("--charge", metavar="WH|%", help="Battery at the start; default: full.")
+@click.option("--anyway", is_flag=True, help="Print a route on which the battery may run empty.")
 @_choice(
     "--routing",
     "potential",
@@ -154,6 +172,32 @@ def route(geojson: bool, as_json: bool, seed: int, quiet: bool, **asked: Any) ->
         print_json(answer.as_geojson() if geojson else answer.as_json())
     else:
         routing.print_route(answer)
+
+
+@superarm.command()
+@click.option("--net", required=True, help=_NET)
+@click.option("--trips", type=_PATH, multiple=True, required=True, help=_TRIPS)
+@click.option("--state", type=_PATH, required=True, help=_LEARNED)
+@click.option(
+    "--vehicles", type=_PATH, help="TOML file with a table for each vehicle: [van-1], mass = …"
+)
+@click.option("--elevation", type=_PATH, help=_HEIGHTS)
+@click.option("--flat", is_flag=True, help="Leave heights out.")
+@_choice("--outliers", "weigh", "keep", "refuse", told="What becomes of energies that cannot be right.")
+@common_options
+def learn(as_json: bool, seed: int, quiet: bool, **asked: Any) -> None:
+    """Learn from a fleet's log of trips.
+
+    A trip is learned once, however often it is given. `superarm route --state FILE` then finds routes
+    by what was learned.
+    """
+    from . import learning
+
+    lesson, graph = learning.learn(**asked)
+    if as_json:
+        print_json(lesson.as_json(graph))
+    else:
+        learning.print_lesson(lesson, graph, asked["state"])
 
 
 @superarm.command()

@@ -19,12 +19,13 @@ _ON_ONES_OWN = "navigation/network"  # the experiment that has no network unless
 
 
 class Place(NamedTuple):
-    """What ``--net``, ``--from``, ``--to`` and ``--elevation`` say."""
+    """What ``--net``, ``--from``, ``--to``, ``--elevation`` and ``--flat`` say."""
 
     net: str | None = None
     start: str | None = None
     goal: str | None = None
     elevation: Path | None = None
+    flat: bool | None = None
 
     def applied(
         self, experiment: Experiment, given: Mapping[str, Any]
@@ -44,6 +45,8 @@ class Place(NamedTuple):
         parameters: dict[str, Any] = {}
         if self.elevation is not None:
             parameters["problem.elevation"] = str(self.elevation.resolve())
+        if self.flat is not None:
+            parameters["problem.flat"] = True
         if self.net is not None:
             # In full: workers, and ``--resume`` from another directory, must find the same file.
             named = self.net in NETWORKS or not Path(self.net).exists()
@@ -64,12 +67,15 @@ class Place(NamedTuple):
         ends = (self.net, self.start, self.goal)
         if any(end is not None for end in ends) and not {"network", "start", "goal"} <= takes:
             raise click.UsageError(f"--net, --from and --to are for problems on roads; {about}")
-        if self.elevation is not None and "elevation" not in takes:
-            raise click.UsageError(f"--elevation is for problems on roads with heights; {about}")
+        if (self.elevation is not None or self.flat is not None) and not {"elevation", "flat"} <= takes:
+            raise click.UsageError(
+                f"--elevation and --flat are for problems on roads with heights; {about}"
+            )
         check_elevation(self.elevation)
         if (self.start is None) != (self.goal is None):
             raise click.UsageError("--from and --to go together: name both, or neither")
         names = {"--net": "network", "--from": "start", "--to": "goal", "--elevation": "elevation"}
+        names["--flat"] = "flat"
         for (option, name), said in zip(names.items(), self, strict=True):
             if said is not None and _value(name, given) is not None:
                 raise click.UsageError(f"{name} is given twice: by --set and by {option}")

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from superarm.errors import SpecError, UnknownArmError
 from superarm.experiments import parse_overrides
-from superarm.policies.navigation import Routing
 from superarm.results.curves import counted
-from superarm.routes import INTERVAL, NETWORKS, Leg, RouteAnswer, find_route
+from superarm.routes import (
+    INTERVAL,
+    NETWORKS,
+    Equipped,
+    Leg,
+    RouteAnswer,
+    Router,
+    read_closures,
+    read_vehicle,
+)
 
 from .common import check_elevation
 
@@ -22,10 +31,16 @@ def ask(
     start: str,
     goal: str,
     *,
-    state: Path | None,
-    routing: Routing,
+    vehicle: str | None,
+    close: Sequence[str],
+    close_file: Path | None,
     elevation: Path | None,
+    flat: bool | None,
     overrides: Sequence[str],
+    depart: str | None,
+    charge: str | None,
+    anyway: bool,
+    **options: Any,
 ) -> RouteAnswer:
     """The route; a name that is not there is a slip in the command."""
     if net not in NETWORKS and not Path(net).exists():
@@ -34,11 +49,13 @@ def ask(
             "network file"
         )
     check_elevation(elevation)
-    settings = parse_overrides(overrides)
+    settings = parse_overrides(overrides) | ({} if flat is None else {"flat": flat})
+    equipped = Equipped() if vehicle is None else read_vehicle(vehicle)
+    router = Router(net, elevation=elevation, settings=settings, **equipped._asdict(), **options)
     try:
-        return find_route(
-            net, start, goal, state=state, routing=routing, elevation=elevation, settings=settings
-        )
+        closed = [*close, *(router.closed_by(read_closures(close_file)) if close_file else ())]
+        asked: dict[str, Any] = {"closed": closed, "depart": depart, "charge": charge}
+        return router.route(start, goal, **asked, anyway=anyway)
     except UnknownArmError as error:
         raise SpecError(str(error)) from error
 
@@ -54,12 +71,15 @@ def print_route(answer: RouteAnswer) -> None:
     print_table(heads, _shortened(_roads(answer)), title=title, right=1)
     best = answer.best
     lines = [
-        f"{len(ids)} edges, {best.length / 1000:.2f} km, {best.seconds / 60:.1f} min at the speed "
-        f"limits, {best.climb:.0f} m of climbing",
+        *(f"{end} {told}" for end, told in zip(("from", "to"), answer.places, strict=True) if told),
+        f"{len(ids)} edges, {best.length / 1000:.2f} km, {best.seconds / 60:.1f} min on empty roads, "
+        f"{best.climb:.0f} m of climbing",
         f"expected energy {_signed(best.energy)} Wh, 95 % interval "
         f"{_signed(best.energy - best.spread)} to {_signed(best.energy + best.spread)} Wh",
         f"  ({INTERVAL})",
         *_track_record(answer),
+        *_battery(answer),
+        *_conditions(answer),
         *(_comparison(name, leg, best) for name, leg in answer.others.items()),
         *_cautions(answer),
         f"learned from {counted(answer.observations, 'edge measurement')}"
@@ -70,12 +90,42 @@ def print_route(answer: RouteAnswer) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
+def _battery(answer: RouteAnswer) -> list[str]:
+    """What is left at arrival, and what keeps it from being more."""
+    if answer.charge is None:
+        return []
+    told = answer.charge.as_json(answer.ids())
+    lines = [
+        f"battery: {told['charge_wh']:.0f} Wh at the start, {_signed(told['arrival_wh'])} Wh at "
+        f"arrival, 95 % interval {_signed(told['arrival_low_wh'])} to "
+        f"{_signed(told['arrival_high_wh'])} Wh"
+    ]
+    if told["lost_wh"] > 0.0:
+        lines.append(f"  {told['lost_wh']:.0f} Wh won downhill are lost: the battery is full there")
+    if told["missing_wh"] > 0.0:
+        lines.append(
+            f"  it may run empty: at 95 % {_signed(told['lowest_wh'])} Wh after edge "
+            f"{told['lowest_at']}, {told['missing_wh']:.0f} Wh less than the reserve of "
+            f"{told['reserve_wh']:.0f} Wh"
+        )
+    return lines
+
+
+def _conditions(answer: RouteAnswer) -> list[str]:
+    """What was asked for beside the ends."""
+    closed = [f"{counted(answer.closed, 'edge')} closed"] * bool(answer.closed)
+    unused = f"departure at {answer.depart}: not used, energies do not depend on it here"
+    return closed + [unused] * (answer.depart is not None and not answer.timed)
+
+
 def _track_record(answer: RouteAnswer) -> list[str]:
-    """Whether to trust the interval, as the run itself has found."""
+    """Whether to trust the interval, as was found by those before."""
     if answer.record is None:
         return []
     trips, inside = answer.record
-    told = f"  in this run {100.0 * inside:.0f} % of {trips} trips fell inside their 95 % interval"
+    told = (
+        f"  of {counted(trips, 'trip')} judged {100.0 * inside:.0f} % fell inside their 95 % interval"
+    )
     return [told if answer.record.holds else f"{told}: do not rely on this interval"]
 
 
@@ -89,7 +139,10 @@ def _cautions(answer: RouteAnswer) -> list[str]:
         else "give energy back; rectified routing counts each as a small cost and may miss savings "
         "downhill"
     )
-    flat = "the file has no heights: all roads count as flat (--elevation PATH adds some)"
+    flat = (
+        "all roads count as flat: the file has no heights, or --flat leaves them out (--elevation PATH "
+        "adds some)"
+    )
     return [f"{some} {cut}"] * bool(answer.cut_edges) + [flat] * answer.flat
 
 
@@ -110,14 +163,14 @@ def _roads(answer: RouteAnswer) -> list[list[str]]:
     """Edges in a row that are pieces of one road, ``-123#0`` and ``-123#1``, are one line."""
     graph, rows = answer.graph, []
     pieces = zip(answer.best.edges.tolist(), answer.means.tolist(), strict=True)
-    for name, group in groupby(pieces, key=lambda piece: graph.ids[piece[0]].partition("#")[0]):
+    for _, group in groupby(pieces, key=lambda piece: graph.ids[piece[0]].partition("#")[0]):
         members = list(group)
         edges = [edge for edge, _ in members]
         first, last = graph.ids[edges[0]], graph.ids[edges[-1]]
         limits = sorted({f"{3.6 * speed:.0f}" for speed in graph.speed[edges]}, key=float)
         rows.append(
             [
-                first if len(edges) == 1 else f"{name} ({first} … {last})",
+                _road_name(answer, edges[0], first if len(edges) == 1 else f"{first} … {last}"),
                 str(len(edges)),
                 f"{graph.length[edges].sum():.0f}",
                 limits[0] if len(limits) == 1 else f"{limits[0]}–{limits[-1]}",
@@ -126,6 +179,12 @@ def _roads(answer: RouteAnswer) -> list[list[str]]:
             ]
         )
     return rows
+
+
+def _road_name(answer: RouteAnswer, edge: int, ids: str) -> str:
+    names = answer.graph.network.street_names
+    name = "" if names is None else names[answer.graph.edges[edge]]
+    return f"{name} ({ids})" if name else ids
 
 
 def _shortened(rows: list[list[str]]) -> list[list[str]]:

@@ -26,7 +26,8 @@ def print_table(
 ) -> None:
     """A table of texts, never of markup; columns from number ``right`` on hold numbers.
 
-    Where these are too many for the terminal, tables of some of them follow each other.
+    Where these are too many for the terminal, tables of some of them follow each other. The first
+    column holds names: they are broken where they would take more than half of the room, never cut.
     """
     caption = Text(shown(title), style="bold") if title else None
     table = Table(title=caption, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -41,7 +42,12 @@ def print_table(
     for row in cells:
         table.add_row(*(Text(shown(cell)) for cell in row))
     console = make_console()
-    needed, natural = console.measure(table, options=console.options.update(max_width=10**6))
+    wide = console.options.update(max_width=10**6)
+    needed, natural = console.measure(table, options=wide)
+    longest = max((len(shown(row[0])) for row in cells), default=0)
+    if natural > console.width and longest > console.width // 2:
+        table.columns[0].no_wrap, table.columns[0].max_width = False, console.width // 2
+        needed, natural = console.measure(table, options=wide)
     if right is not None and natural > console.width:
         for column, head in zip(table.columns[right:], heads[right:], strict=True):
             # Else heads keep the room that numbers need: only texts may give way.

@@ -13,7 +13,7 @@ from superarm.networks import RoadMap
 from superarm.normal import rectified_mean
 from superarm.problems.navigation import Navigation
 from superarm.simulation import simulate
-from superarm.simulation.audit import QUANTILES
+from superarm.core import QUANTILES
 
 LEARNER = "gp-ts"
 _HALF_WIDTH = float(QUANTILES[-1])  # of the central 95 % interval, in standard deviations

@@ -147,6 +147,28 @@ class GraphMatern(Kernel, Described):
                 np.fill_diagonal(K, self._diagonal(X))
         return K.T if swapped else K
 
+    def times(self, values: Floats) -> Floats:
+        """K over all nodes times ``values``, (n,) or (n, k), without making K; for an integer ν."""
+        root = np.sqrt(self._graph.diagonal) if self.normalisation == "unit" else np.ones(len(self))
+        scale = self.variance if self.normalisation == "unit" else self._factor_of_all
+        inner = (values.T / root).T
+        product: Floats = scale * (self._sparse().solved(inner, int(self.nu)).T / root).T
+        return product
+
+    def root_times(self, normals: Floats) -> Floats:
+        """R times ``normals``, (n,) or (n, k), where R Rᵀ = K over all nodes; for an even ν."""
+        root = np.sqrt(self._graph.diagonal) if self.normalisation == "unit" else np.ones(len(self))
+        scale = self.variance if self.normalisation == "unit" else self._factor_of_all
+        if self.nu % 2:
+            raise InputError(f"nu is {self.nu:g}; a sparse root exists where it is even")
+        drawn = self._sparse().solved(normals, int(self.nu) // 2)
+        return np.asarray(np.sqrt(scale) * (drawn.T / root).T)
+
+    def _sparse(self) -> _Factor:
+        if not isinstance(self._graph, _Factor):
+            raise InputError(f"nu is {self.nu:g}; sparse solves need a whole number")
+        return self._graph
+
     def _scale(self, K: Floats, rows: Ints, columns: Ints) -> None:
         if self.normalisation == "unit":
             root = np.sqrt(self._graph.diagonal)

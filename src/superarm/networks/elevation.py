@@ -141,6 +141,11 @@ def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
     return replace(network, junctions=np.column_stack([network.junctions[:, :2], heights]))
 
 
+def at_one_height(network: RoadNetwork) -> RoadNetwork:
+    """The network with all its junctions at 0 m."""
+    return replace(network, junctions=network.junctions * (1.0, 1.0, 0.0))
+
+
 def _read_where(tiles: Tiles, lon: Floats, lat: Floats) -> Iterator[Tile]:
     for source in [tiles] if isinstance(tiles, Tile | str | Path) else tiles:
         if isinstance(source, Tile):

@@ -21,7 +21,7 @@ costs is a cheapest route: no negative cycles, and Dijkstra's algorithm is exact
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -29,6 +29,11 @@ from superarm.core import Floats
 from superarm.errors import InputError
 from superarm.inputs import as_number, as_numbers, as_positive, as_vector, read_only, require_choice
 from superarm.registry import register
+
+from .kinematics import ACCELERATION, BRAKING, junction_speeds
+
+if TYPE_CHECKING:
+    from .road import LineGraph
 
 _JOULES_PER_WH = 3600.0
 _LARGEST = 1e9  # of any parameter: beyond it a vehicle is none, and numbers overflow
@@ -85,6 +90,61 @@ class Vehicle:
         spent = np.where(work >= 0.0, work / self.propulsion_efficiency, returned)
         energy: Floats = (spent + self.auxiliary_power * length / speed) / _JOULES_PER_WH
         return energy
+
+    def turn_energy(self, graph: LineGraph) -> Floats:
+        """Wh that each turn of a graph adds to the energy of its edges, (c,), never negative.
+
+        For driving through the junction, and for accelerating again: what is in motion counts as
+        stored with η⁻, so that of ½mΔv² the share 1/η⁺ − η⁻ is lost. Who turns back stops. Air drag
+        that is spared by being slower than the edges allow is taken off, as far as there is something.
+        """
+        speeds = junction_speeds(graph)
+        stops = np.maximum(graph.turn_stop, graph.is_uturn)
+        regained = np.maximum(speeds.after**2 - (1.0 - stops) * speeds.slow**2, 0.0)
+        lost = max(1.0 / self.propulsion_efficiency - self.recuperation_efficiency, 0.0)
+        through = self.energy(1.0, speeds.leave, 0.0) * graph.turn_length
+        longer = graph.turn_seconds - graph.turn_length / speeds.leave
+        fast, slow = (
+            np.stack([speeds.before, speeds.after]) ** 2,
+            np.stack([speeds.slow, speeds.leave]) ** 2,
+        )
+        metres = 0.5 * (fast - slow) / np.array([[BRAKING], [ACCELERATION]])
+        slower = graph.speed[graph.turns].T ** 2 - 0.5 * (fast + slow)  # v² is linear in the place
+        spared = (
+            0.5 * self.air_drag * self.front_area * self.air_density * (slower * metres).sum(axis=0)
+        )
+        energy = 0.5 * lost * self.mass * regained + self.auxiliary_power * longer - spared
+        return np.asarray(np.maximum(through + energy / _JOULES_PER_WH, 0.0))
+
+    def terms(self, graph: LineGraph) -> Floats:
+        """Wh of each edge for rolling, for 1 kW while it is driven, for air drag and for climbing, (n, 4).
+
+        What a vehicle does otherwise than it is told to is, on all roads alike, a multiple of these.
+        """
+        weight = self.mass * self.gravity
+        drag = 0.5 * self.air_drag * self.front_area * self.air_density * np.square(graph.speed)
+        joules = [weight * self.rolling_resistance * graph.length, 1000.0 * graph.travel_time]
+        joules += [drag * graph.length, weight * graph.rise]
+        return np.stack(joules, axis=1) / _JOULES_PER_WH
+
+    def stop_variance(self, graph: LineGraph) -> Floats:
+        """Wh² by which signals behind each edge make drives differ, (n,); 0 where there are none.
+
+        With a probability p one must stop, and then waits r/2 seconds on average, all waits up to r alike:
+        of stopping and accelerating again the share 1/η⁺ − η⁻ of ½mv² is lost, and auxiliaries are drawn.
+        """
+        first, p = graph.turns[:, 0], np.clip(graph.turn_stop, 0.0, 1.0)
+        red = np.divide(2.0 * graph.turn_wait, p, out=np.zeros(len(p)), where=p > 0.0)
+        lost = max(1.0 / self.propulsion_efficiency - self.recuperation_efficiency, 0.0)
+        stop = 0.5 * lost * self.mass * np.square(graph.speed[first])
+        wait, power = 0.5 * red, self.auxiliary_power
+        # Var(I·(stop + power·U)), I stopping with probability p, U uniform up to red.
+        mean = stop + power * wait
+        square = mean**2 + (power * red) ** 2 / 12.0
+        variance = (p * square - (p * mean) ** 2) / _JOULES_PER_WH**2
+        count = np.bincount(first, minlength=len(graph))
+        summed = np.bincount(first, variance, len(graph))
+        return np.divide(summed, count, out=np.zeros(len(graph)), where=count > 0)
 
     def potential(self, height: Any) -> Floats:
         """Wh that driving down from these heights (metres) gives back: h = m·g·z·η⁻/3600."""

@@ -1,4 +1,4 @@
-"""From the map to the ellipsoid: the Universal Transverse Mercator projection, inverted.
+"""From the map to the ellipsoid: the Universal Transverse Mercator projection, inverted; and back.
 
 ====================  ==============================================================
 ``a``, ``f``          semi-major axis in metres and flattening of WGS 84
@@ -12,6 +12,9 @@
 Krüger's series in n to the fourth order, as C. F. F. Karney gives them in "Transverse Mercator
 with an accuracy of a few nanometers" (Journal of Geodesy 85, 2011), eq. 36: far below a
 millimetre within a zone.
+
+Places are looked up on Mercator's own map, λ + iψ with sinh ψ = τ′. It needs no zone, and is conformal
+like UTM: a road keeps its shape from one map to the other, and is only turned and scaled.
 """
 
 from __future__ import annotations
@@ -19,9 +22,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superarm.core import Floats
 from superarm.errors import InputError
+
+Points = NDArray[np.complex128]
 
 _AXIS = 6_378_137.0
 _FLATTENING = 1.0 / 298.257_223_563
@@ -70,6 +76,24 @@ def from_utm(east_north: Any, zone: int, *, south: bool = False) -> Floats:
         tangent = tangent + (conformal - reached) / np.hypot(1.0, reached) * slope
     latitude = np.arctan(tangent)
     return np.stack([6.0 * zone - 183.0 + np.degrees(longitude), np.degrees(latitude)], axis=1)
+
+
+def mercator(lon_lat: Any) -> Points:
+    """λ + iψ in radians, (k,), of longitudes and latitudes in degrees, (k, 2).
+
+    >>> mercator([[180.0, 0.0]])
+    array([3.14159265+0.j])
+    """
+    longitude, latitude = np.radians(np.asarray(lon_lat, dtype=np.float64)).T
+    places: Points = longitude + 1j * np.arcsinh(_conformal(np.tan(latitude)))
+    return places
+
+
+def metres_per_radian(latitude: Any) -> Floats:
+    """Metres on Earth of a small step of one radian on Mercator's map, at latitudes in degrees."""
+    phi = np.radians(latitude)
+    metres: Floats = _AXIS * np.cos(phi) / np.sqrt(1.0 - (_ECCENTRICITY * np.sin(phi)) ** 2)
+    return metres
 
 
 def _conformal(tangent: Floats) -> Floats:

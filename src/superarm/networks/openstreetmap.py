@@ -4,24 +4,32 @@ netconvert knows what is hard about OpenStreetMap: default speeds and lanes, tur
 ramps, junctions drawn as several nodes, traffic lights. It comes with the ``[sumo]`` extra.
 
 Heights are the nodes' ``ele`` tags, if the roads have them. netconvert puts a node without one at
-0 m, a cliff: so a map with heights here and there is refused. A map without any gives a flat network.
+0 m, a cliff: so a map with heights here and there is refused. A map without any gives a flat network,
+and so does one whose heights are not asked for.
 """
 
 from __future__ import annotations
 
 import re
+from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
-from superarm.errors import InputError
+from superarm.errors import FileError, InputError
+from superarm.states import atomic_write
 
-from ._xml import Attributes, XmlFile, bare_name
+from ._xml import Attributes, XmlFile, bare_name, require_file
 from .elevation import Tiles, with_heights
 from .netconvert import convert
 from .road import RoadNetwork
 from .sumo_net import read_sumo
 
+OSM_FILES = tuple(
+    f"{suffix}{packed}" for suffix in (".osm", ".osm.xml") for packed in ("", ".gz", ".xz")
+)
+"""How the names of OpenStreetMap extracts end."""
 _OPTIONS = (
     "--proj.utm",  # metres, and a way back to longitude and latitude
     "--keep-edges.by-vclass=passenger",
@@ -34,6 +42,7 @@ _OPTIONS = (
     "--tls.join",
     "--tls.default-type=actuated",
     "--osm.turn-lanes",
+    "--output.street-names",
 )
 _ROADS = frozenset(
     f"{road}{link}"
@@ -44,26 +53,60 @@ _METRES = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*m?\s*", re.ASCII)
 
 
 def read_osm(
-    path: str | Path, *, elevation: Tiles | None = None, name: str | None = None, timeout: float = 600.0
+    path: str | Path,
+    *,
+    elevation: Tiles | None = None,
+    flat: bool = False,
+    name: str | None = None,
+    timeout: float = 600.0,
 ) -> RoadNetwork:
     """The roads of a map that passenger cars may use; ``elevation``: tiles in place of ``ele`` tags.
 
-    ``timeout``: seconds after which netconvert is stopped.
+    ``flat`` leaves heights out. ``timeout``: seconds after which netconvert is stopped.
     """
     path = Path(path)
     with TemporaryDirectory(prefix="superarm-") as folder:
-        plain, net = Path(folder) / "map.osm", Path(folder) / "map.net.xml"
-        with plain.open("wb") as copy:
-            found = _Map(path, copy_to=copy)
-        heights = elevation is None and found.has_heights()
-        files = (f"--osm-files={plain.name}", f"--output-file={net.name}")
-        options = (*_OPTIONS, "--osm.elevation") if heights else _OPTIONS
-        convert(path, [*files, *options], folder, timeout)
+        net = _converted(path, folder, elevation is None and not flat, timeout)
         try:
             network = read_sumo(net, name or bare_name(path))
         except (InputError, FileNotFoundError) as error:
             raise InputError(f"{path}: netconvert made no usable network from it: {error}") from None
     return network if elevation is None else with_heights(network, elevation)
+
+
+def kept_osm(
+    path: str | Path, folder: str | Path, *, heights: bool = True, timeout: float = 600.0
+) -> Path:
+    """The ``.net.xml`` that SUMO drives on, made of a map once and then found by the map's content.
+
+    ``folder``: where it is kept. ``heights``: whether ``ele`` tags count.
+    """
+    path = Path(path)
+    require_file(path)
+    made_of = sha256(path.read_bytes())
+    made_of.update(repr((_OPTIONS, heights, version("eclipse-sumo"))).encode())
+    kept = Path(folder) / made_of.hexdigest() / f"{bare_name(path)}.net.xml"
+    if not kept.is_file():
+        with TemporaryDirectory(prefix="superarm-") as temporary:
+            net = _converted(path, temporary, heights, timeout)
+            try:
+                atomic_write(kept, net.read_bytes())
+            except OSError as error:
+                raise FileError(
+                    f"{path}: the SUMO network made of it cannot be kept in {folder} ({error}); set "
+                    "XDG_CACHE_HOME to a folder that can be written"
+                ) from error
+    return kept
+
+
+def _converted(path: Path, folder: str, heights: bool, timeout: float) -> Path:
+    plain, net = Path(folder) / "map.osm", Path(folder) / "map.net.xml"
+    with plain.open("wb") as copy:
+        found = _Map(path, copy_to=copy)
+    files = (f"--osm-files={plain.name}", f"--output-file={net.name}")
+    options = (*_OPTIONS, "--osm.elevation") if heights and found.has_heights() else _OPTIONS
+    convert(path, [*files, *options], folder, timeout)
+    return net
 
 
 class _Map:
@@ -88,7 +131,8 @@ class _Map:
         if 0 < tagged < total:
             raise InputError(
                 f"{self._file.path}: only {tagged} of {total} road nodes have a height (an ele tag); "
-                "give elevation= with SRTM tiles, which replaces them, or remove the ele tags"
+                "give elevation= (--elevation) with SRTM tiles, which replaces them, or flat=True "
+                "(--flat), which leaves heights out"
             )
         return tagged > 0
 

@@ -6,32 +6,36 @@ from pathlib import Path
 
 from superarm.errors import InputError, MissingDataError
 
-from .elevation import Tiles, with_heights
-from .openstreetmap import read_osm
+from .elevation import Tiles, at_one_height, with_heights
+from .openstreetmap import OSM_FILES, read_osm
 from .road import RoadNetwork
 from .sumo_net import read_sumo
 from .tables import read_tables
 
-_PACKED = ("", ".gz", ".xz")
-_SUMO = tuple(f".net.xml{packed}" for packed in _PACKED)
-_OSM = tuple(f"{suffix}{packed}" for suffix in (".osm", ".osm.xml") for packed in _PACKED)
+SUMO_FILES = (".net.xml", ".net.xml.gz", ".net.xml.xz")
+"""How the names of SUMO networks end."""
 
 
-def read_network(path: str | Path, *, elevation: Tiles | None = None) -> RoadNetwork:
+def read_network(
+    path: str | Path, *, elevation: Tiles | None = None, flat: bool = False
+) -> RoadNetwork:
     """The network in a folder of csv tables, a SUMO ``.net.xml`` or an OpenStreetMap ``.osm`` file.
 
     Files may be packed (``.gz``, ``.xz``). OpenStreetMap needs the ``[sumo]`` extra.
-    ``elevation``: SRTM tiles whose heights take the place of the network's own.
+    ``elevation``: SRTM tiles whose heights take the place of the network's own. ``flat``: all roads
+    at one height.
     """
+    if flat and elevation is not None:
+        raise InputError("elevation gives roads their heights, and flat takes them away; choose one")
     path = Path(path)
     name = path.name.lower()
     if not path.exists():
         raise MissingDataError(f"there is no file or folder {path}; check the path")
-    if path.is_file() and name.endswith(_OSM):
-        return read_osm(path, elevation=elevation)
+    if path.is_file() and name.endswith(OSM_FILES):
+        return read_osm(path, elevation=elevation, flat=flat)
     if path.is_dir():
         network = read_tables(path)
-    elif name.endswith(_SUMO):
+    elif name.endswith(SUMO_FILES):
         network = read_sumo(path)
     else:
         raise InputError(
@@ -39,4 +43,6 @@ def read_network(path: str | Path, *, elevation: Tiles | None = None) -> RoadNet
             "and connections.csv, a SUMO network (.net.xml), or an OpenStreetMap extract (.osm, "
             ".osm.xml), the files plain or packed (.gz, .xz)"
         )
+    if flat:
+        return at_one_height(network)
     return network if elevation is None else with_heights(network, elevation)

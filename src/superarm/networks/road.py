@@ -20,16 +20,19 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from superarm.core import Bools, Floats, Ints
 from superarm.errors import InfeasibleError, InputError, ShapeError, UnknownArmError
 from superarm.graphs import Graph, TurnGraph, sorted_pairs
-from superarm.inputs import read_only
+from superarm.inputs import read_only, require_choice
 from superarm.shown import Shown
+
+from .kinematics import Signal, turn_seconds
 
 VEHICLE_CLASSES = (
     *("passenger", "taxi", "delivery", "truck"),
@@ -39,8 +42,11 @@ VEHICLE_CLASSES = (
 LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"length": (1e-3, 1e6), "speed": (1e-2, 1e3), "height": (-2e4, 2e4), "place": (-1e9, 1e9)}
     | {"lon": (-180.0, 180.0), "lat": (-90.0, 90.0)}
+    | {"turn_length": (0.0, 1e6), "turn_speed": (0.0, 1e3), "turn_entry": (0.0, 1e3)}
+    | {"turn_wait": (0.0, 1e6), "turn_stop": (0.0, 1.0), "phase": (1e-3, 1e6)}
 )
 """What a road can be, in metres, m/s and degrees: beyond it a file is wrong, and numbers overflow."""
+OF_TURNS = ("turn_length", "turn_speed", "turn_wait", "turn_stop", "turn_entry")
 _MOST_COMPARED = 20_000  # ids that are looked through for one like a wrong one: more would take seconds
 
 
@@ -54,6 +60,10 @@ def limited(text: str, what: str) -> float:
     if not least <= number <= most:
         raise ValueError(f"a number between {least:g} and {most:g}")
     return number
+
+
+Uturns = bool | Literal["dead-ends"]
+"""Whether one may turn back: everywhere, nowhere, or where there is no other way on."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -78,6 +88,16 @@ class RoadNetwork(Shown):
     lon_lat: Floats | None = None  # longitude and latitude of the junctions, degrees, (j, 2), if known
     shapes: tuple[Floats, ...] | None = None
     """The course of each edge, (p, 2) metres, for drawing; ``None``: straight lines."""
+    turn_length: Floats | None = None
+    """Of turns, (c,): metres within the junction. Here and below ``None`` or 0: not known."""
+    turn_speed: Floats | None = None  # speed limit there, m/s, (c,)
+    turn_wait: Floats | None = None  # expected wait at signals, seconds, (c,)
+    turn_stop: Floats | None = None  # how likely one has to stop there, 0 to 1, (c,)
+    turn_entry: Floats | None = None
+    """Where one must give way: the speed to which one brakes before it is seen that nobody comes, m/s,
+    (c,)."""
+    signals: Mapping[int, Signal] = field(default_factory=dict)  # by the number of their connection
+    street_names: tuple[str, ...] | None = None  # one for each edge, "" where it has none
 
     def _shown(self) -> Mapping[str, Any]:
         counts = {"junctions": self.junction_ids, "edges": self.edge_ids, "turns": self.connections}
@@ -93,17 +113,21 @@ class RoadNetwork(Shown):
         ]
         if self.lon_lat is not None:
             parts.append(("lon_lat", np.float64, (j, 2)))
+        turns = np.shape(self.connections)[:1]
+        parts += [(name, np.float64, turns) for name in OF_TURNS if getattr(self, name) is not None]
         for name, kind, shape in parts:
             object.__setattr__(self, name, _frozen(getattr(self, name), kind, shape, name))
         for name, count in (("permits", m), ("turn_permits", len(self.connections))):
             given = getattr(self, name).items()
             flags = {who: _frozen(may, np.bool_, (count,), f"{name}[{who!r}]") for who, may in given}
             object.__setattr__(self, name, MappingProxyType(flags))
+        for name in ("shapes", "street_names"):
+            if (given := getattr(self, name)) is not None and len(given) != m:
+                raise ShapeError(f"{self.name}: {name} has {len(given)} entries for {m} edges")
         if self.shapes is not None:
-            if len(self.shapes) != m:
-                raise ShapeError(f"{self.name}: shapes has {len(self.shapes)} entries for {m} edges")
             courses = (_frozen(each, np.float64, (len(each), 2), "a shape") for each in self.shapes)
             object.__setattr__(self, "shapes", tuple(courses))
+        object.__setattr__(self, "signals", MappingProxyType(dict(self.signals)))
         _require_unique(self.junction_ids, "junction")
         _require_unique(self.edge_ids, "edge")
         self._check_values(j, m)
@@ -114,12 +138,16 @@ class RoadNetwork(Shown):
         columns["place"] = np.maximum(np.abs(x), np.abs(y))
         if self.lon_lat is not None:
             columns |= {"lon": self.lon_lat[:, 0], "lat": self.lon_lat[:, 1]}
+        columns |= {name: getattr(self, name) for name in OF_TURNS if getattr(self, name) is not None}
         for name, values in columns.items():
             least, most = LIMITS[name]
             bad = np.flatnonzero(~((values >= least) & (values <= most)))
             if len(bad):
                 edge = name in ("length", "speed")
+                ids: Sequence[object]
                 ids, what = (self.edge_ids, "edge") if edge else (self.junction_ids, "junction")
+                if name in OF_TURNS:
+                    ids, what = range(len(values)), "connection"
                 raise InputError(
                     f"{self.name}: {what} {ids[bad[0]]!r} has {name} {values[bad[0]]}; "
                     f"it must lie between {least:g} and {most:g}"
@@ -153,11 +181,12 @@ class RoadNetwork(Shown):
         apart = np.hypot(*(ends[self.head] - ends[self.tail]).T)
         return self.rise / np.maximum(np.maximum(self.length, apart), 1.0)
 
-    def line_graph(self, vehicle_class: str = "passenger", *, uturns: bool = True) -> LineGraph:
+    def line_graph(self, vehicle_class: str = "passenger", *, uturns: Uturns = True) -> LineGraph:
         """The edges that a vehicle class can use and the turns between them.
 
         Of these the largest strongly connected component, within which every edge can be reached
-        from every other. ``uturns=False`` leaves out turns back to where one came from.
+        from every other. ``uturns=False`` leaves out turns back to where one came from; "dead-ends"
+        keeps them where there is no other way on, or where an edge would be cut off without.
         """
         allowed = self.permits.get(vehicle_class)
         turns_allowed = self.turn_permits.get(vehicle_class)
@@ -166,11 +195,20 @@ class RoadNetwork(Shown):
                 f"{self.name} says nothing about vehicle class {vehicle_class!r}; "
                 f"it knows {sorted(set(self.permits) & set(self.turn_permits))}"
             )
+        if not isinstance(uturns, bool):
+            require_choice(uturns, "uturns", ("dead-ends",))
         first, second = self.connections.T
         usable = turns_allowed & allowed[first] & allowed[second]
+        back = self.head[second] == self.tail[first]
         if not uturns:
-            usable &= self.head[second] != self.tail[first]
-        kept, turns = largest_part(np.flatnonzero(allowed), self.connections[usable], len(allowed))
+            usable &= ~back
+        edges, count = np.flatnonzero(allowed), len(allowed)
+        if uturns == "dead-ends":
+            has_other_way = np.isin(first, first[usable & ~back])
+            inner, _ = largest_part(edges, self.connections[usable & ~(back & has_other_way)], count)
+            # A turn between edges that are joined without it can go; so no edge is lost.
+            usable &= ~(back & has_other_way & np.isin(first, inner) & np.isin(second, inner))
+        kept, turns = largest_part(edges, self.connections[usable], count)
         if len(kept) == 0:
             raise InfeasibleError(f"{self.name} has no edge that {vehicle_class!r} may use")
         return LineGraph(network=self, edges=kept, turns=turns)
@@ -188,6 +226,12 @@ class LineGraph(Graph):
     speed: Floats = field(init=False)
     rise: Floats = field(init=False)
     incline: Floats = field(init=False)
+    turn_length: Floats = field(init=False)  # this and what follows for each turn, (c,); 0: not known
+    turn_speed: Floats = field(init=False)
+    turn_wait: Floats = field(init=False)
+    turn_stop: Floats = field(init=False)
+    turn_entry: Floats = field(init=False)
+    signals: Mapping[int, Signal] = field(init=False)  # by the number of their turn
 
     def __post_init__(self) -> None:
         turns = sorted_pairs(np.asarray(self.turns, dtype=np.intp).reshape(-1, 2))
@@ -196,6 +240,14 @@ class LineGraph(Graph):
         object.__setattr__(self, "ids", tuple(self.network.edge_ids[edge] for edge in self.edges))
         for name in ("length", "speed", "rise", "incline"):
             object.__setattr__(self, name, read_only(getattr(self.network, name)[self.edges]))
+        joined, signals = _places(self.edges[turns], self.network.connections), self.network.signals
+        for name in OF_TURNS:
+            known = getattr(self.network, name)
+            values = np.zeros(len(turns)) if known is None else np.where(joined < 0, 0.0, known[joined])
+            object.__setattr__(self, name, read_only(values))
+        places = np.flatnonzero(np.isin(joined, np.array(list(signals), dtype=np.intp)))
+        found = {int(turn): signals[int(joined[turn])] for turn in places}
+        object.__setattr__(self, "signals", MappingProxyType(found))
 
     def __len__(self) -> int:
         return len(self.edges)
@@ -209,6 +261,9 @@ class LineGraph(Graph):
     @cached_property
     def _numbers(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.ids)}
+
+    def __contains__(self, edge_id: object) -> bool:
+        return edge_id in self._numbers
 
     def number(self, edge_id: str) -> int:
         """The number of an edge, or an error that says why it has none."""
@@ -237,6 +292,40 @@ class LineGraph(Graph):
     def travel_time(self) -> Floats:
         """Seconds at the speed limit."""
         return read_only(self.length / self.speed)
+
+    @cached_property
+    def is_uturn(self) -> Bools:
+        """Which turns lead back to where one came from, (c,)."""
+        first, second = self.edges[self.turns].T
+        return read_only(self.network.head[second] == self.network.tail[first])
+
+    @cached_property
+    def turn_seconds(self) -> Floats:
+        """Seconds that each turn adds to ``travel_time``, (c,).
+
+        For driving through the junction, slowing down before it and accelerating after it, for the
+        expected wait at signals, and ``UTURN_SECONDS`` more for turning back.
+        """
+        return read_only(turn_seconds(self))
+
+    @property
+    def street_names(self) -> tuple[str, ...] | None:
+        """The names of the edges' streets, "" where there is none; ``None``: no names are known."""
+        names = self.network.street_names
+        return None if names is None else tuple(names[edge] for edge in self.edges)
+
+    def turn_numbers(self, route: Ints | Sequence[int]) -> Ints:
+        """Places in ``turns`` of the turns along a route of k edges, (k − 1,)."""
+        numbers: list[int] = []
+        pointers, ends = self.successors.indptr, self.successors.indices
+        for edge, after in pairwise(route):
+            begin, end = pointers[edge : edge + 2]
+            number = int(begin + np.searchsorted(ends[begin:end], after))
+            if number == end or ends[number] != after:
+                one, other = self.ids[edge], self.ids[after]
+                raise InputError(f"{self.network.name} has no turn from edge {one!r} into {other!r}")
+            numbers.append(number)
+        return np.array(numbers, dtype=np.intp)
 
     @cached_property
     def features(self) -> Floats:
@@ -272,6 +361,17 @@ def largest_part(edges: Ints, turns: Ints, count: int) -> tuple[Ints, Ints]:
     number[kept] = np.arange(len(kept))
     inside = number[turns]
     return kept, inside[(inside >= 0).all(axis=1)]
+
+
+def _places(pairs: Ints, among: Ints) -> Ints:
+    """Where each pair stands among other pairs for the first time, (c,); −1: nowhere."""
+    base = int(max(pairs.max(initial=0), among.max(initial=0))) + 1
+    wanted, keys = (each[:, 0] * base + each[:, 1] for each in (pairs, among))
+    if len(keys) == 0:
+        return np.full(len(wanted), -1, dtype=np.intp)
+    order = np.argsort(keys, kind="stable")
+    found = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
+    return np.where(keys[found] == wanted, found, -1)
 
 
 def made_again(record: Any) -> tuple[Any, tuple[Any, ...]]:

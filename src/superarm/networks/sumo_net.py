@@ -9,16 +9,22 @@ What becomes of the file:
 - *Who may drive*: an edge permits a class if one of its lanes does. A turn permits it if, for
   one of its connections, the lane it leaves, the lane it enters and the lane between do. SUMO
   repeats the defaults of a ``<type>`` in every lane, so that types need not be read.
-- *Shapes* are the edge's own, or else lane 0's.
+- *Turns* lead over the lanes within the junction, one after another: lengths add up, and the speed is
+  that of driving each at its limit. Where several lanes lead from one edge into another, it is the
+  first that passenger cars may use: SUMO's cars keep to the right.
+- *Signals* run the last of their programs, with the durations that it states.
+- *Shapes* are the edge's own, or else lane 0's; *street names* are the edges' ``name``.
 - *Longitude and latitude* are found where the network is in UTM; otherwise there are none.
 """
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from operator import or_
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,10 +33,14 @@ from superarm.errors import InputError
 
 from ._xml import Attributes, XmlFile, bare_name
 from .geography import from_utm
+from .kinematics import STANDSTILL, Signal, yielding_speed
 from .road import VEHICLE_CLASSES, RoadNetwork, limited
 
 _INSIDE_JUNCTIONS = ("internal", "crossing", "walkingarea")
 _EVERYBODY = (1 << len(VEHICLE_CLASSES)) - 1
+_PASSENGER = 1 << VEHICLE_CLASSES.index("passenger")
+_MOST_LANES = 8  # that a turn leads over; SUMO knows two
+_VISIBILITY = "4.5"  # metres before a junction from which SUMO's cars see who comes, if not said
 
 
 def read_sumo(path: str | Path, name: str | None = None) -> RoadNetwork:
@@ -46,9 +56,17 @@ class _Edge:
     tail: str
     head: str
     shape: str | None
+    name: str
     length: float = 0.0
     speed: float = 0.0
     lanes: list[int] = field(default_factory=list)
+
+
+class _Program(NamedTuple):
+    """What a signal shows: seconds and the states of all links, again and again."""
+
+    offset: float
+    phases: list[tuple[float, str]]
 
 
 class _SumoNet:
@@ -60,12 +78,19 @@ class _SumoNet:
         self._open: _Edge | None = None
         self._inside = False
         self._inner_edges: set[str] = set()
-        self._inner_lanes: dict[str, int] = {}
+        self._inner_lanes: dict[str, int] = {}  # numbers of …
+        self._inner = array("d")  # … mask, metres and speed limit of each, in a row: there are millions
+        self._onward: dict[str, str] = {}
+        self._driven = array("d")  # metres, speed and entry of each turn, in a row
+        self._signals: dict[int, Signal] = {}
+        self._programs: dict[str, _Program] = {}
+        self._showing: _Program | None = None
         self._junctions: dict[str, tuple[float, float, float]] = {}
         self._connections: list[tuple[Attributes, int]] = []
         self._location: tuple[Attributes, int] = {}, 0
         self._handlers = {"edge": self._edge, "lane": self._lane, "junction": self._junction}
         self._handlers |= {"connection": self._connection, "location": self._at}
+        self._handlers |= {"tlLogic": self._program, "phase": self._phase}
         self._file.read(self._start, self._end)
         if not self._edges:
             raise self._file.fault("the network ends here without any edges")
@@ -84,6 +109,11 @@ class _SumoNet:
         masks = np.array([reduce(or_, edge.lanes) for edge in edges.values()])
         turns = self._turns()
         pairs = np.array(list(turns), dtype=np.intp).reshape(-1, 2)
+        length, speed, entry = np.array(self._driven).reshape(-1, 3).T
+        wait, stop = np.zeros((2, len(turns)))
+        for number, signal in self._signals.items():
+            wait[number], stop[number] = signal.wait, signal.stop
+        names = tuple(edge.name for edge in edges.values())
         junctions = np.array(list(self._junctions.values()))
         return RoadNetwork(
             name=name or bare_name(self._file.path),
@@ -99,6 +129,13 @@ class _SumoNet:
             turn_permits=_by_class(np.array(list(turns.values()), dtype=np.intp)),
             lon_lat=self._lon_lat(junctions[:, :2]),
             shapes=self._shapes(),
+            turn_length=length,
+            turn_speed=speed,
+            turn_wait=wait,
+            turn_stop=stop,
+            turn_entry=entry,
+            signals=self._signals,
+            street_names=names if any(names) else None,
         )
 
     # --- element by element ----------------------------------------------------------------
@@ -128,7 +165,11 @@ class _SumoNet:
             self._inside = True
             return
         self._open = self._edges[key] = _Edge(
-            self._file.line, attributes["from"], attributes["to"], attributes.get("shape")
+            self._file.line,
+            attributes["from"],
+            attributes["to"],
+            attributes.get("shape"),
+            attributes.get("name", ""),
         )
 
     def _lane(self, attributes: Attributes) -> None:
@@ -137,7 +178,10 @@ class _SumoNet:
         if edge is None:
             if not self._inside:
                 raise self._file.fault("a lane is outside any edge")
-            self._inner_lanes[attributes["id"]] = mask
+            self._inner_lanes[attributes["id"]] = len(self._inner)
+            self._inner.append(mask)
+            self._inner.append(self._limited("length", attributes, "turn_length"))
+            self._inner.append(self._limited("speed", attributes, "turn_speed"))
             return
         if attributes["index"] != str(len(edge.lanes)):
             raise self._file.fault(
@@ -160,8 +204,24 @@ class _SumoNet:
         self._junctions[key] = (x, y, height)
 
     def _connection(self, attributes: Attributes) -> None:
-        if attributes["from"] not in self._inner_edges and attributes["to"] not in self._inner_edges:
+        first, via = attributes["from"], attributes.get("via")
+        if first in self._inner_edges and via is not None:
+            self._onward[f"{first}_{attributes.get('fromLane')}"] = via
+        if "visibility" in attributes:
+            self._limited("visibility", attributes, "turn_length")
+        if first not in self._inner_edges and attributes["to"] not in self._inner_edges:
             self._connections.append((attributes, self._file.line))
+
+    def _program(self, attributes: Attributes) -> None:
+        offset = self._limited("offset", {"offset": "0", **attributes}, "place")
+        self._showing = self._programs[attributes["id"]] = _Program(offset, [])
+
+    def _phase(self, attributes: Attributes) -> None:
+        if self._showing is None:
+            raise self._file.fault("a phase is outside any tlLogic")
+        self._showing.phases.append(
+            (self._limited("duration", attributes, "phase"), attributes["state"])
+        )
 
     def _at(self, attributes: Attributes) -> None:
         self._location = (attributes, self._file.line)
@@ -178,6 +238,7 @@ class _SumoNet:
         """One bit per class for each pair of edges that a connection joins."""
         numbers = {key: number for number, key in enumerate(self._edges)}
         turns: dict[tuple[int, int], int] = {}
+        late: dict[tuple[int, int], int] = {}  # pairs whose first connection is not for passenger cars
         for attributes, line in self._connections:
             first, second = attributes["from"], attributes["to"]
             if first in self._inner_edges or second in self._inner_edges:
@@ -195,7 +256,13 @@ class _SumoNet:
             mask &= self._lane_mask(second, "toLane", attributes, line)
             mask &= self._between(attributes, line)
             pair = (numbers[first], numbers[second])
-            turns[pair] = turns.get(pair, 0) | mask
+            known = turns.get(pair)
+            if known is None or (pair in late and mask & _PASSENGER):
+                number = late.pop(pair, len(turns))
+                self._drive(number, attributes, self._edges[first].speed, line)
+                if not mask & _PASSENGER:
+                    late[pair] = number
+            turns[pair] = (known or 0) | mask
         return turns
 
     def _lane_mask(self, edge: str, key: str, attributes: Attributes, line: int) -> int:
@@ -209,10 +276,38 @@ class _SumoNet:
     def _between(self, attributes: Attributes, line: int) -> int:
         """Who may use the lane within the junction, if there is one, and the connection itself."""
         via = attributes.get("via")
-        lane = _EVERYBODY if via is None else self._inner_lanes.get(via)
-        if lane is None:
+        if via is not None and via not in self._inner_lanes:
             raise self._file.fault(f"via names lane {via!r}, which is not in the file", line)
+        lane = _EVERYBODY if via is None else int(self._inner[self._inner_lanes[via]])
         return lane & self._permitted(attributes)
+
+    def _drive(self, number: int, attributes: Attributes, limit: float, line: int) -> None:
+        """Keep how one drives over a connection from an edge with this speed limit."""
+        lane, length, seconds = attributes.get("via"), 0.0, 0.0
+        for _ in range(_MOST_LANES):
+            if lane is None or (place := self._inner_lanes.get(lane)) is None:
+                break
+            _, metres, speed = self._inner[place : place + 3]
+            length += metres
+            seconds += metres / speed if speed else 0.0
+            lane = self._onward.get(lane)
+        self._signals.pop(number, None)
+        state = attributes.get("state", "M")
+        yields, entry = not state.isupper(), 0.0
+        if (program := self._programs.get(attributes.get("tl", ""))) is not None and program.phases:
+            index, least = attributes.get("linkIndex", ""), min(len(each) for _, each in program.phases)
+            if not (index.isdecimal() and len(index) < 6 and int(index) < least):
+                told = f"signal {attributes['tl']!r} has states for {least} links"
+                raise self._file.fault(f"linkIndex is {index!r}; {told}", line)
+            phases = [(time, states[int(index)]) for time, states in program.phases]
+            signal = Signal.of(phases, offset=program.offset, speed=limit)
+            self._signals[number], yields = signal, signal.yields
+        elif state in ("s", "w"):  # a stop sign
+            yields, entry = False, STANDSTILL
+        if yields:
+            entry = yielding_speed(float(attributes.get("visibility", _VISIBILITY)))
+        speed = length / seconds if seconds else 0.0
+        self._driven[3 * number : 3 * number + 3] = array("d", (length, speed, entry))
 
     def _permitted(self, attributes: Attributes) -> int:
         """Who may use a lane or a connection: the few texts that occur are read once."""

@@ -1,4 +1,8 @@
-"""Road networks as three tables: nodes.csv, edges.csv and connections.csv, plain or gzipped."""
+"""Road networks as three tables: nodes.csv, edges.csv and connections.csv, plain or gzipped.
+
+Nodes may have ``lon`` and ``lat``, edges the ``name`` of their street, connections what driving there
+means: ``length_m``, ``speed_mps``, ``wait_s``, ``stop`` and ``entry_mps``, as ``RoadNetwork`` has them.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,14 @@ import zlib
 from collections.abc import Callable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from superarm.errors import InputError, MissingDataError
 from superarm.packed import open_packed
 
-from .road import RoadNetwork, limited
+from .road import OF_TURNS, RoadNetwork, limited
 
 Value = TypeVar("Value")
 _COLUMNS = {
@@ -22,6 +26,7 @@ _COLUMNS = {
     "edges": ("id", "from", "to", "length_m", "speed_mps", "passenger"),
     "connections": ("from", "to", "passenger"),
 }
+_OF_TURNS = dict(zip(OF_TURNS, ("length_m", "speed_mps", "wait_s", "stop", "entry_mps"), strict=True))
 _PLACE = (("x", "place"), ("y", "place"), ("z", "height"))
 
 
@@ -34,6 +39,13 @@ def read_tables(folder: str | Path, name: str | None = None) -> RoadNetwork:
     tail, head = ([row.known(end, junction, "node") for row in edges] for end in ("from", "to"))
     _require_meeting(edges, turns, edge)
     placed = bool(nodes) and {"lon", "lat"} <= nodes[0].keys()
+    told: dict[str, Any] = {
+        name: np.array([row.limited(key, name) for row in turns])
+        for name, key in _OF_TURNS.items()
+        if turns and key in turns[0]
+    }
+    if edges and "name" in edges[0]:
+        told["street_names"] = tuple(row["name"] for row in edges)
     degrees = [[row.limited(key, key) for key in ("lon", "lat")] for row in nodes if placed]
     return RoadNetwork(
         name=name or folder.name,
@@ -50,6 +62,7 @@ def read_tables(folder: str | Path, name: str | None = None) -> RoadNetwork:
         ),
         turn_permits={"passenger": np.array([row.flag("passenger") for row in turns], dtype=bool)},
         lon_lat=np.array(degrees) if placed else None,
+        **told,
     )
 
 

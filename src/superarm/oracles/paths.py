@@ -1,8 +1,9 @@
 """The cheapest route through a graph whose nodes are the arms.
 
-A route is a walk from ``start`` to ``goal`` along legal turns; it costs the sum of the costs of
-its arms, both ends included. Desirabilities are minus the costs, and costs must not be negative:
-that is what Dijkstra's algorithm needs, and what ``Rectified`` is there for.
+A route is a walk from ``start`` to ``goal`` along legal turns; it costs the sum of the costs of its
+arms, both ends included, and of its turns where these have any. Desirabilities are minus the costs of
+the arms. Costs must not be negative: that is what Dijkstra's algorithm needs, and what ``Rectified``
+is there for.
 
 The same trip is asked for again and again. What its last route costs now is a bound on the cheapest,
 and the search goes no further than that. Where two routes cost the same, which of them is found would
@@ -43,6 +44,8 @@ class Trip:
     goal: int
     closed_turns: Ints | None = None
     """Turns that cannot be taken, as places in ``ShortestPath.successors.indices``."""
+    turn_costs: Floats | None = None
+    """What each turn costs beside the arms that it joins, (c,), in the order of these places."""
 
 
 @register("oracle", "shortest-path")
@@ -101,6 +104,8 @@ class ShortestPath(Described, CostsOnly):
         if trip.start == trip.goal:
             return _selection([trip.start])
         weights = np.negative(desirability)[self._indices]  # of entering an arm; inf is closed
+        if trip.turn_costs is not None:
+            weights += trip.turn_costs
         if trip.closed_turns is not None:
             weights[trip.closed_turns] = np.inf
         last, route = self._last.get((trip.start, trip.goal)), None
@@ -174,6 +179,7 @@ class ShortestPath(Described, CostsOnly):
             if isinstance(arm, bool) or not isinstance(arm, int | np.integer) or not 0 <= arm < n:
                 raise UnknownArmError(f"{name} is {arm!r}; arms are numbered 0 to {n - 1}")
         self._check_turns(structure.closed_turns)
+        self._check_costs(structure.turn_costs)
         top = float(desirability.max())
         if top > 0.0:
             raise InputError(
@@ -189,6 +195,17 @@ class ShortestPath(Described, CostsOnly):
         numbers = isinstance(closed, np.ndarray) and closed.ndim == 1 and closed.dtype.kind in "iu"
         if not numbers or (closed.size and not (closed.min() >= 0 and closed.max() < turns)):
             raise InputError(f"closed_turns must be an array of turn numbers, 0 to {turns - 1}")
+
+    def _check_costs(self, costs: Any) -> None:
+        if costs is None:
+            return
+        turns = len(self._indices)
+        numbers = isinstance(costs, np.ndarray) and costs.dtype.kind == "f" and costs.shape == (turns,)
+        if not numbers or not (costs.min(initial=0.0) >= 0.0 and costs.max(initial=0.0) <= _MOST_COST):
+            raise InputError(
+                f"turn_costs must be an array of {turns} numbers, one for each turn, 0 or more and at "
+                f"most {_MOST_COST:g}"
+            )
 
     def _no_path(self, trip: Trip, why: str) -> Selection:
         if self.on_no_path == "empty":

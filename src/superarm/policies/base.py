@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from superarm.capabilities import ComparesOnly, Forecaster, Ranking, Resumable, Settled, TablePlayer
+from superarm.capabilities import (
+    Calibrated,
+    ComparesOnly,
+    Forecaster,
+    Ranking,
+    Resumable,
+    Settled,
+    Sparing,
+    Sums,
+    TablePlayer,
+)
 from superarm.core import (
     Belief,
     Decision,
@@ -275,6 +285,17 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
         """Whether something was chosen that is not yet seen."""
         return self._ledger.awaits
 
+    def knows(self, step: int) -> bool:
+        """Whether all rewards of this step were learned."""
+        return self._ledger.closed(step)
+
+    def note_steps(self, steps: Sequence[int]) -> None:
+        """The posterior has learned the rewards of these steps, as of a log: they are not learned again."""
+        with self._turns.lock:
+            for step in steps:
+                self._ledger.note_rounds(step, 1)
+            self.version += len(steps)
+
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         belief = self.posterior.belief(offer, self._ledger.pending())
@@ -308,7 +329,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
             action=action,
             positions=positions,
             mean=belief.mean[positions],
-            std=belief.std[positions],
+            std=belief.std_at(positions) if isinstance(belief, Sparing) else belief.std[positions],
             desirability=desirability[positions],
             propensity=1.0 if self._certain else None,
             version=self.version,
@@ -325,7 +346,17 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
         if not self.posterior.exchangeable:
             self._ledger.check_order(decision, type(self.posterior).__name__)
         keys = self.posterior.keys(offer)[feedback.positions]
-        self.posterior.observe(keys, feedback.rewards, feedback.noise_variance, rng)
+        if feedback.sums is None:
+            self.posterior.observe(keys, feedback.rewards, feedback.noise_variance, rng)
+        elif isinstance(self.posterior, Sums):
+            given = (feedback.sums, feedback.rewards, feedback.noise_variance)
+            self.posterior.observe_sums(keys, *given, rng)
+        else:
+            name = type(self.posterior).__name__
+            raise InputError(
+                f"{name} learns from rewards of single arms, and this feedback holds sums of them; use "
+                "the posterior 'roads', or give every arm its reward"
+            )
 
     def forecast(self, offer: Offer, positions: Ints) -> Forecast:
         """What these arms are expected to yield, in the user's sign."""
@@ -335,12 +366,15 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
             raise UnknownArmError(told)
         keys = self.posterior.keys(offer)[chosen]
         mean, cov = self.posterior.predict(keys, return_cov=True)
+        if isinstance(self.posterior, Calibrated):
+            noise, widths = self.posterior.noise_cov(keys), self.posterior.widths(keys)
+            return Forecast(mean, cov, self.posterior.noise_std, noise, *widths)
         return Forecast(mean, cov, self.posterior.noise_std)
 
     def beliefs(self, offer: Offer) -> Prediction:
         """Mean and standard deviation of every arm on offer, in the user's sign."""
         belief = self.posterior.belief(offer)
-        return Prediction(belief.mean, belief.std)
+        return Prediction(belief.mean, None if isinstance(belief, Sparing) else belief.std)
 
     def play_table(self, offer: Offer, rewards: Floats, rng_at: Callable[[int], Rng]) -> Ints | None:
         """Many rounds at once where posterior, rule and oracle allow it; see ``tabled``."""
@@ -392,7 +426,8 @@ class ScorePolicy(Saved, TablePlayer):
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         desirability = one_per_arm(self.score, self.score.desirability(offer, rng), len(offer.arms))
-        action, positions = select(self.oracle, desirability, offer, rng)
+        priced = self.score.priced(offer) if isinstance(self.score, KnownCosts) else offer
+        action, positions = select(self.oracle, desirability, priced, rng)
         return Decision(
             step=offer.step,
             action=action,

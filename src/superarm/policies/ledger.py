@@ -134,6 +134,10 @@ class Ledger:
         if len(self._awaited) > self._most_pending:  # what is lost is not awaited for ever
             del self._awaited[min(self._awaited)]
 
+    def closed(self, step: int) -> bool:
+        """Whether all rewards of a step were learned."""
+        return step in self._closed
+
     @property
     def awaits(self) -> bool:
         """Whether arms were chosen and not seen."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from superarm.core import Floats, Rule, SwitchingCost
 from superarm.errors import InputError
 from superarm.inputs import as_number, require_choice
-from superarm.models import Model, RoadModel
+from superarm.models import FleetModel, Model, RoadModel
 from superarm.normal import rectified_mean
+from superarm.posteriors import RoadGP
 from superarm.registry import register
 from superarm.rules import UCB, BayesianGPUCB, BayesUCB, BayesUCBQuantile, Greedy, Rectified, Thompson
 from superarm.rules.base import require_part
@@ -25,7 +26,7 @@ from superarm.rules.rectified import Spread
 
 from .base import IndexPolicy, ScorePolicy
 from .published import PosteriorName, arm_count, index_policy
-from .scores import KnownCosts
+from .scores import Expected, KnownCosts
 
 Routing = Literal["rectified", "potential"]
 
@@ -63,11 +64,26 @@ def _policy(
     model: Model, rule: Rule, posterior: PosteriorName, routing: Routing, spread: Spread, penalty: float
 ) -> IndexPolicy:
     model = _roads(model)
+    if isinstance(model, FleetModel):
+        return _of_fleet(model, rule, posterior, routing, spread, penalty)
     exact = model.arms is not None and posterior in ("auto", "finite")
     rectified = Rectified(rule=rule, spread=spread, reduction=_reduction(model, routing))
     # A route is many arms at once, few of all: the form that knows only visited ones is faster.
     form = "visited" if exact else "auto"
     return index_policy(model, rectified, posterior, form, switching=_switching(model, penalty))
+
+
+def _of_fleet(
+    model: FleetModel, rule: Rule, posterior: PosteriorName, routing: Routing, spread: Spread, penalty: float
+) -> IndexPolicy:
+    """A fleet's own posterior; its energies are less what is stored in height already."""
+    if posterior != "auto" or penalty:
+        told = "a fleet learns with the posterior 'roads' and pays nothing for changing its routes"
+        raise InputError(f"{told}: leave posterior and penalty out")
+    options: Any = {"scales": model.scales, "refit": model.refit, "outliers": model.outliers}
+    rectified = Rectified(rule=rule, spread=spread, reduction=_reduction(model, routing))
+    parts: Any = {"rule": rectified, "oracle": model.oracle, "direction": model.direction}
+    return IndexPolicy(posterior=RoadGP(model.kernel, model.sizes, **options), **parts)
 
 
 @register("policy", "route-rule")
@@ -149,10 +165,11 @@ def prior(model: Model, *, routing: Routing = "rectified", spread: Spread = "noi
     """The route that the prior mean makes cheapest, whatever is seen: nothing is learned."""
     model = _roads(model)
     reduction = _reduction(model, routing)
+    turns = model.turn_costs["energy"] if isinstance(model, FleetModel) else None
     costs = model.energies if reduction is None else model.energies - reduction
     require_choice(spread, "spread", ("noise", "none"))
     weights = rectified_mean(costs, math.sqrt(model.noise_variance) if spread == "noise" else 0.0)
-    return ScorePolicy(score=KnownCosts(costs=weights), oracle=model.oracle)
+    return ScorePolicy(score=KnownCosts(costs=weights, turn_costs=turns), oracle=model.oracle)
 
 
 @register("policy", "known-cost")
@@ -161,4 +178,13 @@ def known_cost(model: Model, *, cost: str) -> ScorePolicy:
     model = _roads(model)
     if cost not in list(model.costs):  # a list: what comes from a file may not be hashable
         raise InputError(f"cost is {cost!r}; this problem knows {sorted(model.costs)}")
-    return ScorePolicy(score=KnownCosts(costs=model.costs[cost]), oracle=model.oracle)
+    turns = model.turn_costs[cost] if isinstance(model, FleetModel) else None
+    return ScorePolicy(score=KnownCosts(costs=model.costs[cost], turn_costs=turns), oracle=model.oracle)
+
+
+@register("policy", "informed")
+def informed(model: Model) -> ScorePolicy:
+    """The route that the energy model makes cheapest for the vehicle of the trip: nothing is learned."""
+    if not isinstance(model, FleetModel):
+        raise InputError("'informed' is for fleets, whose offers say which vehicle drives; use 'prior'")
+    return ScorePolicy(score=Expected(), oracle=model.oracle)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -12,7 +12,7 @@ from superarm.core import Floats, Ints, Offer, Oracle, Rng
 from superarm.errors import InputError
 from superarm.inputs import as_generator, as_vector, read_only
 from superarm.movement.switching import previous_positions
-from superarm.oracles import TopK
+from superarm.oracles import TopK, Trip
 from superarm.problems.base import Scored, World
 from superarm.problems.movement import MovementProblem
 from superarm.registry import register
@@ -71,12 +71,33 @@ class KnownCosts(_Certain):
 
     costs: Floats
     """(n,), what each arm on offer costs"""
+    turn_costs: Floats | None = None
+    """(c,), what turns cost in the same unit; ``None``: what the offer says of them"""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "costs", read_only(as_vector(self.costs, "costs")))
+        for name in ("costs", "turn_costs"):
+            if (values := getattr(self, name)) is not None:
+                object.__setattr__(self, name, read_only(as_vector(values, name)))
 
     def desirability(self, offer: Offer, rng: Rng) -> Floats:
         return np.negative(self.costs)
+
+    def priced(self, offer: Offer) -> Offer:
+        """The offer with turns at these costs."""
+        if self.turn_costs is None or not isinstance(offer.structure, Trip):
+            return offer
+        return replace(offer, structure=replace(offer.structure, turn_costs=self.turn_costs))
+
+
+@register("score", "expected")
+@dataclass(frozen=True, kw_only=True)
+class Expected(_Certain):
+    """Minus what a column of the features says that each arm costs, cut off at zero."""
+
+    column: int = 1
+
+    def desirability(self, offer: Offer, rng: Rng) -> Floats:
+        return np.minimum(-offer.arms.features[:, self.column], 0.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

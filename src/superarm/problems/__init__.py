@@ -6,6 +6,7 @@ from .codependency import Codependency as Codependency
 from .crowdsourcing import Crowdsourcing as Crowdsourcing
 from .drifting import DriftingFunction as DriftingFunction
 from .finite import FiniteProblem as FiniteProblem
+from .fleet import Fleet as Fleet
 from .landscape import landscape as landscape
 from .movement import MovementField as MovementField
 from .movement import MovementProblem as MovementProblem

@@ -72,8 +72,6 @@ class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
     edges: int = 2000
     """About how many edges a generated city has, 200 to 2,000,000."""
     city_seed: int = 0
-    elevation: str | None = None
-    """An SRTM tile, or a folder of them, whose heights replace those of the network."""
     model_lengthscale: float | None = None
     """Lengthscale of the model alone, to make it deliberately wrong."""
     recuperation: Recuperation = "multiply"
@@ -106,7 +104,7 @@ class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
         require_choice(self.on_no_path, "on_no_path", ("error", "empty"))
         vehicle = self._own_vehicle(self.recuperation)
         named = self._named(otherwise="city")
-        names = ("uturns", "edges", "city_seed", "elevation")
+        names = ("uturns", "edges", "city_seed", "elevation", "flat")
         roads = load_roads(named.network, **{name: getattr(self, name) for name in names})
         lengthscale = as_positive(self.lengthscale, "lengthscale")
         known = lengthscale if self.model_lengthscale is None else self.model_lengthscale

@@ -19,14 +19,16 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from superarm.capabilities import REGRET, AdditiveProblem, Measured, Metric
-from superarm.core import Arms, Direction, Floats, Ints
+from superarm.core import Arms, Direction, Floats, Forecast, Ints
 from superarm.datasets import find
 from superarm.errors import FileError, InputError
 from superarm.inputs import as_count, as_positive, require_choice
 from superarm.kernels import GraphMatern, Kernel, Matern, Sum
 from superarm.models import RoadModel
 from superarm.networks import LineGraph, RoadMap, Vehicle, generate_city, read_network, suggest_trip
+from superarm.networks.elevation import at_one_height
 from superarm.networks.energy import Recuperation, RoadEnergy
+from superarm.networks.road import Uturns
 from superarm.oracles import ShortestPath, Trip
 
 from .base import Mapped, store
@@ -35,6 +37,7 @@ REAL_NETWORKS = {"luxembourg": "luxembourg-roads", "monaco": "monaco-roads"}
 """Networks by name, and the data sets that hold them."""
 TABLE_2 = Vehicle()
 _OF_THE_VEHICLE = ("mass", "auxiliary_power", "rolling_resistance", "air_drag", "air_density")
+_UTURNS = {True: "", False: ", no U-turns", "dead-ends": ", U-turns where there is no other way on"}
 _CACHE_MEGABYTES = 256.0  # of solved kernel columns, shared by all policies on a network
 MEASURES = {
     "regret": REGRET._replace(unit="Wh"),
@@ -76,20 +79,23 @@ ROUTES: Mapping[str, NamedTrip] = {
 def load_roads(
     network: str,
     *,
-    uturns: bool = True,
+    uturns: Uturns = True,
     edges: int = 2000,
     city_seed: int = 0,
     elevation: str | None = None,
+    flat: bool = False,
+    vehicle_class: str = "passenger",
 ) -> Roads:
     """The roads of "luxembourg", "monaco", a generated "city", or of a file or folder.
 
-    ``elevation`` names an SRTM tile or a folder of them, whose heights replace the network's. Roads
-    are kept for the seeds and policies to come, until their file changes.
+    ``elevation`` names an SRTM tile or a folder of them, whose heights replace the network's; ``flat``
+    leaves heights out. Roads are kept for the seeds and policies to come, until their file changes.
     """
     kinds: tuple[tuple[str, Any, Any, str], ...] = (
+        ("flat", flat, bool, "true or false"),
         ("network", network, str, "a name, or the path of a network file"),
         ("elevation", elevation, str | None, "the path of a tile, or of a folder of them"),
-        ("uturns", uturns, bool, "true or false"),
+        ("uturns", uturns, bool if uturns != "dead-ends" else str, "true, false or 'dead-ends'"),
     )
     for name, value, kind, words in kinds:  # they may come from a file
         if not isinstance(value, kind) or value == "":
@@ -97,7 +103,8 @@ def load_roads(
     as_count(edges, "edges", least=1)
     as_count(city_seed, "city_seed", least=0)
     ages = tuple(_age(path) for path in (network, elevation) if path is not None)
-    return _load_roads(network, uturns, edges, city_seed, elevation, ages)
+    where = (network, vehicle_class, uturns, edges, city_seed)
+    return _load_roads(*where, elevation, flat, ages)
 
 
 def _age(path: str) -> tuple[tuple[str, int, int], ...]:
@@ -113,14 +120,22 @@ def _age(path: str) -> tuple[tuple[str, int, int], ...]:
 
 @lru_cache(maxsize=4)
 def _load_roads(
-    network: str, uturns: bool, edges: int, city_seed: int, elevation: str | None, ages: tuple[Any, ...]
+    network: str,
+    vehicle_class: str,
+    uturns: Uturns,
+    edges: int,
+    city_seed: int,
+    elevation: str | None,
+    flat: bool,
+    ages: tuple[Any, ...],
 ) -> Roads:
     if network == "city":
         if elevation is not None:
             raise InputError("a generated city is nowhere on Earth: leave elevation out")
         city = generate_city(edges=edges, seed=city_seed)
+        city = at_one_height(city) if flat else city
         told = f"a generated city (city seed {city_seed}), synthetic data"
-        return Roads(city.line_graph(uturns=uturns), told)
+        return Roads(city.line_graph(vehicle_class, uturns=uturns), told)
     if network in REAL_NETWORKS:
         path: Path = find(REAL_NETWORKS[network]).parent
         told = f"the road network of {network.capitalize()}"
@@ -132,12 +147,12 @@ def _load_roads(
                 "or give the path of a network file"
             )
     try:
-        roads = read_network(path, elevation=elevation)
+        roads = read_network(path, elevation=elevation, flat=flat)
     except InputError as error:
         raise FileError(str(error)) from error
     if network in REAL_NETWORKS:
         roads = replace(roads, name=network.capitalize())
-    return Roads(roads.line_graph(uturns=uturns), told)
+    return Roads(roads.line_graph(vehicle_class, uturns=uturns), told)
 
 
 def trip_ends(graph: LineGraph, start: str | None, goal: str | None) -> Trip:
@@ -191,15 +206,15 @@ class RoadPrior(NamedTuple):
     std: float  # σ₀: how wrong the energies may be
     noise_std: float  # ς
 
-    def total_variance(self, graph: LineGraph, edges: Ints, lengthscale: Lengthscale = 1.0) -> float:
-        """Of the energy of a route on one trip, with k_G·k_f taken to be independent from road to road.
+    def forecast(self, graph: LineGraph, edges: Ints, lengthscale: Lengthscale = 1.0) -> Forecast:
+        """Of a route's energies on one trip, with k_G·k_f taken to be independent from road to road.
 
         Of a route's variance k′_f and noise make up most, so that the standard deviation is right to a
         few per cent, on a network of any size.
         """
         alike = Matern(nu=2.5, lengthscale=lengthscale)(graph.features[edges])
-        known = 0.5 * self.std**2 * (float(alike.sum()) + len(edges))
-        return known + len(edges) * self.noise_std**2
+        cov = 0.5 * self.std**2 * (alike + np.eye(len(edges)))
+        return Forecast(self.energies.values[edges], cov, self.noise_std)
 
 
 def road_prior(
@@ -276,6 +291,10 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
     start: str | None = None
     """Id of the first edge; without it and ``goal``, two edges far apart are chosen."""
     goal: str | None = None
+    elevation: str | None = None
+    """An SRTM tile, or a folder of them, whose heights replace those of the network."""
+    flat: bool = False
+    """Whether all roads are at one height, whatever the network says."""
     mass: float = TABLE_2.mass
     """Mass of the vehicle that drives, kg."""
     auxiliary_power: float = TABLE_2.auxiliary_power
@@ -291,7 +310,7 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
     """How the graph kernel's variance is scaled: "mean", "unit" or "raw"."""
     prior_scale: float = 0.25
     noise_scale: float = 0.1
-    uturns: bool = True
+    uturns: Uturns = True
     model: RoadModel = field(init=False, repr=False)
     settled: Mapping[str, str] = field(init=False, repr=False)
     vehicle: Vehicle = field(init=False, repr=False)
@@ -325,14 +344,16 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
     def _told(self) -> dict[str, str]:
         """What a report says of the roads and the trip."""
         graph = self.graph
-        flat = float(np.ptp(graph.network.junctions[:, 2])) == 0.0
+        level = float(np.ptp(graph.network.junctions[:, 2])) == 0.0
         return {
             "data": self.roads.told,
             "route": f"from edge {graph.ids[self.trip.start]} to edge {graph.ids[self.trip.goal]}",
             "network": f"passenger edges, largest strongly connected part: {len(graph)} edges, "
-            f"{len(graph.turns)} turns" + ("" if self.uturns else ", no U-turns"),
-            "heights": "flat: the network has no heights"
-            if flat
+            f"{len(graph.turns)} turns{_UTURNS[self.uturns]}",
+            "heights": "flat: heights are left out"
+            if self.flat
+            else "flat: the network has no heights"
+            if level
             else "energies use the heights of the junctions, unclipped; the kernel's incline is "
             "rise / max(length, distance, 1 m)",
         }

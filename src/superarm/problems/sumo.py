@@ -5,10 +5,14 @@ heavier, heat its cabin or meet wet roads, and it brakes for curves, lights and 
 traveller is told none of this. Neither the truth nor the best route is known: ``means`` is refused, and
 regret is the energy above that of the prior's own route, driven in the same round's traffic.
 
-A car that brakes wins energy on one edge which it spends again on the next. The feedback books
+A car that brakes wins energy on one edge which it spends again on the next. A trip's energy counts
 neither (``motion="stored"``): what is in the car's motion counts as if it were still in the battery,
-so that rectified costs do not charge for every stop what was won back before it. ``true_energy``,
-``value`` and regret are what the battery gave.
+so that rectified costs do not charge for every stop what was won back before it, and nobody pays for
+the speed at which a car leaves the last edge. Feedback, ``true_energy``, ``value`` and regret all are
+this energy; with ``motion="spent"`` all are what the battery gave.
+
+Heights are those of the SUMO network, lane by lane. With ``elevation`` they come from tiles, with
+``flat`` there are none: every edge then climbs evenly by what its junctions differ.
 """
 
 from __future__ import annotations
@@ -23,11 +27,13 @@ import numpy as np
 
 from superarm.capabilities import Metric, Unending
 from superarm.core import Best, Decision, Feedback, Floats, Offer, Rng
-from superarm.datasets import find
+from superarm.datasets import find, search_path
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_number, require_choice
-from superarm.networks import Vehicle
+from superarm.networks import LineGraph
 from superarm.networks.driving import LONGEST_STEP, Drive, Driver, Traffic
+from superarm.networks.openstreetmap import OSM_FILES, kept_osm
+from superarm.networks.reading import SUMO_FILES
 from superarm.networks.road import made_again
 from superarm.registry import register
 from superarm.streams import Streams
@@ -35,8 +41,7 @@ from superarm.streams import Streams
 from .base import store
 from .road_models import MEASURES, REAL_NETWORKS, TABLE_2, RoadProblem, load_roads
 
-_FILES = (".net.xml", ".net.xml.gz", ".net.xml.xz")
-_DRIVES_KEPT = 4096  # of 100 edges each they take some 10 MB
+_DRIVES_KEPT = 1024  # of 20 minutes each they take some 100 MB
 
 
 @register("problem", "sumo-navigation")
@@ -45,8 +50,8 @@ class SumoNavigation(RoadProblem, Unending):
     """Learn the route of least energy from ``start`` to ``goal`` by driving it in SUMO."""
 
     network: str | None = None
-    """"luxembourg", "monaco" (by default), or the path of a SUMO network (.net.xml,
-    plain or packed)."""
+    """"luxembourg", "monaco" (by default), or the path of a SUMO network (.net.xml) or an
+    OpenStreetMap extract (.osm), plain or packed."""
     traffic: float = 0.0
     """Other cars that depart per hour; with none, every trip of a route costs the same."""
     traffic_reach: float = 500.0
@@ -54,7 +59,9 @@ class SumoNavigation(RoadProblem, Unending):
     moments: int = 8
     """How many states of the traffic rounds may begin with; each round draws one of them."""
     motion: Literal["stored", "spent"] = "stored"
-    """Whether feedback leaves out what an edge put into the car's motion, or counts it as spent."""
+    """Whether energy leaves out what an edge put into the car's motion, or counts it as spent."""
+    cache: str | None = None
+    """A file in which drives are kept, for other policies, seeds and runs."""
     step: float = LONGEST_STEP
     """Seconds of a time step in SUMO."""
     noise_scale: float = 0.02
@@ -73,14 +80,16 @@ class SumoNavigation(RoadProblem, Unending):
         for name in ("traffic", "traffic_reach"):
             as_number(getattr(self, name), name, 0.0)
         named = self._named(otherwise="monaco")
-        file = _network_file(named.network)
-        roads, vehicle = load_roads(named.network, uturns=self.uturns), self._own_vehicle()
+        file = network_file(named.network, heights=self.elevation is None and not self.flat)
+        read = named.network if named.network in REAL_NETWORKS else str(file)
+        roads = load_roads(read, uturns=self.uturns, elevation=self.elevation, flat=self.flat)
+        vehicle = self._own_vehicle()
         self._set_up(roads, named, vehicle, vehicle=TABLE_2)
         graph = self.graph
         reference = self.cheapest(np.maximum(self.model.energies - TABLE_2.potential(graph.rise), 0.0))
         traffic = self._traffic({*reference, *self.cheapest(graph.travel_time)})
         # Empty roads are the same whatever the seed: seeds then share what they have driven.
-        drive = _drive_of(file, vehicle, self.step, traffic, self.seed if traffic else 0)
+        drive = drive_of(file, self.step, traffic, self.seed if traffic else 0, self.cache)
         store(self, reference=tuple(reference), _drive=drive, _moments=Streams(self.seed, "offer"))
         store(self, _unfinished=vehicle.energy(graph.length, graph.speed, graph.rise))
         store(self, settled=self._settled())
@@ -91,12 +100,7 @@ class SumoNavigation(RoadProblem, Unending):
     def _traffic(self, around: set[int]) -> Traffic | None:
         if self.traffic == 0.0:
             return None
-        graph, network = self.graph, self.graph.network
-        ends = network.junctions[network.head[graph.edges], :2]
-        near = np.zeros(len(graph), dtype=bool)
-        for edge in sorted(around):
-            near |= np.hypot(*(ends - ends[edge]).T) <= self.traffic_reach
-        edges = tuple(graph.ids[edge] for edge in np.flatnonzero(near))
+        edges = edges_near(self.graph, around, self.traffic_reach)
         return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=self.moments)
 
     def _settled(self) -> dict[str, str]:
@@ -106,9 +110,11 @@ class SumoNavigation(RoadProblem, Unending):
             **self._told(),
             "energy": f"driven in SUMO, class Energy/unknown, steps of {self.step:g} s; what is used "
             "inside a junction is charged to the edge just left",
-            "motion": "feedback leaves out what is stored in the car's motion"
+            "motion": "energy leaves out what is stored in the car's motion, in feedback, metrics and "
+            "regret alike"
             if self.motion == "stored"
-            else "feedback counts what goes into the car's motion as spent",
+            else "energy counts what goes into the car's motion as spent, in feedback, metrics and "
+            "regret alike",
             "vehicle": "; ".join(f"{name} {own[name]:g}, not {told[name]:g}" for name in unlike)
             or "the one that the prior assumes",
             "traffic": "none; signals run fixed programs"
@@ -147,9 +153,7 @@ class SumoNavigation(RoadProblem, Unending):
 
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
         route = self._route(decision)
-        energies, drive = self._energies(offer, route)
-        if self.motion == "stored":
-            energies -= drive.stored
+        energies, _ = self._energies(offer, route)
         booked = dict(zip(route, energies.tolist(), strict=True))
         rewards = np.array([booked[arm] for arm in decision.positions.tolist()])
         return Feedback(positions=decision.positions, rewards=rewards + noise[decision.positions])
@@ -169,7 +173,11 @@ class SumoNavigation(RoadProblem, Unending):
         """What each edge of a route is charged this round, (k,), and the drive itself."""
         moment = int(self._moments.at(offer.step).integers(self.moments if self.traffic else 1))
         drive = self._drive(tuple(self.graph.ids[edge] for edge in route), moment=moment)
-        energies = drive.energy.copy()
+        own_heights = self.elevation is not None or self.flat
+        rise = self.graph.rise[list(route)] if own_heights else None
+        energies = drive.energies(self.vehicle, rise)
+        if self.motion == "stored":
+            energies -= drive.stored(self.vehicle)
         energies[drive.completed :] += self._unfinished[list(route[drive.completed :])]
         return energies, drive
 
@@ -192,22 +200,42 @@ class SumoNavigation(RoadProblem, Unending):
         return route
 
 
-def _network_file(network: str) -> Path:
-    """The SUMO file of a network."""
+def network_file(network: str, *, heights: bool) -> Path:
+    """The SUMO file of a network; one is made of an OpenStreetMap extract, and kept.
+
+    ``heights``: whether it is to have those that the extract says.
+    """
     if network in REAL_NETWORKS:
         return find(REAL_NETWORKS[network], ending=".net.xml.xz")
-    if not network.endswith(_FILES):
+    if network.lower().endswith(OSM_FILES):
+        return kept_osm(network, search_path()[-1] / "networks", heights=heights)
+    if not network.endswith(SUMO_FILES):
         raise InputError(
-            f"network is {network!r}; SUMO drives on {', '.join(REAL_NETWORKS)} or the path of a SUMO "
-            f"network ({', '.join(_FILES)}). netconvert makes one from OpenStreetMap files"
+            f"network is {network!r}; SUMO drives on {', '.join(REAL_NETWORKS)} or the path of a "
+            f"SUMO network ({', '.join(SUMO_FILES)}) or an OpenStreetMap extract (.osm). "
+            "netconvert makes a SUMO network of other files"
         )
     return Path(network)
 
 
+def edges_near(graph: LineGraph, around: set[int], metres: float) -> tuple[str, ...]:
+    """Ids of the edges that end within so many metres of where one of these ends."""
+    ends = graph.network.junctions[graph.network.head[graph.edges], :2]
+    near = np.zeros(len(graph), dtype=bool)
+    for edge in sorted(around):
+        near |= np.hypot(*(ends - ends[edge]).T) <= metres
+    return tuple(graph.ids[edge] for edge in np.flatnonzero(near))
+
+
 @lru_cache(maxsize=4)
-def _drive_of(
-    file: Path, vehicle: Vehicle, step: float, traffic: Traffic | None, seed: int
+def drive_of(
+    file: Path,
+    step: float,
+    traffic: Traffic | None,
+    seed: int,
+    cache: str | None,
+    departures: tuple[float, ...] = (0.0,),
 ) -> Callable[..., Drive]:
-    """A driver that remembers: the same route from the same moment costs the same."""
-    driver = Driver(file, vehicle=vehicle, step=step, traffic=traffic, seed=seed)
+    """A driver that remembers: the same route from the same moment is the same drive."""
+    driver = Driver(file, step=step, traffic=traffic, seed=seed, departures=departures, cache=cache)
     return lru_cache(maxsize=_DRIVES_KEPT)(driver.drive)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from superarm.results import calibration as results
-from superarm.simulation.audit import LEVELS
+from superarm.core import LEVELS
 from superarm.simulation.trace import Run
 
 from .pages import figure, policy_table

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.simulation.audit import LEVELS, QUANTILES
+from superarm.core import LEVELS, QUANTILES
 from superarm.simulation.trace import Run
 
 from .curves import PolicyStyle, counted, mean_stderr, policy_styles

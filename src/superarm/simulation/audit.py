@@ -10,7 +10,8 @@ forecast is made when the arms are chosen and checked when their rewards are see
                         ``firsts`` is how many they were, (T,)
 ``true_within``         share of the chosen arms whose expected reward, the truth, lay inside the
                         intervals of the latent mean, (T, 3): noise plays no part in it
-``score``               (observed total − forecast) / its standard deviation, (T,)
+``score``               (observed total − forecast) / its standard deviation, (T,); where a policy
+                        states intervals of its own, as far out as a normal's that just hold it
 ``true_score``          (expected total − forecast) / the latent standard deviation, (T,)
 ``variance``            Σ of the chosen arms' latent variances, (T,)
 ``largest_eigenvalue``  of the chosen arms' latent covariance, (T,)
@@ -28,11 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.capabilities import Forecaster
-from superarm.core import Decision, Feedback, Floats, Forecast, Ints, Offer
+from superarm.core import LEVELS, QUANTILES, Decision, Feedback, Floats, Forecast, Ints, Offer
 
-LEVELS = (0.50, 0.90, 0.95)
-QUANTILES = np.array([0.6744897501960817, 1.6448536269514722, 1.959963984540054])
-"""Half-widths of the central intervals of ``LEVELS``, in standard deviations."""
 _SHARES = ("within", "first", "true_within")
 _SERIES = ("firsts", "score", "true_score", "variance", "largest_eigenvalue", "information")
 
@@ -81,14 +79,15 @@ class Audit:
         if len(rewards) == 0 or not np.array_equal(feedback.positions, decision.positions):
             return
         series, latent = self._series, np.maximum(np.diagonal(forecast.cov), 0.0)
-        std = np.sqrt(latent + forecast.noise_std**2)
-        inside = np.abs(rewards - forecast.mean)[:, None] <= QUANTILES * std[:, None]
-        series["within"][at] = inside.mean(axis=0)
         series["firsts"][at] = fresh.sum()
-        if fresh.any():
-            series["first"][at] = inside[fresh].mean(axis=0)
+        if feedback.sums is None:
+            std = forecast.stds()
+            inside = np.abs(rewards - forecast.mean)[:, None] <= forecast.widths * std[:, None]
+            series["within"][at] = inside.mean(axis=0)
+            if fresh.any():
+                series["first"][at] = inside[fresh].mean(axis=0)
         mean, total_std = forecast.total()
-        series["score"][at] = (rewards.sum() - mean) / total_std
+        series["score"][at] = _judged((rewards.sum() - mean) / total_std, forecast.total_widths)
         if truth is not None:
             away = truth[decision.positions] - forecast.mean
             limits = QUANTILES * np.sqrt(latent)[:, None]
@@ -107,3 +106,14 @@ class Audit:
             arrays["std"] = std
         # Single precision: for figures and checks that allow for rounding.
         return {name: values.astype(np.float32) for name, values in arrays.items()}
+
+
+def _judged(score: float, widths: Floats) -> float:
+    """A score where intervals are as wide as these, as that of a normal's intervals."""
+    if widths is QUANTILES:
+        return score
+    known, meant = np.concatenate([[0.0], widths]), np.concatenate([[0.0], QUANTILES])
+    size = abs(score)
+    if size > known[-1] > 0.0:
+        return float(np.sign(score) * size * meant[-1] / known[-1])
+    return float(np.sign(score) * np.interp(size, known, meant))

@@ -44,14 +44,20 @@ def in_a_copy(work: Callable[[], Any]) -> Any:
     finally:
         status = os.waitpid(child, 0)[1]
     if status != 0 or not answer:
-        raise SuperarmError(
-            f"a copy of this process ended before its work was done (wait status {status}), perhaps "
-            "because memory ran out"
-        )
+        raise SuperarmError(f"a copy of this process {_end(status)} before its work was done")
     told = json.loads(answer)
     if "error" in told:
         raise getattr(errors, told["error"])(told["text"])
     return told["result"]
+
+
+def _end(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"ended with exit code {code}"
+    names = {each.value: each.name for each in signal.Signals}
+    why = ", perhaps because memory ran out," if -code == signal.SIGKILL else ""
+    return f"was ended by signal {-code} ({names.get(-code, 'unknown')}){why}"
 
 
 def _answer(work: Callable[[], Any], sender: int) -> NoReturn:

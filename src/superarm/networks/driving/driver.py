@@ -1,28 +1,17 @@
-"""Trips driven in SUMO: what each edge of a route really costs.
+"""Trips driven in SUMO: how a car really moves along a route.
 
 =================  =====================================================================
 ``k``              edges of a route
-``energy``         Wh booked to each edge of the route, (k,); negative where it is won back
-``stored``         of that, what is in the car's motion: see ``ledger.py``
-``moment``         one of the kept states of the traffic at which a trip begins
+``moment``         one of the kept states of the traffic, or of the times of departure on empty
+                   roads, at which a trip begins
 =================  =====================================================================
 
-*What SUMO computes.* Its emission class ``Energy/unknown`` is eq. 8 (``networks/energy.py``) at the
-speed and slope of every time step, plus ½·m·Δ(v²) for changes of speed, multiplied by η⁻ where
-negative. As measured, ``getElectricityConsumption`` is a rate, Wh per second, and auxiliaries are
-drawn without passing η⁺, as in ``Vehicle.energy``. Gravity is fixed at 9.80665 m/s² and air density at
-1.2041 kg/m³; a vehicle's own go into the mass (m·g/9.80665, which makes its inertia 0.1 % too large
-for Table 2) and into the drag coefficient. What still differs from eq. 8 at constant speed: braking
-for curves, junctions and other cars, of which η⁺·η⁻ is won back; rolling resistance without cos α; the
-slope, which SUMO takes between the car's front and rear on the lane; and the few metres inside
-junctions. The radial drag coefficient is 0, as the energy would else depend on the time step.
-
-*What is booked where.* The energy of a step goes to the edge the car is on; inside a junction to
-the edge just left; a step across several edges is divided by the metres driven on each, so that an
-edge too short to be seen gets its share and nothing is lost. The car departs at the beginning of
-the first edge with the speed allowed there and leaves the last one without braking for its end.
-Neither the energy of that first speed nor of the last is booked. SUMO removes the car in the step in
-which it arrives: that fraction of a step is booked at the rate of the step before.
+*What a drive is.* Speeds, slopes and places, step by step (``drive.py``, which also says what they
+cost a vehicle). Seconds are booked to the edge the car is on, and inside a junction to the edge just
+left (``ledger.py``). The car departs at the beginning of the first edge with the speed allowed there
+and leaves the last one without braking for its end. Neither the energy of that first speed nor of the
+last is booked. SUMO removes the car in the step in which it arrives: that fraction of a step is booked
+at the rate of the step before.
 
 *The same trip costs the same, whatever was driven before.* A saved state does not hold all that
 SUMO remembers, such as when lanes were last changed on an edge. Therefore no trip is driven in a
@@ -30,18 +19,23 @@ simulation that has driven: the network is loaded once and never moves. Every tr
 copy of the process (``apart.py``), where the traffic of its moment is loaded, and ends with it. Where
 processes cannot be copied (Windows), the network is loaded anew for every trip, which takes longer
 and gives the same. Traffic-actuated signals run as fixed programs, for the same reason.
+
+*No trains.* libsumo ends by a fault (signal 11) when it loads the state of a network with railway
+signals or level crossings. No train ever comes: these junctions become plain ones, open to cars
+(``plain.py``).
 """
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 import weakref
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from io import BytesIO
+from dataclasses import asdict
+from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -49,38 +43,23 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import ConflictError, InputError, require_extra
-from superarm.networks._xml import XmlFile, require_file
-from superarm.networks.energy import Vehicle
+from superarm.inputs import as_number
+from superarm.networks._xml import require_file
 
 from .apart import can_copy, in_a_copy
-from .ledger import Ledger
+from .drive import Drive
+from .kept import KeptDrives
+from .ledger import passing
 from .passable import SumoRoads
+from .plain import plain_text
 from .traffic import Departures, Traffic
 
-_GRAVITY = 9.80665  # m/s², fixed in SUMO
-_AIR_DENSITY = 1.2041  # kg/m³, fixed in SUMO
 LONGEST_STEP = 0.25
 """Seconds; with longer steps the energy of braking and accelerating is off by up to a percent."""
 _TELEPORT_AFTER = 300.0  # seconds after which a car that is stuck is taken away; a trip then ends
-_ACTUATED = re.compile(rb'(<tlLogic\b[^>]*?\btype=")(?:actuated|delay_based|NEMA)(")')
-_VERSION = re.compile(rb"<net\b[^>]*\bversion=")
+_LATEST = 86_400.0  # seconds until which signals may run before a trip begins on empty roads
+_KEPT_AS = 1  # raise it when trips are driven, or drives written, in another way
 _TRIP, _DRIVEN, _OTHER = "trip", "driven", "other"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Drive:
-    """What was measured on one trip."""
-
-    energy: Floats  # Wh per edge of the route, (k,); of edges not completed, what was measured so far
-    stored: Floats  # of the energy, what went into motion and can be won back by braking, Wh, (k,)
-    duration: float  # seconds from departure
-    arrived: bool
-    completed: int  # how many edges of the route were driven to their end: all k if the car arrived
-
-    @property
-    def total(self) -> float:
-        """Wh of the whole trip."""
-        return float(self.energy.sum())
 
 
 class _Kept(NamedTuple):
@@ -91,14 +70,64 @@ class _Kept(NamedTuple):
     departed: int  # how many background cars had departed
 
 
+class _Seen:
+    """A car at departure and after every step. Plain lists: there are thousands of steps to a trip."""
+
+    def __init__(self, lengths: Floats) -> None:
+        self._lengths = lengths
+        self.speeds: list[float] = [0.0]
+        self.slopes: list[float] = []  # degrees, from the first step on
+        self.index: list[int] = [0]
+        self.place: list[float] = [0.0]
+        self.inside: list[bool] = [False]
+        self.odometer: list[float] = [0.0]
+
+    def drive(self, step: float, positions: list[tuple[float, ...]], arrived: bool) -> Drive:
+        lengths, times = self._lengths, [step * number for number in range(len(self.index))]
+        if arrived:  # the way to the end of the last edge, at the speed of the step before
+            here = lengths[self.index[-1]] if self.inside[-1] else self.place[-1]
+            rest = max(0.0, float(lengths[self.index[-1] :].sum() - here))
+            times.append(times[-1] + (min(step, rest / self.speeds[-1]) if self.speeds[-1] else step))
+            self.odometer.append(self.odometer[-1] + rest)
+            self.index.append(len(lengths) - 1)
+            self.place.append(float(lengths[-1]))
+            self.inside.append(False)
+        index, inside = np.array(self.index), np.array(self.inside)
+        place = np.where(inside, lengths[index], self.place)
+        driven = np.array(np.arange(len(lengths)) < index[-1], dtype=np.float64)
+        driven[index[-1]] = place[-1] / lengths[index[-1]]
+        passed = passing(lengths, np.array(times), index, place, inside, np.array(self.odometer))
+        speeds, inclines = np.array(self.speeds), np.sin(np.deg2rad(self.slopes))
+        if len(inclines) == 0:  # it arrived, or was given up, in its first step
+            speeds, inclines = np.repeat(speeds, 2), np.zeros(1)
+        return Drive(
+            step=step,
+            speeds=speeds,
+            inclines=inclines,
+            reached=passed.reached,
+            left=passed.left,
+            driven=driven,
+            positions=np.array(positions).reshape(-1, 3),
+            metres=self.odometer[-1],
+            duration=times[-1],
+            arrived=arrived,
+            completed=len(lengths) if arrived else self.index[-1],
+        )
+
+
 class Driver(AbstractContextManager["Driver"]):
-    """Drives one vehicle over one network, trip after trip.
+    """Drives over one network, trip after trip.
 
     libsumo holds one simulation per process. Several drivers may exist: whoever drives takes the
     simulation over, which costs loading the network and changes no result. ::
 
-        with Driver("city.net.xml.gz", vehicle=Vehicle(mass=2200.0)) as driver:
+        with Driver("city.net.xml.gz") as driver:
             drive = driver.drive(["a", "b", "c"])
+        drive.energies(Vehicle(mass=2200.0))
+
+    ``departures``: seconds at which trips may begin on empty roads, one for each moment, so that
+    signals are met in other phases. ``cache``: a file in which drives are kept, for other drivers and
+    other processes; what is found there is not driven again.
     """
 
     _holder: ClassVar[weakref.ref[Driver] | None] = None
@@ -107,20 +136,25 @@ class Driver(AbstractContextManager["Driver"]):
         self,
         network_file: str | Path,
         *,
-        vehicle: Vehicle | None = None,
         step: float = LONGEST_STEP,
         traffic: Traffic | None = None,
         seed: int = 0,
+        departures: Sequence[float] = (0.0,),
+        cache: str | Path | None = None,
     ) -> None:
         self.network_file = Path(network_file)
-        self.vehicle = Vehicle() if vehicle is None else vehicle
         self.step, self.traffic, self.seed = step, traffic, seed
         if not 0.01 <= step <= LONGEST_STEP:
             raise InputError(f"step is {step!r} s; it must be between 0.01 and {LONGEST_STEP}")
-        if self.vehicle.recuperation != "multiply":
-            raise InputError("SUMO multiplies by η⁻; recuperation 'divide' cannot be driven there")
+        self.departures = tuple(as_number(time, "departures", 0.0, _LATEST) for time in departures)
+        if not self.departures or (traffic is not None and self.departures != (0.0,)):
+            raise InputError(
+                f"departures is {departures!r}; on empty roads there must be at least one, and traffic "
+                "has moments of its own"
+            )
         require_file(self.network_file)
         self._sumo: Any = require_extra("libsumo", "sumo")
+        self._cache = None if cache is None else KeptDrives(cache, self._told())
         self._folder = Path(tempfile.mkdtemp(prefix="superarm-sumo-"))
         self._tidy = weakref.finalize(self, shutil.rmtree, str(self._folder), True)
         self._kept: list[_Kept] = []
@@ -128,10 +162,17 @@ class Driver(AbstractContextManager["Driver"]):
         self._roads: SumoRoads | None = None
         self._copies = can_copy()
 
+    def _told(self) -> dict[str, Any]:
+        """All that drives depend on, but for the route and the moment."""
+        traffic = None if self.traffic is None else {**asdict(self.traffic), "seed": self.seed}
+        content = sha256(self.network_file.read_bytes()).hexdigest()
+        told = {"version": _KEPT_AS, "libsumo": version("libsumo"), "network": content}
+        return {**told, "step": self.step, "traffic": traffic}
+
     @property
     def moments(self) -> int:
-        """From how many different moments of traffic a trip may begin."""
-        return 1 if self.traffic is None else self.traffic.moments
+        """From how many different moments a trip may begin."""
+        return len(self.departures) if self.traffic is None else self.traffic.moments
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -152,65 +193,73 @@ class Driver(AbstractContextManager["Driver"]):
         the time at the speed limit), or is stuck until SUMO would take it away, is given up.
         """
         if not 0 <= moment < self.moments:
-            raise InputError(f"moment is {moment!r}; this traffic has moments 0 to {self.moments - 1}")
+            raise InputError(f"moment is {moment!r}; this driver has moments 0 to {self.moments - 1}")
+        if not self._tidy.alive:
+            raise InputError("this driver is closed; make a new one")
+        if isinstance(route, str) or len(route) == 0:
+            raise InputError(f"route is {route!r}; it must be a list of at least one edge id")
+        begins = moment if self.traffic is not None else self.departures[moment]
+        trip = {"route": list(route), "begins": begins, "longest": longest}
+        if self._cache is not None and (known := self._cache.find(trip)) is not None:
+            return known
+        found = self._found(route, moment, longest)
+        if self._cache is not None:
+            self._cache.keep(trip, found)
+        return found
+
+    def _found(self, route: Sequence[str], moment: int, longest: float | None) -> Drive:
         roads = self._take_over()
         roads.check_route(route)
         lengths = roads.lengths(route)
         free = float((lengths / roads.limits(route)).sum())
-        if longest is None:
-            longest = 600.0 + 5.0 * free
+        seconds = 600.0 + 5.0 * free if longest is None else longest
         kept = self._kept[moment]
         if self._departures is not None:  # known here, they need not be found in every copy
-            self._departures.until(kept.time + min(longest, 2.0 * free))
-        found = self._untouched(lambda: self._drive(list(route), lengths, longest, kept))
-        arrays = {name: np.array(found[name], dtype=np.float64) for name in ("energy", "stored")}
-        return Drive(**{**found, **arrays})
+            self._departures.until(kept.time + min(seconds, 2.0 * free))
 
-    def _drive(self, route: list[str], lengths: Floats, longest: float, kept: _Kept) -> dict[str, Any]:
+        def packed() -> str:
+            return b64encode(self._drive(list(route), lengths, seconds, kept).to_bytes()).decode()
+
+        return Drive.from_bytes(b64decode(self._untouched(packed)))
+
+    def _drive(self, route: list[str], lengths: Floats, longest: float, kept: _Kept) -> Drive:
         sumo, vehicle, simulation = self._sumo, self._sumo.vehicle, self._sumo.simulation
         if kept.file is not None:
             simulation.loadState(kept.file)
+        elif kept.time > 0.0:
+            simulation.step(kept.time)
         departed = kept.departed
         sumo.route.add(_TRIP, route)
         vehicle.add(
             _TRIP, _TRIP, typeID=_DRIVEN, departLane="best", departPos="0", departSpeed="max",
             arrivalPos="max", arrivalSpeed="current",
         )  # fmt: skip
-        waited = 0.0
+        waited, seen = 0.0, _Seen(lengths)
         while _TRIP not in simulation.getDepartedIDList():
             if waited > longest:
-                return self._record(Ledger(lengths=lengths, speed=0.0, inertia=0.0), 0.0, None)
+                return seen.drive(self.step, [], arrived=False)
             departed = self._advance(departed)
             waited += self.step
         # In the step of its departure a car does not move yet.
-        inertia = 0.5 * self._mass * self.vehicle.recuperation_efficiency / 3600.0
-        ledger = Ledger(lengths=lengths, speed=vehicle.getSpeed(_TRIP), inertia=inertia)
-        steps = 0
+        seen.speeds, steps, arrived = [vehicle.getSpeed(_TRIP)], 0, False
+        positions = [(0.0, *vehicle.getPosition(_TRIP))]
         while waited + steps * self.step <= longest:
             departed = self._advance(departed)
             if _TRIP in simulation.getArrivedIDList():
-                return self._record(ledger, steps * self.step, self.step)
+                arrived = True
+                break
             if _TRIP in simulation.getStartingTeleportIDList():
                 break
             steps += 1
-            inside = vehicle.getRoadID(_TRIP).startswith(":")  # a junction
-            ledger.book(
-                rate=vehicle.getElectricityConsumption(_TRIP),
-                seconds=self.step,
-                index=vehicle.getRouteIndex(_TRIP),
-                place=None if inside else vehicle.getLanePosition(_TRIP),
-                odometer=vehicle.getDistance(_TRIP),
-                speed=vehicle.getSpeed(_TRIP),
-            )
-        return self._record(ledger, steps * self.step, None)
-
-    def _record(self, ledger: Ledger, seconds: float, last_step: float | None) -> dict[str, Any]:
-        """A drive as plain data; ``last_step``: the length of the step in which the car arrived."""
-        booked = {"energy": ledger.energy, "stored": ledger.stored}
-        if last_step is None:
-            return {**booked, "duration": seconds, "arrived": False, "completed": ledger.index}
-        seconds += ledger.arrive(last_step)
-        return {**booked, "duration": seconds, "arrived": True, "completed": len(ledger.energy)}
+            seen.speeds.append(vehicle.getSpeed(_TRIP))
+            seen.slopes.append(vehicle.getSlope(_TRIP))
+            seen.index.append(vehicle.getRouteIndex(_TRIP))
+            seen.place.append(vehicle.getLanePosition(_TRIP))
+            seen.inside.append(vehicle.getRoadID(_TRIP).startswith(":"))  # a junction
+            seen.odometer.append(vehicle.getDistance(_TRIP))
+            if steps * self.step >= positions[-1][0] + 1.0 - 1e-9:
+                positions.append((steps * self.step, *vehicle.getPosition(_TRIP)))
+        return seen.drive(self.step, positions, arrived)
 
     def _advance(self, departed: int) -> int:
         """One time step, before which the cars that are due depart; how many have by then."""
@@ -241,8 +290,6 @@ class Driver(AbstractContextManager["Driver"]):
 
     def _take_over(self) -> SumoRoads:
         """Make this driver's network the one that libsumo has loaded, as it is before any step."""
-        if not self._tidy.alive:
-            raise InputError("this driver is closed; make a new one")
         if self._holds() and self._roads is not None and self._sumo.simulation.isLoaded():
             return self._roads
         if self._sumo.simulation.isLoaded():
@@ -257,7 +304,7 @@ class Driver(AbstractContextManager["Driver"]):
         Driver._holder = weakref.ref(self)
         if self._roads is None:
             roads = SumoRoads(self._sumo, str(self.network_file))
-            self._kept = [_Kept(None, 0.0, 0)]
+            self._kept = [_Kept(None, time, 0) for time in self.departures]
             if self.traffic is not None:
                 traffic = self.traffic
                 self._departures = self._other_cars(traffic, roads)
@@ -269,7 +316,7 @@ class Driver(AbstractContextManager["Driver"]):
     def _start(self) -> None:
         network, types = self._folder / "network.net.xml", self._folder / "types.add.xml"
         if not network.exists():
-            network.write_bytes(_ACTUATED.sub(rb"\1static\2", _checked_text(self.network_file)))
+            network.write_bytes(plain_text(self.network_file))
             types.write_text(self._types(), encoding="utf-8")
         options = {
             "net-file": network,
@@ -292,29 +339,11 @@ class Driver(AbstractContextManager["Driver"]):
                 f"{self.network_file}: SUMO cannot load this network ({error}); the reason is on stderr"
             ) from error
 
-    @property
-    def _mass(self) -> float:
-        """With which SUMO's gravity gives the vehicle's weight."""
-        return self.vehicle.mass * self.vehicle.gravity / _GRAVITY
-
     def _types(self) -> str:
-        car = self.vehicle
-        parameters = {
-            "frontSurfaceArea": car.front_area,
-            "airDragCoefficient": car.air_drag * car.air_density / _AIR_DENSITY,
-            "rollDragCoefficient": car.rolling_resistance,
-            "radialDragCoefficient": 0.0,
-            "rotatingMass": 0.0,
-            "propulsionEfficiency": car.propulsion_efficiency,
-            "recuperationEfficiency": car.recuperation_efficiency,
-            "constantPowerIntake": car.auxiliary_power,
-        }
-        told = "".join(f'<param key="{key}" value="{value!r}"/>' for key, value in parameters.items())
         steady = 'vClass="passenger" sigma="0" speedFactor="1" speedDev="0"'
         pause = LONGEST_STEP if self.traffic is None else self.traffic.action_step
         return (
-            f'<additional><vType id="{_DRIVEN}" {steady} mass="{self._mass!r}" '
-            f'emissionClass="Energy/unknown">{told}</vType>'
+            f'<additional><vType id="{_DRIVEN}" {steady}/>'
             f'<vType id="{_OTHER}" {steady} actionStepLength="{max(pause, self.step)!r}"/></additional>'
         )
 
@@ -345,12 +374,3 @@ class Driver(AbstractContextManager["Driver"]):
             find_route=lambda first, last: find_route(first, last, _OTHER).edges,
             seed=self.seed,
         )
-
-
-def _checked_text(path: Path) -> bytes:
-    """A network file's text, which libsumo can be given: some malformed files end the process there."""
-    text = BytesIO()
-    XmlFile(path, root="net").read(copy_to=text)
-    if not _VERSION.search(text.getvalue()):
-        raise InputError(f"{path}: <net> states no version; build the network again with netconvert")
-    return text.getvalue()

@@ -1,73 +1,51 @@
-"""Which edge of a route pays for which time step of a trip.
+"""When each edge of a route was passed, from where the car was after every time step.
 
-=================  =====================================================================
-``energy``         Wh drawn from the battery on each edge of the route, (k,)
-``stored``         of that, what went into motion and can be won back, Wh, (k,):
-                   η⁻·½·m·(v² at the end − v² at the beginning)/3600
-=================  =====================================================================
-
-A car that brakes for a corner wins energy on one edge and spends it on the next. What is stored in
-motion is a potential as height is: it adds up to the same for all routes that begin and end at the
-same speeds, and energy less both is never negative (:mod:`superarm.networks.energy` has the proof;
-only put ½mv² beside mgz). Without it, a rectified cost charges the spending and forgets the winning.
+The seconds of a step belong to the edge that the car is on; inside a junction to the edge just
+left. A step across several edges is divided by the metres driven on each, so that an edge too short
+to be seen gets its share and nothing is lost. Time is thus cut into one stretch per edge, and two
+numbers say all of it: when the end of the edge was reached, and when the junction behind it was left.
 """
 
 from __future__ import annotations
 
-from superarm.core import Floats
+from typing import NamedTuple
+
+import numpy as np
+
+from superarm.core import Bools, Floats, Ints
 
 
-class Ledger:
-    """Books time steps to the edges of a route, and loses nothing of them: see ``driver.py``."""
+class Passing(NamedTuple):
+    """Seconds from departure."""
 
-    def __init__(self, *, lengths: Floats, speed: float, inertia: float) -> None:
-        """``speed`` at departure, m/s; ``inertia`` η⁻·½·m/3600: Wh stored per (m/s)²."""
-        self.index = 0
-        """The edge that the car is on, or has just left."""
-        # Plain numbers: there are thousands of steps to a trip, and few edges to a step.
-        self._lengths: list[float] = lengths.tolist()
-        self.energy = [0.0] * len(lengths)
-        self.stored = [0.0] * len(lengths)
-        self._inertia, self._speed = inertia, speed
-        self._place = self._odometer = 0.0
-        self._energy_rate = self._stored_rate = 0.0
+    reached: Floats  # the end of each edge, (k,)
+    left: Floats  # the junction behind it, (k,); of edges to come, the end of the trip
 
-    def book(
-        self,
-        *,
-        rate: float,
-        seconds: float,
-        index: int,
-        place: float | None,
-        odometer: float,
-        speed: float,
-    ) -> None:
-        """A time step at ``rate`` Wh per second, which ends ``place`` metres into the edge ``index``.
 
-        Where ``place`` is ``None``, it ends in the junction behind that edge.
-        """
-        if place is None:
-            place = self._lengths[index]
-        self._energy_rate = rate
-        self._stored_rate = self._inertia * (speed * speed - self._speed * self._speed) / seconds
-        self._divide(seconds, index, place, odometer - self._odometer)
-        self.index, self._place, self._odometer, self._speed = index, place, odometer, speed
+def passing(
+    lengths: Floats, times: Floats, index: Ints, place: Floats, inside: Bools, odometer: Floats
+) -> Passing:
+    """When each of k edges was passed, seen at n + 1 ``times``, the first of which is the departure.
 
-    def arrive(self, step: float) -> float:
-        """Book the way to the end of the last edge at the last known rates; the seconds it took."""
-        rest = max(0.0, sum(self._lengths[self.index :]) - self._place)
-        seconds = min(step, rest / self._speed) if self._speed > 0.0 else step
-        self._divide(seconds, len(self._lengths) - 1, self._lengths[-1], rest)
-        return seconds
-
-    def _divide(self, seconds: float, index: int, place: float, metres: float) -> None:
-        left = metres
-        for edge in range(index, self.index, -1):
-            driven = min(left, place if edge == index else self._lengths[edge])
-            self._add(edge, seconds * driven / metres if metres > 0.0 else 0.0)
-            left -= driven
-        self._add(self.index, seconds * left / metres if metres > 0.0 else seconds)
-
-    def _add(self, edge: int, seconds: float) -> None:
-        self.energy[edge] += self._energy_rate * seconds
-        self.stored[edge] += self._stored_rate * seconds
+    ``index``: the edge that the car was on, ``place`` metres behind its beginning; or ``inside`` the
+    junction behind it, ``place`` being its length. All (n + 1,).
+    """
+    reached, left = np.full((2, len(lengths)), times[-1])
+    passed = (np.diff(index) > 0) | (inside[1:] & ~inside[:-1])
+    for number in np.flatnonzero(passed).tolist():
+        first, last = int(index[number]), int(index[number + 1])
+        began, ended = float(times[number]), float(times[number + 1])
+        metres = float(odometer[number + 1] - odometer[number])
+        pace = (ended - began) / metres if metres > 0.0 else 0.0  # seconds per metre
+        back = float(place[number + 1])  # metres from the end of the step to the edge's beginning
+        if last > first and inside[number + 1]:
+            reached[last] = ended
+        for edge in range(last - 1, first - 1, -1):
+            left[edge] = ended - pace * min(back, metres)
+            if edge > first:  # crossed unseen, with its junction
+                reached[edge] = left[edge]
+            back += float(lengths[edge])
+        if not inside[number]:
+            here = began + pace * max(0.0, float(lengths[first] - place[number]))
+            reached[first] = min(here, left[first] if last > first else ended)
+    return Passing(reached, left)

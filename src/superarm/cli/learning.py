@@ -1,0 +1,87 @@
+"""What ``learn`` does: a fleet's log becomes what its routes are found by."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from superarm.errors import SpecError, StateError
+from superarm.fleets import Lesson, learn_trips, read_trips
+from superarm.networks import LineGraph, Vehicle
+from superarm.networks.scales import Outliers
+from superarm.policies.base import IndexPolicy
+from superarm.problems.road_models import load_roads
+from superarm.results.curves import counted
+from superarm.routes import read_vehicles
+from superarm.states import load
+
+from .common import check_elevation
+
+_MOST_TOLD = 5
+
+
+def learn(
+    net: str,
+    trips: tuple[Path, ...],
+    state: Path,
+    *,
+    vehicles: Path | None,
+    elevation: Path | None,
+    flat: bool,
+    outliers: Outliers,
+) -> tuple[Lesson, LineGraph]:
+    """Learn from tables of trips what the state does not hold yet, and write it back."""
+    check_elevation(elevation)
+    place = None if elevation is None else str(elevation)
+    graph = load_roads(net, uturns="dead-ends", elevation=place, flat=flat).graph
+    known = {} if vehicles is None else read_vehicles(vehicles)
+    told = {name: each.vehicle or Vehicle() for name, each in known.items()}
+    logged = [trip for path in trips for trip in read_trips(path)]
+    if strange := sorted({trip.vehicle for trip in logged} - set(told)) if told else []:
+        raise SpecError(f"{vehicles} says nothing about vehicle {strange[0]!r}; add a table for it")
+    policy = None
+    if state.exists():
+        found = load(state)
+        if not isinstance(found, IndexPolicy):
+            raise StateError(f"{state} was not learned by a fleet")
+        policy = found
+    lesson = learn_trips(graph, logged, policy=policy, vehicles=told, outliers=outliers)
+    if lesson.trips:
+        lesson.policy.save(state)
+    return lesson, graph
+
+
+def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
+    """What was learned, for reading."""
+    from .visible import make_console
+
+    gp, console = lesson.posterior, make_console()
+    lines = [f"learned from {counted(lesson.trips, 'trip')}; {counted(gp.trips, 'trip')} in all, on "
+             f"{len(gp.visited)} of {len(graph)} edges"]  # fmt: skip
+    if lesson.known:
+        lines.append(f"{counted(lesson.known, 'trip')} had been learned before and were left out")
+    if lesson.refused:
+        lines.append(f"{counted(len(lesson.refused), 'trip')} could not be learned from:")
+        lines += [f"  {name}: {why}" for name, why in list(lesson.refused.items())[:_MOST_TOLD]]
+        if len(lesson.refused) > _MOST_TOLD:
+            lines.append("  … (--json has all)")
+    if gp.outlying:
+        far = f"{gp.outlying:,} of the energies lay far from what was expected"
+        lines.append(f"{far} and were {_DONE[gp.outliers]}; the last:")
+        for each in gp.flagged[-_MOST_TOLD:]:
+            ids = [graph.ids[edge] for edge in each.edges.tolist()]
+            place = ids[0] if len(ids) == 1 else f"{ids[0]} … {ids[-1]} ({len(ids)} edges)"
+            lines.append(f"  {place}: {each.reward:.1f} Wh, {each.score:.1f} standard deviations away")
+    scales = gp.fitted
+    lines.append(
+        f"roads differ from the energy model by {scales.own:.1f} Wh an edge, and by {scales.near:.1f} Wh "
+        f"that neighbours share; one drive from the next by {scales.noise:.1f} Wh and more where it takes long"
+    )
+    held = gp.held
+    told = f"of the last {held.trips} trips {held.inside:.0%} lay inside their 95 % interval"
+    lines.append(told if held.holds else f"{told}: do not rely on intervals yet")
+    lines.append(f"State: {state}")
+    for line in lines:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+_DONE = {"keep": "learned like all others", "weigh": "given less weight", "refuse": "not learned"}

@@ -1,0 +1,234 @@
+"""A fleet's own log: trips as they were metered, learned from once.
+
+A log is a table with one row for each edge or for each trip:
+
+=============  =======================================================================
+``trip``       what tells trips apart; a trip is learned once, however often it is given
+``vehicle``    its name, where there are several; unnamed trips are one vehicle's
+``edge``       the edge that the row is about, in the order of the road; or
+``edges``      the ids of all edges of the trip, with spaces between them
+``energy_wh``  what the battery gave on the edge, or on the whole trip
+=============  =======================================================================
+
+Of a trip some edges may be missing, which are then not learned about. A trip's energy is learned as
+the sum of its edges. What is stored in height is known, and so is what turns are expected to add.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Ints
+from superarm.errors import FileError, InputError, StateError, UnknownArmError
+from superarm.networks import LineGraph, Vehicle
+from superarm.packed import open_packed
+from superarm.policies.base import IndexPolicy
+from superarm.policies.navigation import route_greedy
+from superarm.posteriors import RoadGP
+from superarm.posteriors.roads import Trips
+from superarm.problems.fleet import fleet_model, road_rows
+
+_COLUMNS = {"trip", "vehicle", "edge", "edges", "energy_wh"}
+_MOST_TOLD = 5
+
+
+class Section(NamedTuple):
+    """Edges in a row, and what they cost together, Wh."""
+
+    edges: tuple[str, ...]
+    energy: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoggedTrip:
+    """A trip as it was metered."""
+
+    name: str
+    vehicle: str = ""
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lesson:
+    """What became of a log."""
+
+    policy: IndexPolicy
+    trips: int  # learned from now
+    known: int  # learned from before, and left out
+    refused: Mapping[str, str] = field(default_factory=dict)  # why trips could not be learned from
+
+    @property
+    def posterior(self) -> RoadGP:
+        posterior = self.policy.posterior
+        assert isinstance(posterior, RoadGP)
+        return posterior
+
+    def as_json(self, graph: LineGraph) -> dict[str, Any]:
+        gp = self.posterior
+        held, scales = gp.held, gp.fitted
+        flagged = [
+            {
+                "edges": [graph.ids[edge] for edge in each.edges.tolist()],
+                "energy_wh": each.reward,
+                "standard_deviations": each.score,
+            }
+            for each in gp.flagged
+        ]
+        return {
+            "trips_learned": self.trips,
+            "trips_known_before": self.known,
+            "trips_refused": dict(self.refused),
+            "trips_in_all": gp.trips,
+            "edges_visited": len(gp.visited),
+            "outliers": gp.outlying,
+            "flagged": flagged,
+            "trips_judged": held.trips,
+            "trips_inside": held.inside if held.trips else None,
+            "trust": held.holds,
+            "scales_wh": {name: getattr(scales, name) for name in ("near", "own", "noise")},
+        }
+
+
+def vehicle_number(name: str) -> int:
+    """By which a posterior knows the vehicle of this name."""
+    return int.from_bytes(sha256(name.encode()).digest()[:4], "big") >> 1
+
+
+def _step(trip: LoggedTrip) -> int:
+    """By which a policy knows that it has learned from a trip."""
+    return 1 + (int.from_bytes(sha256(f"{trip.vehicle}\0{trip.name}".encode()).digest()[:7], "big") >> 4)
+
+
+def fleet_policy(graph: LineGraph, **options: Any) -> IndexPolicy:
+    """A policy that takes the routes of least expected energy, before it has learned anything.
+
+    ``options``: ``scales``, ``refit`` and ``outliers`` of :class:`~superarm.models.FleetModel`.
+    """
+    return route_greedy(fleet_model(graph, **options), spread="none")
+
+
+def learn_trips(
+    graph: LineGraph,
+    trips: Iterable[LoggedTrip],
+    *,
+    policy: IndexPolicy | None = None,
+    vehicles: Mapping[str, Vehicle] | None = None,
+    **options: Any,
+) -> Lesson:
+    """What a policy knows after these trips: one that has learned before, or a new one."""
+    policy = fleet_policy(graph, **options) if policy is None else policy
+    posterior = policy.posterior
+    if not isinstance(posterior, RoadGP) or len(posterior.kernel) != len(graph):
+        raise StateError("this state was not learned by a fleet on these roads")
+    known, refused, taken = 0, {}, []
+    for trip in trips:
+        if policy.knows(step := _step(trip)):
+            known += 1
+            continue
+        try:
+            taken.append((step, _rewards(graph, trip, vehicles or {})))
+        except InputError as error:
+            refused[trip.name] = str(error)
+    if taken:
+        posterior.observe_trips(_joined([rewards for _, rewards in taken]))
+        policy.note_steps([step for step, _ in taken])
+    return Lesson(policy=policy, trips=len(taken), known=known, refused=refused)
+
+
+def _rewards(graph: LineGraph, trip: LoggedTrip, vehicles: Mapping[str, Vehicle]) -> Trips:
+    """What a trip teaches: its energies less what is known of turns and heights."""
+    vehicle = vehicles.get(trip.vehicle, Vehicle())
+    rows = road_rows(graph, vehicle, vehicle_number(trip.vehicle))
+    turns, height = vehicle.turn_energy(graph), vehicle.potential(graph.rise)
+    route = [graph.number(edge) for section in trip.sections for edge in section.edges]
+    if not route:
+        raise InputError("it has no edges")
+    after: dict[int, float] = {}
+    for at, (edge, following) in enumerate(pairwise(route)):
+        number = _turn(graph, edge, following)
+        if number is not None:
+            after[at] = float(turns[number])
+    of = np.repeat(np.arange(len(trip.sections)), [len(section.edges) for section in trip.sections])
+    rewards = np.array([section.energy for section in trip.sections])
+    np.subtract.at(rewards, of, height[route])
+    for at, energy in after.items():
+        rewards[of[at]] -= energy
+    return Trips.of_one(rows[route], of, rewards)
+
+
+def _turn(graph: LineGraph, edge: int, following: int) -> int | None:
+    """The number of the turn between two edges; ``None`` where edges between them are missing."""
+    begin, end = graph.successors.indptr[edge : edge + 2]
+    number = int(begin + np.searchsorted(graph.successors.indices[begin:end], following))
+    return number if number < end and graph.successors.indices[number] == following else None
+
+
+def _joined(trips: list[Trips]) -> Trips:
+    counts = np.cumsum([0, *(len(each.rewards) for each in trips)])
+    of: list[Ints] = [each.of + first for each, first in zip(trips, counts, strict=False)]
+    number = np.repeat(np.arange(len(trips)), np.diff(counts))
+    names = ("keys", "rewards", "noise", "alone")
+    keys, *rest = (np.concatenate([getattr(each, name) for each in trips]) for name in names)
+    rewards, noise, alone = rest
+    return Trips(keys, np.concatenate(of), rewards, number, noise, alone)
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
+def read_trips(path: str | Path) -> list[LoggedTrip]:
+    """The trips of a table, ``.csv`` plain or packed; see above."""
+    path = Path(path)
+    try:
+        with open_packed(path) as file:
+            text = file.read().decode("utf-8-sig")
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise FileError(f"{path} cannot be read as a table of trips: {error}") from None
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    names = set(rows.fieldnames or ())
+    if not {"trip", "energy_wh"} <= names or ("edge" in names) == ("edges" in names):
+        raise FileError(
+            f"{path}: the first line must name the columns trip, energy_wh and either edge (a row for "
+            f"each edge) or edges (a row for each trip); it names {', '.join(sorted(names)) or 'none'}"
+        )
+    column = "edge" if "edge" in names else "edges"
+    found = [
+        (row["trip"], row.get("vehicle") or "", _section(path, line, row, column))
+        for line, row in enumerate(rows, start=2)
+    ]
+    trips = [
+        LoggedTrip(name=name, vehicle=vehicle, sections=tuple(section for *_, section in group))
+        for (name, vehicle), group in groupby(found, key=lambda row: row[:2])
+    ]
+    names_of = Counter((trip.name, trip.vehicle) for trip in trips)
+    for (name, _), count in names_of.items():
+        if count > 1:
+            raise FileError(f"{path}: the rows of trip {name!r} do not follow each other; sort them")
+    if not trips:
+        raise FileError(f"{path}: the table has no rows")
+    return trips
+
+
+def _section(path: Path, line: int, row: Mapping[str, Any], column: str) -> Section:
+    text = row.get("energy_wh") or ""
+    try:
+        energy = float(text)
+    except ValueError:
+        energy = math.nan
+    edges = tuple((row.get(column) or "").split()) if column == "edges" else ((row.get(column) or "").strip(),)
+    if not math.isfinite(energy) or abs(energy) > 1e9:
+        raise FileError(f"{path}, line {line}: energy_wh is {text!r}; it must be a number")
+    if not edges or not all(edges) or not row.get("trip"):
+        raise FileError(f"{path}, line {line}: trip and {column} must not be empty")
+    return Section(edges, energy)

@@ -1,0 +1,283 @@
+"""Where the edges of a line graph are on Earth, and what their streets are called.
+
+=================  ====================================================================
+plane              Mercator's map as complex numbers, in metres of the middle latitude
+piece              a straight part of an edge's course, at most 50 m long
+the other ways     edges between the same junctions as another and right beside it, back to front
+=================  ====================================================================
+
+Mercator's scale depends on the latitude alone, so that a distance is corrected by the ratio of two
+scales: at 500 m it is wrong by centimetres. What is nearest on the map is nearest on Earth.
+"""
+
+from __future__ import annotations
+
+import difflib
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Bools, Floats, Ints
+from superarm.errors import InputError, UnknownArmError
+
+from .geography import Points, mercator, metres_per_radian
+from .road import LineGraph
+
+_COMPLEX = np.array([1.0, 1.0j])
+_FARTHEST = 500.0  # metres from a place to an edge that is used for it
+_PIECE, _STEP = 50.0, 2.0  # lengths of pieces in metres: to look for, and to measure with
+_BESIDE = 15.0  # metres by which the other way may be farther from a place
+_ALONG, _LONG, _SLANT = 10.0, 30.0, 0.5  # metres from a line; metres along it; sine of the angle to it
+_LIKE, _MOST_TOLD = 0.8, 5  # how alike names must be, and how many are told
+
+
+class Found(NamedTuple):
+    """The edge of a place and its other ways; what the place is, and how the edge belongs to it."""
+
+    edges: tuple[int, ...]
+    place: str = ""
+    how: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Edges by place, by the name of their street, along lines and within areas.
+
+    What it takes to look them up is made when it is first needed.
+    """
+
+    graph: LineGraph
+
+    def find(self, place: str | tuple[float, float]) -> Found:
+        """An edge id, "latitude,longitude" in degrees or a pair of these, or the name of a street."""
+        if not isinstance(place, str):
+            return self._nearest(*_degrees(place))
+        if place in self.graph:
+            return Found((self.graph.number(place),))
+        parts = place.split(",")
+        if len(parts) == 2 and all(map(_is_number, parts)):
+            return self._nearest(*_degrees([float(part) for part in parts]))
+        name, edges = self._street(place)
+        pieces = self._pieces.of(edges)
+        weights = np.abs(pieces.step)
+        middle = np.average(pieces.middle, weights=weights if weights.any() else None)
+        how = "nearest to the middle of the street" if len(edges) > 1 else ""
+        return Found(pieces.ways(middle, self.graph)[0], name, how)
+
+    def street(self, name: str) -> Ints:
+        """The edge of this id, or all edges of the street of this name."""
+        return np.array([self.graph.number(name)]) if name in self.graph else self._street(name)[1]
+
+    def along(self, line: Sequence[Sequence[float]]) -> Ints:
+        """Edges that run along a line of longitudes and latitudes, in either direction.
+
+        Within 10 m of it and at most 30° askew, for 30 m or half of their length.
+        """
+        from scipy.spatial import cKDTree
+
+        points = self._plane(line)
+        drawn = _Pieces(np.zeros(len(points) - 1, dtype=np.intp), points[:-1], np.diff(points))
+        drawn = drawn.split(_PIECE)
+        tree, all_pieces = self._tree, self._pieces
+        close = tree.query_ball_point(_flat(drawn.middle), _ALONG + _PIECE)
+        near = np.unique(np.concatenate([*close, []]).astype(np.intp))
+        fine, drawn = all_pieces.at(near).split(_STEP), drawn.split(_STEP)
+        nearest = cKDTree(_flat(drawn.middle)).query(_flat(fine.middle))[1]
+        beside = drawn.at(nearest)
+        askew = np.abs((fine.step * np.conj(beside.step)).imag)
+        parallel = askew <= _SLANT * np.abs(fine.step) * np.abs(beside.step)
+        parallel &= beside.distance(fine.middle) <= _ALONG
+        n = len(self.graph)
+        covered = np.bincount(fine.edge, np.abs(fine.step) * parallel, minlength=n)
+        whole = np.bincount(all_pieces.edge, np.abs(all_pieces.step), minlength=n)
+        return np.flatnonzero((covered > 0.0) & (covered >= np.minimum(_LONG, 0.5 * whole)))
+
+    def within(self, rings: Sequence[Sequence[Sequence[float]]]) -> Ints:
+        """Edges of which some part lies in an area: inside the first ring, outside the others."""
+        borders = [self._plane(ring) for ring in rings]
+        low = np.array([_flat(border).min(axis=0) for border in borders]).min(axis=0) - _PIECE
+        high = np.array([_flat(border).max(axis=0) for border in borders]).max(axis=0) + _PIECE
+        places = _flat(self._pieces.middle)
+        fine = self._pieces.at(((places >= low) & (places <= high)).all(axis=1)).split(_STEP)
+        inside: Bools = np.zeros(len(fine.edge), dtype=bool)
+        x, y = fine.middle.real, fine.middle.imag
+        for border in borders:
+            for a, b in zip(border, np.roll(border, -1), strict=True):  # even or odd
+                if a.imag != b.imag:
+                    crossed = a.real + (y - a.imag) / (b.imag - a.imag) * (b.real - a.real)
+                    inside ^= ((a.imag > y) != (b.imag > y)) & (x < crossed)
+        return np.unique(fine.edge[inside])
+
+    # --- by place --------------------------------------------------------------------------
+
+    def _nearest(self, latitude: float, longitude: float) -> Found:
+        point = self._plane([[longitude, latitude]])[0]
+        bound = self._pieces.at([self._tree.query(_flat(point))[1]]).distance(point)[0]
+        close = np.array(sorted(self._tree.query_ball_point(_flat(point), bound + _PIECE)))
+        ways, away = self._pieces.at(close).ways(point, self.graph)
+        away *= float(metres_per_radian(latitude)) / self._scale
+        name = self.graph.ids[ways[0]]
+        told = f"latitude {latitude:.5f}, longitude {longitude:.5f}"
+        if away > _FARTHEST:
+            ends = self._lon_lat
+            (west, south), (east, north) = ends.min(axis=0), ends.max(axis=0)
+            swapped = west <= latitude <= east and south <= longitude <= north
+            raise UnknownArmError(
+                f"{told} is {away / 1000.0:.1f} km from the nearest edge that can be used, {name!r}, "
+                f"more than {_FARTHEST:.0f} m; "
+                + ("are they swapped? " if swapped else "")
+                + f"give latitude,longitude on the network, from {south:.4f},{west:.4f} to "
+                f"{north:.4f},{east:.4f}"
+            )
+        return Found(ways, told, f"{away:.0f} m away")
+
+    @cached_property
+    def _lon_lat(self) -> Floats:
+        found = self.graph.network.lon_lat
+        if found is None:
+            raise InputError(
+                f"{self.graph.network.name} has no geographic reference, so places on Earth cannot be "
+                "found in it; name edges by their ids"
+            )
+        return found
+
+    @cached_property
+    def _scale(self) -> float:
+        """Metres of the plane for a radian."""
+        return float(metres_per_radian(self._lon_lat[:, 1].mean()))
+
+    def _plane(self, lon_lat: Any) -> Points:
+        places: Points = self._scale * mercator(lon_lat)
+        return places
+
+    @cached_property
+    def _pieces(self) -> _Pieces:
+        """The courses of all edges: in the network's metres, then turned and scaled to their ends."""
+        graph, network = self.graph, self.graph.network
+        ends = np.stack([network.tail, network.head])[:, graph.edges]
+        first, last = begin, end = (network.junctions[:, :2] @ _COMPLEX)[ends]
+        if network.lon_lat is not None:
+            first, last = self._plane(network.lon_lat)[ends]
+        if network.shapes is None:
+            courses, counts = np.stack([begin, end], axis=1).ravel(), np.full(len(graph), 2)
+        else:
+            shapes = [network.shapes[edge] for edge in graph.edges]
+            courses, counts = (
+                np.concatenate(shapes) @ _COMPLEX,
+                np.array([len(each) for each in shapes]),
+            )
+        ring = begin == end  # of which only the metres are known: north is taken to be up
+        turned = np.where(ring, 1.0, (last - first) / np.where(ring, 1.0, end - begin))
+        edge = np.repeat(np.arange(len(graph)), counts)
+        places = first[edge] + (courses - begin[edge]) * turned[edge]
+        joined = edge[1:] == edge[:-1]
+        pieces = _Pieces(edge[1:][joined], places[:-1][joined], np.diff(places)[joined])
+        return pieces.split(_PIECE)
+
+    @cached_property
+    def _tree(self) -> Any:
+        from scipy.spatial import cKDTree
+
+        return cKDTree(_flat(self._pieces.middle))
+
+    # --- by name ---------------------------------------------------------------------------
+
+    @cached_property
+    def _streets(self) -> dict[str, tuple[str, list[int]]]:
+        """The edges of every street, by its name in plain letters."""
+        streets: dict[str, tuple[str, list[int]]] = {}
+        for edge, name in enumerate(self.graph.street_names or ()):
+            if name:
+                streets.setdefault(_plain(name), (name, []))[1].append(edge)
+        return streets
+
+    def _street(self, name: str) -> tuple[str, Ints]:
+        """The street of this name, or of the one name that is like it."""
+        wanted, streets = _plain(name), self._streets
+        if not streets or not wanted or (wanted not in streets and name in self.graph.network.edge_ids):
+            self.graph.number(name)  # says why there is none
+        like = [wanted] if wanted in streets else [each for each in streets if wanted in each]
+        like = like or difflib.get_close_matches(wanted, streets, n=_MOST_TOLD, cutoff=_LIKE)
+        if len(like) != 1:
+            known = self.graph.network.name
+            several = (
+                f"{len(like)} streets of {known} fit {name!r}, such as"
+                if like
+                else (f"{known} has no edge and no street {name!r}; did you mean")
+            )
+            told = like or difflib.get_close_matches(wanted, streets, n=_MOST_TOLD, cutoff=0.5)
+            names = " or ".join(repr(streets[each][0]) for each in sorted(told)[:_MOST_TOLD])
+            raise UnknownArmError(f"{several} {names}?" if told else several.partition(";")[0])
+        found, edges = streets[like[0]]
+        return found, np.array(edges)
+
+
+class _Pieces(NamedTuple):
+    edge: Ints  # (p,)
+    begin: Points  # in the plane, (p,)
+    step: Points  # from there to its end
+
+    @property
+    def middle(self) -> Points:
+        return self.begin + 0.5 * self.step
+
+    def at(self, rows: Any) -> _Pieces:
+        return _Pieces(self.edge[rows], self.begin[rows], self.step[rows])
+
+    def of(self, edges: Any) -> _Pieces:
+        return self.at(np.isin(self.edge, edges))
+
+    def split(self, most: float) -> _Pieces:
+        """The same in pieces of at most so many metres."""
+        counts = np.maximum(1, np.ceil(np.abs(self.step) / most)).astype(np.intp)
+        rows = np.repeat(np.arange(len(counts)), counts)
+        nth = np.arange(len(rows)) - (counts.cumsum() - counts)[rows]
+        step = self.step[rows] / counts[rows]
+        return _Pieces(self.edge[rows], self.begin[rows] + nth * step, step)
+
+    def distance(self, points: Any) -> Floats:
+        """Metres in the plane from each piece to one point, or to a point of its own."""
+        away, square = points - self.begin, np.square(np.abs(self.step))
+        share = (away * np.conj(self.step)).real / np.where(square > 0.0, square, 1.0)
+        metres: Floats = np.abs(away - np.clip(share, 0.0, 1.0) * self.step)
+        return metres
+
+    def ways(self, point: complex, graph: LineGraph) -> tuple[tuple[int, ...], float]:
+        """The edge nearest to a point with its other ways, and how far away it is."""
+        away = self.distance(point).round(6)
+        nearest = int(away.argmin())
+        tail, head = (end[graph.edges] for end in (graph.network.tail, graph.network.head))
+        edge = int(self.edge[nearest])
+        back = (tail[self.edge] == head[edge]) & (head[self.edge] == tail[edge]) & (self.edge != edge)
+        others = self.edge[back & (away <= away[nearest] + _BESIDE)]
+        return (edge, *np.unique(others).tolist()), float(away[nearest])
+
+
+def _flat(places: Any) -> Floats:
+    return np.stack([np.real(places), np.imag(places)], axis=-1)
+
+
+def _plain(name: str) -> str:
+    """Small letters without accents, one space between words."""
+    parts = unicodedata.normalize("NFKD", name.casefold())
+    return " ".join("".join(each for each in parts if not unicodedata.combining(each)).split())
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
+
+
+def _degrees(pair: Sequence[float]) -> tuple[float, float]:
+    latitude, longitude = pair
+    if not (abs(latitude) <= 90.0 and abs(longitude) <= 180.0):
+        raise UnknownArmError(
+            f"latitude {latitude:g}, longitude {longitude:g} is no place on Earth; latitude comes first"
+        )
+    return float(latitude), float(longitude)

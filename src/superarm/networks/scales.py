@@ -1,0 +1,78 @@
+"""How wrong a vehicle's energy model may be, and how much trips differ, in Wh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Literal, Self
+
+import numpy as np
+
+from superarm.core import Floats
+from superarm.errors import InputError
+from superarm.inputs import as_number, as_vector
+from superarm.registry import register
+
+TERMS = ("rolling", "time", "drag", "climb", "each")
+"""What a vehicle may do otherwise than it is told to, on all roads alike: see :class:`~superarm.posteriors.RoadGP`."""
+Outliers = Literal["keep", "weigh", "refuse"]
+"""What becomes of rewards far from what was expected."""
+_LEAST, _MOST = 1e-4, 1e4
+
+
+@register("scales", "roads")
+@dataclass(frozen=True, kw_only=True)
+class RoadScales:
+    """Standard deviations of the model of :class:`~superarm.posteriors.RoadGP`.
+
+    Those of terms are shares of the term (0.2: a fifth more or less than the energy model says), the
+    last in Wh an edge. The defaults were chosen on Monaco and Luxembourg.
+    """
+
+    near: float = 1.0
+    """Wh: what roads cost beyond the model, carried along the network."""
+    own: float = 2.0
+    """Wh: the same of each road by itself."""
+    share: float = 0.05
+    """The same as a share of the Wh that a road moves: for rolling, drag and height."""
+    fleet: tuple[float, ...] = (0.2, 0.3, 0.3, 0.03, 1.5)
+    """The terms of all vehicles together."""
+    vehicle: tuple[float, ...] = (0.05, 0.1, 0.1, 0.02, 0.2)
+    """The terms of each vehicle by itself."""
+    trip: tuple[float, ...] = (0.04, 0.1, 0.03, 0.02, 0.05)
+    """The terms of one trip alone: weather and payload of the day."""
+    noise: float = 0.6
+    """Wh: what one drive over a road differs from the next."""
+    noise_per_time: float = 0.4
+    """The same for every Wh of ``time``, as a square root: noise that grows with the time spent."""
+    noise_per_stop: float = 1.0
+    """The same as a multiple of what signals let expect, by their programs."""
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name in ("fleet", "vehicle", "trip"):
+                given = as_vector(value, item.name, len(TERMS))
+                bad = (given < _LEAST) | (given > _MOST)
+                if bad.any():
+                    told = f"{item.name} holds {given[bad][0]:g}"
+                    raise InputError(f"{told}; each must lie between {_LEAST:g} and {_MOST:g}")
+                object.__setattr__(self, item.name, tuple(given.tolist()))
+            else:
+                object.__setattr__(self, item.name, as_number(value, item.name, _LEAST, _MOST))
+
+    def as_vector(self) -> Floats:
+        """All of them in the order of the fields, (21,)."""
+        return np.concatenate([np.atleast_1d(getattr(self, item.name)) for item in fields(self)])
+
+    @property
+    def of_noise(self) -> Floats:
+        """Those of the noise that each drive over a road has by itself, (3,)."""
+        return np.array([self.noise, self.noise_per_time, self.noise_per_stop])
+
+    @classmethod
+    def of(cls, values: Floats) -> Self:
+        """The inverse of :meth:`as_vector`."""
+        given, p = np.clip(values, _LEAST, _MOST).tolist(), len(TERMS)
+        terms = (tuple(given[3 + p * at : 3 + p * (at + 1)]) for at in range(3))
+        values = [*given[:3], *terms, *given[-3:]]
+        return cls(**{item.name: value for item, value in zip(fields(cls), values, strict=True)})

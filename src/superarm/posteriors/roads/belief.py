@@ -1,0 +1,98 @@
+"""What a fleet's posterior means for the roads on offer now; what costs something is made on demand."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from superarm.capabilities import Sparing
+from superarm.core import Floats, Ints, Rng
+from superarm.errors import StaleBeliefError
+from superarm.inputs import as_generator, as_positions
+from superarm.posteriors.variances import standard_deviation
+from superarm.threads import one_blas_thread
+
+from .engine import RoadEngine
+from .log import Trips
+
+if TYPE_CHECKING:
+    from .posterior import RoadGP
+
+
+class RoadBelief(Sparing):
+    """Mean, std and joint draws. Roads that were chosen and are not yet seen shrink what is unknown, each
+    as if it were seen on a trip of its own."""
+
+    def __init__(
+        self, posterior: RoadGP, keys: Floats, *, pending: Floats | None = None, sign: float = 1.0,
+        version: int | None = None,
+    ) -> None:  # fmt: skip
+        self._posterior, self._keys, self._pending, self._sign = posterior, keys, pending, sign
+        self._version = posterior.version if version is None else version
+
+    def _fresh(self) -> RoadGP:
+        if self._posterior.version != self._version:
+            raise StaleBeliefError("the posterior has learned more since then; ask for a new belief")
+        return self._posterior
+
+    @cached_property
+    def _engine(self) -> RoadEngine:
+        engine = self._fresh()._engine
+        if self._pending is None or not len(self._pending):
+            return engine
+        return engine.supposing(self._pending, np.diagonal(engine.noise(Trips.of_one(self._pending))))
+
+    @cached_property
+    @one_blas_thread
+    def mean(self) -> Floats:
+        mean = self._sign * self._fresh()._engine.mean_of(self._keys)
+        mean.flags.writeable = False
+        return mean
+
+    @cached_property
+    @one_blas_thread
+    def std(self) -> Floats:
+        std = standard_deviation(self._engine.variance_of(self._keys), lambda: 1.0)
+        std.flags.writeable = False
+        return std
+
+    @one_blas_thread
+    def std_at(self, positions: Ints) -> Floats:
+        engine, keys = self._engine, self._keys[positions]
+        return np.sqrt(np.maximum(np.diagonal(engine.expect(Trips.of_one(keys)).cov), 0.0))
+
+    @property
+    def noise_std(self) -> float:
+        return self._posterior.noise_std
+
+    @cached_property
+    @one_blas_thread
+    def cov(self) -> Floats:
+        cov = self._engine.expect(Trips.of_one(self._keys)).cov
+        cov.flags.writeable = False
+        return cov
+
+    @property
+    def information_gain(self) -> float:
+        return self._fresh().information_gain
+
+    @property
+    def incumbent(self) -> float:
+        posterior = self._fresh()
+        return posterior._incumbent(self._sign) if posterior.count else 0.0
+
+    @one_blas_thread
+    def sample(self, rng: Rng) -> Floats:
+        return self.mean + self._sign * self._engine.draw(self._keys, as_generator(rng))
+
+    def condition(self, positions: Ints) -> RoadBelief:
+        more = self._keys[as_positions(positions, "positions")]
+        pending = more if self._pending is None else np.concatenate([self._pending, more])
+        return RoadBelief(self._fresh(), self._keys, pending=pending, sign=self._sign, version=self._version)
+
+    def negated(self) -> RoadBelief:
+        return RoadBelief(
+            self._posterior, self._keys, pending=self._pending, sign=-self._sign, version=self._version
+        )

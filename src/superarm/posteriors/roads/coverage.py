@@ -1,0 +1,96 @@
+"""Whether forecasts held of late, and how wide intervals must be so that they do.
+
+A score is |reward − mean| / standard deviation. Were the model right, 95 % of scores would lie below
+1.96. The width of an interval is a quantile of the latest scores instead (conformal prediction), among
+which ``_SUPPOSED`` scores of a normal, ``_WIDER`` than the model's, count from the start: a model knows
+least of how wrong it is before the first trips. Trips are not exchangeable: roads become
+known, traffic changes. So the level at which the quantile is taken is corrected after every trip,
+by ``_STEP`` of how far the share of misses was off (Gibbs and Candès, Adaptive Conformal Inference
+Under Distribution Shift, 2021): over T trips the share of misses then differs from the one promised by
+at most (1 + 1/step)/T, whatever the trips are like.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from superarm.core import LEVELS, QUANTILES, Floats
+from superarm.errors import StateError
+from superarm.inputs import as_features, as_vector
+
+_SUPPOSED = 20.0  # how many scores the normal counts for
+_WIDER = 1.2  # this and the step were chosen on Monaco, Luxembourg and a generated city
+_STEP = 0.05
+_RECENT = 100  # trips by which forecasts are judged
+_HIGHEST = 0.9995
+
+
+class Held(NamedTuple):
+    """How often the 95 % interval held of the latest trips."""
+
+    trips: int
+    inside: float  # share of them
+
+    @property
+    def holds(self) -> bool:
+        """Whether the share is at most three standard errors below 95 %."""
+        level = LEVELS[-1]
+        return self.inside >= level - 3.0 * float(np.sqrt(level * (1.0 - level) / max(self.trips, 1)))
+
+
+class Coverage:
+    """Of one kind of forecast: of trips, or of single roads."""
+
+    def __init__(self, kept: int) -> None:
+        self._kept = kept
+        self._scores = np.empty(0)
+        self._levels = np.array(LEVELS)
+        self._inside = np.empty((0, len(LEVELS)))  # shares, trip by trip
+
+    def widths(self) -> Floats:
+        """Half-widths of the central intervals of ``LEVELS``, in standard deviations, (3,)."""
+        grid = (np.arange(_NORMAL) + 0.5) / _NORMAL
+        scores = np.concatenate([self._scores, _normal_scores(grid)])
+        weights = np.concatenate([np.ones(len(self._scores)), np.full(_NORMAL, _SUPPOSED / _NORMAL)])
+        order = np.argsort(scores)
+        below = np.cumsum(weights[order]) / (weights.sum() + 1.0)  # the score to come is one of them
+        at = np.searchsorted(below, np.clip(self._levels, 0.0, _HIGHEST))
+        return scores[order][np.minimum(at, len(order) - 1)]
+
+    def judge(self, scores: Floats) -> None:
+        """Take note of a trip's scores, of which there is one or more."""
+        inside = (scores[:, None] <= self.widths()).mean(axis=0)
+        self._levels = self._levels + _STEP * (np.array(LEVELS) - inside)
+        self._inside = np.vstack([self._inside, inside])[-_RECENT:]
+        self._scores = np.concatenate([self._scores, scores])[-self._kept :]
+
+    @property
+    def held(self) -> Held:
+        """Of the latest trips."""
+        trips = len(self._inside)
+        return Held(trips, float(self._inside[:, -1].mean()) if trips else 1.0)
+
+    def arrays(self, name: str) -> dict[str, Floats]:
+        held = {"scores": self._scores, "levels": self._levels, "inside": self._inside}
+        return {f"{name}_{key}": value for key, value in held.items()}
+
+    def remember(self, arrays: dict[str, Floats]) -> None:
+        """Take in what :meth:`arrays` gave, by its short names."""
+        scores, inside = as_vector(arrays["scores"], "scores"), arrays["inside"]
+        levels = as_vector(arrays["levels"], "levels", len(LEVELS))
+        inside = as_features(inside, "inside", len(LEVELS))
+        if len(scores) > self._kept or len(inside) > _RECENT or scores.min(initial=0.0) < 0.0:
+            raise StateError("this state is damaged: its record of forecasts is impossible")
+        self._scores, self._levels, self._inside = scores.copy(), levels.copy(), inside.copy()
+
+
+_NORMAL = 200  # scores that stand for those of a normal
+
+
+def _normal_scores(shares: Floats) -> Floats:
+    """Quantiles of |N(0, _WIDER²)|."""
+    from scipy.special import ndtri
+
+    return np.asarray(_WIDER * ndtri(0.5 + 0.5 * shares))

@@ -1,0 +1,528 @@
+"""The arithmetic of :class:`RoadGP`: exact, and without any matrix over all roads.
+
+=============  =======================================================================
+``x``          what is unknown: f of every road, then w of the fleet and of each vehicle
+``each``       by how much f of a road counts for a vehicle: column 6 of a key
+``S``          the slots: those entries of x that some reward depended on, s of them
+``K``          prior covariance of x: near²·k_G + D over roads, a diagonal over w
+``D``          own² + (share · size)² of each road, its size in Wh: a diagonal
+``A``          (s, M): column j says which sum of slots reward j is
+``R``          (M, M) noise: its own of each reward, and what rewards of a trip share
+``H``          (s, s), with which the posterior covariance of x is K − K_·S H K_S·
+``alpha``      (s,), with which the posterior mean of x is K_·S alpha
+=============  =======================================================================
+
+New rewards y with B = C⁻¹(A − H K A)ᵀ, C Cᵀ = Aᵀ K A − (K A)ᵀ H (K A) + R, z = C⁻¹(y − mean):
+H gains BᵀB and alpha Bᵀz. So a sum of a hundred roads is one row, whatever it is a sum of, and
+nothing grows with the number of trips but their log. K_·S times a vector is two sparse solves, so that
+the means of all roads, or a joint draw of them, cost as much as one column of K.
+
+A joint draw is x = u − K_·S (H u_S + r − H K r), u a draw of the prior and r one of N(0, A R⁻¹ Aᵀ).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import copy
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superarm.core import Floats, Ints, Rng
+from superarm.errors import StateError
+from superarm.inputs import as_positions, as_vector
+from superarm.kernels import GraphMatern
+from superarm.linalg import cholesky, psd_root, solve_lower
+from superarm.threads import blas_threads_for
+
+from .log import Log, Trips
+from superarm.networks.scales import TERMS, RoadScales
+
+EDGE, EXPECTED, TIME, EACH, STOPS, VEHICLE = 0, 1, 3, 6, 7, 8
+COLUMNS = 9
+_TERMS = slice(2, 7)
+_P = len(TERMS)
+
+
+def terms_of(keys: Floats) -> Floats:
+    """The terms of each arm, (N, 5)."""
+    return keys[:, _TERMS]
+
+
+def noise_parts(keys: Floats) -> Floats:
+    """What each scale of the noise multiplies, squared: each road, its time, its stops, (N, 3)."""
+    each = np.square(keys[:, EACH])
+    return np.column_stack([each, each * np.maximum(keys[:, TIME], 0.0), keys[:, STOPS]])
+
+
+def edges_of(keys: Floats) -> Ints:
+    return keys[:, EDGE].astype(np.intp)
+
+
+class Expected(NamedTuple):
+    """What is expected of some rewards before they are seen."""
+
+    mean: Floats  # (M,)
+    cov: Floats  # of what they are without noise, (M, M)
+    noise: Floats  # R
+    columns: Floats  # K A, (s, M)
+    pulled: Floats  # H K A, (s, M)
+
+
+class RoadEngine:
+    """What was learned under one choice of scales."""
+
+    def __init__(self, kernel: GraphMatern, sizes: Floats, scales: RoadScales) -> None:
+        self.kernel, self.sizes, self.scales = kernel, sizes, scales
+        self._own = scales.own**2 + np.square(scales.share * sizes)  # D
+        self.log = Log(COLUMNS)
+        self._slot = np.full(len(kernel), -1, dtype=np.intp)
+        self._edges = self._at = np.empty(0, dtype=np.intp)  # visited roads, and their slots
+        self._vehicles: dict[int, int] = {}  # the first of each vehicle's slots
+        self._prior = np.square(scales.fleet)  # variances of the slots that are w; 0 for roads
+        self._near = np.empty((0, 0))  # k_G between visited roads
+        self._rows_known = np.empty(0, dtype=np.bool_)
+        self._H, self._alpha = np.zeros((_P, _P)), np.zeros(_P)
+        self.information = 0.0  # ½ ln det(I + K A R⁻¹ Aᵀ), nats: what all trips have told
+        self._means: Floats | None = None  # of f, until something is learned
+        self._left: Floats | None = None  # the variances of f, but for what is in ``_told``
+        self._told: list[Floats] = []  # rows over visited roads whose squares are still to be taken off
+
+    @property
+    def size(self) -> int:
+        return len(self._alpha)
+
+    @property
+    def _known(self) -> Floats:
+        """H; what lies beyond it is room to grow."""
+        return self._H[: self.size, : self.size]
+
+    @property
+    def visited(self) -> Ints:
+        """Roads that some reward depended on."""
+        return self._edges
+
+    # --- slots -----------------------------------------------------------------------------
+
+    def _visit(self, keys: Floats) -> None:
+        """Slots for roads and vehicles that are new; nothing is learned of them yet."""
+        edges, size = np.unique(edges_of(keys)), self.size
+        fresh = edges[self._slot[edges] < 0]
+        vehicles = [int(each) for each in np.unique(keys[:, VEHICLE]) if each not in self._vehicles]
+        grown = size + len(fresh) + _P * len(vehicles)
+        if grown == size:
+            return
+        for number, vehicle in enumerate(vehicles):
+            self._vehicles[vehicle] = size + _P * number
+        at = np.arange(grown - len(fresh), grown)
+        self._slot[fresh] = at
+        own = np.tile(np.square(self.scales.vehicle), len(vehicles))
+        self._prior = np.concatenate([self._prior, own, np.zeros(len(fresh))])
+        self._alpha = np.concatenate([self._alpha, np.zeros(grown - size)])
+        self._H = _grown(self._H, size, grown)
+        v = len(self._edges)
+        self._edges, self._at = np.concatenate([self._edges, fresh]), np.concatenate([self._at, at])
+        self._near = _grown(self._near, v, len(self._edges))
+        self._rows_known = np.concatenate([self._rows_known, np.zeros(len(fresh), dtype=np.bool_)])
+        self._told = [np.pad(rows, ((0, 0), (0, len(fresh)))) for rows in self._told]
+
+    def _near_rows(self, places: Ints) -> Floats:
+        """k_G of visited roads with all visited roads, (k, v)."""
+        v = len(self._edges)
+        absent = np.unique(places[~self._rows_known[places]])
+        if len(absent):
+            numbers = self._edges[:, None].astype(np.float64)
+            rows = self.kernel(numbers[absent], numbers)
+            self._near[absent, :v], self._near[:v, absent] = rows, rows.T
+            self._rows_known[absent] = True
+        return self._near[places, :v]
+
+    def _sums(self, trips: Trips) -> Floats:
+        """A over the slots, (s, M); all roads and vehicles have slots."""
+        columns, terms = np.zeros((self.size, len(trips.rewards))), terms_of(trips.keys)
+        np.add.at(columns, (self._slot[edges_of(trips.keys)], trips.of), trips.keys[:, EACH])
+        columns[:_P] = trips.summed(terms).T
+        for vehicle in np.unique(trips.keys[:, VEHICLE]).tolist():
+            first = self._vehicles[int(vehicle)]
+            mine = (trips.keys[:, VEHICLE] == vehicle)[:, None]
+            columns[first : first + _P] = trips.summed(terms * mine).T
+        return columns
+
+    def _prior_of(self, trips: Trips) -> tuple[Floats, Floats]:
+        """K A over the slots, (s, M), and Aᵀ K A, (M, M), of rewards that may be of new roads."""
+        scales, terms = self.scales, terms_of(trips.keys)
+        edges, place = np.unique(edges_of(trips.keys), return_inverse=True)
+        counts = np.zeros((len(edges), len(trips.rewards)))
+        np.add.at(counts, (place, trips.of), trips.keys[:, EACH])
+        to_visited, between = self._near_of(edges, counts)
+        K_A = np.zeros((self.size, len(trips.rewards)))
+        K_A[self._at] = scales.near**2 * to_visited
+        slots = self._slot[edges]
+        own = self._own[edges, None] * counts
+        K_A[slots[slots >= 0]] += own[slots >= 0]
+        of_all = trips.summed(terms)
+        K_A[:_P] = self._prior[:_P, None] * of_all.T
+        corner = scales.near**2 * between + counts.T @ own
+        corner += (of_all * self._prior[:_P]) @ of_all.T
+        of_one = np.square(scales.vehicle)
+        for vehicle in np.unique(trips.keys[:, VEHICLE]).tolist():
+            mine = trips.summed(terms * (trips.keys[:, VEHICLE] == vehicle)[:, None])
+            corner += (mine * of_one) @ mine.T
+            if (first := self._vehicles.get(int(vehicle))) is not None:
+                K_A[first : first + _P] = of_one[:, None] * mine.T
+        return K_A, corner
+
+    def _near_of(self, edges: Ints, counts: Floats) -> tuple[Floats, Floats]:
+        """k_G of sums of roads with visited roads, (v, M), and with each other, (M, M)."""
+        seen = self._slot[edges] >= 0
+        if np.count_nonzero(~seen) > counts.shape[1]:  # fewer sums than new roads: spread each over all
+            spread = np.zeros((len(self.kernel), counts.shape[1]))
+            spread[edges] = counts
+            spread = self.kernel.times(spread)
+            return spread[self._edges], counts.T @ spread[edges]
+        numbers, known = edges[:, None].astype(np.float64), self._edges[:, None].astype(np.float64)
+        place = np.full(len(self.kernel), -1, dtype=np.intp)
+        place[self._edges] = np.arange(len(self._edges))
+        rows = np.empty((len(edges), len(known)))
+        rows[seen] = self._near_rows(place[edges[seen]])
+        corner = np.empty((len(edges), len(edges)))
+        corner[:, seen] = rows[:, place[edges[seen]]] if seen.any() else 0.0
+        if not seen.all():
+            rows[~seen] = self.kernel(numbers[~seen], known) if len(known) else 0.0
+            corner[~seen] = self.kernel(numbers[~seen], numbers)
+            corner[:, ~seen] = corner[~seen].T
+        return rows.T @ counts, counts.T @ corner @ counts
+
+    def near_between(self, trips: Trips) -> tuple[Floats, Floats, Floats]:
+        """How much each reward counts each road, (u, M); k_G between these visited roads, (u, u); their
+        sizes, (u,)."""
+        edges, place = np.unique(edges_of(trips.keys), return_inverse=True)
+        counts = np.zeros((len(edges), len(trips.rewards)))
+        np.add.at(counts, (place, trips.of), trips.keys[:, EACH])
+        where = np.searchsorted(self._at, self._slot[edges], sorter=np.argsort(self._at))
+        places = np.argsort(self._at)[where]
+        return counts, self._near_rows(places)[:, places], self.sizes[edges]
+
+    # --- noise -----------------------------------------------------------------------------
+
+    def _own_noise(self, trips: Trips) -> Floats:
+        """The variance that each reward has by itself, (M,)."""
+        model = trips.summed(noise_parts(trips.keys) @ np.square(self.scales.of_noise))
+        return np.where(trips.noise == 0.0, model, trips.noise)
+
+    def _shared(self, trips: Trips) -> Floats:
+        """What rewards of one trip share, as rows by whose products within a trip they covary, (M, 5)."""
+        shared = trips.summed(terms_of(trips.keys)) * self.scales.trip
+        return np.where(trips.alone[:, None], 0.0, shared)
+
+    def noise(self, trips: Trips) -> Floats:
+        """R"""
+        shared = self._shared(trips)
+        return np.diag(self._own_noise(trips)) + _within(trips.trip, shared @ shared.T)
+
+    def _weighted(self, trips: Trips, values: Floats) -> Floats:
+        """R⁻¹ times values, (M,) or (M, k): trip by trip by Woodbury's identity."""
+        weight, shared = 1.0 / self._own_noise(trips), self._shared(trips)
+        columns = weight[:, None] * values.reshape(len(weight), -1)
+        inner = np.zeros((trips.count, _P, _P))
+        np.add.at(inner, trips.trip, shared[:, :, None] * (weight[:, None] * shared)[:, None, :])
+        inner += np.eye(_P)
+        pulled = np.zeros((trips.count, _P, columns.shape[1]))
+        np.add.at(pulled, trips.trip, shared[:, :, None] * columns[:, None, :])
+        back = np.linalg.solve(inner, pulled)[trips.trip]
+        columns -= weight[:, None] * np.einsum("ij,ijk->ik", shared, back)
+        return columns.reshape(values.shape)
+
+    # --- learning --------------------------------------------------------------------------
+
+    def expect(self, trips: Trips) -> Expected:
+        """Of rewards of any roads; theirs are not looked at."""
+        K_A, corner = self._prior_of(trips)
+        pulled = self._known @ K_A
+        mean = trips.summed(trips.keys[:, EXPECTED]) + K_A.T @ self._alpha
+        return Expected(mean, corner - K_A.T @ pulled, self.noise(trips), K_A, pulled)
+
+    def absorb(self, trips: Trips) -> float:
+        """Learn from trips; returns the information gained, nats."""
+        self._visit(trips.keys)
+        expected = self.expect(trips)
+        C = cholesky(expected.cov + expected.noise, "the covariance of the rewards")
+        B = solve_lower(C, (self._sums(trips) - expected.pulled).T)
+        z = solve_lower(C, trips.rewards - expected.mean)
+        with blas_threads_for(float(self.size) ** 2 * len(z)):
+            self._known[...] += B.T @ B
+        self._alpha = self._alpha + B.T @ z
+        self._told.append(B[:, self._at])
+        self._means = None
+        self.log.append(trips)
+        own = cholesky(expected.noise, "the noise of the rewards")
+        gained = float(np.log(np.diagonal(C)).sum() - np.log(np.diagonal(own)).sum())
+        self.information += gained
+        return gained
+
+    @classmethod
+    def of(cls, kernel: GraphMatern, sizes: Floats, scales: RoadScales, trips: Trips) -> RoadEngine:
+        """What these trips teach."""
+        engine = cls(kernel, sizes, scales)
+        if len(trips.rewards):
+            engine._visit(trips.keys)
+            engine.log.append(trips)
+            engine._settle(trips)
+        return engine
+
+    # --- as arrays -------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What cannot be had again from the log without much work."""
+        vehicles = np.array(list(self._vehicles.items()), dtype=np.intp).reshape(-1, 2)
+        lower = self._known[np.tril_indices(self.size)]
+        held = {"edges": self._edges, "at": self._at, "vehicles": vehicles}
+        return {**held, "known": lower, "alpha": self._alpha}
+
+    def remember(self, trips: Trips, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take in what :meth:`arrays` gave, and the trips that it came from, or :class:`StateError`."""
+        edges, at = (as_positions(arrays[name], name) for name in ("edges", "at"))
+        vehicles, alpha = arrays["vehicles"], as_vector(arrays["alpha"], "alpha")
+        size, driven = len(alpha), np.unique(trips.keys[:, VEHICLE]).astype(np.intp)
+        lower = as_vector(arrays["known"], "known", size * (size + 1) // 2)
+        firsts = vehicles[:, 1] if vehicles.ndim == 2 and vehicles.dtype.kind == "i" else driven
+        slots = np.concatenate([np.arange(_P), at, *(first + np.arange(_P) for first in firsts)])
+        if (
+            not np.array_equal(np.sort(edges), np.unique(edges_of(trips.keys)))
+            or not np.array_equal(np.sort(vehicles.reshape(-1, 2)[:, 0]), driven)
+            or not np.array_equal(np.sort(slots), np.arange(size))
+            or len(at) != len(edges)
+        ):
+            raise StateError("this state is damaged: what it knows is not of its trips")
+        self._slot[edges], self._edges, self._at = at, edges.copy(), at.copy()
+        self._vehicles = {int(who): int(first) for who, first in vehicles.tolist()}
+        self._prior = np.zeros(size)
+        self._prior[:_P] = np.square(self.scales.fleet)
+        for first in self._vehicles.values():
+            self._prior[first : first + _P] = np.square(self.scales.vehicle)
+        self._H, self._alpha = np.zeros((size, size)), alpha.copy()
+        self._H[np.tril_indices(size)] = lower
+        self._H += np.tril(self._H, -1).T
+        self._near, self._rows_known = np.zeros((len(edges),) * 2), np.zeros(len(edges), dtype=np.bool_)
+        self.log.append(trips)
+
+    def with_all(self, trips: Trips) -> RoadEngine:
+        """This engine after many more trips, all of them computed at once."""
+        log = self.log.copy()
+        log.append(trips)
+        return RoadEngine.of(self.kernel, self.sizes, self.scales, log.view())
+
+    def _root(self) -> Floats:
+        """L, with L Lᵀ = K over the slots; triangular among roads, diagonal elsewhere."""
+        root = np.diag(np.sqrt(self._prior))
+        near = self.scales.near**2 * self._near_rows(np.arange(len(self._edges)))
+        near[np.diag_indices_from(near)] += self._own[self._edges]
+        root[np.ix_(self._at, self._at)] = cholesky(near, "the prior covariance of visited roads")
+        return root
+
+    def supposing(self, keys: Floats, noise: Floats) -> RoadEngine:
+        """The engine once these roads are observed with this noise: less variance, the same means."""
+        other = copy(self)
+        for name in ("_slot", "_H", "_near", "_rows_known"):
+            setattr(other, name, getattr(self, name).copy())
+        other._vehicles, other._told, other.log = dict(self._vehicles), list(self._told), self.log.copy()
+        trips = Trips.of_one(keys, noise=noise)
+        other.absorb(trips._replace(rewards=other.expect(trips).mean))
+        return other
+
+    def rebuild(self, scales: RoadScales) -> RoadEngine:
+        """What was learned from the same trips, under other scales, without rounding of the past.
+
+        With Λ = A R⁻¹ Aᵀ, K = L Lᵀ and G = Lᵀ Λ L, H = L⁻ᵀ (I − (I + G)⁻¹) L⁻¹.
+        """
+        fresh, trips = RoadEngine(self.kernel, self.sizes, scales), self.log.view()
+        for name in ("_slot", "_edges", "_at", "_near", "_rows_known", "log"):
+            setattr(fresh, name, getattr(self, name))
+        fresh._vehicles = dict(self._vehicles)
+        fresh._prior = np.zeros(self.size)
+        fresh._prior[:_P] = np.square(scales.fleet)
+        for first in self._vehicles.values():
+            fresh._prior[first : first + _P] = np.square(scales.vehicle)
+        fresh._H, fresh._alpha = np.zeros((self.size, self.size)), np.zeros(self.size)
+        fresh._settle(trips)
+        return fresh
+
+    def _settle(self, trips: Trips) -> None:
+        """H and alpha of all trips at once."""
+        information, pull = self._information(trips)
+        root = self._root()
+        with blas_threads_for(float(self.size) ** 3):
+            inner = root.T @ information @ root
+            inner[np.diag_indices_from(inner)] += 1.0
+            factor = cholesky(inner, "the information about visited roads")
+            self.information = float(np.log(np.diagonal(factor)).sum())
+            left = solve_lower(factor, np.eye(self.size))
+            kept = np.eye(self.size) - left.T @ left  # I − (I + G)⁻¹
+            # Slots of roads and of w do not mix in the root, but their order does: solve by pieces.
+            half = _solve_transposed(root, self._at, kept)
+            H = _solve_transposed(root, self._at, half.T)
+        self._H = 0.5 * (H + H.T)
+        self._alpha = pull - self._H @ (root @ (root.T @ pull))
+        self._means = self._left = None
+        self._told = []
+
+    def _information(self, trips: Trips) -> tuple[Floats, Floats]:
+        """A R⁻¹ Aᵀ, (s, s), and A R⁻¹ (y − expected), (s,)."""
+        from scipy.sparse import csr_array
+
+        residual = trips.rewards - trips.summed(trips.keys[:, EXPECTED])
+        A = self._sparse_sums(trips)
+        weight, shared = 1.0 / self._own_noise(trips), self._shared(trips)
+        # R⁻¹ = W − W F (I + Fᵀ W F)⁻¹ Fᵀ W, with F block by block of trips.
+        scaled = weight[:, None] * shared
+        inner = np.zeros((trips.count, _P, _P))
+        np.add.at(inner, trips.trip, shared[:, :, None] * scaled[:, None, :])
+        inner += np.eye(_P)
+        half = np.linalg.solve(np.linalg.cholesky(inner)[trips.trip], scaled[:, :, None])[:, :, 0]
+        rows = np.repeat(np.arange(len(weight)), _P)
+        at = (trips.trip[:, None] * _P + np.arange(_P)).ravel()
+        F = csr_array((half.ravel(), (rows, at)), shape=(len(weight), trips.count * _P))
+        low = A @ F
+        information = (A * weight) @ A.T - low @ low.T
+        return np.asarray(information.toarray()), np.asarray(A @ self._weighted(trips, residual))
+
+    def _sparse_sums(self, trips: Trips) -> Any:
+        """A as a sparse (s, M) matrix."""
+        from scipy.sparse import csr_array
+
+        terms, first = terms_of(trips.keys), np.zeros(len(trips.keys), dtype=np.intp)
+        for vehicle, slot in self._vehicles.items():
+            first[trips.keys[:, VEHICLE] == vehicle] = slot
+        fleet = np.broadcast_to(np.arange(_P), terms.shape)
+        rows = [self._slot[edges_of(trips.keys)], fleet.ravel(), (first[:, None] + fleet).ravel()]
+        values = [trips.keys[:, EACH], terms.ravel(), terms.ravel()]
+        columns = [trips.of, np.repeat(trips.of, _P), np.repeat(trips.of, _P)]
+        shape = (self.size, len(trips.rewards))
+        places = (np.concatenate(rows), np.concatenate(columns))
+        return csr_array((np.concatenate(values), places), shape=shape)
+
+    # --- all roads -------------------------------------------------------------------------
+
+    def _spread(self, values: Floats) -> Floats:
+        """K_·S times values at the slots, for roads: (s,) or (s, k) become (n,) or (n, k)."""
+        scattered = np.zeros((len(self.kernel), *values.shape[1:]))
+        scattered[self._edges] = values[self._at]
+        return self.scales.near**2 * self.kernel.times(scattered) + (self._own * scattered.T).T
+
+    def means(self) -> Floats:
+        """Of f, (n,)."""
+        if self._means is None:
+            self._means = self._spread(self._alpha)
+        return self._means
+
+    def _of_vehicle(self, vehicle: int) -> tuple[Floats, Floats]:
+        """Which slots add up to w of this vehicle, (s, 5), and the variance that is in none of them."""
+        chosen = np.zeros((self.size, _P))
+        chosen[np.arange(_P), np.arange(_P)] = 1.0
+        first = self._vehicles.get(vehicle)
+        if first is None:
+            return chosen, np.square(self.scales.vehicle)
+        chosen[first + np.arange(_P), np.arange(_P)] = 1.0
+        return chosen, np.zeros(_P)
+
+    def mean_of(self, keys: Floats) -> Floats:
+        """(m,)"""
+        mean = keys[:, EXPECTED] + keys[:, EACH] * self.means()[edges_of(keys)]
+        terms = terms_of(keys)
+        for vehicle in np.unique(keys[:, VEHICLE]).tolist():
+            mine = keys[:, VEHICLE] == vehicle
+            chosen, _ = self._of_vehicle(int(vehicle))
+            mean[mine] += terms[mine] @ (chosen.T @ (self._prior * self._alpha))
+        return mean
+
+    def variance_of(self, keys: Floats) -> Floats:
+        """(m,)"""
+        edges, terms = edges_of(keys), terms_of(keys)
+        variance = np.square(keys[:, EACH]) * self._variances()[edges]
+        H = self._known
+        for vehicle in np.unique(keys[:, VEHICLE]).tolist():
+            mine = keys[:, VEHICLE] == vehicle
+            chosen, more = self._of_vehicle(int(vehicle))
+            K_w = self._prior[:, None] * chosen
+            of_w = chosen.T @ K_w + np.diag(more) - K_w.T @ H @ K_w
+            with_f = -keys[mine, EACH, None] * self._spread(H @ K_w)[edges[mine]]
+            variance[mine] += np.einsum("ij,jk,ik->i", terms[mine], of_w, terms[mine])
+            variance[mine] += 2.0 * np.einsum("ij,ij->i", terms[mine], with_f)
+        return variance
+
+    def _variances(self) -> Floats:
+        """Of f, (n,)."""
+        if self._left is None:
+            numbers = np.arange(len(self.kernel), dtype=np.float64)[:, None]
+            self._left = self.scales.near**2 * self.kernel.diag(numbers) + self._own
+            known = self._H[np.ix_(self._at, self._at)]
+            scale = 1.0 / self.scales.own**2
+            self._told = [psd_root(known, "what is known of roads", scale=scale).root.T]
+        for rows in self._told:
+            full = np.zeros((self.size, len(rows)))
+            full[self._at] = rows.T
+            self._left = self._left - np.square(self._spread(full)).sum(axis=1)
+        self._told = []
+        return self._left
+
+    def draw(self, keys: Floats, rng: Rng) -> Floats:
+        """A joint draw about zero, (m,)."""
+        n, scales, trips = len(self.kernel), self.scales, self.log.view()
+        roads = scales.near * self.kernel.root_times(rng.standard_normal(n))
+        roads += np.sqrt(self._own) * rng.standard_normal(n)
+        u = np.sqrt(self._prior) * rng.standard_normal(self.size)
+        u[self._at] = roads[self._edges]
+        if len(trips.rewards):
+            r = self._noise_draw(trips, rng)
+            eta = self._known @ (u - self._covered(r)) + r
+            roads -= self._spread(eta)
+            u = u - self._prior * eta
+        drawn, terms = keys[:, EACH] * roads[edges_of(keys)], terms_of(keys)
+        for vehicle in np.unique(keys[:, VEHICLE]).tolist():
+            mine = keys[:, VEHICLE] == vehicle
+            chosen, more = self._of_vehicle(int(vehicle))
+            drawn[mine] += terms[mine] @ (chosen.T @ u + np.sqrt(more) * rng.standard_normal(_P))
+        return drawn
+
+    def _covered(self, values: Floats) -> Floats:
+        """K times values at the slots, (s,)."""
+        product = self._prior * values
+        product[self._at] = self._spread(values)[self._edges]
+        return product
+
+    def _noise_draw(self, trips: Trips, rng: Rng) -> Floats:
+        """A draw of N(0, A R⁻¹ Aᵀ), (s,)."""
+        noise = np.sqrt(self._own_noise(trips)) * rng.standard_normal(len(trips.rewards))
+        of_trips = rng.standard_normal((trips.count, _P))
+        noise += (self._shared(trips) * of_trips[trips.trip]).sum(axis=1)
+        weights = self._weighted(trips, noise)[trips.of]
+        drawn, terms = np.zeros(self.size), terms_of(trips.keys)
+        np.add.at(drawn, self._slot[edges_of(trips.keys)], weights * trips.keys[:, EACH])
+        drawn[:_P] = weights @ terms
+        for vehicle, first in self._vehicles.items():
+            mine = trips.keys[:, VEHICLE] == vehicle
+            drawn[first : first + _P] = weights[mine] @ terms[mine]
+        return drawn
+
+
+def _within(trip: Ints, products: Floats) -> Floats:
+    """Products of rewards of the same trip; 0 elsewhere."""
+    return np.where(trip[:, None] == trip, products, 0.0)
+
+
+def _grown(matrix: Floats, used: int, size: int) -> Floats:
+    """A square array with room for ``size``, zeros beyond what is used."""
+    if len(matrix) >= size:
+        return matrix
+    bigger = np.zeros((max(size, len(matrix) * 3 // 2),) * 2)
+    bigger[:used, :used] = matrix[:used, :used]
+    return bigger
+
+
+def _solve_transposed(root: Floats, at: Ints, values: Floats) -> Floats:
+    """root⁻ᵀ values; the root is triangular over the slots ``at``, diagonal over the others."""
+    diagonal = np.diagonal(root)
+    solved = values / diagonal[:, None]
+    solved[at] = solve_lower(np.ascontiguousarray(root[np.ix_(at, at)]), values[at], transposed=True)
+    return solved

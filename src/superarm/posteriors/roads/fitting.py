@@ -1,0 +1,77 @@
+"""The scales under which the latest trips are most likely.
+
+Σ_j s_j² M_j is the covariance of the rewards: each scale s_j multiplies a matrix of its own, which stays
+while the scales are searched. What is minimised is −log p(y) − log of a log-normal prior about the
+scales given, a factor of e wide: a few trips move the scales a little, many move them where they belong.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from superarm.core import Floats
+from superarm.errors import NotPositiveDefiniteError
+from superarm.linalg import cholesky, solve_lower
+
+from .engine import EXPECTED, VEHICLE, RoadEngine, noise_parts, terms_of
+from .log import Trips
+from superarm.networks.scales import RoadScales
+
+_PRIOR_WIDTH = 1.0  # of the logarithm of a scale
+
+
+def fit_scales(engine: RoadEngine, trips: Trips, given: RoadScales, most: int) -> RoadScales:
+    """Searched from the engine's own scales with at most so many likelihoods."""
+    from scipy.optimize import minimize
+
+    parts, stated = _parts(engine, trips)
+    residual = trips.rewards - trips.summed(trips.keys[:, EXPECTED])
+    centre = np.log(given.as_vector())
+    start = np.log(engine.scales.as_vector())
+
+    def loss(point: Floats) -> tuple[float, Floats]:
+        variances = np.exp(2.0 * point)
+        covariance = np.tensordot(variances, parts, 1)
+        covariance[np.diag_indices_from(covariance)] += stated
+        away = (point - centre) / _PRIOR_WIDTH
+        try:
+            L = cholesky(covariance, "the covariance of the latest trips")
+        except NotPositiveDefiniteError:
+            return math.inf, np.zeros(len(point))
+        inverse = solve_lower(L, solve_lower(L, np.eye(len(L))), transposed=True)
+        alpha = inverse @ residual
+        value = 0.5 * float(residual @ alpha) + float(np.log(np.diagonal(L)).sum())
+        slope = variances * np.tensordot(parts, inverse - np.outer(alpha, alpha), 2)
+        return value + 0.5 * float(away @ away), slope + away / _PRIOR_WIDTH
+
+    bounds = [(low - 6.0, low + 6.0) for low in centre.tolist()]
+    first = np.clip(start, centre - 6.0, centre + 6.0)
+    found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxfun": most})
+    return RoadScales.of(np.exp(found.x))
+
+
+def _parts(engine: RoadEngine, trips: Trips) -> tuple[Floats, Floats]:
+    """What each scale's square multiplies, (21, M, M), and noise that was stated, (M,)."""
+    terms, n = terms_of(trips.keys), len(trips.rewards)
+    counts, near, sizes = engine.near_between(trips)
+    own = trips.noise == 0.0
+    of_all = trips.summed(terms)
+    shared = np.where(trips.alone[:, None], 0.0, of_all)
+    together = trips.trip[:, None] == trips.trip
+    vehicles = [
+        trips.summed(terms * (trips.keys[:, VEHICLE] == each)[:, None])
+        for each in np.unique(trips.keys[:, VEHICLE]).tolist()
+    ]
+    noise = np.where(own[:, None], trips.summed(noise_parts(trips.keys)), 0.0)
+    parts = [
+        counts.T @ near @ counts,
+        counts.T @ counts,
+        counts.T @ (np.square(sizes)[:, None] * counts),
+        *(np.outer(each, each) for each in of_all.T),
+        *(sum(np.outer(each, each) for each in mine) for mine in zip(*(v.T for v in vehicles), strict=True)),
+        *(np.where(together, np.outer(each, each), 0.0) for each in shared.T),
+        *map(np.diag, noise.T),
+    ]
+    return np.array(parts).reshape(-1, n, n), np.where(own, 0.0, trips.noise)

@@ -1,0 +1,338 @@
+"""What a fleet knows of its roads, and what it must not forget: exact, in Wh.
+
+An arm is a road driven by a vehicle, and its reward the energy it costs (less what is stored in height
+and motion). Of a road e, of the terms φ that the energy model gives for it and this vehicle, and of a
+trip t::
+
+    reward = expected(e) + each·f(e) + φ(e)·(w + w_vehicle + w_t) + noise
+
+=============  =======================================================================
+``expected``   what the energy model says for this vehicle: column 1 of a key
+``f``          what roads do to all vehicles: near²·k_G (graph Matérn) + own² + (share·size)² of each
+               road, its size the Wh that it moves
+``each``       the vehicle's mass as it was told, as a multiple of Table 2's: stops, curves and hills that
+               the map has not cost a heavier vehicle more
+``φ``          rolling (per metre), time (per second), drag (per v²·metre) and climb (per metre of rise),
+               in Wh of the model, and ``each``
+``w``          how far the fleet's vehicles differ from the model, w_vehicle each of them,
+               w_t the day's weather and payload: noise that the roads of a trip share
+``noise``      of each drive over a road by itself: it grows with the time spent there, and with what
+               signals let expect
+=============  =======================================================================
+
+So roads are shared by all vehicles, and vehicles differ in five numbers. All standard deviations are
+in :class:`RoadScales`, and are fitted to the latest trips as they come.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superarm.capabilities import Calibrated, Sums
+from superarm.core import Floats, Ints, Offer, Rng, State
+from superarm.errors import InputError, StateError, UnknownArmError
+from superarm.inputs import (
+    as_count,
+    as_features,
+    as_number,
+    as_positions,
+    as_vector,
+    read_only,
+    require_choice,
+    require_size,
+    require_type,
+)
+from superarm.kernels import GraphMatern
+from superarm.networks.scales import Outliers, RoadScales
+from superarm.posteriors.base import GaussianPosterior, Memory
+from superarm.registry import register
+from superarm.threads import one_blas_thread
+from superarm.turns import whole
+
+from .belief import RoadBelief
+from .coverage import Coverage, Held
+from .engine import COLUMNS, EDGE, VEHICLE, RoadEngine
+from .fitting import fit_scales
+from .log import Trips
+
+_TRIPS_KEPT, _ROADS_KEPT = 200, 4000  # scores from which widths are taken
+_REBUILD = 64  # trips at once from which on all is computed anew, and trips after which it is
+_EVALUATIONS = 30
+_FLAGGED = 20  # outliers that are remembered
+_JUDGED = 100  # trips of a log that are forecast one by one
+
+
+class Flagged(NamedTuple):
+    """A reward that is far from what was expected of it."""
+
+    edges: Ints  # the roads it is the sum of
+    reward: float
+    score: float  # in standard deviations
+
+
+@register("posterior", "roads")
+class RoadGP(GaussianPosterior, Sums, Calibrated):
+    """The exact posterior of a fleet's energies; see the module's text for the model.
+
+    ``kernel`` is k_G, with an even ν, ``sizes`` the roads' sizes, (n,). Keys have nine columns: road,
+    expected Wh, the terms rolling, time, drag and climb in Wh, each, the variance that signals let expect
+    in Wh², and the vehicle's number. One call of ``observe`` or ``observe_sums`` is
+    one trip; of what is observed with a ``noise_variance`` of its own, nothing is shared.
+
+    The scales are fitted anew after 4, 8, 16, … trips up to ``refit``, and then every ``refit`` trips,
+    to the last ``most`` rewards; 0 keeps them. Scales and widths of intervals depend on the order in
+    which trips come; what is believed under given scales does not. ``outliers``: a reward more than
+    ``outlier_limit`` standard deviations away from what it should be, given the others of its trip, is
+    learned like all others ("keep"), with noise that grows with the square of how far it is ("weigh"), or not at all ("refuse"); ``flagged`` holds the last of them.
+    """
+
+    kind = "road-gp"
+
+    def __init__(
+        self,
+        kernel: GraphMatern,
+        sizes: Any,
+        *,
+        scales: RoadScales | None = None,
+        refit: int = 64,
+        most: int = 600,
+        outliers: Outliers = "weigh",
+        outlier_limit: float = 6.0,
+    ) -> None:
+        require_type(kernel, GraphMatern, "kernel")
+        if kernel.nu % 2:
+            raise InputError(f"the kernel's nu is {kernel.nu:g}; it must be even for sparse draws")
+        self.kernel, self.sizes = kernel, read_only(as_vector(sizes, "sizes", len(kernel)))
+        if not (self.sizes >= 0.0).all():
+            raise InputError(f"sizes holds {self.sizes.min():g}; a road moves 0 Wh or more")
+        self.scales = RoadScales() if scales is None else scales
+        require_type(self.scales, RoadScales, "scales")
+        super().__init__(noise_variance=self.scales.noise**2)
+        self.refit, self.most = as_count(refit, "refit", 0), as_count(most, "most", 1)
+        require_choice(outliers, "outliers", ("keep", "weigh", "refuse"))
+        self.outliers: Outliers = outliers
+        self.outlier_limit = as_number(outlier_limit, "outlier_limit", 2.0)
+        self._engine = RoadEngine(kernel, self.sizes, self.scales)
+        self.flagged: tuple[Flagged, ...] = ()
+        self.fits = self.outlying = 0
+        self._since = 0  # trips since all was computed anew
+        self._of_trips, self._of_roads = Coverage(_TRIPS_KEPT), Coverage(_ROADS_KEPT)
+
+    # --- what it is now --------------------------------------------------------------------
+
+    @property
+    def fitted(self) -> RoadScales:
+        """The scales as they are now."""
+        return self._engine.scales
+
+    @property
+    def trips(self) -> int:
+        """Trips learned from."""
+        return self._engine.log.view().count
+
+    @property
+    def visited(self) -> Ints:
+        """The roads that were driven on."""
+        return self._engine.visited
+
+    @property
+    def held(self) -> Held:
+        """How often the 95 % interval of whole trips held of late."""
+        return self._of_trips.held
+
+    def widths(self, keys: Any = None) -> tuple[Floats, Floats]:
+        return self._of_roads.widths(), self._of_trips.widths()
+
+    def noise_cov(self, keys: NDArray[Any]) -> Floats:
+        return self._engine.noise(Trips.of_one(self._as_keys(keys)))
+
+    @one_blas_thread
+    @whole
+    def total(self, keys: Any) -> tuple[float, float]:
+        """Mean and standard deviation of what these roads cost together on one trip, noise included."""
+        rows = self._as_keys(keys)
+        whole_trip = Trips.of_one(rows, np.zeros(len(rows), dtype=np.intp))
+        expected = self._engine.expect(whole_trip)
+        return float(expected.mean[0]), float(np.sqrt((expected.cov + expected.noise)[0, 0]))
+
+    # --- hooks -----------------------------------------------------------------------------
+
+    def keys(self, offer: Offer) -> Floats:
+        return self._as_keys(offer.arms.features)
+
+    def _as_keys(self, arms: Any) -> Floats:
+        keys = as_features(arms, "arms", COLUMNS)
+        for column, most, what in ((EDGE, len(self.kernel), "roads"), (VEHICLE, 2**31, "vehicles")):
+            values = keys[:, column]
+            bad = ~((values >= 0.0) & (values < most) & (values == np.floor(values)))
+            if bad.any():
+                told = f"row {int(bad.argmax())}, column {column} holds {values[bad][0]!r}"
+                raise UnknownArmError(f"{told}; {what} are numbered 0 … {most - 1}")
+        require_size(keys, "arms")
+        return keys
+
+    def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
+        return self._engine.mean_of(keys), self._engine.variance_of(keys)
+
+    def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
+        cov = self._engine.expect(Trips.of_one(keys)).cov
+        return cov if at is None else cov[at]
+
+    def _draw(self, keys: Floats, rng: Rng, size: int) -> Floats:
+        return np.stack([self._engine.draw(keys, rng) for _ in range(size)])
+
+    def _incumbent(self, sign: float) -> float:
+        means = self._engine.mean_of(self._engine.log.view().keys)
+        return float((sign * means).max())
+
+    def _prior_scale(self, keys: Floats) -> float:
+        return float(np.max(np.diagonal(RoadEngine(self.kernel, self.sizes, self.fitted).expect(Trips.of_one(keys)).cov)))
+
+    def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
+        return RoadBelief(self, self.keys(offer), pending=None if pending is None else self._as_keys(pending))
+
+    # --- learning --------------------------------------------------------------------------
+
+    def observe_sums(
+        self, arms: Any, sums: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
+    ) -> None:
+        """Learn from rewards (r,) that are sums over arms: arm i belongs to reward ``sums[i]``."""
+        order = as_positions(sums, "sums")
+        keys = self._as_keys(arms)
+        if order.shape != (len(keys),) or sorted(set(order.tolist())) != list(range(int(order.max(initial=-1)) + 1)):
+            raise InputError("sums must give each arm the number of its reward: 0, 1, 2, …")
+        values = as_vector(rewards, "rewards", int(order.max(initial=-1)) + 1)
+        require_size(values, "rewards")
+        stated = None if noise_variance is None else as_vector(noise_variance, "noise_variance", len(values))
+        if stated is not None and not (stated > 0.0).all():
+            raise InputError(f"noise_variance is {stated.min()}; it must be above 0")
+        with self._turns:
+            if len(keys):
+                by_sum = np.argsort(order, kind="stable")
+                self._take(Trips.of_one(keys[by_sum], order[by_sum], values, stated))
+
+    def observe_trips(self, trips: Trips) -> None:
+        """Learn from many trips at once: what a log holds.
+
+        The first of more than ``2 · 100`` are learned together, without forecasts of them; of the last
+        100 each is forecast before it is learned, so that it is known how forecasts fare.
+        """
+        self._as_keys(trips.keys)
+        if not trips.sound():
+            raise InputError("trips must give each arm a reward and each reward a trip, in order")
+        require_size(trips.rewards, "rewards")
+        with self._turns:
+            early = max(0, trips.count - _JUDGED) if trips.count > 2 * _JUDGED else 0
+            if early:
+                self._take_all(trips.between(0, early))
+            for at in range(early, trips.count):
+                self._take(trips.between(at, at + 1))
+
+    @one_blas_thread
+    def _take_all(self, trips: Trips) -> None:
+        before, self._engine = self._engine, self._engine.with_all(trips)
+        self.information_gain += self._engine.information - before.information
+        self.count += len(trips.rewards)
+        self.version += 1
+        self._since = 0
+        self._refit()
+
+    def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
+        own = None if (noise == self.noise_variance).all() else noise
+        return self._learn(Trips.of_one(keys, None, rewards, own))
+
+    @one_blas_thread
+    def _take(self, trip: Trips) -> None:
+        self.information_gain += self._learn(trip)
+        self.count += len(trip.rewards)
+        self.version += 1
+
+    def _learn(self, trip: Trips) -> float:
+        expected = self._engine.expect(trip)
+        away = trip.rewards - expected.mean
+        covariance = expected.cov + expected.noise
+        scores = np.abs(away) / np.sqrt(np.diagonal(covariance))
+        far = self._far(away, covariance)
+        if (far > self.outlier_limit).any() and self.trips:
+            trip = self._without_outliers(trip, far, np.diagonal(expected.noise))
+        if not len(trip.rewards):
+            return 0.0
+        gained = self._engine.absorb(trip)
+        # From here on nothing can fail: what was forecast is judged, and scales may be fitted.
+        self._of_trips.judge(np.array([abs(away.sum()) / np.sqrt(covariance.sum())]))
+        if len(away) > 1:
+            self._of_roads.judge(scores)
+        self._since += 1
+        self._tidy()
+        return gained
+
+    def _far(self, away: Floats, covariance: Floats) -> Floats:
+        """How far each reward is from what the others of its trip let expect, in standard deviations."""
+        inverse = np.linalg.inv(covariance)
+        return np.abs(inverse @ away) / np.sqrt(np.diagonal(inverse))
+
+    def _without_outliers(self, trip: Trips, far: Floats, noise: Floats) -> Trips:
+        limit, edges = self.outlier_limit, trip.keys[:, EDGE].astype(np.intp)
+        outlying = far > limit
+        found = (
+            Flagged(edges[trip.of == at], float(trip.rewards[at]), float(far[at]))
+            for at in np.flatnonzero(outlying).tolist()
+        )
+        self.flagged = (*self.flagged, *found)[-_FLAGGED:]
+        self.outlying += int(outlying.sum())
+        if self.outliers == "refuse":
+            return trip.without(outlying)
+        if self.outliers == "keep":
+            return trip
+        return trip._replace(noise=np.where(outlying, noise * (far / limit) ** 2, trip.noise))
+
+    def _tidy(self) -> None:
+        """Fit the scales where it is time, and clear rounding."""
+        trips = self.trips
+        doubled = trips >= 4 and trips & (trips - 1) == 0
+        if self.refit and (doubled if trips < self.refit else trips % self.refit == 0):
+            self._refit()
+        elif self._since >= _REBUILD:
+            self._engine, self._since = self._engine.rebuild(self.fitted), 0
+
+    def _refit(self) -> None:
+        if not self.refit:
+            return
+        latest = self._engine.log.view().last(self.most)
+        scales = fit_scales(self._engine, latest, self.scales, _EVALUATIONS)
+        self._engine, self._since, self.fits = self._engine.rebuild(scales), 0, self.fits + 1
+        self.noise_variance, self.noise_std = scales.noise**2, scales.noise
+
+    # --- state -----------------------------------------------------------------------------
+
+    def _memory(self) -> Memory:
+        arrays = {**self._engine.log.view()._asdict(), "fitted": self.fitted.as_vector()}
+        arrays |= self._of_trips.arrays("trips") | self._of_roads.arrays("roads")
+        arrays |= self._engine.arrays()
+        counts = {"fits": self.fits, "outlying": self.outlying, "since": self._since}
+        return Memory(arrays, counts)
+
+    def _remember(self, state: State) -> None:
+        keys = self._as_keys(state.array("keys")) if state.array("keys").size else np.empty((0, COLUMNS))
+        rewards = as_vector(state.array("rewards"), "rewards")
+        of, trip = (as_positions(state.array(name), name) for name in ("of", "trip"))
+        noise, alone = as_vector(state.array("noise"), "noise"), state.array("alone")
+        if alone.dtype != np.bool_:
+            raise StateError("this state is damaged: it does not say which rewards share noise")
+        trips = Trips(keys, of, rewards, trip, noise, alone)
+        if not trips.sound():
+            raise StateError("this state is damaged: its trips are impossible")
+        names = ("fits", "outlying", "since")
+        self.fits, self.outlying, self._since = (as_count(state.scalar(name), name, 0) for name in names)
+        scales = RoadScales.of(as_vector(state.array("fitted"), "fitted", len(self.scales.as_vector())))
+        self.noise_variance, self.noise_std = scales.noise**2, scales.noise
+        self._engine = RoadEngine(self.kernel, self.sizes, scales)
+        if len(trips.rewards):
+            parts = ("edges", "at", "vehicles", "known", "alpha")
+            self._engine.remember(trips, {name: state.array(name) for name in parts})
+        for name, coverage in (("trips", self._of_trips), ("roads", self._of_roads)):
+            coverage.remember({key: state.array(f"{name}_{key}") for key in ("scores", "levels", "inside")})
+

@@ -1,0 +1,134 @@
+"""One posterior for each value of a column: nobody learns from anybody else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from superarm.capabilities import Calibrated, Sums
+from superarm.core import QUANTILES, Floats, Ints, Offer, Rng, State
+from superarm.errors import InputError
+from superarm.inputs import as_count
+from superarm.registry import register
+
+from .base import GaussianPosterior, Memory
+from .wrapping import Wrapping
+
+
+@register("posterior", "separate")
+class Separate(Wrapping, Sums, Calibrated):
+    """Any posterior of feature rows, once for each whole number in ``column``: vehicles that learn alone.
+
+    >>> from superarm.kernels import SquaredExponential
+    >>> from superarm.posteriors import StreamingGP
+    >>> gp = Separate(StreamingGP(SquaredExponential(), 0.01), column=1)
+    >>> gp.observe([[0.0, 7.0]], [2.0])
+    >>> gp.predict([[0.0, 7.0], [0.0, 8.0]]).mean.round(2).tolist()
+    [1.98, 0.0]
+    """
+
+    kind = "separate"
+
+    def __init__(self, posterior: GaussianPosterior, *, column: int) -> None:
+        super().__init__(posterior)
+        self.column = as_count(column, "column", 0)
+        self._each: dict[int, GaussianPosterior] = {}
+
+    def _as_keys(self, arms: Any) -> NDArray[Any]:
+        keys = super()._as_keys(arms)
+        wide = keys.ndim == 2 and keys.shape[1] > self.column
+        if not wide or not (keys[:, self.column] == np.floor(keys[:, self.column])).all():
+            raise InputError(f"column {self.column} of arms must hold whole numbers: who learns alone")
+        return keys
+
+    def keys(self, offer: Offer) -> NDArray[Any]:
+        return self._as_keys(super().keys(offer))
+
+    def _parts(self, keys: NDArray[Any]) -> list[tuple[int, Ints]]:
+        who = keys[:, self.column]
+        return [(int(each), np.flatnonzero(who == each)) for each in np.unique(who)]
+
+    def _of(self, who: int) -> GaussianPosterior:
+        return self._each.get(who, self.posterior)
+
+    def _moments(self, keys: NDArray[Any]) -> tuple[Floats, Floats]:
+        mean, variance = np.empty(len(keys)), np.empty(len(keys))
+        for who, where in self._parts(keys):
+            mean[where], variance[where] = self._of(who)._moments(keys[where])
+        return mean, variance
+
+    def _covariance(self, keys: NDArray[Any], at: Ints | None = None) -> Floats:
+        cov = np.zeros((len(keys), len(keys)))  # they know nothing of each other
+        for who, where in self._parts(keys):
+            cov[np.ix_(where, where)] = self._of(who)._covariance(keys[where])
+        return cov if at is None else cov[at]
+
+    def _draw(self, keys: NDArray[Any], rng: Rng, size: int) -> Floats:
+        drawn = np.empty((size, len(keys)))
+        for who, where in self._parts(keys):
+            drawn[:, where] = self._of(who)._draw(keys[where], rng, size)
+        return drawn
+
+    def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
+        """That of one who learns alone, where all arms on offer are theirs."""
+        parts = self._parts(self.keys(offer))
+        if len(parts) != 1:
+            return super().belief(offer, pending)
+        who = parts[0][0]
+        mine = None if pending is None else pending[pending[:, self.column] == who]
+        return self._of(who).belief(offer, mine)
+
+    def _incumbent(self, sign: float) -> float:
+        return max(each._incumbent(sign) for each in self._each.values())
+
+    def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
+        own = None if (noise == self.noise_variance).all() else noise
+        gained = 0.0
+        for who, where in self._parts(keys):
+            stated = None if own is None else own[where]
+            gained += self._taught(who, lambda known: known.observe(keys[where], rewards[where], stated, rng))
+        return gained
+
+    def _taught(self, who: int, teach: Any) -> float:
+        known = self._each.get(who) or self.posterior._like()
+        before = known.information_gain
+        teach(known)
+        self._each[who] = known
+        return known.information_gain - before
+
+    def observe_sums(
+        self, arms: Any, sums: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
+    ) -> None:
+        keys = self._as_keys(arms)
+        parts = self._parts(keys)
+        if len(parts) != 1 or not isinstance(self.posterior, Sums):
+            raise InputError("sums are of arms of one who learns alone, and need a posterior like 'roads'")
+        with self._turns:
+            self.information_gain += self._taught(
+                parts[0][0], lambda known: known.observe_sums(keys, sums, rewards, noise_variance, rng)
+            )
+            self.count += len(np.atleast_1d(rewards))
+            self.version += 1
+
+    def noise_cov(self, keys: Any) -> Floats:
+        rows = self._as_keys(keys)
+        cov = self.noise_variance * np.eye(len(rows))
+        for who, where in self._parts(rows):
+            known = self._of(who)
+            if isinstance(known, Calibrated):
+                cov[np.ix_(where, where)] = known.noise_cov(rows[where])
+        return cov
+
+    def widths(self, keys: Any) -> tuple[Floats, Floats]:
+        parts = self._parts(self._as_keys(keys))
+        known = self._of(parts[0][0]) if len(parts) == 1 else self.posterior
+        return known.widths(keys) if isinstance(known, Calibrated) else (QUANTILES, QUANTILES)
+
+    def _memory(self) -> Memory:
+        return Memory({}, {}, {str(who): each.state() for who, each in self._each.items()})
+
+    def _remember(self, state: State) -> None:
+        for who, part in state.parts.items():
+            self._each[as_count(int(who), "a number in the state", 0)] = self.posterior.restored(part)

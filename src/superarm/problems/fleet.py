@@ -1,0 +1,425 @@
+"""A fleet of electric vehicles: many trips, one belief, and feedback when a vehicle has arrived.
+
+Each round is a trip: a vehicle of the fleet departs from one road to another. The traveller is told the
+vehicle as the fleet knows it, and of each road what the energy model says for it; the vehicle that
+drives carries a payload of the day, heats or cools its cabin in the weather of the day, and is a
+little worn. What a road cost is known once the vehicle has arrived, which is after later ones have
+departed; or only the energy of the whole trip is known.
+
+=================  ====================================================================
+``energy``         of a trip, Wh: what the battery gave, less what is then stored in motion
+``rewards``        of edges: their energy less what turns are expected to add (``turn_costs``), and
+                   less what is stored in height for the vehicle as it was told
+``Δh``             of a trip: what it stores in height; the same for all its routes
+=================  ====================================================================
+
+A trip's energy is the sum of its edges' rewards, its turn costs and Δh: feedback, metric and
+forecast mean the same. Roads and drives are real where there is SUMO (``driven``); otherwise trips are
+drawn from the fleet's own model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
+
+import numpy as np
+
+from superarm.capabilities import AdditiveProblem, Measured, Metric
+from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer, Rng
+from superarm.errors import InfeasibleError, InputError
+from superarm.inputs import as_count, as_number, as_positive, require_choice
+from superarm.kernels import GraphMatern
+from superarm.models import FleetModel
+from superarm.networks import LineGraph, RoadMap, RoadScales, Vehicle
+from superarm.networks.driving import LONGEST_STEP, Drive, Traffic
+from superarm.networks.road import Uturns, made_again
+from superarm.oracles import ShortestPath, Trip
+from superarm.registry import register
+from superarm.streams import Streams, stream
+
+from .base import Mapped, store
+from .road_models import MEASURES, TABLE_2, Roads, load_roads
+from .sumo import drive_of, edges_near, network_file
+
+_TRIES = 2000
+_COMFORT, _WATTS_PER_DEGREE = 20.0, 60.0
+
+
+class Journey(NamedTuple):
+    """What a round is about."""
+
+    trip: int  # which pair of roads
+    vehicle: int
+    own: Vehicle  # as it is on that day
+    moment: int  # of the traffic, or of the signals
+
+
+@lru_cache(maxsize=64)
+def road_rows(graph: LineGraph, vehicle: Vehicle, number: int) -> Floats:
+    """The roads as this vehicle meets them, (n, 9): the keys of :class:`~superarm.posteriors.RoadGP`."""
+    energies = vehicle.energy(graph.length, graph.speed, graph.rise) - vehicle.potential(graph.rise)
+    n = len(graph)
+    each, who = np.full(n, vehicle.mass / TABLE_2.mass), np.full(n, number, dtype=np.float64)
+    numbers, stops = np.arange(n, dtype=np.float64), vehicle.stop_variance(graph)
+    rows = np.column_stack([numbers, energies, vehicle.terms(graph), each, stops, who])
+    rows.flags.writeable = False
+    return rows
+
+
+@lru_cache(maxsize=4)
+def near_kernel(graph: LineGraph) -> GraphMatern:
+    """k_G with a variance of 1 on average, which ten draws tell to a few per cent."""
+    raw = GraphMatern(graph.turn_graph, nu=2, kappa=1.0, normalisation="raw", cache_megabytes=256.0)
+    draws = raw.root_times(np.random.default_rng(0).standard_normal((len(graph), 10)))
+    return replace(raw, variance=1.0 / float(np.square(draws).mean()))
+
+
+def fleet_model(graph: LineGraph, *, horizon: int = 1, **options: Any) -> FleetModel:
+    """What a fleet knows of its roads before the first trip."""
+    scales = options.get("scales") or RoadScales()
+    return FleetModel(
+        kernel=near_kernel(graph),
+        sizes=np.abs(TABLE_2.terms(graph)[:, [0, 2, 3]]).sum(axis=1),
+        noise_variance=scales.noise**2,
+        oracle=ShortestPath(successors=graph.turn_graph),
+        horizon=horizon,
+        energies=road_rows(graph, TABLE_2, 0)[:, 1],
+        direction="minimize",
+        most_arms=len(graph),
+        costs={"length": graph.length, "travel_time": graph.travel_time},
+        turn_costs={
+            "length": graph.turn_length,
+            "travel_time": graph.turn_seconds,
+            "energy": TABLE_2.turn_energy(graph),
+        },
+        discrete_columns=(0, 8),
+        **options,
+    )
+
+
+@register("problem", "fleet")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fleet(AdditiveProblem, Measured, Mapped):
+    """Learn the routes of least energy for a fleet of vehicles."""
+
+    direction: ClassVar[Direction] = "minimize"
+    distinct: ClassVar[str] = "distinct_edges"
+    seed: int
+    horizon: int
+    network: str | None = None
+    """"luxembourg", "monaco", "city" (by default), or the path of a network file."""
+    edges: int = 2000
+    """About how many edges a generated city has."""
+    city_seed: int = 0
+    elevation: str | None = None
+    """An SRTM tile, or a folder of them, whose heights replace those of the network."""
+    flat: bool = False
+    """Whether heights are left out."""
+    uturns: Uturns = "dead-ends"
+    driven: bool | None = None
+    """Whether trips are driven in SUMO; ``None``: yes, but in a generated city."""
+    trips: int = 10
+    """How many pairs of roads trips lead between; 0: a new pair for every trip."""
+    least_metres: float = 1500.0
+    """The shortest trip, along the road."""
+    most_metres: float = 8000.0
+    vehicles: int = 20
+    variety: float = 0.2
+    """How much vehicles differ, as the fleet knows it: standard deviation, as a share."""
+    wear: float = 0.05
+    """How much each differs from what the fleet knows of it."""
+    payload: float = 200.0
+    """Up to how many kg a trip carries; the fleet knows the mean."""
+    weather: float = 5.0
+    """Standard deviation of the temperature, degrees, about 10 °C: it draws power, and thickens the air."""
+    seen: Literal["edges", "trips"] = "edges"
+    """Whether the energy of every edge is known afterwards, or that of the whole trip."""
+    headway: float = 120.0
+    """Seconds between departures, on average."""
+    late: float | None = None
+    """Seconds after its arrival until a trip's energy is known; ``None``: before the next departure."""
+    traffic: float = 0.0
+    """Other cars that depart per hour."""
+    moments: int = 8
+    """From how many moments of the traffic, or of the signals' programs, trips may begin."""
+    traffic_reach: float = 300.0
+    """Other cars travel between roads within this many metres of the trips' fastest routes."""
+    cache: str | None = None
+    """A file in which drives are kept, for other policies, seeds and runs."""
+    model: FleetModel = field(init=False, repr=False)
+    settled: Mapping[str, str] = field(init=False, repr=False)
+    roads: Roads = field(init=False, repr=False)
+    fleet: tuple[Vehicle, ...] = field(init=False, repr=False)
+    """The vehicles as the fleet knows them."""
+    _drive: Callable[..., Drive] | None = field(init=False, repr=False)
+    _rounds: Streams = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        as_count(self.horizon, "horizon", least=1)
+        as_count(self.trips, "trips", 0)
+        as_count(self.vehicles, "vehicles", 1)
+        as_count(self.moments, "moments", 1)
+        require_choice(self.seen, "seen", ("edges", "trips"))
+        for name in ("variety", "wear", "payload", "weather", "traffic", "traffic_reach"):
+            as_number(getattr(self, name), name, 0.0)
+        as_positive(self.headway, "headway")
+        if self.late is not None:
+            as_number(self.late, "late", 0.0)
+        if not 0.0 <= as_number(self.least_metres, "least_metres") < as_number(self.most_metres, "most_metres"):
+            raise InputError(f"least_metres is {self.least_metres:g}; it must be below most_metres")
+        network = "city" if self.network is None else self.network
+        driven = network != "city" if self.driven is None else self.driven
+        if driven and network == "city":
+            raise InputError("SUMO does not drive in a generated city; leave driven out")
+        file = network_file(network, heights=self.elevation is None and not self.flat) if driven else None
+        read = network if file is None else str(file)  # which knows junctions, as tables do not
+        names = ("uturns", "edges", "city_seed", "elevation", "flat")
+        roads = load_roads(read, **{name: getattr(self, name) for name in names})
+        store(self, roads=roads, model=fleet_model(roads.graph, horizon=self.horizon))
+        store(self, _rounds=Streams(self.seed, "offer"), fleet=self._make_fleet(), _drive=None)
+        if file is not None:
+            traffic = self._traffic()
+            moments = (0.0,) if traffic else self._departures
+            drive = drive_of(file, LONGEST_STEP, traffic, self.seed if traffic else 0, self.cache, moments)
+            store(self, _drive=drive)
+        store(self, settled=self._settled(driven))
+
+    def __reduce__(self) -> Any:  # a driver in SUMO is no data: copies drive with one of their own
+        return made_again(self)
+
+    # --- who drives where ------------------------------------------------------------------
+
+    @property
+    def graph(self) -> LineGraph:
+        return self.roads.graph
+
+    def _make_fleet(self) -> tuple[Vehicle, ...]:
+        """Cars and vans: mass, drag, rolling resistance and auxiliaries vary from one to the next."""
+        rng, made = stream(self.seed, "truth", 0), []
+        for _ in range(self.vehicles):
+            mass, drag, rolling, power = np.exp(self.variety * rng.standard_normal(4)).tolist()
+            made.append(
+                replace(
+                    TABLE_2,
+                    mass=TABLE_2.mass * mass + self.payload / 2.0,
+                    air_drag=TABLE_2.air_drag * drag,
+                    rolling_resistance=TABLE_2.rolling_resistance * rolling,
+                    auxiliary_power=500.0 * power + _WATTS_PER_DEGREE * 10.0,
+                )
+            )
+        return tuple(made)
+
+    @cached_property
+    def _pairs(self) -> list[tuple[int, int]]:
+        """Start and goal of every trip, by the number of the pair."""
+        rng, graph, found = stream(self.seed, "trips", 0), self.graph, []
+        oracle = ShortestPath(successors=graph.turn_graph)
+        for _ in range(_TRIES):
+            start, goal = rng.integers(len(graph), size=2).tolist()
+            route = oracle.select(-graph.travel_time, self._timed(start, goal), rng).positions
+            if self.least_metres <= float(graph.length[route].sum()) <= self.most_metres:
+                found.append((start, goal))
+            if len(found) == (self.trips or self.horizon):
+                return found
+        raise InfeasibleError(
+            f"in {_TRIES} tries only {len(found)} pairs of roads were {self.least_metres:g} to "
+            f"{self.most_metres:g} m apart; ask for other distances"
+        )
+
+    def _timed(self, start: int, goal: int) -> Trip:
+        return Trip(start=start, goal=goal, turn_costs=self.graph.turn_seconds)
+
+    @cached_property
+    def _wears(self) -> Floats:
+        """By which factor each vehicle's mass, drag, rolling resistance and auxiliaries are off."""
+        rng = stream(self.seed, "truth", 1)
+        return np.exp(self.wear * rng.standard_normal((self.vehicles, 4)))
+
+    @cached_property
+    def _departures(self) -> tuple[float, ...]:
+        """Seconds after the signals' programs began, on empty roads."""
+        return tuple(stream(self.seed, "moments", 0).uniform(0.0, 90.0, self.moments).tolist())
+
+    @cached_property
+    def _times(self) -> Floats:
+        """When trips depart, seconds, (T,)."""
+        gaps = stream(self.seed, "headways", 0).exponential(self.headway, self.horizon)
+        return np.cumsum(gaps)
+
+    def journey(self, step: int) -> Journey:
+        """Who drives in a round, and what is so on that day."""
+        rng = self._rounds.at(step)
+        pair = int(rng.integers(self.trips)) if self.trips else step - 1
+        number, moment = int(rng.integers(self.vehicles)), int(rng.integers(self.moments))
+        load, degrees = float(rng.uniform(0.0, self.payload)), float(rng.normal(10.0, self.weather))
+        told, off = self.fleet[number], self._wears[number].tolist()
+        warmer = abs(degrees - _COMFORT) - abs(10.0 - _COMFORT)
+        own = replace(
+            told,
+            mass=(told.mass - self.payload / 2.0) * off[0] + load,
+            air_drag=told.air_drag * off[1],
+            rolling_resistance=told.rolling_resistance * off[2],
+            auxiliary_power=max(0.0, told.auxiliary_power * off[3] + _WATTS_PER_DEGREE * warmer),
+            air_density=told.air_density * 283.0 / (273.0 + degrees),
+        )
+        return Journey(pair, number, own, moment)
+
+    def _traffic(self) -> Traffic | None:
+        if self.traffic == 0.0:
+            return None
+        graph = self.graph
+        oracle, rng = ShortestPath(successors=graph.turn_graph), np.random.default_rng(0)
+        routes = [oracle.select(-graph.travel_time, self._timed(*pair), rng).positions for pair in self._pairs]
+        around = {int(edge) for route in routes for edge in route}
+        edges = edges_near(graph, around, self.traffic_reach)
+        return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=self.moments)
+
+    # --- rounds ----------------------------------------------------------------------------
+
+    def offer(self, step: int) -> Offer:
+        journey, graph = self.journey(step), self.graph
+        told, (start, goal) = self.fleet[journey.vehicle], self._pairs[journey.trip]
+        trip = Trip(start=start, goal=goal, turn_costs=_turn_energy(graph, told))
+        time = float(self._times[step - 1]) if step <= self.horizon else None
+        return Offer(step=step, time=time, arms=_arms(graph, told, journey.vehicle), structure=trip)
+
+    def means(self, offer: Offer) -> NoReturn:
+        raise InputError(
+            "what roads cost a fleet is measured, not known beforehand: no policy that needs expected "
+            "energies can be played here"
+        )
+
+    def truth(self, offer: Offer) -> None:
+        return None
+
+    def noise(self, offer: Offer, rng: Rng) -> Floats:
+        """None is added: chance is in vehicles, weather and traffic, the same for every policy."""
+        return np.zeros(len(offer.arms))
+
+    def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
+        route, trip = decision.positions, offer.structure
+        assert isinstance(trip, Trip) and trip.turn_costs is not None
+        spent = self._spent(offer.step, tuple(route.tolist()))
+        rewards = spent.energies - self._height(offer.step, route)
+        rewards[:-1] -= trip.turn_costs[self.graph.turn_numbers(route)]
+        delays = self._delays(offer.step, spent.seconds, len(route))
+        if self.seen == "edges":
+            return Feedback(positions=route, rewards=rewards, delays=delays)
+        sums = np.zeros(len(route), dtype=np.intp)
+        return Feedback(positions=route, rewards=rewards.sum(keepdims=True), sums=sums, delays=delays)
+
+    def _delays(self, step: int, seconds: float, count: int) -> Ints | None:
+        if self.late is None:
+            return None
+        known = self._times[step - 1] + seconds + self.late
+        later = np.count_nonzero(self._times[step:] <= known)
+        return np.full(count, later, dtype=np.intp)
+
+    def _height(self, step: int, route: Ints) -> Floats:
+        """Wh that each edge stores in the height of the vehicle as it was told, (k,)."""
+        return self.fleet[self.journey(step).vehicle].potential(self.graph.rise[route])
+
+    def value(self, offer: Offer, decision: Decision) -> float:
+        return float(self._spent(offer.step, tuple(decision.positions.tolist())).energies.sum())
+
+    def best(self, offer: Offer) -> Best:
+        """What the route of the model told the vehicle costs on the same day: nobody knows the best."""
+        return Best(float(self._spent(offer.step, self._informed(offer)).energies.sum()))
+
+    def _informed(self, offer: Offer) -> tuple[int, ...]:
+        expected = np.minimum(-offer.arms.features[:, 1], 0.0)
+        found = self.model.oracle.select(expected, offer.structure, np.random.default_rng(0))
+        return tuple(found.positions.tolist())
+
+    def metrics(self, offer: Offer, decision: Decision, feedback: Feedback) -> Mapping[str, float]:
+        spent = self._spent(offer.step, tuple(decision.positions.tolist()))
+        energy = float(spent.energies.sum())
+        return {"true_energy": energy, "duration": spent.seconds, "stranded": float(not spent.arrived)}
+
+    @property
+    def measures(self) -> Mapping[str, Metric]:
+        return {
+            **MEASURES,
+            "regret": Metric("energy above the informed prior's", "Wh", better="down"),
+            "duration": Metric("duration per trip", "s", "per round"),
+            "stranded": Metric("stranded trips", better="down"),
+        }
+
+    def road_map(self) -> RoadMap:
+        return RoadMap.of(self.graph, *self._pairs[0])
+
+    # --- what trips cost -------------------------------------------------------------------
+
+    def _spent(self, step: int, route: tuple[int, ...]) -> _Spent:
+        journey, graph = self.journey(step), self.graph
+        own, edges = journey.own, np.array(route, dtype=np.intp)
+        if self._drive is None:
+            return self._drawn(step, journey, edges)
+        drive = self._drive(tuple(graph.ids[edge] for edge in route), moment=journey.moment)
+        # Heights are the junctions', whatever lanes of the SUMO file say: what is stored in height then
+        # adds up to the same for all routes of a trip.
+        energies = drive.energies(own, graph.rise[edges]) - drive.stored(own)
+        missing = edges[drive.completed :]
+        energies[drive.completed :] += own.energy(graph.length, graph.speed, graph.rise)[missing]
+        return _Spent(energies, drive.duration, drive.arrived)
+
+    @cached_property
+    def _drawn_roads(self) -> Floats:
+        """f of the fleet's own model, (n,)."""
+        rng, scales, n = stream(self.seed, "truth", 2), RoadScales(), len(self.graph)
+        near = self.model.kernel.root_times(rng.standard_normal(n))
+        own = np.hypot(scales.own, scales.share * self.model.sizes)
+        return scales.near * near + own * rng.standard_normal(n) + 1.0
+
+    def _drawn(self, step: int, journey: Journey, edges: Ints) -> _Spent:
+        """A trip of the fleet's own model: roads, the vehicle of the day, and noise of each road."""
+        graph, own, scales = self.graph, journey.own, RoadScales()
+        rows = road_rows(graph, own, 0)
+        noise = Streams(self.seed, "noise-of-roads").at(step).standard_normal(len(graph))
+        noise *= np.sqrt(rows[:, [6, 3, 7]] @ np.square(scales.of_noise))
+        energies = (rows[:, 1] + own.potential(graph.rise) + rows[:, 6] * self._drawn_roads + noise)[edges]
+        turns = graph.turn_numbers(edges)
+        energies[:-1] += _turn_energy(graph, own)[turns]
+        seconds = float(graph.travel_time[edges].sum() + graph.turn_seconds[turns].sum())
+        return _Spent(energies, seconds, True)
+
+    def _settled(self, driven: bool) -> dict[str, str]:
+        graph = self.graph
+        return {
+            "data": self.roads.told,
+            "network": f"passenger edges: {len(graph)}, {len(graph.turns)} turns",
+            "trips": f"{self.vehicles} vehicles between {self.trips or 'ever new'} pairs of roads, one "
+            f"every {self.headway:g} s on average",
+            "vehicles": f"differ by {self.variety:.0%} as told, by {self.wear:.0%} more untold; a trip "
+            f"carries up to {self.payload:g} kg; temperatures of 10 ± {self.weather:g} °C",
+            "energy": "what the battery gives less what is stored in motion, alike in feedback, metric "
+            "and forecast" + ("; driven in SUMO" if driven else "; drawn from the fleet's own model"),
+            "feedback": ("of every edge" if self.seen == "edges" else "of whole trips")
+            + (", at once" if self.late is None else f", {self.late:g} s after arrival"),
+            "traffic": f"{self.traffic:g} cars an hour" if self.traffic else "none",
+            "regret": "energy above that of the route of the model that was told the vehicle, driven on "
+            "the same day; negative where less was needed",
+        }
+
+
+class _Spent(NamedTuple):
+    """What a trip cost."""
+
+    energies: Floats  # Wh of each edge, less what is stored in motion, (k,)
+    seconds: float
+    arrived: bool
+
+
+@lru_cache(maxsize=64)
+def _arms(graph: LineGraph, told: Vehicle, number: int) -> Arms:
+    return Arms(ids=graph.ids, features=road_rows(graph, told, number))
+
+
+@lru_cache(maxsize=64)
+def _turn_energy(graph: LineGraph, vehicle: Vehicle) -> Floats:
+    energy = vehicle.turn_energy(graph)
+    energy.flags.writeable = False
+    return energy

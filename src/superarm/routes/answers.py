@@ -1,0 +1,179 @@
+"""The route that was asked for: its sums, its charge, its line on the map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, pairwise
+from typing import Any
+
+import numpy as np
+
+from superarm.core import Floats, Ints
+from superarm.errors import InputError
+from superarm.networks import LineGraph, RoadNetwork, drive_time
+from superarm.oracles import Trip
+from superarm.policies.navigation import Routing
+from superarm.posteriors.roads import Held
+from superarm.problems.road_models import Roads
+
+from .battery import Charge
+
+INTERVAL = (
+    "if the model is right, 95 of 100 such trips fall inside; it covers uncertainty about the roads "
+    "and the noise of a single trip"
+)
+"""What the interval of an energy means."""
+_COMPLEX = np.array([1.0, 1.0j])
+_ECCENTRICITY = 0.00669438  # of the earth, squared
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Leg:
+    """A way from start to goal, in sums; junctions are counted."""
+
+    graph: LineGraph
+    edges: Ints  # numbers in the line graph, (k,)
+    energy: float  # expected, Wh
+    spread: float  # half-width of the 95 % interval, Wh
+
+    @cached_property
+    def length(self) -> float:
+        """Metres."""
+        graph, turns = self.graph, self.graph.turn_numbers(self.edges)
+        return float(graph.length[self.edges].sum() + graph.turn_length[turns].sum())
+
+    @cached_property
+    def seconds(self) -> float:
+        """On empty roads, with signals as they are on average."""
+        return drive_time(self.graph, self.edges)
+
+    @property
+    def climb(self) -> float:
+        """Metres of height gained, not counting what is lost again."""
+        return float(np.maximum(self.graph.rise[self.edges], 0.0).sum())
+
+    def as_json(self) -> dict[str, float]:
+        return {
+            "energy_wh": self.energy,
+            "energy_low_wh": self.energy - self.spread,
+            "energy_high_wh": self.energy + self.spread,
+            "length_m": self.length,
+            "travel_time_s": self.seconds,
+            "climb_m": self.climb,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RouteAnswer:
+    """The route that was asked for, and two to compare it with."""
+
+    roads: Roads
+    trip: Trip
+    places: tuple[str, str]
+    """How start and goal were found; "" where an edge was named by its id."""
+    routing: Routing
+    means: Floats  # expected energy of the route's edges, each with the turn into it, Wh, (k,)
+    best: Leg
+    compare: Callable[[], Mapping[str, Leg]]
+    observations: int  # how many energies of edges were measured; 0: the model alone
+    cut_edges: int
+    """Edges of the whole network that are believed to cost less than nothing (with potential
+    routing: less than their height potential), and so cost more here than they are believed to."""
+    record: Held | None
+    """Of the policy whose state it is, where that lies in the directory of its run."""
+    closed: int  # edges that were closed
+    depart: str | None
+    timed: bool  # whether the time of departure made a difference
+    charge: Charge | None  # of the battery along the route
+
+    @property
+    def graph(self) -> LineGraph:
+        return self.roads.graph
+
+    @cached_property
+    def others(self) -> Mapping[str, Leg]:
+        """The fastest and the shortest route: searched for when first asked for."""
+        return self.compare()
+
+    @property
+    def flat(self) -> bool:
+        """All junctions lie at one height: where the file has none, hills were not seen."""
+        heights = self.graph.network.junctions[:, 2]
+        return bool(heights.min() == heights.max())
+
+    def ids(self) -> list[str]:
+        """The ids of the route's edges, in order."""
+        return [self.graph.ids[edge] for edge in self.best.edges]
+
+    def streets(self) -> list[str]:
+        """The names of its streets, in order, each once in a row; those without one are left out."""
+        names = self.graph.network.street_names
+        along = [] if names is None else [names[edge] for edge in self.graph.edges[self.best.edges]]
+        return [name for name, _ in groupby(along) if name]
+
+    def as_json(self) -> dict[str, Any]:
+        """One object, and the two routes to compare with."""
+        return {
+            "network": self.graph.network.name,
+            "from": self.graph.ids[self.trip.start],
+            "to": self.graph.ids[self.trip.goal],
+            "from_place": self.places[0] or None,
+            "to_place": self.places[1] or None,
+            "edges": self.ids(),
+            "streets": self.streets(),
+            **self.best.as_json(),
+            "interval": INTERVAL,
+            "trips_judged": 0 if self.record is None else self.record.trips,
+            "trips_inside": None if self.record is None else self.record.inside,
+            "routing": self.routing,
+            "cut_edges": self.cut_edges,
+            "flat": self.flat,
+            "observations": self.observations,
+            "closed_edges": self.closed,
+            "depart": self.depart,
+            "depart_used": self.timed,
+            "battery": None if self.charge is None else self.charge.as_json(self.ids()),
+            "compared": {name: leg.as_json() for name, leg in self.others.items()},
+        }
+
+    def as_geojson(self) -> dict[str, Any]:
+        """A FeatureCollection: the route as a line, longitude before latitude.
+
+        It follows the bends of the roads where the network has them; elsewhere it goes straight from
+        junction to junction.
+        """
+        line = _line(self.graph.network, self.graph.edges[self.best.edges])
+        drawn = {"type": "LineString", "coordinates": line}
+        feature = {"type": "Feature", "geometry": drawn, "properties": self.as_json()}
+        return {"type": "FeatureCollection", "features": [feature]}
+
+
+def _line(network: RoadNetwork, edges: Ints) -> list[list[float]]:
+    """Longitude and latitude along these edges, each place once in a row."""
+    if network.lon_lat is None:
+        raise InputError(
+            f"{network.name} has no geographic reference, so its roads cannot be placed on Earth; "
+            "as_json (--json) needs none"
+        )
+    courses = [_course(network, network.lon_lat, edge) for edge in edges]
+    line = np.round(np.concatenate(courses), 7).tolist()
+    moved = [place for before, place in pairwise(line) if place != before]
+    return [line[0], *(moved or line[1:2])]
+
+
+def _course(network: RoadNetwork, lon_lat: Floats, edge: int) -> Floats:
+    """One edge in degrees. Its bends lie as in metres, turned and scaled to where its junctions are."""
+    junctions = [network.tail[edge], network.head[edge]]
+    ends, (begin, end) = lon_lat[junctions], network.junctions[junctions, :2] @ _COMPLEX
+    if network.shapes is None or begin == end:
+        return np.array(ends)
+    latitude = np.radians(ends[0, 1])
+    # Metres of a degree of longitude beside those of a degree of latitude, on the ellipsoid.
+    flatter = (1.0 - _ECCENTRICITY * np.sin(latitude) ** 2) / (1.0 - _ECCENTRICITY)
+    shrunk = np.array([np.cos(latitude) * flatter, 1.0])
+    first, last = (ends * shrunk) @ _COMPLEX
+    places = first + (network.shapes[edge] @ _COMPLEX - begin) / (end - begin) * (last - first)
+    degrees: Floats = np.stack([places.real, places.imag], axis=1) / shrunk
+    return degrees

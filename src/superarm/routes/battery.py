@@ -1,0 +1,176 @@
+"""What a battery holds along a route, and vehicles as files.
+
+=================  ====================================================================
+``C``, ``r``       capacity and reserve, Wh
+``S``, ``h``       expected energy of a route's first i edges, and the half-width of its
+                   95 % interval, which is taken to grow with i
+``b``              what the battery is expected to hold: b_i = min(C, b_{i−1} − e_i)
+``lost``           what a full battery could not take, up to i: max(0, max_{j ≤ i} b_0 − S_j − C)
+=================  ====================================================================
+
+b_i = b_0 − S_i − lost_i: a full battery reflects the way of its charge. A trip may run empty where
+b − h falls below r, anywhere on the way. Of the energy before the battery was full, h counts the
+uncertainty too: there the bound is lower than it need be. As h grows, h of a place bounds that of all
+before it: it is asked for only where b less the bound is least, until that is where h is known.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Floats
+from superarm.errors import FileError, InputError, SpecError
+from superarm.inputs import as_number
+from superarm.networks import Vehicle
+from superarm.registry import kinds_of, require_kind, suggestion
+
+_KEYS = {"battery_wh": "capacity", "reserve_wh": "reserve"}
+VEHICLE = tuple(field.name for field in dataclasses.fields(Vehicle))
+"""The parameters of a vehicle."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Battery:
+    """A battery; of an unknown capacity it is never full.
+
+    >>> Battery(capacity=40_000.0).charge("80%")
+    32000.0
+    """
+
+    capacity: float = math.inf
+    """Wh"""
+    reserve: float = 0.0
+    """Wh that are to be left at any time."""
+
+    def __post_init__(self) -> None:
+        if self.capacity != math.inf:
+            as_number(self.capacity, "battery_wh", 1.0, 1e9)
+        as_number(self.reserve, "reserve_wh", 0.0, self.capacity)
+
+    def charge(self, given: float | str | None) -> float | None:
+        """Wh of a charge in Wh, or in per cent; without one, a battery of known capacity is full."""
+        if given is None:
+            return None if self.capacity == math.inf else self.capacity
+        text = str(given).strip()
+        share = text.endswith("%")
+        try:
+            number = float(text.removesuffix("%"))
+        except ValueError:
+            number = math.nan
+        if share and self.capacity == math.inf:
+            raise InputError(
+                f"charge is {text}, but the battery's capacity is not known: give battery_wh in the "
+                "vehicle's file, or the charge in Wh"
+            )
+        charge = 0.01 * number * self.capacity if share else number
+        if not (math.isfinite(charge) and 0.0 <= charge <= self.capacity):
+            most = "" if self.capacity == math.inf else f", at most {self.capacity:g} Wh or 100%"
+            raise InputError(f"charge is {given!r}; it must be Wh (24000) or a share (80%){most}")
+        return charge
+
+    def follow(self, charge: float, energies: Floats, spread: Callable[[int], float]) -> Charge:
+        """b along a route of ``energies``, (k,), and the least b − h; ``spread(i)`` is h of i edges."""
+        spent = np.concatenate([[0.0], np.cumsum(energies)])
+        lost = np.maximum.accumulate(np.maximum(charge - spent - self.capacity, 0.0))
+        level, count = charge - spent - lost, len(energies)
+        bounds = np.full(count + 1, spread(count))
+        bounds[0], known = 0.0, {0, count}
+        while (worst := int((level - bounds).argmin())) not in known:
+            bounds[1 : worst + 1] = np.minimum(bounds[1 : worst + 1], spread(worst))
+            known.add(worst)
+        lowest = float(level[worst] - bounds[worst])
+        return Charge(self, level, float(bounds[-1]), worst, lowest, float(lost[-1]))
+
+
+class Charge(NamedTuple):
+    """A battery along a route: at its start, and after each of its edges."""
+
+    battery: Battery
+    level: Floats  # expected Wh, (k + 1,)
+    spread: float  # half-width of the 95 % interval at arrival
+    worst: int  # where the lower end of the interval is lowest: after so many edges
+    lowest: float  # Wh there
+    lost: float  # Wh that a full battery could not take
+
+    @property
+    def missing(self) -> float:
+        """Wh by which the reserve is touched at 95 %, at the worst place; 0: nowhere."""
+        return max(0.0, self.battery.reserve - self.lowest)
+
+    def as_json(self, ids: list[str]) -> dict[str, Any]:
+        arrival = float(self.level[-1])
+        return {
+            "capacity_wh": self.battery.capacity,
+            "reserve_wh": self.battery.reserve,
+            "charge_wh": float(self.level[0]),
+            "arrival_wh": arrival,
+            "arrival_low_wh": arrival - self.spread,
+            "arrival_high_wh": min(arrival + self.spread, self.battery.capacity),
+            "lowest_wh": self.lowest,
+            "lowest_at": ids[max(self.worst - 1, 0)],
+            "lost_wh": self.lost,
+            "missing_wh": self.missing,
+        }
+
+
+class Equipped(NamedTuple):
+    """What a file says of a vehicle; of what it says nothing there is none."""
+
+    vehicle: Vehicle | None = None
+    battery: Battery | None = None
+    vehicle_name: str | None = None  # in its fleet's log
+
+
+def read_vehicles(path: str | Path) -> dict[str, Equipped]:
+    """Vehicles by name from a TOML file with a table for each: ``[van-1]``, ``mass = 2200.0`` …
+
+    A file without tables is about one vehicle, whose name is "".
+    """
+    try:
+        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise FileError(f"{path} cannot be read as vehicles: {reason}") from None
+    tables = {name: each for name, each in found.items() if isinstance(each, dict)}
+    if not tables:
+        return {"": _equipped(found, None, str(path))}
+    if loose := [name for name in found if name not in tables]:
+        raise SpecError(f"{path}: {loose[0]} stands outside any table; write it below its [vehicle]")
+    return {name: _equipped(each, name, f"{path}: {name}") for name, each in tables.items()}
+
+
+def read_vehicle(path: str | Path) -> Equipped:
+    """The vehicle of a file that is about one, or ``FILE#NAME`` of one with tables."""
+    file, _, name = str(path).rpartition("#") if not Path(path).exists() else (str(path), "", "")
+    found = read_vehicles(file or path)
+    if name not in found:
+        known = " or ".join(f"{file or path}#{each}" for each in list(found)[:3])
+        raise SpecError(
+            f"{file or path} has no vehicle {name!r}; {suggestion(name, found, 'it has')}"
+            if name
+            else f"{file or path} holds several vehicles: write {known}"
+        )
+    return found[name]
+
+
+def _equipped(table: dict[str, Any], name: str | None, where: str) -> Equipped:
+    kinds = {**kinds_of(Vehicle), **dict.fromkeys(_KEYS, float)}
+    for key, value in table.items():
+        if key not in kinds:
+            raise SpecError(f"{where}: a vehicle has no {key!r}; {suggestion(key, kinds, 'it has')}")
+        require_kind(value, kinds[key], f"{where}: {key}")
+    try:
+        own = {key: value for key, value in table.items() if key in VEHICLE}
+        battery = {_KEYS[key]: float(value) for key, value in table.items() if key in _KEYS}
+        made = Vehicle(**own) if own else None, Battery(**battery) if battery else None
+    except InputError as error:
+        raise SpecError(f"{where}: {error}") from None
+    return Equipped(*made, name)

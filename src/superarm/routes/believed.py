@@ -1,0 +1,254 @@
+"""What is believed of the energies of all edges: by the model alone, or by what was learned.
+
+A :class:`Source` answers for one vehicle, at any time of departure, with what is :class:`Known`.
+Nothing else here knows how it was learned: a new kind of belief is a new source.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, time
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from superarm.core import QUANTILES, Arms, Floats, Forecast, Ints, Offer, State
+from superarm.errors import InputError, StateError
+from superarm.fleets import vehicle_number
+from superarm.kernels import Periodic
+from superarm.networks import LineGraph, RoadEnergy, Vehicle
+from superarm.networks.road import Uturns
+from superarm.oracles import ShortestPath
+from superarm.policies.base import IndexPolicy
+from superarm.posteriors import DriftingGP, RoadGP, Wrapping
+from superarm.posteriors.roads import Held
+from superarm.problems.fleet import road_rows
+from superarm.problems.road_models import road_arms, road_prior
+from superarm.registry import Described, describe, difference
+from superarm.simulation.trace import Run, cell_name, read_spec
+from superarm.states import load_state, loaded
+
+from .battery import VEHICLE
+
+_UNSEEN = 2**31 - 1  # the number of a vehicle that has not driven yet
+SCALES = ("prior_scale", "noise_scale")
+
+When = datetime | time
+"""A time of departure: of a day, or of any day."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Known:
+    """What is believed of all edges, for one vehicle at one time."""
+
+    mean: Floats  # expected energy of each edge, Wh, (n,)
+    turn_costs: Floats  # what each turn adds, Wh, (c,): 0 where it is learned with the edges
+    noise_std: float  # of one edge on one trip, Wh
+    spread: Callable[[Ints], float]
+    """Half-width of the 95 % interval of what these edges cost together on one trip."""
+    observations: int = 0  # how many energies of edges or trips were measured
+
+
+class Source(Protocol):
+    """What answers for one vehicle at any time."""
+
+    vehicle: Vehicle
+    timed: bool  # whether the time of departure makes a difference
+    record: Held | None  # how forecasts of this kind have fared
+
+    def known(self, depart: When | None) -> Known: ...
+
+
+def _spread(forecast: Forecast) -> float:
+    return float(forecast.total_widths[-1]) * forecast.total()[1]
+
+
+# --- by the energy model alone -------------------------------------------------------------
+
+
+class ByModel:
+    """The prior without the network's kernel, which takes long to make on a large one."""
+
+    timed = False
+    record: Held | None = None
+
+    def __init__(self, graph: LineGraph, vehicle: Vehicle, settings: Mapping[str, Any]) -> None:
+        self.vehicle, self._graph = vehicle, graph
+        scales = {key: settings[key] for key in SCALES if key in settings}
+        self._prior = road_prior(graph, vehicle, **scales)
+        self._lengthscale = settings.get("lengthscale", 1.0)
+
+    def known(self, depart: When | None) -> Known:
+        prior, graph = self._prior, self._graph
+        return Known(
+            mean=prior.energies.values,
+            turn_costs=self.vehicle.turn_energy(graph),
+            noise_std=prior.noise_std,
+            spread=lambda edges: _spread(prior.forecast(graph, edges, self._lengthscale)),
+        )
+
+
+# --- by what was learned -------------------------------------------------------------------
+
+
+class Learned(ABC):
+    """What a policy has learned; it knows its roads by itself."""
+
+    timed = False
+    vehicle: Vehicle
+    uturns: tuple[Uturns, ...] = (True, False, "dead-ends")  # what its roads may be like
+
+    def __init__(self, policy: IndexPolicy, label: str, record: Held | None) -> None:
+        self._policy, self.label, self.record = policy, label, record
+        self._graph: LineGraph | None = None
+
+    @abstractmethod
+    def unlike(self, graph: LineGraph) -> str | None:
+        """How these roads differ from those it was learned on, in words."""
+
+    def on(self, graph: LineGraph) -> Source:
+        """Asked about these roads from now on."""
+        self._graph = graph
+        return self
+
+    @abstractmethod
+    def known(self, depart: When | None) -> Known: ...
+
+
+class OfOneVehicle(Learned):
+    """A posterior whose prior mean is the energy model's for a vehicle: it brings that with it."""
+
+    def __init__(self, energy: RoadEnergy, trips_a_day: int | None, **learned: Any) -> None:
+        super().__init__(**learned)
+        self.vehicle, self._energy, self._trips_a_day = energy.vehicle, energy, trips_a_day
+        self.timed = trips_a_day is not None
+
+    def unlike(self, graph: LineGraph) -> str | None:
+        names = ("length", "speed", "rise")
+        ours, theirs = ({name: getattr(each, name) for name in names} for each in (graph, self._energy))
+        return difference(ours | _turns(graph), theirs | _turns_of(self._policy))
+
+    def known(self, depart: When | None) -> Known:
+        assert self._graph is not None
+        policy, graph = self._policy, self._graph
+        offer = Offer(step=self._step(depart), arms=road_arms(graph))
+        try:
+            mean = policy.posterior.belief(offer).mean
+        except InputError as error:
+            raise StateError(
+                f"{self.label} was learned where conditions change from trip to trip; a route cannot "
+                f"be found without them ({error})"
+            ) from error
+        return Known(
+            mean=mean,
+            turn_costs=np.zeros(len(graph.turns)),
+            noise_std=policy.posterior.noise_std,
+            spread=lambda edges: _spread(policy.forecast(offer, edges)),
+            observations=policy.posterior.count,
+        )
+
+    def _step(self, depart: When | None) -> int:
+        """The next round, as energies may drift; the next at that hour where it is known to matter."""
+        step = self._policy.last_step + 1
+        if depart is None or self._trips_a_day is None:
+            return step
+        share = (depart.hour + depart.minute / 60.0) / 24.0
+        wanted = round(share * self._trips_a_day)  # the first is at 0:00
+        return step + (wanted - (step - 1)) % self._trips_a_day
+
+
+class OfFleet(Learned):
+    """A fleet's posterior, which answers for any vehicle: by its name, or for one not seen yet."""
+
+    uturns = ("dead-ends", True, False)
+
+    def __init__(self, vehicle: Vehicle | None, name: str | None, **learned: Any) -> None:
+        super().__init__(**learned)
+        self.vehicle = vehicle or Vehicle()
+        self._number = _UNSEEN if name is None else vehicle_number(name)
+
+    def unlike(self, graph: LineGraph) -> str | None:
+        return difference(_turns(graph), _turns_of(self._policy))
+
+    def known(self, depart: When | None) -> Known:
+        assert self._graph is not None
+        policy, graph, posterior = self._policy, self._graph, self._policy.posterior
+        rows = road_rows(graph, self.vehicle, self._number)
+        offer = Offer(step=policy.last_step + 1, arms=Arms(ids=graph.ids, features=rows))
+
+        def spread(edges: Ints) -> float:
+            if not isinstance(posterior, RoadGP):
+                return _spread(policy.forecast(offer, edges))
+            return float(posterior.widths()[1][-1]) * posterior.total(rows[edges])[1]
+
+        return Known(
+            mean=posterior.belief(offer).mean + self.vehicle.potential(graph.rise),
+            turn_costs=self.vehicle.turn_energy(graph),
+            noise_std=posterior.noise_std,
+            spread=spread,
+            observations=posterior.count,
+        )
+
+
+def read_learned(state: str | Path | State, vehicle: Vehicle | None, name: str | None) -> Learned:
+    """What a state holds; it refuses another vehicle than its own, unless it knows many."""
+    label = "this state" if isinstance(state, State) else str(state)
+    policy = loaded(state if isinstance(state, State) else load_state(state), label)
+    inside: object = policy.posterior if isinstance(policy, IndexPolicy) else None
+    while isinstance(inside, Wrapping):
+        inside = inside.posterior
+    energy = inside.parameters().get("mean") if isinstance(inside, Described) else None
+    record = None if isinstance(state, State) else _record(Path(state).absolute())
+    if isinstance(policy, IndexPolicy) and isinstance(inside, RoadGP):
+        if isinstance(policy.posterior, RoadGP) and policy.posterior.held.trips:
+            record = policy.posterior.held  # of the latest trips, wherever they were driven
+        return OfFleet(vehicle, name, policy=policy, label=label, record=record)
+    if not isinstance(policy, IndexPolicy) or not isinstance(energy, RoadEnergy):
+        raise StateError(f"{label} was not learned by a policy that finds routes on a road network")
+    if vehicle not in (None, energy.vehicle):
+        unlike = (key for key in VEHICLE if getattr(vehicle, key) != getattr(energy.vehicle, key))
+        raise StateError(own_model(label, next(unlike)))
+    return OfOneVehicle(energy, _trips_a_day(inside), policy=policy, label=label, record=record)
+
+
+def own_model(label: str, key: str) -> str:
+    """What is told to whom sets what a state brings with it."""
+    return f"{label} brings its own vehicle and model, so {key} cannot be set; leave it out"
+
+
+def _trips_a_day(posterior: object) -> int | None:
+    """The period of what comes back in a drift, in rounds: those are the trips of a day."""
+    kernels: list[Any] = [posterior.drift] if isinstance(posterior, DriftingGP) else []
+    for kernel in kernels:  # which grows
+        if isinstance(kernel, Periodic):
+            return round(float(np.ravel(kernel.period)[0]))
+        kernels += getattr(kernel, "kernels", ())
+    return None
+
+
+def _record(state: Path) -> Held | None:
+    """What the run that this state lies in says of its policy's forecasts, all seeds together."""
+    directory = state.parents[1]
+    if state.parent.name != "states" or not (directory / "run.json").is_file():
+        return None
+    run = Run(directory, read_spec(directory))  # it may still be under way
+    for policy in run.policies:
+        for index in range(len(run.settings)):
+            if state.stem in {cell_name(policy, index, seed) for seed in run.seeds}:
+                audits = [run.audit(policy, index, seed) for seed in run.seeds]
+                scores = np.concatenate([[], *(each["score"] for each in audits if each is not None)])
+                scores = np.abs(scores[np.isfinite(scores)])
+                inside = np.count_nonzero(scores <= QUANTILES[-1])
+                return Held(len(scores), inside / len(scores)) if len(scores) else None
+    return None
+
+
+def _turns(graph: LineGraph) -> dict[str, Any]:
+    return {"turns": describe(ShortestPath(successors=graph.turn_graph))["successors"]["turns"]}
+
+
+def _turns_of(policy: IndexPolicy) -> dict[str, Any]:
+    return {"turns": describe(policy.oracle).get("successors", {}).get("turns")}

@@ -1,0 +1,382 @@
+"""Trips on a road network: by the energy model, or by what a run has learned.
+
+=================  ====================================================================
+``m``              expected energy of each edge, Wh, (n,): by ``Vehicle.energy``, or a posterior mean
+``t``              what each turn adds, Wh, (c,): by ``Vehicle.turn_energy``, or 0 where it was learned
+``Δh``             what each edge changes in the height potential, Wh; see ``Vehicle.potential``
+``ς``              standard deviation of the noise of one edge, Wh
+``c``              the cost that a route minimises, t apart: max(0, m − Δh) with potential routing,
+                   E[max(0, N(m, ς²))] with rectified routing (Algorithm 2 of
+                   Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025))
+=================  ====================================================================
+
+Δh adds up to the same for every route between two edges. So potential routing finds the route of
+least Σm + Σt itself, unless some m − Δh is below zero: those are cut off at zero, which makes an
+edge cost more than is believed, and ``cut_edges`` counts them. The energy model has none.
+
+A battery that is full cannot take what is won downhill, so that what an edge costs depends on the way
+before it. The route is chosen as if it could, and then charged what is lost. Where something is
+lost, or the battery may run empty, the route of least Σ max(0, m) + Σt, which counts on nothing that is
+won back, is charged too, and the better of the two is taken: other routes may be better still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime, time
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from superarm.core import Bools, Floats, Ints, State
+from superarm.errors import InfeasibleError, SpecError, StateError
+from superarm.inputs import require_choice
+from superarm.networks import LineGraph, RoadNetwork, Vehicle, with_heights
+from superarm.networks.elevation import at_one_height
+from superarm.networks.places import Found, Places
+from superarm.normal import rectified_mean
+from superarm.oracles import Trip
+from superarm.policies.navigation import Routing
+from superarm.problems.road_models import RoadPrior, Roads, load_roads, road_prior
+from superarm.registry import kinds_of, require_kind, suggestion
+
+from .answers import Leg, RouteAnswer
+from .battery import VEHICLE, Battery, Charge
+from .believed import SCALES, ByModel, Known, Learned, Source, When, own_model, read_learned
+from .closures import closed_by
+from .search import Search
+
+NETWORKS = ("luxembourg", "monaco", "city")  # names that stand for a network; anything else is a path
+_ROADS = ("uturns", "edges", "city_seed", "flat")
+_PARTS = (RoadPrior.forecast, road_prior, load_roads, Vehicle)
+_KINDS = {name: kind for part in _PARTS for name, kind in kinds_of(part).items()}
+_NONE: Mapping[str, Any] = {}
+_MOST_PLANS = 32  # times of departure for which costs are kept
+
+Place = str | tuple[float, float]
+"""An edge id, "latitude,longitude" in degrees or a pair of these, or the name of a street."""
+
+
+class Router:
+    """Routes for one vehicle on one network: made once, then asked again and again.
+
+    ``network``: one that was read or made, the path of a file, or one of ``NETWORKS``.
+    ``state``: what a policy has learned on this network, such as ``RUN/states/CELL.npz``. It brings its
+    vehicle and its model with it; where energies drift, they are those of its next round.
+    A fleet's state answers for any ``vehicle``, and better for one of known ``vehicle_name``.
+    ``vehicle_class``: whose roads are used. ``battery``: followed along every route. ``elevation``: an
+    SRTM tile or a folder of them, whose heights replace the network's. ``settings``: of the roads
+    (``uturns``, ``flat``) and, without a state, of the vehicle (``mass`` …) and the model
+    (``noise_scale`` …).
+
+    >>> from superarm.networks import generate_city
+    >>> router = Router(generate_city(edges=300, seed=1), vehicle=Vehicle(mass=2100.0))
+    >>> [router.route("r1", goal).ids()[-1] for goal in ("r20", "r7")]
+    ['r20', 'r7']
+    """
+
+    def __init__(
+        self,
+        network: str | Path | RoadNetwork,
+        *,
+        state: str | Path | State | None = None,
+        vehicle: Vehicle | None = None,
+        vehicle_class: str = "passenger",
+        battery: Battery | None = None,
+        routing: Routing = "potential",
+        elevation: str | Path | None = None,
+        settings: Mapping[str, Any] = _NONE,
+        vehicle_name: str | None = None,
+    ) -> None:
+        _check_settings(settings)
+        require_choice(routing, "routing", ("rectified", "potential"))
+        where = (network, vehicle_class, elevation)
+        source: Source
+        if state is None:
+            own = {key: settings[key] for key in VEHICLE if key in settings}
+            self.roads = _load(*where, settings)
+            source = ByModel(self.roads.graph, replace(vehicle or Vehicle(), **own), settings)
+        else:
+            self.roads, source = _learned(*where, settings, read_learned(state, vehicle, vehicle_name))
+        self.source, self.routing, self.battery = source, routing, battery or Battery()
+        self._plans: dict[When | None, _Plan] = {}
+
+    @property
+    def graph(self) -> LineGraph:
+        return self.roads.graph
+
+    @cached_property
+    def places(self) -> Places:
+        """The network's edges by place and by name."""
+        return Places(self.graph)
+
+    def closed_by(self, geojson: Any) -> list[str]:
+        """The ids of the edges that GeoJSON closes; see :mod:`superarm.routes.closures`."""
+        return [self.graph.ids[edge] for edge in closed_by(geojson, self.places)]
+
+    def route(
+        self,
+        start: Place,
+        goal: Place,
+        *,
+        closed: Iterable[str] = (),
+        depart: str | When | None = None,
+        charge: float | str | None = None,
+        anyway: bool = False,
+    ) -> RouteAnswer:
+        """The route of least cost c (above) from ``start`` to ``goal``; the edges of both count whole.
+
+        Of a place or a street whose road has two directions, the better one is taken. ``closed``: ids
+        of edges, or names of streets, that are not used. ``depart``: "HH:MM", or a date and time; it
+        matters where ``source.timed``. ``charge``: what the battery holds at the start, in Wh or as
+        "80%". A route on which it may run empty is refused, unless it is wanted ``anyway``.
+        """
+        ends = self.places.find(start), self.places.find(goal)
+        shut = self._shut(closed)
+        when = _when(depart)
+        plan = self._plan(when)
+        try:
+            held = self.battery.charge(charge)
+        except ValueError as error:
+            raise SpecError(str(error)) from error
+        found = self._charged(plan, self._found(plan.search, ends, shut), held)
+        if found.charge is not None and (found.charge.lost > 0.0 or found.charge.missing > 0.0):
+            other = self._charged(plan, self._found(plan.uncredited, ends, shut), held)
+            found = min(found, other, key=_worse)
+        if found.charge is not None and found.charge.missing > 0.0 and not anyway:
+            raise InfeasibleError(self._runs_empty(found, found.charge))
+        trip = Trip(start=int(found.leg.edges[0]), goal=int(found.leg.edges[-1]))
+        return RouteAnswer(
+            roads=self.roads,
+            trip=trip,
+            places=(self._told(ends[0], trip.start), self._told(ends[1], trip.goal)),
+            routing=self.routing,
+            means=found.means,
+            best=found.leg,
+            compare=lambda: self._compared(plan.known, trip, shut),
+            observations=plan.known.observations,
+            cut_edges=plan.cut_edges,
+            record=self.source.record,
+            closed=0 if shut is None else int(np.count_nonzero(shut)),
+            depart=None if when is None else when.isoformat(timespec="minutes"),
+            timed=when is not None and self.source.timed,
+            charge=found.charge,
+        )
+
+    # --- costs -----------------------------------------------------------------------------
+
+    def _plan(self, when: When | None) -> _Plan:
+        """What is believed at this time, and its costs: made once."""
+        key = when if self.source.timed else None
+        if key not in self._plans:
+            known, graph = self.source.known(key), self.graph
+            potential = self.routing == "potential"
+            network = graph.network
+            height = network.junctions[:, 2] * potential
+            lift = self.source.vehicle.potential(height) if potential else height
+            tail, head = lift[network.tail[graph.edges]], lift[network.head[graph.edges]]
+            lifted = head - tail
+            # What the noise adds (E[max(0, X)] rather than the mean) would only make routes of few long
+            # edges look good: potential routing does without.
+            costs = rectified_mean(known.mean - lifted, 0.0 if potential else known.noise_std)
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            self._plans[key] = _Plan(
+                known,
+                Search(graph, costs, known.turn_costs, before=-tail, after=head, guided=True),
+                Search(graph, np.maximum(known.mean, 0.0), known.turn_costs),
+                int(np.count_nonzero(known.mean < lifted)),
+            )
+        return self._plans[key]
+
+    def _shut(self, closed: Iterable[str]) -> Bools | None:
+        """Which edges are closed, (n,)."""
+        edges = [self.places.street(each) for each in closed]
+        if not edges:
+            return None
+        shut: Bools = np.zeros(len(self.graph), dtype=bool)
+        shut[np.concatenate(edges)] = True
+        return shut
+
+    def _found(self, search: Search, ends: tuple[Found, Found], shut: Bools | None) -> Ints:
+        starts, goals = (np.array(end.edges) for end in ends)
+        route = search.find(starts, goals, shut)
+        if route is None:
+            one, other = (self.graph.ids[end.edges[0]] for end in ends)
+            assert shut is not None
+            gone = [end.edges[0] for end in ends if shut[list(end.edges)].all()]
+            why = (
+                f"edge {self.graph.ids[gone[0]]} is" if gone else f"{np.count_nonzero(shut)} edges are"
+            )
+            raise InfeasibleError(f"no open route leads from edge {one} to edge {other}: {why} closed")
+        return route
+
+    # --- what a route costs ----------------------------------------------------------------
+
+    def _charged(self, plan: _Plan, edges: Ints, held: float | None) -> _Priced:
+        """A route's sums, and the battery along it where its charge is known."""
+        leg, means = self._leg(plan.known, edges)
+        if held is None:
+            return _Priced(leg, means, None)
+        charge = self.battery.follow(held, means, lambda count: plan.known.spread(edges[:count]))
+        return _Priced(leg, means, charge)
+
+    def _leg(self, known: Known, edges: Ints) -> tuple[Leg, Floats]:
+        graph, turns = self.graph, self.graph.turn_numbers(edges)
+        means = known.mean[edges]
+        means[1:] += known.turn_costs[turns]
+        energy, spread = float(means.sum()), known.spread(edges)
+        return Leg(graph=graph, edges=edges, energy=energy, spread=spread), means
+
+    def _compared(self, known: Known, trip: Trip, shut: Bools | None) -> dict[str, Leg]:
+        ends = Found((trip.start,)), Found((trip.goal,))
+        searches = {"fastest": self._fastest, "shortest": self._shortest}
+        found = {name: self._found(search, ends, shut) for name, search in searches.items()}
+        return {name: self._leg(known, edges)[0] for name, edges in found.items()}
+
+    @cached_property
+    def _fastest(self) -> Search:
+        return Search(self.graph, self.graph.travel_time, self.graph.turn_seconds)
+
+    @cached_property
+    def _shortest(self) -> Search:
+        return Search(self.graph, self.graph.length, self.graph.turn_length)
+
+    # --- in words --------------------------------------------------------------------------
+
+    def _told(self, end: Found, edge: int) -> str:
+        """What an end is, and which edge was taken for it."""
+        how = f", {end.how}" if end.how else ""
+        return f"{end.place}: edge {self.graph.ids[edge]}{how}" if end.place else ""
+
+    def _runs_empty(self, found: _Priced, charge: Charge) -> str:
+        edges, battery, ids = found.leg.edges, self.battery, self.graph.ids
+        metres = replace(found.leg, edges=edges[: charge.worst]).length
+        missing, held = charge.missing, float(charge.level[0])
+        last = ids[edges[max(charge.worst - 1, 0)]]
+        more = held + missing <= battery.capacity and charge.lost == 0.0
+        advice = f"start with {held + missing:.0f} Wh" if more else "charge on the way"
+        return (
+            f"the route from edge {ids[edges[0]]} to edge {ids[edges[-1]]} may run empty: after "
+            f"edge {last}, {metres / 1000.0:.2f} km from its start, the battery is expected to hold "
+            f"{charge.level[charge.worst]:.0f} Wh, and at 95 % as little as {charge.lowest:.0f} Wh, "
+            f"{missing:.0f} Wh less than its reserve of {battery.reserve:.0f} Wh; {advice}, or ask for "
+            "it anyway (--anyway)"
+        )
+
+
+def find_route(
+    network: str | Path | RoadNetwork,
+    start: Place,
+    goal: Place,
+    *,
+    closed: Iterable[str] = (),
+    depart: str | When | None = None,
+    charge: float | str | None = None,
+    anyway: bool = False,
+    **router: Any,
+) -> RouteAnswer:
+    """One route: ``Router(network, **router).route(start, goal, …)``; for several, make it once.
+
+    >>> from superarm.networks import generate_city
+    >>> answer = find_route(generate_city(edges=300, seed=1), "r1", "r20", settings={"mass": 2100.0})
+    >>> answer.ids()[0], answer.ids()[-1]
+    ('r1', 'r20')
+    >>> answer.best.energy <= min(leg.energy for leg in answer.others.values())
+    True
+    >>> answer.as_json()["cut_edges"]
+    0
+    """
+    asked: dict[str, Any] = {"closed": closed, "depart": depart, "charge": charge, "anyway": anyway}
+    return Router(network, **router).route(start, goal, **asked)
+
+
+class _Plan(NamedTuple):
+    known: Known
+    search: Search
+    uncredited: Search  # that counts on nothing that is won back
+    cut_edges: int
+
+
+class _Priced(NamedTuple):
+    leg: Leg
+    means: Floats
+    charge: Charge | None
+
+
+def _worse(route: _Priced) -> tuple[float, float]:
+    """How much is missing; then, how little is left at arrival."""
+    assert route.charge is not None
+    return route.charge.missing, -float(route.charge.level[-1])
+
+
+def _when(depart: str | When | None) -> When | None:
+    if not isinstance(depart, str):
+        return depart
+    for kind in (time, datetime):
+        try:
+            return kind.fromisoformat(depart)
+        except ValueError:
+            continue
+    raise SpecError(
+        f"depart is {depart!r}; write HH:MM, or a date and time such as 2025-03-14T08:30"
+    ) from None
+
+
+# --- what was asked for --------------------------------------------------------------------
+
+
+def _load(
+    network: str | Path | RoadNetwork,
+    vehicle_class: str,
+    elevation: str | Path | None,
+    settings: Mapping[str, Any],
+) -> Roads:
+    options = {key: settings[key] for key in _ROADS if key in settings}
+    if not isinstance(network, RoadNetwork):
+        name = network if isinstance(network, str) else str(network.absolute())  # a path is no name
+        options["elevation"] = None if elevation is None else str(elevation)
+        return load_roads(name, vehicle_class=vehicle_class, **options)
+    roads = network if elevation is None else with_heights(network, elevation)
+    roads = at_one_height(roads) if options.get("flat", False) else roads
+    told = f"the road network {roads.name}"
+    return Roads(roads.line_graph(vehicle_class, uturns=options.get("uturns", True)), told)
+
+
+def _check_settings(settings: Mapping[str, Any]) -> None:
+    known = (*VEHICLE, *_ROADS, "lengthscale", *SCALES)
+    for key, value in settings.items():
+        if key not in known:
+            raise SpecError(f"a route has no setting {key!r}; {suggestion(key, known, 'it has')}")
+        if isinstance(value, list):
+            raise SpecError(f"{key} is {value!r}: a route takes one value, not a list")
+        require_kind(value, _KINDS[key], key)
+
+
+def _learned(
+    network: str | Path | RoadNetwork,
+    vehicle_class: str,
+    elevation: str | Path | None,
+    settings: Mapping[str, Any],
+    source: Learned,
+) -> tuple[Roads, Source]:
+    """The roads on which it was learned, among those that the network may mean."""
+    if own := [key for key in settings if key not in _ROADS]:
+        raise StateError(own_model(source.label, own[0]))
+    found: list[str] = []
+    first, *rest = [settings["uturns"]] if "uturns" in settings else source.uturns
+    roads = _load(network, vehicle_class, elevation, {**settings, "uturns": first})
+    for uturns in (first, *rest):
+        if uturns != first:
+            roads = roads._replace(graph=roads.graph.network.line_graph(vehicle_class, uturns=uturns))
+        unlike = source.unlike(roads.graph)
+        if unlike is None:
+            return roads, source.on(roads.graph)
+        found.append(unlike)
+    raise StateError(
+        f"{source.label} was learned on roads other than these: {found[0]}; give the network of its "
+        "run, and its elevation"
+    )

@@ -1,0 +1,264 @@
+"""Edges by place, by street, along lines and within areas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.core import Floats
+from superarm.errors import InputError, UnknownArmError
+from superarm.networks import LineGraph, RoadNetwork, generate_city
+from superarm.networks.geography import from_utm, mercator, metres_per_radian
+from superarm.networks.places import Places
+
+OFFSET = np.array([300_000.0, 5_400_000.0])
+
+
+def degrees(metres: Any) -> Floats:
+    return from_utm(np.atleast_2d(metres) + OFFSET, 32)
+
+
+def bent(network: RoadNetwork) -> RoadNetwork:
+    """On Earth, with a bend in every road."""
+    begin, end = network.junctions[network.tail, :2], network.junctions[network.head, :2]
+    across = (end - begin)[:, ::-1] * [0.15, -0.15]
+    shapes = tuple(np.stack([begin, 0.5 * (begin + end) + across, end], axis=1))
+    return replace(network, lon_lat=degrees(network.junctions[:, :2]), shapes=shapes)
+
+
+@pytest.fixture(scope="module")
+def graph() -> LineGraph:
+    return bent(generate_city(edges=900, seed=4)).line_graph()
+
+
+def distances(graph: LineGraph, point: Floats) -> Floats:
+    """From a point to every edge, segment by segment, in the network's own metres."""
+    best = np.full(len(graph), np.inf)
+    for number, edge in enumerate(graph.edges):
+        shape = graph.network.shapes[edge]
+        for begin, end in pairwise(shape):
+            step = end - begin
+            share = np.clip((point - begin) @ step / max(step @ step, 1e-12), 0.0, 1.0)
+            best[number] = min(best[number], float(np.hypot(*(begin + share * step - point))))
+    return best
+
+
+# --- the map -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zone", [31, 32])
+def test_small_shapes_keep_their_size_on_mercators_map(zone: int) -> None:
+    """Against UTM, of which the scale k is known: 0.9996·(1 + E²/2R²), E metres from its meridian."""
+    rng = np.random.default_rng(0)
+    for north in (0.0, 3e6, 5.5e6, 7.8e6):
+        east = rng.uniform(-3e5, 3e5)
+        steps = rng.uniform(-300.0, 300.0, size=(40, 2))
+        places = from_utm(steps + np.array([500_000.0 + east, north]), zone)
+        middle = from_utm([[500_000.0 + east, north]], zone)
+        away = np.abs(mercator(places) - mercator(middle)) * metres_per_radian(middle[0, 1])
+        scale = 0.9996 * (1.0 + 0.5 * (east / 6.37e6) ** 2)
+        # Mercator's scale changes by tan φ / R a metre: 2e-4 of 300 m, and halved on average.
+        np.testing.assert_allclose(away, np.hypot(*steps.T) / scale, rtol=2e-4)
+
+
+def test_the_nearest_edge_is_the_nearest(graph: LineGraph) -> None:
+    """Against all distances, in the metres of the network, which on Earth are 1/k as long."""
+    places, rng = Places(graph), np.random.default_rng(1)
+    low, high = graph.network.junctions[:, :2].min(axis=0), graph.network.junctions[:, :2].max(axis=0)
+    scale = 0.9996 * (1.0 + 0.5 * (200_000.0 / 6.37e6) ** 2)
+    compared = 0
+    for point in rng.uniform(low, high, size=(60, 2)):
+        away = distances(graph, point)
+        if away.min() > 400.0:
+            continue
+        longitude, latitude = degrees(point)[0]
+        found = places.find((latitude, longitude))
+        assert away[found.edges[0]] == pytest.approx(away.min(), abs=0.05)
+        assert found.how.endswith(" m away")
+        assert float(found.how.split()[0]) == pytest.approx(away.min() / scale, abs=0.5 + 0.05)
+        assert places.find(f"{latitude},{longitude}") == found
+        compared += 1
+    assert compared > 30
+
+
+def test_both_directions_of_a_road_are_found(graph: LineGraph) -> None:
+    network, places = graph.network, Places(graph)
+    tail, head = network.tail[graph.edges], network.head[graph.edges]
+    for edge in range(0, len(graph), 37):
+        middle = network.shapes[graph.edges[edge]][1]
+        longitude, latitude = degrees(middle)[0]
+        ways = places.find((latitude, longitude)).edges
+        twins = np.flatnonzero((tail == head[edge]) & (head == tail[edge]))
+        near = [each for each in twins if distances(graph, middle)[each] <= 15.0]
+        assert set(ways) == {edge, *near}
+
+
+def test_places_that_are_refused(graph: LineGraph) -> None:
+    places, (west, south) = Places(graph), graph.network.lon_lat.min(axis=0)
+    with pytest.raises(UnknownArmError, match=r"km from the nearest edge .* more than 500 m; give lat"):
+        places.find(f"{south - 0.1},{west}")
+    east, north = graph.network.lon_lat.mean(axis=0)
+    with pytest.raises(UnknownArmError, match="are they swapped"):
+        places.find((east, north))
+    with pytest.raises(UnknownArmError, match="no place on Earth; latitude comes first"):
+        places.find("149.6,6.1")
+    nowhere = Places(generate_city(edges=300, seed=1).line_graph())
+    with pytest.raises(InputError, match="no geographic reference"):
+        nowhere.find("49.6,6.1")
+
+
+def test_an_edge_id_wins_over_what_it_looks_like(graph: LineGraph) -> None:
+    network = graph.network
+    odd = replace(network, edge_ids=("1.5,2.5", *network.edge_ids[1:])).line_graph()
+    assert Places(odd).find("1.5,2.5").edges == (odd.number("1.5,2.5"),)
+
+
+# --- streets -------------------------------------------------------------------------------
+
+
+def named(graph: LineGraph, **streets: list[int]) -> LineGraph:
+    names = [""] * len(graph.network.edge_ids)
+    for name, edges in streets.items():
+        for edge in edges:
+            names[graph.edges[edge]] = name.replace("_", " ")
+    return replace(graph.network, street_names=tuple(names)).line_graph()
+
+
+def test_streets_by_name(graph: LineGraph) -> None:
+    city = named(graph, Rue_de_la_Liberté=[3, 4, 5, 6], Rue_du_Fossé=[20], Große_Straße=[40, 41])
+    places = Places(city)
+    for told in ("rue de la liberte", "RUE DE LA  LIBERTÉ", "liberte", "rue de la libertee"):
+        found = places.find(told)
+        assert found.place == "Rue de la Liberté"
+        assert found.how == "nearest to the middle of the street"
+        assert set(found.edges) <= {3, 4, 5, 6}
+    assert places.find("grosse strasse").edges[0] in (40, 41)
+    assert places.find("Rue du Fossé") == ((20,), "Rue du Fossé", "")
+    assert sorted(places.street("liberté")) == [3, 4, 5, 6]
+    with pytest.raises(UnknownArmError, match=r"2 streets of .* fit 'rue', such as 'Rue de la Lib"):
+        places.find("rue")
+    with pytest.raises(UnknownArmError, match="no edge and no street 'Rue de la Paix'; did you mean"):
+        places.find("Rue de la Paix")
+    with pytest.raises(UnknownArmError, match=r"no edge and no street 'xyz'$"):
+        places.find("xyz")
+    with pytest.raises(UnknownArmError, match="has no edge 'rue'"):
+        Places(graph).find("rue")
+
+
+def test_the_edge_of_a_street_is_the_one_nearest_to_its_middle(graph: LineGraph) -> None:
+    edges = list(range(10, 30))
+    city = named(graph, Ring=edges)
+    found = Places(city).find("ring").edges[0]
+    shapes = [city.network.shapes[city.edges[edge]] for edge in edges]
+    begin, end = (
+        np.concatenate([shape[part] for shape in shapes]) for part in (slice(-1), slice(1, None))
+    )
+    weights = np.hypot(*(end - begin).T)
+    middle = np.average(0.5 * (begin + end), axis=0, weights=weights)
+    away = distances(city, middle)[edges]
+    assert away[edges.index(found)] == pytest.approx(away.min(), abs=0.5)
+
+
+def test_streets_need_no_place_on_earth() -> None:
+    graph = generate_city(edges=300, seed=1).line_graph()
+    city = named(graph, Ring=[5, 6, 7])
+    assert Places(city).find("ring").edges[0] in (5, 6, 7)
+
+
+# --- lines and areas -----------------------------------------------------------------------
+
+
+def test_edges_along_a_line_are_those_that_lie_on_it(graph: LineGraph) -> None:
+    """A line drawn 3 m beside a road closes it, its other direction, and none that leaves the line."""
+    network, places = graph.network, Places(graph)
+    tail, head = network.tail[graph.edges], network.head[graph.edges]
+    for edge in range(0, len(graph), 53):
+        shape = network.shapes[graph.edges[edge]]
+        step = shape[-1] - shape[0]
+        line = shape + 3.0 * np.array([step[1], -step[0]]) / np.hypot(*step)
+        found = set(places.along(degrees(line).tolist()).tolist())
+        back = np.flatnonzero((tail == head[edge]) & (head == tail[edge])).tolist()
+        near = [each for each in back if distances_to(graph, each, line).max() <= 9.5]
+        assert {edge, *near} <= found
+        for other in found:
+            away = distances_to(graph, other, line)
+            share = np.mean(away <= 10.5)
+            assert share >= 0.45 or share * graph.length[other] >= 25.0
+
+
+def distances_to(graph: LineGraph, edge: int, line: Floats) -> Floats:
+    """From places along an edge to the nearest of the places along a line."""
+    course = _dense(graph.network.shapes[graph.edges[edge]])
+    return np.square(course[:, None] - _dense(line)[None]).sum(axis=2).min(axis=1) ** 0.5
+
+
+def _dense(shape: Floats) -> Floats:
+    parts = np.linspace(0.0, 1.0, 80)[:, None]
+    return np.concatenate([a + (b - a) * parts for a, b in pairwise(shape)])
+
+
+def test_a_line_across_a_road_does_not_close_it(graph: LineGraph) -> None:
+    network, places = graph.network, Places(graph)
+    long = int(np.argmax(graph.length))
+    shape = network.shapes[graph.edges[long]]
+    middle, step = 0.5 * (shape[0] + shape[1]), shape[1] - shape[0]
+    across = np.array([step[1], -step[0]]) / np.hypot(*step)
+    line = [middle - 8.0 * across, middle + 8.0 * across]
+    assert long not in places.along(degrees(line).tolist())
+
+
+def test_edges_within_an_area(graph: LineGraph) -> None:
+    """Against every edge, sampled by the metre; an edge with a part inside is in."""
+    network, places = graph.network, Places(graph)
+    centre = network.junctions[:, :2].mean(axis=0)
+    corner = np.array([[-200.0, -150.0], [260.0, -180.0], [30.0, 320.0]])
+    hole = np.array([[-30.0, -30.0], [60.0, -30.0], [10.0, 60.0]])
+    found = places.within([degrees(centre + each).tolist() for each in (corner, hole)])
+
+    def inside(points: Floats, triangle: Floats) -> Any:
+        a, b, c = triangle + centre
+        sides = [
+            (q - p) @ [[0.0, 1.0], [-1.0, 0.0]] @ (points - p).T for p, q in ((a, b), (b, c), (c, a))
+        ]
+        return (np.array(sides) > 0).all(axis=0)
+
+    for edge in range(len(graph)):
+        points = _dense(network.shapes[graph.edges[edge]])
+        part = inside(points, corner) & ~inside(points, hole)
+        if part.mean() > 0.05:
+            assert edge in found
+        elif not part.any() and not inside(points, corner * 1.05).any():
+            assert edge not in found
+    assert 0 < len(found) < len(graph)
+
+
+def test_what_is_found_on_roads_without_bends_or_that_end_where_they_begin() -> None:
+    city = generate_city(edges=300, seed=1)
+    straight = replace(city, lon_lat=degrees(city.junctions[:, :2]), shapes=None)
+    edge = 17
+    middle = 0.5 * (city.junctions[city.tail[edge], :2] + city.junctions[city.head[edge], :2])
+    longitude, latitude = degrees(middle)[0]
+    graph = straight.line_graph()
+    assert graph.number(city.edge_ids[edge]) in Places(graph).find((latitude, longitude)).edges
+    ring = RoadNetwork(
+        name="ring",
+        junction_ids=("a",),
+        junctions=[[0.0, 0.0, 0.0]],
+        edge_ids=("loop",),
+        tail=[0],
+        head=[0],
+        length=[300.0],
+        speed=[10.0],
+        permits={"passenger": [True]},
+        connections=[[0, 0]],
+        turn_permits={"passenger": [True]},
+        lon_lat=degrees([[0.0, 0.0]]),
+        shapes=(np.array([[0.0, 0.0], [0.0, 100.0], [80.0, 50.0], [0.0, 0.0]]),),
+    )
+    longitude, latitude = degrees([[0.0, 50.0]])[0]
+    found = Places(ring.line_graph()).find((latitude, longitude))
+    assert found.how == "2 m away"  # north is taken to be up: it is 2° askew there, 50 m away
