@@ -28,7 +28,7 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import groupby, pairwise
@@ -224,9 +224,8 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
     ]
     if not found:
         raise FileError(f"{path}: the table has no rows")
-    groups = [
-        (key, [each for *_, each in group]) for key, group in groupby(found, key=lambda row: row[:2])
-    ]
+    by_trip = groupby(found, key=lambda row: row[:2])
+    groups = [(key, [each for *_, each in group]) for key, group in by_trip]
     for (name, _), count in Counter(key for key, _ in groups).items():
         if count > 1:
             raise FileError(f"{path}: the rows of trip {name!r} do not follow each other; sort them")
@@ -236,9 +235,9 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
         LoggedTrip(
             name=name,
             vehicle=vehicle,
-            sections=_matched(path, name, graph, rows) if traced else tuple(rows),
+            sections=_matched(path, name, graph, each) if traced else tuple(each),
         )
-        for (name, vehicle), rows in groups
+        for (name, vehicle), each in groups
     ]
 
 
