@@ -1,12 +1,12 @@
-"""``python -m bench.fleet FOLDER NAME=NETWORK[@TILES] …``: fleets in cities, on empty roads and in traffic.
+"""``python -m bench.fleet FOLDER NAME=NETWORK[@TILES] …``: fleets on empty roads and in traffic.
 
 Each city, traffic and seed is one file in FOLDER, which is left out where it exists already: what was
 interrupted goes on. ``python -m bench.fleet FOLDER`` alone prints the tables of what is there.
 
-- *energy*: Wh a trip from the 21st on, above that of the informed prior, driven on the same day; and of the
-  first 20. *best driven*: of all routes that anybody drove between two places, the one that needed least
-  on those days, over all of them.
-- *coverage*: share of edges and of trips inside the 50, 90 and 95 % intervals that were told beforehand.
+- *energy*: Wh a trip from the 21st on, above that of the informed prior, driven on the same day; and
+  of the first 20. *best driven*: of all routes that anybody drove between two places, the one that
+  needed least on those days, over all of them.
+- *coverage*: share of edges and trips inside the 50, 90 and 95 % intervals that were told beforehand.
 
 With ``--ways`` the cautious learner learns in four ways: twenty vehicles together, each alone, together
 from the energies of whole trips, and together with feedback an hour late. *Error*: root mean square of
@@ -53,6 +53,8 @@ def one_seed(problem: Fleet, names: list[str], rounds: int) -> dict[str, Any]:
     for name in names:
         policy = build("policy", {**LEARNERS, **OTHERS}[name], model=problem.model)
         trace = simulate(problem, {name: policy}, rounds=rounds, seed=problem.seed)[name]
+        assert trace.seconds is not None
+        assert trace.choices is not None
         found[name] = {
             "above": trace.series["regret"].tolist(),
             "energy": trace.series["true_energy"].tolist(),
@@ -164,9 +166,8 @@ def print_tables(folder: Path) -> None:
                 f"| {name} | {policy} | {told} | {first.mean():+.1f} | {after.mean():+.1f} | "
                 f"± {half:.1f} | {len(seeds)} |"
             )
-    print(
-        "\n| city | policy | edges in 50, 90, 95 % | trips in 50, 90, 95 % | trips |\n|---|---|---|---|---|"
-    )
+    heads = ("city", "policy", "edges in 50, 90, 95 %", "trips in 50, 90, 95 %", "trips")
+    print(f"\n| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for name, policies in cells(folder):
         for policy, seeds in policies.items():
             if "score" not in seeds[0]:

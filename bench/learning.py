@@ -1,10 +1,11 @@
-"""``python -m bench.learning [--edges 6000 …] [--trips 300]``: how long a fleet takes to learn and to answer.
+"""``python -m bench.learning [--edges 6000 …] [--trips 300]``: how long a fleet takes to learn.
 
-Generated cities, twenty vehicles between 25 pairs of roads. *log*: seconds for all trips at once, without
-refitting; *fit*: one fit of the scales and what follows from it; *trip*: milliseconds for one more, edge
-by edge, and *total*: for one more of which the whole energy is known (medians and maxima); *state*: its
-megabytes, and the seconds to write it and to read it again; *route*: milliseconds of a route by it, with
-its interval, after the first. *visited*: roads driven on, with whose number all of this grows.
+Generated cities, twenty vehicles between 25 pairs of roads. *log*: seconds for all trips at once,
+without refitting; *fit*: one fit of the scales and what follows from it; *trip*: milliseconds for one
+more, edge by edge, and *total*: for one more of which the whole energy is known (medians and maxima);
+*state*: its megabytes, and the seconds to write it and to read it again; *route*: milliseconds of a
+route by it, with its interval, after the first. *visited*: roads driven on, with whose number all of
+this grows.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from superarm.states import load
 
 from .routes import timed
 
-COLUMNS = ("edges", "visited", "log, s", "fit, s", "trip, ms", "total, ms", "state, MB", "write, s", "read, s", "route, ms")  # fmt: skip
+COLUMNS = (
+    *("edges", "visited", "log, s", "fit, s", "trip, ms", "total, ms"),
+    *("state, MB", "write, s", "read, s", "route, ms"),
+)
 
 
 def logged(fleet: Fleet, step: int, *, whole: bool = False) -> LoggedTrip:
@@ -64,7 +68,8 @@ def row(edges: int, trips: int) -> list[str]:
         load(path)
         read = perf_counter() - begin
         router = Router(graph.network, state=path)
-    pairs = [(graph.ids[route[0]], graph.ids[route[-1]]) for route in map(fleet.informed_route, map(fleet.offer, range(1, 21)))]  # fmt: skip
+    routes = [fleet.informed_route(fleet.offer(step)) for step in range(1, 21)]
+    pairs = [(graph.ids[route[0]], graph.ids[route[-1]]) for route in routes]
     router.route(*pairs[0])
     routed = timed(lambda at: router.route(*pairs[at]), len(pairs))
     visited = len(gp.visited)

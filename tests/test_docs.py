@@ -108,11 +108,12 @@ def test_the_guides_python_runs() -> None:
     _, printed = run_python(DOCS / "guide.md")
     assert "cups\n('sugar', 'milk=cow', 'milk=oat')\n" in printed
     assert "cholesky 0.0\n" in printed
-    *_, alarms, paid = printed.splitlines()
+    *_, alarms, paid, traced = printed.splitlines()
     assert alarms == "()"  # none yet
     stays = sum(abs(60.0 * np.sin(hour * np.pi / 12.0)) / 100.0 for hour in range(240))
     assert 0.0 < float(paid) < stays
     assert round(stays) == 91  # as the text says
+    assert re.fullmatch(r"\d+ edges, \d+ of them whole, in \d+ sections", traced)
 
 
 EXTENDING, _ = run_python(DOCS / "extending.md")

@@ -18,6 +18,7 @@ from .common import print_json, say
 _EXTRAS = {
     **{"matplotlib": "plot", "numba": "fast", "distributed": "cluster", "torch": "torch"},
     **{"gpytorch": "torch", "botorch": "torch", "libsumo": "sumo", "pandas": "frame"},
+    **{"leuvenmapmatching": "gps"},
 }
 _CORE = ("numpy", "scipy", "click", "rich")
 

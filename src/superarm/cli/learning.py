@@ -35,7 +35,7 @@ def learn(
     graph = load_roads(net, uturns="dead-ends", elevation=place, flat=flat).graph
     known = {} if vehicles is None else read_vehicles(vehicles)
     told = {name: each.vehicle or Vehicle() for name, each in known.items()}
-    logged = [trip for path in trips for trip in read_trips(path)]
+    logged = [trip for path in trips for trip in read_trips(path, graph)]
     if strange := sorted({trip.vehicle for trip in logged} - set(told)) if told else []:
         raise SpecError(f"{vehicles} says nothing about vehicle {strange[0]!r}; add a table for it")
     policy = None

@@ -5,6 +5,9 @@ from .elevation import Tile as Tile
 from .elevation import with_heights as with_heights
 from .energy import RoadEnergy as RoadEnergy
 from .energy import Vehicle as Vehicle
+from .gps import MatchedTrace as MatchedTrace
+from .gps import energies_along as energies_along
+from .gps import match_trace as match_trace
 from .kinematics import drive_time as drive_time
 from .netconvert import write_sumo as write_sumo
 from .openstreetmap import read_osm as read_osm

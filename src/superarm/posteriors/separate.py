@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.capabilities import Calibrated, Sums
+from superarm.capabilities import Calibrated, Resumable, Sums
 from superarm.core import QUANTILES, Floats, Ints, Offer, Rng, State
 from superarm.errors import InputError
 from superarm.inputs import as_count
@@ -45,6 +45,10 @@ class Separate(Wrapping, Sums, Calibrated):
 
     def keys(self, offer: Offer) -> NDArray[Any]:
         return self._as_keys(super().keys(offer))
+
+    @property
+    def same_bits(self) -> bool:
+        return all(isinstance(each, Resumable) and each.same_bits for each in self._each.values())
 
     def _parts(self, keys: NDArray[Any]) -> list[tuple[int, Ints]]:
         who = keys[:, self.column]

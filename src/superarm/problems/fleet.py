@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
 import numpy as np
 
-from superarm.capabilities import AdditiveProblem, Measured, Metric
+from superarm.capabilities import AdditiveProblem, Measured, Metric, Unending
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer, Rng
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_count, as_number, as_positive, require_choice
@@ -102,7 +102,7 @@ def fleet_model(graph: LineGraph, *, horizon: int = 1, **options: Any) -> FleetM
 
 @register("problem", "fleet")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Fleet(AdditiveProblem, Measured, Mapped):
+class Fleet(AdditiveProblem, Measured, Mapped, Unending):
     """Learn the routes of least energy for a fleet of vehicles."""
 
     direction: ClassVar[Direction] = "minimize"

@@ -99,6 +99,11 @@ class RoadEngine:
         return self._H[: self.size, : self.size]
 
     @property
+    def has_variances(self) -> bool:
+        """Whether those of all roads are kept up to date."""
+        return self._left is not None
+
+    @property
     def visited(self) -> Ints:
         """Roads that some reward depended on."""
         return self._edges

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.capabilities import Calibrated, Sums
+from superarm.capabilities import Calibrated, Resumable, Sums
 from superarm.core import Floats, Ints, Offer, Rng, State
 from superarm.errors import InputError, StateError, UnknownArmError
 from superarm.inputs import (
@@ -74,7 +74,7 @@ class Flagged(NamedTuple):
 
 
 @register("posterior", "roads")
-class RoadGP(GaussianPosterior, Sums, Calibrated):
+class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
     """The exact posterior of a fleet's energies; see the module's text for the model.
 
     ``kernel`` is k_G, with an even ν, ``sizes`` the roads' sizes, (n,). Keys have nine columns: road,
@@ -128,6 +128,11 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
     def fitted(self) -> RoadScales:
         """The scales as they are now."""
         return self._engine.scales
+
+    @property
+    def same_bits(self) -> bool:
+        """Unless variances of all roads were asked for, which a state does not hold."""
+        return not self._engine.has_variances
 
     @property
     def trips(self) -> int:
