@@ -446,7 +446,7 @@ class RoadEngine:
     def variance_of(self, keys: Floats) -> Floats:
         """(m,)"""
         edges, terms = edges_of(keys), terms_of(keys)
-        variance = np.square(keys[:, EACH]) * self._variances()[edges]
+        variance = np.square(keys[:, EACH]) * self.variances()[edges]
         H = self._known
         for vehicle in np.unique(keys[:, VEHICLE]).tolist():
             mine = keys[:, VEHICLE] == vehicle
@@ -458,7 +458,7 @@ class RoadEngine:
             variance[mine] += 2.0 * np.einsum("ij,ij->i", terms[mine], with_f)
         return variance
 
-    def _variances(self) -> Floats:
+    def variances(self) -> Floats:
         """Of f, (n,)."""
         if self._left is None:
             numbers = np.arange(len(self.kernel), dtype=np.float64)[:, None]
