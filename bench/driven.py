@@ -56,7 +56,7 @@ def measured(graph: LineGraph, driver: Driver, trips: int, seed: int) -> Iterato
             *(drive.metres, drive.duration, metres, seconds),
             *(metres + graph.turn_length[turns].sum(), seconds + added),
             *(drive_time(graph, route), drive_time(graph, route, driver.step)),
-            np.count_nonzero(graph.turn_stop[turns]),
+            int(np.count_nonzero(graph.turn_stop[turns])),
         )
 
 

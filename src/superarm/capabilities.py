@@ -172,7 +172,7 @@ class Calibrated(ABC):
 
     @abstractmethod
     def widths(self, keys: Any) -> tuple[Floats, Floats]:
-        """Half-widths of intervals of these arms and of their sum, for :class:`superarm.core.Forecast`."""
+        """Half-widths of the intervals of these arms, and of their sum; see ``core.Forecast``."""
 
 
 class Sparing(ABC):

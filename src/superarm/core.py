@@ -25,7 +25,7 @@ policy may share one.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple, Protocol, Self, overload, runtime_checkable
 
 import numpy as np
@@ -278,8 +278,7 @@ class Feedback(Shown):
         if self.sums is not None:
             if not chosen.all():
                 raise InputError("rewards of sums are known at once: give all arms the same delay")
-            kept = {"positions": self.positions, "rewards": self.rewards, "sums": self.sums}
-            return Feedback(**kept, noise_variance=self.noise_variance)
+            return replace(self, delays=None)
         noise = None if self.noise_variance is None else self.noise_variance[chosen]
         positions, rewards = self.positions[chosen], self.rewards[chosen]
         return Feedback(positions=positions, rewards=rewards, noise_variance=noise)

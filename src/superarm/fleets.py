@@ -10,6 +10,14 @@ A log is a table with one row for each edge or for each trip:
 ``energy_wh``  what the battery gave on the edge, or on the whole trip
 =============  =======================================================================
 
+or one row for each point of a GPS trace (extra ``gps``), in the order of time:
+
+=============  =======================================================================
+``time_s``     seconds
+``lat``        degrees of latitude; ``lon`` of longitude
+``counter_wh`` what the battery has given since some moment before the trip
+=============  =======================================================================
+
 Of a trip some edges may be missing, which are then not learned about. A trip's energy is learned as
 the sum of its edges. What is stored in height is known, and so is what turns are expected to add.
 """
@@ -30,17 +38,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Ints
-from superarm.errors import FileError, InputError, StateError, UnknownArmError
+from superarm.errors import FileError, InputError, StateError
 from superarm.networks import LineGraph, Vehicle
 from superarm.packed import open_packed
 from superarm.policies.base import IndexPolicy
 from superarm.policies.navigation import route_greedy
 from superarm.posteriors import RoadGP
 from superarm.posteriors.roads import Trips
-from superarm.problems.fleet import fleet_model, road_rows
+from superarm.problems.fleet import fleet_model, road_rows, turn_energy
 
-_COLUMNS = {"trip", "vehicle", "edge", "edges", "energy_wh"}
-_MOST_TOLD = 5
+_LARGEST = 1e10
+_TRACE = ("time_s", "lat", "lon", "counter_wh")
 
 
 class Section(NamedTuple):
@@ -107,7 +115,9 @@ def vehicle_number(name: str) -> int:
 
 def _step(trip: LoggedTrip) -> int:
     """By which a policy knows that it has learned from a trip."""
-    return 1 + (int.from_bytes(sha256(f"{trip.vehicle}\0{trip.name}".encode()).digest()[:7], "big") >> 4)
+    return 1 + (
+        int.from_bytes(sha256(f"{trip.vehicle}\0{trip.name}".encode()).digest()[:7], "big") >> 4
+    )
 
 
 def fleet_policy(graph: LineGraph, **options: Any) -> IndexPolicy:
@@ -150,7 +160,7 @@ def _rewards(graph: LineGraph, trip: LoggedTrip, vehicles: Mapping[str, Vehicle]
     """What a trip teaches: its energies less what is known of turns and heights."""
     vehicle = vehicles.get(trip.vehicle, Vehicle())
     rows = road_rows(graph, vehicle, vehicle_number(trip.vehicle))
-    turns, height = vehicle.turn_energy(graph), vehicle.potential(graph.rise)
+    turns, height = turn_energy(graph, vehicle), vehicle.potential(graph.rise)
     route = [graph.number(edge) for section in trip.sections for edge in section.edges]
     if not route:
         raise InputError("it has no edges")
@@ -187,8 +197,8 @@ def _joined(trips: list[Trips]) -> Trips:
 # --- reading -------------------------------------------------------------------------------
 
 
-def read_trips(path: str | Path) -> list[LoggedTrip]:
-    """The trips of a table, ``.csv`` plain or packed; see above."""
+def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
+    """The trips of a table, ``.csv`` plain or packed; see above. Traces are matched to the roads."""
     path = Path(path)
     try:
         with open_packed(path) as file:
@@ -197,38 +207,71 @@ def read_trips(path: str | Path) -> list[LoggedTrip]:
         raise FileError(f"{path} cannot be read as a table of trips: {error}") from None
     rows = csv.DictReader(io.StringIO(text, newline=""))
     names = set(rows.fieldnames or ())
-    if not {"trip", "energy_wh"} <= names or ("edge" in names) == ("edges" in names):
+    traced = {"trip", *_TRACE} <= names
+    if not traced and (not {"trip", "energy_wh"} <= names or ("edge" in names) == ("edges" in names)):
         raise FileError(
             f"{path}: the first line must name the columns trip, energy_wh and either edge (a row for "
-            f"each edge) or edges (a row for each trip); it names {', '.join(sorted(names)) or 'none'}"
+            "each edge) or edges (a row for each trip), or trip, time_s, lat, lon and counter_wh; it "
+            f"names {', '.join(sorted(names)) or 'none'}"
         )
     column = "edge" if "edge" in names else "edges"
+    read: Callable[[Path, int, Mapping[str, Any]], Any] = (
+        _point if traced else lambda path, line, row: _section(path, line, row, column)
+    )
     found = [
-        (row["trip"], row.get("vehicle") or "", _section(path, line, row, column))
+        (row.get("trip") or "", row.get("vehicle") or "", read(path, line, row))
         for line, row in enumerate(rows, start=2)
     ]
-    trips = [
-        LoggedTrip(name=name, vehicle=vehicle, sections=tuple(section for *_, section in group))
-        for (name, vehicle), group in groupby(found, key=lambda row: row[:2])
-    ]
-    names_of = Counter((trip.name, trip.vehicle) for trip in trips)
-    for (name, _), count in names_of.items():
+    if not found:
+        raise FileError(f"{path}: the table has no rows")
+    by_trip = groupby(found, key=lambda row: row[:2])
+    groups = [(key, [each for *_, each in group]) for key, group in by_trip]
+    for (name, _), count in Counter(key for key, _ in groups).items():
         if count > 1:
             raise FileError(f"{path}: the rows of trip {name!r} do not follow each other; sort them")
-    if not trips:
-        raise FileError(f"{path}: the table has no rows")
-    return trips
+        if not name:
+            raise FileError(f"{path}: a row has no trip; give each trip a name")
+    return [
+        LoggedTrip(
+            name=name,
+            vehicle=vehicle,
+            sections=_matched(path, name, graph, each) if traced else tuple(each),
+        )
+        for (name, vehicle), each in groups
+    ]
+
+
+def _matched(path: Path, name: str, graph: LineGraph, points: list[Any]) -> tuple[Section, ...]:
+    """Sections of a trace whose energies its counter tells; none where it tells of no whole edge."""
+    from superarm.networks.gps import energies_along, match_trace
+
+    times, lats, lons, counter = np.array(points).T
+    try:
+        matched = match_trace(graph, np.column_stack([lons, lats]), times)
+        found = energies_along(matched, times, counter)
+    except InputError as error:
+        raise FileError(f"{path}: trip {name!r}: {error}") from error
+    return tuple(Section(tuple(graph.ids[edge] for edge in each.edges), each.energy) for each in found)
+
+
+def _point(path: Path, line: int, row: Mapping[str, Any]) -> list[float]:
+    return [_number(path, line, row, column) for column in _TRACE]
+
+
+def _number(path: Path, line: int, row: Mapping[str, Any], column: str) -> float:
+    text = row.get(column) or ""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or abs(number) > _LARGEST:
+        raise FileError(f"{path}, line {line}: {column} is {text!r}; it must be a number")
+    return number
 
 
 def _section(path: Path, line: int, row: Mapping[str, Any], column: str) -> Section:
-    text = row.get("energy_wh") or ""
-    try:
-        energy = float(text)
-    except ValueError:
-        energy = math.nan
-    edges = tuple((row.get(column) or "").split()) if column == "edges" else ((row.get(column) or "").strip(),)
-    if not math.isfinite(energy) or abs(energy) > 1e9:
-        raise FileError(f"{path}, line {line}: energy_wh is {text!r}; it must be a number")
-    if not edges or not all(edges) or not row.get("trip"):
-        raise FileError(f"{path}, line {line}: trip and {column} must not be empty")
-    return Section(edges, energy)
+    given = row.get(column) or ""
+    edges = tuple(given.split()) if column == "edges" else (given.strip(),)
+    if not edges or not all(edges):
+        raise FileError(f"{path}, line {line}: {column} must not be empty")
+    return Section(edges, _number(path, line, row, "energy_wh"))

@@ -14,7 +14,7 @@ from superarm.errors import ConflictError, InputError, StateError
 from superarm.kernels import SquaredExponential
 from superarm.oracles import TopK
 from superarm.policies import IndexPolicy
-from superarm.policies.ledger import Ledger, Steps
+from superarm.policies.ledger import Ledger, Steps, last_step
 from superarm.posteriors import FiniteGP, StreamingGP
 from superarm.rules import UCB, Fixed
 from superarm.states import state_from_bytes, state_to_bytes
@@ -238,3 +238,19 @@ def test_a_table_is_noted_as_learned() -> None:
     for step, free in ((5, False), (24, False), (25, True)):
         again = policy.play_table(Offer(step=step, arms=ARMS), table, np.random.default_rng)
         assert (again is not None) == free
+
+
+def test_the_last_round_of_a_state() -> None:
+    """Closed, heard of in part, or awaited; the trips of a log, whose steps are huge, are no rounds."""
+    policy = make_policy()
+    assert last_step(policy.state()) == 0
+    for step in (1, 2, 4):
+        offer, decision = taken(policy, step)
+        if step < 4:
+            policy.learn(offer, decision, feedback_of(decision, 4 - step), np.random.default_rng(0))
+    assert (policy.last_step, last_step(policy.state())) == (2, 4)
+    policy.note_steps([2**50])
+    assert (policy.last_step, last_step(policy.state())) == (2**50, 4)
+    policy.give_up()
+    assert last_step(policy.state()) == 2
+    assert not policy.awaits

@@ -35,7 +35,7 @@ def learn(
     graph = load_roads(net, uturns="dead-ends", elevation=place, flat=flat).graph
     known = {} if vehicles is None else read_vehicles(vehicles)
     told = {name: each.vehicle or Vehicle() for name, each in known.items()}
-    logged = [trip for path in trips for trip in read_trips(path)]
+    logged = [trip for path in trips for trip in read_trips(path, graph)]
     if strange := sorted({trip.vehicle for trip in logged} - set(told)) if told else []:
         raise SpecError(f"{vehicles} says nothing about vehicle {strange[0]!r}; add a table for it")
     policy = None
@@ -73,8 +73,9 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
             lines.append(f"  {place}: {each.reward:.1f} Wh, {each.score:.1f} standard deviations away")
     scales = gp.fitted
     lines.append(
-        f"roads differ from the energy model by {scales.own:.1f} Wh an edge, and by {scales.near:.1f} Wh "
-        f"that neighbours share; one drive from the next by {scales.noise:.1f} Wh and more where it takes long"
+        f"roads differ from the energy model by {scales.own:.1f} Wh an edge, and by "
+        f"{scales.near:.1f} Wh that neighbours share; one drive from the next by "
+        f"{scales.noise:.1f} Wh, and by more where it takes long"
     )
     held = gp.held
     told = f"of the last {held.trips} trips {held.inside:.0%} lay inside their 95 % interval"

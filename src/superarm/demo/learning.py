@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from superarm.core import Decision, Feedback, Forecast, Ints, Offer
+from superarm.core import QUANTILES, Decision, Feedback, Forecast, Ints, Offer
 from superarm.experiments import Experiment
 from superarm.networks import RoadMap
 from superarm.normal import rectified_mean
 from superarm.problems.navigation import Navigation
 from superarm.simulation import simulate
-from superarm.core import QUANTILES
 
 LEARNER = "gp-ts"
 _HALF_WIDTH = float(QUANTILES[-1])  # of the central 95 % interval, in standard deviations

@@ -117,7 +117,7 @@ class Vehicle:
         return np.asarray(np.maximum(through + energy / _JOULES_PER_WH, 0.0))
 
     def terms(self, graph: LineGraph) -> Floats:
-        """Wh of each edge for rolling, for 1 kW while it is driven, for air drag and for climbing, (n, 4).
+        """Wh of each edge for rolling, for 1 kW while it is driven, for drag and for climbing, (n, 4).
 
         What a vehicle does otherwise than it is told to is, on all roads alike, a multiple of these.
         """
@@ -130,8 +130,8 @@ class Vehicle:
     def stop_variance(self, graph: LineGraph) -> Floats:
         """Wh² by which signals behind each edge make drives differ, (n,); 0 where there are none.
 
-        With a probability p one must stop, and then waits r/2 seconds on average, all waits up to r alike:
-        of stopping and accelerating again the share 1/η⁺ − η⁻ of ½mv² is lost, and auxiliaries are drawn.
+        With a probability p one must stop, and then waits up to r seconds, all waits alike: of stopping
+        and accelerating again the share 1/η⁺ − η⁻ of ½mv² is lost, and auxiliaries are drawn.
         """
         first, p = graph.turns[:, 0], np.clip(graph.turn_stop, 0.0, 1.0)
         red = np.divide(2.0 * graph.turn_wait, p, out=np.zeros(len(p)), where=p > 0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from superarm.inputs import as_number, as_vector
 from superarm.registry import register
 
 TERMS = ("rolling", "time", "drag", "climb", "each")
-"""What a vehicle may do otherwise than it is told to, on all roads alike: see :class:`~superarm.posteriors.RoadGP`."""
+"""What a vehicle may do otherwise than it is told to, on all roads alike: see ``posteriors.RoadGP``."""
 Outliers = Literal["keep", "weigh", "refuse"]
 """What becomes of rewards far from what was expected."""
 _LEAST, _MOST = 1e-4, 1e4
@@ -28,23 +28,23 @@ class RoadScales:
     last in Wh an edge. The defaults were chosen on Monaco and Luxembourg.
     """
 
-    near: float = 1.0
+    near: float = 0.5
     """Wh: what roads cost beyond the model, carried along the network."""
-    own: float = 2.0
+    own: float = 1.7
     """Wh: the same of each road by itself."""
-    share: float = 0.05
+    share: float = 0.02
     """The same as a share of the Wh that a road moves: for rolling, drag and height."""
-    fleet: tuple[float, ...] = (0.2, 0.3, 0.3, 0.03, 1.5)
+    fleet: tuple[float, ...] = (0.2, 0.3, 0.3, 0.03, 1.0)
     """The terms of all vehicles together."""
-    vehicle: tuple[float, ...] = (0.05, 0.1, 0.1, 0.02, 0.2)
+    vehicle: tuple[float, ...] = (0.05, 0.1, 0.1, 0.05, 0.2)
     """The terms of each vehicle by itself."""
-    trip: tuple[float, ...] = (0.04, 0.1, 0.03, 0.02, 0.05)
+    trip: tuple[float, ...] = (0.04, 0.3, 0.04, 0.02, 0.1)
     """The terms of one trip alone: weather and payload of the day."""
-    noise: float = 0.6
+    noise: float = 0.4
     """Wh: what one drive over a road differs from the next."""
-    noise_per_time: float = 0.4
+    noise_per_time: float = 0.3
     """The same for every Wh of ``time``, as a square root: noise that grows with the time spent."""
-    noise_per_stop: float = 1.0
+    noise_per_stop: float = 0.9
     """The same as a multiple of what signals let expect, by their programs."""
 
     def __post_init__(self) -> None:
@@ -72,7 +72,8 @@ class RoadScales:
     @classmethod
     def of(cls, values: Floats) -> Self:
         """The inverse of :meth:`as_vector`."""
-        given, p = np.clip(values, _LEAST, _MOST).tolist(), len(TERMS)
+        given: list[float] = np.clip(values, _LEAST, _MOST).tolist()
+        p = len(TERMS)
         terms = (tuple(given[3 + p * at : 3 + p * (at + 1)]) for at in range(3))
-        values = [*given[:3], *terms, *given[-3:]]
-        return cls(**{item.name: value for item, value in zip(fields(cls), values, strict=True)})
+        parts: list[Any] = [*given[:3], *terms, *given[-3:]]
+        return cls(**{item.name: part for item, part in zip(fields(cls), parts, strict=True)})

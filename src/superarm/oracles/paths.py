@@ -118,8 +118,7 @@ class ShortestPath(Described, CostsOnly):
             return self._no_path(trip, "no open route joins them")
         if len(weights) >= _LARGE:
             self._last.clear()
-            turns = self._numbers[0][route[:-1], route[1:]]
-            self._last[trip.start, trip.goal] = np.asarray(turns).ravel()
+            self._last[trip.start, trip.goal] = self.turns_along(np.asarray(route))
         return _selection(route)
 
     def _search(self, weights: Floats, trip: Trip, bound: float) -> list[int] | None:
@@ -150,6 +149,10 @@ class ShortestPath(Described, CostsOnly):
         """The number of each turn by the arms that it joins: fast by rows, and by columns."""
         rows = self._matrix(np.arange(len(self._indices)))
         return rows, rows.tocsc()
+
+    def turns_along(self, route: Ints) -> Ints:
+        """Numbers of the turns of a route, as ``turn_costs`` has them, (k − 1,)."""
+        return np.asarray(self._numbers[0][route[:-1], route[1:]], dtype=np.intp).ravel()
 
     def _matrix(self, values: Any) -> Any:
         """One value for each turn; csgraph keeps explicit zeros, and its own type is csr_matrix."""

@@ -290,7 +290,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
         return self._ledger.closed(step)
 
     def note_steps(self, steps: Sequence[int]) -> None:
-        """The posterior has learned the rewards of these steps, as of a log: they are not learned again."""
+        """The posterior has learned the rewards of these steps: they are not learned again."""
         with self._turns.lock:
             for step in steps:
                 self._ledger.note_rounds(step, 1)

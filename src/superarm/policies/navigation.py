@@ -25,6 +25,7 @@ from superarm.rules.base import require_part
 from superarm.rules.rectified import Spread
 
 from .base import IndexPolicy, ScorePolicy
+from .cautious import CautiousPolicy
 from .published import PosteriorName, arm_count, index_policy
 from .scores import Expected, KnownCosts
 
@@ -74,7 +75,12 @@ def _policy(
 
 
 def _of_fleet(
-    model: FleetModel, rule: Rule, posterior: PosteriorName, routing: Routing, spread: Spread, penalty: float
+    model: FleetModel,
+    rule: Rule,
+    posterior: PosteriorName,
+    routing: Routing,
+    spread: Spread,
+    penalty: float,
 ) -> IndexPolicy:
     """A fleet's own posterior; its energies are less what is stored in height already."""
     if posterior != "auto" or penalty:
@@ -182,9 +188,19 @@ def known_cost(model: Model, *, cost: str) -> ScorePolicy:
     return ScorePolicy(score=KnownCosts(costs=model.costs[cost], turn_costs=turns), oracle=model.oracle)
 
 
+@register("policy", "route-cautious")
+def route_cautious(model: Model, *, caution: float = 1.0) -> CautiousPolicy:
+    """The posterior mean of a fleet, where it surely beats the model's own route; see ``cautious``."""
+    if not isinstance(model, FleetModel):
+        raise InputError("'route-cautious' is for fleets; use 'route-greedy'")
+    greedy = route_greedy(model, spread="none")
+    parts: Any = {"posterior": greedy.posterior, "rule": greedy.rule, "oracle": greedy.oracle}
+    return CautiousPolicy(**parts, caution=caution)
+
+
 @register("policy", "informed")
 def informed(model: Model) -> ScorePolicy:
-    """The route that the energy model makes cheapest for the vehicle of the trip: nothing is learned."""
+    """The route that the energy model makes cheapest for the trip's vehicle: nothing is learned."""
     if not isinstance(model, FleetModel):
         raise InputError("'informed' is for fleets, whose offers say which vehicle drives; use 'prior'")
     return ScorePolicy(score=Expected(), oracle=model.oracle)

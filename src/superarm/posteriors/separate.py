@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.capabilities import Calibrated, Sums
+from superarm.capabilities import Calibrated, Resumable, Sums
 from superarm.core import QUANTILES, Floats, Ints, Offer, Rng, State
 from superarm.errors import InputError
 from superarm.inputs import as_count
@@ -19,7 +19,7 @@ from .wrapping import Wrapping
 
 @register("posterior", "separate")
 class Separate(Wrapping, Sums, Calibrated):
-    """Any posterior of feature rows, once for each whole number in ``column``: vehicles that learn alone.
+    """Any posterior of feature rows, once for each number in ``column``: vehicles that learn alone.
 
     >>> from superarm.kernels import SquaredExponential
     >>> from superarm.posteriors import StreamingGP
@@ -45,6 +45,10 @@ class Separate(Wrapping, Sums, Calibrated):
 
     def keys(self, offer: Offer) -> NDArray[Any]:
         return self._as_keys(super().keys(offer))
+
+    @property
+    def same_bits(self) -> bool:
+        return all(isinstance(each, Resumable) and each.same_bits for each in self._each.values())
 
     def _parts(self, keys: NDArray[Any]) -> list[tuple[int, Ints]]:
         who = keys[:, self.column]
@@ -87,28 +91,31 @@ class Separate(Wrapping, Sums, Calibrated):
         own = None if (noise == self.noise_variance).all() else noise
         gained = 0.0
         for who, where in self._parts(keys):
-            stated = None if own is None else own[where]
-            gained += self._taught(who, lambda known: known.observe(keys[where], rewards[where], stated, rng))
+            known, stated = self._learner(who), None if own is None else own[where]
+            before = known.information_gain
+            known.observe(keys[where], rewards[where], stated, rng)
+            gained += known.information_gain - before
         return gained
 
-    def _taught(self, who: int, teach: Any) -> float:
-        known = self._each.get(who) or self.posterior._like()
-        before = known.information_gain
-        teach(known)
-        self._each[who] = known
-        return known.information_gain - before
+    def _learner(self, who: int) -> GaussianPosterior:
+        """The one who learns alone, from now on by itself."""
+        if who not in self._each:
+            self._each[who] = self.posterior._like()
+        return self._each[who]
 
     def observe_sums(
         self, arms: Any, sums: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
     ) -> None:
         keys = self._as_keys(arms)
         parts = self._parts(keys)
-        if len(parts) != 1 or not isinstance(self.posterior, Sums):
-            raise InputError("sums are of arms of one who learns alone, and need a posterior like 'roads'")
+        known = self._learner(parts[0][0]) if len(parts) == 1 else None
+        if not isinstance(known, GaussianPosterior) or not isinstance(known, Sums):
+            told = "sums are of arms of one who learns alone, and need a posterior such as 'roads'"
+            raise InputError(told)
         with self._turns:
-            self.information_gain += self._taught(
-                parts[0][0], lambda known: known.observe_sums(keys, sums, rewards, noise_variance, rng)
-            )
+            before = known.information_gain
+            known.observe_sums(keys, sums, rewards, noise_variance, rng)
+            self.information_gain += known.information_gain - before
             self.count += len(np.atleast_1d(rewards))
             self.version += 1
 

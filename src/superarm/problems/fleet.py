@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
 import numpy as np
 
-from superarm.capabilities import AdditiveProblem, Measured, Metric
+from superarm.capabilities import AdditiveProblem, Measured, Metric, Unending
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer, Rng
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_count, as_number, as_positive, require_choice
@@ -59,7 +59,7 @@ class Journey(NamedTuple):
 
 @lru_cache(maxsize=64)
 def road_rows(graph: LineGraph, vehicle: Vehicle, number: int) -> Floats:
-    """The roads as this vehicle meets them, (n, 9): the keys of :class:`~superarm.posteriors.RoadGP`."""
+    """The roads as this vehicle meets them, (n, 9): the keys of ``posteriors.RoadGP``."""
     energies = vehicle.energy(graph.length, graph.speed, graph.rise) - vehicle.potential(graph.rise)
     n = len(graph)
     each, who = np.full(n, vehicle.mass / TABLE_2.mass), np.full(n, number, dtype=np.float64)
@@ -102,7 +102,7 @@ def fleet_model(graph: LineGraph, *, horizon: int = 1, **options: Any) -> FleetM
 
 @register("problem", "fleet")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Fleet(AdditiveProblem, Measured, Mapped):
+class Fleet(AdditiveProblem, Measured, Mapped, Unending):
     """Learn the routes of least energy for a fleet of vehicles."""
 
     direction: ClassVar[Direction] = "minimize"
@@ -134,7 +134,7 @@ class Fleet(AdditiveProblem, Measured, Mapped):
     payload: float = 200.0
     """Up to how many kg a trip carries; the fleet knows the mean."""
     weather: float = 5.0
-    """Standard deviation of the temperature, degrees, about 10 °C: it draws power, and thickens the air."""
+    """Standard deviation of the temperature, °C, about 10: cold draws power and thickens the air."""
     seen: Literal["edges", "trips"] = "edges"
     """Whether the energy of every edge is known afterwards, or that of the whole trip."""
     headway: float = 120.0
@@ -168,13 +168,19 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         as_positive(self.headway, "headway")
         if self.late is not None:
             as_number(self.late, "late", 0.0)
-        if not 0.0 <= as_number(self.least_metres, "least_metres") < as_number(self.most_metres, "most_metres"):
+        if (
+            not 0.0
+            <= as_number(self.least_metres, "least_metres")
+            < as_number(self.most_metres, "most_metres")
+        ):
             raise InputError(f"least_metres is {self.least_metres:g}; it must be below most_metres")
         network = "city" if self.network is None else self.network
         driven = network != "city" if self.driven is None else self.driven
         if driven and network == "city":
             raise InputError("SUMO does not drive in a generated city; leave driven out")
-        file = network_file(network, heights=self.elevation is None and not self.flat) if driven else None
+        file = (
+            network_file(network, heights=self.elevation is None and not self.flat) if driven else None
+        )
         read = network if file is None else str(file)  # which knows junctions, as tables do not
         names = ("uturns", "edges", "city_seed", "elevation", "flat")
         roads = load_roads(read, **{name: getattr(self, name) for name in names})
@@ -183,7 +189,9 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         if file is not None:
             traffic = self._traffic()
             moments = (0.0,) if traffic else self._departures
-            drive = drive_of(file, LONGEST_STEP, traffic, self.seed if traffic else 0, self.cache, moments)
+            drive = drive_of(
+                file, LONGEST_STEP, traffic, self.seed if traffic else 0, self.cache, moments
+            )
             store(self, _drive=drive)
         store(self, settled=self._settled(driven))
 
@@ -272,7 +280,9 @@ class Fleet(AdditiveProblem, Measured, Mapped):
             return None
         graph = self.graph
         oracle, rng = ShortestPath(successors=graph.turn_graph), np.random.default_rng(0)
-        routes = [oracle.select(-graph.travel_time, self._timed(*pair), rng).positions for pair in self._pairs]
+        routes = [
+            oracle.select(-graph.travel_time, self._timed(*pair), rng).positions for pair in self._pairs
+        ]
         around = {int(edge) for route in routes for edge in route}
         edges = edges_near(graph, around, self.traffic_reach)
         return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=self.moments)
@@ -282,7 +292,7 @@ class Fleet(AdditiveProblem, Measured, Mapped):
     def offer(self, step: int) -> Offer:
         journey, graph = self.journey(step), self.graph
         told, (start, goal) = self.fleet[journey.vehicle], self._pairs[journey.trip]
-        trip = Trip(start=start, goal=goal, turn_costs=_turn_energy(graph, told))
+        trip = Trip(start=start, goal=goal, turn_costs=turn_energy(graph, told))
         time = float(self._times[step - 1]) if step <= self.horizon else None
         return Offer(step=step, time=time, arms=_arms(graph, told, journey.vehicle), structure=trip)
 
@@ -301,7 +311,8 @@ class Fleet(AdditiveProblem, Measured, Mapped):
 
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
         route, trip = decision.positions, offer.structure
-        assert isinstance(trip, Trip) and trip.turn_costs is not None
+        assert isinstance(trip, Trip)
+        assert trip.turn_costs is not None
         spent = self._spent(offer.step, tuple(route.tolist()))
         rewards = spent.energies - self._height(offer.step, route)
         rewards[:-1] -= trip.turn_costs[self.graph.turn_numbers(route)]
@@ -323,13 +334,18 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         return self.fleet[self.journey(step).vehicle].potential(self.graph.rise[route])
 
     def value(self, offer: Offer, decision: Decision) -> float:
-        return float(self._spent(offer.step, tuple(decision.positions.tolist())).energies.sum())
+        return float(self.energies(offer.step, tuple(decision.positions.tolist())).sum())
+
+    def energies(self, step: int, route: tuple[int, ...]) -> Floats:
+        """Wh that each edge of a route costs the vehicle of a round on that day, (k,)."""
+        return self._spent(step, route).energies
 
     def best(self, offer: Offer) -> Best:
         """What the route of the model told the vehicle costs on the same day: nobody knows the best."""
-        return Best(float(self._spent(offer.step, self._informed(offer)).energies.sum()))
+        return Best(float(self.energies(offer.step, self.informed_route(offer)).sum()))
 
-    def _informed(self, offer: Offer) -> tuple[int, ...]:
+    def informed_route(self, offer: Offer) -> tuple[int, ...]:
+        """The cheapest by the energy model, told the vehicle."""
         expected = np.minimum(-offer.arms.features[:, 1], 0.0)
         found = self.model.oracle.select(expected, offer.structure, np.random.default_rng(0))
         return tuple(found.positions.tolist())
@@ -380,9 +396,11 @@ class Fleet(AdditiveProblem, Measured, Mapped):
         rows = road_rows(graph, own, 0)
         noise = Streams(self.seed, "noise-of-roads").at(step).standard_normal(len(graph))
         noise *= np.sqrt(rows[:, [6, 3, 7]] @ np.square(scales.of_noise))
-        energies = (rows[:, 1] + own.potential(graph.rise) + rows[:, 6] * self._drawn_roads + noise)[edges]
+        energies = (rows[:, 1] + own.potential(graph.rise) + rows[:, 6] * self._drawn_roads + noise)[
+            edges
+        ]
         turns = graph.turn_numbers(edges)
-        energies[:-1] += _turn_energy(graph, own)[turns]
+        energies[:-1] += turn_energy(graph, own)[turns]
         seconds = float(graph.travel_time[edges].sum() + graph.turn_seconds[turns].sum())
         return _Spent(energies, seconds, True)
 
@@ -400,8 +418,8 @@ class Fleet(AdditiveProblem, Measured, Mapped):
             "feedback": ("of every edge" if self.seen == "edges" else "of whole trips")
             + (", at once" if self.late is None else f", {self.late:g} s after arrival"),
             "traffic": f"{self.traffic:g} cars an hour" if self.traffic else "none",
-            "regret": "energy above that of the route of the model that was told the vehicle, driven on "
-            "the same day; negative where less was needed",
+            "regret": "energy above that of the route of the model that was told the vehicle, driven "
+            "on the same day; negative where less was needed",
         }
 
 
@@ -419,7 +437,8 @@ def _arms(graph: LineGraph, told: Vehicle, number: int) -> Arms:
 
 
 @lru_cache(maxsize=64)
-def _turn_energy(graph: LineGraph, vehicle: Vehicle) -> Floats:
+def turn_energy(graph: LineGraph, vehicle: Vehicle) -> Floats:
+    """``Vehicle.turn_energy``, once for each vehicle."""
     energy = vehicle.turn_energy(graph)
     energy.flags.writeable = False
     return energy

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from superarm.results import calibration as results
 from superarm.core import LEVELS
+from superarm.results import calibration as results
 from superarm.simulation.trace import Run
 
 from .pages import figure, policy_table

@@ -28,8 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Floats, Ints
-from superarm.core import LEVELS, QUANTILES
+from superarm.core import LEVELS, QUANTILES, Floats, Ints
 from superarm.simulation.trace import Run
 
 from .curves import PolicyStyle, counted, mean_stderr, policy_styles

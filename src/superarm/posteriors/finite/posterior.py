@@ -266,7 +266,7 @@ class FiniteGP(FixedPosterior, Resumable):
         Otherwise, and with another kernel, it is computed anew from the merged observations.
         """
         super()._remember(state)
-        engine = state.parts.get("engine")
+        engine = state.parts.get("engine") if self._rooted is None else state.part("engine")
         if engine is not None and self._engine.resume(engine, self._weight):
             return
         visited, weight = self.visited, np.zeros(len(self.arms))

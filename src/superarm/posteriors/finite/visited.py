@@ -117,11 +117,11 @@ class VisitedEngine:
         fresh = rows[self._slot[rows] < 0]
         used, size = len(self._visited), len(self._visited) + len(fresh)
         visited = np.concatenate([self._visited, fresh])
-        self._make_room(size)
+        precision = self._with_room(size)
         self._write_rows(used, fresh)  # beyond what is in use: nothing has changed yet
         slots = self._slot[rows].copy()
         slots[slots < 0] = np.arange(used, size)
-        H = self._precision[:size, :size]
+        H = precision[:size, :size]
         K_SV = self._rows.take(slots, visited)
         seen = weight[rows] > 0.0
         Q = H[slots]
@@ -142,7 +142,9 @@ class VisitedEngine:
         # From here on nothing can fail.
         self._slot[fresh] = np.arange(used, size)
         self._visited, self.mean, self.variance = visited, mean, variance
-        self._came += [len(fresh)] * (len(fresh) > 0)
+        self._precision = precision
+        if len(fresh):
+            self._came.append(len(fresh))
         for part in _spans(size, 128):
             H[part] += B[:, part].T @ B
         return float(np.log(np.diagonal(C)).sum() - 0.5 * np.log(noise).sum())
@@ -161,14 +163,15 @@ class VisitedEngine:
             W += left[:, start:stop] @ rows[:, strip]
         return W
 
-    def _make_room(self, size: int) -> None:
+    def _with_room(self, size: int) -> Floats:
         """A larger array for H if it needs one, with zeros for fresh arms."""
         held = len(self._precision)
-        if size > held:
-            capacity = max(64, held + min(held // 4, 128), size)
-            precision = np.zeros((capacity, capacity))
-            precision[:held, :held] = self._precision
-            self._precision = precision
+        if size <= held:
+            return self._precision
+        capacity = max(64, held + min(held // 4, 128), size)
+        precision = np.zeros((capacity, capacity))
+        precision[:held, :held] = self._precision
+        return precision
 
     # --- clearing rounding -----------------------------------------------------------------
 

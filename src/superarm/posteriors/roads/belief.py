@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 
 class RoadBelief(Sparing):
-    """Mean, std and joint draws. Roads that were chosen and are not yet seen shrink what is unknown, each
-    as if it were seen on a trip of its own."""
+    """Mean, std and joint draws.
+
+    Roads that were chosen and are not yet seen shrink what is unknown, each as if on a trip of its own.
+    """
 
     def __init__(
         self, posterior: RoadGP, keys: Floats, *, pending: Floats | None = None, sign: float = 1.0,
@@ -90,7 +92,9 @@ class RoadBelief(Sparing):
     def condition(self, positions: Ints) -> RoadBelief:
         more = self._keys[as_positions(positions, "positions")]
         pending = more if self._pending is None else np.concatenate([self._pending, more])
-        return RoadBelief(self._fresh(), self._keys, pending=pending, sign=self._sign, version=self._version)
+        return RoadBelief(
+            self._fresh(), self._keys, pending=pending, sign=self._sign, version=self._version
+        )
 
     def negated(self) -> RoadBelief:
         return RoadBelief(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from superarm.core import LEVELS, QUANTILES, Floats
+from superarm.core import LEVELS, Floats
 from superarm.errors import StateError
 from superarm.inputs import as_features, as_vector
 
@@ -57,7 +57,8 @@ class Coverage:
         order = np.argsort(scores)
         below = np.cumsum(weights[order]) / (weights.sum() + 1.0)  # the score to come is one of them
         at = np.searchsorted(below, np.clip(self._levels, 0.0, _HIGHEST))
-        return scores[order][np.minimum(at, len(order) - 1)]
+        widths: Floats = scores[order][np.minimum(at, len(order) - 1)]
+        return widths
 
     def judge(self, scores: Floats) -> None:
         """Take note of a trip's scores, of which there is one or more."""

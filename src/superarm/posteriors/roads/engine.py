@@ -34,10 +34,10 @@ from superarm.errors import StateError
 from superarm.inputs import as_positions, as_vector
 from superarm.kernels import GraphMatern
 from superarm.linalg import cholesky, psd_root, solve_lower
+from superarm.networks.scales import TERMS, RoadScales
 from superarm.threads import blas_threads_for
 
 from .log import Log, Trips
-from superarm.networks.scales import TERMS, RoadScales
 
 EDGE, EXPECTED, TIME, EACH, STOPS, VEHICLE = 0, 1, 3, 6, 7, 8
 COLUMNS = 9
@@ -97,6 +97,11 @@ class RoadEngine:
     def _known(self) -> Floats:
         """H; what lies beyond it is room to grow."""
         return self._H[: self.size, : self.size]
+
+    @property
+    def has_variances(self) -> bool:
+        """Whether those of all roads are kept up to date."""
+        return self._left is not None
 
     @property
     def visited(self) -> Ints:
@@ -212,7 +217,7 @@ class RoadEngine:
         return np.where(trips.noise == 0.0, model, trips.noise)
 
     def _shared(self, trips: Trips) -> Floats:
-        """What rewards of one trip share, as rows by whose products within a trip they covary, (M, 5)."""
+        """Rows by whose products rewards of one trip covary, (M, 5)."""
         shared = trips.summed(terms_of(trips.keys)) * self.scales.trip
         return np.where(trips.alone[:, None], 0.0, shared)
 
@@ -225,10 +230,10 @@ class RoadEngine:
         """R⁻¹ times values, (M,) or (M, k): trip by trip by Woodbury's identity."""
         weight, shared = 1.0 / self._own_noise(trips), self._shared(trips)
         columns = weight[:, None] * values.reshape(len(weight), -1)
-        inner = np.zeros((trips.count, _P, _P))
+        inner = np.zeros((trips.number, _P, _P))
         np.add.at(inner, trips.trip, shared[:, :, None] * (weight[:, None] * shared)[:, None, :])
         inner += np.eye(_P)
-        pulled = np.zeros((trips.count, _P, columns.shape[1]))
+        pulled = np.zeros((trips.number, _P, columns.shape[1]))
         np.add.at(pulled, trips.trip, shared[:, :, None] * columns[:, None, :])
         back = np.linalg.solve(inner, pulled)[trips.trip]
         columns -= weight[:, None] * np.einsum("ij,ijk->ik", shared, back)
@@ -326,7 +331,11 @@ class RoadEngine:
         other = copy(self)
         for name in ("_slot", "_H", "_near", "_rows_known"):
             setattr(other, name, getattr(self, name).copy())
-        other._vehicles, other._told, other.log = dict(self._vehicles), list(self._told), self.log.copy()
+        other._vehicles, other._told, other.log = (
+            dict(self._vehicles),
+            list(self._told),
+            self.log.copy(),
+        )
         trips = Trips.of_one(keys, noise=noise)
         other.absorb(trips._replace(rewards=other.expect(trips).mean))
         return other
@@ -376,13 +385,13 @@ class RoadEngine:
         weight, shared = 1.0 / self._own_noise(trips), self._shared(trips)
         # R⁻¹ = W − W F (I + Fᵀ W F)⁻¹ Fᵀ W, with F block by block of trips.
         scaled = weight[:, None] * shared
-        inner = np.zeros((trips.count, _P, _P))
+        inner = np.zeros((trips.number, _P, _P))
         np.add.at(inner, trips.trip, shared[:, :, None] * scaled[:, None, :])
         inner += np.eye(_P)
         half = np.linalg.solve(np.linalg.cholesky(inner)[trips.trip], scaled[:, :, None])[:, :, 0]
         rows = np.repeat(np.arange(len(weight)), _P)
         at = (trips.trip[:, None] * _P + np.arange(_P)).ravel()
-        F = csr_array((half.ravel(), (rows, at)), shape=(len(weight), trips.count * _P))
+        F = csr_array((half.ravel(), (rows, at)), shape=(len(weight), trips.number * _P))
         low = A @ F
         information = (A * weight) @ A.T - low @ low.T
         return np.asarray(information.toarray()), np.asarray(A @ self._weighted(trips, residual))
@@ -494,7 +503,7 @@ class RoadEngine:
     def _noise_draw(self, trips: Trips, rng: Rng) -> Floats:
         """A draw of N(0, A R⁻¹ Aᵀ), (s,)."""
         noise = np.sqrt(self._own_noise(trips)) * rng.standard_normal(len(trips.rewards))
-        of_trips = rng.standard_normal((trips.count, _P))
+        of_trips = rng.standard_normal((trips.number, _P))
         noise += (self._shared(trips) * of_trips[trips.trip]).sum(axis=1)
         weights = self._weighted(trips, noise)[trips.of]
         drawn, terms = np.zeros(self.size), terms_of(trips.keys)

@@ -1,8 +1,8 @@
 """The scales under which the latest trips are most likely.
 
-Σ_j s_j² M_j is the covariance of the rewards: each scale s_j multiplies a matrix of its own, which stays
-while the scales are searched. What is minimised is −log p(y) − log of a log-normal prior about the
-scales given, a factor of e wide: a few trips move the scales a little, many move them where they belong.
+Σ_j s_j² M_j is the covariance of the rewards: each scale s_j multiplies a matrix of its own, which
+stays while the scales are searched. What is minimised is −log p(y) − log of a log-normal prior about
+the scales given, a factor of e wide: a few trips move them a little, many move them where they belong.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 from superarm.core import Floats
 from superarm.errors import NotPositiveDefiniteError
 from superarm.linalg import cholesky, solve_lower
+from superarm.networks.scales import RoadScales
 
 from .engine import EXPECTED, VEHICLE, RoadEngine, noise_parts, terms_of
 from .log import Trips
-from superarm.networks.scales import RoadScales
 
 _PRIOR_WIDTH = 1.0  # of the logarithm of a scale
 
@@ -70,7 +70,10 @@ def _parts(engine: RoadEngine, trips: Trips) -> tuple[Floats, Floats]:
         counts.T @ counts,
         counts.T @ (np.square(sizes)[:, None] * counts),
         *(np.outer(each, each) for each in of_all.T),
-        *(sum(np.outer(each, each) for each in mine) for mine in zip(*(v.T for v in vehicles), strict=True)),
+        *(
+            sum(np.outer(each, each) for each in mine)
+            for mine in zip(*(v.T for v in vehicles), strict=True)
+        ),
         *(np.where(together, np.outer(each, each), 0.0) for each in shared.T),
         *map(np.diag, noise.T),
     ]

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class Trips(NamedTuple):
         rewards: Floats | None = None,
         noise: Floats | None = None,
     ) -> Trips:
-        """One trip, or arms of which nothing was observed; with ``noise`` of their own they share none."""
+        """One trip, or arms of which nothing was observed; with ``noise`` stated they share none."""
         sums = np.arange(len(keys)) if of is None else of
         count = int(sums.max(initial=-1)) + 1
         values = np.zeros(count) if rewards is None else rewards
@@ -47,7 +47,7 @@ class Trips(NamedTuple):
         return cls(keys, sums, values, np.zeros(count, dtype=np.intp), stated, alone)
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         """How many trips."""
         return int(self.trip[-1]) + 1 if len(self.trip) else 0
 
@@ -72,16 +72,19 @@ class Trips(NamedTuple):
         """All but these rewards, (M,)."""
         kept, arms = ~rewards, ~rewards[self.of]
         of = (np.cumsum(kept) - 1)[self.of[arms]]
-        return Trips(self.keys[arms], of, *(each[kept] for each in self[2:]))
+        rest: Any = (each[kept] for each in self[2:])
+        return Trips(self.keys[arms], of, *rest)
 
     def sound(self) -> bool:
         """Whether every arm belongs to a reward, every reward to a trip, and noise is a variance."""
         arms, rewards = len(self.keys), len(self.rewards)
-        shapes = self.of.shape == (arms,) and self.trip.shape == self.noise.shape == self.alone.shape == (rewards,)
+        shapes = self.of.shape == (
+            arms,
+        ) and self.trip.shape == self.noise.shape == self.alone.shape == (rewards,)
         return bool(
             shapes
             and np.array_equal(np.unique(self.of), np.arange(rewards))
-            and np.array_equal(np.unique(self.trip), np.arange(self.count))
+            and np.array_equal(np.unique(self.trip), np.arange(self.number))
             and (np.diff(self.of) >= 0).all()
             and (np.diff(self.trip) >= 0).all()
             and (self.noise >= 0.0).all()
@@ -92,8 +95,8 @@ class Trips(NamedTuple):
         at = max(0, len(self.trip) - most)
         first = int(self.trip[at])
         if at and self.trip[at - 1] == first:  # not whole
-            first = min(first + 1, self.count - 1)
-        return self.between(first, self.count)
+            first = min(first + 1, self.number - 1)
+        return self.between(first, self.number)
 
 
 class Log:
@@ -107,21 +110,23 @@ class Log:
     def view(self) -> Trips:
         """All of it, without a copy."""
         arms, rewards = slice(self._arms), slice(self._rewards)
-        keys, of, *rest = self._buffers
-        return Trips(keys[arms], of[arms], *(each[rewards] for each in rest))
+        keys, of, *others = self._buffers
+        rest: Any = (each[rewards] for each in others)
+        return Trips(keys[arms], of[arms], *rest)
 
     def copy(self) -> Log:
         other = Log(0)
-        other._buffers = Trips(*(each.copy() for each in self.view()))
+        copies: Any = (each.copy() for each in self.view())
+        other._buffers = Trips(*copies)
         other._arms, other._rewards = self._arms, self._rewards
         return other
 
     def append(self, trips: Trips) -> None:
         known = self.view()
-        shifted = trips._replace(of=trips.of + self._rewards, trip=trips.trip + known.count)
+        shifted = trips._replace(of=trips.of + self._rewards, trip=trips.trip + known.number)
         arms, rewards = self._arms + len(trips.of), self._rewards + len(trips.rewards)
         sizes = ((self._arms, arms), (self._arms, arms), *[(self._rewards, rewards)] * 4)
-        grown = []
+        grown: list[Any] = []
         for buffer, new, (size, total) in zip(self._buffers, shifted, sizes, strict=True):
             room = with_room(buffer, size, total)
             room[size:total] = new

@@ -10,10 +10,10 @@ trip t::
 ``expected``   what the energy model says for this vehicle: column 1 of a key
 ``f``          what roads do to all vehicles: near²·k_G (graph Matérn) + own² + (share·size)² of each
                road, its size the Wh that it moves
-``each``       the vehicle's mass as it was told, as a multiple of Table 2's: stops, curves and hills that
-               the map has not cost a heavier vehicle more
-``φ``          rolling (per metre), time (per second), drag (per v²·metre) and climb (per metre of rise),
-               in Wh of the model, and ``each``
+``each``       the vehicle's mass as it was told, as a multiple of Table 2's: stops, curves and hills
+               that the map has not cost a heavier vehicle more
+``φ``          rolling (per metre), time (per second), drag (per v²·metre) and climb (per metre of
+               rise), in Wh of the model, and ``each``
 ``w``          how far the fleet's vehicles differ from the model, w_vehicle each of them,
                w_t the day's weather and payload: noise that the roads of a trip share
 ``noise``      of each drive over a road by itself: it grows with the time spent there, and with what
@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.capabilities import Calibrated, Sums
+from superarm.capabilities import Calibrated, Resumable, Sums
 from superarm.core import Floats, Ints, Offer, Rng, State
 from superarm.errors import InputError, StateError, UnknownArmError
 from superarm.inputs import (
@@ -74,19 +74,20 @@ class Flagged(NamedTuple):
 
 
 @register("posterior", "roads")
-class RoadGP(GaussianPosterior, Sums, Calibrated):
+class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
     """The exact posterior of a fleet's energies; see the module's text for the model.
 
     ``kernel`` is k_G, with an even ν, ``sizes`` the roads' sizes, (n,). Keys have nine columns: road,
-    expected Wh, the terms rolling, time, drag and climb in Wh, each, the variance that signals let expect
-    in Wh², and the vehicle's number. One call of ``observe`` or ``observe_sums`` is
-    one trip; of what is observed with a ``noise_variance`` of its own, nothing is shared.
+    expected Wh, the terms rolling, time, drag and climb in Wh, each, the variance that signals let
+    expect in Wh², and the vehicle's number. One call of ``observe`` or ``observe_sums`` is one trip;
+    what is observed with a ``noise_variance`` of its own shares no noise.
 
     The scales are fitted anew after 4, 8, 16, … trips up to ``refit``, and then every ``refit`` trips,
     to the last ``most`` rewards; 0 keeps them. Scales and widths of intervals depend on the order in
     which trips come; what is believed under given scales does not. ``outliers``: a reward more than
     ``outlier_limit`` standard deviations away from what it should be, given the others of its trip, is
-    learned like all others ("keep"), with noise that grows with the square of how far it is ("weigh"), or not at all ("refuse"); ``flagged`` holds the last of them.
+    learned like all others ("keep"), with noise that grows with the square of how far it is ("weigh"),
+    or not at all ("refuse"); ``flagged`` holds the last of them.
     """
 
     kind = "road-gp"
@@ -129,9 +130,14 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         return self._engine.scales
 
     @property
+    def same_bits(self) -> bool:
+        """Unless variances of all roads were asked for, which a state does not hold."""
+        return not self._engine.has_variances
+
+    @property
     def trips(self) -> int:
         """Trips learned from."""
-        return self._engine.log.view().count
+        return self._engine.log.view().number
 
     @property
     def visited(self) -> Ints:
@@ -189,10 +195,18 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         return float((sign * means).max())
 
     def _prior_scale(self, keys: Floats) -> float:
-        return float(np.max(np.diagonal(RoadEngine(self.kernel, self.sizes, self.fitted).expect(Trips.of_one(keys)).cov)))
+        return float(
+            np.max(
+                np.diagonal(
+                    RoadEngine(self.kernel, self.sizes, self.fitted).expect(Trips.of_one(keys)).cov
+                )
+            )
+        )
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
-        return RoadBelief(self, self.keys(offer), pending=None if pending is None else self._as_keys(pending))
+        return RoadBelief(
+            self, self.keys(offer), pending=None if pending is None else self._as_keys(pending)
+        )
 
     # --- learning --------------------------------------------------------------------------
 
@@ -202,11 +216,15 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         """Learn from rewards (r,) that are sums over arms: arm i belongs to reward ``sums[i]``."""
         order = as_positions(sums, "sums")
         keys = self._as_keys(arms)
-        if order.shape != (len(keys),) or sorted(set(order.tolist())) != list(range(int(order.max(initial=-1)) + 1)):
+        if order.shape != (len(keys),) or sorted(set(order.tolist())) != list(
+            range(int(order.max(initial=-1)) + 1)
+        ):
             raise InputError("sums must give each arm the number of its reward: 0, 1, 2, …")
         values = as_vector(rewards, "rewards", int(order.max(initial=-1)) + 1)
         require_size(values, "rewards")
-        stated = None if noise_variance is None else as_vector(noise_variance, "noise_variance", len(values))
+        stated = (
+            None if noise_variance is None else as_vector(noise_variance, "noise_variance", len(values))
+        )
         if stated is not None and not (stated > 0.0).all():
             raise InputError(f"noise_variance is {stated.min()}; it must be above 0")
         with self._turns:
@@ -225,10 +243,10 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
             raise InputError("trips must give each arm a reward and each reward a trip, in order")
         require_size(trips.rewards, "rewards")
         with self._turns:
-            early = max(0, trips.count - _JUDGED) if trips.count > 2 * _JUDGED else 0
+            early = max(0, trips.number - _JUDGED) if trips.number > 2 * _JUDGED else 0
             if early:
                 self._take_all(trips.between(0, early))
-            for at in range(early, trips.count):
+            for at in range(early, trips.number):
                 self._take(trips.between(at, at + 1))
 
     @one_blas_thread
@@ -238,7 +256,8 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         self.count += len(trips.rewards)
         self.version += 1
         self._since = 0
-        self._refit()
+        if self.refit:
+            self._refit()
 
     def _absorb(self, keys: Floats, rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         own = None if (noise == self.noise_variance).all() else noise
@@ -270,7 +289,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         return gained
 
     def _far(self, away: Floats, covariance: Floats) -> Floats:
-        """How far each reward is from what the others of its trip let expect, in standard deviations."""
+        """How far each reward is from what the others of its trip let expect, in its std."""
         inverse = np.linalg.inv(covariance)
         return np.abs(inverse @ away) / np.sqrt(np.diagonal(inverse))
 
@@ -298,9 +317,15 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         elif self._since >= _REBUILD:
             self._engine, self._since = self._engine.rebuild(self.fitted), 0
 
+    @one_blas_thread
+    def fit(self) -> None:
+        """Fit the scales to the latest trips now."""
+        with self._turns:
+            if self.trips:
+                self._refit()
+                self.version += 1
+
     def _refit(self) -> None:
-        if not self.refit:
-            return
         latest = self._engine.log.view().last(self.most)
         scales = fit_scales(self._engine, latest, self.scales, _EVALUATIONS)
         self._engine, self._since, self.fits = self._engine.rebuild(scales), 0, self.fits + 1
@@ -316,7 +341,9 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         return Memory(arrays, counts)
 
     def _remember(self, state: State) -> None:
-        keys = self._as_keys(state.array("keys")) if state.array("keys").size else np.empty((0, COLUMNS))
+        keys = (
+            self._as_keys(state.array("keys")) if state.array("keys").size else np.empty((0, COLUMNS))
+        )
         rewards = as_vector(state.array("rewards"), "rewards")
         of, trip = (as_positions(state.array(name), name) for name in ("of", "trip"))
         noise, alone = as_vector(state.array("noise"), "noise"), state.array("alone")
@@ -326,7 +353,9 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
         if not trips.sound():
             raise StateError("this state is damaged: its trips are impossible")
         names = ("fits", "outlying", "since")
-        self.fits, self.outlying, self._since = (as_count(state.scalar(name), name, 0) for name in names)
+        self.fits, self.outlying, self._since = (
+            as_count(state.scalar(name), name, 0) for name in names
+        )
         scales = RoadScales.of(as_vector(state.array("fitted"), "fitted", len(self.scales.as_vector())))
         self.noise_variance, self.noise_std = scales.noise**2, scales.noise
         self._engine = RoadEngine(self.kernel, self.sizes, scales)
@@ -334,5 +363,6 @@ class RoadGP(GaussianPosterior, Sums, Calibrated):
             parts = ("edges", "at", "vehicles", "known", "alpha")
             self._engine.remember(trips, {name: state.array(name) for name in parts})
         for name, coverage in (("trips", self._of_trips), ("roads", self._of_roads)):
-            coverage.remember({key: state.array(f"{name}_{key}") for key in ("scores", "levels", "inside")})
-
+            coverage.remember(
+                {key: state.array(f"{name}_{key}") for key in ("scores", "levels", "inside")}
+            )

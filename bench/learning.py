@@ -1,0 +1,95 @@
+"""``python -m bench.learning [--edges 6000 …] [--trips 300]``: how long a fleet takes to learn.
+
+Generated cities, twenty vehicles between 25 pairs of roads. *log*: seconds for all trips at once,
+without refitting; *fit*: one fit of the scales and what follows from it; *trip*: milliseconds for one
+more, edge by edge, and *total*: for one more of which the whole energy is known (medians and maxima);
+*state*: its megabytes, and the seconds to write it and to read it again; *route*: milliseconds of a
+route by it, with its interval, after the first. *visited*: roads driven on, with whose number all of
+this grows.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import numpy as np
+
+from superarm.fleets import LoggedTrip, Section, learn_trips
+from superarm.posteriors import RoadGP
+from superarm.problems import Fleet
+from superarm.routes import Router
+from superarm.states import load
+
+from .routes import timed
+
+COLUMNS = (
+    *("edges", "visited", "log, s", "fit, s", "trip, ms", "total, ms"),
+    *("state, MB", "write, s", "read, s", "route, ms"),
+)
+
+
+def logged(fleet: Fleet, step: int, *, whole: bool = False) -> LoggedTrip:
+    offer = fleet.offer(step)
+    route = fleet.informed_route(offer)
+    energies = fleet.energies(step, route)
+    ids = [fleet.graph.ids[edge] for edge in route]
+    each = tuple(Section((name,), energy) for name, energy in zip(ids, energies, strict=True))
+    sections = (Section(tuple(ids), sum(energies)),) if whole else each
+    return LoggedTrip(name=str(step), vehicle=str(fleet.journey(step).vehicle), sections=sections)
+
+
+def row(edges: int, trips: int) -> list[str]:
+    more = 20
+    fleet = Fleet(seed=0, horizon=trips + 2 * more, edges=edges, trips=25, most_metres=6000.0)
+    graph = fleet.graph
+    log = [logged(fleet, step) for step in range(1, trips + 1)]
+    begin = perf_counter()
+    policy = learn_trips(graph, log, refit=0).policy
+    learned = perf_counter() - begin
+    gp = policy.posterior
+    assert isinstance(gp, RoadGP)
+    begin = perf_counter()
+    gp.fit()
+    fit = perf_counter() - begin
+    single = [logged(fleet, trips + at + 1) for at in range(more)]
+    totals = [logged(fleet, trips + more + at + 1, whole=True) for at in range(more)]
+    by_edge = timed(lambda at: learn_trips(graph, [single[at]], policy=policy), more)
+    by_trip = timed(lambda at: learn_trips(graph, [totals[at]], policy=policy), more)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "state.npz"
+        begin = perf_counter()
+        policy.save(path)
+        written = perf_counter() - begin
+        megabytes = path.stat().st_size / 1e6
+        begin = perf_counter()
+        load(path)
+        read = perf_counter() - begin
+        router = Router(graph.network, state=path)
+    routes = [fleet.informed_route(fleet.offer(step)) for step in range(1, 21)]
+    pairs = [(graph.ids[route[0]], graph.ids[route[-1]]) for route in routes]
+    router.route(*pairs[0])
+    routed = timed(lambda at: router.route(*pairs[at]), len(pairs))
+    visited = len(gp.visited)
+    return [
+        *(f"{len(graph):,}", f"{visited:,}", f"{learned:.1f}", f"{fit:.1f}", by_edge, by_trip),
+        *(f"{megabytes:.0f}", f"{written:.2f}", f"{read:.2f}", routed),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.learning")
+    parser.add_argument("--edges", type=int, nargs="+", default=[6_000, 33_000, 100_000])
+    parser.add_argument("--trips", type=int, default=300)
+    options = parser.parse_args()
+    print("| " + " | ".join(COLUMNS) + " |")
+    print("|" + "---|" * len(COLUMNS))
+    for edges in options.edges:
+        print("| " + " | ".join(row(edges, options.trips)) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    np.seterr(all="raise", under="ignore")
+    main()
