@@ -30,6 +30,7 @@ from superarm.kernels import (
     SquaredExponential,
     Temporal,
 )
+from superarm.networks import RoadScales
 from superarm.oracles import TopK, check_desirability
 from superarm.posteriors import (
     ChangeDetecting,
@@ -39,6 +40,8 @@ from superarm.posteriors import (
     InducingGP,
     Refitting,
     Resetting,
+    RoadGP,
+    Separate,
     SparseVariational,
     StreamingGP,
 )
@@ -160,7 +163,29 @@ POSTERIORS: dict[str, Callable[[], Any]] = {
     "variational": lambda: SparseVariational(ROUGH, 0.05, 0.3, natural_rate=1.0, adam_rate=0.0),
     "variational smooth": lambda: SparseVariational(SMOOTH, 0.05, natural_rate=1.0, adam_rate=0.0),
     "independent features": lambda: IndependentGaussian(np.ones(N), 0.05, arms=FEATURES),
+    "roads": lambda: road_gp(),  # noqa: PLW0108
+    "separate": lambda: Separate(StreamingGP(ROUGH, 0.05, 0.3), column=0),
+    "separate roads": lambda: Separate(road_gp(), column=8),
 }
+
+
+def road_gp() -> RoadGP:
+    """With one noise for all, as contracts ask for it: so small are the scales of what roads of a trip
+    share, and of what grows with the time."""
+    ring = np.roll(np.eye(N), 1, axis=0) + np.roll(np.eye(N), -1, axis=0)
+    kernel = GraphMatern(csc_array(2.0 * np.eye(N) - ring), nu=2)
+    scales = RoadScales(near=20.0, own=15.0, trip=(1e-4,) * 5, noise=3.0, noise_per_time=1e-4)
+    return RoadGP(kernel, np.linspace(0.0, 9.0, N), scales=scales, refit=0, outliers="keep")
+
+
+def arms_of(name: str) -> Floats:
+    """Arms that the posterior of this name knows."""
+    if "roads" in name:
+        terms = np.random.default_rng(1).uniform(0.1, 1.0, (N, 4))
+        return np.column_stack([np.arange(N), MEANS, terms, np.ones(N), np.zeros(N), np.arange(N) % 2])
+    if name == "separate":
+        return np.column_stack([np.arange(N) % 3, FEATURES])
+    return FEATURES
 
 
 def test_every_registered_posterior_is_here() -> None:
@@ -182,7 +207,7 @@ class TestPosteriors(PosteriorContract):
         return made
 
     def make_arms(self) -> Arms:
-        return Arms.numbered(FEATURES)
+        return Arms.numbered(arms_of(self.name))
 
     def restore(self, state: State) -> Posterior:
         options: dict[str, Any] = {}
@@ -201,7 +226,7 @@ class TestBeliefs(BeliefContract):
 
     def make_belief(self) -> Belief:
         posterior = POSTERIORS[self.name]()
-        offer = Offer(step=1, arms=Arms.numbered(FEATURES))
+        offer = Offer(step=1, arms=Arms.numbered(arms_of(self.name)))
         scale = float(posterior.belief(offer).std.max())
         keys = posterior.keys(offer)[[0, 1, 2, 2, 5]]
         posterior.observe(

@@ -141,18 +141,18 @@ def learn_trips(
     posterior = policy.posterior
     if not isinstance(posterior, RoadGP) or len(posterior.kernel) != len(graph):
         raise StateError("this state was not learned by a fleet on these roads")
-    known, refused, taken = 0, {}, []
+    known, refused, taken = 0, {}, {}
     for trip in trips:
-        if policy.knows(step := _step(trip)):
+        if policy.knows(step := _step(trip)) or step in taken:
             known += 1
             continue
         try:
-            taken.append((step, _rewards(graph, trip, vehicles or {})))
+            taken[step] = _rewards(graph, trip, vehicles or {})
         except InputError as error:
             refused[trip.name] = str(error)
     if taken:
-        posterior.observe_trips(_joined([rewards for _, rewards in taken]))
-        policy.note_steps([step for step, _ in taken])
+        posterior.observe_trips(_joined(list(taken.values())))
+        policy.note_steps(list(taken))
     return Lesson(policy=policy, trips=len(taken), known=known, refused=refused)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from superarm.capabilities import Calibrated, Resumable, Sums
 from superarm.core import QUANTILES, Floats, Ints, Offer, Rng, State
-from superarm.errors import InputError
+from superarm.errors import InputError, StateError
 from superarm.inputs import as_count
 from superarm.registry import register
 
@@ -94,14 +94,13 @@ class Separate(Wrapping, Sums, Calibrated):
             known, stated = self._learner(who), None if own is None else own[where]
             before = known.information_gain
             known.observe(keys[where], rewards[where], stated, rng)
+            self._each[who] = known
             gained += known.information_gain - before
         return gained
 
     def _learner(self, who: int) -> GaussianPosterior:
-        """The one who learns alone, from now on by itself."""
-        if who not in self._each:
-            self._each[who] = self.posterior._like()
-        return self._each[who]
+        """The one who learns alone, or who is about to."""
+        return self._each[who] if who in self._each else self.posterior._like()
 
     def observe_sums(
         self, arms: Any, sums: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
@@ -115,6 +114,7 @@ class Separate(Wrapping, Sums, Calibrated):
         with self._turns:
             before = known.information_gain
             known.observe_sums(keys, sums, rewards, noise_variance, rng)
+            self._each[parts[0][0]] = known
             self.information_gain += known.information_gain - before
             self.count += len(np.atleast_1d(rewards))
             self.version += 1
@@ -138,4 +138,8 @@ class Separate(Wrapping, Sums, Calibrated):
 
     def _remember(self, state: State) -> None:
         for who, part in state.parts.items():
-            self._each[as_count(int(who), "a number in the state", 0)] = self.posterior.restored(part)
+            if not who.removeprefix("-").isdecimal():
+                raise StateError(f"this state is damaged: {who!r:.40} is not the number of a learner")
+            self._each[int(who)] = self.posterior.restored(part)
+        if sum(each.count for each in self._each.values()) != self.count:
+            raise StateError("this state is damaged: it has not learned what it has seen")

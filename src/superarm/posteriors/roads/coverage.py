@@ -7,7 +7,7 @@ least of how wrong it is before the first trips. Trips are not exchangeable: roa
 known, traffic changes. So the level at which the quantile is taken is corrected after every trip,
 by ``_STEP`` of how far the share of misses was off (Gibbs and Candès, Adaptive Conformal Inference
 Under Distribution Shift, 2021): over T trips the share of misses then differs from the one promised by
-at most (1 + 1/step)/T, whatever the trips are like.
+at most (1 + 1/step)/T, whatever the trips are like, as long as no score is beyond all those remembered.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ class Coverage:
         scores, inside = as_vector(arrays["scores"], "scores"), arrays["inside"]
         levels = as_vector(arrays["levels"], "levels", len(LEVELS))
         inside = as_features(inside, "inside", len(LEVELS))
-        if len(scores) > self._kept or len(inside) > _RECENT or scores.min(initial=0.0) < 0.0:
+        shares = inside.min(initial=0.0) >= 0.0 and inside.max(initial=0.0) <= 1.0
+        long = len(scores) > self._kept or len(inside) > _RECENT
+        if long or not shares or scores.min(initial=0.0) < 0.0:
             raise StateError("this state is damaged: its record of forecasts is impossible")
         self._scores, self._levels, self._inside = scores.copy(), levels.copy(), inside.copy()
 

@@ -211,7 +211,7 @@ class RoadEngine:
 
     # --- noise -----------------------------------------------------------------------------
 
-    def _own_noise(self, trips: Trips) -> Floats:
+    def own_noise(self, trips: Trips) -> Floats:
         """The variance that each reward has by itself, (M,)."""
         model = trips.summed(noise_parts(trips.keys) @ np.square(self.scales.of_noise))
         return np.where(trips.noise == 0.0, model, trips.noise)
@@ -224,11 +224,11 @@ class RoadEngine:
     def noise(self, trips: Trips) -> Floats:
         """R"""
         shared = self._shared(trips)
-        return np.diag(self._own_noise(trips)) + _within(trips.trip, shared @ shared.T)
+        return np.diag(self.own_noise(trips)) + _within(trips.trip, shared @ shared.T)
 
     def _weighted(self, trips: Trips, values: Floats) -> Floats:
         """R⁻¹ times values, (M,) or (M, k): trip by trip by Woodbury's identity."""
-        weight, shared = 1.0 / self._own_noise(trips), self._shared(trips)
+        weight, shared = 1.0 / self.own_noise(trips), self._shared(trips)
         columns = weight[:, None] * values.reshape(len(weight), -1)
         inner = np.zeros((trips.number, _P, _P))
         np.add.at(inner, trips.trip, shared[:, :, None] * (weight[:, None] * shared)[:, None, :])
@@ -280,32 +280,34 @@ class RoadEngine:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What cannot be had again from the log without much work."""
-        vehicles = np.array(list(self._vehicles.items()), dtype=np.intp).reshape(-1, 2)
+        vehicles, first = (
+            np.array(list(each), dtype=np.intp) for each in (self._vehicles, self._vehicles.values())
+        )
         lower = self._known[np.tril_indices(self.size)]
-        held = {"edges": self._edges, "at": self._at, "vehicles": vehicles}
+        held = {"edges": self._edges, "at": self._at, "vehicles": vehicles, "first": first}
         return {**held, "known": lower, "alpha": self._alpha}
 
     def remember(self, trips: Trips, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take in what :meth:`arrays` gave, and the trips that it came from, or :class:`StateError`."""
-        edges, at = (as_positions(arrays[name], name) for name in ("edges", "at"))
-        vehicles, alpha = arrays["vehicles"], as_vector(arrays["alpha"], "alpha")
+        names = ("edges", "at", "vehicles", "first")
+        edges, at, vehicles, first = (as_positions(arrays[name], name) for name in names)
+        alpha = as_vector(arrays["alpha"], "alpha")
         size, driven = len(alpha), np.unique(trips.keys[:, VEHICLE]).astype(np.intp)
         lower = as_vector(arrays["known"], "known", size * (size + 1) // 2)
-        firsts = vehicles[:, 1] if vehicles.ndim == 2 and vehicles.dtype.kind == "i" else driven
-        slots = np.concatenate([np.arange(_P), at, *(first + np.arange(_P) for first in firsts)])
+        slots = np.concatenate([np.arange(_P), at, (first[:, None] + np.arange(_P)).ravel()])
         if (
             not np.array_equal(np.sort(edges), np.unique(edges_of(trips.keys)))
-            or not np.array_equal(np.sort(vehicles.reshape(-1, 2)[:, 0]), driven)
+            or not np.array_equal(np.sort(vehicles), driven)
             or not np.array_equal(np.sort(slots), np.arange(size))
-            or len(at) != len(edges)
+            or (len(at), len(first)) != (len(edges), len(vehicles))
         ):
             raise StateError("this state is damaged: what it knows is not of its trips")
         self._slot[edges], self._edges, self._at = at, edges.copy(), at.copy()
-        self._vehicles = {int(who): int(first) for who, first in vehicles.tolist()}
+        self._vehicles = dict(zip(vehicles.tolist(), first.tolist(), strict=True))
         self._prior = np.zeros(size)
         self._prior[:_P] = np.square(self.scales.fleet)
-        for first in self._vehicles.values():
-            self._prior[first : first + _P] = np.square(self.scales.vehicle)
+        for slot in self._vehicles.values():
+            self._prior[slot : slot + _P] = np.square(self.scales.vehicle)
         self._H, self._alpha = np.zeros((size, size)), alpha.copy()
         self._H[np.tril_indices(size)] = lower
         self._H += np.tril(self._H, -1).T
@@ -382,7 +384,7 @@ class RoadEngine:
 
         residual = trips.rewards - trips.summed(trips.keys[:, EXPECTED])
         A = self._sparse_sums(trips)
-        weight, shared = 1.0 / self._own_noise(trips), self._shared(trips)
+        weight, shared = 1.0 / self.own_noise(trips), self._shared(trips)
         # R⁻¹ = W − W F (I + Fᵀ W F)⁻¹ Fᵀ W, with F block by block of trips.
         scaled = weight[:, None] * shared
         inner = np.zeros((trips.number, _P, _P))
@@ -502,7 +504,7 @@ class RoadEngine:
 
     def _noise_draw(self, trips: Trips, rng: Rng) -> Floats:
         """A draw of N(0, A R⁻¹ Aᵀ), (s,)."""
-        noise = np.sqrt(self._own_noise(trips)) * rng.standard_normal(len(trips.rewards))
+        noise = np.sqrt(self.own_noise(trips)) * rng.standard_normal(len(trips.rewards))
         of_trips = rng.standard_normal((trips.number, _P))
         noise += (self._shared(trips) * of_trips[trips.trip]).sum(axis=1)
         weights = self._weighted(trips, noise)[trips.of]

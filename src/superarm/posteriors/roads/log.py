@@ -77,16 +77,13 @@ class Trips(NamedTuple):
 
     def sound(self) -> bool:
         """Whether every arm belongs to a reward, every reward to a trip, and noise is a variance."""
-        arms, rewards = len(self.keys), len(self.rewards)
-        shapes = self.of.shape == (
-            arms,
-        ) and self.trip.shape == self.noise.shape == self.alone.shape == (rewards,)
+        shapes = {each.shape for each in (self.trip, self.noise, self.alone)}
         return bool(
-            shapes
-            and np.array_equal(np.unique(self.of), np.arange(rewards))
-            and np.array_equal(np.unique(self.trip), np.arange(self.number))
-            and (np.diff(self.of) >= 0).all()
-            and (np.diff(self.trip) >= 0).all()
+            shapes == {self.rewards.shape}
+            and self.of.shape == (len(self.keys),)
+            and _counts(self.of)
+            and _counts(self.trip)
+            and int(self.of.max(initial=-1)) == len(self.rewards) - 1
             and (self.noise >= 0.0).all()
         )
 
@@ -97,6 +94,11 @@ class Trips(NamedTuple):
         if at and self.trip[at - 1] == first:  # not whole
             first = min(first + 1, self.number - 1)
         return self.between(first, self.number)
+
+
+def _counts(numbers: Ints) -> bool:
+    """Whether they are 0, …, 0, 1, …, 1, 2, …"""
+    return bool(np.isin(np.diff(numbers, prepend=0), (0, 1)).all() and not numbers[:1].any())
 
 
 class Log:

@@ -54,7 +54,7 @@ from superarm.turns import whole
 
 from .belief import RoadBelief
 from .coverage import Coverage, Held
-from .engine import COLUMNS, EDGE, VEHICLE, RoadEngine
+from .engine import COLUMNS, EACH, EDGE, STOPS, VEHICLE, RoadEngine
 from .fitting import fit_scales
 from .log import Trips
 
@@ -177,6 +177,10 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
             if bad.any():
                 told = f"row {int(bad.argmax())}, column {column} holds {values[bad][0]!r}"
                 raise UnknownArmError(f"{told}; {what} are numbered 0 … {most - 1}")
+        if not ((keys[:, EACH] > 0.0) & (keys[:, STOPS] >= 0.0)).all():
+            raise InputError(
+                "columns 6 and 7 of arms must hold masses above 0 and variances of 0 or more"
+            )
         require_size(keys, "arms")
         return keys
 
@@ -241,7 +245,8 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         self._as_keys(trips.keys)
         if not trips.sound():
             raise InputError("trips must give each arm a reward and each reward a trip, in order")
-        require_size(trips.rewards, "rewards")
+        require_size(as_vector(trips.rewards, "rewards"), "rewards")
+        as_vector(trips.noise, "noise")
         with self._turns:
             early = max(0, trips.number - _JUDGED) if trips.number > 2 * _JUDGED else 0
             if early:
@@ -276,7 +281,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         scores = np.abs(away) / np.sqrt(np.diagonal(covariance))
         far = self._far(away, covariance)
         if (far > self.outlier_limit).any() and self.trips:
-            trip = self._without_outliers(trip, far, np.diagonal(expected.noise))
+            trip = self._without_outliers(trip, far)
         if not len(trip.rewards):
             return 0.0
         gained = self._engine.absorb(trip)
@@ -293,7 +298,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         inverse = np.linalg.inv(covariance)
         return np.abs(inverse @ away) / np.sqrt(np.diagonal(inverse))
 
-    def _without_outliers(self, trip: Trips, far: Floats, noise: Floats) -> Trips:
+    def _without_outliers(self, trip: Trips, far: Floats) -> Trips:
         limit, edges = self.outlier_limit, trip.keys[:, EDGE].astype(np.intp)
         outlying = far > limit
         found = (
@@ -306,7 +311,8 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
             return trip.without(outlying)
         if self.outliers == "keep":
             return trip
-        return trip._replace(noise=np.where(outlying, noise * (far / limit) ** 2, trip.noise))
+        noise = self._engine.own_noise(trip) * (far / limit) ** 2
+        return trip._replace(noise=np.where(outlying, noise, trip.noise))
 
     def _tidy(self) -> None:
         """Fit the scales where it is time, and clear rounding."""
@@ -338,7 +344,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         arrays |= self._of_trips.arrays("trips") | self._of_roads.arrays("roads")
         arrays |= self._engine.arrays()
         counts = {"fits": self.fits, "outlying": self.outlying, "since": self._since}
-        return Memory(arrays, counts)
+        return Memory(arrays, {**counts, "information": self._engine.information})
 
     def _remember(self, state: State) -> None:
         keys = (
@@ -360,8 +366,9 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         self.noise_variance, self.noise_std = scales.noise**2, scales.noise
         self._engine = RoadEngine(self.kernel, self.sizes, scales)
         if len(trips.rewards):
-            parts = ("edges", "at", "vehicles", "known", "alpha")
+            parts = ("edges", "at", "vehicles", "first", "known", "alpha")
             self._engine.remember(trips, {name: state.array(name) for name in parts})
+            self._engine.information = as_number(state.scalar("information"), "information", 0.0)
         for name, coverage in (("trips", self._of_trips), ("roads", self._of_roads)):
             coverage.remember(
                 {key: state.array(f"{name}_{key}") for key in ("scores", "levels", "inside")}

@@ -1,0 +1,153 @@
+"""Vehicles that learn alone: each as if there were no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csc_array
+
+from superarm.core import QUANTILES, Arms, Floats, Offer
+from superarm.errors import InputError, StateError
+from superarm.kernels import GraphMatern, Matern
+from superarm.networks import RoadScales
+from superarm.posteriors import FiniteGP, RoadGP, Separate, StreamingGP
+from superarm.testing import raises, restored
+from superarm.testing.helpers import unchanged
+
+N = 6
+ROUGH = Matern(nu=1.5, lengthscale=0.5, columns=(0,))
+PATH = csc_array(2.0 * np.eye(N) - np.eye(N, k=1) - np.eye(N, k=-1))
+
+
+def streaming() -> StreamingGP:
+    return StreamingGP(ROUGH, 0.05, 0.3)
+
+
+def roads() -> RoadGP:
+    return RoadGP(GraphMatern(PATH, nu=2), np.ones(N), scales=RoadScales(noise=0.5), refit=4)
+
+
+def rows(edges: Any, vehicle: int) -> Floats:
+    at = np.array(edges)
+    terms = np.random.default_rng(1).uniform(0.1, 1.0, (N, 4))[at]
+    rest = np.ones(len(at)), np.zeros(len(at)), np.full(len(at), vehicle)
+    return np.column_stack([at, 2.0 + at, terms, *rest])
+
+
+def offer_of(keys: Floats) -> Offer:
+    return Offer(step=1, arms=Arms.numbered(keys))
+
+
+def test_each_learns_from_its_own_alone() -> None:
+    rng = np.random.default_rng(0)
+    keys = np.column_stack([rng.random(30), rng.integers(-1, 3, 30)])  # numbers below 0, too
+    rewards = rng.standard_normal(30)
+    gp, alone = Separate(streaming(), column=1), {who: streaming() for who in range(-1, 3)}
+    for part in np.array_split(np.arange(30), 7):
+        gp.observe(keys[part], rewards[part])
+        for who, each in alone.items():
+            mine = part[keys[part, 1] == who]
+            each.observe(keys[mine], rewards[mine])
+    assert gp.count == 30
+    assert gp.information_gain == pytest.approx(sum(each.information_gain for each in alone.values()))
+    assert gp.incumbent == max(each.incumbent for each in alone.values())
+    for again in (gp, Separate.from_state(restored(gp.state()))):
+        joint = again.predict(keys, return_cov=True)
+        for who, each in alone.items():
+            mine = np.flatnonzero(keys[:, 1] == who)
+            expected = each.predict(keys[mine], return_cov=True)
+            np.testing.assert_allclose(joint.mean[mine], expected.mean, atol=1e-12)
+            np.testing.assert_allclose(joint.cov[np.ix_(mine, mine)], expected.cov, atol=1e-12)
+            assert not joint.cov[np.ix_(mine, np.setdiff1d(np.arange(30), mine))].any()
+
+
+def test_stated_noise_reaches_the_one_who_learns() -> None:
+    gp, alone = Separate(streaming(), column=1), streaming()
+    keys, rewards, noise = np.array([[0.1, 4.0], [0.7, 5.0]]), np.array([1.0, 2.0]), np.array([0.3, 0.7])
+    gp.observe(keys, rewards, noise)
+    alone.observe(keys[:1], rewards[:1], noise[:1])
+    np.testing.assert_allclose(gp.predict(keys[:1]).std, alone.predict(keys[:1]).std, atol=1e-12)
+
+
+def test_trips_of_a_fleet_alone() -> None:
+    gp, alone = Separate(roads(), column=8), {0: roads(), 3: roads()}
+    rng = np.random.default_rng(2)
+    for number in range(9):
+        who = (0, 3)[number % 2]
+        keys = rows(rng.choice(N, 3, replace=False), who)
+        rewards = keys[:, 1] + rng.normal(size=3)
+        for each in (gp, alone[who]):
+            if number % 3:
+                each.observe(keys, rewards)
+            else:
+                each.observe_sums(keys, [0, 0, 0], rewards.sum(keepdims=True))
+    assert gp.count == sum(each.count for each in alone.values())
+    again = Separate.from_state(restored(gp.state()))
+    for who, each in alone.items():
+        assert each.fits == 1
+        keys = rows(range(N), who)
+        for one in (gp, again):
+            np.testing.assert_allclose(one.noise_cov(keys), each.noise_cov(keys), atol=1e-12)
+            for ours, theirs in zip(one.widths(keys), each.widths(keys), strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+            belief, expected = (
+                part.belief(offer_of(keys), rows([1, 1], who)).condition(np.array([4]))
+                for part in (one, each)
+            )
+            np.testing.assert_allclose(belief.mean, expected.mean, atol=1e-10)
+            np.testing.assert_allclose(belief.std, expected.std, atol=1e-8)
+    # Others' pending roads tell nothing.
+    keys = rows(range(N), 0)
+    awaited = np.concatenate([rows([2], 3), rows([1, 1], 0)])
+    one, other = (gp.belief(offer_of(keys), each) for each in (awaited, rows([1, 1], 0)))
+    np.testing.assert_array_equal(one.std, other.std)
+
+
+def test_a_stranger_knows_what_all_knew_at_first() -> None:
+    gp = Separate(roads(), column=8)
+    gp.observe(rows([0, 1], 0), [5.0, 6.0])
+    found, prior = gp.predict(rows(range(N), 9)), roads().predict(rows(range(N), 9))
+    np.testing.assert_array_equal(found.mean, prior.mean)
+    np.testing.assert_array_equal(found.std, prior.std)
+
+
+def test_what_does_not_know_its_coverage_says_what_a_normal_does() -> None:
+    gp = Separate(streaming(), column=1)
+    keys = np.array([[0.1, 4.0], [0.7, 4.0]])
+    np.testing.assert_array_equal(gp.noise_cov(keys), 0.05 * np.eye(2))
+    assert gp.widths(keys) == (QUANTILES, QUANTILES)
+
+
+def test_bad_input_changes_nothing() -> None:
+    gp = Separate(roads(), column=8)
+    gp.observe(rows([0], 0), [1.0])
+    both = np.concatenate([rows([0], 0), rows([1], 3)])
+    with unchanged(gp, "a sum of two"), raises(InputError, "a sum of two"):
+        gp.observe_sums(both, [0, 0], [1.0])
+    for rewards in ([np.nan], [1.0, 2.0]):
+        with unchanged(gp, "bad sums"), raises(InputError, "bad sums"):
+            gp.observe_sums(rows([0, 1], 7), [0, 0], rewards)
+    assert np.isfinite(gp.incumbent)
+    plain = Separate(streaming(), column=1)
+    with unchanged(plain, "sums"), pytest.raises(InputError, match="'roads'"):
+        plain.observe_sums([[0.1, 1.0], [0.2, 1.0]], [0, 0], [1.0])
+    for bad in ([[0.1]], [[0.1, 0.5]]):
+        with unchanged(plain, "no numbers"), raises(InputError, "no numbers"):
+            plain.observe(bad, [1.0])
+    with pytest.raises(InputError, match="column"):
+        Separate(streaming(), column=-1)
+    with pytest.raises(InputError, match="whole numbers"):
+        Separate(FiniteGP(ROUGH, np.eye(3), 0.1), column=0).predict([0, 1])
+
+
+def test_a_damaged_state_is_refused() -> None:
+    gp = Separate(roads(), column=8)
+    gp.observe(rows([0], 0), [1.0])
+    state = gp.state()
+    (part,) = state.parts.values()
+    for parts in ({"a": part}, {"0.5": part}, {"": part}, {"0": state}, {}, {"0": part, "1": part}):
+        with raises(StateError, str(list(parts))):
+            gp.restored(replace(state, parts=parts))
