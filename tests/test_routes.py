@@ -111,7 +111,7 @@ def test_states_in_memory(city: RoadNetwork, posterior: Any) -> None:
     level = replace(city, junctions=city.junctions * [1.0, 1.0, 0.0])
     with pytest.raises(StateError, match=r"roads other than these: rise\[.* is 0.0 here"):
         find_route(level, *ENDS, state=policy.state())
-    for settings in ({"mass": 3000.0}, {"lengthscale": 2.0}, {"prior_scale": 1.0}):
+    for settings in ({"mass": 3000.0}, {"gravity": 9.0}):
         with pytest.raises(StateError, match="brings its own vehicle and model"):
             find_route(city, *ENDS, state=policy.state(), settings=settings)
 
@@ -154,13 +154,13 @@ def test_a_state_knows_its_vehicle_and_its_turns(city: RoadNetwork) -> None:
     model = road_model(graph, heavy, horizon=1, lengthscale=2.0, noise_scale=0.3)
     state = route_greedy(model).state()
     answer = find_route(city, *ENDS, state=state)
-    settings = {"uturns": False, "mass": 3000.0, "lengthscale": 2.0, "noise_scale": 0.3}
+    settings = {"uturns": False, "mass": 3000.0}
     alone = find_route(city, *ENDS, settings=settings)
     energies = heavy.energy(graph.length, graph.speed, graph.rise)  # as learned: without the turns
     assert answer.best.energy == pytest.approx(cheapest(answer, energies))
     assert alone.best.energy == pytest.approx(cheapest(alone, energies, heavy.turn_energy(graph)))
-    assert answer.best.spread == pytest.approx(alone.best.spread, rel=0.05)
-    assert find_route(city, *ENDS).best.spread < 0.9 * alone.best.spread
+    light = find_route(city, *ENDS, settings={"uturns": False})
+    assert light.best.spread < 0.9 * alone.best.spread  # roads and vehicles count by mass
     with pytest.raises(StateError, match="length is float64 of shape"):
         find_route(city, *ENDS, state=state, settings={"uturns": True})
 

@@ -63,21 +63,21 @@ def test_the_route_is_the_cheapest_and_its_numbers_add_up(cli: Command, town: An
     assert compared["shortest"]["length_m"] <= answer["length_m"]
 
 
-def test_the_interval_is_the_priors_own(cli: Command, town: Any) -> None:
-    """Half-width 1.96·√(Σ prior covariance + k·noise variance), near to what the kernel itself says."""
-    from superarm.problems.road_models import load_roads, road_model
+def test_the_interval_is_a_fleets_before_its_first_trip(cli: Command, town: Any) -> None:
+    """As the posterior says that has learned nothing, but for what neighbours share, which is little."""
+    from superarm.fleets import fleet_policy
+    from superarm.posteriors import RoadGP
+    from superarm.problems.fleet import road_rows
+    from superarm.problems.road_models import load_roads
 
     answer = cli("route", "--net", town.tables, *ENDS, "--json").json()
-    graph = load_roads(str(town.tables)).graph
-    model = road_model(graph, Vehicle(), horizon=1)
-    rows = np.asarray(model.arms)[[graph.number(edge) for edge in answer["edges"]]]
-    exact = 1.959964 * (model.kernel(rows).sum() + len(rows) * model.noise_variance) ** 0.5
-    # Without the graph's kernel: k′_f, and as much again that is each road's own.
-    half, noise = model.kernel.kernels[1](rows), model.noise_variance
-    variance = half.sum() + np.trace(half) + len(rows) * noise
-    assert answer["energy_high_wh"] - answer["energy_wh"] == pytest.approx(1.959964 * variance**0.5)
-    assert answer["energy_wh"] - answer["energy_low_wh"] == pytest.approx(1.959964 * variance**0.5)
-    assert 1.959964 * variance**0.5 == pytest.approx(exact, rel=0.05)
+    graph = load_roads(str(town.tables), uturns="dead-ends").graph
+    posterior = fleet_policy(graph).posterior
+    assert isinstance(posterior, RoadGP)
+    rows = road_rows(graph, Vehicle(), 0)[[graph.number(edge) for edge in answer["edges"]]]
+    half = float(posterior.widths()[1][-1]) * posterior.total(rows)[1]
+    assert answer["energy_high_wh"] - answer["energy_wh"] == pytest.approx(half, rel=0.05)
+    assert answer["energy_wh"] - answer["energy_low_wh"] == pytest.approx(half, rel=0.05)
 
 
 def test_tables_and_sumo_networks_agree(cli: Command, town: Any) -> None:
@@ -344,7 +344,7 @@ def test_a_runs_own_settings_are_used(cli: Command, town: Any) -> None:
     save_state(load_state(state), moved)
     alone = cli("route", "--net", town.net, *ENDS, "--state", moved, "--json").json()
     assert alone["energy_high_wh"] == answers[0]["energy_high_wh"]
-    given = ("--set", "lengthscale=0.5", "--set", "noise_scale=0.2", "--set", "uturns=false")
+    given = ("--set", "uturns=false")
     alone = cli("route", "--net", town.net, *ENDS, *given, "--json").json()
     assert alone["observations"] == 0 < answers[0]["observations"]
     words = cli("route", "--net", town.net, *ENDS, "--state", state, "--set", "mass=1").fails(1)

@@ -32,7 +32,7 @@ def learn(
     """Learn from tables of trips what the state does not hold yet, and write it back."""
     check_elevation(elevation)
     place = None if elevation is None else str(elevation)
-    graph = load_roads(net, uturns="dead-ends", elevation=place, flat=flat).graph
+    graph = load_roads(net, uturns="dead-ends", elevation=place, flat=flat, junctions=True).graph
     known = {} if vehicles is None else read_vehicles(vehicles)
     told = {name: each.vehicle or Vehicle() for name, each in known.items()}
     logged = [trip for path in trips for trip in read_trips(path, graph)]

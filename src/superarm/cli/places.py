@@ -65,8 +65,10 @@ class Place(NamedTuple):
         takes = set(parameters_of("problem", experiment.problem["name"]))
         about = f"{experiment.id} is about {experiment.problem['name']!r}"
         ends = (self.net, self.start, self.goal)
-        if any(end is not None for end in ends) and not {"network", "start", "goal"} <= takes:
-            raise click.UsageError(f"--net, --from and --to are for problems on roads; {about}")
+        if self.net is not None and "network" not in takes:
+            raise click.UsageError(f"--net is for problems on roads; {about}")
+        if (self.start, self.goal) != (None, None) and not {"start", "goal"} <= takes:
+            raise click.UsageError(f"--from and --to are for problems about one trip; {about}")
         if (self.elevation is not None or self.flat is not None) and not {"elevation", "flat"} <= takes:
             raise click.UsageError(
                 f"--elevation and --flat are for problems on roads with heights; {about}"

@@ -64,6 +64,17 @@ class RoadScales:
         """All of them in the order of the fields, (21,)."""
         return np.concatenate([np.atleast_1d(getattr(self, item.name)) for item in fields(self)])
 
+    def trip_variance(self, terms: Floats, noise: Floats, sizes: Floats) -> float:
+        """Wh² by which a trip may differ from the model before anything is learned.
+
+        Of its roads' terms, (k, 5), what their noise is made of, (k, 3), and sizes, (k,); what roads
+        share with their neighbours counts as each road's own.
+        """
+        own = np.square(terms[:, -1]) * (self.near**2 + self.own**2 + np.square(self.share * sizes))
+        of_all = np.sum([np.square(each) for each in (self.fleet, self.vehicle, self.trip)], axis=0)
+        total = own + noise @ np.square(self.of_noise)
+        return float(total.sum() + np.square(terms.sum(axis=0)) @ of_all)
+
     @property
     def of_noise(self) -> Floats:
         """Those of the noise that each drive over a road has by itself, (3,)."""

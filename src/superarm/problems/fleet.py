@@ -69,6 +69,11 @@ def road_rows(graph: LineGraph, vehicle: Vehicle, number: int) -> Floats:
     return rows
 
 
+def road_sizes(graph: LineGraph) -> Floats:
+    """Wh that each road moves, (n,): for rolling, drag and height."""
+    return np.asarray(np.abs(TABLE_2.terms(graph)[:, [0, 2, 3]]).sum(axis=1))
+
+
 @lru_cache(maxsize=4)
 def near_kernel(graph: LineGraph) -> GraphMatern:
     """k_G with a variance of 1 on average, which ten draws tell to a few per cent."""
@@ -82,7 +87,7 @@ def fleet_model(graph: LineGraph, *, horizon: int = 1, **options: Any) -> FleetM
     scales = options.get("scales") or RoadScales()
     return FleetModel(
         kernel=near_kernel(graph),
-        sizes=np.abs(TABLE_2.terms(graph)[:, [0, 2, 3]]).sum(axis=1),
+        sizes=road_sizes(graph),
         noise_variance=scales.noise**2,
         oracle=ShortestPath(successors=graph.turn_graph),
         horizon=horizon,

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from superarm.capabilities import REGRET, AdditiveProblem, Measured, Metric
-from superarm.core import Arms, Direction, Floats, Forecast, Ints
+from superarm.core import Arms, Direction, Floats
 from superarm.datasets import find
 from superarm.errors import FileError, InputError
 from superarm.inputs import as_count, as_positive, require_choice
@@ -85,11 +85,14 @@ def load_roads(
     elevation: str | None = None,
     flat: bool = False,
     vehicle_class: str = "passenger",
+    junctions: bool = False,
 ) -> Roads:
     """The roads of "luxembourg", "monaco", a generated "city", or of a file or folder.
 
     ``elevation`` names an SRTM tile or a folder of them, whose heights replace the network's; ``flat``
-    leaves heights out. Roads are kept for the seeds and policies to come, until their file changes.
+    leaves heights out. Luxembourg and Monaco are read from tables, or with ``junctions`` from their
+    SUMO files, which also say what lies within junctions. Roads are kept for the seeds and policies to
+    come, until their file changes.
     """
     kinds: tuple[tuple[str, Any, Any, str], ...] = (
         ("flat", flat, bool, "true or false"),
@@ -104,7 +107,7 @@ def load_roads(
     as_count(city_seed, "city_seed", least=0)
     ages = tuple(_age(path) for path in (network, elevation) if path is not None)
     where = (network, vehicle_class, uturns, edges, city_seed)
-    return _load_roads(*where, elevation, flat, ages)
+    return _load_roads(*where, elevation, flat, junctions, ages)
 
 
 def _age(path: str) -> tuple[tuple[str, int, int], ...]:
@@ -127,6 +130,7 @@ def _load_roads(
     city_seed: int,
     elevation: str | None,
     flat: bool,
+    junctions: bool,
     ages: tuple[Any, ...],
 ) -> Roads:
     if network == "city":
@@ -137,7 +141,8 @@ def _load_roads(
         told = f"a generated city (city seed {city_seed}), synthetic data"
         return Roads(city.line_graph(vehicle_class, uturns=uturns), told)
     if network in REAL_NETWORKS:
-        path: Path = find(REAL_NETWORKS[network]).parent
+        name = REAL_NETWORKS[network]
+        path: Path = find(name, ending=".net.xml.xz") if junctions else find(name).parent
         told = f"the road network of {network.capitalize()}"
     else:
         path, told = Path(network), f"the road network in {Path(network).name}"
@@ -205,16 +210,6 @@ class RoadPrior(NamedTuple):
     energies: RoadEnergy
     std: float  # σ₀: how wrong the energies may be
     noise_std: float  # ς
-
-    def forecast(self, graph: LineGraph, edges: Ints, lengthscale: Lengthscale = 1.0) -> Forecast:
-        """Of a route's energies on one trip, with k_G·k_f taken to be independent from road to road.
-
-        Of a route's variance k′_f and noise make up most, so that the standard deviation is right to a
-        few per cent, on a network of any size.
-        """
-        alike = Matern(nu=2.5, lengthscale=lengthscale)(graph.features[edges])
-        cov = 0.5 * self.std**2 * (alike + np.eye(len(edges)))
-        return Forecast(self.energies.values[edges], cov, self.noise_std)
 
 
 def road_prior(

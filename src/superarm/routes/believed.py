@@ -7,8 +7,8 @@ Nothing else here knows how it was learned: a new kind of belief is a new source
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, time
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,14 +19,14 @@ from superarm.core import QUANTILES, Arms, Floats, Forecast, Ints, Offer, State
 from superarm.errors import InputError, StateError
 from superarm.fleets import vehicle_number
 from superarm.kernels import Periodic
-from superarm.networks import LineGraph, RoadEnergy, Vehicle
+from superarm.networks import LineGraph, RoadEnergy, RoadScales, Vehicle
 from superarm.networks.road import Uturns
 from superarm.oracles import ShortestPath
 from superarm.policies.base import IndexPolicy
 from superarm.posteriors import DriftingGP, RoadGP, Wrapping
-from superarm.posteriors.roads import Held
-from superarm.problems.fleet import road_rows
-from superarm.problems.road_models import road_arms, road_prior
+from superarm.posteriors.roads import Coverage, Held, noise_parts, terms_of
+from superarm.problems.fleet import road_rows, road_sizes
+from superarm.problems.road_models import road_arms
 from superarm.registry import Described, describe, difference
 from superarm.simulation.trace import Run, cell_name, read_spec
 from superarm.states import load_state, loaded
@@ -34,7 +34,6 @@ from superarm.states import load_state, loaded
 from .battery import VEHICLE
 
 _UNSEEN = 2**31 - 1  # the number of a vehicle that has not driven yet
-SCALES = ("prior_scale", "noise_scale")
 
 When = datetime | time
 """A time of departure: of a day, or of any day."""
@@ -70,24 +69,29 @@ def _spread(forecast: Forecast) -> float:
 
 
 class ByModel:
-    """The prior without the network's kernel, which takes long to make on a large one."""
+    """What a fleet knows before its first trip, without the network's kernel, which takes long."""
 
     timed = False
     record: Held | None = None
 
-    def __init__(self, graph: LineGraph, vehicle: Vehicle, settings: Mapping[str, Any]) -> None:
+    def __init__(self, graph: LineGraph, vehicle: Vehicle) -> None:
         self.vehicle, self._graph = vehicle, graph
-        scales = {key: settings[key] for key in SCALES if key in settings}
-        self._prior = road_prior(graph, vehicle, **scales)
-        self._lengthscale = settings.get("lengthscale", 1.0)
 
     def known(self, depart: When | None) -> Known:
-        prior, graph = self._prior, self._graph
+        graph, vehicle, scales = self._graph, self.vehicle, RoadScales()
+        energies = vehicle.energy(graph.length, graph.speed, graph.rise)
+        rows, sizes = road_rows(graph, replace(vehicle, recuperation="multiply"), 0), road_sizes(graph)
+        width = float(Coverage(1).widths()[-1])  # as before the first trip
+
+        def spread(edges: Ints) -> float:
+            parts = (terms_of(rows[edges]), noise_parts(rows[edges]), sizes[edges])
+            return width * float(np.sqrt(scales.trip_variance(*parts)))
+
         return Known(
-            mean=prior.energies.values,
-            turn_costs=self.vehicle.turn_energy(graph),
-            noise_std=prior.noise_std,
-            spread=lambda edges: _spread(prior.forecast(graph, edges, self._lengthscale)),
+            mean=energies,
+            turn_costs=vehicle.turn_energy(graph),
+            noise_std=scales.noise,
+            spread=spread,
         )
 
 

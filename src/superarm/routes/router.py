@@ -40,18 +40,18 @@ from superarm.networks.places import Found, Places
 from superarm.normal import rectified_mean
 from superarm.oracles import Trip
 from superarm.policies.navigation import Routing
-from superarm.problems.road_models import RoadPrior, Roads, load_roads, road_prior
+from superarm.problems.road_models import Roads, load_roads
 from superarm.registry import kinds_of, require_kind, suggestion
 
 from .answers import Leg, RouteAnswer
 from .battery import VEHICLE, Battery, Charge
-from .believed import SCALES, ByModel, Known, Learned, Source, When, own_model, read_learned
+from .believed import ByModel, Known, Learned, Source, When, own_model, read_learned
 from .closures import closed_by
 from .search import Search
 
 NETWORKS = ("luxembourg", "monaco", "city")  # names that stand for a network; anything else is a path
 _ROADS = ("uturns", "edges", "city_seed", "flat")
-_PARTS = (RoadPrior.forecast, road_prior, load_roads, Vehicle)
+_PARTS = (load_roads, Vehicle)
 _KINDS = {name: kind for part in _PARTS for name, kind in kinds_of(part).items()}
 _NONE: Mapping[str, Any] = {}
 _MOST_PLANS = 32  # times of departure for which costs are kept
@@ -69,8 +69,7 @@ class Router:
     A fleet's state answers for any ``vehicle``, and better for one of known ``vehicle_name``.
     ``vehicle_class``: whose roads are used. ``battery``: followed along every route. ``elevation``: an
     SRTM tile or a folder of them, whose heights replace the network's. ``settings``: of the roads
-    (``uturns``, ``flat``) and, without a state, of the vehicle (``mass`` …) and the model
-    (``noise_scale`` …).
+    (``uturns``, ``flat``) and, without a state, of the vehicle (``mass`` …).
 
     >>> from superarm.networks import generate_city
     >>> router = Router(generate_city(edges=300, seed=1), vehicle=Vehicle(mass=2100.0))
@@ -98,7 +97,7 @@ class Router:
         if state is None:
             own = {key: settings[key] for key in VEHICLE if key in settings}
             self.roads = _load(*where, settings)
-            source = ByModel(self.roads.graph, replace(vehicle or Vehicle(), **own), settings)
+            source = ByModel(self.roads.graph, replace(vehicle or Vehicle(), **own))
         else:
             self.roads, source = _learned(*where, settings, read_learned(state, vehicle, vehicle_name))
         self.source, self.routing, self.battery = source, routing, battery or Battery()
@@ -335,19 +334,19 @@ def _load(
     elevation: str | Path | None,
     settings: Mapping[str, Any],
 ) -> Roads:
-    options = {key: settings[key] for key in _ROADS if key in settings}
+    options = {"uturns": "dead-ends", **{key: settings[key] for key in _ROADS if key in settings}}
     if not isinstance(network, RoadNetwork):
         name = network if isinstance(network, str) else str(network.absolute())  # a path is no name
         options["elevation"] = None if elevation is None else str(elevation)
-        return load_roads(name, vehicle_class=vehicle_class, **options)
+        return load_roads(name, vehicle_class=vehicle_class, junctions=True, **options)
     roads = network if elevation is None else with_heights(network, elevation)
     roads = at_one_height(roads) if options.get("flat", False) else roads
     told = f"the road network {roads.name}"
-    return Roads(roads.line_graph(vehicle_class, uturns=options.get("uturns", True)), told)
+    return Roads(roads.line_graph(vehicle_class, uturns=options["uturns"]), told)
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:
-    known = (*VEHICLE, *_ROADS, "lengthscale", *SCALES)
+    known = (*VEHICLE, *_ROADS)
     for key, value in settings.items():
         if key not in known:
             raise SpecError(f"a route has no setting {key!r}; {suggestion(key, known, 'it has')}")

@@ -1,6 +1,9 @@
 """A fleet's belief about its roads and vehicles."""
 
+from .coverage import Coverage as Coverage
 from .coverage import Held as Held
+from .engine import noise_parts as noise_parts
+from .engine import terms_of as terms_of
 from .log import Trips as Trips
 from .posterior import Flagged as Flagged
 from .posterior import RoadGP as RoadGP
