@@ -168,8 +168,10 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
         as_count(self.vehicles, "vehicles", 1)
         as_count(self.moments, "moments", 1)
         require_choice(self.seen, "seen", ("edges", "trips"))
-        for name in ("variety", "wear", "payload", "weather", "traffic", "traffic_reach"):
+        for name in ("payload", "traffic", "traffic_reach"):
             as_number(getattr(self, name), name, 0.0)
+        for name, most in (("variety", 1.0), ("wear", 1.0), ("weather", 40.0)):
+            as_number(getattr(self, name), name, 0.0, most)
         as_positive(self.headway, "headway")
         if self.late is not None:
             as_number(self.late, "late", 0.0)
@@ -400,7 +402,9 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
         graph, own, scales = self.graph, journey.own, RoadScales()
         rows = road_rows(graph, own, 0)
         noise = Streams(self.seed, "noise-of-roads").at(step).standard_normal(len(graph))
-        noise *= np.sqrt(rows[:, [6, 3, 7]] @ np.square(scales.of_noise))
+        each = np.square(rows[:, 6])
+        parts = np.stack([each, each * rows[:, 3], rows[:, 7]], axis=1)
+        noise *= np.sqrt(parts @ np.square(scales.of_noise))
         energies = (rows[:, 1] + own.potential(graph.rise) + rows[:, 6] * self._drawn_roads + noise)[
             edges
         ]
