@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from superarm.registry import build, names
 WAYS = {"pickle": lambda part: pickle.loads(pickle.dumps(part)), "deepcopy": copy.deepcopy}
 ways = pytest.mark.parametrize("again", WAYS.values(), ids=WAYS)
 Again = Callable[[Any], Any]
-ROADS = [name for name in names("policy") if name.startswith("route-")] + ["prior", "known-cost"]
+FLEETS = ["route-cautious", "informed"]  # which are for fleets alone
+ROADS = [name for name in names("policy") if name.startswith("route-") and name not in FLEETS]
+ROADS += ["prior", "known-cost"]
 OPTIONS = {"route-rule": {"rule": {"name": "greedy"}}, "known-cost": {"cost": "length"}}
 ARRAYS = ("junctions", "tail", "head", "length", "speed", "connections")
 
@@ -111,4 +114,43 @@ def test_road_policies_go_on_as_they_were(name: str, again: Again) -> None:
             rewards = world.means(offer)[decision.positions]
             seen = Feedback(positions=decision.positions, rewards=rewards)
             each.learn(offer, decision, seen, np.random.default_rng(step))
+    assert len(policies) == 2
+
+
+def fleet_world() -> Any:
+    options = {"edges": 200, "least_metres": 300.0, "vehicles": 3, "late": 60.0}
+    return build("problem", {"name": "fleet", **options}, seed=1, horizon=10)
+
+
+@ways
+def test_fleets(again: Again) -> None:
+    world = fleet_world()
+    other = again(world)
+    for step in (1, 2, 7):
+        offer, same = world.offer(step), other.offer(step)
+        assert (same.time, same.arms.ids) == (offer.time, offer.arms.ids)
+        np.testing.assert_array_equal(same.arms.features, offer.arms.features)
+        assert (same.structure.start, same.structure.goal) == (
+            offer.structure.start,
+            offer.structure.goal,
+        )
+        assert other.best(same) == world.best(offer)
+
+
+@ways
+@pytest.mark.parametrize("name", [*ROADS, *FLEETS])
+def test_policies_of_fleets_go_on_as_they_were(name: str, again: Again) -> None:
+    world = fleet_world()
+    policy = build("policy", {"name": name, **OPTIONS.get(name, {})}, model=world.model)
+    policies = [policy]
+    for step in range(1, 7):
+        if step == 4:
+            policies.append(again(policy))
+        offer = world.offer(step)
+        decisions = [each.decide(offer, np.random.default_rng(step)) for each in policies]
+        for each, decision in zip(policies, decisions, strict=True):
+            np.testing.assert_array_equal(decision.positions, decisions[0].positions)
+            each.commit(decision)
+            seen = world.feedback(offer, decision, world.noise(offer, np.random.default_rng(0)))
+            each.learn(offer, decision, replace(seen, delays=None), np.random.default_rng(step))
     assert len(policies) == 2

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csc_array
 
 import superarm
 from superarm import Arms, Feedback, IndexPolicy, Offer, State
 from superarm.errors import StateError
-from superarm.kernels import SquaredExponential, Temporal
+from superarm.kernels import GraphMatern, SquaredExponential, Temporal
 from superarm.oracles import TopK
 from superarm.posteriors import (
     ChangeDetecting,
@@ -23,6 +25,8 @@ from superarm.posteriors import (
     InducingGP,
     Refitting,
     Resetting,
+    RoadGP,
+    Separate,
     SparseVariational,
     StreamingGP,
 )
@@ -30,6 +34,8 @@ from superarm.rules import Greedy
 from superarm.states import loaded, state_from_bytes
 
 FEATURES = np.linspace(0.0, 1.0, 5)[:, None]
+ROADS = np.column_stack([np.arange(5), np.ones((5, 6)), np.zeros(5), np.arange(5) % 2])
+FLEETS = ("roads", "separate")
 HEAD = {"$record": "state", "kind": "index-policy", "schema": 3}
 
 
@@ -83,6 +89,10 @@ def test_want_of_memory_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         superarm.load(path)
 
 
+def road_gp() -> RoadGP:
+    return RoadGP(GraphMatern(csc_array(np.eye(5) - 0.2), nu=2), np.ones(5), refit=2)
+
+
 def trained(kind: str) -> IndexPolicy:
     kernel = SquaredExponential(lengthscale=0.3)
     posterior: Any = {
@@ -102,11 +112,13 @@ def trained(kind: str) -> IndexPolicy:
         "change-detecting": lambda: ChangeDetecting(StreamingGP(kernel, 0.01), scale=1.1),
         "refitting": lambda: Refitting(StreamingGP(kernel, 0.1), every=2),
         "variational": lambda: SparseVariational(kernel, 0.1, inducing=3),
+        "roads": road_gp,
+        "separate": lambda: Separate(road_gp(), column=8),
     }[kind]()
     policy = IndexPolicy(posterior=posterior, rule=Greedy(), oracle=TopK(k=2))
     rng = np.random.default_rng(0)
     for step in range(1, 5):
-        offer = Offer(step=step, arms=Arms.numbered(FEATURES))
+        offer = Offer(step=step, arms=Arms.numbered(ROADS if kind in FLEETS else FEATURES))
         decision = policy.decide(offer, rng)
         policy.commit(decision)
         seen = decision.positions[: 1 + step % 2]
@@ -119,6 +131,7 @@ KINDS = [
     *("finite", "streaming", "inducing", "variational", "forgetting"),
     *("drifting", "drifting-folded", "drifting-visited"),
     *("resetting", "change-detecting", "refitting"),
+    *FLEETS,
 ]
 ODD = [
     np.array(1.0),
@@ -142,7 +155,15 @@ def test_arrays_of_another_shape_are_damage(kind: str, odd: int) -> None:
         pytest.fail("a state with another array was taken")
 
     for part in ("posterior", "ledger"):
-        held = state.part(part)
-        for name in held.arrays:
-            damaged = replace(held, arrays={**held.arrays, name: ODD[odd]})
+        for damaged in harmed(state.part(part), ODD[odd]):
             tried(replace(state, parts={**state.parts, part: damaged}))
+
+
+def harmed(held: State, odd: Any) -> Iterator[State]:
+    """The state with one array after another replaced, those of its parts included."""
+    for name, array in held.arrays.items():
+        if array.shape != odd.shape:
+            yield replace(held, arrays={**held.arrays, name: odd})
+    for name, part in held.parts.items():
+        for damaged in harmed(part, odd):
+            yield replace(held, parts={**held.parts, name: damaged})

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csc_array
 
 from superarm.core import Arms, Offer, State
 from superarm.errors import StateError
-from superarm.kernels import Matern, Temporal
+from superarm.kernels import GraphMatern, Matern, Temporal
 from superarm.posteriors import (
     ChangeDetecting,
     DriftingGP,
@@ -19,6 +20,8 @@ from superarm.posteriors import (
     InducingGP,
     Refitting,
     Resetting,
+    RoadGP,
+    Separate,
     SparseVariational,
     StreamingGP,
 )
@@ -38,7 +41,17 @@ MAKERS: dict[str, Any] = {
     "change-detecting": lambda: ChangeDetecting(StreamingGP(KERNEL, 0.1), run_length=1e3),
     "refitting": lambda: Refitting(StreamingGP(KERNEL, 0.1), every=150, most=30),
     "independent": lambda: IndependentGaussian(np.ones(6), 0.1, arms=FEATURES),
+    "roads": lambda: RoadGP(GraphMatern(csc_array(np.eye(6) - 0.1), nu=2), np.ones(6)),
+    "separate": lambda: Separate(StreamingGP(KERNEL, 0.1), column=2),
 }
+ARMS = {
+    "RoadGP": np.column_stack([np.arange(6), np.ones((6, 6)), np.zeros(6), np.arange(6) % 2]),
+    "Separate": np.column_stack([FEATURES, np.arange(6) % 2]),
+}
+
+
+def offer_for(posterior: Any) -> Offer:
+    return Offer(step=1, arms=Arms.numbered(ARMS.get(type(posterior).__name__, FEATURES)))
 
 
 def rng() -> np.random.Generator:
@@ -60,7 +73,7 @@ def test_another_kind_or_schema_is_refused(make: Any) -> None:
 @everyone
 def test_a_state_does_not_follow_its_posterior(make: Any) -> None:
     posterior = make()
-    keys = posterior.keys(Offer(step=1, arms=Arms.numbered(FEATURES)))
+    keys = posterior.keys(offer_for(posterior))
     posterior.observe(keys[:2], [1.0, 2.0], rng=rng())
     state = posterior.state()
     mean = posterior.predict(keys).mean
@@ -73,7 +86,8 @@ def test_a_state_does_not_follow_its_posterior(make: Any) -> None:
 @everyone
 def test_what_a_belief_has_computed_stays_readable(make: Any) -> None:
     """Mean and std are values; what would have to be computed from the posterior is refused."""
-    posterior, offer = make(), Offer(step=1, arms=Arms.numbered(FEATURES))
+    posterior = make()
+    offer = offer_for(posterior)
     posterior.observe(posterior.keys(offer)[:2], [1.0, 2.0], rng=rng())
     belief = posterior.belief(offer)
     mean, std, cov = belief.mean.copy(), belief.std.copy(), belief.cov.copy()
@@ -85,14 +99,16 @@ def test_what_a_belief_has_computed_stays_readable(make: Any) -> None:
 
 @everyone
 def test_conditioning_on_nothing_is_the_belief_itself(make: Any) -> None:
-    belief = make().belief(Offer(step=1, arms=Arms.numbered(FEATURES)))
+    posterior = make()
+    belief = posterior.belief(offer_for(posterior))
     none = belief.condition(np.empty(0, dtype=np.intp))
     np.testing.assert_allclose(none.cov, belief.cov, atol=1e-15)
 
 
 @everyone
 def test_pending_arms_in_one_step_or_in_two(make: Any) -> None:
-    posterior, offer = make(), Offer(step=1, arms=Arms.numbered(FEATURES))
+    posterior = make()
+    offer = offer_for(posterior)
     posterior.observe(posterior.keys(offer)[:1], [0.5], rng=rng())
     belief = posterior.belief(offer).negated()
     both = belief.condition(np.array([1, 4]))

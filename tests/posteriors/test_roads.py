@@ -17,9 +17,10 @@ from scipy.sparse import csc_array
 from superarm.core import Arms, Floats, Offer
 from superarm.errors import InputError, StaleBeliefError, StateError, UnknownArmError
 from superarm.kernels import GraphMatern
-from superarm.networks import RoadScales, generate_city
+from superarm.networks import RoadScales, Vehicle, generate_city
 from superarm.posteriors import RoadGP
 from superarm.posteriors.roads import Trips
+from superarm.problems.fleet import fleet_model, road_rows
 from superarm.states import state_to_bytes
 from superarm.testing import raises, restored
 from superarm.testing.helpers import unchanged
@@ -689,6 +690,60 @@ def test_a_state_holds_all_of_it(refit: int) -> None:
     np.testing.assert_allclose(again.fitted.as_vector(), gp.fitted.as_vector(), rtol=1e-6)
 
 
+def test_what_goes_on_from_a_state_goes_on_to_the_bit() -> None:
+    """Whatever was looked at before, in the one or in the other."""
+    graph = generate_city(edges=200, seed=1).line_graph()
+    model, rng = fleet_model(graph), np.random.default_rng(0)
+    fleet = [road_rows(graph, Vehicle(mass=1500.0 + 300.0 * who), who) for who in range(3)]
+    offer, awaited = offer_of(fleet[1]), fleet[2][[3, 4, 5]]
+
+    def drive(gp: RoadGP, edges: Any, who: int, rewards: Floats, *, whole: bool) -> None:
+        if whole:
+            gp.observe_sums(fleet[who][edges], [0] * len(edges), rewards.sum(keepdims=True))
+        else:
+            gp.observe(fleet[who][edges], rewards)
+
+    trips: list[Any] = []
+    for number in range(40):
+        edges = rng.choice(len(graph), 8, replace=False)
+        trips.append((edges, number % 3, rng.normal(9.0, 2.0, 8)))
+    gp = RoadGP(model.kernel, model.sizes, refit=16)
+    for number, trip in enumerate(trips[:20]):
+        drive(gp, *trip, whole=number % 4 == 1)
+        gp.belief(offer, awaited).sample(np.random.default_rng(0))
+        gp.predict(fleet[0][10:30], return_cov=True)
+        gp.predict(fleet[0][30:50], return_std=False)
+        gp.total(fleet[2][:9])
+    assert gp.same_bits
+    again = RoadGP.from_state(restored(gp.state()))
+    for number, trip in enumerate(trips[20:]):
+        for each in (gp, again):
+            drive(each, *trip, whole=number % 4 == 1)
+        assert state_to_bytes(again.state()) == state_to_bytes(gp.state())
+        one, other = (each.belief(offer, awaited) for each in (gp, again))
+        np.testing.assert_array_equal(one.mean, other.mean)
+        np.testing.assert_array_equal(one.std_at(np.arange(9)), other.std_at(np.arange(9)))
+        drawn = [each.sample(np.random.default_rng(number)) for each in (one, other)]
+        np.testing.assert_array_equal(*drawn)
+    assert again.fits == gp.fits == 4
+    gp.predict(fleet[0])  # variances of all roads are summed up as trips come
+    assert not gp.same_bits
+
+
+def test_a_state_with_another_kernel_is_computed_anew() -> None:
+    gp = taught(SOME)
+    other = GraphMatern(ring(N), nu=2, kappa=0.4, normalisation="raw")
+    found = RoadGP.from_state(gp.state(), kernel=other)
+    expected = RoadGP(other, SIZES, scales=SCALES, refit=0, outliers="keep")
+    for trip in SOME:
+        trip.teach(expected)
+    for what in ("mean", "cov"):
+        one, two = (
+            getattr(each.predict(EVERYWHERE, return_cov=True), what) for each in (found, expected)
+        )
+        np.testing.assert_allclose(one, two, atol=TOLERANCE)
+
+
 def test_a_state_of_nothing() -> None:
     again = RoadGP.from_state(restored(learner().state()))
     assert again.trips == 0
@@ -733,6 +788,7 @@ def test_a_damaged_state_is_refused() -> None:
         "vehicles without slots": _harmed(state, first=arrays["first"][:1]),
         "one vehicle's slots for two": _harmed(state, first=arrays["first"] * 0),
         "vehicles of floats": _harmed(state, vehicles=arrays["vehicles"] + 0.5),
+        "fewer neighbours": _harmed(state, near=arrays["near"][1:]),
         "less known": _harmed(state, known=arrays["known"][1:]),
         "NaN known": _harmed(state, known=arrays["known"] * np.nan),
         "fewer weights": _harmed(state, alpha=arrays["alpha"][1:]),

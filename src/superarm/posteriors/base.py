@@ -89,6 +89,10 @@ class GaussianPosterior(Described):
     def _moments(self, keys: NDArray[Any]) -> tuple[Floats, Floats]:
         """Mean and variance, both (m,), new arrays; the variance may be a hair below 0."""
 
+    def _mean(self, keys: NDArray[Any]) -> Floats:
+        """The mean alone, (m,), a new array: for a posterior whose variances cost more."""
+        return self._moments(keys)[0]
+
     @abstractmethod
     def _covariance(self, keys: NDArray[Any], at: Ints | None = None) -> Floats:
         """Covariance of the keys at these places, or of all, with all of them, (k, m), a new array.
@@ -190,11 +194,11 @@ class GaussianPosterior(Described):
     def predict(self, arms: Any, return_std: bool = True, return_cov: bool = False) -> Any:
         """Mean and standard deviation of the latent reward; mean and covariance on demand."""
         keys = self._remembered_keys(arms)
-        mean, variance = self._moments(keys)
         if return_cov:
-            return JointPrediction(mean, self._covariance(keys))
+            return JointPrediction(self._mean(keys), self._covariance(keys))
         if not return_std:
-            return Prediction(mean, None)
+            return Prediction(self._mean(keys), None)
+        mean, variance = self._moments(keys)
         return Prediction(mean, standard_deviation(variance, lambda: self._prior_scale(keys)))
 
     @one_blas_thread
@@ -203,8 +207,7 @@ class GaussianPosterior(Described):
         """Joint draws of the latent reward, (size, m)."""
         keys = self._remembered_keys(arms)
         count, generator = as_count(size, "size"), as_generator(rng)
-        mean, _ = self._moments(keys)
-        return mean + self._draw(keys, generator, count)
+        return self._mean(keys) + self._draw(keys, generator, count)
 
     @whole
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> GaussianBelief:

@@ -63,6 +63,12 @@ class Separate(Wrapping, Sums, Calibrated):
             mean[where], variance[where] = self._of(who)._moments(keys[where])
         return mean, variance
 
+    def _mean(self, keys: NDArray[Any]) -> Floats:
+        mean = np.empty(len(keys))
+        for who, where in self._parts(keys):
+            mean[where] = self._of(who)._mean(keys[where])
+        return mean
+
     def _covariance(self, keys: NDArray[Any], at: Ints | None = None) -> Floats:
         cov = np.zeros((len(keys), len(keys)))  # they know nothing of each other
         for who, where in self._parts(keys):

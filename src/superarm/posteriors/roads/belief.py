@@ -56,6 +56,7 @@ class RoadBelief(Sparing):
     @cached_property
     @one_blas_thread
     def std(self) -> Floats:
+        self._fresh()._engine.variances()  # from which those given what is pending go on
         std = standard_deviation(self._engine.variance_of(self._keys), lambda: 1.0)
         std.flags.writeable = False
         return std

@@ -83,8 +83,8 @@ class Coverage:
         levels = as_vector(arrays["levels"], "levels", len(LEVELS))
         inside = as_features(inside, "inside", len(LEVELS))
         shares = inside.min(initial=0.0) >= 0.0 and inside.max(initial=0.0) <= 1.0
-        long = len(scores) > self._kept or len(inside) > _RECENT
-        if long or not shares or scores.min(initial=0.0) < 0.0:
+        sizes = min(len(inside), self._kept) <= len(scores) <= self._kept and len(inside) <= _RECENT
+        if not sizes or not shares or scores.min(initial=0.0) < 0.0:
             raise StateError("this state is damaged: its record of forecasts is impossible")
         self._scores, self._levels, self._inside = scores.copy(), levels.copy(), inside.copy()
 

@@ -82,7 +82,6 @@ class RoadEngine:
         self._vehicles: dict[int, int] = {}  # the first of each vehicle's slots
         self._prior = np.square(scales.fleet)  # variances of the slots that are w; 0 for roads
         self._near = np.empty((0, 0))  # k_G between visited roads
-        self._rows_known = np.empty(0, dtype=np.bool_)
         self._H, self._alpha = np.zeros((_P, _P)), np.zeros(_P)
         self.information = 0.0  # ½ ln det(I + K A R⁻¹ Aᵀ), nats: what all trips have told
         self._means: Floats | None = None  # of f, until something is learned
@@ -126,22 +125,16 @@ class RoadEngine:
         self._prior = np.concatenate([self._prior, own, np.zeros(len(fresh))])
         self._alpha = np.concatenate([self._alpha, np.zeros(grown - size)])
         self._H = _grown(self._H, size, grown)
-        v = len(self._edges)
+        v, total = len(self._edges), len(self._edges) + len(fresh)
         self._edges, self._at = np.concatenate([self._edges, fresh]), np.concatenate([self._at, at])
-        self._near = _grown(self._near, v, len(self._edges))
-        self._rows_known = np.concatenate([self._rows_known, np.zeros(len(fresh), dtype=np.bool_)])
+        self._near = _grown(self._near, v, total)
+        numbers = self._edges[:, None].astype(np.float64)
+        for place in range(
+            v, total
+        ):  # of two roads the later one is solved for: solves differ in rounding
+            row = self.kernel(numbers[[place]], numbers[: place + 1])[0]
+            self._near[place, : place + 1] = self._near[: place + 1, place] = row
         self._told = [np.pad(rows, ((0, 0), (0, len(fresh)))) for rows in self._told]
-
-    def _near_rows(self, places: Ints) -> Floats:
-        """k_G of visited roads with all visited roads, (k, v)."""
-        v = len(self._edges)
-        absent = np.unique(places[~self._rows_known[places]])
-        if len(absent):
-            numbers = self._edges[:, None].astype(np.float64)
-            rows = self.kernel(numbers[absent], numbers)
-            self._near[absent, :v], self._near[:v, absent] = rows, rows.T
-            self._rows_known[absent] = True
-        return self._near[places, :v]
 
     def _sums(self, trips: Trips) -> Floats:
         """A over the slots, (s, M); all roads and vehicles have slots."""
@@ -190,7 +183,7 @@ class RoadEngine:
         place = np.full(len(self.kernel), -1, dtype=np.intp)
         place[self._edges] = np.arange(len(self._edges))
         rows = np.empty((len(edges), len(known)))
-        rows[seen] = self._near_rows(place[edges[seen]])
+        rows[seen] = self._near[place[edges[seen]], : len(known)]
         corner = np.empty((len(edges), len(edges)))
         corner[:, seen] = rows[:, place[edges[seen]]] if seen.any() else 0.0
         if not seen.all():
@@ -207,7 +200,7 @@ class RoadEngine:
         np.add.at(counts, (place, trips.of), trips.keys[:, EACH])
         where = np.searchsorted(self._at, self._slot[edges], sorter=np.argsort(self._at))
         places = np.argsort(self._at)[where]
-        return counts, self._near_rows(places)[:, places], self.sizes[edges]
+        return counts, self._near[np.ix_(places, places)], self.sizes[edges]
 
     # --- noise -----------------------------------------------------------------------------
 
@@ -283,9 +276,12 @@ class RoadEngine:
         vehicles, first = (
             np.array(list(each), dtype=np.intp) for each in (self._vehicles, self._vehicles.values())
         )
-        lower = self._known[np.tril_indices(self.size)]
+        known, near = (
+            each[np.tril_indices(size)]
+            for each, size in ((self._H, self.size), (self._near, len(self._edges)))
+        )
         held = {"edges": self._edges, "at": self._at, "vehicles": vehicles, "first": first}
-        return {**held, "known": lower, "alpha": self._alpha}
+        return {**held, "known": known, "near": near, "alpha": self._alpha}
 
     def remember(self, trips: Trips, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take in what :meth:`arrays` gave, and the trips that it came from, or :class:`StateError`."""
@@ -294,6 +290,7 @@ class RoadEngine:
         alpha = as_vector(arrays["alpha"], "alpha")
         size, driven = len(alpha), np.unique(trips.keys[:, VEHICLE]).astype(np.intp)
         lower = as_vector(arrays["known"], "known", size * (size + 1) // 2)
+        near = as_vector(arrays["near"], "near", len(edges) * (len(edges) + 1) // 2)
         slots = np.concatenate([np.arange(_P), at, (first[:, None] + np.arange(_P)).ravel()])
         if (
             not np.array_equal(np.sort(edges), np.unique(edges_of(trips.keys)))
@@ -308,10 +305,8 @@ class RoadEngine:
         self._prior[:_P] = np.square(self.scales.fleet)
         for slot in self._vehicles.values():
             self._prior[slot : slot + _P] = np.square(self.scales.vehicle)
-        self._H, self._alpha = np.zeros((size, size)), alpha.copy()
-        self._H[np.tril_indices(size)] = lower
-        self._H += np.tril(self._H, -1).T
-        self._near, self._rows_known = np.zeros((len(edges),) * 2), np.zeros(len(edges), dtype=np.bool_)
+        self._H, self._alpha = _full(lower, size), alpha.copy()
+        self._near = _full(near, len(edges))
         self.log.append(trips)
 
     def with_all(self, trips: Trips) -> RoadEngine:
@@ -323,7 +318,8 @@ class RoadEngine:
     def _root(self) -> Floats:
         """L, with L Lᵀ = K over the slots; triangular among roads, diagonal elsewhere."""
         root = np.diag(np.sqrt(self._prior))
-        near = self.scales.near**2 * self._near_rows(np.arange(len(self._edges)))
+        v = len(self._edges)
+        near = self.scales.near**2 * self._near[:v, :v]
         near[np.diag_indices_from(near)] += self._own[self._edges]
         root[np.ix_(self._at, self._at)] = cholesky(near, "the prior covariance of visited roads")
         return root
@@ -331,7 +327,7 @@ class RoadEngine:
     def supposing(self, keys: Floats, noise: Floats) -> RoadEngine:
         """The engine once these roads are observed with this noise: less variance, the same means."""
         other = copy(self)
-        for name in ("_slot", "_H", "_near", "_rows_known"):
+        for name in ("_slot", "_H", "_near"):
             setattr(other, name, getattr(self, name).copy())
         other._vehicles, other._told, other.log = (
             dict(self._vehicles),
@@ -348,7 +344,7 @@ class RoadEngine:
         With Λ = A R⁻¹ Aᵀ, K = L Lᵀ and G = Lᵀ Λ L, H = L⁻ᵀ (I − (I + G)⁻¹) L⁻¹.
         """
         fresh, trips = RoadEngine(self.kernel, self.sizes, scales), self.log.view()
-        for name in ("_slot", "_edges", "_at", "_near", "_rows_known", "log"):
+        for name in ("_slot", "_edges", "_at", "_near", "log"):
             setattr(fresh, name, getattr(self, name))
         fresh._vehicles = dict(self._vehicles)
         fresh._prior = np.zeros(self.size)
@@ -450,7 +446,7 @@ class RoadEngine:
     def variance_of(self, keys: Floats) -> Floats:
         """(m,)"""
         edges, terms = edges_of(keys), terms_of(keys)
-        variance = np.square(keys[:, EACH]) * self._variances()[edges]
+        variance = np.square(keys[:, EACH]) * self.variances()[edges]
         H = self._known
         for vehicle in np.unique(keys[:, VEHICLE]).tolist():
             mine = keys[:, VEHICLE] == vehicle
@@ -462,7 +458,7 @@ class RoadEngine:
             variance[mine] += 2.0 * np.einsum("ij,ij->i", terms[mine], with_f)
         return variance
 
-    def _variances(self) -> Floats:
+    def variances(self) -> Floats:
         """Of f, (n,)."""
         if self._left is None:
             numbers = np.arange(len(self.kernel), dtype=np.float64)[:, None]
@@ -529,6 +525,13 @@ def _grown(matrix: Floats, used: int, size: int) -> Floats:
     bigger = np.zeros((max(size, len(matrix) * 3 // 2),) * 2)
     bigger[:used, :used] = matrix[:used, :used]
     return bigger
+
+
+def _full(lower: Floats, size: int) -> Floats:
+    """The symmetric matrix with this lower triangle, row by row."""
+    matrix = np.zeros((size, size))
+    matrix[np.tril_indices(size)] = lower
+    return matrix + np.tril(matrix, -1).T
 
 
 def _solve_transposed(root: Floats, at: Ints, values: Floats) -> Floats:

@@ -48,7 +48,7 @@ from superarm.inputs import (
 from superarm.kernels import GraphMatern
 from superarm.networks.scales import Outliers, RoadScales
 from superarm.posteriors.base import GaussianPosterior, Memory
-from superarm.registry import register
+from superarm.registry import describe, difference, register
 from superarm.threads import one_blas_thread
 from superarm.turns import whole
 
@@ -186,6 +186,9 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
 
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
         return self._engine.mean_of(keys), self._engine.variance_of(keys)
+
+    def _mean(self, keys: Floats) -> Floats:
+        return self._engine.mean_of(keys)
 
     def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
         cov = self._engine.expect(Trips.of_one(keys)).cov
@@ -365,8 +368,10 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         scales = RoadScales.of(as_vector(state.array("fitted"), "fitted", len(self.scales.as_vector())))
         self.noise_variance, self.noise_std = scales.noise**2, scales.noise
         self._engine = RoadEngine(self.kernel, self.sizes, scales)
-        if len(trips.rewards):
-            parts = ("edges", "at", "vehicles", "first", "known", "alpha")
+        if difference(describe(self), state.spec):  # of another kernel all is computed anew
+            self._engine = RoadEngine.of(self.kernel, self.sizes, scales, trips)
+        elif len(trips.rewards):
+            parts = ("edges", "at", "vehicles", "first", "known", "near", "alpha")
             self._engine.remember(trips, {name: state.array(name) for name in parts})
             self._engine.information = as_number(state.scalar("information"), "information", 0.0)
         for name, coverage in (("trips", self._of_trips), ("roads", self._of_roads)):
