@@ -17,8 +17,8 @@ from typing import Any, get_type_hints
 from superarm.core import Policy
 from superarm.errors import InputError, SpecError
 from superarm.inputs import as_plain, as_positive
-from superarm.parts import import_parts
 from superarm.models import FleetModel
+from superarm.parts import import_parts
 from superarm.policies.wrapping import checked_wrappers, wrapped
 from superarm.problems.base import World
 from superarm.registry import build, check_parameters, names, parameters_of, require_kind, suggestion
@@ -361,8 +361,8 @@ def checked_told(given: Any) -> dict[str, Any]:
     """What one learner is told instead of what the problem states: fields of its model."""
     if not isinstance(given, Mapping) or not set(given) <= {*_TOLD, "noise_variance"}:
         raise SpecError(
-            f"{given!r:.60} is no valid 'told'; its keys are {', '.join(_TOLD)} and noise_variance, as in "
-            '{drift = {name = "temporal", epsilon = 0.1}}'
+            f"{given!r:.60} is no valid 'told'; its keys are {', '.join(_TOLD)} and noise_variance, as "
+            'in {drift = {name = "temporal", epsilon = 0.1}}'
         )
     return {
         key: as_positive(value, key) if key == "noise_variance" else build(_TOLD[key], value)
