@@ -17,6 +17,7 @@ from typing import Any, get_type_hints
 from superarm.core import Policy
 from superarm.errors import InputError, SpecError
 from superarm.inputs import as_plain, as_positive
+from superarm.models import FleetModel
 from superarm.parts import import_parts
 from superarm.policies.wrapping import checked_wrappers, wrapped
 from superarm.problems.base import World
@@ -162,6 +163,8 @@ class Experiment:
     def build_policy(self, name: str, world: World) -> Policy:
         """A fresh policy for a world."""
         spec, told = _policy_spec(name, self.policies[name]), self.policies[name].get("told", {})
+        if "scales" in told and not isinstance(world.model, FleetModel):
+            raise SpecError(f"{name}: told: only a fleet has scales; leave them out")
         model = replace(world.model, **checked_told(told)) if told else world.model
         known: dict[str, Any] = {"model": model, "problem": world}
         accepted = parameters_of("policy", spec["name"])
@@ -317,6 +320,7 @@ _KINDS = {**get_type_hints(Experiment), "figure": str | Sequence[str]}
 _NEEDED = ("id", "rounds", "seeds", "problem", "policies")
 _LISTS = ("figure", "claims", "derived", "horizons", "rerun")
 _ONLY_IN_FILES = ("extends", "imports")
+_TOLD = {"drift": "kernel", "kernel": "kernel", "scales": "scales"}  # what parts these are
 _OF_ONE_POLICY = ("told", "wrapped")  # beside its parameters
 
 
@@ -355,13 +359,13 @@ def _check_policy(name: str, options: Mapping[str, Any], where: str) -> None:
 
 def checked_told(given: Any) -> dict[str, Any]:
     """What one learner is told instead of what the problem states: fields of its model."""
-    if not isinstance(given, Mapping) or not set(given) <= {"drift", "kernel", "noise_variance"}:
+    if not isinstance(given, Mapping) or not set(given) <= {*_TOLD, "noise_variance"}:
         raise SpecError(
-            f"{given!r:.60} is no valid 'told'; its keys are drift, kernel and noise_variance, as in "
-            '{drift = {name = "temporal", epsilon = 0.1}}'
+            f"{given!r:.60} is no valid 'told'; its keys are {', '.join(_TOLD)} and noise_variance, as "
+            'in {drift = {name = "temporal", epsilon = 0.1}}'
         )
     return {
-        key: as_positive(value, key) if key == "noise_variance" else build("kernel", value)
+        key: as_positive(value, key) if key == "noise_variance" else build(_TOLD[key], value)
         for key, value in given.items()
     }
 

@@ -132,6 +132,8 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
     """The shortest trip, along the road."""
     most_metres: float = 8000.0
     vehicles: int = 20
+    informed: bool = True
+    """Whether the traveller is told the vehicle of a trip; otherwise it takes all for Table 2's."""
     variety: float = 0.2
     """How much vehicles differ, as the fleet knows it: standard deviation, as a share."""
     wear: float = 0.05
@@ -298,7 +300,7 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
 
     def offer(self, step: int) -> Offer:
         journey, graph = self.journey(step), self.graph
-        told, (start, goal) = self.fleet[journey.vehicle], self._pairs[journey.trip]
+        told, (start, goal) = self._told(journey.vehicle), self._pairs[journey.trip]
         trip = Trip(start=start, goal=goal, turn_costs=turn_energy(graph, told))
         time = float(self._times[step - 1]) if step <= self.horizon else None
         return Offer(step=step, time=time, arms=_arms(graph, told, journey.vehicle), structure=trip)
@@ -338,7 +340,10 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
 
     def _height(self, step: int, route: Ints) -> Floats:
         """Wh that each edge stores in the height of the vehicle as it was told, (k,)."""
-        return self.fleet[self.journey(step).vehicle].potential(self.graph.rise[route])
+        return self._told(self.journey(step).vehicle).potential(self.graph.rise[route])
+
+    def _told(self, number: int) -> Vehicle:
+        return self.fleet[number] if self.informed else TABLE_2
 
     def value(self, offer: Offer, decision: Decision) -> float:
         return float(self.energies(offer.step, tuple(decision.positions.tolist())).sum())
