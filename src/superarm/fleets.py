@@ -45,7 +45,8 @@ from superarm.policies.base import IndexPolicy
 from superarm.policies.navigation import route_greedy
 from superarm.posteriors import RoadGP
 from superarm.posteriors.roads import Trips
-from superarm.problems.fleet import fleet_model, road_rows, turn_energy
+from superarm.problems.fleet import fleet_model, road_rows, road_sizes, turn_energy
+from superarm.registry import describe, difference
 
 _LARGEST = 1e10
 _TRACE = ("time_s", "lat", "lon", "counter_wh")
@@ -128,6 +129,16 @@ def fleet_policy(graph: LineGraph, **options: Any) -> IndexPolicy:
     return route_greedy(fleet_model(graph, **options), spread="none")
 
 
+def unlike_roads(posterior: RoadGP, graph: LineGraph) -> str | None:
+    """How these roads differ from those that a fleet has learned on, in words."""
+    ours, theirs = describe(graph.turn_graph), describe(posterior.kernel)["network"]
+    names = ("length", "turns")
+    return difference(
+        {"sizes": road_sizes(graph), **{name: ours[name] for name in names}},
+        {"sizes": posterior.sizes, **{name: theirs.get(name) for name in names}},
+    )
+
+
 def learn_trips(
     graph: LineGraph,
     trips: Iterable[LoggedTrip],
@@ -139,8 +150,11 @@ def learn_trips(
     """What a policy knows after these trips: one that has learned before, or a new one."""
     policy = fleet_policy(graph, **options) if policy is None else policy
     posterior = policy.posterior
-    if not isinstance(posterior, RoadGP) or len(posterior.kernel) != len(graph):
-        raise StateError("this state was not learned by a fleet on these roads")
+    if not isinstance(posterior, RoadGP):
+        raise StateError("this state was not learned by a fleet")
+    if unlike := unlike_roads(posterior, graph):
+        told = f"this state was learned on roads other than these: {unlike}"
+        raise StateError(f"{told}; give the network of its log, and its elevation")
     known, refused, taken = 0, {}, {}
     for trip in trips:
         if policy.knows(step := _step(trip)) or step in taken:

@@ -66,7 +66,7 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
             lines.append("  … (--json has all)")
     if gp.outlying:
         far = f"{gp.outlying:,} of the energies lay far from what was expected"
-        lines.append(f"{far} and were {_DONE[gp.outliers]}; the last:")
+        lines.append(f"{far} and were {_DONE[gp.outliers]}{'; the last:' if gp.flagged else ''}")
         for each in gp.flagged[-_MOST_TOLD:]:
             ids = [graph.ids[edge] for edge in each.edges.tolist()]
             place = ids[0] if len(ids) == 1 else f"{ids[0]} … {ids[-1]} ({len(ids)} edges)"
@@ -79,8 +79,10 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
     )
     held = gp.held
     told = f"of the last {held.trips} trips {held.inside:.0%} lay inside their 95 % interval"
-    lines.append(told if held.holds else f"{told}: do not rely on intervals yet")
-    lines.append(f"State: {state}")
+    if held.trips:
+        lines.append(told if held.holds else f"{told}: do not rely on intervals yet")
+    if state.exists():
+        lines.append(f"State: {state}")
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
