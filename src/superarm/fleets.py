@@ -132,10 +132,10 @@ def fleet_policy(graph: LineGraph, **options: Any) -> IndexPolicy:
 def unlike_roads(posterior: RoadGP, graph: LineGraph) -> str | None:
     """How these roads differ from those that a fleet has learned on, in words."""
     ours, theirs = describe(graph.turn_graph), describe(posterior.kernel)["network"]
-    names = ("length", "turns")
+    names = ("turns", "length")
     return difference(
-        {"sizes": road_sizes(graph), **{name: ours[name] for name in names}},
-        {"sizes": posterior.sizes, **{name: theirs.get(name) for name in names}},
+        {**{name: ours[name] for name in names}, "sizes": road_sizes(graph)},
+        {**{name: theirs.get(name) for name in names}, "sizes": posterior.sizes},
     )
 
 

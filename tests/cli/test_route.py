@@ -64,7 +64,7 @@ def test_the_route_is_the_cheapest_and_its_numbers_add_up(cli: Command, town: An
 
 
 def test_the_interval_is_a_fleets_before_its_first_trip(cli: Command, town: Any) -> None:
-    """As the posterior says that has learned nothing, but for what neighbours share, which is little."""
+    """As the posterior says that has learned nothing, but for the little that neighbours share."""
     from superarm.fleets import fleet_policy
     from superarm.posteriors import RoadGP
     from superarm.problems.fleet import road_rows

@@ -1,0 +1,203 @@
+"""``superarm learn``: a fleet's log becomes what routes are found by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm.networks import LineGraph, Vehicle, read_network
+from superarm.oracles import ShortestPath, Trip
+
+Command = Callable[..., Any]
+ENDS = ("--from", "-00_10", "--to", "-34_44")
+VAN = Vehicle(mass=2200.0)
+SIDE = 5
+
+
+@pytest.fixture
+def graph(town: Any) -> LineGraph:
+    return read_network(town.tables).line_graph(uturns="dead-ends")
+
+
+@pytest.fixture
+def log(graph: LineGraph, tmp_path: Path) -> Path:
+    """Twelve trips of two vans that need 1.3 Wh an edge more than the model says."""
+    Path("vans.toml").write_text("[van-1]\nmass = 2200.0\nbattery_wh = 2000\n[van-2]\nmass = 2200.0\n")
+    return write_log(tmp_path / "trips.csv", graph, range(12))
+
+
+def write_log(path: Path, graph: LineGraph, numbers: Any, more: float = 1.3) -> Path:
+    rng, lines = np.random.default_rng(0), ["trip,vehicle,edge,energy_wh"]
+    energies = VAN.energy(graph.length, graph.speed, graph.rise)
+    turns = VAN.turn_energy(graph)
+    oracle = ShortestPath(successors=graph.turn_graph)
+    for number in range(40):
+        start, goal = rng.integers(len(graph), size=2).tolist()
+        route = oracle.select(-graph.length, Trip(start=start, goal=goal), rng).positions
+        spent = energies[route] + more + rng.normal(0.0, 0.3, len(route))
+        spent[:-1] += turns[graph.turn_numbers(route)]
+        if number in numbers:
+            lines += [
+                f"t{number},van-{1 + number % 2},{graph.ids[edge]},{energy:.4f}"
+                for edge, energy in zip(route, spent, strict=True)
+            ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def words(town: Any, *trips: Path, state: str = "fleet.npz") -> tuple[object, ...]:
+    given = [word for path in trips for word in ("--trips", path)]
+    return ("learn", "--net", town.tables, *given, "--state", state)
+
+
+def test_a_log_is_learned_once(cli: Command, town: Any, graph: LineGraph, log: Path) -> None:
+    known = ("--vehicles", "vans.toml", "--json")
+    first = cli(*words(town, log), *known).json()
+    assert (first["trips_learned"], first["trips_known_before"], first["trips_in_all"]) == (12, 0, 12)
+    assert first["trips_refused"] == {}
+    assert 0 < first["edges_visited"] <= len(graph)
+    assert (first["outliers"], first["flagged"]) == (0, [])
+    assert first["trips_judged"] == 12
+    assert 0.0 <= first["trips_inside"] <= 1.0
+    assert set(first["scales_wh"]) == {"near", "own", "noise"}
+    state = Path("fleet.npz").read_bytes()
+    again = cli(*words(town, log), *known).json()
+    assert (again["trips_learned"], again["trips_known_before"], again["trips_in_all"]) == (0, 12, 12)
+    assert Path("fleet.npz").read_bytes() == state
+    longer = write_log(Path("longer.csv"), graph, range(15))
+    more = cli(*words(town, longer), *known).json()
+    assert (more["trips_learned"], more["trips_known_before"], more["trips_in_all"]) == (3, 12, 15)
+    twice = cli(*words(town, log, longer, log, state="other.npz"), *known).json()
+    assert (twice["trips_learned"], twice["trips_known_before"]) == (15, 24)
+    assert cli(*words(town, log, state="other.npz"), *known).json()["trips_in_all"] == 15
+
+
+def test_routes_are_found_by_it(cli: Command, town: Any, log: Path) -> None:
+    """Every edge needs 1.3 Wh more than the model says, which the fleet's routes then know."""
+    cli(*words(town, log), "--vehicles", "vans.toml", "--json").json()
+    route = ("route", "--net", town.tables, *ENDS, "--vehicle", "vans.toml#van-1")
+    model = cli(*route, "--json").json()
+    learned = cli(*route, "--state", "fleet.npz", "--charge", "1000", "--json").json()
+    assert learned["observations"] > 50
+    assert learned["trips_judged"] == 12
+    edges = len(learned["edges"])
+    assert learned["energy_wh"] - model["energy_wh"] == pytest.approx(1.3 * edges, abs=0.6 * edges)
+    spread = [each["energy_high_wh"] - each["energy_low_wh"] for each in (learned, model)]
+    assert spread[0] < spread[1]
+    full = learned["battery"]
+    assert full["arrival_wh"] == pytest.approx(1000.0 - learned["energy_wh"], abs=0.2)
+    assert full["arrival_low_wh"] < full["arrival_wh"] < full["arrival_high_wh"]
+
+
+def test_for_people(cli: Command, town: Any, graph: LineGraph, log: Path) -> None:
+    shown = cli(*words(town, log), "--vehicles", "vans.toml")
+    assert shown.code == 0, shown.err
+    assert "learned from 12 trips; 12 trips in all" in shown.out
+    assert f"of {len(graph)} edges" in shown.out
+    assert "of the last 12 trips" in shown.out
+    assert shown.out.endswith("State: fleet.npz\n")
+    again = cli(*words(town, log), "--vehicles", "vans.toml").out
+    assert "12 trips had been learned before" in again
+    odd = log.read_text().replace("t3,van-2", "u3,van-2").replace("t4,van-1", "u4,van-1")
+    lines = odd.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("u3"))
+    lines[at] = lines[at].rpartition(",")[0] + ",2500.0"
+    strange = next(number for number, line in enumerate(lines) if line.startswith("u4"))
+    lines[strange] = "u4,van-1,nowhere,3.0"
+    Path("odd.csv").write_text("\n".join(lines) + "\n")
+    told = cli(*words(town, Path("odd.csv")), "--vehicles", "vans.toml").out
+    assert "learned from 1 trip; 13 trips in all" in told
+    assert "1 trip could not be learned from:\n  u4: " in told
+    assert "nowhere" in told
+    assert "1 of the energies lay far from what was expected and were given less weight" in told
+    assert "standard deviations away" in told
+
+
+def test_trips_that_cannot_be_learned_leave_no_state(cli: Command, town: Any) -> None:
+    Path("odd.csv").write_text("trip,edge,energy_wh\na,nowhere,3.0\n")
+    result = cli(*words(town, Path("odd.csv")))
+    assert result.code == 0
+    assert "1 trip could not be learned from" in result.out
+    assert "State" not in result.out
+    assert "interval" not in result.out
+    assert not Path("fleet.npz").exists()
+    told = cli(*words(town, Path("odd.csv")), "--json").json()
+    assert list(told["trips_refused"]) == ["a"]
+    assert (told["trips_learned"], told["trips_inside"]) == (0, None)
+
+
+@pytest.mark.parametrize("outliers", ["keep", "weigh", "refuse"])
+def test_outliers(cli: Command, town: Any, log: Path, outliers: str) -> None:
+    lines = log.read_text().splitlines()
+    lines[-1] = lines[-1].rpartition(",")[0] + ",2500.0"
+    log.write_text("\n".join(lines) + "\n")
+    told = cli(*words(town, log), "--vehicles", "vans.toml", "--outliers", outliers, "--json").json()
+    assert told["outliers"] == 1
+    assert told["flagged"][0]["edges"] == [lines[-1].split(",")[2]]
+    assert told["flagged"][0]["energy_wh"] > 2000.0
+
+
+def test_whole_trips(cli: Command, town: Any, log: Path) -> None:
+    trips: dict[str, list[Any]] = {}
+    for line in log.read_text().splitlines()[1:]:
+        trip, vehicle, edge, energy = line.split(",")
+        trips.setdefault(trip, [vehicle, [], 0.0])
+        trips[trip][1].append(edge)
+        trips[trip][2] += float(energy)
+    rows = [f"{trip},{who},{' '.join(edges)},{wh}" for trip, (who, edges, wh) in trips.items()]
+    Path("whole.csv").write_text("\n".join(["trip,vehicle,edges,energy_wh", *rows]) + "\n")
+    told = cli(*words(town, Path("whole.csv")), "--vehicles", "vans.toml", "--json").json()
+    assert told["trips_learned"] == 12
+    assert told["edges_visited"] == len({edge for _, edges, _ in trips.values() for edge in edges})
+
+
+def test_bad_input(cli: Command, town: Any, log: Path) -> None:
+    assert "no such file" in cli(*words(town, Path("none.csv"))).fails(1).lower()
+    Path("bad.csv").write_text("trip,edge,energy_wh\na,-00_10,lots\n")
+    assert "line 2" in cli(*words(town, Path("bad.csv"))).fails(1)
+    Path("few.toml").write_text("[van-1]\nmass = 2200.0\n")
+    assert "says nothing about vehicle 'van-2'" in cli(
+        *words(town, log), "--vehicles", "few.toml"
+    ).fails(2)
+    Path("wrong.toml").write_text("[van-1]\nmas = 2200.0\n")
+    assert "did you mean 'mass'" in cli(*words(town, log), "--vehicles", "wrong.toml").fails(2)
+    cli("learn", "--net", town.tables, "--state", "fleet.npz").fails(2)
+    cli(*words(town, log), "--outliers", "ignore").fails(2)
+    assert "--net" in cli("learn", "--trips", log, "--state", "fleet.npz").fails(2)
+    both = (*words(town, log), "--flat", "--elevation", ".")
+    assert cli(*both).code in (1, 2)
+    assert not Path("fleet.npz").exists()
+
+
+def test_a_state_of_something_else(
+    cli: Command, town: Any, log: Path, write_town: Any, tmp_path: Path
+) -> None:
+    Path("fleet.npz").write_bytes(b"nonsense")
+    cli(*words(town, log)).fails(1)
+    assert Path("fleet.npz").read_bytes() == b"nonsense"  # it is not written over
+    Path("fleet.npz").unlink()
+    cli(*words(town, log), "--json").json()
+    (tmp_path / "elsewhere").mkdir()
+    other = write_town(tmp_path / "elsewhere", SIDE + 1)
+    assert "roads other than these" in cli(*words(other, log)).fails(1)
+    assert "roads other than these" in cli(*words(town, log), "--flat").fails(1)
+    run = ("run", "navigation/network", "--net", town.tables, "--rounds", "2", "--seeds", "1")
+    assert cli(*run, "--policies", "gp-ts,prior", "-q", "--out", "run").code == 0
+    for name in ("gp-ts", "prior"):
+        for state in Path("run", "states").glob(f"{name}.*"):
+            assert "not learned by a fleet" in cli(*words(town, log, state=str(state))).fails(1)
+
+
+def test_a_run_of_a_fleet_can_be_learned_on(cli: Command, town: Any, log: Path) -> None:
+    run = ("run", "navigation/fleet", "--net", town.tables, "--set", "driven=false")
+    short = ("--rounds", "3", "--seeds", "1", "--policies", "cautious", "-q", "--out", "run")
+    options = ("--set", "least_metres=200", "--set", "trips=2")
+    result = cli(*run, *options, *short)
+    assert result.code == 0, result.err
+    (state,) = Path("run", "states").iterdir()
+    told = cli(*words(town, log, state=str(state)), "--vehicles", "vans.toml", "--json").json()
+    assert (told["trips_learned"], told["trips_in_all"]) == (12, 15)
