@@ -405,7 +405,9 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
         graph, own, scales = self.graph, journey.own, RoadScales()
         rows = road_rows(graph, own, 0)
         noise = Streams(self.seed, "noise-of-roads").at(step).standard_normal(len(graph))
-        noise *= np.sqrt(rows[:, [6, 3, 7]] @ np.square(scales.of_noise))
+        each = np.square(rows[:, 6])
+        parts = np.column_stack([each, each * rows[:, 3], rows[:, 7]])  # of noise, as posteriors.RoadGP
+        noise *= np.sqrt(parts @ np.square(scales.of_noise))
         energies = (rows[:, 1] + own.potential(graph.rise) + rows[:, 6] * self._drawn_roads + noise)[
             edges
         ]
