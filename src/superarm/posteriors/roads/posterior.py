@@ -285,15 +285,14 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         far = self._far(away, covariance)
         if (far > self.outlier_limit).any() and self.trips:
             trip = self._without_outliers(trip, far)
-        if not len(trip.rewards):
-            return 0.0
-        gained = self._engine.absorb(trip)
-        # From here on nothing can fail: what was forecast is judged, and scales may be fitted.
+        gained = self._engine.absorb(trip) if len(trip.rewards) else 0.0
+        # From here on nothing can fail: what was forecast is judged, whether it was learned or refused.
         self._of_trips.judge(np.array([abs(away.sum()) / np.sqrt(covariance.sum())]))
         if len(away) > 1:
             self._of_roads.judge(scores)
-        self._since += 1
-        self._tidy()
+        if len(trip.rewards):
+            self._since += 1
+            self._tidy()
         return gained
 
     def _far(self, away: Floats, covariance: Floats) -> Floats:
