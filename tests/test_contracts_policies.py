@@ -52,12 +52,12 @@ PROBLEMS: list[dict[str, Any]] = [
     {"name": "navigation", "edges": 300, "closed_roads": 0.05, "closed_turns": 0.05},
     {"name": "navigation", "edges": 300, "conditions": ["congestion", "load"]},
 ]
-NEEDS_SUMO = {"sumo-navigation"}
-"""Tried by themselves, with a network file, where SUMO is installed."""
+APART = {"sumo-navigation", "fleet"}
+"""Tried by themselves: chance is in their drives, not in the noise of arms."""
 
 
 def test_every_registered_problem_and_oracle_is_here() -> None:
-    assert {spec["name"] for spec in PROBLEMS} == set(registry.names("problem")) - NEEDS_SUMO
+    assert {spec["name"] for spec in PROBLEMS} == set(registry.names("problem")) - APART
     assert registry.names("oracle") == [
         "coverage",
         "group-top-k",
@@ -87,10 +87,12 @@ class TestProblems(ProblemContract):
 CHANGING = {"name": "crowdsourcing", "source": "synthetic", "k": 3, "workers": 20}
 FIXED_ARMS = {"name": "rkhs-function", "arms": 20}
 ROADS = {"name": "navigation", "edges": 300}
+FLEET = {"name": "fleet", "edges": 200, "least_metres": 300.0, "vehicles": 3}
 DRIFTING = {"name": "drifting-function", "side": 5, "epsilon": 0.1, "k": 2}
 MOVING = {"name": "movement-field", "side": 4, "contexts": 3, "episode": 4}
 KNOWING = {"benchmark", "genie", "minc-known", "md-known", "offline"}
-NOT_LEARNING = {"random", "prior", "known-cost", "stationary", *KNOWING - {"md-known"}}
+NOT_LEARNING = {"random", "prior", "known-cost", "informed", "stationary", *KNOWING - {"md-known"}}
+FLEETS = {"route-cautious", "informed"}
 ROUTES = {"route-ucb", "route-bucb", "route-ts", "route-greedy", "prior"}
 GREEDY = {"name": "greedy"}
 POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -103,6 +105,7 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
                 if "model" in registry.parameters_of("policy", each)
             }
             - {"composed", "random", "route-rule", "known-cost", "tv-gp-ucb", "r-gp-ucb", "gp-md"}
+            - FLEETS
             - KNOWING
             - ROUTES
         )
@@ -118,6 +121,10 @@ POLICIES: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"name": "route-ts", "posterior": "streaming"}, ROADS),
     ({"name": "route-rule", "rule": GREEDY, "spread": "posterior"}, ROADS),
     ({"name": "known-cost", "cost": "length"}, ROADS),
+    *(({"name": name}, FLEET) for name in sorted(FLEETS | ROUTES)),
+    ({"name": "route-ts", "mode": "joint", "spread": "none"}, FLEET),
+    ({"name": "route-rule", "rule": GREEDY, "spread": "posterior"}, FLEET),
+    ({"name": "known-cost", "cost": "travel_time"}, FLEET),
     *(
         ({"name": name}, problem)
         for name in ("random", "benchmark")

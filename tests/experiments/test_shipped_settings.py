@@ -58,6 +58,8 @@ chart band=std
 PANELS = (("energy", 4.0), ("service_cost", 4.0), ("movement_cost", 4.0), ("movement_cost", 1.0))
 WIND_CURVES = ",".join(f"(metric={metric} where=(rho={rho}))" for metric, rho in PANELS)
 SIX_HOURS = "told=(drift=(name=temporal epsilon=0.2))"
+NO_TERMS = ",".join(["0.0001"] * 5)
+WITHOUT_TERMS = f"(name=roads fleet={NO_TERMS} vehicle={NO_TERMS})"
 EXPERIMENTS = {
     "movement/routes": """
 rounds 200
@@ -641,6 +643,23 @@ claim below: metric=true_energy policy=gp-ts versus=fastest
 claim below: metric=true_energy policy=gp-ts versus=bi-ts
 claim below: metric=true_energy policy=prior-potential versus=prior
 """,
+    "navigation/fleet": f"""
+rounds 100
+seeds 5
+problem name=fleet
+policies cautious: policy=route-cautious
+policies greedy: policy=route-greedy spread=none
+policies thompson: policy=route-ts mode=joint spread=none
+policies bayes-ucb: policy=route-bucb spread=none
+policies informed:
+policies prior: spread=none
+policies fastest: policy=known-cost cost=travel_time
+on_request cautious-alone: policy=route-cautious wrapped=(name=separate column=8)
+on_request greedy-without-terms: policy=route-greedy spread=none told=(scales={WITHOUT_TERMS})
+claim below: metric=true_energy policy=cautious versus=informed
+claim below: metric=true_energy policy=informed versus=prior
+claim below: metric=true_energy policy=cautious versus=fastest
+""",
     "navigation/volatile": """
 extends navigation/_route
 rounds 100
@@ -672,6 +691,11 @@ policy soclok-ucb: inducing=50 delta=0.05
 problem benchmark-function: function=rosenbrock lengthscale=0.2 noise_fraction=0.01
 problem benchmark-function: regularisation=noise
 problem crowdsourcing: workers=100 k=5 noise_std=0.1 counting=in_reach source=auto
+problem fleet: edges=2000 city_seed=0 flat=False uturns=dead-ends trips=10 least_metres=1500.0
+problem fleet: most_metres=8000.0 vehicles=20 informed=True variety=0.2 wear=0.05 payload=200.0
+problem fleet: weather=5.0 seen=edges headway=120.0 traffic=0.0 moments=8 traffic_reach=300.0
+policy cautious: direction=minimize caution=1.0 most_pending=256
+policy route-cautious: caution=1.0
 problem gp-function: arms=100 dimension=1 kernel=squared-exponential lengthscale=0.2 nu=2.5
 problem gp-function: noise_fraction=0.01 regularisation=noise
 problem landscape: side=32 k=3 hills=7 lengthscale=0.15 noise_std=0.1
@@ -681,13 +705,13 @@ problem navigation: edges=2000 city_seed=0 lengthscale=1.0 normalisation=mean pr
 problem navigation: noise_scale=0.1 mass=1830.0 auxiliary_power=0.0 rolling_resistance=0.01
 problem navigation: air_drag=0.35 air_density=1.2 recuperation=multiply uturns=True closed_roads=0.0
 problem navigation: closed_turns=0.0 on_no_path=error rush_hours=0.0 day_to_day=0.002
-problem navigation: switch_per=edge
+problem navigation: switch_per=edge flat=False
 problem rkhs-function: arms=100 dimension=1 kernel=squared-exponential lengthscale=0.2 nu=2.5
 problem rkhs-function: noise_fraction=0.01 regularisation=noise
 problem sumo-navigation: traffic=0.0 traffic_reach=500.0 moments=8 mass=1830.0 auxiliary_power=0.0
 problem sumo-navigation: rolling_resistance=0.01 air_drag=0.35 air_density=1.2 motion=stored
 problem sumo-navigation: step=0.25 lengthscale=1.0 normalisation=mean prior_scale=0.25
-problem sumo-navigation: noise_scale=0.02 uturns=True
+problem sumo-navigation: noise_scale=0.02 uturns=True flat=False
 problem temperature-sensors: source=auto start_minute=50 noise_fraction=0.05 prior_mean=learned
 problem temperature-sensors: norm=mean units=raw regularisation=noise
 problem drifting-function: side=50 dimension=2 kernel=squared-exponential lengthscale=0.2 nu=2.5

@@ -63,7 +63,7 @@ def decided(offer: Offer, positions: np.ndarray[Any, Any]) -> Decision:
 
 def test_every_registered_problem_is_here() -> None:
     # Routes, nodes and pairs, not sets of any k arms, and truths that move: tried by themselves.
-    apart = {"navigation", "sumo-navigation", "movies", "channels", "drifting-function"}
+    apart = {"navigation", "sumo-navigation", "movies", "channels", "drifting-function", "fleet"}
     apart |= {"temperature-series", "traffic-series", "movement-field", "wind"}
     assert {spec["name"] for spec in SPECS} == set(registry.names("problem")) - apart
 

@@ -170,8 +170,10 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
         as_count(self.vehicles, "vehicles", 1)
         as_count(self.moments, "moments", 1)
         require_choice(self.seen, "seen", ("edges", "trips"))
-        for name in ("variety", "wear", "payload", "weather", "traffic", "traffic_reach"):
+        for name in ("payload", "traffic", "traffic_reach"):
             as_number(getattr(self, name), name, 0.0)
+        for name, most in (("variety", 1.0), ("wear", 1.0), ("weather", 40.0)):
+            as_number(getattr(self, name), name, 0.0, most)
         as_positive(self.headway, "headway")
         if self.late is not None:
             as_number(self.late, "late", 0.0)
