@@ -57,9 +57,11 @@ class Journey(NamedTuple):
     moment: int  # of the traffic, or of the signals
 
 
-@lru_cache(maxsize=64)
 def road_rows(graph: LineGraph, vehicle: Vehicle, number: int) -> Floats:
-    """The roads as this vehicle meets them, (n, 9): the keys of ``posteriors.RoadGP``."""
+    """The roads as this vehicle meets them, (n, 9): the keys of ``posteriors.RoadGP``.
+
+    Those of a fleet's vehicles are asked for again and again: see ``fleet_rows``.
+    """
     energies = vehicle.energy(graph.length, graph.speed, graph.rise) - vehicle.potential(graph.rise)
     n = len(graph)
     each, who = np.full(n, vehicle.mass / TABLE_2.mass), np.full(n, number, dtype=np.float64)
@@ -67,6 +69,9 @@ def road_rows(graph: LineGraph, vehicle: Vehicle, number: int) -> Floats:
     rows = np.column_stack([numbers, energies, vehicle.terms(graph), each, stops, who])
     rows.flags.writeable = False
     return rows
+
+
+fleet_rows = lru_cache(maxsize=32)(road_rows)
 
 
 def road_sizes(graph: LineGraph) -> Floats:
@@ -398,14 +403,14 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
     def _drawn(self, step: int, journey: Journey, edges: Ints) -> _Spent:
         """A trip of the fleet's own model: roads, the vehicle of the day, and noise of each road."""
         graph, own, scales = self.graph, journey.own, RoadScales()
-        rows = road_rows(graph, own, 0)
+        rows, turning = _of_the_day(graph, own)
         noise = Streams(self.seed, "noise-of-roads").at(step).standard_normal(len(graph))
         noise *= np.sqrt(rows[:, [6, 3, 7]] @ np.square(scales.of_noise))
         energies = (rows[:, 1] + own.potential(graph.rise) + rows[:, 6] * self._drawn_roads + noise)[
             edges
         ]
         turns = graph.turn_numbers(edges)
-        energies[:-1] += turn_energy(graph, own)[turns]
+        energies[:-1] += turning[turns]
         seconds = float(graph.travel_time[edges].sum() + graph.turn_seconds[turns].sum())
         return _Spent(energies, seconds, True)
 
@@ -436,12 +441,18 @@ class _Spent(NamedTuple):
     arrived: bool
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1)
+def _of_the_day(graph: LineGraph, own: Vehicle) -> tuple[Floats, Floats]:
+    """``road_rows`` and ``turn_energy`` of a vehicle that is so only once."""
+    return road_rows(graph, own, 0), own.turn_energy(graph)
+
+
+@lru_cache(maxsize=32)
 def _arms(graph: LineGraph, told: Vehicle, number: int) -> Arms:
-    return Arms(ids=graph.ids, features=road_rows(graph, told, number))
+    return Arms(ids=graph.ids, features=fleet_rows(graph, told, number))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def turn_energy(graph: LineGraph, vehicle: Vehicle) -> Floats:
     """``Vehicle.turn_energy``, once for each vehicle."""
     energy = vehicle.turn_energy(graph)
