@@ -79,12 +79,13 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
             place = ids[0] if len(ids) == 1 else f"{ids[0]} … {ids[-1]} ({len(ids)} edges)"
             away = f"{each.score:.1f} standard deviations away"
             lines.append(f"  {place}: {each.reward:.1f} Wh without turns and heights, {away}")
-    scales = gp.fitted
-    lines.append(
-        f"roads differ from the energy model by {scales.own:.1f} Wh an edge, and by "
-        f"{scales.near:.1f} Wh that neighbours share; one drive differs from the next by "
-        f"{scales.noise:.1f} Wh an edge, more where it takes long"
-    )
+    if gp.trips:
+        scales = gp.fitted
+        lines.append(
+            f"roads differ from the energy model by {scales.own:.1f} Wh an edge, and by "
+            f"{scales.near:.1f} Wh that neighbours share; one drive differs from the next by "
+            f"{scales.noise:.1f} Wh an edge, more where it takes long"
+        )
     held = gp.held
     if held.trips:
         share = f"{100.0 * held.inside:.0f} % of the last {counted(held.trips, 'trip')}"

@@ -142,7 +142,7 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
     wear: float = 0.05
     """How much each differs from what the fleet knows of it."""
     payload: float = 200.0
-    """Up to how many kg a trip carries; the fleet knows the mean."""
+    """The largest load of a trip, kg; the fleet knows only the mean."""
     weather: float = 5.0
     """Standard deviation of the temperature, °C, about 10: cold draws power and thickens the air."""
     seen: Literal["edges", "trips"] = "edges"
@@ -419,17 +419,18 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
         return {
             "data": self.roads.told,
             "network": f"passenger edges: {len(graph)}, {len(graph.turns)} turns",
-            "trips": f"{self.vehicles} vehicles between {self.trips or 'ever new'} pairs of roads, one "
+            "trips": f"{self.vehicles} vehicles between {self.trips or 'ever-new'} pairs of roads, a trip "
             f"every {self.headway:g} s on average",
-            "vehicles": f"differ by {self.variety:.0%} as told, by {self.wear:.0%} more untold; a trip "
-            f"carries up to {self.payload:g} kg; temperatures of 10 ± {self.weather:g} °C",
+            "vehicles": f"differ by {100.0 * self.variety:g} % in what the fleet knows and by another "
+            f"{100.0 * self.wear:g} % in what it does not; a trip carries up to {self.payload:g} kg; "
+            f"temperatures of 10 ± {self.weather:g} °C",
             "energy": "what the battery gives less what is stored in motion, alike in feedback, metric "
             "and forecast" + ("; driven in SUMO" if driven else "; drawn from the fleet's own model"),
             "feedback": ("of every edge" if self.seen == "edges" else "of whole trips")
             + (", at once" if self.late is None else f", {self.late:g} s after arrival"),
             "traffic": f"{self.traffic:g} cars an hour" if self.traffic else "none",
-            "regret": "energy above that of the route of the model that was told the vehicle, driven "
-            "on the same day; negative where less was needed",
+            "regret": "energy above that of the informed prior's route, driven on the same day; negative "
+            "where less was needed",
         }
 
 

@@ -238,8 +238,10 @@ class RoadEngine:
         return np.diag(self.own_noise(trips)) + _within(trips.trip, shared @ shared.T)
 
     def _noise_parts(self, trips: Trips) -> tuple[Floats, Floats, Floats]:
-        """Of R⁻¹ = W − W F (I + Fᵀ W F)⁻¹ Fᵀ W, F block by block of T trips: the diagonal of W, (M,), F,
-        (M, 5), and the blocks I + Fᵀ W F, (T, 5, 5)."""
+        """What R⁻¹ = W − W F (I + Fᵀ W F)⁻¹ Fᵀ W is made of, F block by block of T trips.
+
+        The diagonal of W, (M,); F, (M, 5); the blocks I + Fᵀ W F, (T, 5, 5).
+        """
         weight, shared = 1.0 / self.own_noise(trips), self._shared(trips)
         inner = np.zeros((trips.number, _P, _P))
         np.add.at(inner, trips.trip, shared[:, :, None] * (weight[:, None] * shared)[:, None, :])
