@@ -438,8 +438,8 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
             "feedback": ("of every edge" if self.seen == "edges" else "of whole trips")
             + (", at once" if self.late is None else f", {self.late:g} s after arrival"),
             "traffic": f"{self.traffic:g} cars an hour" if self.traffic else "none",
-            "regret": "energy above that of the informed prior's route, driven on the same day; negative "
-            "where less was needed",
+            "regret": "energy above that of the informed prior's route, driven on the same day; "
+            "negative where less was needed",
         }
 
 
