@@ -457,6 +457,17 @@ def test_a_battery_is_followed_edge_by_edge() -> None:
             assert len(asked) < 10
 
 
+@pytest.mark.parametrize("arrival", [100.0, 20.0])
+def test_the_lowest_charge_counts_what_a_climb_may_cost_though_it_is_won_back(arrival: float) -> None:
+    """Over a hill h is largest at the top, where the charge is least; at arrival it is less again."""
+    energies = np.repeat([50.0, -30.0], 20)
+    spreads = np.interp(np.arange(41), [0, 20, 40], [0.0, 60.0, arrival])
+    course = Battery(capacity=5000.0).follow(2000.0, energies, lambda count: float(spreads[count]))
+    low = 2000.0 - np.concatenate([[0.0], np.cumsum(energies)]) - spreads
+    assert (course.worst, course.lowest) == (20, pytest.approx(low.min()))
+    assert course.spread == arrival
+
+
 def test_a_route_that_may_run_empty_is_refused(city: RoadNetwork) -> None:
     router = Router(city, battery=Battery(capacity=1000.0, reserve=50.0))
     full = router.route(*ENDS)

@@ -101,7 +101,7 @@ def test_for_people(cli: Command, town: Any, graph: LineGraph, log: Path) -> Non
     assert "of the last 12 trips" in shown.out
     assert shown.out.endswith("State: fleet.npz\n")
     again = cli(*words(town, log), "--vehicles", "vans.toml").out
-    assert "12 trips had been learned before" in again
+    assert "learned from before: 12 trips" in again
     odd = log.read_text().replace("t3,van-2", "u3,van-2").replace("t4,van-1", "u4,van-1")
     lines = odd.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("u3"))
@@ -111,9 +111,10 @@ def test_for_people(cli: Command, town: Any, graph: LineGraph, log: Path) -> Non
     Path("odd.csv").write_text("\n".join(lines) + "\n")
     told = cli(*words(town, Path("odd.csv")), "--vehicles", "vans.toml").out
     assert "learned from 1 trip; 13 trips in all" in told
-    assert "1 trip could not be learned from:\n  u4: " in told
+    assert "1 trip could not be learned from:\n  " in told
+    assert "u4" in told
     assert "nowhere" in told
-    assert "1 of the energies lay far from what was expected and were given less weight" in told
+    assert "far from what was expected, and given less weight: 1 of the energies" in told
     assert "standard deviations away" in told
 
 

@@ -104,6 +104,18 @@ def test_scores_larger_than_all_before_are_missed_however_many() -> None:
     assert not inside.any()
 
 
+@pytest.mark.parametrize("scores", [10.0 * 1.5 ** np.arange(60), np.zeros(60)])
+def test_what_no_level_could_have_changed_is_not_made_up_for(scores: Floats) -> None:
+    """Scores beyond all intervals, or within all: once they are normal, levels are back in 60 trips."""
+    coverage, _ = judged(scores)
+    levels = coverage.arrays("x")["x_levels"]
+    assert (levels >= -_STEP).all()
+    assert (levels <= 1.0 + _STEP).all()
+    normal = np.abs(np.random.default_rng(3).standard_normal(KEPT))
+    _, inside = judged(normal, judged(normal, coverage)[0])
+    assert (share_off(inside) <= (1.0 + 2.0 * _STEP) / (_STEP * KEPT)).all()
+
+
 @pytest.mark.parametrize("spread", [0.5, 1.0, 2.0])
 def test_normal_scores_are_held_as_often_as_promised(spread: float) -> None:
     """The bound of any trips, which is 1.05 % of 2,000; no score outgrew all that were remembered."""

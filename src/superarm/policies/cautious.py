@@ -21,8 +21,9 @@ class CautiousPolicy(IndexPolicy):
     """Keeps to the route that a fleet's energy model expects to be cheapest, unless it is ``caution``
     standard deviations sure that the one it would choose costs less.
 
-    What one route saves over another is a matter of the roads that differ alone: weather, payload and
-    roads that both share cancel. A caution of 0 takes whatever seems better.
+    What one route saves over another is a matter of the roads that differ alone: roads that both share
+    cancel, and with them most of what is not known of the vehicle. What a day's weather and payload may
+    change about it, and noise, are not counted. A caution of 0 takes whatever seems better.
     """
 
     kind = "cautious-policy"

@@ -7,7 +7,10 @@ least of how wrong it is before the first trips. Trips are not exchangeable: roa
 known, traffic changes. So the level at which the quantile is taken is corrected after every trip,
 by ``_STEP`` of how far the share of misses was off (Gibbs and Candès, Adaptive Conformal Inference
 Under Distribution Shift, 2021): over T trips the share of misses then differs from the one promised by
-at most (1 + 1/step)/T, whatever the trips are like, as long as no score is beyond all those remembered.
+at most (1 + 1/step)/T, whatever the trips are like, as long as no score is beyond the widest interval
+there is (at ``_HIGHEST``) or within the narrowest: the level then stays between −step and 1 + step by
+itself. Where scores are, it is kept there, so that what no level could have changed is not made up for
+long afterwards.
 """
 
 from __future__ import annotations
@@ -63,7 +66,8 @@ class Coverage:
     def judge(self, scores: Floats) -> None:
         """Take note of a trip's scores, of which there is one or more."""
         inside = (scores[:, None] <= self.widths()).mean(axis=0)
-        self._levels = self._levels + _STEP * (np.array(LEVELS) - inside)
+        moved = self._levels + _STEP * (np.array(LEVELS) - inside)
+        self._levels = np.clip(moved, -_STEP, 1.0 + _STEP)
         self._inside = np.vstack([self._inside, inside])[-_RECENT:]
         self._scores = np.concatenate([self._scores, scores])[-self._kept :]
 
