@@ -47,7 +47,8 @@ from superarm.policies.ledger import MOST_ROUNDS
 from superarm.policies.navigation import route_greedy
 from superarm.posteriors import RoadGP
 from superarm.posteriors.roads import Trips
-from superarm.problems.fleet import fleet_model, fleet_rows, turn_energy
+from superarm.problems.fleet import fleet_model, fleet_rows, road_sizes, turn_energy
+from superarm.registry import describe, difference
 
 _LARGEST = 1e10
 _TRACE = ("time_s", "lat", "lon", "counter_wh")
@@ -129,6 +130,16 @@ def fleet_policy(graph: LineGraph, **options: Any) -> IndexPolicy:
     return route_greedy(fleet_model(graph, **options), spread="none")
 
 
+def unlike_roads(posterior: RoadGP, graph: LineGraph) -> str | None:
+    """How these roads differ from those that a fleet has learned on, in words."""
+    ours, theirs = describe(graph.turn_graph), describe(posterior.kernel)["network"]
+    names = ("length", "turns")
+    return difference(
+        {"sizes": road_sizes(graph), **{name: ours[name] for name in names}},
+        {"sizes": posterior.sizes, **{name: theirs.get(name) for name in names}},
+    )
+
+
 def learn_trips(
     graph: LineGraph,
     trips: Iterable[LoggedTrip],
@@ -144,11 +155,14 @@ def learn_trips(
     if policy is None:
         policy, options = fleet_policy(graph, **options), {}
     posterior = policy.posterior
-    if not isinstance(posterior, RoadGP) or len(posterior.kernel) != len(graph):
-        raise StateError("this state was not learned by a fleet on these roads")
+    if not isinstance(posterior, RoadGP):
+        raise StateError("this state was not learned by a fleet")
+    if unlike := unlike_roads(posterior, graph):
+        told = f"this state was learned on roads other than these: {unlike}"
+        raise StateError(f"{told}; give the network of its log, and its elevation")
     for name, value in options.items():
-        if value is not None and (known := getattr(posterior, name)) != value:
-            raise StateError(f"this state was learned with {name} {known!r}; leave {name} out")
+        if value is not None and (known_value := getattr(posterior, name)) != value:
+            raise StateError(f"this state was learned with {name} {known_value!r}; leave {name} out")
     known, refused, taken = 0, {}, {}
     for trip in trips:
         if policy.knows(step := _step(trip)) or step in taken:

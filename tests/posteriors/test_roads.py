@@ -659,6 +659,17 @@ def test_outliers_are_flagged_and_treated_as_asked() -> None:
     assert_follows(found["weigh"], weighed)
 
 
+@pytest.mark.parametrize("far", [60.0, 1e3, 1e6])
+def test_an_outlier_makes_none_of_its_neighbours(far: float) -> None:
+    """However far it is: they are judged without it."""
+    trips = drawn_trips(SCALES, 12, seed=3)
+    rewards = trips[-1].rewards.copy()
+    rewards[[1, 4]] += (far, -far)
+    gp = taught([*trips[:-1], trips[-1]._replace(rewards=rewards)], outliers="refuse")
+    edges = trips[-1].keys[[1, 4], 0].astype(int).tolist()
+    assert [each.edges.tolist() for each in gp.flagged] == [[edge] for edge in edges]
+
+
 def test_nothing_is_an_outlier_before_the_first_trip_or_below_the_limit() -> None:
     assert taught([with_outlier(60.0)], outliers="refuse").outlying == 0
     odd = with_outlier(60.0)

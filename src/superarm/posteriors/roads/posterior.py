@@ -301,9 +301,20 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         return gained
 
     def _far(self, away: Floats, covariance: Floats) -> Floats:
-        """How far each reward is from what the others of its trip let expect, in its std."""
-        inverse = np.linalg.inv(covariance)
-        return np.abs(inverse @ away) / np.sqrt(np.diagonal(inverse))
+        """How far each reward is from what the others of its trip let expect, in its std.
+
+        Worst first: of an outlier its neighbours are not judged by, or it would make outliers of them.
+        """
+        far, left = np.zeros(len(away)), np.arange(len(away))
+        while len(left):
+            inverse = np.linalg.inv(covariance[np.ix_(left, left)])
+            scores = np.abs(inverse @ away[left]) / np.sqrt(np.diagonal(inverse))
+            worst = int(np.argmax(scores))
+            if not scores[worst] > self.outlier_limit:
+                break
+            far[left[worst]] = scores[worst]
+            left = np.delete(left, worst)
+        return far
 
     def _without_outliers(self, trip: Trips, far: Floats) -> Trips:
         limit, edges = self.outlier_limit, trip.keys[:, EDGE].astype(np.intp)
