@@ -104,16 +104,24 @@ def test_the_readmes_python_runs_and_finds_the_best_arms() -> None:
     assert len(set(chosen) & set(best)) >= 2, "after 100 rounds it should know the best arms"
 
 
-def test_the_guides_python_runs() -> None:
+def test_the_guides_python_and_its_commands_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # a log is written, which the commands then read
     _, printed = run_python(DOCS / "guide.md")
+    shown = [line for block, line in shown_commands() if block.page.name == "guide.md"]
+    learned, routed = (invoke(shlex.split(line)[1:]).stdout for line in shown if " --net city " in line)
+    assert "learned from 120 trips; 120 trips in all, on 273 of 2006 edges\n" in learned
+    assert re.search(r"^battery: 16000 Wh at the start, 15\d{3} Wh at arrival", routed, re.MULTILINE)
     assert "cups\n('sugar', 'milk=cow', 'milk=oat')\n" in printed
     assert "cholesky 0.0\n" in printed
-    *_, alarms, paid, traced = printed.splitlines()
+    *_, alarms, paid, traced, fleet = printed.splitlines()
     assert alarms == "()"  # none yet
     stays = sum(abs(60.0 * np.sin(hour * np.pi / 12.0)) / 100.0 for hour in range(240))
     assert 0.0 < float(paid) < stays
     assert round(stays) == 91  # as the text says
     assert re.fullmatch(r"\d+ edges, \d+ of them whole, in \d+ sections", traced)
+    assert re.fullmatch(r"120 trips; \d+ ± \d+ Wh", fleet)
 
 
 EXTENDING, _ = run_python(DOCS / "extending.md")
@@ -291,6 +299,8 @@ def test_the_json_shown_is_what_the_commands_print(
         if (block.language, after.language) == ("sh", "json")
     ]
     assert len(pairs) >= 6
+    (log,) = (block.text for block in page if block.language == "csv")
+    Path("trips.csv").write_text(log, encoding="utf-8")
     for line, shown in pairs:
         result = invoke(shlex.split(line)[1:])
         assert result.stdout.count("\n") == 1, "with --json stdout is one line"
