@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from superarm.errors import SpecError, StateError
+from superarm.errors import FileError, InputError, SpecError, StateError
 from superarm.fleets import Lesson, learn_trips, read_trips
 from superarm.networks import LineGraph, Vehicle
 from superarm.networks.scales import Outliers
 from superarm.policies.base import IndexPolicy
+from superarm.posteriors import RoadGP
 from superarm.problems.road_models import load_roads
 from superarm.results.curves import counted
-from superarm.routes import read_vehicles
+from superarm.routes import NETWORKS, read_vehicles
 from superarm.states import load
 
-from .common import check_elevation
+from .common import check_elevation, check_file
 
 _MOST_TOLD = 5
 
@@ -27,10 +28,18 @@ def learn(
     vehicles: Path | None,
     elevation: Path | None,
     flat: bool,
-    outliers: Outliers,
+    outliers: Outliers | None,
 ) -> tuple[Lesson, LineGraph]:
     """Learn from tables of trips what the state does not hold yet, and write it back."""
+    if net not in NETWORKS and not Path(net).exists():
+        raise SpecError(
+            f"there is no network {net!r}; choose {', '.join(NETWORKS)}, or give the path of a "
+            "network file"
+        )
     check_elevation(elevation)
+    for table in trips:
+        check_file("--trips", table)
+    check_file("--vehicles", vehicles)
     place = None if elevation is None else str(elevation)
     graph = load_roads(net, uturns="dead-ends", elevation=place, flat=flat, junctions=True).graph
     known = {} if vehicles is None else read_vehicles(vehicles)
@@ -44,10 +53,26 @@ def learn(
         if not isinstance(found, IndexPolicy):
             raise StateError(f"{state} was not learned by a fleet")
         policy = found
-    lesson = learn_trips(graph, logged, policy=policy, vehicles=told, outliers=outliers)
+        _check_outliers(state, policy, outliers)
+    lesson = learn_trips(graph, logged, policy=policy, vehicles=told, outliers=outliers or "weigh")
+    if lesson.refused and not lesson.trips and not lesson.known:
+        name, why = next(iter(lesson.refused.items()))
+        count = counted(len(lesson.refused), "trip")
+        raise InputError(f"nothing could be learned from {count}; the first, {name!r}: {why}")
     if lesson.trips:
-        lesson.policy.save(state)
+        try:
+            lesson.policy.save(state)
+        except OSError as error:
+            raise FileError(f"{state} cannot be written: {error.strerror or error}") from error
     return lesson, graph
+
+
+def _check_outliers(state: Path, policy: IndexPolicy, outliers: Outliers | None) -> None:
+    """A state goes on as it began."""
+    gp = policy.posterior
+    if isinstance(gp, RoadGP) and outliers not in (None, gp.outliers):
+        told = f"{state} was begun with --outliers {gp.outliers}"
+        raise StateError(f"{told}, not {outliers}; leave the option out, or begin another state")
 
 
 def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:

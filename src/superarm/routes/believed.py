@@ -17,7 +17,7 @@ import numpy as np
 
 from superarm.core import QUANTILES, Arms, Floats, Forecast, Ints, Offer, State
 from superarm.errors import InputError, StateError
-from superarm.fleets import vehicle_number
+from superarm.fleets import unlike_roads, vehicle_number
 from superarm.kernels import Periodic
 from superarm.networks import LineGraph, RoadEnergy, RoadScales, Vehicle
 from superarm.networks.road import Uturns
@@ -169,13 +169,16 @@ class OfFleet(Learned):
 
     uturns = ("dead-ends", True, False)
 
-    def __init__(self, vehicle: Vehicle | None, name: str | None, **learned: Any) -> None:
+    def __init__(
+        self, vehicle: Vehicle | None, name: str | None, roads: RoadGP, **learned: Any
+    ) -> None:
         super().__init__(**learned)
+        self._roads = roads
         self.vehicle = vehicle or Vehicle()
         self._number = _UNSEEN if name is None else vehicle_number(name)
 
     def unlike(self, graph: LineGraph) -> str | None:
-        return difference(_turns(graph), _turns_of(self._policy))
+        return unlike_roads(self._roads, self._policy.oracle, graph)
 
     def known(self, depart: When | None) -> Known:
         assert self._graph is not None
@@ -209,7 +212,7 @@ def read_learned(state: str | Path | State, vehicle: Vehicle | None, name: str |
     if isinstance(policy, IndexPolicy) and isinstance(inside, RoadGP):
         if isinstance(policy.posterior, RoadGP) and policy.posterior.held.trips:
             record = policy.posterior.held  # of the latest trips, wherever they were driven
-        return OfFleet(vehicle, name, policy=policy, label=label, record=record)
+        return OfFleet(vehicle, name, inside, policy=policy, label=label, record=record)
     if not isinstance(policy, IndexPolicy) or not isinstance(energy, RoadEnergy):
         raise StateError(f"{label} was not learned by a policy that finds routes on a road network")
     if vehicle not in (None, energy.vehicle):
