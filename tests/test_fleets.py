@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,13 @@ VAN = Vehicle(mass=2600.0, auxiliary_power=800.0)
 
 @pytest.fixture(scope="module")
 def graph() -> LineGraph:
-    return generate_city(edges=200, seed=4).line_graph(uturns="dead-ends")
+    """With junctions that are slow to drive through, each in its own way."""
+    city, rng = generate_city(edges=200, seed=4), np.random.default_rng(0)
+    told = {"turn_length": (5.0, 30.0), "turn_speed": (2.0, 6.0), "turn_stop": (0.1, 0.9)}
+    turns = {name: rng.uniform(*ends, len(city.connections)) for name, ends in told.items()}
+    graph = replace(city, **turns).line_graph(uturns="dead-ends")  # type: ignore[arg-type]
+    assert VAN.turn_energy(graph).min() > 0.0
+    return graph
 
 
 def route(graph: LineGraph, start: int, count: int) -> list[int]:

@@ -274,6 +274,14 @@ def test_a_reading_at_every_boundary_gives_every_edge_exactly():
     np.testing.assert_allclose([each.energy for each in sections], np.diff(counter)[1:-1], rtol=1e-12)
 
 
+def test_sections_grow_until_their_ends_are_a_tenth_of_them():
+    """Edges of 16 s that end in the middle between readings, each of them unsure by 2 · 2 / 4 seconds."""
+    crossings, times = 2.0 + 16.0 * np.arange(20), np.arange(0.0, 400.0, 4.0)
+    for doubt, edges in (({}, 2), ({"doubt": 0.1}, 2), ({"doubt": 0.05}, 3), ({"doubt": 0.125}, 1)):
+        sections = energies_along(matched_at(crossings), times, 2.0 * times, **doubt)
+        assert {len(each.edges) for each in sections[:-1]} == {edges}
+
+
 def test_coarse_counters_give_longer_sections():
     crossings = np.arange(0.0, 400.0, 10.0)
     times = np.arange(0.0, 400.0)
