@@ -961,3 +961,6 @@ def test_widths_of_roads_come_before_those_of_trips() -> None:
         gp.observe(keys, mean + np.array([4.0, -4.0]) * std.min())
     of_roads, of_trips = gp.widths()
     assert of_roads[0] > of_trips[0]
+    gp.observe(rows([3]), EXPECTED[3:4])  # a trip of one road tells of trips alone
+    assert len(gp.state().array("roads_scores")) == 120
+    assert len(gp.state().array("trips_scores")) == 61
