@@ -159,7 +159,7 @@ def test_tables_of_edges_and_of_trips(graph: LineGraph, tmp_path: Path, suffix: 
         ("trip,energy_wh\nx,1\n", "first line must name"),
         ("trip,edge,edges,energy_wh\nx,a,a,1\n", "first line must name"),
         ("trip,edge,energy_wh\n", "no rows"),
-        ("trip,edge,energy_wh\nx,a,1\ny,a,1\nx,b,1\n", "'x' do not follow each other"),
+        ("trip,edge,energy_wh\nx,a,1\ny,a,1\nx,b,1\n", "'x' do not follow one another"),
         ("trip,edge,energy_wh\n,a,1\n", "give each trip a name"),
         ("trip,edge,energy_wh\nx,a,1\nx,b,much\n", "line 3: energy_wh is 'much'"),
         ("trip,edge,energy_wh\nx,a,inf\n", "line 2: energy_wh is 'inf'"),

@@ -6,7 +6,7 @@ A log is a table with one row for each edge or for each trip:
 ``trip``       what tells trips apart; a trip is learned once, however often it is given
 ``vehicle``    its name, where there are several; unnamed trips are one vehicle's
 ``edge``       the edge that the row is about, in the order of the road; or
-``edges``      the ids of all edges of the trip, with spaces between them
+``edges``      the ids of all edges of the trip, separated by spaces
 ``energy_wh``  what the battery gave on the edge, or on the whole trip
 =============  =======================================================================
 
@@ -14,12 +14,13 @@ or one row for each point of a GPS trace (extra ``gps``), in the order of time:
 
 =============  =======================================================================
 ``time_s``     seconds
-``lat``        degrees of latitude; ``lon`` of longitude
-``counter_wh`` what the battery has given since some moment before the trip
+``lat``        latitude in degrees; ``lon`` longitude
+``counter_wh`` what the battery has given up to then: a counter, of which only changes matter
 =============  =======================================================================
 
-Of a trip some edges may be missing, which are then not learned about. A trip's energy is learned as
-the sum of its edges. What is stored in height is known, and so is what turns are expected to add.
+Some edges of a trip may be missing: nothing is then learned about them. The energy of a whole trip is
+learned as the sum of its edges. What is stored in height is known, and what turns are expected to add
+is taken as known; both are subtracted first.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,10 +43,11 @@ from superarm.errors import FileError, InputError, StateError
 from superarm.networks import LineGraph, Vehicle
 from superarm.packed import open_packed
 from superarm.policies.base import IndexPolicy
+from superarm.policies.ledger import MOST_ROUNDS
 from superarm.policies.navigation import route_greedy
 from superarm.posteriors import RoadGP
 from superarm.posteriors.roads import Trips
-from superarm.problems.fleet import fleet_model, road_rows, turn_energy
+from superarm.problems.fleet import fleet_model, fleet_rows, turn_energy
 
 _LARGEST = 1e10
 _TRACE = ("time_s", "lat", "lon", "counter_wh")
@@ -88,7 +90,7 @@ class Lesson:
         flagged = [
             {
                 "edges": [graph.ids[edge] for edge in each.edges.tolist()],
-                "energy_wh": each.reward,
+                "energy_wh": each.reward,  # less what is stored in height and what turns add
                 "standard_deviations": each.score,
             }
             for each in gp.flagged
@@ -114,10 +116,9 @@ def vehicle_number(name: str) -> int:
 
 
 def _step(trip: LoggedTrip) -> int:
-    """By which a policy knows that it has learned from a trip."""
-    return 1 + (
-        int.from_bytes(sha256(f"{trip.vehicle}\0{trip.name}".encode()).digest()[:7], "big") >> 4
-    )
+    """By which a policy knows that it has learned from a trip: no round of a run has this number."""
+    digest = sha256(f"{trip.vehicle}\0{trip.name}".encode()).digest()
+    return 1 + MOST_ROUNDS + (int.from_bytes(digest[:7], "big") >> 4)
 
 
 def fleet_policy(graph: LineGraph, **options: Any) -> IndexPolicy:
@@ -136,11 +137,18 @@ def learn_trips(
     vehicles: Mapping[str, Vehicle] | None = None,
     **options: Any,
 ) -> Lesson:
-    """What a policy knows after these trips: one that has learned before, or a new one."""
-    policy = fleet_policy(graph, **options) if policy is None else policy
+    """What a policy knows after these trips: one that has learned before, or a new one.
+
+    ``options`` are those of a new one; a policy that differs from them is refused.
+    """
+    if policy is None:
+        policy, options = fleet_policy(graph, **options), {}
     posterior = policy.posterior
     if not isinstance(posterior, RoadGP) or len(posterior.kernel) != len(graph):
         raise StateError("this state was not learned by a fleet on these roads")
+    for name, value in options.items():
+        if value is not None and (known := getattr(posterior, name)) != value:
+            raise StateError(f"this state was learned with {name} {known!r}; leave {name} out")
     known, refused, taken = 0, {}, {}
     for trip in trips:
         if policy.knows(step := _step(trip)) or step in taken:
@@ -149,7 +157,7 @@ def learn_trips(
         try:
             taken[step] = _rewards(graph, trip, vehicles or {})
         except InputError as error:
-            refused[trip.name] = str(error)
+            refused[" ".join(filter(None, (trip.vehicle, trip.name)))] = str(error)
     if taken:
         posterior.observe_trips(_joined(list(taken.values())))
         policy.note_steps(list(taken))
@@ -159,29 +167,17 @@ def learn_trips(
 def _rewards(graph: LineGraph, trip: LoggedTrip, vehicles: Mapping[str, Vehicle]) -> Trips:
     """What a trip teaches: its energies less what is known of turns and heights."""
     vehicle = vehicles.get(trip.vehicle, Vehicle())
-    rows = road_rows(graph, vehicle, vehicle_number(trip.vehicle))
+    rows = fleet_rows(graph, vehicle, vehicle_number(trip.vehicle))
     turns, height = turn_energy(graph, vehicle), vehicle.potential(graph.rise)
     route = [graph.number(edge) for section in trip.sections for edge in section.edges]
     if not route:
         raise InputError("it has no edges")
-    after: dict[int, float] = {}
-    for at, (edge, following) in enumerate(pairwise(route)):
-        number = _turn(graph, edge, following)
-        if number is not None:
-            after[at] = float(turns[number])
+    numbers = graph.turns_between(route)  # −1 where edges between are missing
     of = np.repeat(np.arange(len(trip.sections)), [len(section.edges) for section in trip.sections])
     rewards = np.array([section.energy for section in trip.sections])
     np.subtract.at(rewards, of, height[route])
-    for at, energy in after.items():
-        rewards[of[at]] -= energy
+    np.subtract.at(rewards, of[:-1], np.where(numbers < 0, 0.0, turns[numbers]))
     return Trips.of_one(rows[route], of, rewards)
-
-
-def _turn(graph: LineGraph, edge: int, following: int) -> int | None:
-    """The number of the turn between two edges; ``None`` where edges between them are missing."""
-    begin, end = graph.successors.indptr[edge : edge + 2]
-    number = int(begin + np.searchsorted(graph.successors.indices[begin:end], following))
-    return number if number < end and graph.successors.indices[number] == following else None
 
 
 def _joined(trips: list[Trips]) -> Trips:
@@ -210,9 +206,9 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
     traced = {"trip", *_TRACE} <= names
     if not traced and (not {"trip", "energy_wh"} <= names or ("edge" in names) == ("edges" in names)):
         raise FileError(
-            f"{path}: the first line must name the columns trip, energy_wh and either edge (a row for "
-            "each edge) or edges (a row for each trip), or trip, time_s, lat, lon and counter_wh; it "
-            f"names {', '.join(sorted(names)) or 'none'}"
+            f"{path}: the first line must name the columns trip, energy_wh and either edge (one row "
+            "for each edge) or edges (one row for each trip), or else trip, time_s, lat, lon and "
+            f"counter_wh; it names {', '.join(sorted(names)) or 'none'}"
         )
     column = "edge" if "edge" in names else "edges"
     read: Callable[[Path, int, Mapping[str, Any]], Any] = (
@@ -228,9 +224,11 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
     groups = [(key, [each for *_, each in group]) for key, group in by_trip]
     for (name, _), count in Counter(key for key, _ in groups).items():
         if count > 1:
-            raise FileError(f"{path}: the rows of trip {name!r} do not follow each other; sort them")
+            raise FileError(
+                f"{path}: the rows of trip {name!r} do not follow one another; sort the table by trip"
+            )
         if not name:
-            raise FileError(f"{path}: a row has no trip; give each trip a name")
+            raise FileError(f"{path}: a row does not name its trip; give each trip a name")
     return [
         LoggedTrip(
             name=name,

@@ -2,7 +2,7 @@
 
 A posterior has one :class:`Turns`, and so has a policy. What changes it holds it: ``with self._turns:
 …``. Reading takes no lock: a method under :func:`whole` notices if something was written meanwhile,
-and then asks again while nobody writes.
+and then asks again while nobody writes. One that keeps what it finds for later is under :func:`alone`.
 """
 
 from __future__ import annotations
@@ -57,6 +57,17 @@ def whole(question: Question) -> Question:
                 if turns.written == written and not turns.writing:
                     return answer
         with turns.lock:
+            return question(self, *args, **kwargs)
+
+    return cast(Question, asked)
+
+
+def alone(question: Question) -> Question:
+    """Decorator of a method that reads and keeps what it finds: nobody writes or reads so meanwhile."""
+
+    @wraps(question)
+    def asked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with self._turns.lock:
             return question(self, *args, **kwargs)
 
     return cast(Question, asked)

@@ -64,7 +64,7 @@ def test_the_route_is_the_cheapest_and_its_numbers_add_up(cli: Command, town: An
 
 
 def test_the_interval_is_a_fleets_before_its_first_trip(cli: Command, town: Any) -> None:
-    """As the posterior says that has learned nothing, but for what neighbours share, which is little."""
+    """As the posterior says that has learned nothing, but for what neighbours share: little."""
     from superarm.fleets import fleet_policy
     from superarm.posteriors import RoadGP
     from superarm.problems.fleet import road_rows
@@ -292,7 +292,7 @@ def test_what_a_run_learned_comes_back(policy: str, cli: Command, town: Any) -> 
     alone = cli("route", "--net", town.net, *ENDS, "--state", moved, "--json").json()
     assert alone == answer | unrecorded
     shown = cli("route", "--net", town.net, *ENDS, "--state", state).out
-    assert f"learned from {answer['observations']} edge measurements" in shown
+    assert f"learned from {answer['observations']} measurements" in shown
 
 
 def test_the_runs_own_record_says_whether_to_trust_the_interval(cli: Command, town: Any) -> None:
@@ -312,13 +312,13 @@ def test_the_runs_own_record_says_whether_to_trust_the_interval(cli: Command, to
     answer = cli(*words, "--json").json()
     assert (answer["trips_judged"], answer["trips_inside"]) == (15, pytest.approx(3 / 15))
     assert (
-        "of 15 trips judged 20 % fell inside their 95 % interval: do not rely on this interval"
+        "of 15 trips judged, 20 % fell inside their 95 % interval: do not rely on this interval"
         in cli(*words).out
     )
     for seed in (0, 1):
         record(0, seed, [0.5, 1.9] * 4)
     told = cli(*words).out
-    assert "of 16 trips judged 100 % fell inside their 95 % interval\n" in told
+    assert "of 16 trips judged, 100 % fell inside their 95 % interval\n" in told
     assert "trust" not in told
     (Path("run") / "audits" / "gp-ts.s0.seed00001.npz").unlink()  # it is under way
     assert cli(*words, "--json").json()["trips_judged"] == 8
@@ -404,6 +404,10 @@ def test_what_a_fleet_has_learned_is_used_for_its_vehicles(cli: Command, town: A
     Path("trips.csv").write_text("\n".join(["trip,vehicle,edge,energy_wh", *rows]))
     learned = ("learn", "--net", town.net, "--trips", "trips.csv", "--state", "s.npz")
     assert cli(*learned, "--vehicles", "fleet.toml", "--json").json()["trips_learned"] == 6
+    again = cli(*learned, "--vehicles", "fleet.toml").out
+    assert "left out, because they were learned from before: 6 trips" in again
+    words = cli(*learned, "--outliers", "keep").fails(1)
+    assert "was learned with outliers 'weigh'; leave outliers out" in words
     words = ("route", "--net", town.net, "--state", "s.npz", *ENDS)
     own = cli(*words, "--vehicle", "fleet.toml#van-1", "--json").json()
     other = cli(*words, "--vehicle", "fleet.toml#van-2", "--json").json()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from superarm.kernels import GraphMatern
 from superarm.networks import RoadScales, Vehicle, generate_city
 from superarm.posteriors import RoadGP
 from superarm.posteriors.roads import Trips, noise_parts, terms_of
+from superarm.posteriors.roads.engine import RoadEngine
 from superarm.problems.fleet import fleet_model, road_rows
 from superarm.states import state_to_bytes
 from superarm.testing import raises, restored
@@ -454,12 +456,14 @@ def test_a_belief_goes_stale() -> None:
     beliefs = [gp.belief(offer_of(EVERYWHERE)), gp.belief(offer_of(EVERYWHERE), rows([4], 1))]
     assert beliefs[0].incumbent == gp.incumbent
     assert beliefs[0].negated().incumbent == -float(gp.predict(Dense(SOME).keys).mean.min())
+    for belief in beliefs:
+        assert belief.std_at(np.array([0])) == pytest.approx(belief.cov[0, 0] ** 0.5)
     driven([3], seed=8).teach(gp)
     for belief in beliefs:
         for ask in (
             lambda: belief.mean,  # noqa: B023
             lambda: belief.std,  # noqa: B023
-            lambda: belief.cov,  # noqa: B023
+            lambda: belief.std_at(np.array([0])),  # noqa: B023
             lambda: belief.sample(np.random.default_rng(0)),  # noqa: B023
             lambda: belief.condition(np.array([0])),  # noqa: B023
             lambda: belief.negated().mean,  # noqa: B023
@@ -468,6 +472,31 @@ def test_a_belief_goes_stale() -> None:
         ):
             with pytest.raises(StaleBeliefError):
                 ask()
+
+
+def test_what_a_reader_keeps_is_not_of_an_earlier_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that keeps the means of all roads is overtaken by a trip, were it not alone."""
+    gp, more = taught(SOME, refit=0), driven([3], seed=8)
+    inside, go_on, plain = threading.Event(), threading.Event(), RoadEngine._spread
+
+    def slow(engine: RoadEngine, values: Floats) -> Floats:
+        found = plain(engine, values)
+        if not inside.is_set():
+            inside.set()
+            assert go_on.wait(60.0)
+        return found
+
+    monkeypatch.setattr(RoadEngine, "_spread", slow)
+    reader = threading.Thread(target=lambda: gp.predict(EVERYWHERE))
+    writer = threading.Thread(target=lambda: more.teach(gp))
+    reader.start()
+    assert inside.wait(60.0)
+    writer.start()
+    writer.join(timeout=0.2)
+    go_on.set()
+    for thread in (reader, writer):
+        thread.join(timeout=60.0)
+    assert_follows(gp, Dense([*SOME, more]))
 
 
 # --- scales --------------------------------------------------------------------------------

@@ -68,11 +68,8 @@ def test_each_learns_from_its_own_alone() -> None:
 
 def test_stated_noise_reaches_the_one_who_learns() -> None:
     gp, alone = Separate(streaming(), column=1), streaming()
-    keys, rewards, noise = (
-        np.array([[0.1, 4.0], [0.7, 5.0]]),
-        np.array([1.0, 2.0]),
-        np.array([0.3, 0.7]),
-    )
+    keys = np.array([[0.1, 4.0], [0.7, 5.0]])
+    rewards, noise = np.array([1.0, 2.0]), np.array([0.3, 0.7])
     gp.observe(keys, rewards, noise)
     alone.observe(keys[:1], rewards[:1], noise[:1])
     np.testing.assert_allclose(gp.predict(keys[:1]).std, alone.predict(keys[:1]).std, atol=1e-12)

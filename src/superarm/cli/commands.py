@@ -20,14 +20,15 @@ _SET = "Set a parameter to a TOML value; a list sweeps. May be repeated."
 _RESUME = "Continue in --out where a run was interrupted, or with more --rounds."
 _EXECUTOR = "Local processes, or the Dask cluster at $DASK_SCHEDULER_ADDRESS (else a local one)."
 _STATE = "What a run has learned on this network, RUN/states/CELL.npz; default: the energy model."
-_BEGIN = "What a policy begins with: a state that was kept, RUN/states/CELL.npz. May be repeated."
+_BEGIN = "A state for a policy to begin with, such as RUN/states/CELL.npz. May be repeated."
 _SETTING = "A parameter of the vehicle (mass, …), the roads (uturns) or a city (edges, city_seed)."
 _PLACE = "Where the trip begins: an edge id, latitude,longitude in degrees, or a street name."
-_VEHICLE = "A vehicle as TOML: mass, …, battery_wh, reserve_wh; or one of several by its name."
+_VEHICLE = "A vehicle as TOML (mass, …, battery_wh, reserve_wh), or one of several by name."
 _CLASS = "Whose roads are used: passenger, taxi, delivery, truck, bus, emergency, bicycle."
-_CLOSED = "An edge, or a street, that is closed; may be repeated."
-_TRIPS = "Table of trips, .csv: trip, energy_wh, edge (or edges of a whole trip), vehicle. Repeatable."
-_LEARNED = "Where what was learned is kept; if it exists, it is learned on."
+_CLOSED = "A closed edge or street. May be repeated."
+_TRIPS = "Table of trips, .csv: trip, energy_wh, edge (or edges), vehicle. May be repeated."
+_LEARNED = "Where what was learned is kept; if the file exists, learning goes on from there."
+_OUTLIERS = "What to do with energies far from any expected; default: the state's own, or weigh."
 _DEMO = "Where the run, report.html and learning.svg go; an earlier demo is replaced."
 _SHOWN: dict[str, Any] = {"show_default": True}
 
@@ -44,7 +45,7 @@ _band = click.option(
 )
 
 
-_flat = click.option("--flat", is_flag=True, default=None, help="Take all roads to be at one height.")
+_flat = click.option("--flat", is_flag=True, default=None, help="Treat all roads as level.")
 
 
 def _sizes(command: Any) -> Any:
@@ -145,7 +146,9 @@ def report(directory: Path, as_json: bool, seed: int, **asked: Any) -> None:
 @click.option("--close", multiple=True, metavar="EDGE", help=_CLOSED)
 @click.option("--close-file", type=_PATH, help="Closed roads as GeoJSON lines and areas.")
 @click.option("--depart", metavar="TIME", help="When the trip begins: HH:MM, or a date and time.")
-@click.option("--charge", metavar="WH|%", help="Battery at the start; default: full.")
+@click.option(
+    "--charge", metavar="WH|%", help="What the battery holds at the start; default: it is full."
+)
 @click.option("--anyway", is_flag=True, help="Print a route on which the battery may run empty.")
 @_choice(
     "--routing",
@@ -179,17 +182,17 @@ def route(geojson: bool, as_json: bool, seed: int, quiet: bool, **asked: Any) ->
 @click.option("--trips", type=_PATH, multiple=True, required=True, help=_TRIPS)
 @click.option("--state", type=_PATH, required=True, help=_LEARNED)
 @click.option(
-    "--vehicles", type=_PATH, help="TOML file with a table for each vehicle: [van-1], mass = …"
+    "--vehicles", type=_PATH, help="A TOML file with a table for each vehicle: [van-1], mass = …"
 )
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
-@click.option("--flat", is_flag=True, help="Leave heights out.")
-@_choice("--outliers", "weigh", "keep", "refuse", told="What becomes of energies that cannot be right.")
+@_flat
+@click.option("--outliers", type=click.Choice(["weigh", "keep", "refuse"]), help=_OUTLIERS)
 @common_options
 def learn(as_json: bool, seed: int, quiet: bool, **asked: Any) -> None:
     """Learn from a fleet's log of trips.
 
-    A trip is learned once, however often it is given. `superarm route --state FILE` then finds routes
-    by what was learned.
+    A trip is learned from once, however often it is given. `superarm route --state FILE` then finds
+    routes by what was learned.
     """
     from . import learning
 

@@ -17,6 +17,7 @@ from superarm.states import load
 from .common import check_elevation
 
 _MOST_TOLD = 5
+_DONE = {"keep": "learned like all others", "weigh": "given less weight", "refuse": "left out"}
 
 
 def learn(
@@ -26,25 +27,27 @@ def learn(
     *,
     vehicles: Path | None,
     elevation: Path | None,
-    flat: bool,
-    outliers: Outliers,
+    flat: bool | None,
+    outliers: Outliers | None,
 ) -> tuple[Lesson, LineGraph]:
     """Learn from tables of trips what the state does not hold yet, and write it back."""
     check_elevation(elevation)
     place = None if elevation is None else str(elevation)
-    graph = load_roads(net, uturns="dead-ends", elevation=place, flat=flat, junctions=True).graph
+    graph = load_roads(net, uturns="dead-ends", elevation=place, flat=bool(flat), junctions=True).graph
     known = {} if vehicles is None else read_vehicles(vehicles)
     told = {name: each.vehicle or Vehicle() for name, each in known.items()}
     logged = [trip for path in trips for trip in read_trips(path, graph)]
     if strange := sorted({trip.vehicle for trip in logged} - set(told)) if told else []:
-        raise SpecError(f"{vehicles} says nothing about vehicle {strange[0]!r}; add a table for it")
+        name = strange[0] or "(none)"
+        raise SpecError(f"{vehicles} says nothing about vehicle {name!r}; add a table for it")
     policy = None
     if state.exists():
         found = load(state)
         if not isinstance(found, IndexPolicy):
             raise StateError(f"{state} was not learned by a fleet")
         policy = found
-    lesson = learn_trips(graph, logged, policy=policy, vehicles=told, outliers=outliers)
+    given = {} if outliers is None else {"outliers": outliers}
+    lesson = learn_trips(graph, logged, policy=policy, vehicles=told, **given)
     if lesson.trips:
         lesson.policy.save(state)
     return lesson, graph
@@ -58,31 +61,38 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
     lines = [f"learned from {counted(lesson.trips, 'trip')}; {counted(gp.trips, 'trip')} in all, on "
              f"{len(gp.visited)} of {len(graph)} edges"]  # fmt: skip
     if lesson.known:
-        lines.append(f"{counted(lesson.known, 'trip')} had been learned before and were left out")
+        lines.append(
+            f"left out, because they were learned from before: {counted(lesson.known, 'trip')}"
+        )
     if lesson.refused:
         lines.append(f"{counted(len(lesson.refused), 'trip')} could not be learned from:")
         lines += [f"  {name}: {why}" for name, why in list(lesson.refused.items())[:_MOST_TOLD]]
         if len(lesson.refused) > _MOST_TOLD:
             lines.append("  … (--json has all)")
     if gp.outlying:
-        far = f"{gp.outlying:,} of the energies lay far from what was expected"
-        lines.append(f"{far} and were {_DONE[gp.outliers]}; the last:")
+        far = f"far from what was expected, and {_DONE[gp.outliers]}"
+        lines.append(
+            f"{far}: {gp.outlying:,} of the energies in all{'; the latest:' * bool(gp.flagged)}"
+        )
         for each in gp.flagged[-_MOST_TOLD:]:
             ids = [graph.ids[edge] for edge in each.edges.tolist()]
             place = ids[0] if len(ids) == 1 else f"{ids[0]} … {ids[-1]} ({len(ids)} edges)"
-            lines.append(f"  {place}: {each.reward:.1f} Wh, {each.score:.1f} standard deviations away")
-    scales = gp.fitted
-    lines.append(
-        f"roads differ from the energy model by {scales.own:.1f} Wh an edge, and by "
-        f"{scales.near:.1f} Wh that neighbours share; one drive from the next by "
-        f"{scales.noise:.1f} Wh, and by more where it takes long"
-    )
+            away = f"{each.score:.1f} standard deviations away"
+            lines.append(f"  {place}: {each.reward:.1f} Wh without turns and heights, {away}")
+    if gp.trips:
+        scales = gp.fitted
+        lines.append(
+            f"roads differ from the energy model by {scales.own:.1f} Wh an edge, and by "
+            f"{scales.near:.1f} Wh that neighbours share; one drive differs from the next by "
+            f"{scales.noise:.1f} Wh an edge, more where it takes long"
+        )
     held = gp.held
-    told = f"of the last {held.trips} trips {held.inside:.0%} lay inside their 95 % interval"
-    lines.append(told if held.holds else f"{told}: do not rely on intervals yet")
-    lines.append(f"State: {state}")
+    if held.trips:
+        share = f"{100.0 * held.inside:.0f} % of the last {counted(held.trips, 'trip')}"
+        told = f"{share} lay inside their 95 % interval"
+        lines.append(told if held.holds else f"{told}: do not rely on intervals yet")
+    lines.append(
+        f"State: {state}" if state.exists() else "nothing was learned, so no state was written"
+    )
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-_DONE = {"keep": "learned like all others", "weigh": "given less weight", "refuse": "not learned"}

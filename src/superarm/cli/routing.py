@@ -82,9 +82,9 @@ def print_route(answer: RouteAnswer) -> None:
         *_conditions(answer),
         *(_comparison(name, leg, best) for name, leg in answer.others.items()),
         *_cautions(answer),
-        f"learned from {counted(answer.observations, 'edge measurement')}"
+        f"learned from {counted(answer.observations, 'measurement')}"
         if answer.observations
-        else "from the energy model alone; --state FILE uses what a run has learned",
+        else "from the energy model alone; --state FILE uses what a run or a fleet has learned",
     ]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -101,7 +101,9 @@ def _battery(answer: RouteAnswer) -> list[str]:
         f"{_signed(told['arrival_high_wh'])} Wh"
     ]
     if told["lost_wh"] > 0.0:
-        lines.append(f"  {told['lost_wh']:.0f} Wh won downhill are lost: the battery is full there")
+        lines.append(
+            f"  {told['lost_wh']:.0f} Wh won back downhill are lost, because the battery is full"
+        )
     if told["missing_wh"] > 0.0:
         lines.append(
             f"  it may run empty: at 95 % {_signed(told['lowest_wh'])} Wh after edge "
@@ -119,12 +121,12 @@ def _conditions(answer: RouteAnswer) -> list[str]:
 
 
 def _track_record(answer: RouteAnswer) -> list[str]:
-    """Whether to trust the interval, as was found by those before."""
+    """Whether to trust the interval, judged by how earlier trips fared."""
     if answer.record is None:
         return []
     trips, inside = answer.record
     told = (
-        f"  of {counted(trips, 'trip')} judged {100.0 * inside:.0f} % fell inside their 95 % interval"
+        f"  of {counted(trips, 'trip')} judged, {100.0 * inside:.0f} % fell inside their 95 % interval"
     )
     return [told if answer.record.holds else f"{told}: do not rely on this interval"]
 
@@ -140,8 +142,8 @@ def _cautions(answer: RouteAnswer) -> list[str]:
         "downhill"
     )
     flat = (
-        "all roads count as flat: the file has no heights, or --flat leaves them out (--elevation PATH "
-        "adds some)"
+        "all roads count as level: the file has no heights, or --flat leaves them out (--elevation "
+        "PATH adds them)"
     )
     return [f"{some} {cut}"] * bool(answer.cut_edges) + [flat] * answer.flat
 

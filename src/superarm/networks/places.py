@@ -211,7 +211,8 @@ class Places:
             )
             told = like or difflib.get_close_matches(wanted, streets, n=_MOST_TOLD, cutoff=0.5)
             names = " or ".join(repr(streets[each][0]) for each in sorted(told)[:_MOST_TOLD])
-            raise UnknownArmError(f"{several} {names}?" if told else several.partition(";")[0])
+            end = "; write more of the name" if like else "?"
+            raise UnknownArmError(f"{several} {names}{end}" if told else several.partition(";")[0])
         found, edges = streets[like[0]]
         return found, np.array(edges)
 

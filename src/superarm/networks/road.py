@@ -316,15 +316,20 @@ class LineGraph(Graph):
 
     def turn_numbers(self, route: Ints | Sequence[int]) -> Ints:
         """Places in ``turns`` of the turns along a route of k edges, (k − 1,)."""
+        numbers = self.turns_between(route)
+        if (missing := np.flatnonzero(numbers < 0)).size:
+            one, other = (self.ids[route[at]] for at in (missing[0], missing[0] + 1))
+            raise InputError(f"{self.network.name} has no turn from edge {one!r} into {other!r}")
+        return numbers
+
+    def turns_between(self, edges: Ints | Sequence[int]) -> Ints:
+        """Places in ``turns`` of the turns from each edge into the next, (k − 1,); −1: none."""
         numbers: list[int] = []
         pointers, ends = self.successors.indptr, self.successors.indices
-        for edge, after in pairwise(route):
+        for edge, after in pairwise(edges):
             begin, end = pointers[edge : edge + 2]
             number = int(begin + np.searchsorted(ends[begin:end], after))
-            if number == end or ends[number] != after:
-                one, other = self.ids[edge], self.ids[after]
-                raise InputError(f"{self.network.name} has no turn from edge {one!r} into {other!r}")
-            numbers.append(number)
+            numbers.append(number if number < end and ends[number] == after else -1)
         return np.array(numbers, dtype=np.intp)
 
     @cached_property

@@ -21,7 +21,8 @@ from superarm.inputs import as_count, require_size, require_type
 CARRY = "chosen-arms"
 _KIND, _SCHEMA = "ledger", 1
 _MOST_OPEN = 1 << 16  # decisions seen in part that are remembered; the rest of older ones is given up
-_MOST_ROUNDS = 10**9  # no run is longer
+MOST_ROUNDS = 10**9
+"""No run is longer: steps beyond it stand for the trips of a log."""
 _REMEMBERED = 16  # decisions asked for and not yet taken whose carries are known to be sound
 
 
@@ -245,11 +246,11 @@ class Ledger:
 def last_step(state: State) -> int:
     """The last round that the policy of this state has taken, as far as it knows; 0 before the first.
 
-    Steps beyond any run's are no rounds: they stand for the trips of a log.
+    Steps beyond ``MOST_ROUNDS`` are no rounds.
     """
     ledger = Ledger(most_pending=0).restored(state.part("ledger"))
     steps = {*(stop - 1 for stop in ledger._closed.as_lists()[1]), *ledger._heard, *ledger._awaited}
-    return max((step for step in steps if step <= _MOST_ROUNDS), default=0)
+    return max((step for step in steps if step <= MOST_ROUNDS), default=0)
 
 
 CHANGED = "the decision carries arms other than those it chose; it was changed on the way"

@@ -111,13 +111,13 @@ class Separate(Wrapping, Sums, Calibrated):
     def observe_sums(
         self, arms: Any, sums: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
     ) -> None:
-        keys = self._as_keys(arms)
-        parts = self._parts(keys)
-        known = self._learner(parts[0][0]) if len(parts) == 1 else None
-        if not isinstance(known, GaussianPosterior) or not isinstance(known, Sums):
-            told = "sums are of arms of one who learns alone, and need a posterior such as 'roads'"
-            raise InputError(told)
         with self._turns:
+            keys = self._as_keys(arms)
+            parts = self._parts(keys)
+            known = self._learner(parts[0][0]) if len(parts) == 1 else None
+            if not isinstance(known, GaussianPosterior) or not isinstance(known, Sums):
+                told = "sums are of arms of one who learns alone, and need a posterior such as 'roads'"
+                raise InputError(told)
             before = known.information_gain
             known.observe_sums(keys, sums, rewards, noise_variance, rng)
             self._each[parts[0][0]] = known

@@ -57,9 +57,11 @@ class Journey(NamedTuple):
     moment: int  # of the traffic, or of the signals
 
 
-@lru_cache(maxsize=64)
 def road_rows(graph: LineGraph, vehicle: Vehicle, number: int) -> Floats:
-    """The roads as this vehicle meets them, (n, 9): the keys of ``posteriors.RoadGP``."""
+    """The roads as this vehicle meets them, (n, 9): the keys of ``posteriors.RoadGP``.
+
+    Those of a fleet's vehicles are asked for again and again: see ``fleet_rows``.
+    """
     energies = vehicle.energy(graph.length, graph.speed, graph.rise) - vehicle.potential(graph.rise)
     n = len(graph)
     each, who = np.full(n, vehicle.mass / TABLE_2.mass), np.full(n, number, dtype=np.float64)
@@ -67,6 +69,9 @@ def road_rows(graph: LineGraph, vehicle: Vehicle, number: int) -> Floats:
     rows = np.column_stack([numbers, energies, vehicle.terms(graph), each, stops, who])
     rows.flags.writeable = False
     return rows
+
+
+fleet_rows = lru_cache(maxsize=32)(road_rows)
 
 
 def road_sizes(graph: LineGraph) -> Floats:
@@ -139,7 +144,7 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
     wear: float = 0.05
     """How much each differs from what the fleet knows of it."""
     payload: float = 200.0
-    """Up to how many kg a trip carries; the fleet knows the mean."""
+    """The largest load of a trip, kg; the fleet knows only the mean."""
     weather: float = 5.0
     """Standard deviation of the temperature, °C, about 10: cold draws power and thickens the air."""
     seen: Literal["edges", "trips"] = "edges"
@@ -405,7 +410,7 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
     def _drawn(self, step: int, journey: Journey, edges: Ints) -> _Spent:
         """A trip of the fleet's own model: roads, the vehicle of the day, and noise of each road."""
         graph, own, scales = self.graph, journey.own, RoadScales()
-        rows = road_rows(graph, own, 0)
+        rows, turning = _of_the_day(graph, own)
         noise = Streams(self.seed, "noise-of-roads").at(step).standard_normal(len(graph))
         each = np.square(rows[:, 6])
         parts = np.column_stack([each, each * rows[:, 3], rows[:, 7]])  # of noise, as posteriors.RoadGP
@@ -414,7 +419,7 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
             edges
         ]
         turns = graph.turn_numbers(edges)
-        energies[:-1] += turn_energy(graph, own)[turns]
+        energies[:-1] += turning[turns]
         seconds = float(graph.travel_time[edges].sum() + graph.turn_seconds[turns].sum())
         return _Spent(energies, seconds, True)
 
@@ -423,17 +428,18 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
         return {
             "data": self.roads.told,
             "network": f"passenger edges: {len(graph)}, {len(graph.turns)} turns",
-            "trips": f"{self.vehicles} vehicles between {self.trips or 'ever new'} pairs of roads, one "
-            f"every {self.headway:g} s on average",
-            "vehicles": f"differ by {self.variety:.0%} as told, by {self.wear:.0%} more untold; a trip "
-            f"carries up to {self.payload:g} kg; temperatures of 10 ± {self.weather:g} °C",
+            "trips": f"{self.vehicles} vehicles between {self.trips or 'ever-new'} pairs of roads, a "
+            f"trip every {self.headway:g} s on average",
+            "vehicles": f"differ by {100.0 * self.variety:g} % in what the fleet knows and by another "
+            f"{100.0 * self.wear:g} % in what it does not; a trip carries up to {self.payload:g} kg; "
+            f"temperatures of 10 ± {self.weather:g} °C",
             "energy": "what the battery gives less what is stored in motion, alike in feedback, metric "
             "and forecast" + ("; driven in SUMO" if driven else "; drawn from the fleet's own model"),
             "feedback": ("of every edge" if self.seen == "edges" else "of whole trips")
             + (", at once" if self.late is None else f", {self.late:g} s after arrival"),
             "traffic": f"{self.traffic:g} cars an hour" if self.traffic else "none",
-            "regret": "energy above that of the route of the model that was told the vehicle, driven "
-            "on the same day; negative where less was needed",
+            "regret": "energy above that of the informed prior's route, driven on the same day; "
+            "negative where less was needed",
         }
 
 
@@ -445,12 +451,18 @@ class _Spent(NamedTuple):
     arrived: bool
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1)
+def _of_the_day(graph: LineGraph, own: Vehicle) -> tuple[Floats, Floats]:
+    """``road_rows`` and ``turn_energy`` of a vehicle that is so only once."""
+    return road_rows(graph, own, 0), own.turn_energy(graph)
+
+
+@lru_cache(maxsize=32)
 def _arms(graph: LineGraph, told: Vehicle, number: int) -> Arms:
-    return Arms(ids=graph.ids, features=road_rows(graph, told, number))
+    return Arms(ids=graph.ids, features=fleet_rows(graph, told, number))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def turn_energy(graph: LineGraph, vehicle: Vehicle) -> Floats:
     """``Vehicle.turn_energy``, once for each vehicle."""
     energy = vehicle.turn_energy(graph)

@@ -157,7 +157,9 @@ def read_vehicles(path: str | Path) -> dict[str, Equipped]:
     if not tables:
         return {"": _equipped(found, None, str(path))}
     if loose := [name for name in found if name not in tables]:
-        raise SpecError(f"{path}: {loose[0]} stands outside any table; write it below its [vehicle]")
+        raise SpecError(
+            f"{path}: {loose[0]} stands outside any table; write it below the [name] of its vehicle"
+        )
     return {name: _equipped(each, name, f"{path}: {name}") for name, each in tables.items()}
 
 

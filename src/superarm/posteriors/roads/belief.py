@@ -13,6 +13,7 @@ from superarm.errors import StaleBeliefError
 from superarm.inputs import as_generator, as_positions
 from superarm.posteriors.variances import standard_deviation
 from superarm.threads import one_blas_thread
+from superarm.turns import Turns, alone
 
 from .engine import RoadEngine
 from .log import Trips
@@ -34,20 +35,29 @@ class RoadBelief(Sparing):
         self._posterior, self._keys, self._pending, self._sign = posterior, keys, pending, sign
         self._version = posterior.version if version is None else version
 
+    @property
+    def _turns(self) -> Turns:
+        return self._posterior._turns
+
     def _fresh(self) -> RoadGP:
         if self._posterior.version != self._version:
             raise StaleBeliefError("the posterior has learned more since then; ask for a new belief")
         return self._posterior
 
-    @cached_property
+    @property
     def _engine(self) -> RoadEngine:
         engine = self._fresh()._engine
-        if self._pending is None or not len(self._pending):
-            return engine
+        return engine if self._pending is None or not len(self._pending) else self._supposed
+
+    @cached_property
+    def _supposed(self) -> RoadEngine:
+        assert self._pending is not None
+        engine = self._posterior._engine
         return engine.supposing(self._pending, np.diagonal(engine.noise(Trips.of_one(self._pending))))
 
     @cached_property
     @one_blas_thread
+    @alone
     def mean(self) -> Floats:
         mean = self._sign * self._fresh()._engine.mean_of(self._keys)
         mean.flags.writeable = False
@@ -55,6 +65,7 @@ class RoadBelief(Sparing):
 
     @cached_property
     @one_blas_thread
+    @alone
     def std(self) -> Floats:
         self._fresh()._engine.variances()  # from which those given what is pending go on
         std = standard_deviation(self._engine.variance_of(self._keys), lambda: 1.0)
@@ -62,6 +73,7 @@ class RoadBelief(Sparing):
         return std
 
     @one_blas_thread
+    @alone
     def std_at(self, positions: Ints) -> Floats:
         engine, keys = self._engine, self._keys[positions]
         return np.sqrt(np.maximum(np.diagonal(engine.expect(Trips.of_one(keys)).cov), 0.0))
@@ -72,6 +84,7 @@ class RoadBelief(Sparing):
 
     @cached_property
     @one_blas_thread
+    @alone
     def cov(self) -> Floats:
         cov = self._engine.expect(Trips.of_one(self._keys)).cov
         cov.flags.writeable = False
@@ -82,11 +95,13 @@ class RoadBelief(Sparing):
         return self._fresh().information_gain
 
     @property
+    @alone
     def incumbent(self) -> float:
         posterior = self._fresh()
         return posterior._incumbent(self._sign) if posterior.count else 0.0
 
     @one_blas_thread
+    @alone
     def sample(self, rng: Rng) -> Floats:
         return self.mean + self._sign * self._engine.draw(self._keys, as_generator(rng))
 

@@ -80,7 +80,7 @@ class RoadEngine:
         self._slot = np.full(len(kernel), -1, dtype=np.intp)
         self._edges = self._at = np.empty(0, dtype=np.intp)  # visited roads, and their slots
         self._vehicles: dict[int, int] = {}  # the first of each vehicle's slots
-        self._prior = np.square(scales.fleet)  # variances of the slots that are w; 0 for roads
+        self._prior = self._prior_of_slots(_P)
         self._near = np.empty((0, 0))  # k_G between visited roads
         self._H, self._alpha = np.zeros((_P, _P)), np.zeros(_P)
         self.information = 0.0  # ½ ln det(I + K A R⁻¹ Aᵀ), nats: what all trips have told
@@ -121,31 +121,40 @@ class RoadEngine:
             self._vehicles[vehicle] = size + _P * number
         at = np.arange(grown - len(fresh), grown)
         self._slot[fresh] = at
-        own = np.tile(np.square(self.scales.vehicle), len(vehicles))
-        self._prior = np.concatenate([self._prior, own, np.zeros(len(fresh))])
+        self._prior = self._prior_of_slots(grown)
         self._alpha = np.concatenate([self._alpha, np.zeros(grown - size)])
         self._H = _grown(self._H, size, grown)
         v, total = len(self._edges), len(self._edges) + len(fresh)
         self._edges, self._at = np.concatenate([self._edges, fresh]), np.concatenate([self._at, at])
         self._near = _grown(self._near, v, total)
         numbers = self._edges[:, None].astype(np.float64)
-        for place in range(
-            v, total
-        ):  # of two roads the later one is solved for: solves differ in rounding
+        for place in range(v, total):  # of two roads the later is solved for: solves differ in rounding
             row = self.kernel(numbers[[place]], numbers[: place + 1])[0]
             self._near[place, : place + 1] = self._near[: place + 1, place] = row
         self._told = [np.pad(rows, ((0, 0), (0, len(fresh)))) for rows in self._told]
 
-    def _sums(self, trips: Trips) -> Floats:
-        """A over the slots, (s, M); all roads and vehicles have slots."""
-        columns, terms = np.zeros((self.size, len(trips.rewards))), terms_of(trips.keys)
-        np.add.at(columns, (self._slot[edges_of(trips.keys)], trips.of), trips.keys[:, EACH])
-        columns[:_P] = trips.summed(terms).T
-        for vehicle in np.unique(trips.keys[:, VEHICLE]).tolist():
-            first = self._vehicles[int(vehicle)]
-            mine = (trips.keys[:, VEHICLE] == vehicle)[:, None]
-            columns[first : first + _P] = trips.summed(terms * mine).T
-        return columns
+    def _prior_of_slots(self, size: int) -> Floats:
+        """Variances of the slots that are w; 0 for roads, (s,)."""
+        prior = np.zeros(size)
+        prior[:_P] = np.square(self.scales.fleet)
+        for first in self._vehicles.values():
+            prior[first : first + _P] = np.square(self.scales.vehicle)
+        return prior
+
+    def _sums(self, trips: Trips) -> Any:
+        """A over the slots as a sparse (s, M) matrix; all roads and vehicles have slots."""
+        from scipy.sparse import csr_array
+
+        terms, first = terms_of(trips.keys), np.zeros(len(trips.keys), dtype=np.intp)
+        for vehicle, slot in self._vehicles.items():
+            first[trips.keys[:, VEHICLE] == vehicle] = slot
+        fleet = np.broadcast_to(np.arange(_P), terms.shape)
+        rows = [self._slot[edges_of(trips.keys)], fleet.ravel(), (first[:, None] + fleet).ravel()]
+        values = [trips.keys[:, EACH], terms.ravel(), terms.ravel()]
+        columns = [trips.of, np.repeat(trips.of, _P), np.repeat(trips.of, _P)]
+        shape = (self.size, len(trips.rewards))
+        places = (np.concatenate(rows), np.concatenate(columns))
+        return csr_array((np.concatenate(values), places), shape=shape)
 
     def _prior_of(self, trips: Trips) -> tuple[Floats, Floats]:
         """K A over the slots, (s, M), and Aᵀ K A, (M, M), of rewards that may be of new roads."""
@@ -198,8 +207,8 @@ class RoadEngine:
         edges, place = np.unique(edges_of(trips.keys), return_inverse=True)
         counts = np.zeros((len(edges), len(trips.rewards)))
         np.add.at(counts, (place, trips.of), trips.keys[:, EACH])
-        where = np.searchsorted(self._at, self._slot[edges], sorter=np.argsort(self._at))
-        places = np.argsort(self._at)[where]
+        by_edge = np.argsort(self._edges)
+        places = by_edge[np.searchsorted(self._edges, edges, sorter=by_edge)]
         return counts, self._near[np.ix_(places, places)], self.sizes[edges]
 
     # --- noise -----------------------------------------------------------------------------
@@ -219,13 +228,20 @@ class RoadEngine:
         shared = self._shared(trips)
         return np.diag(self.own_noise(trips)) + _within(trips.trip, shared @ shared.T)
 
-    def _weighted(self, trips: Trips, values: Floats) -> Floats:
-        """R⁻¹ times values, (M,) or (M, k): trip by trip by Woodbury's identity."""
+    def _noise_parts(self, trips: Trips) -> tuple[Floats, Floats, Floats]:
+        """What R⁻¹ = W − W F (I + Fᵀ W F)⁻¹ Fᵀ W is made of, F block by block of T trips.
+
+        The diagonal of W, (M,); F, (M, 5); the blocks I + Fᵀ W F, (T, 5, 5).
+        """
         weight, shared = 1.0 / self.own_noise(trips), self._shared(trips)
-        columns = weight[:, None] * values.reshape(len(weight), -1)
         inner = np.zeros((trips.number, _P, _P))
         np.add.at(inner, trips.trip, shared[:, :, None] * (weight[:, None] * shared)[:, None, :])
-        inner += np.eye(_P)
+        return weight, shared, inner + np.eye(_P)
+
+    def _weighted(self, trips: Trips, values: Floats) -> Floats:
+        """R⁻¹ times values, (M,) or (M, k): trip by trip by Woodbury's identity."""
+        weight, shared, inner = self._noise_parts(trips)
+        columns = weight[:, None] * values.reshape(len(weight), -1)
         pulled = np.zeros((trips.number, _P, columns.shape[1]))
         np.add.at(pulled, trips.trip, shared[:, :, None] * columns[:, None, :])
         back = np.linalg.solve(inner, pulled)[trips.trip]
@@ -246,12 +262,13 @@ class RoadEngine:
         self._visit(trips.keys)
         expected = self.expect(trips)
         C = cholesky(expected.cov + expected.noise, "the covariance of the rewards")
-        B = solve_lower(C, (self._sums(trips) - expected.pulled).T)
+        B = solve_lower(C, (self._sums(trips).toarray() - expected.pulled).T)
         z = solve_lower(C, trips.rewards - expected.mean)
         with blas_threads_for(float(self.size) ** 2 * len(z)):
             self._known[...] += B.T @ B
         self._alpha = self._alpha + B.T @ z
-        self._told.append(B[:, self._at])
+        if self.has_variances:
+            self._told.append(B[:, self._at])
         self._means = None
         self.log.append(trips)
         own = cholesky(expected.noise, "the noise of the rewards")
@@ -301,10 +318,7 @@ class RoadEngine:
             raise StateError("this state is damaged: what it knows is not of its trips")
         self._slot[edges], self._edges, self._at = at, edges.copy(), at.copy()
         self._vehicles = dict(zip(vehicles.tolist(), first.tolist(), strict=True))
-        self._prior = np.zeros(size)
-        self._prior[:_P] = np.square(self.scales.fleet)
-        for slot in self._vehicles.values():
-            self._prior[slot : slot + _P] = np.square(self.scales.vehicle)
+        self._prior = self._prior_of_slots(size)
         self._H, self._alpha = _full(lower, size), alpha.copy()
         self._near = _full(near, len(edges))
         self.log.append(trips)
@@ -347,10 +361,7 @@ class RoadEngine:
         for name in ("_slot", "_edges", "_at", "_near", "log"):
             setattr(fresh, name, getattr(self, name))
         fresh._vehicles = dict(self._vehicles)
-        fresh._prior = np.zeros(self.size)
-        fresh._prior[:_P] = np.square(scales.fleet)
-        for first in self._vehicles.values():
-            fresh._prior[first : first + _P] = np.square(scales.vehicle)
+        fresh._prior = fresh._prior_of_slots(self.size)
         fresh._H, fresh._alpha = np.zeros((self.size, self.size)), np.zeros(self.size)
         fresh._settle(trips)
         return fresh
@@ -379,35 +390,16 @@ class RoadEngine:
         from scipy.sparse import csr_array
 
         residual = trips.rewards - trips.summed(trips.keys[:, EXPECTED])
-        A = self._sparse_sums(trips)
-        weight, shared = 1.0 / self.own_noise(trips), self._shared(trips)
-        # R⁻¹ = W − W F (I + Fᵀ W F)⁻¹ Fᵀ W, with F block by block of trips.
-        scaled = weight[:, None] * shared
-        inner = np.zeros((trips.number, _P, _P))
-        np.add.at(inner, trips.trip, shared[:, :, None] * scaled[:, None, :])
-        inner += np.eye(_P)
-        half = np.linalg.solve(np.linalg.cholesky(inner)[trips.trip], scaled[:, :, None])[:, :, 0]
+        A = self._sums(trips)
+        weight, shared, inner = self._noise_parts(trips)
+        scaled = (weight[:, None] * shared)[:, :, None]
+        half = np.linalg.solve(np.linalg.cholesky(inner)[trips.trip], scaled)[:, :, 0]
         rows = np.repeat(np.arange(len(weight)), _P)
         at = (trips.trip[:, None] * _P + np.arange(_P)).ravel()
         F = csr_array((half.ravel(), (rows, at)), shape=(len(weight), trips.number * _P))
         low = A @ F
         information = (A * weight) @ A.T - low @ low.T
         return np.asarray(information.toarray()), np.asarray(A @ self._weighted(trips, residual))
-
-    def _sparse_sums(self, trips: Trips) -> Any:
-        """A as a sparse (s, M) matrix."""
-        from scipy.sparse import csr_array
-
-        terms, first = terms_of(trips.keys), np.zeros(len(trips.keys), dtype=np.intp)
-        for vehicle, slot in self._vehicles.items():
-            first[trips.keys[:, VEHICLE] == vehicle] = slot
-        fleet = np.broadcast_to(np.arange(_P), terms.shape)
-        rows = [self._slot[edges_of(trips.keys)], fleet.ravel(), (first[:, None] + fleet).ravel()]
-        values = [trips.keys[:, EACH], terms.ravel(), terms.ravel()]
-        columns = [trips.of, np.repeat(trips.of, _P), np.repeat(trips.of, _P)]
-        shape = (self.size, len(trips.rewards))
-        places = (np.concatenate(rows), np.concatenate(columns))
-        return csr_array((np.concatenate(values), places), shape=shape)
 
     # --- all roads -------------------------------------------------------------------------
 
@@ -503,14 +495,7 @@ class RoadEngine:
         noise = np.sqrt(self.own_noise(trips)) * rng.standard_normal(len(trips.rewards))
         of_trips = rng.standard_normal((trips.number, _P))
         noise += (self._shared(trips) * of_trips[trips.trip]).sum(axis=1)
-        weights = self._weighted(trips, noise)[trips.of]
-        drawn, terms = np.zeros(self.size), terms_of(trips.keys)
-        np.add.at(drawn, self._slot[edges_of(trips.keys)], weights * trips.keys[:, EACH])
-        drawn[:_P] = weights @ terms
-        for vehicle, first in self._vehicles.items():
-            mine = trips.keys[:, VEHICLE] == vehicle
-            drawn[first : first + _P] = weights[mine] @ terms[mine]
-        return drawn
+        return np.asarray(self._sums(trips) @ self._weighted(trips, noise))
 
 
 def _within(trip: Ints, products: Floats) -> Floats:

@@ -50,7 +50,7 @@ from superarm.networks.scales import Outliers, RoadScales
 from superarm.posteriors.base import GaussianPosterior, Memory
 from superarm.registry import describe, difference, register
 from superarm.threads import one_blas_thread
-from superarm.turns import whole
+from superarm.turns import alone
 
 from .belief import RoadBelief
 from .coverage import Coverage, Held
@@ -152,11 +152,12 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
     def widths(self, keys: Any = None) -> tuple[Floats, Floats]:
         return self._of_roads.widths(), self._of_trips.widths()
 
+    @alone
     def noise_cov(self, keys: NDArray[Any]) -> Floats:
         return self._engine.noise(Trips.of_one(self._as_keys(keys)))
 
     @one_blas_thread
-    @whole
+    @alone
     def total(self, keys: Any) -> tuple[float, float]:
         """Mean and standard deviation of what these roads cost together on one trip, noise included."""
         rows = self._as_keys(keys)
@@ -184,19 +185,23 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         require_size(keys, "arms")
         return keys
 
+    @alone
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
         return self._engine.mean_of(keys), self._engine.variance_of(keys)
 
     def _mean(self, keys: Floats) -> Floats:
         return self._engine.mean_of(keys)
 
+    @alone
     def _covariance(self, keys: Floats, at: Ints | None = None) -> Floats:
         cov = self._engine.expect(Trips.of_one(keys)).cov
         return cov if at is None else cov[at]
 
+    @alone
     def _draw(self, keys: Floats, rng: Rng, size: int) -> Floats:
         return np.stack([self._engine.draw(keys, rng) for _ in range(size)])
 
+    @alone
     def _incumbent(self, sign: float) -> float:
         means = self._engine.mean_of(self._engine.log.view().keys)
         return float((sign * means).max())
