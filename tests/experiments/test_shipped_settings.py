@@ -647,6 +647,7 @@ claim below: metric=true_energy policy=prior-potential versus=prior
 rounds 100
 seeds 5
 problem name=fleet
+problem late=0.0
 policies cautious: policy=route-cautious
 policies greedy: policy=route-greedy spread=none
 policies thompson: policy=route-ts mode=joint spread=none
