@@ -104,6 +104,31 @@ def test_delays_are_rounds_one_per_reward(delays: Any) -> None:
     assert late.part(np.array([True, False])).delays is None  # a part is known at once
 
 
+@pytest.mark.parametrize("sums", [[0], [0, 2], [1, 1], [-1, 0], [0.5, 0.0]], ids=str)
+def test_sums_give_every_arm_a_reward_and_every_reward_an_arm(sums: Any) -> None:
+    rewards = np.zeros(len(set(sums)))
+    with pytest.raises(InputError, match="sums"):
+        Feedback(positions=np.arange(2), rewards=rewards, sums=np.array(sums))
+
+
+def test_feedback_of_sums() -> None:
+    given: dict[str, Any] = {"positions": np.array([4, 2, 7]), "sums": np.array([1, 0, 1])}
+    for wrong in (np.zeros(1), np.zeros(3)):
+        with pytest.raises(ShapeError, match="rewards"):
+            Feedback(rewards=wrong, **given)
+    with pytest.raises(ShapeError, match="noise_variance"):
+        Feedback(rewards=np.zeros(2), noise_variance=np.ones(3), **given)
+    late = Feedback(
+        rewards=np.array([3.0, 5.0]), noise_variance=np.ones(2), delays=np.array([2, 2, 2]), **given
+    )
+    whole = late.part(np.ones(3, dtype=bool))
+    assert whole.delays is None
+    assert whole.sums is not None
+    assert (whole.rewards.tolist(), whole.sums.tolist()) == ([3.0, 5.0], [1, 0, 1])
+    with pytest.raises(InputError, match="same delay"):
+        late.part(np.array([True, False, True]))
+
+
 # --- checks --------------------------------------------------------------------------------
 
 

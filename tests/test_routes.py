@@ -507,6 +507,27 @@ def test_a_battery_may_run_empty_on_the_way_and_not_at_the_end() -> None:
         find_route(hill, "up", "down", charge=300.0)
 
 
+def test_what_is_told_of_a_charge() -> None:
+    """Where it is lowest is the edge just driven; above its capacity a battery holds nothing."""
+    told = Battery(capacity=1000.0, reserve=400.0).follow(
+        900.0, np.array([200.0, 300.0, -250.0]), lambda count: 10.0 * count
+    )
+    assert told.as_json(["a", "b", "c"]) == {
+        "capacity_wh": 1000.0,
+        "reserve_wh": 400.0,
+        "charge_wh": 900.0,
+        "arrival_wh": 650.0,
+        "arrival_low_wh": 620.0,
+        "arrival_high_wh": 680.0,
+        "lowest_wh": 380.0,
+        "lowest_at": "b",
+        "lost_wh": 0.0,
+        "missing_wh": 20.0,
+    }
+    nearly = Battery(capacity=700.0).follow(690.0, np.array([-5.0]), lambda count: 10.0).as_json(["a"])
+    assert (nearly["arrival_wh"], nearly["arrival_high_wh"]) == (695.0, 700.0)
+
+
 def test_a_full_battery_cannot_take_what_is_won_downhill() -> None:
     down = over_a_hill(-100.0)
     full = find_route(down, "up", "down", battery=Battery(capacity=5000.0))

@@ -27,7 +27,9 @@ from __future__ import annotations
 
 import csv
 import io
+import lzma
 import math
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -40,6 +42,7 @@ import numpy as np
 
 from superarm.core import Ints
 from superarm.errors import FileError, InputError, StateError
+from superarm.inputs import as_number
 from superarm.networks import LineGraph, Vehicle
 from superarm.packed import open_packed
 from superarm.policies.base import IndexPolicy
@@ -51,6 +54,8 @@ from superarm.problems.fleet import fleet_model, fleet_rows, road_sizes, turn_en
 from superarm.registry import describe, difference
 
 _LARGEST = 1e10
+_MOST_WH = 1e7  # of an edge or a trip: 10 MWh
+_MOST_LETTERS = 1 << 24  # of one entry: a trip of 100,000 edges has a tenth of it
 _TRACE = ("time_s", "lat", "lon", "counter_wh")
 
 
@@ -68,6 +73,8 @@ class LoggedTrip:
     name: str
     vehicle: str = ""
     sections: tuple[Section, ...]
+    unread: str = ""
+    """Why nothing can be learned from it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,9 +190,11 @@ def _rewards(graph: LineGraph, trip: LoggedTrip, vehicles: Mapping[str, Vehicle]
     vehicle = vehicles.get(trip.vehicle, Vehicle())
     rows = fleet_rows(graph, vehicle, vehicle_number(trip.vehicle))
     turns, height = turn_energy(graph, vehicle), vehicle.potential(graph.rise)
+    if trip.unread or not trip.sections or not all(section.edges for section in trip.sections):
+        raise InputError(trip.unread or "it has no edges")
+    for section in trip.sections:
+        as_number(section.energy, "energy_wh", -_MOST_WH, _MOST_WH)
     route = [graph.number(edge) for section in trip.sections for edge in section.edges]
-    if not route:
-        raise InputError("it has no edges")
     numbers = graph.turns_between(route)  # −1 where edges between are missing
     of = np.repeat(np.arange(len(trip.sections)), [len(section.edges) for section in trip.sections])
     rewards = np.array([section.energy for section in trip.sections])
@@ -213,10 +222,11 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
     try:
         with open_packed(path) as file:
             text = file.read().decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise FileError(f"{path} cannot be read as a table of trips: {error}") from None
-    rows = csv.DictReader(io.StringIO(text, newline=""))
-    names = set(rows.fieldnames or ())
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise FileError(f"{path} cannot be read as a table of trips: {reason}") from None
+    rows = _rows(path, text)
+    names = set(rows[0].entries)
     traced = {"trip", *_TRACE} <= names
     if not traced and (not {"trip", "energy_wh"} <= names or ("edge" in names) == ("edges" in names)):
         raise FileError(
@@ -228,10 +238,15 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
     read: Callable[[Path, int, Mapping[str, Any]], Any] = (
         _point if traced else lambda path, line, row: _section(path, line, row, column)
     )
-    found = [
-        (row.get("trip") or "", row.get("vehicle") or "", read(path, line, row))
-        for line, row in enumerate(rows, start=2)
-    ]
+    found = []
+    for line, entries in rows[1:]:
+        if len(entries) > len(rows[0].entries):
+            raise FileError(
+                f"{path}, line {line}: it has {len(entries)} entries under {len(rows[0].entries)} "
+                "columns; write decimals with a point"
+            )
+        row = dict(zip(rows[0].entries, entries, strict=False))
+        found.append((row.get("trip") or "", row.get("vehicle") or "", read(path, line, row)))
     if not found:
         raise FileError(f"{path}: the table has no rows")
     by_trip = groupby(found, key=lambda row: row[:2])
@@ -244,17 +259,37 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
         if not name:
             raise FileError(f"{path}: a row does not name its trip; give each trip a name")
     return [
-        LoggedTrip(
-            name=name,
-            vehicle=vehicle,
-            sections=_matched(path, name, graph, each) if traced else tuple(each),
-        )
+        _matched(name, vehicle, graph, each)
+        if traced
+        else LoggedTrip(name=name, vehicle=vehicle, sections=tuple(each))
         for (name, vehicle), each in groups
     ]
 
 
-def _matched(path: Path, name: str, graph: LineGraph, points: list[Any]) -> tuple[Section, ...]:
-    """Sections of a trace whose energies its counter tells; none where it tells of no whole edge."""
+class _Row(NamedTuple):
+    line: int
+    entries: list[str]
+
+
+def _rows(path: Path, text: str) -> list[_Row]:
+    """The rows of a table that are not empty, the names of its columns first."""
+    most = csv.field_size_limit(_MOST_LETTERS)
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        rows = [_Row(reader.line_num, entries) for entries in reader if entries] or [_Row(1, [])]
+    except csv.Error as error:
+        raise FileError(f"{path}, line {reader.line_num}: {error}") from None
+    finally:
+        csv.field_size_limit(most)
+    names = rows[0].entries
+    for name in names:
+        if names.count(name) > 1:
+            raise FileError(f"{path}: the first line names the column {name!r} twice; leave one out")
+    return rows
+
+
+def _matched(name: str, vehicle: str, graph: LineGraph, points: list[Any]) -> LoggedTrip:
+    """A trace as sections whose energies its counter tells."""
     from superarm.networks.gps import energies_along, match_trace
 
     times, lats, lons, counter = np.array(points).T
@@ -262,22 +297,29 @@ def _matched(path: Path, name: str, graph: LineGraph, points: list[Any]) -> tupl
         matched = match_trace(graph, np.column_stack([lons, lats]), times)
         found = energies_along(matched, times, counter)
     except InputError as error:
-        raise FileError(f"{path}: trip {name!r}: {error}") from error
-    return tuple(Section(tuple(graph.ids[edge] for edge in each.edges), each.energy) for each in found)
+        return LoggedTrip(name=name, vehicle=vehicle, sections=(), unread=str(error))
+    sections = tuple(
+        Section(tuple(graph.ids[edge] for edge in each.edges), each.energy) for each in found
+    )
+    unread = "" if sections else "its points and its counter tell of no whole edge"
+    return LoggedTrip(name=name, vehicle=vehicle, sections=sections, unread=unread)
 
 
 def _point(path: Path, line: int, row: Mapping[str, Any]) -> list[float]:
     return [_number(path, line, row, column) for column in _TRACE]
 
 
-def _number(path: Path, line: int, row: Mapping[str, Any], column: str) -> float:
+def _number(
+    path: Path, line: int, row: Mapping[str, Any], column: str, most: float = _LARGEST
+) -> float:
     text = row.get(column) or ""
     try:
         number = float(text)
     except ValueError:
         number = math.nan
-    if not math.isfinite(number) or abs(number) > _LARGEST:
-        raise FileError(f"{path}, line {line}: {column} is {text!r}; it must be a number")
+    if not math.isfinite(number) or abs(number) > most:
+        told = f"{path}, line {line}: {column} is {text!r:.60}; it must be a number"
+        raise FileError(f"{told} from {-most:,.0f} to {most:,.0f}")
     return number
 
 
@@ -286,4 +328,4 @@ def _section(path: Path, line: int, row: Mapping[str, Any], column: str) -> Sect
     edges = tuple(given.split()) if column == "edges" else (given.strip(),)
     if not edges or not all(edges):
         raise FileError(f"{path}, line {line}: {column} must not be empty")
-    return Section(edges, _number(path, line, row, "energy_wh"))
+    return Section(edges, _number(path, line, row, "energy_wh", _MOST_WH))

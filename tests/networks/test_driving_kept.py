@@ -109,6 +109,11 @@ def test_the_drive_of_another_route_is_none(network, cache):
             file.execute("UPDATE drives SET drive = ?", (other.to_bytes(),))
         with pytest.warns(UserWarning, match="2 edges, not 3"):
             assert len(driver.drive(ROUTE).left) == 3
+        whole = driver.drive(ROUTE)
+        with sqlite3.connect(cache) as file:
+            file.execute("UPDATE drives SET drive = ?", (whole.to_bytes(),))
+        with pytest.warns(UserWarning, match="3 edges, not 2"):
+            assert len(driver.drive(ROUTE[:2]).left) == 2
 
 
 def test_files_that_hold_something_else_are_left_alone(network, tmp_path):
@@ -198,7 +203,11 @@ def test_rail_is_made_plain_and_the_roads_stay(crossing, tmp_path):
 
 def test_nothing_else_is_touched(build_network, tmp_path):
     file = build_network(tmp_path, signals=True)
-    assert plain_text(file) == file.read_bytes().replace(b'type="actuated"', b'type="static"')
+    text = file.read_bytes()
+    assert b'type="actuated"' in text
+    for kind in (b"actuated", b"delay_based", b"NEMA"):  # whatever reacts to cars
+        file.write_bytes(text.replace(b'type="actuated"', b'type="%s"' % kind))
+        assert plain_text(file) == text.replace(b'type="actuated"', b'type="static"')
 
 
 def test_traffic_crosses_rails(crossing):

@@ -216,6 +216,18 @@ def test_turns_that_are_forbidden_are_not_driven():
     assert [graph.ids[edge] for edge in match_trace(graph, back).edges] == ["dc", "cb", "ba"]
 
 
+def test_a_junction_belongs_to_the_edge_before_it():
+    """Courses meet in its middle: half of its metres later one leaves the edge."""
+    turns = len(small().connections)
+    places = walked((850, 0), (20, 0))
+    times = np.hypot(*(places - places[0]).T) / 10.0  # at 10 m/s
+    without = match_trace(small().line_graph(), places, times)
+    long = match_trace(small(turn_length=np.full(turns, 16.0)).line_graph(), places, times)
+    np.testing.assert_allclose(without.leave[:-1], [25.0, 55.0], atol=1e-6)
+    np.testing.assert_allclose(long.leave[:-1], [25.8, 55.8], atol=1e-6)
+    np.testing.assert_array_equal(long.enter[1:], long.leave[:-1])
+
+
 def test_of_two_roads_between_the_same_junctions_the_one_driven_is_found():
     network = small()
     places = network.junctions[:, :2]
@@ -272,6 +284,14 @@ def test_a_reading_at_every_boundary_gives_every_edge_exactly():
     sections = energies_along(matched_at(crossings), crossings, counter, doubt=0.0)
     assert [edges for edges, *_ in sections] == [(100 + edge,) for edge in range(1, 18)]
     np.testing.assert_allclose([each.energy for each in sections], np.diff(counter)[1:-1], rtol=1e-12)
+
+
+def test_sections_grow_until_their_ends_are_a_tenth_of_them():
+    """Edges of 16 s that end in the middle between readings, each unsure by 2 · 2 / 4 seconds."""
+    crossings, times = 2.0 + 16.0 * np.arange(20), np.arange(0.0, 400.0, 4.0)
+    for doubt, edges in (({}, 2), ({"doubt": 0.1}, 2), ({"doubt": 0.05}, 3), ({"doubt": 0.125}, 1)):
+        sections = energies_along(matched_at(crossings), times, 2.0 * times, **doubt)
+        assert {len(each.edges) for each in sections[:-1]} == {edges}
 
 
 def test_coarse_counters_give_longer_sections():

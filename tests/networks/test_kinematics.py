@@ -243,6 +243,57 @@ def test_a_turn_costs_something_or_nothing(seed: int, recuperation: Any) -> None
     assert (car.turn_energy(graph) >= 0.0).all()
 
 
+def test_cars_are_those_of_sumo_and_turning_back_takes_as_long_as_for_osrm() -> None:
+    assert (ACCELERATION, BRAKING, UTURN_SECONDS) == (2.6, 4.5, 20.0)
+
+
+def test_who_turns_back_stops() -> None:
+    """All of the speed has to be regained; where one drives on at the same speed, nothing."""
+    graph = star("a").line_graph(uturns=True)
+    car = Vehicle(auxiliary_power=0.0, air_drag=0.0, propulsion_efficiency=0.9)
+    energy = car.turn_energy(graph)
+    level = graph.speed[graph.turns[:, 0]] == graph.speed[graph.turns[:, 1]]
+    after = graph.speed[graph.turns[:, 1]]
+    lost = (1 / 0.9 - car.recuperation_efficiency) * 0.5 * car.mass * after**2
+    back = graph.is_uturn & level
+    assert back.any()
+    np.testing.assert_allclose(energy[back], lost[back] / 3600.0, rtol=1e-12)
+    np.testing.assert_allclose(energy[~graph.is_uturn & level], 0.0, atol=1e-12)
+
+
+def test_terms_add_up_to_the_energy_of_a_vehicle() -> None:
+    """Where nothing is lost and slopes are small: G is the sum of its terms, and 1 kW is one."""
+    graph = generate_city(edges=200, seed=2).line_graph()
+    car = Vehicle(propulsion_efficiency=1.0, recuperation_efficiency=1.0, auxiliary_power=700.0)
+    terms = car.terms(graph)
+    level = np.sqrt(1.0 - (graph.rise / graph.length) ** 2)  # cos α, which terms leave out
+    energy = terms[:, 0] * level + 0.7 * terms[:, 1] + terms[:, 2] + terms[:, 3]
+    np.testing.assert_allclose(energy, car.energy(graph.length, graph.speed, graph.rise), rtol=1e-12)
+    assert terms[:, 3].min() < 0.0 < terms[:, 3].max()
+
+
+def test_signals_make_drives_differ() -> None:
+    """Against 200,000 drives; of edges with several turns it is their mean."""
+    stop, wait = 0.4, 6.0
+    graph = chain([900.0, 900.0], [20.0, 15.0], turn_wait=[wait], turn_stop=[stop])
+    car = Vehicle(auxiliary_power=3000.0, propulsion_efficiency=0.9, recuperation_efficiency=0.8)
+    rng, n = np.random.default_rng(0), 200_000
+    waited = rng.uniform(0.0, 2.0 * wait / stop, n)  # on average ``wait`` with those who do not stop
+    lost = (1 / 0.9 - 0.8) * 0.5 * car.mass * 20.0**2 + 3000.0 * waited
+    drawn = np.where(rng.random(n) < stop, lost, 0.0) / 3600.0
+    # The kurtosis of such a variable is below 3, so that its variance is known to √(2/n), 0.3 %.
+    found = car.stop_variance(graph)
+    assert found[0] == pytest.approx(drawn.var(), rel=4.0 * np.sqrt(2.0 / n))
+    assert found[1:].tolist() == [0.0, 0.0]
+    network = star("a", "b")
+    stops = np.linspace(0.1, 0.9, len(network.connections))
+    several = replace(network, turn_stop=stops).line_graph()
+    square = ((1 / 0.9 - 0.8) * 0.5 * car.mass * 10.0**2 / 3600.0) ** 2
+    for edge, variance in enumerate(car.stop_variance(several)):
+        p = several.turn_stop[several.turns[:, 0] == edge]
+        assert variance == pytest.approx(square * (p * (1.0 - p)).mean(), rel=1e-12)
+
+
 def star(*dead_ends: str) -> RoadNetwork:
     """A ring a → b → c → a and its other direction; streets to dead ends at the junctions named."""
     both = [("a", "b"), ("b", "c"), ("c", "a"), *((at, f"{at}{n}") for n, at in enumerate(dead_ends))]

@@ -211,6 +211,48 @@ def test_a_line_across_a_road_does_not_close_it(graph: LineGraph) -> None:
     assert long not in places.along(degrees(line).tolist())
 
 
+@pytest.mark.parametrize(("askew", "closed"), [(25.0, True), (-25.0, True), (35.0, False)])
+def test_a_line_that_is_too_askew_does_not_close_a_road(
+    graph: LineGraph, askew: float, closed: bool
+) -> None:
+    """For more than 30 m within 10 m of it, but more than 30° askew."""
+    shapes = [graph.network.shapes[edge] for edge in graph.edges]
+    lengths = [np.hypot(*np.diff(shape, axis=0).T) for shape in shapes]
+    edge = int(np.argmax([each.max() for each in lengths]))
+    part = int(lengths[edge].argmax())
+    begin, end = shapes[edge][part : part + 2] @ [1.0, 1.0j]
+    along = np.exp(1j * np.radians(askew)) * (end - begin) / abs(end - begin)
+    line = [0.5 * (begin + end) + far * along for far in (-25.0, 25.0)]
+    assert abs(end - begin) > 60.0
+    found = Places(graph).along(degrees(np.array([[each.real, each.imag] for each in line])).tolist())
+    assert (edge in found) == closed
+
+
+@pytest.mark.parametrize(
+    ("length", "metres", "closed"),
+    [(40.0, 6.0, False), (40.0, 14.0, True), (200.0, 14.0, False), (200.0, 26.0, True)],
+)
+def test_a_line_closes_half_of_a_road_or_30_metres(length: float, metres: float, closed: bool) -> None:
+    """A line that ends on a road, beyond which 10 m more are near it."""
+    both = {"passenger": [True, True]}
+    road = RoadNetwork(
+        name="road",
+        junction_ids=("a", "b"),
+        junctions=[[0.0, 0.0, 0.0], [length, 0.0, 0.0]],
+        edge_ids=("there", "back"),
+        tail=[0, 1],
+        head=[1, 0],
+        length=[length] * 2,
+        speed=[10.0] * 2,
+        permits=both,
+        connections=[[0, 1], [1, 0]],
+        turn_permits=both,
+        lon_lat=degrees([[0.0, 0.0], [length, 0.0]]),
+    ).line_graph()
+    found = Places(road).along(degrees([[-50.0, 0.0], [metres, 0.0]]).tolist())
+    assert found.tolist() == ([0, 1] if closed else [])
+
+
 def test_edges_within_an_area(graph: LineGraph) -> None:
     """Against every edge, sampled by the metre; an edge with a part inside is in."""
     network, places = graph.network, Places(graph)

@@ -158,6 +158,28 @@ def test_no_route_is_cheaper_where_turns_cost(n: int, seed: int, density: float,
             assert totals[tuple(found)] == pytest.approx(min(totals.values()), abs=1e-12)
 
 
+def test_a_turn_that_costs_much_is_gone_around() -> None:
+    """From 0 to 3 by 1 or by 2; costs of turns follow the rows of the graph, not the order given."""
+    turns = [(2, 3), (0, 2), (1, 3), (0, 1)]
+    graph = graph_of(turns, 4)
+    oracle = ShortestPath(successors=graph)
+    number = {(0, 1): 0, (0, 2): 1, (1, 3): 2, (2, 3): 3}
+    arms = -np.array([0.0, 1.0, 2.0, 0.0])
+
+    def found(**costs: float) -> list[int]:
+        of_turns = np.zeros(4)
+        for name, cost in costs.items():
+            of_turns[number[int(name[1]), int(name[2])]] = cost
+        trip = Trip(start=0, goal=3, turn_costs=of_turns)
+        return oracle.select(arms, trip, np.random.default_rng(0)).positions.tolist()
+
+    assert found() == found(t01=0.9) == found(t13=0.9) == found(t23=5.0) == [0, 1, 3]
+    assert found(t01=1.1) == found(t13=1.1) == found(t01=0.6, t13=0.6) == [0, 2, 3]
+    assert found(t01=2.0, t02=3.0) == [0, 1, 3]
+    for turn, place in number.items():
+        assert oracle.turns_along(np.array(turn)).tolist() == [place]
+
+
 def test_turns_without_costs_change_nothing() -> None:
     rng = np.random.default_rng(3)
     costs = rng.random(7)

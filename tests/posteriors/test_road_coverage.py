@@ -14,6 +14,7 @@ from scipy.special import ndtri
 from superarm.core import LEVELS, QUANTILES, Floats
 from superarm.errors import InputError, StateError
 from superarm.posteriors.roads import Held
+from superarm.posteriors.roads import coverage as module
 from superarm.posteriors.roads.coverage import _STEP, _SUPPOSED, _WIDER, Coverage
 
 KEPT = 200
@@ -26,6 +27,12 @@ def judged(scores: Any, coverage: Coverage | None = None) -> tuple[Coverage, Flo
         inside.append(score <= coverage.widths())
         coverage.judge(np.array([score]))
     return coverage, np.array(inside, dtype=np.float64)
+
+
+def test_what_was_chosen_on_roads() -> None:
+    """On Monaco, Luxembourg and a generated city; all else here holds for other numbers, too."""
+    chosen = (module._SUPPOSED, module._WIDER, module._STEP, module._RECENT, module._HIGHEST)
+    assert chosen == (20.0, 1.2, 0.05, 100, 0.9995)
 
 
 def test_before_the_first_trip_intervals_are_wider_than_a_normals() -> None:

@@ -20,7 +20,7 @@ from superarm.errors import InputError, StaleBeliefError, StateError, UnknownArm
 from superarm.kernels import GraphMatern
 from superarm.networks import RoadScales, Vehicle, generate_city
 from superarm.posteriors import RoadGP
-from superarm.posteriors.roads import Trips
+from superarm.posteriors.roads import Trips, noise_parts, terms_of
 from superarm.posteriors.roads.engine import RoadEngine
 from superarm.problems.fleet import fleet_model, road_rows
 from superarm.states import state_to_bytes
@@ -587,6 +587,16 @@ def test_a_fit_finds_the_scales_that_trips_were_drawn_with() -> None:
     assert gp.noise_std == gp.fitted.noise
 
 
+def test_scales_may_be_far_from_those_given() -> None:
+    """Noise that was said to be fifty times smaller: the variance of a road to a factor of two."""
+    given = replace(SCALES, noise=0.01, noise_per_time=0.01)
+    gp = learner(scales=given, refit=24)
+    gp.observe_trips(joined(drawn_trips(SCALES, 24, seed=8)))
+    time = float(TERMS[:, 1].mean())
+    found, true = (s.noise**2 + time * s.noise_per_time**2 for s in (gp.fitted, SCALES))
+    assert 0.5 < found / true < 2.0
+
+
 def test_when_scales_are_fitted() -> None:
     gp = learner(refit=24)
     fits = []
@@ -695,6 +705,8 @@ def test_forecasts_are_judged_by_what_was_expected() -> None:
     before = gp.state().array("trips_inside")
     more.teach(gp)
     np.testing.assert_array_equal(gp.state().array("trips_inside")[len(before) :], [inside])
+    score = abs(more.rewards.sum() - mean) / std
+    assert math.isclose(gp.state().array("trips_scores")[-1], score, rel_tol=1e-9)
     assert gp.held.trips == len(SOME) + 1
     cov = Dense(SOME).posterior(more.keys)[1] + Dense([]).noise(more.keys)
     scores = np.abs(more.rewards - Dense(SOME).posterior(more.keys)[0]) / np.sqrt(np.diagonal(cov))
@@ -950,3 +962,45 @@ def test_scales() -> None:
                 {"fleet": (0.0,) * 5}, {"vehicle": (1e9,) * 5}):  # fmt: skip
         with raises(InputError, str(bad)):
             RoadScales(**bad)  # type: ignore[arg-type]
+
+
+def test_default_scales() -> None:
+    """Chosen on Monaco and Luxembourg: forecasts before the first trips stand on them."""
+    assert vars(RoadScales()) == {
+        "near": 0.5,
+        "own": 1.7,
+        "share": 0.02,
+        "fleet": (0.2, 0.3, 0.3, 0.03, 1.0),
+        "vehicle": (0.05, 0.1, 0.1, 0.05, 0.2),
+        "trip": (0.04, 0.3, 0.04, 0.02, 0.1),
+        "noise": 0.4,
+        "noise_per_time": 0.3,
+        "noise_per_stop": 0.9,
+    }
+    gp = RoadGP(KERNEL, SIZES)
+    assert gp.scales == RoadScales()
+    assert (gp.refit, gp.most, gp.outliers, gp.outlier_limit) == (64, 600, "weigh", 6.0)
+
+
+def test_the_variance_of_a_trip_before_anything_is_learned() -> None:
+    """That of a whole trip where neighbours share nothing: k_G is 1 on the diagonal and 0 elsewhere."""
+    keys = rows([0, 3, 5, 8], 1)
+    alone = GraphMatern(csc_array((N, N)), nu=2, kappa=1.0, normalisation="raw", variance=16.0)
+    np.testing.assert_allclose(alone(np.arange(N)[:, None] * 1.0), np.eye(N), atol=1e-12)
+    gp = RoadGP(alone, SIZES, scales=SCALES, refit=0)
+    found = SCALES.trip_variance(terms_of(keys), noise_parts(keys), SIZES[keys[:, 0].astype(int)])
+    assert math.isclose(found, gp.total(keys)[1] ** 2, rel_tol=1e-9)
+
+
+def test_widths_of_roads_come_before_those_of_trips() -> None:
+    """Roads that are far off one by one, and trips that are right in sum."""
+    gp = learner()
+    keys = rows([0, 1])
+    for _ in range(60):
+        mean, std = gp.predict(keys).mean, np.sqrt(np.diagonal(gp.noise_cov(keys)))
+        gp.observe(keys, mean + np.array([4.0, -4.0]) * std.min())
+    of_roads, of_trips = gp.widths()
+    assert of_roads[0] > of_trips[0]
+    gp.observe(rows([3]), EXPECTED[3:4])  # a trip of one road tells of trips alone
+    assert len(gp.state().array("roads_scores")) == 120
+    assert len(gp.state().array("trips_scores")) == 61

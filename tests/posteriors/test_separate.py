@@ -62,6 +62,8 @@ def test_each_learns_from_its_own_alone() -> None:
             np.testing.assert_allclose(joint.mean[mine], expected.mean, atol=1e-12)
             np.testing.assert_allclose(joint.cov[np.ix_(mine, mine)], expected.cov, atol=1e-12)
             assert not joint.cov[np.ix_(mine, np.setdiff1d(np.arange(30), mine))].any()
+            drawn, own = (p.sample(keys[mine], np.random.default_rng(1), 3) for p in (again, each))
+            np.testing.assert_allclose(drawn, own, atol=1e-9)
 
 
 def test_stated_noise_reaches_the_one_who_learns() -> None:

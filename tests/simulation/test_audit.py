@@ -13,7 +13,7 @@ from superarm.posteriors import StreamingGP
 from superarm.problems import Navigation
 from superarm.rules import Greedy
 from superarm.simulation import simulate
-from superarm.simulation.audit import LEVELS, QUANTILES, Audit
+from superarm.simulation.audit import LEVELS, QUANTILES, Audit, _judged
 from superarm.states import state_from_bytes, state_to_bytes
 from superarm.theory import variance_sum_bound
 
@@ -51,6 +51,51 @@ def test_a_forecast_adds_up() -> None:
     mean, std = Forecast(np.array([1.0, 2.0]), cov, 0.5).total()
     assert mean == 3.0
     assert std == pytest.approx(np.sqrt(4.0 + 2 * 0.25))
+
+
+def test_noise_of_its_own_counts_in_place_of_the_models() -> None:
+    cov, noise = np.array([[2.0, 0.5], [0.5, 1.0]]), np.array([[3.0, 0.25], [0.25, 0.5]])
+    forecast = Forecast(np.array([1.0, 2.0]), cov, 7.0, noise_cov=noise)
+    np.testing.assert_allclose(forecast.stds(), np.sqrt([5.0, 1.5]))
+    assert forecast.total() == (3.0, pytest.approx(np.sqrt(4.0 + 4.0)))
+
+
+def test_scores_of_other_widths_are_as_far_out_as_a_normals() -> None:
+    """At each width a normal's at that level; between them linear, beyond them in proportion."""
+    assert _judged(-1.3, QUANTILES) == -1.3
+    widths = np.array([1.0, 2.0, 4.0])
+    for sign in (1.0, -1.0):
+        for width, quantile in zip(widths, QUANTILES, strict=True):
+            assert _judged(sign * width, widths) == pytest.approx(sign * quantile)
+        assert _judged(sign * 3.0, widths) == pytest.approx(sign * QUANTILES[1:].mean())
+        assert _judged(sign * 0.5, widths) == pytest.approx(sign * 0.5 * QUANTILES[0])
+        assert _judged(sign * 6.0, widths) == pytest.approx(sign * 1.5 * QUANTILES[2])
+    assert _judged(0.0, widths) == 0.0
+
+
+@pytest.mark.parametrize("summed", [False, True])
+def test_forecasts_are_judged_by_their_own_widths(summed) -> None:
+    """Arms by those of arms, totals by those of totals; of sums nothing is known of single arms."""
+    policy = IndexPolicy(
+        posterior=StreamingGP(SquaredExponential(), 1.0), rule=Greedy(), oracle=TopK(k=2)
+    )
+    of_arms, of_totals = np.array([0.1, 1.0, 3.0]), np.array([2.0, 4.0, 8.0])
+    forecast = Forecast(
+        np.zeros(2), np.zeros((2, 2)), 9.0, np.diag([1.0, 4.0]), widths=of_arms, total_widths=of_totals
+    )
+    offer = Offer(step=1, arms=Arms.numbered(np.arange(5.0)[:, None]))
+    rewards, at = np.array([1.5, 1.5]), np.arange(2)
+    seen = (
+        Feedback(positions=at, rewards=rewards.sum(keepdims=True), sums=np.zeros(2, dtype=int))
+        if summed
+        else Feedback(positions=at, rewards=rewards)
+    )
+    audit = Audit(policy, 1)
+    audit.record(forecast, Decision(step=1, action=None, positions=at), seen, None)
+    arrays = audit.arrays(offer)
+    expected = 3.0 / np.sqrt(5.0) / 2.0 * QUANTILES[0]
+    assert arrays["score"][0] == pytest.approx(expected, rel=1e-6)
+    np.testing.assert_array_equal(arrays["within"][0], [np.nan] * 3 if summed else [0.0, 0.5, 1.0])
 
 
 def test_only_what_learns_is_audited(played) -> None:

@@ -82,6 +82,12 @@ def check_elevation(path: Path | None) -> None:
         )
 
 
+def check_file(option: str, path: Path | None) -> None:
+    """A file that is not there is a slip in the command."""
+    if path is not None and not path.exists():
+        raise SpecError(f"{option} {path}: there is no such file")
+
+
 def print_json(value: object) -> None:
     """One line of ASCII, whatever the terminal's encoding; what is not finite is null."""
     from superarm.inputs import as_plain

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from superarm.errors import SpecError, StateError
+from superarm.errors import FileError, InputError, SpecError, StateError
 from superarm.fleets import Lesson, learn_trips, read_trips
 from superarm.networks import LineGraph, Vehicle
 from superarm.networks.scales import Outliers
 from superarm.policies.base import IndexPolicy
 from superarm.problems.road_models import load_roads
 from superarm.results.curves import counted
-from superarm.routes import read_vehicles
+from superarm.routes import NETWORKS, read_vehicles
 from superarm.states import load
 
-from .common import check_elevation
+from .common import check_elevation, check_file
 
 _MOST_TOLD = 5
 _DONE = {"keep": "learned like all others", "weigh": "given less weight", "refuse": "left out"}
@@ -31,7 +31,15 @@ def learn(
     outliers: Outliers | None,
 ) -> tuple[Lesson, LineGraph]:
     """Learn from tables of trips what the state does not hold yet, and write it back."""
+    if net not in NETWORKS and not Path(net).exists():
+        raise SpecError(
+            f"there is no network {net!r}; choose {', '.join(NETWORKS)}, or give the path of a "
+            "network file"
+        )
     check_elevation(elevation)
+    for table in trips:
+        check_file("--trips", table)
+    check_file("--vehicles", vehicles)
     place = None if elevation is None else str(elevation)
     graph = load_roads(net, uturns="dead-ends", elevation=place, flat=bool(flat), junctions=True).graph
     known = {} if vehicles is None else read_vehicles(vehicles)
@@ -48,8 +56,15 @@ def learn(
         policy = found
     given = {} if outliers is None else {"outliers": outliers}
     lesson = learn_trips(graph, logged, policy=policy, vehicles=told, **given)
+    if lesson.refused and not lesson.trips and not lesson.known:
+        name, why = next(iter(lesson.refused.items()))
+        count = counted(len(lesson.refused), "trip")
+        raise InputError(f"nothing could be learned from {count}; the first, {name!r}: {why}")
     if lesson.trips:
-        lesson.policy.save(state)
+        try:
+            lesson.policy.save(state)
+        except OSError as error:
+            raise FileError(f"{state} cannot be written: {error.strerror or error}") from error
     return lesson, graph
 
 

@@ -21,7 +21,7 @@ from superarm.routes import (
     read_vehicle,
 )
 
-from .common import check_elevation
+from .common import check_elevation, check_file
 
 _MOST_ROWS = 24
 
@@ -49,6 +49,7 @@ def ask(
             "network file"
         )
     check_elevation(elevation)
+    check_file("--close-file", close_file)
     settings = parse_overrides(overrides) | ({} if flat is None else {"flat": flat})
     equipped = Equipped() if vehicle is None else read_vehicle(vehicle)
     router = Router(net, elevation=elevation, settings=settings, **equipped._asdict(), **options)

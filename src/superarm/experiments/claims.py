@@ -433,7 +433,8 @@ def judge_variances(run: Run) -> list[Verdict]:
     a slip in the posterior or in its record. The lemma says nothing of approximate posteriors, nor
     of feedback that comes late.
     """
-    feedback = (run.spec.get("parameters") or {}).get("feedback") or {}
+    parameters = run.spec.get("parameters") or {}
+    feedback, late = parameters.get("feedback") or {}, (parameters.get("problem") or {}).get("late")
     noise_variance = run.spec.get("noise_variance")
     audited = run.spec.get("audited", [])
     if not audited or noise_variance is None:
@@ -441,6 +442,8 @@ def judge_variances(run: Run) -> list[Verdict]:
     verdicts = []
     for index, setting in enumerate(run.settings):
         if any(setting.get(f"feedback.{key}", feedback.get(key)) for key in ("latest", "lost")):
+            continue
+        if setting.get("problem.late", setting.get("late", late)) is not None:
             continue
         shares = {}
         for policy in (name for name in audited if _is_exact(run, name, setting)):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from .road import LineGraph
 
 _JOULES_PER_WH = 3600.0
+_LEAST = 1e-3  # of what is divided by
 _LARGEST = 1e9  # of any parameter: beyond it a vehicle is none, and numbers overflow
 Recuperation = Literal["multiply", "divide"]
 
@@ -73,7 +74,7 @@ class Vehicle:
         for name in ("mass", "gravity", "propulsion_efficiency", "recuperation_efficiency"):
             most = 1.0 if name.endswith("efficiency") else _LARGEST
             value = as_positive(getattr(self, name), name)
-            object.__setattr__(self, name, as_number(value, name, 0.0, most))
+            object.__setattr__(self, name, as_number(value, name, _LEAST, most))
         for name in ("rolling_resistance", "front_area", "air_drag", "auxiliary_power", "air_density"):
             as_number(getattr(self, name), name, 0.0, _LARGEST)
         require_choice(self.recuperation, "recuperation", ("multiply", "divide"))

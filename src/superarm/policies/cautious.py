@@ -12,7 +12,7 @@ from superarm.inputs import as_number
 from superarm.oracles import ShortestPath, Trip
 from superarm.registry import register
 
-from .base import MOST_PENDING, IndexPolicy
+from .base import MOST_PENDING, IndexPolicy, select
 from .scores import Expected
 
 
@@ -46,22 +46,22 @@ class CautiousPolicy(IndexPolicy):
 
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         chosen = super().decide(offer, rng)
-        told = self.oracle.select(Expected().desirability(offer, rng), offer.structure, rng)
-        if np.array_equal(told.positions, chosen.positions):
+        action, told = select(self.oracle, Expected().desirability(offer, rng), offer, rng)
+        if np.array_equal(told, chosen.positions):
             return chosen
-        mean, std = self._saving(offer, told.positions, chosen.positions)
+        mean, std = self._saving(offer, told, chosen.positions)
         if mean > self.caution * std:
             return chosen
-        keys = self.posterior.keys(offer)[told.positions]
+        keys = self.posterior.keys(offer)[told]
         kept = self.posterior.predict(keys, return_cov=True)
         return replace(
             chosen,
-            action=told.action,
-            positions=told.positions,
+            action=action,
+            positions=told,
             mean=kept.mean,
             std=np.sqrt(np.maximum(np.diagonal(kept.cov), 0.0)),
             desirability=None,
-            carry=self._ledger.carry(told.positions, self.posterior, offer),
+            carry=self._ledger.carry(told, self.posterior, offer),
         )
 
     def _saving(self, offer: Offer, old: Ints, new: Ints) -> tuple[float, float]:

@@ -30,7 +30,7 @@ import numpy as np
 from superarm.capabilities import AdditiveProblem, Measured, Metric, Unending
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer, Rng
 from superarm.errors import InfeasibleError, InputError
-from superarm.inputs import as_count, as_number, as_positive, require_choice
+from superarm.inputs import as_count, as_number, require_choice
 from superarm.kernels import GraphMatern
 from superarm.models import FleetModel
 from superarm.networks import LineGraph, RoadMap, RoadScales, Vehicle
@@ -55,6 +55,14 @@ class Journey(NamedTuple):
     vehicle: int
     own: Vehicle  # as it is on that day
     moment: int  # of the traffic, or of the signals
+
+
+@lru_cache(maxsize=16)
+def _departures(seed: int, headway: float, count: int) -> Floats:
+    """When the first ``count`` trips depart, seconds: more of them begin with the same."""
+    times = np.cumsum(stream(seed, "headways", 0).exponential(headway, count))
+    times.flags.writeable = False
+    return times
 
 
 def road_rows(graph: LineGraph, vehicle: Vehicle, number: int) -> Floats:
@@ -172,16 +180,17 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
     def __post_init__(self) -> None:
         as_count(self.horizon, "horizon", least=1)
         as_count(self.trips, "trips", 0)
-        as_count(self.vehicles, "vehicles", 1)
-        as_count(self.moments, "moments", 1)
+        as_count(self.vehicles, "vehicles", 1, 100_000)
+        as_count(self.moments, "moments", 1, 10_000)
         require_choice(self.seen, "seen", ("edges", "trips"))
-        for name in ("payload", "traffic", "traffic_reach"):
-            as_number(getattr(self, name), name, 0.0)
-        for name, most in (("variety", 1.0), ("wear", 1.0), ("weather", 40.0)):
+        # Beyond these, vehicles are none, and it may be colder than it can be.
+        for name, most in {"variety": 1.0, "wear": 1.0, "payload": 1e5, "weather": 40.0}.items():
             as_number(getattr(self, name), name, 0.0, most)
-        as_positive(self.headway, "headway")
+        for name in ("traffic", "traffic_reach"):
+            as_number(getattr(self, name), name, 0.0)
+        as_number(self.headway, "headway", 0.1, 1e6)
         if self.late is not None:
-            as_number(self.late, "late", 0.0)
+            as_number(self.late, "late", 0.0, 1e6)
         if (
             not 0.0
             <= as_number(self.least_metres, "least_metres")
@@ -268,8 +277,7 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
     @cached_property
     def _times(self) -> Floats:
         """When trips depart, seconds, (T,)."""
-        gaps = stream(self.seed, "headways", 0).exponential(self.headway, self.horizon)
-        return np.cumsum(gaps)
+        return _departures(self.seed, self.headway, self.horizon)
 
     def journey(self, step: int) -> Journey:
         """Who drives in a round, and what is so on that day."""
@@ -339,8 +347,12 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
     def _delays(self, step: int, seconds: float, count: int) -> Ints | None:
         if self.late is None:
             return None
-        known = self._times[step - 1] + seconds + self.late
-        later = np.count_nonzero(self._times[step:] <= known)
+        known = float(self._times[step - 1]) + seconds + self.late
+        many, times = max(step, self.horizon), self._times
+        # Also those after the last round: a run that is made longer meets the same delays.
+        while len(times) <= step or times[-1] <= known:
+            times = _departures(self.seed, self.headway, many := 2 * many)
+        later = np.count_nonzero(times[step:] <= known)
         return np.full(count, later, dtype=np.intp)
 
     def _height(self, step: int, route: Ints) -> Floats:

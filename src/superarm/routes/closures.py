@@ -85,7 +85,7 @@ def _line(given: Any) -> list[list[float]]:
     """Longitudes and latitudes; a height that follows them is left out."""
     try:
         line = [[float(place[0]), float(place[1])] for place in given]
-    except (TypeError, ValueError, IndexError, KeyError):
+    except (TypeError, ValueError, OverflowError, IndexError, KeyError):
         line = []
     if len(line) < 2 or not all(abs(lon) <= 180.0 and abs(lat) <= 90.0 for lon, lat in line):
         raise InputError(

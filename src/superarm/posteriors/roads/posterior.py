@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from superarm.capabilities import Calibrated, Resumable, Sums
 from superarm.core import Floats, Ints, Offer, Rng, State
-from superarm.errors import InputError, StateError, UnknownArmError
+from superarm.errors import InputError, NotPositiveDefiniteError, StateError, UnknownArmError
 from superarm.inputs import (
     as_count,
     as_features,
@@ -62,6 +62,8 @@ _TRIPS_KEPT, _ROADS_KEPT = 200, 4000  # scores from which widths are taken
 _REBUILD = 64  # trips at once from which on all is computed anew, and trips after which it is
 _EVALUATIONS = 30
 _FLAGGED = 20  # outliers that are remembered
+_LEAST, _MOST = 1e-6, 1e9  # of what keys hold: 1 GWh
+_FARTHEST = 2.0  # times the outlier limit: the largest score that is remembered
 _JUDGED = 100  # trips of a log that are forecast one by one
 
 
@@ -182,7 +184,12 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
             raise InputError(
                 "columns 6 and 7 of arms must hold masses above 0 and variances of 0 or more"
             )
-        require_size(keys, "arms")
+        large = np.abs(keys[:, :VEHICLE]).max(initial=0.0) > _MOST
+        if large or keys[:, EACH].min(initial=_MOST) < _LEAST:
+            raise InputError(
+                f"arms hold numbers beyond {_MOST:g}, or masses below {_LEAST:g}; energies are in Wh, "
+                "and masses are multiples of Table 2's"
+            )
         return keys
 
     @alone
@@ -228,9 +235,8 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         """Learn from rewards (r,) that are sums over arms: arm i belongs to reward ``sums[i]``."""
         order = as_positions(sums, "sums")
         keys = self._as_keys(arms)
-        if order.shape != (len(keys),) or sorted(set(order.tolist())) != list(
-            range(int(order.max(initial=-1)) + 1)
-        ):
+        numbers = np.unique(order)
+        if order.shape != (len(keys),) or not np.array_equal(numbers, np.arange(len(numbers))):
             raise InputError("sums must give each arm the number of its reward: 0, 1, 2, …")
         values = as_vector(rewards, "rewards", int(order.max(initial=-1)) + 1)
         require_size(values, "rewards")
@@ -250,11 +256,14 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         The first of more than ``2 · 100`` are learned together, without forecasts of them; of the last
         100 each is forecast before it is learned, so that it is known how forecasts fare.
         """
-        self._as_keys(trips.keys)
-        if not trips.sound():
+        require_type(trips, Trips, "trips")
+        of, trip = as_positions(trips.of, "of"), as_positions(trips.trip, "trip")
+        rewards, noise = as_vector(trips.rewards, "rewards"), as_vector(trips.noise, "noise")
+        alone = np.asarray(trips.alone)
+        trips = Trips(self._as_keys(trips.keys), of, rewards, trip, noise, alone)
+        if alone.dtype != np.bool_ or not trips.sound():
             raise InputError("trips must give each arm a reward and each reward a trip, in order")
-        require_size(as_vector(trips.rewards, "rewards"), "rewards")
-        as_vector(trips.noise, "noise")
+        require_size(rewards, "rewards")
         with self._turns:
             early = max(0, trips.number - _JUDGED) if trips.number > 2 * _JUDGED else 0
             if early:
@@ -292,9 +301,12 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
             trip = self._without_outliers(trip, far)
         gained = self._engine.absorb(trip) if len(trip.rewards) else 0.0
         # From here on nothing can fail: what was forecast is judged, whether it was learned or refused.
-        self._of_trips.judge(np.array([abs(away.sum()) / np.sqrt(covariance.sum())]))
+        # What counts as a slip of the meter is a miss, but does not say how wide intervals must be.
+        most = np.inf if self.outliers == "keep" else _FARTHEST * self.outlier_limit
+        of_trip = np.array([abs(away.sum()) / np.sqrt(covariance.sum())])
+        self._of_trips.judge(np.minimum(of_trip, most))
         if len(away) > 1:
-            self._of_roads.judge(scores)
+            self._of_roads.judge(np.minimum(scores, most))
         if len(trip.rewards):
             self._since += 1
             self._tidy()
@@ -307,7 +319,13 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         """
         far, left = np.zeros(len(away)), np.arange(len(away))
         while len(left):
-            inverse = np.linalg.inv(covariance[np.ix_(left, left)])
+            try:
+                inverse = np.linalg.inv(covariance[np.ix_(left, left)])
+            except np.linalg.LinAlgError:
+                raise NotPositiveDefiniteError(
+                    "the covariance of a trip's rewards cannot be inverted; arms differ by too many "
+                    "orders of magnitude"
+                ) from None
             scores = np.abs(inverse @ away[left]) / np.sqrt(np.diagonal(inverse))
             worst = int(np.argmax(scores))
             if not scores[worst] > self.outlier_limit:
