@@ -286,12 +286,13 @@ def test_a_trip_takes_its_roads_and_turns() -> None:
 # --- when it is known ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("late", [0.0, 300.0, 1e9])
+@pytest.mark.parametrize("late", [0.0, 300.0, 1e6])
 @pytest.mark.parametrize("seen", ["edges", "trips"])
 def test_feedback_is_as_late_as_the_trip_takes(late: float, seen: str) -> None:
     """What is known at a departure is what was known by then: d more rounds are decided before."""
     problem = world(late=late, seen=seen)
-    times = [problem.offer(step).time or 0.0 for step in range(1, 51)]
+    longer = world(late=late, seen=seen, horizon=200)  # which departs alike
+    times = [longer.offer(step).time or 0.0 for step in range(1, 201)]
     for step in range(1, 51):
         offer, decision, feedback = seen_of(problem, step)
         known = times[step - 1] + problem.metrics(offer, decision, feedback)["duration"] + late
@@ -303,7 +304,7 @@ def test_feedback_is_as_late_as_the_trip_takes(late: float, seen: str) -> None:
     assert seen_of(world(seen=seen), 1)[2].delays is None
 
 
-def test_a_late_fleet_decides_before_it_knows_and_learns_everything() -> None:
+def test_a_late_fleet_decides_before_it_knows() -> None:
     problem = world(late=200.0, seen="trips", horizon=20)
     policy = route_greedy(problem.model, spread="none")
     waiting = []
@@ -321,7 +322,7 @@ def test_a_late_fleet_decides_before_it_knows_and_learns_everything() -> None:
     )
     posterior = policy.posterior
     assert isinstance(posterior, RoadGP)
-    assert posterior.trips == 20
+    assert 10 < posterior.trips < 20  # the last ones come after the run
     assert max(waiting) > 1
     assert problem.settled["feedback"] == "of whole trips, 200 s after arrival"
 
