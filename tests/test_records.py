@@ -147,6 +147,11 @@ def flows(draw: Any) -> list[Any]:
             noise_variance=draw(st.none() | nst.arrays(np.float64, k, elements=finite)),
             delays=draw(st.none() | nst.arrays(np.intp, k, elements=st.integers(0, 9))),
         ),
+        Feedback(
+            positions=positions,
+            rewards=draw(nst.arrays(np.float64, min(k, 2), elements=finite)),
+            sums=np.arange(k, dtype=np.intp) % 2,
+        ),
         state,
     ]
 

@@ -277,7 +277,8 @@ class Feedback(Shown):
         """The rewards that ``chosen`` (m,) marks, as feedback that is known at once."""
         if self.sums is not None:
             if not chosen.all():
-                raise InputError("rewards of sums are known at once: give all arms the same delay")
+                told = "rewards of sums are known at once: give all arms the same delay"
+                raise InputError(f"{told} (in a table [feedback], together = true)")
             return replace(self, delays=None)
         noise = None if self.noise_variance is None else self.noise_variance[chosen]
         positions, rewards = self.positions[chosen], self.rewards[chosen]

@@ -71,3 +71,29 @@ def test_what_sumo_can_not_drive_on(cli: Command, own: Own, town: Any) -> None:
     assert "netconvert" in tables
     place = ("--net", own.file, "--from", "nowhere", "--to", own.goal)
     assert "nowhere" in cli("run", "navigation/sumo", *place, *SHORT).fails(2)
+
+
+def test_a_fleet_drives(cli: Command, own: Own, tmp_path: Path) -> None:
+    """The same bytes with one process or two; what it learned is taken up by ``route``."""
+    words = ("run", "navigation/fleet", "--net", own.file, "--rounds", "4", "--seeds", "1", "-q")
+    short = (
+        "--set",
+        "trips=2",
+        "--set",
+        "moments=2",
+        "--set",
+        "least_metres=300",
+        "--set",
+        "vehicles=2",
+    )
+    words = (*words, *short, "--policies", "cautious,thompson,informed")
+    summary = cli(*words, "--jobs", "1", "--out", tmp_path / "one", "--json").json()
+    assert {row["policy"] for row in summary["rows"]} == {"cautious", "thompson", "informed"}
+    told = json.loads((tmp_path / "one" / "run.json").read_text(encoding="utf-8"))
+    assert "driven in SUMO" in told["settled"][0]["energy"]
+    two = cli(*words, "--jobs", "2", "--out", tmp_path / "two")
+    assert two.code == 0, two.err
+    assert cells(tmp_path / "two") == cells(tmp_path / "one")
+    state = tmp_path / "one" / "states" / "cautious.s0.seed00000.npz"
+    ends = ("--net", own.file, "--from", own.start, "--to", own.goal)
+    assert cli("route", *ends, "--state", state, "--json").json()["observations"] > 0

@@ -277,3 +277,30 @@ def test_complex_or_absurd_laplacians_are_refused():
         GraphMatern(csc_array(1j * np.eye(3)))
     with pytest.raises(InputError, match="overflow"):
         GraphMatern(csc_array(1e200 * np.eye(3)))
+
+
+@pytest.mark.parametrize("normalisation", NORMALISATIONS)
+@pytest.mark.parametrize("nu", [1, 2, 3, 4])
+def test_products_with_all_nodes_need_no_matrix(nu: int, normalisation: str) -> None:
+    """K v, and R z with R Rᵀ = K, against the matrix itself."""
+    matrix = laplacian(25, 60)
+    options: dict[str, Any] = {"nu": nu, "kappa": 1.3, "normalisation": normalisation}
+    kernel = GraphMatern(matrix, variance=2.5, **options)
+    K = 2.5 * dense(matrix, nu, 1.3, normalisation)
+    values = np.random.default_rng(0).standard_normal((25, 3))
+    np.testing.assert_allclose(kernel.times(values), K @ values, atol=1e-10)
+    np.testing.assert_allclose(kernel.times(values[:, 0]), K @ values[:, 0], atol=1e-10)
+    if nu % 2:
+        with pytest.raises(InputError, match="even"):
+            kernel.root_times(values)
+        return
+    root = kernel.root_times(np.eye(25))
+    np.testing.assert_allclose(root @ root.T, K, atol=1e-10)
+    np.testing.assert_allclose(kernel.root_times(values[:, 0]), root @ values[:, 0], atol=1e-10)
+
+
+def test_products_need_a_whole_nu() -> None:
+    with pytest.raises(InputError, match="whole number"):
+        GraphMatern(laplacian(9, 20), nu=1.5).times(np.ones(9))
+    with pytest.raises(InputError, match="nu is"):
+        GraphMatern(laplacian(9, 20), nu=2.5).root_times(np.ones(9))

@@ -12,19 +12,21 @@ import numpy as np
 import pytest
 
 from superarm.core import Decision, Feedback, Offer
-from superarm.errors import InfeasibleError, InputError, MissingDataError
+from superarm.errors import ConflictError, InfeasibleError, InputError, MissingDataError
+from superarm.kernels import Matern
 from superarm.models import FleetModel
 from superarm.networks import RoadScales, Vehicle, generate_city
 from superarm.networks.netconvert import write_sumo
 from superarm.oracles import Trip
 from superarm.policies import IndexPolicy
 from superarm.policies.navigation import informed, known_cost, prior, route_greedy, route_ts
-from superarm.posteriors import RoadGP
+from superarm.posteriors import RoadGP, StreamingGP
 from superarm.posteriors.roads import noise_parts
 from superarm.problems import Fleet
 from superarm.problems.base import World
 from superarm.problems.fleet import road_rows
-from superarm.simulation import simulate
+from superarm.rules import Greedy
+from superarm.simulation import Lateness, simulate
 from superarm.testing import ProblemContract
 
 SMALL: dict[str, Any] = {"edges": 200, "least_metres": 300.0, "vehicles": 4, "trips": 5}
@@ -325,6 +327,43 @@ def test_a_late_fleet_decides_before_it_knows() -> None:
     assert 10 < posterior.trips < 20  # the last ones come after the run
     assert max(waiting) > 1
     assert problem.settled["feedback"] == "of whole trips, 200 s after arrival"
+
+
+def test_whole_trips_come_whole() -> None:
+    """Delays that a run adds must be one for the trip; of single edges each may have its own."""
+    for seen, together in (("trips", True), ("edges", True), ("edges", False), ("trips", False)):
+        problem = world(seen=seen, horizon=12)
+        policy = route_greedy(problem.model, spread="none")
+        lateness = Lateness(earliest=1, latest=4, lost=0.2, together=together)
+        if seen == "trips" and not together:
+            with pytest.raises(InputError, match="together = true"):
+                simulate(problem, {"it": policy}, rounds=12, seed=3, lateness=lateness)
+            continue
+        simulate(problem, {"it": policy}, rounds=12, seed=3, lateness=lateness)
+        posterior = policy.posterior
+        assert isinstance(posterior, RoadGP)
+        assert posterior.trips > 0
+        assert (posterior.count == posterior.trips) == (seen == "trips")
+
+
+def test_only_some_posteriors_learn_from_sums() -> None:
+    problem = world(seen="trips")
+    offer, decision, seen = seen_of(problem, 1)
+    plain = IndexPolicy(
+        posterior=StreamingGP(Matern(), 0.1),
+        rule=Greedy(),
+        oracle=problem.model.oracle,
+        direction="minimize",
+    )
+    with pytest.raises(InputError, match="the posterior 'roads'"):
+        plain.learn(offer, decision, seen, np.random.default_rng(0))
+    assert plain.posterior.count == 0
+    policy = route_greedy(problem.model, spread="none")
+    policy.commit(policy.decide(offer, np.random.default_rng(0)))
+    policy.learn(offer, decision, seen, np.random.default_rng(0))
+    assert not policy.awaits  # all arms of the trip were seen, in one reward
+    with pytest.raises(ConflictError, match="learned already"):
+        policy.learn(offer, decision, seen, np.random.default_rng(0))
 
 
 # --- policies ------------------------------------------------------------------------------
