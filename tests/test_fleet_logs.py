@@ -121,7 +121,7 @@ def test_trips_that_cannot_be_learned_from_are_told(graph: LineGraph) -> None:
     assert "nowhere" in lesson.refused["lost"]
     assert lesson.refused["empty"] == "it has no edges"
     elsewhere = generate_city(edges=300, seed=4).line_graph(uturns="dead-ends")
-    with pytest.raises(StateError, match="on these roads"):
+    with pytest.raises(StateError, match="roads other than these"):
         learn_trips(elsewhere, [good], policy=lesson.policy)
 
 
