@@ -68,7 +68,7 @@ class Place(NamedTuple):
         if self.net is not None and "network" not in takes:
             raise click.UsageError(f"--net is for problems on roads; {about}")
         if (self.start, self.goal) != (None, None) and not {"start", "goal"} <= takes:
-            raise click.UsageError(f"--from and --to are for problems about one trip; {about}")
+            raise click.UsageError(f"--from and --to are for problems on roads with one trip; {about}")
         if (self.elevation is not None or self.flat is not None) and not {"elevation", "flat"} <= takes:
             raise click.UsageError(
                 f"--elevation and --flat are for problems on roads with heights; {about}"

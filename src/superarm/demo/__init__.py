@@ -20,7 +20,7 @@ from superarm.experiments import Plan, execute, load_experiment
 from superarm.report import write_report
 from superarm.simulation import Run
 from superarm.simulation.executors import available_cores
-from superarm.simulation.files import FOLDERS_OF_AUDITED, is_temporary
+from superarm.simulation.files import FOLDERS_OF_CELLS, is_temporary
 from superarm.simulation.trace import write_spec
 from superarm.states import atomic_write
 
@@ -34,7 +34,7 @@ __all__ = ["ROUNDS", "learning_picture", "run_demo"]
 EXPERIMENT = "demo/city"
 ROUNDS = 50  # how long it learns unless told otherwise: the experiment's own length
 _FILES = ("run.json", "cells.jsonl", "summary.json", "report.html", "learning.svg", "figures")
-_OURS = frozenset((*FOLDERS_OF_AUDITED, "maps", *_FILES))
+_OURS = frozenset((*FOLDERS_OF_CELLS, "maps", *_FILES))
 _WORTH_PROCESSES = 40  # number of rounds that makes other processes worth starting
 
 
