@@ -239,7 +239,7 @@ def test_feedback_beyond_what_is_kept_means_all_rounds_again(
 ) -> None:
     monkeypatch.setattr(lateness, "_MOST_LATER", 2)
     told = made_longer(tmp_path, feedback={"earliest": 9, "latest": 20, "together": True})
-    why = "what it takes to go on was too much to keep"
+    why = "the shorter run did not keep what it takes to go on"
     again = [f"{name} was run from the start again: {why}" for name in sorted(ROADS_LEARNERS)]
     assert sorted(told) == sorted([*again, PRIOR])
     assert not gone_on

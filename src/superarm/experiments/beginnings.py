@@ -138,7 +138,7 @@ def earlier(cell: Cell, policy: Policy, world: World, rounds: int) -> Begun | Ag
         "no state of it is kept": (folder / "states" / name).is_file(),
         "what its state gives back may differ in the last digits": isinstance(policy, Resumable)
         and policy.same_bits,
-        "what it takes to go on was too much to keep": (folder / "left" / name).is_file(),
+        "the shorter run did not keep what it takes to go on": (folder / "left" / name).is_file(),
     }
     if missing := [why for why, there in needed.items() if not there]:
         return Again(cell.policy, missing[0])

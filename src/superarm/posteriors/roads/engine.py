@@ -66,7 +66,6 @@ class Expected(NamedTuple):
     mean: Floats  # (M,)
     cov: Floats  # of what they are without noise, (M, M)
     noise: Floats  # R
-    columns: Floats  # K A, (s, M)
     pulled: Floats  # H K A, (s, M)
 
 
@@ -159,9 +158,7 @@ class RoadEngine:
     def _prior_of(self, trips: Trips) -> tuple[Floats, Floats]:
         """K A over the slots, (s, M), and Aᵀ K A, (M, M), of rewards that may be of new roads."""
         scales, terms = self.scales, terms_of(trips.keys)
-        edges, place = np.unique(edges_of(trips.keys), return_inverse=True)
-        counts = np.zeros((len(edges), len(trips.rewards)))
-        np.add.at(counts, (place, trips.of), trips.keys[:, EACH])
+        edges, counts = _counted(trips)
         to_visited, between = self._near_of(edges, counts)
         K_A = np.zeros((self.size, len(trips.rewards)))
         K_A[self._at] = scales.near**2 * to_visited
@@ -204,9 +201,7 @@ class RoadEngine:
     def near_between(self, trips: Trips) -> tuple[Floats, Floats, Floats]:
         """How much each reward counts each road, (u, M); k_G between these visited roads, (u, u); their
         sizes, (u,)."""
-        edges, place = np.unique(edges_of(trips.keys), return_inverse=True)
-        counts = np.zeros((len(edges), len(trips.rewards)))
-        np.add.at(counts, (place, trips.of), trips.keys[:, EACH])
+        edges, counts = _counted(trips)
         by_edge = np.argsort(self._edges)
         places = by_edge[np.searchsorted(self._edges, edges, sorter=by_edge)]
         return counts, self._near[np.ix_(places, places)], self.sizes[edges]
@@ -255,15 +250,18 @@ class RoadEngine:
         K_A, corner = self._prior_of(trips)
         pulled = self._known @ K_A
         mean = trips.summed(trips.keys[:, EXPECTED]) + K_A.T @ self._alpha
-        return Expected(mean, corner - K_A.T @ pulled, self.noise(trips), K_A, pulled)
+        return Expected(mean, corner - K_A.T @ pulled, self.noise(trips), pulled)
 
     def absorb(self, trips: Trips) -> float:
         """Learn from trips; returns the information gained, nats."""
         self._visit(trips.keys)
         expected = self.expect(trips)
         C = cholesky(expected.cov + expected.noise, "the covariance of the rewards")
+        own = cholesky(expected.noise, "the noise of the rewards")
+        gained = float(np.log(np.diagonal(C)).sum() - np.log(np.diagonal(own)).sum())
         B = solve_lower(C, (self._sums(trips).toarray() - expected.pulled).T)
         z = solve_lower(C, trips.rewards - expected.mean)
+        # From here on nothing can fail.
         with blas_threads_for(float(self.size) ** 2 * len(z)):
             self._known[...] += B.T @ B
         self._alpha = self._alpha + B.T @ z
@@ -271,8 +269,6 @@ class RoadEngine:
             self._told.append(B[:, self._at])
         self._means = None
         self.log.append(trips)
-        own = cholesky(expected.noise, "the noise of the rewards")
-        gained = float(np.log(np.diagonal(C)).sum() - np.log(np.diagonal(own)).sum())
         self.information += gained
         return gained
 
@@ -343,11 +339,8 @@ class RoadEngine:
         other = copy(self)
         for name in ("_slot", "_H", "_near"):
             setattr(other, name, getattr(self, name).copy())
-        other._vehicles, other._told, other.log = (
-            dict(self._vehicles),
-            list(self._told),
-            self.log.copy(),
-        )
+        other._vehicles, other._told = dict(self._vehicles), list(self._told)
+        other.log = self.log.copy()
         trips = Trips.of_one(keys, noise=noise)
         other.absorb(trips._replace(rewards=other.expect(trips).mean))
         return other
@@ -496,6 +489,14 @@ class RoadEngine:
         of_trips = rng.standard_normal((trips.number, _P))
         noise += (self._shared(trips) * of_trips[trips.trip]).sum(axis=1)
         return np.asarray(self._sums(trips) @ self._weighted(trips, noise))
+
+
+def _counted(trips: Trips) -> tuple[Ints, Floats]:
+    """The roads of these trips, (u,), and how much each reward counts each of them, (u, M)."""
+    edges, place = np.unique(edges_of(trips.keys), return_inverse=True)
+    counts = np.zeros((len(edges), len(trips.rewards)))
+    np.add.at(counts, (place, trips.of), trips.keys[:, EACH])
+    return edges, counts
 
 
 def _within(trip: Ints, products: Floats) -> Floats:

@@ -33,7 +33,14 @@ from numpy.typing import NDArray
 
 from superarm.capabilities import Calibrated, Resumable, Sums
 from superarm.core import Floats, Ints, Offer, Rng, State
-from superarm.errors import InputError, NotPositiveDefiniteError, StateError, UnknownArmError
+from superarm.errors import (
+    InputError,
+    NotPositiveDefiniteError,
+    PrecisionWarning,
+    StateError,
+    UnknownArmError,
+    warn,
+)
 from superarm.inputs import (
     as_count,
     as_features,
@@ -59,7 +66,7 @@ from .fitting import fit_scales
 from .log import Trips
 
 _TRIPS_KEPT, _ROADS_KEPT = 200, 4000  # scores from which widths are taken
-_REBUILD = 64  # trips at once from which on all is computed anew, and trips after which it is
+_REBUILD = 64  # trips after which all is computed anew, which clears rounding
 _EVALUATIONS = 30
 _FLAGGED = 20  # outliers that are remembered
 _LEAST, _MOST = 1e-6, 1e9  # of what keys hold: 1 GWh
@@ -122,6 +129,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         self.flagged: tuple[Flagged, ...] = ()
         self.fits = self.outlying = 0
         self._since = 0  # trips since all was computed anew
+        self._unsaid: str | None = None  # said before the next trip is learned
         self._of_trips, self._of_roads = Coverage(_TRIPS_KEPT), Coverage(_ROADS_KEPT)
 
     # --- what it is now --------------------------------------------------------------------
@@ -196,6 +204,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
     def _moments(self, keys: Floats) -> tuple[Floats, Floats]:
         return self._engine.mean_of(keys), self._engine.variance_of(keys)
 
+    @alone
     def _mean(self, keys: Floats) -> Floats:
         return self._engine.mean_of(keys)
 
@@ -214,13 +223,8 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         return float((sign * means).max())
 
     def _prior_scale(self, keys: Floats) -> float:
-        return float(
-            np.max(
-                np.diagonal(
-                    RoadEngine(self.kernel, self.sizes, self.fitted).expect(Trips.of_one(keys)).cov
-                )
-            )
-        )
+        untaught = RoadEngine(self.kernel, self.sizes, self.fitted)
+        return float(np.diagonal(untaught.expect(Trips.of_one(keys)).cov).max())
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
         return RoadBelief(
@@ -292,6 +296,9 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         self.version += 1
 
     def _learn(self, trip: Trips) -> float:
+        message, self._unsaid = self._unsaid, None
+        if message is not None:  # found when a trip had been learned already, and nothing may fail
+            warn(message, PrecisionWarning)
         expected = self._engine.expect(trip)
         away = trip.rewards - expected.mean
         covariance = expected.cov + expected.noise
@@ -351,13 +358,16 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         return trip._replace(noise=np.where(outlying, noise, trip.noise))
 
     def _tidy(self) -> None:
-        """Fit the scales where it is time, and clear rounding."""
+        """Fit the scales where it is time, and clear rounding; where that fails, all stays as it is."""
         trips = self.trips
         doubled = trips >= 4 and trips & (trips - 1) == 0
-        if self.refit and (doubled if trips < self.refit else trips % self.refit == 0):
-            self._refit()
-        elif self._since >= _REBUILD:
-            self._engine, self._since = self._engine.rebuild(self.fitted), 0
+        try:
+            if self.refit and (doubled if trips < self.refit else trips % self.refit == 0):
+                self._refit()
+            elif self._since >= _REBUILD:
+                self._engine, self._since = self._engine.rebuild(self.fitted), 0
+        except NotPositiveDefiniteError as error:
+            self._unsaid = f"scales and rounding stay as they are: {error}"[:300]
 
     @one_blas_thread
     def fit(self) -> None:
