@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -16,7 +17,14 @@ from hypothesis import strategies as st
 from scipy.sparse import csc_array
 
 from superarm.core import Arms, Floats, Offer
-from superarm.errors import InputError, StaleBeliefError, StateError, UnknownArmError
+from superarm.errors import (
+    InputError,
+    NotPositiveDefiniteError,
+    PrecisionWarning,
+    StaleBeliefError,
+    StateError,
+    UnknownArmError,
+)
 from superarm.kernels import GraphMatern
 from superarm.networks import RoadScales, Vehicle, generate_city
 from superarm.posteriors import RoadGP
@@ -695,6 +703,29 @@ def test_a_trip_of_outliers_alone_leaves_what_is_believed() -> None:
     assert gp.outlying == 1
     assert_follows(gp, Dense(SOME))
     assert gp.trips == len(SOME)
+
+
+def test_a_fit_that_fails_leaves_a_trip_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told before the next trip, when nothing of that is learned yet."""
+    gp, plain = taught(SOME[:3], refit=4), taught(SOME[:3], refit=0)
+
+    def fails(*_: Any) -> Any:
+        raise NotPositiveDefiniteError("no factor")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RoadEngine, "rebuild", fails)
+        for each in (gp, plain):
+            SOME[3].teach(each)
+    assert (gp.trips, gp.count, gp.fits) == (plain.trips, plain.count, 0)
+    np.testing.assert_array_equal(gp.predict(EVERYWHERE).mean, plain.predict(EVERYWHERE).mean)
+    more = driven([10, 2, 7], 1, seed=13)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(PrecisionWarning, match="stay as they are: no factor"):
+            more.teach(gp)
+    assert gp.trips == plain.trips
+    more.teach(gp)
+    assert gp.trips == plain.trips + 1
 
 
 def test_forecasts_are_judged_by_what_was_expected() -> None:
