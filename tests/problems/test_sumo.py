@@ -178,27 +178,7 @@ def test_drives_are_kept_in_a_file(network, tmp_path):
     assert value == build(network).best(one.offer(1)).value
 
 
-MAP = """<osm>{}
- <way id="10"><nd ref="1"/><nd ref="2"/><nd ref="3"/><tag k="highway" v="primary"/></way>
- <way id="11"><nd ref="2"/><nd ref="4"/><tag k="highway" v="residential"/></way>
- <way id="12"><nd ref="4"/><nd ref="3"/><tag k="highway" v="residential"/></way>
-</osm>
-"""
-PLACES = {1: (49.60, 6.10), 2: (49.60, 6.11), 3: (49.60, 6.12), 4: (49.607, 6.11)}
-
-
-def write_map(path, heights):
-    nodes = [
-        f'<node id="{name}" lat="{lat}" lon="{lon}">'
-        + (f'<tag k="ele" v="{heights[name]}"/>' if name in heights else "")
-        + "</node>"
-        for name, (lat, lon) in PLACES.items()
-    ]
-    path.write_text(MAP.format("".join(nodes)))
-    return str(path)
-
-
-def test_an_openstreetmap_extract_is_driven_on(tmp_path, monkeypatch):
+def test_an_openstreetmap_extract_is_driven_on(tmp_path, monkeypatch, write_map):
     """It is converted once, kept in the user's cache, and gives the roads that reading it gives."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     ends = {"start": "10#0", "goal": "10#1", "seed": 0, "horizon": 5}
