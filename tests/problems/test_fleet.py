@@ -564,7 +564,7 @@ def test_a_network_may_be_drawn_on_instead(net: Path) -> None:
 
 
 def test_a_file_that_is_not_there() -> None:
-    with pytest.raises(InputError, match="there is no network '/nowhere/town.net.xml'; choose"):
+    with pytest.raises(InputError, match=r"there is no network '/nowhere/town\.net\.xml'; choose"):
         world(network="/nowhere/town.net.xml")
 
 
