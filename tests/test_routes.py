@@ -611,8 +611,9 @@ def test_vehicles_as_files(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(kind, match=words):
             read_vehicle(path)
-    with pytest.raises(FileError, match="cannot be read as vehicles: No such file"):
-        read_vehicle(tmp_path / "none.toml")
+    for name in ("none.toml", "none.toml#van-1"):
+        with pytest.raises(SpecError, match=r"there is no file of vehicles .*none.toml$"):
+            read_vehicle(tmp_path / name)
 
 
 def test_another_vehicle_than_the_states_own_is_refused(city: RoadNetwork) -> None:

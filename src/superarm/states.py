@@ -12,8 +12,9 @@ import io
 import json
 import os
 import secrets
-from collections.abc import Mapping
-from contextlib import suppress
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,26 @@ def load_state(path: Path | str) -> State:
         told = error.strerror if isinstance(error, OSError) else error
         advice = "; this run keeps one file per cell in states/" if (path / "states").is_dir() else ""
         raise StateError(f"{path} cannot be read: {told}{advice}") from error
+
+
+@contextmanager
+def held_alone(path: Path | str) -> Iterator[None]:
+    """Wait until no other process holds this file: who reads, learns and writes must not overlap.
+
+    What is locked is an empty neighbour, which stays: the file itself is replaced when it is written.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f".{path.name}.lock").open("ab") as file:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield  # closing the file ends the lock
 
 
 def atomic_write(path: Path | str, data: bytes) -> None:

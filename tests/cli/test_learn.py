@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from superarm.fleets import learn_trips, read_trips
 from superarm.networks import LineGraph, Vehicle, read_network
 from superarm.oracles import ShortestPath, Trip
+from superarm.policies.base import IndexPolicy
+from superarm.states import held_alone, load
 
 Command = Callable[..., Any]
 ENDS = ("--from", "-00_10", "--to", "-34_44")
@@ -74,6 +80,22 @@ def test_a_log_is_learned_once(cli: Command, town: Any, graph: LineGraph, log: P
     twice = cli(*words(town, log, longer, log, state="other.npz"), *known).json()
     assert (twice["trips_learned"], twice["trips_known_before"]) == (15, 24)
     assert cli(*words(town, log, state="other.npz"), *known).json()["trips_in_all"] == 15
+
+
+def test_one_process_at_a_time(cli: Command, town: Any, graph: LineGraph, log: Path) -> None:
+    """Who learns into a state while another does waits, and adds to what that wrote."""
+    cli(*words(town, log), "--json").json()
+    more = words(town, write_log(Path("more.csv"), graph, range(12, 15)))
+    with held_alone("fleet.npz"):
+        apart = subprocess.Popen(
+            [sys.executable, "-m", "superarm", *map(str, more), "--json"], stdout=subprocess.PIPE
+        )
+        newer = load("fleet.npz")
+        assert isinstance(newer, IndexPolicy)
+        trips = read_trips(write_log(Path("other.csv"), graph, range(15, 20)), graph)
+        learn_trips(graph, trips, policy=newer).policy.save("fleet.npz")
+    told, _ = apart.communicate(timeout=120)
+    assert json.loads(told)["trips_in_all"] == 20
 
 
 def test_routes_are_found_by_it(cli: Command, town: Any, log: Path) -> None:
@@ -167,6 +189,7 @@ def test_bad_input(cli: Command, town: Any, log: Path) -> None:
     assert "--net" in cli("learn", "--trips", log, "--state", "fleet.npz").fails(2)
     both = (*words(town, log), "--flat", "--elevation", ".")
     assert cli(*both).code in (1, 2)
+    assert "this is a folder" in cli(*words(town, log, state=".")).fails(2)
     assert not Path("fleet.npz").exists()
 
 

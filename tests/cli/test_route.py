@@ -386,8 +386,8 @@ def test_files_that_hold_no_such_state(cli: Command, town: Any, tmp_path: Path) 
     junk = tmp_path / "junk.npz"
     junk.write_bytes(b"junk")
     assert "not a saved state" in cli("route", "--net", town.net, *ENDS, "--state", junk).fails(1)
-    missing = cli("route", "--net", town.net, *ENDS, "--state", "none.npz").fails(1)
-    assert missing.rstrip() == "superarm: none.npz cannot be read: No such file or directory"
+    missing = cli("route", "--net", town.net, *ENDS, "--state", "none.npz").fails(2)
+    assert missing.rstrip() == "superarm: --state none.npz: there is no such file"
     (tmp_path / "a-run" / "states").mkdir(parents=True)
     folder = cli("route", "--net", town.net, *ENDS, "--state", "a-run").fails(1)
     assert "it is not a file; this run keeps one file per cell in states/" in folder

@@ -74,6 +74,17 @@ importing = click.option(
 """``--import``: parts of the user's own, registered before the command begins."""
 
 
+def check_network(net: str) -> None:
+    """A network that is not there is a slip in the command."""
+    from superarm.routes import NETWORKS
+
+    if net not in NETWORKS and not Path(net).exists():
+        raise SpecError(
+            f"there is no network {net!r}; choose {', '.join(NETWORKS)}, or give the path of a "
+            "network file"
+        )
+
+
 def check_elevation(path: Path | None) -> None:
     """A path that is not there is a slip in the command."""
     if path is not None and not path.exists():

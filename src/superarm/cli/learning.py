@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from superarm.errors import FileError, InputError, SpecError, StateError
-from superarm.fleets import Lesson, learn_trips, read_trips
+from superarm.fleets import Lesson, LoggedTrip, learn_trips, read_trips
 from superarm.networks import LineGraph, Vehicle
 from superarm.networks.scales import Outliers
 from superarm.policies.base import IndexPolicy
 from superarm.problems.road_models import load_roads
 from superarm.results.curves import counted
-from superarm.routes import NETWORKS, read_vehicles
-from superarm.states import load
+from superarm.routes import read_vehicles
+from superarm.states import held_alone, load
 
-from .common import check_elevation, check_file
+from .common import check_elevation, check_file, check_network
 
 _MOST_TOLD = 5
 _DONE = {"keep": "learned like all others", "weigh": "given less weight", "refuse": "left out"}
@@ -31,15 +32,13 @@ def learn(
     outliers: Outliers | None,
 ) -> tuple[Lesson, LineGraph]:
     """Learn from tables of trips what the state does not hold yet, and write it back."""
-    if net not in NETWORKS and not Path(net).exists():
-        raise SpecError(
-            f"there is no network {net!r}; choose {', '.join(NETWORKS)}, or give the path of a "
-            "network file"
-        )
+    check_network(net)
     check_elevation(elevation)
     for table in trips:
         check_file("--trips", table)
     check_file("--vehicles", vehicles)
+    if state.is_dir():
+        raise SpecError(f"--state {state}: this is a folder; name a file in it")
     place = None if elevation is None else str(elevation)
     graph = load_roads(net, uturns="dead-ends", elevation=place, flat=bool(flat), junctions=True).graph
     known = {} if vehicles is None else read_vehicles(vehicles)
@@ -48,24 +47,29 @@ def learn(
     if strange := sorted({trip.vehicle for trip in logged} - set(told)) if told else []:
         name = strange[0] or "(none)"
         raise SpecError(f"{vehicles} says nothing about vehicle {name!r}; add a table for it")
+    given = {} if outliers is None else {"outliers": outliers}
+    try:
+        with held_alone(state):
+            return _learned(state, graph, logged, vehicles=told, **given), graph
+    except OSError as error:
+        raise FileError(f"{state} cannot be written: {error.strerror or error}") from error
+
+
+def _learned(state: Path, graph: LineGraph, trips: list[LoggedTrip], **options: Any) -> Lesson:
     policy = None
     if state.exists():
         found = load(state)
         if not isinstance(found, IndexPolicy):
             raise StateError(f"{state} was not learned by a fleet")
         policy = found
-    given = {} if outliers is None else {"outliers": outliers}
-    lesson = learn_trips(graph, logged, policy=policy, vehicles=told, **given)
+    lesson = learn_trips(graph, trips, policy=policy, **options)
     if lesson.refused and not lesson.trips and not lesson.known:
         name, why = next(iter(lesson.refused.items()))
         count = counted(len(lesson.refused), "trip")
         raise InputError(f"nothing could be learned from {count}; the first, {name!r}: {why}")
     if lesson.trips:
-        try:
-            lesson.policy.save(state)
-        except OSError as error:
-            raise FileError(f"{state} cannot be written: {error.strerror or error}") from error
-    return lesson, graph
+        lesson.policy.save(state)
+    return lesson
 
 
 def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:

@@ -12,7 +12,6 @@ from superarm.experiments import parse_overrides
 from superarm.results.curves import counted
 from superarm.routes import (
     INTERVAL,
-    NETWORKS,
     Equipped,
     Leg,
     RouteAnswer,
@@ -21,7 +20,7 @@ from superarm.routes import (
     read_vehicle,
 )
 
-from .common import check_elevation, check_file
+from .common import check_elevation, check_file, check_network
 
 _MOST_ROWS = 24
 
@@ -31,6 +30,7 @@ def ask(
     start: str,
     goal: str,
     *,
+    state: Path | None,
     vehicle: str | None,
     close: Sequence[str],
     close_file: Path | None,
@@ -43,16 +43,14 @@ def ask(
     **options: Any,
 ) -> RouteAnswer:
     """The route; a name that is not there is a slip in the command."""
-    if net not in NETWORKS and not Path(net).exists():
-        raise SpecError(
-            f"there is no network {net!r}; choose {', '.join(NETWORKS)}, or give the path of a "
-            "network file"
-        )
+    check_network(net)
     check_elevation(elevation)
     check_file("--close-file", close_file)
+    check_file("--state", state)
     settings = parse_overrides(overrides) | ({} if flat is None else {"flat": flat})
     equipped = Equipped() if vehicle is None else read_vehicle(vehicle)
-    router = Router(net, elevation=elevation, settings=settings, **equipped._asdict(), **options)
+    options |= {"elevation": elevation, "state": state, **equipped._asdict()}
+    router = Router(net, settings=settings, **options)
     try:
         closed = [*close, *(router.closed_by(read_closures(close_file)) if close_file else ())]
         asked: dict[str, Any] = {"closed": closed, "depart": depart, "charge": charge}

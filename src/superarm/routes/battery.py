@@ -166,6 +166,8 @@ def read_vehicles(path: str | Path) -> dict[str, Equipped]:
 def read_vehicle(path: str | Path) -> Equipped:
     """The vehicle of a file that is about one, or ``FILE#NAME`` of one with tables."""
     file, _, name = str(path).rpartition("#") if not Path(path).exists() else (str(path), "", "")
+    if not Path(file or path).exists():
+        raise SpecError(f"there is no file of vehicles {file or path}")
     found = read_vehicles(file or path)
     if name not in found:
         known = " or ".join(f"{file or path}#{each}" for each in list(found)[:3])
