@@ -386,7 +386,7 @@ class DriftingGP(GaussianPosterior):
         if whole is None:
             self._data.append(*fresh)
         else:
-            self._hold(whole)
+            self._data = ObservedData(*whole)
         if added:
             self._forget()
         return form.information - before
@@ -417,11 +417,8 @@ class DriftingGP(GaussianPosterior):
             base = faded[-1]
             self._forgotten, self._forgotten_information = base.time, base.information
             self._checkpoints = self._checkpoints[len(faded) - 1 :]
-            self._hold(self.remembered.part(self.remembered.arms[:, 1] > base.time))
-
-    def _hold(self, observed: Observed) -> None:
-        self._data = ObservedData()
-        self._data.append(*observed)
+            later = self.remembered.arms[:, 1] > base.time
+            self._data = ObservedData(*self.remembered.part(later))
 
     # --- state -----------------------------------------------------------------------------
 
@@ -444,9 +441,8 @@ class DriftingGP(GaussianPosterior):
         if self.count == self.ignored:
             return
         n, s = len(self.prior_mean), len(self._space.output)
-        keys = self._as_keys(state.array("arms"))
-        names = ("rewards", "noise")
-        rewards, noise = (as_vector(state.array(name), name, len(keys)) for name in names)
+        held = Observed.held_in(state, self._as_keys(state.array("arms")))
+        keys, least = held.arms, float(held.noise.min(initial=np.inf))
         time, error = (as_number(state.scalar(name), name) for name in ("time", "error"))
         forgotten = state.scalar("forgotten")
         if forgotten is not None:
@@ -455,10 +451,10 @@ class DriftingGP(GaussianPosterior):
         self._forgotten_information = as_number(told, "forgotten_information", 0.0)
         rises = 0 < len(keys) <= self.count and not (np.diff(keys[:, 1]) < 0.0).any()
         dated = rises and self._forgotten < keys[0, 1] and time == keys[-1, 1]
-        if not (dated and (noise > 0.0).all() and 0.0 <= error <= TRUNCATION * self._scale):
+        if not (dated and 0.0 <= error <= TRUNCATION * self._scale):
             raise StateError("this state is damaged: its observations are impossible")
-        self._hold(Observed(keys, rewards, noise))
-        self._least_noise = as_number(state.scalar("least_noise"), "least_noise", 0.0, noise.min())
+        self._data = ObservedData(*held)
+        self._least_noise = as_number(state.scalar("least_noise"), "least_noise", 0.0, least)
         fresh, spec = self._fresh_form(self._least_noise), state.spec
         if spec is None or any(foreign_parts(spec)) or difference(describe(self), spec):
             # With other parts than it was learned with: learned anew, from what is remembered.
@@ -485,9 +481,8 @@ class DriftingGP(GaussianPosterior):
 
 def _sorted(held: Observed, fresh: Observed) -> Observed:
     """All of it in the order of time."""
-    if len(held.noise):
-        fresh = Observed(*map(np.concatenate, zip(held, fresh, strict=True)))
-    return fresh.part(np.argsort(fresh.arms[:, 1], kind="stable"))
+    both = fresh.after(held)
+    return both.part(np.argsort(both.arms[:, 1], kind="stable"))
 
 
 def _thin(checkpoints: list[Form]) -> None:

@@ -266,8 +266,7 @@ class StreamingGP(KernelPosterior):
         if self.forget is not None:
             young = self._young(self.observed.arms)
             if 3 * np.count_nonzero(young) <= 2 * len(young):  # now and then: all is factorised anew
-                kept = ObservedData()
-                kept.append(*(part[young] for part in self.observed))
+                kept = ObservedData(*self.observed.part(young))
                 with suppress(Exception):  # as below; what is held says the same
                     residual = kept.view().rewards - self._prior_mean(kept.view().arms)
                     self._form = CholeskyForm.fitted_to(self.kernel, kept, residual)
