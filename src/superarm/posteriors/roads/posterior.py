@@ -227,9 +227,8 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         return float(np.diagonal(untaught.expect(Trips.of_one(keys)).cov).max())
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
-        return RoadBelief(
-            self, self.keys(offer), pending=None if pending is None else self._as_keys(pending)
-        )
+        keys = self.keys(offer)
+        return RoadBelief(self, keys, keys[:0] if pending is None else self._as_keys(pending))
 
     # --- learning --------------------------------------------------------------------------
 
