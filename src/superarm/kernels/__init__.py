@@ -24,4 +24,4 @@ from .structured import Constant as Constant
 from .structured import Empirical as Empirical
 from .structured import Linear as Linear
 from .structured import Polynomial as Polynomial
-from .temporal import Temporal as Temporal
+from .structured import Temporal as Temporal
