@@ -24,6 +24,7 @@ from superarm.errors import StateError
 from superarm.inputs import as_features, as_vector
 
 _SUPPOSED = 20.0  # how many scores the normal counts for
+_NORMAL = 200  # scores that stand for those of a normal
 _WIDER = 1.2  # this and the step were chosen on Monaco, Luxembourg and a generated city
 _STEP = 0.05
 _RECENT = 100  # trips by which forecasts are judged
@@ -54,8 +55,11 @@ class Coverage:
 
     def widths(self) -> Floats:
         """Half-widths of the central intervals of ``LEVELS``, in standard deviations, (3,)."""
+        from scipy.special import ndtri
+
         grid = (np.arange(_NORMAL) + 0.5) / _NORMAL
-        scores = np.concatenate([self._scores, _normal_scores(grid)])
+        supposed = np.asarray(_WIDER * ndtri(0.5 + 0.5 * grid))  # quantiles of |N(0, _WIDER²)|
+        scores = np.concatenate([self._scores, supposed])
         weights = np.concatenate([np.ones(len(self._scores)), np.full(_NORMAL, _SUPPOSED / _NORMAL)])
         order = np.argsort(scores)
         below = np.cumsum(weights[order]) / (weights.sum() + 1.0)  # the score to come is one of them
@@ -83,21 +87,11 @@ class Coverage:
 
     def remember(self, arrays: dict[str, Floats]) -> None:
         """Take in what :meth:`arrays` gave, by its short names."""
-        scores, inside = as_vector(arrays["scores"], "scores"), arrays["inside"]
+        scores = as_vector(arrays["scores"], "scores")
         levels = as_vector(arrays["levels"], "levels", len(LEVELS))
-        inside = as_features(inside, "inside", len(LEVELS))
+        inside = as_features(arrays["inside"], "inside", len(LEVELS))
         shares = inside.min(initial=0.0) >= 0.0 and inside.max(initial=0.0) <= 1.0
         sizes = min(len(inside), self._kept) <= len(scores) <= self._kept and len(inside) <= _RECENT
         if not sizes or not shares or scores.min(initial=0.0) < 0.0:
             raise StateError("this state is damaged: its record of forecasts is impossible")
         self._scores, self._levels, self._inside = scores.copy(), levels.copy(), inside.copy()
-
-
-_NORMAL = 200  # scores that stand for those of a normal
-
-
-def _normal_scores(shares: Floats) -> Floats:
-    """Quantiles of |N(0, _WIDER²)|."""
-    from scipy.special import ndtri
-
-    return np.asarray(_WIDER * ndtri(0.5 + 0.5 * shares))

@@ -22,14 +22,14 @@ A joint draw is x = u − K_·S (H u_S + r − H K r), u a draw of the prior and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Ints, Rng
+from superarm.core import Bools, Floats, Ints, Rng
 from superarm.errors import StateError
 from superarm.inputs import as_positions, as_vector
 from superarm.kernels import GraphMatern
@@ -221,7 +221,8 @@ class RoadEngine:
     def noise(self, trips: Trips) -> Floats:
         """R"""
         shared = self._shared(trips)
-        return np.diag(self.own_noise(trips)) + _within(trips.trip, shared @ shared.T)
+        together = trips.trip[:, None] == trips.trip
+        return np.diag(self.own_noise(trips)) + np.where(together, shared @ shared.T, 0.0)
 
     def _noise_parts(self, trips: Trips) -> tuple[Floats, Floats, Floats]:
         """What R⁻¹ = W − W F (I + Fᵀ W F)⁻¹ Fᵀ W is made of, F block by block of T trips.
@@ -408,23 +409,23 @@ class RoadEngine:
             self._means = self._spread(self._alpha)
         return self._means
 
-    def _of_vehicle(self, vehicle: int) -> tuple[Floats, Floats]:
-        """Which slots add up to w of this vehicle, (s, 5), and the variance that is in none of them."""
-        chosen = np.zeros((self.size, _P))
-        chosen[np.arange(_P), np.arange(_P)] = 1.0
-        first = self._vehicles.get(vehicle)
-        if first is None:
-            return chosen, np.square(self.scales.vehicle)
-        chosen[first + np.arange(_P), np.arange(_P)] = 1.0
-        return chosen, np.zeros(_P)
+    def _by_vehicle(self, keys: Floats) -> Iterator[tuple[Bools, Floats, Floats]]:
+        """Of each vehicle: which keys are its own, (m,); which slots add up to its w, (s, 5); and the
+        variance of w that is in none of them, (5,)."""
+        for vehicle in np.unique(keys[:, VEHICLE]).tolist():
+            chosen, more = np.zeros((self.size, _P)), np.zeros(_P)
+            chosen[np.arange(_P), np.arange(_P)] = 1.0
+            if (first := self._vehicles.get(int(vehicle))) is None:
+                more = np.square(self.scales.vehicle)
+            else:
+                chosen[first + np.arange(_P), np.arange(_P)] = 1.0
+            yield keys[:, VEHICLE] == vehicle, chosen, more
 
     def mean_of(self, keys: Floats) -> Floats:
         """(m,)"""
         mean = keys[:, EXPECTED] + keys[:, EACH] * self.means()[edges_of(keys)]
         terms = terms_of(keys)
-        for vehicle in np.unique(keys[:, VEHICLE]).tolist():
-            mine = keys[:, VEHICLE] == vehicle
-            chosen, _ = self._of_vehicle(int(vehicle))
+        for mine, chosen, _ in self._by_vehicle(keys):
             mean[mine] += terms[mine] @ (chosen.T @ (self._prior * self._alpha))
         return mean
 
@@ -433,9 +434,7 @@ class RoadEngine:
         edges, terms = edges_of(keys), terms_of(keys)
         variance = np.square(keys[:, EACH]) * self.variances()[edges]
         H = self._known
-        for vehicle in np.unique(keys[:, VEHICLE]).tolist():
-            mine = keys[:, VEHICLE] == vehicle
-            chosen, more = self._of_vehicle(int(vehicle))
+        for mine, chosen, more in self._by_vehicle(keys):
             K_w = self._prior[:, None] * chosen
             of_w = chosen.T @ K_w + np.diag(more) - K_w.T @ H @ K_w
             with_f = -keys[mine, EACH, None] * self._spread(H @ K_w)[edges[mine]]
@@ -471,9 +470,7 @@ class RoadEngine:
             roads -= self._spread(eta)
             u = u - self._prior * eta
         drawn, terms = keys[:, EACH] * roads[edges_of(keys)], terms_of(keys)
-        for vehicle in np.unique(keys[:, VEHICLE]).tolist():
-            mine = keys[:, VEHICLE] == vehicle
-            chosen, more = self._of_vehicle(int(vehicle))
+        for mine, chosen, more in self._by_vehicle(keys):
             drawn[mine] += terms[mine] @ (chosen.T @ u + np.sqrt(more) * rng.standard_normal(_P))
         return drawn
 
@@ -497,11 +494,6 @@ def _counted(trips: Trips) -> tuple[Ints, Floats]:
     counts = np.zeros((len(edges), len(trips.rewards)))
     np.add.at(counts, (place, trips.of), trips.keys[:, EACH])
     return edges, counts
-
-
-def _within(trip: Ints, products: Floats) -> Floats:
-    """Products of rewards of the same trip; 0 elsewhere."""
-    return np.where(trip[:, None] == trip, products, 0.0)
 
 
 def _grown(matrix: Floats, used: int, size: int) -> Floats:
