@@ -1,7 +1,5 @@
 """Posteriors: what has been learned about every arm's reward."""
 
-from superarm.kernels import DriftFit as DriftFit
-from superarm.kernels import drift_log_likelihood as drift_log_likelihood
 from superarm.kernels import fit_drift as fit_drift
 
 from .base import GaussianPosterior as GaussianPosterior
@@ -18,7 +16,6 @@ from .independent import IndependentGaussian as IndependentGaussian
 from .inducing import InducingGP as InducingGP
 from .refitting import Refitting as Refitting
 from .resetting import Resetting as Resetting
-from .roads import Flagged as Flagged
 from .roads import RoadGP as RoadGP
 from .separate import Separate as Separate
 from .streaming import StreamingGP as StreamingGP

@@ -18,7 +18,6 @@ values lose what is orthogonal to Z: |k − PᵀP| is at most its largest value 
 
 from __future__ import annotations
 
-from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -58,10 +57,6 @@ class PointSummary:
         self.lost = 0.0  # largest variance of an observed arm that the points do not explain
         self._factor_inverse = self.precision
         self.weights = self.told
-
-    def copy(self) -> PointSummary:
-        """One to which observations can be added while this one stays as it is."""
-        return copy(self)
 
     def add(self, arms: Floats, residual: Floats, noise: Floats) -> None:
         """Take observations in; ``residual`` is without the prior mean."""

@@ -1,19 +1,9 @@
 """Gaussian-process regression on a fixed arm set whose rewards drift [bogunovic2016time, eqs. 7, 8].
 
 cov(f_s(x), f_t(y)) = k(x, y) · k_T(s, t), where the kernel of time k_T is followed as a state that
-moves (``kernels/state_space.py``). Three forms behind one class, all exact up to what they state in
-``tolerance`` (``forms.py``):
-
-``kalman``
-    knows the function by features of the kernel, r of them: n·r a round, whatever was observed.
-``visited``
-    knows it by the arms visited so far, v of them: n·v a round. No n × n matrix is ever made.
-``folded``
-    keeps a column for each observation, and from time to time leaves out what has faded.
-
-Feedback that comes late is learned as of its own time: the form goes on from the last checkpoint before
-it, with all that was observed since. Questions about times before the last observation are answered
-in the same way: the reward of that moment is followed through all that came after.
+moves (``kernels/state_space.py``), in one of three forms (``forms.py``). Late feedback is learned as of
+its own time: the form goes on from the last checkpoint before it, with all that was observed since.
+Questions about the past are answered so, too: the reward of that moment is followed on.
 """
 
 from __future__ import annotations

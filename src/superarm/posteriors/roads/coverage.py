@@ -1,16 +1,14 @@
 """Whether forecasts held of late, and how wide intervals must be so that they do.
 
-A score is |reward − mean| / standard deviation. Were the model right, 95 % of scores would lie below
-1.96. The width of an interval is a quantile of the latest scores instead (conformal prediction), among
-which ``_SUPPOSED`` scores of a normal, ``_WIDER`` than the model's, count from the start: a model knows
-least of how wrong it is before the first trips. Trips are not exchangeable: roads become
-known, traffic changes. So the level at which the quantile is taken is corrected after every trip,
-by ``_STEP`` of how far the share of misses was off (Gibbs and Candès, Adaptive Conformal Inference
-Under Distribution Shift, 2021): over T trips the share of misses then differs from the one promised by
-at most (1 + 1/step)/T, whatever the trips are like, as long as no score is beyond the widest interval
-there is (at ``_HIGHEST``) or within the narrowest: the level then stays between −step and 1 + step by
-itself. Where scores are, it is kept there, so that what no level could have changed is not made up for
-long afterwards.
+A score is |reward − mean| / standard deviation. The width of an interval is a quantile of the latest
+scores (conformal prediction), among which ``_SUPPOSED`` of a normal, ``_WIDER`` than the model's, count
+from the start. Trips are not exchangeable: roads become known, traffic changes. So the level at
+which the quantile is taken is corrected after every trip, by ``_STEP`` of how far the share of misses
+was off (Gibbs and Candès, Adaptive Conformal Inference Under Distribution Shift, 2021): over T trips
+that share differs from the one promised by at most (1 + 1/step)/T, as long as no score is beyond the
+widest interval there is (at ``_HIGHEST``) or within the narrowest: the level then stays between −step
+and 1 + step by itself. Where scores are, it is kept there: what no level could have changed is not made
+up for long afterwards.
 """
 
 from __future__ import annotations
