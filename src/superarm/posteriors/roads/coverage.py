@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from superarm.core import LEVELS, Floats
+from superarm.core import LEVELS, Floats, State
 from superarm.errors import StateError
 from superarm.inputs import as_features, as_vector
 
@@ -83,11 +83,11 @@ class Coverage:
         held = {"scores": self._scores, "levels": self._levels, "inside": self._inside}
         return {f"{name}_{key}": value for key, value in held.items()}
 
-    def remember(self, arrays: dict[str, Floats]) -> None:
-        """Take in what :meth:`arrays` gave, by its short names."""
-        scores = as_vector(arrays["scores"], "scores")
-        levels = as_vector(arrays["levels"], "levels", len(LEVELS))
-        inside = as_features(arrays["inside"], "inside", len(LEVELS))
+    def remember(self, state: State, name: str) -> None:
+        """Take in what :meth:`arrays` gave."""
+        scores = as_vector(state.array(f"{name}_scores"), "scores")
+        levels = as_vector(state.array(f"{name}_levels"), "levels", len(LEVELS))
+        inside = as_features(state.array(f"{name}_inside"), "inside", len(LEVELS))
         shares = inside.min(initial=0.0) >= 0.0 and inside.max(initial=0.0) <= 1.0
         sizes = min(len(inside), self._kept) <= len(scores) <= self._kept and len(inside) <= _RECENT
         if not sizes or not shares or scores.min(initial=0.0) < 0.0:

@@ -22,14 +22,14 @@ A joint draw is x = u − K_·S (H u_S + r − H K r), u a draw of the prior and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Bools, Floats, Ints, Rng
+from superarm.core import Bools, Floats, Ints, Rng, State
 from superarm.errors import StateError
 from superarm.inputs import as_positions, as_vector
 from superarm.kernels import GraphMatern
@@ -297,14 +297,14 @@ class RoadEngine:
         held = {"edges": self._edges, "at": self._at, "vehicles": vehicles, "first": first}
         return {**held, "known": known, "near": near, "alpha": self._alpha}
 
-    def remember(self, trips: Trips, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def remember(self, trips: Trips, state: State) -> None:
         """Take in what :meth:`arrays` gave, and the trips that it came from, or :class:`StateError`."""
         names = ("edges", "at", "vehicles", "first")
-        edges, at, vehicles, first = (as_positions(arrays[name], name) for name in names)
-        alpha = as_vector(arrays["alpha"], "alpha")
+        edges, at, vehicles, first = (as_positions(state.array(name), name) for name in names)
+        alpha = as_vector(state.array("alpha"), "alpha")
         size, driven = len(alpha), np.unique(trips.keys[:, VEHICLE]).astype(np.intp)
-        lower = as_vector(arrays["known"], "known", size * (size + 1) // 2)
-        near = as_vector(arrays["near"], "near", len(edges) * (len(edges) + 1) // 2)
+        lower = as_vector(state.array("known"), "known", size * (size + 1) // 2)
+        near = as_vector(state.array("near"), "near", len(edges) * (len(edges) + 1) // 2)
         slots = np.concatenate([np.arange(_P), at, (first[:, None] + np.arange(_P)).ravel()])
         if (
             not np.array_equal(np.sort(edges), np.unique(edges_of(trips.keys)))

@@ -403,10 +403,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         if difference(describe(self), state.spec):  # of another kernel all is computed anew
             self._engine = RoadEngine.of(self.kernel, self.sizes, scales, trips)
         elif len(trips.rewards):
-            parts = ("edges", "at", "vehicles", "first", "known", "near", "alpha")
-            self._engine.remember(trips, {name: state.array(name) for name in parts})
+            self._engine.remember(trips, state)
             self._engine.information = as_number(state.scalar("information"), "information", 0.0)
         for name, coverage in (("trips", self._of_trips), ("roads", self._of_roads)):
-            coverage.remember(
-                {key: state.array(f"{name}_{key}") for key in ("scores", "levels", "inside")}
-            )
+            coverage.remember(state, name)
