@@ -4,7 +4,6 @@ from superarm.kernels import fit_drift as fit_drift
 
 from .base import GaussianPosterior as GaussianPosterior
 from .base import Memory as Memory
-from .beliefs import GaussianBelief as GaussianBelief
 from .changes import Alarm as Alarm
 from .changes import ChangeDetecting as ChangeDetecting
 from .drifting import DriftingGP as DriftingGP
