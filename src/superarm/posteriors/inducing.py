@@ -71,7 +71,7 @@ class InducingGP(KernelPosterior):
 
     def _fitted(self, data: Observed, points: Ints) -> _Fit:
         arms = data.arms[points]
-        summary = PointSummary(self.kernel, arms, self.jitter * self._prior_scale(arms), watched=False)
+        summary = PointSummary(self.kernel, arms, self.jitter * self._prior_scale(arms))
         summary.add(data.arms, data.rewards - self._prior_mean(data.arms), data.noise)
         return _Fit(points, summary)
 
