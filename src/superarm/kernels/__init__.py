@@ -1,7 +1,6 @@
 """Covariance functions over arms: how what is learned about one arm carries to another."""
 
 from .base import Covariance as Covariance
-from .base import CovarianceGradient as CovarianceGradient
 from .base import Kernel as Kernel
 from .base import TunableCovariance as TunableCovariance
 from .composite import Columns as Columns
@@ -24,4 +23,4 @@ from .structured import Constant as Constant
 from .structured import Empirical as Empirical
 from .structured import Linear as Linear
 from .structured import Polynomial as Polynomial
-from .temporal import Temporal as Temporal
+from .structured import Temporal as Temporal

@@ -26,12 +26,11 @@ can be as small as 1e-20 and the result is exact to rounding.
 from __future__ import annotations
 
 import copy
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from functools import cached_property
-from threading import Lock
+from functools import cached_property, lru_cache, partial
 from typing import Any, ClassVar, Literal, Self
+from weakref import proxy
 
 import numpy as np
 
@@ -260,9 +259,9 @@ class _Factor:
     def __init__(self, laplacian: Any, nu: int, shift: float, cache_bytes: float) -> None:
         self.size: int = laplacian.shape[0]
         self.laplacian, self._nu, self._shift = laplacian, nu, shift
-        self._kept: OrderedDict[int, Floats] = OrderedDict()
-        self._room, self._cache_bytes = int(cache_bytes // (8 * self.size)), cache_bytes
-        self._lock = Lock()
+        self._cache_bytes = cache_bytes
+        column = partial(_Factor._column, proxy(self))  # the cache must not keep alive what has it
+        self._kept = lru_cache(int(cache_bytes // (8 * self.size)))(column)
 
     def __reduce__(self) -> Any:
         # A factor cannot be pickled, and need not be.
@@ -315,32 +314,15 @@ class _Factor:
 
     def columns(self, nodes: Ints) -> Iterator[Floats]:
         """Blocks (k, n) of the columns of ``nodes``, in their order."""
-        for start in range(0, len(nodes), _BLOCK):
-            block = nodes[start : start + _BLOCK]
-            yield self._remembered(block) if self._room else self._made(block)
-
-    def _made(self, nodes: Ints) -> Floats:
         # One by one: BLAS rounds a column by how many are solved beside it, and what is kept must
         # not depend on who asked first. Solving 32 at once would save a tenth of the time.
-        made = np.zeros((len(nodes), self.size))
-        made[np.arange(len(nodes)), nodes] = 1.0
-        for row in made:
-            row[:] = self.solved(row, self._nu)
-        return made
+        for start in range(0, len(nodes), _BLOCK):
+            yield np.stack([self._kept(node) for node in nodes[start : start + _BLOCK].tolist()])
 
-    def _remembered(self, nodes: Ints) -> Floats:
-        with self._lock:
-            columns = {node: self._kept[node] for node in nodes.tolist() if node in self._kept}
-        absent = [node for node in nodes.tolist() if node not in columns]
-        made = self._made(np.array(absent, dtype=np.intp))
-        columns.update(zip(absent, (row.copy() for row in made), strict=True))
-        with self._lock:
-            for node in nodes.tolist():
-                self._kept[node] = columns[node]
-                self._kept.move_to_end(node)
-            while len(self._kept) > self._room:
-                self._kept.popitem(last=False)
-        return np.stack([columns[node] for node in nodes.tolist()])
+    def _column(self, node: int) -> Floats:
+        unit = np.zeros(self.size)
+        unit[node] = 1.0
+        return self.solved(unit, self._nu)
 
 
 class _Spectrum:

@@ -1,4 +1,4 @@
-"""Kernels with structure of their own: inner products and ids."""
+"""Kernels with structure of their own: inner products, ids and times."""
 
 from __future__ import annotations
 
@@ -126,12 +126,25 @@ class Constant(Kernel):
         return decaying(0.0, self.variance)
 
 
-# --- ids ---------------------------------------------------------------------------------
+# --- ids and times -----------------------------------------------------------------------
+
+
+class _OfColumn(Kernel):
+    """A kernel that looks at one column."""
+
+    column: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "column", as_count(self.column, f"{type(self).__name__}.column", 0))
+
+    @property
+    def columns(self) -> tuple[int, ...]:  # type: ignore[override]  # kernels are frozen
+        return (self.column,)
 
 
 @register("kernel", "empirical")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Empirical(Kernel):
+class Empirical(_OfColumn):
     """k(x, y) = covariance[x_column, y_column]: a given covariance over ids 0 … n−1.
 
     The matrix must be symmetric and positive semi-definite, both up to 1e-8 of its largest
@@ -158,11 +171,7 @@ class Empirical(Kernel):
             )
         matrix.flags.writeable = False
         object.__setattr__(self, "covariance", matrix)
-        object.__setattr__(self, "column", as_count(self.column, f"{type(self).__name__}.column", 0))
-
-    @property
-    def columns(self) -> tuple[int, ...]:  # type: ignore[override]  # kernels are frozen
-        return (self.column,)
+        super().__post_init__()
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Empirical) or self.column != other.column:
@@ -185,3 +194,47 @@ class Empirical(Kernel):
 
     def _features(self, box: Box) -> FeatureMap | None:
         return table_features(box, self.covariance)
+
+
+@register("kernel", "temporal")
+@dataclass(frozen=True, kw_only=True)
+class Temporal(_OfColumn):
+    """k(x, y) = (1 − ε)^{|s − t|/2} for the times s, t in one column; 0 ≤ ε < 1.
+
+    The forgetting factor of time-varying GP bandits. ``theta`` holds log ε, like every other
+    hyper-parameter, and the bounds keep ε below 1. ε = 0 is no drift and is not fitted: start a
+    fit from a small positive value.
+    """
+
+    hyperparameters: ClassVar[tuple[str, ...]] = ("epsilon",)
+
+    epsilon: float = 0.01
+    column: int = 0
+    epsilon_bounds: Bounds = (1e-5, 0.99)
+
+    def __post_init__(self) -> None:
+        set_positive(self, "epsilon", or_zero=True)
+        for name in ("epsilon", "epsilon_bounds"):
+            value = getattr(self, name)
+            if value != "fixed" and np.max(value) >= 1.0:
+                raise InputError(f"Temporal.{name} is {value}; it must lie below 1")
+        super().__post_init__()
+
+    def forgetting(self, column: int) -> float:
+        return self.epsilon if column == self.column else 0.0
+
+    def _covariance(self, X: Floats, Y: Floats | None) -> Floats:
+        K = np.subtract.outer(X[:, 0], (X if Y is None else Y)[:, 0])
+        np.abs(K, out=K)
+        K *= 0.5 * np.log1p(-self.epsilon)
+        return np.exp(K, out=K)
+
+    def _diagonal(self, X: Floats) -> Floats:
+        return np.ones(len(X))
+
+    def _state_space(self, tolerance: float) -> StateSpace | None:
+        return decaying(-0.5 * float(np.log1p(-self.epsilon)))
+
+    def _gradients(self, X: Floats, K: Floats) -> Mapping[str, Sequence[Floats]]:
+        apart = np.abs(np.subtract.outer(X[:, 0], X[:, 0]))
+        return {"epsilon": [K * apart * (-0.5 * self.epsilon / (1.0 - self.epsilon))]}

@@ -1,12 +1,9 @@
 """Posteriors: what has been learned about every arm's reward."""
 
-from superarm.kernels import DriftFit as DriftFit
-from superarm.kernels import drift_log_likelihood as drift_log_likelihood
 from superarm.kernels import fit_drift as fit_drift
 
 from .base import GaussianPosterior as GaussianPosterior
 from .base import Memory as Memory
-from .beliefs import GaussianBelief as GaussianBelief
 from .changes import Alarm as Alarm
 from .changes import ChangeDetecting as ChangeDetecting
 from .drifting import DriftingGP as DriftingGP
@@ -18,7 +15,6 @@ from .independent import IndependentGaussian as IndependentGaussian
 from .inducing import InducingGP as InducingGP
 from .refitting import Refitting as Refitting
 from .resetting import Resetting as Resetting
-from .roads import Flagged as Flagged
 from .roads import RoadGP as RoadGP
 from .separate import Separate as Separate
 from .streaming import StreamingGP as StreamingGP

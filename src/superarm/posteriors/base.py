@@ -168,14 +168,8 @@ class GaussianPosterior(Described):
             require_size(values, "rewards")
             if len(keys) == 0:
                 return
-            if noise_variance is None:
-                noise = np.full(len(keys), self.noise_variance)
-            else:
-                noise = as_vector(noise_variance, "noise_variance", len(keys))
-                if not (noise > 0.0).all():
-                    where = int(np.argmin(noise > 0.0))
-                    raise InputError(f"noise_variance[{where}] is {noise[where]}; it must be above 0")
-                require_scale(noise, "noise_variance")
+            stated = as_noise(noise_variance, len(keys))
+            noise = np.full(len(keys), self.noise_variance) if stated is None else stated
             self.information_gain += self._absorb(keys, values, noise, rng)
             self.count += len(keys)
             self.version += 1
@@ -291,3 +285,15 @@ class GaussianPosterior(Described):
         except InputError as error:
             raise StateError(f"this state is damaged, or belongs to other parts: {error}") from error
         return self
+
+
+def as_noise(variances: Any, count: int) -> Floats | None:
+    """Noise variances that were stated, checked."""
+    if variances is None:
+        return None
+    noise = as_vector(variances, "noise_variance", count)
+    if not (noise > 0.0).all():
+        where = int(np.argmin(noise > 0.0))
+        raise InputError(f"noise_variance[{where}] is {noise[where]}; it must be above 0")
+    require_scale(noise, "noise_variance")
+    return noise

@@ -15,7 +15,7 @@ row of C. No n × n matrix is made unless ``cov`` is asked for.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ from .variances import standard_deviation
 if TYPE_CHECKING:
     from .base import GaussianPosterior
 
+Known = TypeVar("Known", bound="GaussianPosterior")
+
 
 class Given(NamedTuple):
     """Arms taken as seen: that they will be observed is known, their rewards are not."""
@@ -41,37 +43,22 @@ class Given(NamedTuple):
     rows: Floats  # W
 
 
-class GaussianBelief:
-    """Mean and std of the arms on offer now; covariance and joint draws when asked for.
+class BeliefOf(Generic[Known]):
+    """What a posterior says of some keys, until it has learned more; ``sign`` −1 turns rewards."""
 
-    ``keys`` are those of the arms on offer, followed by those of other arms that are taken as seen.
-    """
-
-    __slots__ = ("_cov", "_given", "_keys", "_posterior", "_sign", "_version", "mean", "std")
+    __slots__ = ("_keys", "_posterior", "_sign", "_version")
 
     def __init__(
-        self,
-        posterior: GaussianPosterior,
-        keys: NDArray[Any],
-        mean: Floats,
-        std: Floats,
-        sign: float = 1.0,
-        version: int | None = None,
-        given: Given | None = None,
+        self, posterior: Known, keys: NDArray[Any], sign: float = 1.0, version: int | None = None
     ) -> None:
-        self._posterior, self._keys = posterior, keys
+        self._posterior, self._keys, self._sign = posterior, keys, sign
         self._version = posterior.version if version is None else version
-        self._sign, self._given = sign, given
-        self._cov: Floats | None = None
-        # Views that cannot be written to: a rule that did would change what the decision reports.
-        self.mean, self.std = mean.view(), std.view()
-        self.mean.flags.writeable = self.std.flags.writeable = False
 
     @property
     def _turns(self) -> Turns:
         return self._posterior._turns
 
-    def _fresh(self) -> GaussianPosterior:
+    def _fresh(self) -> Known:
         if self._posterior.version != self._version:
             raise StaleBeliefError("the posterior has learned more since then; ask for a new belief")
         return self._posterior
@@ -91,6 +78,32 @@ class GaussianBelief:
     def incumbent(self) -> float:
         posterior = self._fresh()
         return posterior._incumbent(self._sign) if posterior.count else 0.0
+
+
+class GaussianBelief(BeliefOf["GaussianPosterior"]):
+    """Mean and std of the arms on offer now; covariance and joint draws when asked for.
+
+    ``keys`` are those of the arms on offer, followed by those of other arms that are taken as seen.
+    """
+
+    __slots__ = ("_cov", "_given", "mean", "std")
+
+    def __init__(
+        self,
+        posterior: GaussianPosterior,
+        keys: NDArray[Any],
+        mean: Floats,
+        std: Floats,
+        sign: float = 1.0,
+        version: int | None = None,
+        given: Given | None = None,
+    ) -> None:
+        super().__init__(posterior, keys, sign, version)
+        self._given = given
+        self._cov: Floats | None = None
+        # Views that cannot be written to: a rule that did would change what the decision reports.
+        self.mean, self.std = mean.view(), std.view()
+        self.mean.flags.writeable = self.std.flags.writeable = False
 
     @property
     def cov(self) -> Floats:

@@ -31,7 +31,8 @@ from superarm.registry import register
 
 from .base import GaussianPosterior, Memory
 from .drifting import DriftingGP
-from .wrapping import Numbered, Seen
+from .rows import Observed
+from .wrapping import Numbered
 
 _MOST_CELLS = 2000  # pieces of the statistic's range, to compute how long it takes to an alarm
 
@@ -79,7 +80,7 @@ class ChangeDetecting(Numbered):
         self._slope, self._fall = 0.5 * (1.0 - self.scale**-2), math.log(self.scale)
         self.alarms: tuple[Alarm, ...] = ()
         self._statistic = 0.0
-        self._recent: Seen | None = None  # since the statistic was 0
+        self._recent: Observed | None = None  # since the statistic was 0
 
     def until_alarm(self, spread: float = 1.0) -> float:
         """Mean number of observations until an alarm, from S = 0, if innovations are N(0, spread²).
@@ -107,16 +108,19 @@ class ChangeDetecting(Numbered):
     def _number(self, offer: Offer) -> int:
         return offer.step
 
+    def _seen_within(self, seen: Observed) -> Observed:
+        return seen._replace(arms=self._within(seen.arms))
+
     def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         inside, recent, statistic, alarms = self._inside, self._recent, self._statistic, self.alarms
-        rest, gained, ignored = Seen(keys, rewards, noise), 0.0, 0
+        rest, gained, ignored = Observed(keys, rewards, noise), 0.0, 0
         while True:
-            late = rest.keys[:, -1] < (alarms[-1].since if alarms else 0)
+            late = rest.arms[:, -1] < (alarms[-1].since if alarms else 0)
             if isinstance(inside, DriftingGP):  # what it would not learn tells of no change
-                late |= rest.keys[:, 1] <= inside._forgotten
+                late |= rest.arms[:, 1] <= inside._forgotten
             ignored += int(np.count_nonzero(late))
             rest = rest.part(~late)
-            z, gains = _innovations(inside, self._within(rest.keys), rest)
+            z, gains = _innovations(inside, self._seen_within(rest))
             known = rest.after(recent)
             passed, begin = len(known.rewards) - len(z), 0  # ``known[begin:]``: since S was 0
             for end, square in enumerate((z**2).tolist(), start=1):
@@ -126,14 +130,14 @@ class ChangeDetecting(Numbered):
                 if statistic >= math.log(self.run_length):
                     break
             else:
-                inside.observe(self._within(rest.keys), rest.rewards, rest.noise, rng)
+                inside.observe(*self._seen_within(rest), rng)
                 recent = known.part(slice(begin, None)) if statistic > 0.0 else None
                 break
             gained += float(gains[:end].sum())
             since = known.part(slice(begin, passed + end))
             inside = self.posterior._like()
-            inside.observe(self._within(since.keys), since.rewards, since.noise, rng)
-            alarms += (Alarm(int(since.keys[-1, -1]), int(since.keys[0, -1])),)
+            inside.observe(*self._seen_within(since), rng)
+            alarms += (Alarm(int(since.arms[-1, -1]), int(since.arms[0, -1])),)
             rest, recent, statistic = rest.part(slice(end, None)), None, 0.0
         self._settle(inside)
         self._recent, self._statistic, self.alarms = recent, statistic, alarms
@@ -141,10 +145,9 @@ class ChangeDetecting(Numbered):
         return gained + float(gains.sum())
 
     def _memory(self) -> Memory:
-        arrays = {} if self._recent is None else self._recent._asdict()
         scalars = {"statistic": self._statistic, "ignored": self.ignored}
         alarms = np.array(self.alarms, dtype=np.float64).reshape(-1, 2)
-        return Memory({**arrays, "alarms": alarms}, scalars, {"inside": self._inside.state()})
+        return self._memory_of(scalars, self._recent, alarms=alarms)
 
     def _remember(self, state: State) -> None:
         self.ignored = as_count(state.scalar("ignored"), "ignored", 0, self.count)
@@ -159,13 +162,13 @@ class ChangeDetecting(Numbered):
             self._recent = self._seen_in(state)
 
 
-def _innovations(inside: GaussianPosterior, keys: NDArray[Any], seen: Seen) -> tuple[Floats, Floats]:
+def _innovations(inside: GaussianPosterior, seen: Observed) -> tuple[Floats, Floats]:
     """Whitened innovations z and what each observation tells, nats; both (m,)."""
-    if not len(keys):
+    if not len(seen.arms):
         return np.empty(0), np.empty(0)
-    mean, _ = inside._moments(keys)
-    covariance = inside._covariance(keys) + np.diag(seen.noise)
-    largest = inside._prior_scale(keys) + float(seen.noise.max())
+    mean, _ = inside._moments(seen.arms)
+    covariance = inside._covariance(seen.arms) + np.diag(seen.noise)
+    largest = inside._prior_scale(seen.arms) + float(seen.noise.max())
     factor = cholesky(covariance, "the covariance of the observed arms", largest)
     gains = np.log(np.diagonal(factor)) - 0.5 * np.log(seen.noise)
     return solve_lower(factor, seen.rewards - mean), gains

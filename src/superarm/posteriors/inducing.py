@@ -71,7 +71,7 @@ class InducingGP(KernelPosterior):
 
     def _fitted(self, data: Observed, points: Ints) -> _Fit:
         arms = data.arms[points]
-        summary = PointSummary(self.kernel, arms, self.jitter * self._prior_scale(arms), watched=False)
+        summary = PointSummary(self.kernel, arms, self.jitter * self._prior_scale(arms))
         summary.add(data.arms, data.rewards - self._prior_mean(data.arms), data.noise)
         return _Fit(points, summary)
 
@@ -95,9 +95,7 @@ class InducingGP(KernelPosterior):
         assert rng is not None  # ``draws``
         blocks = [slice(begin, begin + BLOCK) for begin in range(0, len(keys), BLOCK)]
         information = sum(information_in(self._covariance(keys[each]), noise[each]) for each in blocks)
-        fresh = Observed(keys, rewards, noise)
-        joined = map(np.concatenate, zip(self.observed, fresh, strict=True))
-        data = Observed(*joined) if self.count else fresh
+        data = Observed(keys, rewards, noise).after(self.observed)
         count = len(data.rewards)
         fit = self._fitted(data, rng.choice(count, size=min(count, self.inducing), replace=False))
         self._data.append(keys, rewards, noise)

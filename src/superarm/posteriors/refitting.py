@@ -17,7 +17,8 @@ from superarm.registry import register
 
 from .base import GaussianPosterior, Memory
 from .fitting import FitResult, fit_kernel
-from .wrapping import Seen, Wrapping
+from .rows import Observed
+from .wrapping import Wrapping
 
 _NOISE_FACTOR = 1e4  # by how much the fitted noise variance may differ from the one given, either way
 
@@ -80,7 +81,7 @@ class Refitting(Wrapping):
             )
         self.fits = 0
         self._theta = np.empty(0)  # of the last fit: the kernel's, then the drift's
-        self._seen: Seen | None = None  # noise is in units of the model's own
+        self._seen: Observed | None = None  # noise is in units of the model's own
 
     @property
     def fitted(self) -> Mapping[str, Any]:
@@ -96,8 +97,8 @@ class Refitting(Wrapping):
             changes[name] = part.clone_with_theta(own) if len(own) else part
         return self.posterior._like(**changes, noise_variance=noise_variance)
 
-    def _fit(self, seen: Seen) -> FitResult:
-        rows = seen.keys
+    def _fit(self, seen: Observed) -> FitResult:
+        rows = seen.arms
         if self._arms is not None:
             numbers = rows.reshape(len(rows), -1)  # a row number, and perhaps a time
             rows = np.column_stack([self._arms[numbers[:, 0].astype(np.intp)], numbers[:, 1:]])
@@ -110,7 +111,7 @@ class Refitting(Wrapping):
         if (weight != 1.0).any():  # k(x, y) w(x) w(y) is the covariance of rewards times w
             rows = np.column_stack([rows, weight])
             parts.append(Linear(variance_bounds="fixed", columns=(width,)))
-        residual = seen.rewards - self.posterior._moments(seen.keys)[0]
+        residual = seen.rewards - self.posterior._moments(seen.arms)[0]
         noise = self.posterior.noise_variance
         return fit_kernel(
             cast(TunableCovariance, parts[0] if len(parts) == 1 else Product(kernels=tuple(parts))),
@@ -125,14 +126,14 @@ class Refitting(Wrapping):
         )
 
     def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
-        fresh = Seen(keys, rewards, noise / self.noise_variance)
+        fresh = Observed(keys, rewards, noise / self.noise_variance)
         seen = fresh.after(self._seen).part(slice(-self.most, None))
         inside = None
         if (self.count + len(keys)) // self.every > self.count // self.every:
             try:
                 found = self._fit(seen)
                 inside = self._with(found.kernel.theta, found.noise_variance)
-                inside.observe(seen.keys, seen.rewards, found.noise_variance * seen.noise, rng)
+                inside.observe(seen.arms, seen.rewards, found.noise_variance * seen.noise, rng)
             except (InputError, NotPositiveDefiniteError, MemoryError) as error:
                 told = f"the fit failed, and hyper-parameters stay as they are: {error}"
                 warn(told[:300], PrecisionWarning)
@@ -146,9 +147,8 @@ class Refitting(Wrapping):
         return self._inside.information_gain - self.information_gain
 
     def _memory(self) -> Memory:
-        arrays = {} if self._seen is None else self._seen._asdict()
         scalars = {"fits": self.fits, "noise_variance": self.noise_variance}
-        return Memory({**arrays, "theta": self._theta}, scalars, {"inside": self._inside.state()})
+        return self._memory_of(scalars, self._seen, theta=self._theta)
 
     def _remember(self, state: State) -> None:
         self.fits, inside = as_count(state.scalar("fits"), "fits", 0), self.posterior

@@ -49,12 +49,6 @@ class Resetting(Numbered):
             known = self._inside if block == self._current else self.posterior
             yield known, np.flatnonzero(keys[:, -1] == block)
 
-    def _moments(self, keys: NDArray[Any]) -> tuple[Floats, Floats]:
-        mean, variance = np.empty(len(keys)), np.empty(len(keys))
-        for known, where in self._parts(keys):
-            mean[where], variance[where] = known._moments(self._within(keys[where]))
-        return mean, variance
-
     def _covariance(self, keys: NDArray[Any], at: Ints | None = None) -> Floats:
         at = np.arange(len(keys)) if at is None else at
         found = np.zeros((len(at), len(keys)))  # blocks know nothing of each other
@@ -63,12 +57,6 @@ class Resetting(Numbered):
             inside = np.searchsorted(where, at[rows])
             found[np.ix_(rows, where)] = known._covariance(self._within(keys[where]), inside)
         return found
-
-    def _draw(self, keys: NDArray[Any], rng: Rng, size: int) -> Floats:
-        drawn = np.empty((size, len(keys)))
-        for known, where in self._parts(keys):
-            drawn[:, where] = known._draw(self._within(keys[where]), rng, size)
-        return drawn
 
     def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         blocks = keys[:, -1]
@@ -83,8 +71,7 @@ class Resetting(Numbered):
         return inside.information_gain - before
 
     def _memory(self) -> Memory:
-        scalars = {"current": self._current, "ignored": self.ignored}
-        return Memory({}, scalars, {"inside": self._inside.state()})
+        return self._memory_of({"current": self._current, "ignored": self.ignored}, None)
 
     def _remember(self, state: State) -> None:
         self._current = as_count(state.scalar("current"), "current", 0, 2**53)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superarm.core import Floats, Offer, State
 from superarm.errors import InputError, ShapeError, StateError
@@ -21,9 +22,9 @@ MeanFunction = float | Callable[[Floats], Floats]
 
 
 class Observed(NamedTuple):
-    """Everything observed so far; read-only."""
+    """What was observed."""
 
-    arms: Floats  # (N, d)
+    arms: NDArray[Any]  # (N, d), or row numbers (N,)
     rewards: Floats  # (N,)
     noise: Floats  # (N,) variances
 
@@ -31,13 +32,29 @@ class Observed(NamedTuple):
         """Some of it, by row numbers or a mask."""
         return Observed(*(each[rows] for each in self))
 
+    def after(self, earlier: Observed | None) -> Observed:
+        """This after what was observed earlier; a copy."""
+        parts = (earlier, self) if earlier is not None and len(earlier.rewards) else (self,)
+        return Observed(*map(np.concatenate, zip(*parts, strict=True)))
+
+    @classmethod
+    def held_in(cls, state: State, keys: NDArray[Any]) -> Observed:
+        """What a state holds, of which these are the checked ``arms``."""
+        names = ("rewards", "noise")
+        rewards, noise = (as_vector(state.array(name), name, len(keys)) for name in names)
+        if not (noise > 0.0).all():
+            raise StateError("this state is damaged: its observations are impossible")
+        return cls(keys, rewards, noise)
+
 
 class ObservedData:
     """Observed arms, rewards and noise in buffers that double."""
 
-    def __init__(self) -> None:
+    def __init__(self, *held: NDArray[Any]) -> None:
         self._buffers: tuple[Floats, Floats, Floats] = np.empty((0, 0)), np.empty(0), np.empty(0)
         self._size = 0
+        if held:
+            self.append(*held)
 
     def __len__(self) -> int:
         return self._size
@@ -48,7 +65,7 @@ class ObservedData:
         return int(self._buffers[0].shape[1])
 
     def view(self) -> Observed:
-        """All of it, without a copy."""
+        """All of it, without a copy; read-only."""
         views = [buffer[: self._size] for buffer in self._buffers]
         for view in views:
             view.flags.writeable = False
@@ -108,15 +125,12 @@ class RowPosterior(GaussianPosterior):
         return Memory(self.observed._asdict())
 
     def _remember(self, state: State) -> None:
-        rewards = as_vector(state.array("rewards"), "rewards")
-        noise = as_vector(state.array("noise"), "noise", len(rewards))
-        arms = as_features(state.array("arms"), "arms")
-        if len(rewards) > self.count or (self.forget is None and len(rewards) < self.count):
+        held = Observed.held_in(state, as_features(state.array("arms"), "arms"))
+        count = len(held.rewards)
+        if count > self.count or (self.forget is None and count < self.count):
             raise StateError("this state is damaged: its count differs from the observations it holds")
-        if len(arms) != len(rewards) or not (noise > 0.0).all():
-            raise StateError("this state is damaged: its observations are impossible")
-        if len(rewards):
-            self._data.append(arms, rewards, noise)
+        if count:
+            self._data.append(*held)
 
 
 class KernelPosterior(RowPosterior):

@@ -50,40 +50,25 @@ class Separate(Wrapping, Sums, Calibrated):
     def same_bits(self) -> bool:
         return all(isinstance(each, Resumable) and each.same_bits for each in self._each.values())
 
-    def _parts(self, keys: NDArray[Any]) -> list[tuple[int, Ints]]:
+    def _learners(self, keys: NDArray[Any]) -> list[tuple[int, Ints]]:
         who = keys[:, self.column]
         return [(int(each), np.flatnonzero(who == each)) for each in np.unique(who)]
+
+    def _parts(self, keys: NDArray[Any]) -> list[tuple[GaussianPosterior, Ints]]:
+        return [(self._of(who), where) for who, where in self._learners(keys)]
 
     def _of(self, who: int) -> GaussianPosterior:
         return self._each.get(who, self.posterior)
 
-    def _moments(self, keys: NDArray[Any]) -> tuple[Floats, Floats]:
-        mean, variance = np.empty(len(keys)), np.empty(len(keys))
-        for who, where in self._parts(keys):
-            mean[where], variance[where] = self._of(who)._moments(keys[where])
-        return mean, variance
-
-    def _mean(self, keys: NDArray[Any]) -> Floats:
-        mean = np.empty(len(keys))
-        for who, where in self._parts(keys):
-            mean[where] = self._of(who)._mean(keys[where])
-        return mean
-
     def _covariance(self, keys: NDArray[Any], at: Ints | None = None) -> Floats:
         cov = np.zeros((len(keys), len(keys)))  # they know nothing of each other
-        for who, where in self._parts(keys):
-            cov[np.ix_(where, where)] = self._of(who)._covariance(keys[where])
+        for known, where in self._parts(keys):
+            cov[np.ix_(where, where)] = known._covariance(keys[where])
         return cov if at is None else cov[at]
-
-    def _draw(self, keys: NDArray[Any], rng: Rng, size: int) -> Floats:
-        drawn = np.empty((size, len(keys)))
-        for who, where in self._parts(keys):
-            drawn[:, where] = self._of(who)._draw(keys[where], rng, size)
-        return drawn
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
         """That of one who learns alone, where all arms on offer are theirs."""
-        parts = self._parts(self.keys(offer))
+        parts = self._learners(self.keys(offer))
         if len(parts) != 1:
             return super().belief(offer, pending)
         who = parts[0][0]
@@ -96,7 +81,7 @@ class Separate(Wrapping, Sums, Calibrated):
     def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         own = None if (noise == self.noise_variance).all() else noise
         gained = 0.0
-        for who, where in self._parts(keys):
+        for who, where in self._learners(keys):
             known, stated = self._learner(who), None if own is None else own[where]
             before = known.information_gain
             known.observe(keys[where], rewards[where], stated, rng)
@@ -113,7 +98,7 @@ class Separate(Wrapping, Sums, Calibrated):
     ) -> None:
         with self._turns:
             keys = self._as_keys(arms)
-            parts = self._parts(keys)
+            parts = self._learners(keys)
             known = self._learner(parts[0][0]) if len(parts) == 1 else None
             if not isinstance(known, GaussianPosterior) or not isinstance(known, Sums):
                 told = "sums are of arms of one who learns alone, and need a posterior such as 'roads'"
@@ -128,15 +113,14 @@ class Separate(Wrapping, Sums, Calibrated):
     def noise_cov(self, keys: Any) -> Floats:
         rows = self._as_keys(keys)
         cov = self.noise_variance * np.eye(len(rows))
-        for who, where in self._parts(rows):
-            known = self._of(who)
+        for known, where in self._parts(rows):
             if isinstance(known, Calibrated):
                 cov[np.ix_(where, where)] = known.noise_cov(rows[where])
         return cov
 
     def widths(self, keys: Any) -> tuple[Floats, Floats]:
         parts = self._parts(self._as_keys(keys))
-        known = self._of(parts[0][0]) if len(parts) == 1 else self.posterior
+        known = parts[0][0] if len(parts) == 1 else self.posterior
         return known.widths(keys) if isinstance(known, Calibrated) else (QUANTILES, QUANTILES)
 
     def _memory(self) -> Memory:

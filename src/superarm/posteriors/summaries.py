@@ -18,7 +18,6 @@ values lose what is orthogonal to Z: |k − PᵀP| is at most its largest value 
 
 from __future__ import annotations
 
-from copy import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -44,11 +43,8 @@ class Asked(NamedTuple):
 class PointSummary:
     """A A ᵀ and A D^{-½}(y − prior mean), to which more observations can be added."""
 
-    def __init__(
-        self, kernel: Covariance, points: Floats, jitter: float = 0.0, *, watched: bool = True
-    ) -> None:
+    def __init__(self, kernel: Covariance, points: Floats, jitter: float = 0.0) -> None:
         self.kernel, self.points = kernel, points
-        self._watched = watched  # whether ``lost`` is kept up to date
         prior = np.array(kernel(points), dtype=np.float64)
         prior[np.diag_indices_from(prior)] += jitter
         # Inverses of small triangles: a product with many rows takes a quarter of what solving takes.
@@ -59,10 +55,6 @@ class PointSummary:
         self._factor_inverse = self.precision
         self.weights = self.told
 
-    def copy(self) -> PointSummary:
-        """One to which observations can be added while this one stays as it is."""
-        return copy(self)
-
     def add(self, arms: Floats, residual: Floats, noise: Floats) -> None:
         """Take observations in; ``residual`` is without the prior mean."""
         weight = 1.0 / np.sqrt(noise)
@@ -70,9 +62,8 @@ class PointSummary:
         for begin in range(0, len(arms), _ROWS):
             block = slice(begin, begin + _ROWS)
             rows = self._prior_rows(arms[block])
-            if self._watched:
-                left = prior_variance(self.kernel, arms[block]) - np.einsum("ij,ij->j", rows, rows)
-                lost = max(lost, float(left.max()))
+            left = prior_variance(self.kernel, arms[block]) - np.einsum("ij,ij->j", rows, rows)
+            lost = max(lost, float(left.max()))
             rows *= weight[block]
             with blas_threads_for(len(rows) * rows.size):
                 precision += rows @ rows.T

@@ -244,8 +244,8 @@ class TorchPosterior(RowPosterior):
         if np.abs(keys).max(initial=0.0) > LARGEST:
             raise InputError(f"arms hold {np.abs(keys).max():g}; squares of features must fit a float")
         information = information_in(self._covariance(keys), noise)
-        old, fresh = self.observed, Observed(keys, rewards, noise)
-        data = Observed(*map(np.concatenate, zip(old, fresh, strict=True))) if self.count else fresh
+        old = self.observed
+        data = Observed(keys, rewards, noise).after(old)
         learner = self._refit if self._exact else self._update
         before = self.model, self.likelihood, self.noise_variance, self.noise_std
         try:

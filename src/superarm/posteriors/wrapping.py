@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,26 +12,11 @@ from numpy.typing import NDArray
 from superarm.capabilities import Resumable
 from superarm.core import Floats, Ints, Offer, Rng, State
 from superarm.errors import InputError, StateError
-from superarm.inputs import as_features, as_vector, require_type
+from superarm.inputs import as_features, require_type
 
-from .base import GaussianPosterior
+from .base import GaussianPosterior, Memory
 from .fixed import FixedPosterior
-
-
-class Seen(NamedTuple):
-    """Observations that are kept beside the posterior inside."""
-
-    keys: NDArray[Any]
-    rewards: Floats
-    noise: Floats
-
-    def part(self, rows: Any) -> Seen:
-        return Seen(*(each[rows] for each in self))
-
-    def after(self, earlier: Seen | None) -> Seen:
-        """These after earlier ones; a copy."""
-        parts = (self,) if earlier is None else (earlier, self)
-        return Seen(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+from .rows import Observed
 
 
 class Wrapping(GaussianPosterior, Resumable):
@@ -70,14 +56,30 @@ class Wrapping(GaussianPosterior, Resumable):
         self._inside._remembered_keys(self._within(keys))
         return keys
 
+    def _parts(self, keys: NDArray[Any]) -> Iterable[tuple[GaussianPosterior, Any]]:
+        """Who knows of which keys, and where these are."""
+        return [(self._inside, slice(None))]
+
     def _moments(self, keys: NDArray[Any]) -> tuple[Floats, Floats]:
-        return self._inside._moments(self._within(keys))
+        mean, variance = np.empty(len(keys)), np.empty(len(keys))
+        for known, where in self._parts(keys):
+            mean[where], variance[where] = known._moments(self._within(keys[where]))
+        return mean, variance
+
+    def _mean(self, keys: NDArray[Any]) -> Floats:
+        mean = np.empty(len(keys))
+        for known, where in self._parts(keys):
+            mean[where] = known._mean(self._within(keys[where]))
+        return mean
 
     def _covariance(self, keys: NDArray[Any], at: Ints | None = None) -> Floats:
         return self._inside._covariance(self._within(keys), at)
 
     def _draw(self, keys: NDArray[Any], rng: Rng, size: int) -> Floats:
-        return self._inside._draw(self._within(keys), rng, size)
+        drawn = np.empty((size, len(keys)))
+        for known, where in self._parts(keys):
+            drawn[:, where] = known._draw(self._within(keys[where]), rng, size)
+        return drawn
 
     def _prior_scale(self, keys: NDArray[Any]) -> float:
         return self._inside._prior_scale(self._within(keys))
@@ -85,19 +87,23 @@ class Wrapping(GaussianPosterior, Resumable):
     def _incumbent(self, sign: float) -> float:
         return self._inside._incumbent(sign) if self._inside.count else 0.0
 
+    def _memory_of(self, scalars: Mapping[str, Any], seen: Observed | None, **arrays: Any) -> Memory:
+        """These, the posterior inside, and observations that are kept beside it."""
+        if seen is not None:
+            arrays |= {"keys": seen.arms, "rewards": seen.rewards, "noise": seen.noise}
+        return Memory(arrays, scalars, {"inside": self._inside.state()})
+
     def _remember_inside(self, state: State, like: GaussianPosterior) -> None:
         self._settle(like.restored(state.part("inside")))
         if self._inside.count > self.count:
             raise StateError("this state is damaged: it has learned more than it has seen")
 
-    def _seen_in(self, state: State) -> Seen:
-        """What :class:`Seen` put into a state."""
-        keys = self._as_keys(state.array("keys")).copy()
-        names = ("rewards", "noise")
-        rewards, noise = (as_vector(state.array(name), name, len(keys)).copy() for name in names)
-        if not len(keys) or len(keys) > self.count or not (noise > 0.0).all():
+    def _seen_in(self, state: State) -> Observed:
+        """The observations that a state holds beside the posterior inside."""
+        seen = Observed.held_in(state, self._as_keys(state.array("keys")))
+        if not 0 < len(seen.rewards) <= self.count:
             raise StateError("this state is damaged: its observations are impossible")
-        return Seen(keys, rewards, noise)
+        return seen.after(None)
 
 
 class Numbered(Wrapping):

@@ -1,19 +1,9 @@
 """Gaussian-process regression on a fixed arm set whose rewards drift [bogunovic2016time, eqs. 7, 8].
 
 cov(f_s(x), f_t(y)) = k(x, y) · k_T(s, t), where the kernel of time k_T is followed as a state that
-moves (``kernels/state_space.py``). Three forms behind one class, all exact up to what they state in
-``tolerance`` (``forms.py``):
-
-``kalman``
-    knows the function by features of the kernel, r of them: n·r a round, whatever was observed.
-``visited``
-    knows it by the arms visited so far, v of them: n·v a round. No n × n matrix is ever made.
-``folded``
-    keeps a column for each observation, and from time to time leaves out what has faded.
-
-Feedback that comes late is learned as of its own time: the form goes on from the last checkpoint before
-it, with all that was observed since. Questions about times before the last observation are answered
-in the same way: the reward of that moment is followed through all that came after.
+moves (``kernels/state_space.py``), in one of three forms (``forms.py``). Late feedback is learned as of
+its own time: the form goes on from the last checkpoint before it, with all that was observed since.
+Questions about the past are answered so, too: the reward of that moment is followed on.
 """
 
 from __future__ import annotations
@@ -386,7 +376,7 @@ class DriftingGP(GaussianPosterior):
         if whole is None:
             self._data.append(*fresh)
         else:
-            self._hold(whole)
+            self._data = ObservedData(*whole)
         if added:
             self._forget()
         return form.information - before
@@ -417,11 +407,8 @@ class DriftingGP(GaussianPosterior):
             base = faded[-1]
             self._forgotten, self._forgotten_information = base.time, base.information
             self._checkpoints = self._checkpoints[len(faded) - 1 :]
-            self._hold(self.remembered.part(self.remembered.arms[:, 1] > base.time))
-
-    def _hold(self, observed: Observed) -> None:
-        self._data = ObservedData()
-        self._data.append(*observed)
+            later = self.remembered.arms[:, 1] > base.time
+            self._data = ObservedData(*self.remembered.part(later))
 
     # --- state -----------------------------------------------------------------------------
 
@@ -444,9 +431,8 @@ class DriftingGP(GaussianPosterior):
         if self.count == self.ignored:
             return
         n, s = len(self.prior_mean), len(self._space.output)
-        keys = self._as_keys(state.array("arms"))
-        names = ("rewards", "noise")
-        rewards, noise = (as_vector(state.array(name), name, len(keys)) for name in names)
+        held = Observed.held_in(state, self._as_keys(state.array("arms")))
+        keys, least = held.arms, float(held.noise.min(initial=np.inf))
         time, error = (as_number(state.scalar(name), name) for name in ("time", "error"))
         forgotten = state.scalar("forgotten")
         if forgotten is not None:
@@ -455,10 +441,10 @@ class DriftingGP(GaussianPosterior):
         self._forgotten_information = as_number(told, "forgotten_information", 0.0)
         rises = 0 < len(keys) <= self.count and not (np.diff(keys[:, 1]) < 0.0).any()
         dated = rises and self._forgotten < keys[0, 1] and time == keys[-1, 1]
-        if not (dated and (noise > 0.0).all() and 0.0 <= error <= TRUNCATION * self._scale):
+        if not (dated and 0.0 <= error <= TRUNCATION * self._scale):
             raise StateError("this state is damaged: its observations are impossible")
-        self._hold(Observed(keys, rewards, noise))
-        self._least_noise = as_number(state.scalar("least_noise"), "least_noise", 0.0, noise.min())
+        self._data = ObservedData(*held)
+        self._least_noise = as_number(state.scalar("least_noise"), "least_noise", 0.0, least)
         fresh, spec = self._fresh_form(self._least_noise), state.spec
         if spec is None or any(foreign_parts(spec)) or difference(describe(self), spec):
             # With other parts than it was learned with: learned anew, from what is remembered.
@@ -485,9 +471,8 @@ class DriftingGP(GaussianPosterior):
 
 def _sorted(held: Observed, fresh: Observed) -> Observed:
     """All of it in the order of time."""
-    if len(held.noise):
-        fresh = Observed(*map(np.concatenate, zip(held, fresh, strict=True)))
-    return fresh.part(np.argsort(fresh.arms[:, 1], kind="stable"))
+    both = fresh.after(held)
+    return both.part(np.argsort(both.arms[:, 1], kind="stable"))
 
 
 def _thin(checkpoints: list[Form]) -> None:

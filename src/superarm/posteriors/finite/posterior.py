@@ -8,18 +8,10 @@ Notation
 ``weight``     Σ 1/noise variance of each arm's observations: repeats are merged
 =============  ==================================================================
 
-Two forms behind one class, both exact:
-
-``root``
-    keeps a square root of the posterior covariance, R Rᵀ with R (n, r), r the numerical rank of
-    K (for a smooth kernel far below n), and the columns of arms observed since R was last brought
-    up to date. An observation of one of those v arms costs v·n, a joint sample n·r, and the
-    covariance cannot lose positive semi-definiteness. See ``root.py``.
-``visited``
-    keeps P = K − K_EV H K_VE with H = (K_VV + diag(1/weight))⁻¹, so that only columns of K
-    that belong to visited arms are ever made. For sets too large for an n × n matrix.
-
-Neither grows with the number of rounds: an arm seen before adds no row.
+Two forms behind one class, both exact: ``root.py`` keeps a square root R of P, (n, r), r the numerical
+rank of K (for a smooth kernel far below n), so that P cannot lose positive semi-definiteness;
+``visited.py`` makes only columns of K that belong to visited arms, for sets too large for an n × n
+matrix. Neither grows with the number of rounds: an arm seen before adds no row.
 """
 
 from __future__ import annotations

@@ -5,5 +5,4 @@ from .coverage import Held as Held
 from .engine import noise_parts as noise_parts
 from .engine import terms_of as terms_of
 from .log import Trips as Trips
-from .posterior import Flagged as Flagged
 from .posterior import RoadGP as RoadGP

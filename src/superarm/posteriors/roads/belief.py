@@ -9,11 +9,11 @@ import numpy as np
 
 from superarm.capabilities import Sparing
 from superarm.core import Floats, Ints, Rng
-from superarm.errors import StaleBeliefError
 from superarm.inputs import as_generator, as_positions
+from superarm.posteriors.beliefs import BeliefOf
 from superarm.posteriors.variances import standard_deviation
 from superarm.threads import one_blas_thread
-from superarm.turns import Turns, alone
+from superarm.turns import alone
 
 from .engine import RoadEngine
 from .log import Trips
@@ -22,36 +22,30 @@ if TYPE_CHECKING:
     from .posterior import RoadGP
 
 
-class RoadBelief(Sparing):
+class RoadBelief(BeliefOf["RoadGP"], Sparing):
     """Mean, std and joint draws.
 
     Roads that were chosen and are not yet seen shrink what is unknown, each as if on a trip of its own.
     """
 
     def __init__(
-        self, posterior: RoadGP, keys: Floats, *, pending: Floats | None = None, sign: float = 1.0,
+        self,
+        posterior: RoadGP,
+        keys: Floats,
+        pending: Floats,
+        sign: float = 1.0,
         version: int | None = None,
-    ) -> None:  # fmt: skip
-        self._posterior, self._keys, self._pending, self._sign = posterior, keys, pending, sign
-        self._version = posterior.version if version is None else version
-
-    @property
-    def _turns(self) -> Turns:
-        return self._posterior._turns
-
-    def _fresh(self) -> RoadGP:
-        if self._posterior.version != self._version:
-            raise StaleBeliefError("the posterior has learned more since then; ask for a new belief")
-        return self._posterior
+    ) -> None:
+        super().__init__(posterior, keys, sign, version)
+        self._pending = pending
 
     @property
     def _engine(self) -> RoadEngine:
         engine = self._fresh()._engine
-        return engine if self._pending is None or not len(self._pending) else self._supposed
+        return self._supposed if len(self._pending) else engine
 
     @cached_property
     def _supposed(self) -> RoadEngine:
-        assert self._pending is not None
         engine = self._posterior._engine
         return engine.supposing(self._pending, np.diagonal(engine.noise(Trips.of_one(self._pending))))
 
@@ -78,10 +72,6 @@ class RoadBelief(Sparing):
         engine, keys = self._engine, self._keys[positions]
         return np.sqrt(np.maximum(np.diagonal(engine.expect(Trips.of_one(keys)).cov), 0.0))
 
-    @property
-    def noise_std(self) -> float:
-        return self._posterior.noise_std
-
     @cached_property
     @one_blas_thread
     @alone
@@ -90,29 +80,14 @@ class RoadBelief(Sparing):
         cov.flags.writeable = False
         return cov
 
-    @property
-    def information_gain(self) -> float:
-        return self._fresh().information_gain
-
-    @property
-    @alone
-    def incumbent(self) -> float:
-        posterior = self._fresh()
-        return posterior._incumbent(self._sign) if posterior.count else 0.0
-
     @one_blas_thread
     @alone
     def sample(self, rng: Rng) -> Floats:
         return self.mean + self._sign * self._engine.draw(self._keys, as_generator(rng))
 
     def condition(self, positions: Ints) -> RoadBelief:
-        more = self._keys[as_positions(positions, "positions")]
-        pending = more if self._pending is None else np.concatenate([self._pending, more])
-        return RoadBelief(
-            self._fresh(), self._keys, pending=pending, sign=self._sign, version=self._version
-        )
+        pending = np.concatenate([self._pending, self._keys[as_positions(positions, "positions")]])
+        return RoadBelief(self._fresh(), self._keys, pending, self._sign, self._version)
 
     def negated(self) -> RoadBelief:
-        return RoadBelief(
-            self._posterior, self._keys, pending=self._pending, sign=-self._sign, version=self._version
-        )
+        return RoadBelief(self._posterior, self._keys, self._pending, -self._sign, self._version)

@@ -1,16 +1,14 @@
 """Whether forecasts held of late, and how wide intervals must be so that they do.
 
-A score is |reward − mean| / standard deviation. Were the model right, 95 % of scores would lie below
-1.96. The width of an interval is a quantile of the latest scores instead (conformal prediction), among
-which ``_SUPPOSED`` scores of a normal, ``_WIDER`` than the model's, count from the start: a model knows
-least of how wrong it is before the first trips. Trips are not exchangeable: roads become
-known, traffic changes. So the level at which the quantile is taken is corrected after every trip,
-by ``_STEP`` of how far the share of misses was off (Gibbs and Candès, Adaptive Conformal Inference
-Under Distribution Shift, 2021): over T trips the share of misses then differs from the one promised by
-at most (1 + 1/step)/T, whatever the trips are like, as long as no score is beyond the widest interval
-there is (at ``_HIGHEST``) or within the narrowest: the level then stays between −step and 1 + step by
-itself. Where scores are, it is kept there, so that what no level could have changed is not made up for
-long afterwards.
+A score is |reward − mean| / standard deviation. The width of an interval is a quantile of the latest
+scores (conformal prediction), among which ``_SUPPOSED`` of a normal, ``_WIDER`` than the model's, count
+from the start. Trips are not exchangeable: roads become known, traffic changes. So the level at
+which the quantile is taken is corrected after every trip, by ``_STEP`` of how far the share of misses
+was off (Gibbs and Candès, Adaptive Conformal Inference Under Distribution Shift, 2021): over T trips
+that share differs from the one promised by at most (1 + 1/step)/T, as long as no score is beyond the
+widest interval there is (at ``_HIGHEST``) or within the narrowest: the level then stays between −step
+and 1 + step by itself. Where scores are, it is kept there: what no level could have changed is not made
+up for long afterwards.
 """
 
 from __future__ import annotations
@@ -19,11 +17,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from superarm.core import LEVELS, Floats
+from superarm.core import LEVELS, Floats, State
 from superarm.errors import StateError
 from superarm.inputs import as_features, as_vector
 
 _SUPPOSED = 20.0  # how many scores the normal counts for
+_NORMAL = 200  # scores that stand for those of a normal
 _WIDER = 1.2  # this and the step were chosen on Monaco, Luxembourg and a generated city
 _STEP = 0.05
 _RECENT = 100  # trips by which forecasts are judged
@@ -54,8 +53,11 @@ class Coverage:
 
     def widths(self) -> Floats:
         """Half-widths of the central intervals of ``LEVELS``, in standard deviations, (3,)."""
+        from scipy.special import ndtri
+
         grid = (np.arange(_NORMAL) + 0.5) / _NORMAL
-        scores = np.concatenate([self._scores, _normal_scores(grid)])
+        supposed = np.asarray(_WIDER * ndtri(0.5 + 0.5 * grid))  # quantiles of |N(0, _WIDER²)|
+        scores = np.concatenate([self._scores, supposed])
         weights = np.concatenate([np.ones(len(self._scores)), np.full(_NORMAL, _SUPPOSED / _NORMAL)])
         order = np.argsort(scores)
         below = np.cumsum(weights[order]) / (weights.sum() + 1.0)  # the score to come is one of them
@@ -81,23 +83,13 @@ class Coverage:
         held = {"scores": self._scores, "levels": self._levels, "inside": self._inside}
         return {f"{name}_{key}": value for key, value in held.items()}
 
-    def remember(self, arrays: dict[str, Floats]) -> None:
-        """Take in what :meth:`arrays` gave, by its short names."""
-        scores, inside = as_vector(arrays["scores"], "scores"), arrays["inside"]
-        levels = as_vector(arrays["levels"], "levels", len(LEVELS))
-        inside = as_features(inside, "inside", len(LEVELS))
+    def remember(self, state: State, name: str) -> None:
+        """Take in what :meth:`arrays` gave."""
+        scores = as_vector(state.array(f"{name}_scores"), "scores")
+        levels = as_vector(state.array(f"{name}_levels"), "levels", len(LEVELS))
+        inside = as_features(state.array(f"{name}_inside"), "inside", len(LEVELS))
         shares = inside.min(initial=0.0) >= 0.0 and inside.max(initial=0.0) <= 1.0
         sizes = min(len(inside), self._kept) <= len(scores) <= self._kept and len(inside) <= _RECENT
         if not sizes or not shares or scores.min(initial=0.0) < 0.0:
             raise StateError("this state is damaged: its record of forecasts is impossible")
         self._scores, self._levels, self._inside = scores.copy(), levels.copy(), inside.copy()
-
-
-_NORMAL = 200  # scores that stand for those of a normal
-
-
-def _normal_scores(shares: Floats) -> Floats:
-    """Quantiles of |N(0, _WIDER²)|."""
-    from scipy.special import ndtri
-
-    return np.asarray(_WIDER * ndtri(0.5 + 0.5 * shares))

@@ -22,14 +22,14 @@ A joint draw is x = u − K_·S (H u_S + r − H K r), u a draw of the prior and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Ints, Rng
+from superarm.core import Bools, Floats, Ints, Rng, State
 from superarm.errors import StateError
 from superarm.inputs import as_positions, as_vector
 from superarm.kernels import GraphMatern
@@ -77,7 +77,7 @@ class RoadEngine:
         self._own = scales.own**2 + np.square(scales.share * sizes)  # D
         self.log = Log(COLUMNS)
         self._slot = np.full(len(kernel), -1, dtype=np.intp)
-        self._edges = self._at = np.empty(0, dtype=np.intp)  # visited roads, and their slots
+        self.visited = self._at = np.empty(0, dtype=np.intp)  # roads, and their slots
         self._vehicles: dict[int, int] = {}  # the first of each vehicle's slots
         self._prior = self._prior_of_slots(_P)
         self._near = np.empty((0, 0))  # k_G between visited roads
@@ -101,11 +101,6 @@ class RoadEngine:
         """Whether those of all roads are kept up to date."""
         return self._left is not None
 
-    @property
-    def visited(self) -> Ints:
-        """Roads that some reward depended on."""
-        return self._edges
-
     # --- slots -----------------------------------------------------------------------------
 
     def _visit(self, keys: Floats) -> None:
@@ -123,10 +118,10 @@ class RoadEngine:
         self._prior = self._prior_of_slots(grown)
         self._alpha = np.concatenate([self._alpha, np.zeros(grown - size)])
         self._H = _grown(self._H, size, grown)
-        v, total = len(self._edges), len(self._edges) + len(fresh)
-        self._edges, self._at = np.concatenate([self._edges, fresh]), np.concatenate([self._at, at])
+        v, total = len(self.visited), len(self.visited) + len(fresh)
+        self.visited, self._at = np.concatenate([self.visited, fresh]), np.concatenate([self._at, at])
         self._near = _grown(self._near, v, total)
-        numbers = self._edges[:, None].astype(np.float64)
+        numbers = self.visited[:, None].astype(np.float64)
         for place in range(v, total):  # of two roads the later is solved for: solves differ in rounding
             row = self.kernel(numbers[[place]], numbers[: place + 1])[0]
             self._near[place, : place + 1] = self._near[: place + 1, place] = row
@@ -184,10 +179,10 @@ class RoadEngine:
             spread = np.zeros((len(self.kernel), counts.shape[1]))
             spread[edges] = counts
             spread = self.kernel.times(spread)
-            return spread[self._edges], counts.T @ spread[edges]
-        numbers, known = edges[:, None].astype(np.float64), self._edges[:, None].astype(np.float64)
+            return spread[self.visited], counts.T @ spread[edges]
+        numbers, known = edges[:, None].astype(np.float64), self.visited[:, None].astype(np.float64)
         place = np.full(len(self.kernel), -1, dtype=np.intp)
-        place[self._edges] = np.arange(len(self._edges))
+        place[self.visited] = np.arange(len(self.visited))
         rows = np.empty((len(edges), len(known)))
         rows[seen] = self._near[place[edges[seen]], : len(known)]
         corner = np.empty((len(edges), len(edges)))
@@ -202,8 +197,8 @@ class RoadEngine:
         """How much each reward counts each road, (u, M); k_G between these visited roads, (u, u); their
         sizes, (u,)."""
         edges, counts = _counted(trips)
-        by_edge = np.argsort(self._edges)
-        places = by_edge[np.searchsorted(self._edges, edges, sorter=by_edge)]
+        by_edge = np.argsort(self.visited)
+        places = by_edge[np.searchsorted(self.visited, edges, sorter=by_edge)]
         return counts, self._near[np.ix_(places, places)], self.sizes[edges]
 
     # --- noise -----------------------------------------------------------------------------
@@ -221,7 +216,8 @@ class RoadEngine:
     def noise(self, trips: Trips) -> Floats:
         """R"""
         shared = self._shared(trips)
-        return np.diag(self.own_noise(trips)) + _within(trips.trip, shared @ shared.T)
+        together = trips.trip[:, None] == trips.trip
+        return np.diag(self.own_noise(trips)) + np.where(together, shared @ shared.T, 0.0)
 
     def _noise_parts(self, trips: Trips) -> tuple[Floats, Floats, Floats]:
         """What R⁻¹ = W − W F (I + Fᵀ W F)⁻¹ Fᵀ W is made of, F block by block of T trips.
@@ -291,19 +287,19 @@ class RoadEngine:
         )
         known, near = (
             each[np.tril_indices(size)]
-            for each, size in ((self._H, self.size), (self._near, len(self._edges)))
+            for each, size in ((self._H, self.size), (self._near, len(self.visited)))
         )
-        held = {"edges": self._edges, "at": self._at, "vehicles": vehicles, "first": first}
+        held = {"edges": self.visited, "at": self._at, "vehicles": vehicles, "first": first}
         return {**held, "known": known, "near": near, "alpha": self._alpha}
 
-    def remember(self, trips: Trips, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def remember(self, trips: Trips, state: State) -> None:
         """Take in what :meth:`arrays` gave, and the trips that it came from, or :class:`StateError`."""
         names = ("edges", "at", "vehicles", "first")
-        edges, at, vehicles, first = (as_positions(arrays[name], name) for name in names)
-        alpha = as_vector(arrays["alpha"], "alpha")
+        edges, at, vehicles, first = (as_positions(state.array(name), name) for name in names)
+        alpha = as_vector(state.array("alpha"), "alpha")
         size, driven = len(alpha), np.unique(trips.keys[:, VEHICLE]).astype(np.intp)
-        lower = as_vector(arrays["known"], "known", size * (size + 1) // 2)
-        near = as_vector(arrays["near"], "near", len(edges) * (len(edges) + 1) // 2)
+        lower = as_vector(state.array("known"), "known", size * (size + 1) // 2)
+        near = as_vector(state.array("near"), "near", len(edges) * (len(edges) + 1) // 2)
         slots = np.concatenate([np.arange(_P), at, (first[:, None] + np.arange(_P)).ravel()])
         if (
             not np.array_equal(np.sort(edges), np.unique(edges_of(trips.keys)))
@@ -312,7 +308,7 @@ class RoadEngine:
             or (len(at), len(first)) != (len(edges), len(vehicles))
         ):
             raise StateError("this state is damaged: what it knows is not of its trips")
-        self._slot[edges], self._edges, self._at = at, edges.copy(), at.copy()
+        self._slot[edges], self.visited, self._at = at, edges.copy(), at.copy()
         self._vehicles = dict(zip(vehicles.tolist(), first.tolist(), strict=True))
         self._prior = self._prior_of_slots(size)
         self._H, self._alpha = _full(lower, size), alpha.copy()
@@ -328,9 +324,9 @@ class RoadEngine:
     def _root(self) -> Floats:
         """L, with L Lᵀ = K over the slots; triangular among roads, diagonal elsewhere."""
         root = np.diag(np.sqrt(self._prior))
-        v = len(self._edges)
+        v = len(self.visited)
         near = self.scales.near**2 * self._near[:v, :v]
-        near[np.diag_indices_from(near)] += self._own[self._edges]
+        near[np.diag_indices_from(near)] += self._own[self.visited]
         root[np.ix_(self._at, self._at)] = cholesky(near, "the prior covariance of visited roads")
         return root
 
@@ -351,7 +347,7 @@ class RoadEngine:
         With Λ = A R⁻¹ Aᵀ, K = L Lᵀ and G = Lᵀ Λ L, H = L⁻ᵀ (I − (I + G)⁻¹) L⁻¹.
         """
         fresh, trips = RoadEngine(self.kernel, self.sizes, scales), self.log.view()
-        for name in ("_slot", "_edges", "_at", "_near", "log"):
+        for name in ("_slot", "visited", "_at", "_near", "log"):
             setattr(fresh, name, getattr(self, name))
         fresh._vehicles = dict(self._vehicles)
         fresh._prior = fresh._prior_of_slots(self.size)
@@ -399,7 +395,7 @@ class RoadEngine:
     def _spread(self, values: Floats) -> Floats:
         """K_·S times values at the slots, for roads: (s,) or (s, k) become (n,) or (n, k)."""
         scattered = np.zeros((len(self.kernel), *values.shape[1:]))
-        scattered[self._edges] = values[self._at]
+        scattered[self.visited] = values[self._at]
         return self.scales.near**2 * self.kernel.times(scattered) + (self._own * scattered.T).T
 
     def means(self) -> Floats:
@@ -408,23 +404,23 @@ class RoadEngine:
             self._means = self._spread(self._alpha)
         return self._means
 
-    def _of_vehicle(self, vehicle: int) -> tuple[Floats, Floats]:
-        """Which slots add up to w of this vehicle, (s, 5), and the variance that is in none of them."""
-        chosen = np.zeros((self.size, _P))
-        chosen[np.arange(_P), np.arange(_P)] = 1.0
-        first = self._vehicles.get(vehicle)
-        if first is None:
-            return chosen, np.square(self.scales.vehicle)
-        chosen[first + np.arange(_P), np.arange(_P)] = 1.0
-        return chosen, np.zeros(_P)
+    def _by_vehicle(self, keys: Floats) -> Iterator[tuple[Bools, Floats, Floats]]:
+        """Of each vehicle: which keys are its own, (m,); which slots add up to its w, (s, 5); and the
+        variance of w that is in none of them, (5,)."""
+        for vehicle in np.unique(keys[:, VEHICLE]).tolist():
+            chosen, more = np.zeros((self.size, _P)), np.zeros(_P)
+            chosen[np.arange(_P), np.arange(_P)] = 1.0
+            if (first := self._vehicles.get(int(vehicle))) is None:
+                more = np.square(self.scales.vehicle)
+            else:
+                chosen[first + np.arange(_P), np.arange(_P)] = 1.0
+            yield keys[:, VEHICLE] == vehicle, chosen, more
 
     def mean_of(self, keys: Floats) -> Floats:
         """(m,)"""
         mean = keys[:, EXPECTED] + keys[:, EACH] * self.means()[edges_of(keys)]
         terms = terms_of(keys)
-        for vehicle in np.unique(keys[:, VEHICLE]).tolist():
-            mine = keys[:, VEHICLE] == vehicle
-            chosen, _ = self._of_vehicle(int(vehicle))
+        for mine, chosen, _ in self._by_vehicle(keys):
             mean[mine] += terms[mine] @ (chosen.T @ (self._prior * self._alpha))
         return mean
 
@@ -433,9 +429,7 @@ class RoadEngine:
         edges, terms = edges_of(keys), terms_of(keys)
         variance = np.square(keys[:, EACH]) * self.variances()[edges]
         H = self._known
-        for vehicle in np.unique(keys[:, VEHICLE]).tolist():
-            mine = keys[:, VEHICLE] == vehicle
-            chosen, more = self._of_vehicle(int(vehicle))
+        for mine, chosen, more in self._by_vehicle(keys):
             K_w = self._prior[:, None] * chosen
             of_w = chosen.T @ K_w + np.diag(more) - K_w.T @ H @ K_w
             with_f = -keys[mine, EACH, None] * self._spread(H @ K_w)[edges[mine]]
@@ -464,24 +458,18 @@ class RoadEngine:
         roads = scales.near * self.kernel.root_times(rng.standard_normal(n))
         roads += np.sqrt(self._own) * rng.standard_normal(n)
         u = np.sqrt(self._prior) * rng.standard_normal(self.size)
-        u[self._at] = roads[self._edges]
+        u[self._at] = roads[self.visited]
         if len(trips.rewards):
             r = self._noise_draw(trips, rng)
-            eta = self._known @ (u - self._covered(r)) + r
+            covered = self._prior * r  # K r at the slots
+            covered[self._at] = self._spread(r)[self.visited]
+            eta = self._known @ (u - covered) + r
             roads -= self._spread(eta)
             u = u - self._prior * eta
         drawn, terms = keys[:, EACH] * roads[edges_of(keys)], terms_of(keys)
-        for vehicle in np.unique(keys[:, VEHICLE]).tolist():
-            mine = keys[:, VEHICLE] == vehicle
-            chosen, more = self._of_vehicle(int(vehicle))
+        for mine, chosen, more in self._by_vehicle(keys):
             drawn[mine] += terms[mine] @ (chosen.T @ u + np.sqrt(more) * rng.standard_normal(_P))
         return drawn
-
-    def _covered(self, values: Floats) -> Floats:
-        """K times values at the slots, (s,)."""
-        product = self._prior * values
-        product[self._at] = self._spread(values)[self._edges]
-        return product
 
     def _noise_draw(self, trips: Trips, rng: Rng) -> Floats:
         """A draw of N(0, A R⁻¹ Aᵀ), (s,)."""
@@ -497,11 +485,6 @@ def _counted(trips: Trips) -> tuple[Ints, Floats]:
     counts = np.zeros((len(edges), len(trips.rewards)))
     np.add.at(counts, (place, trips.of), trips.keys[:, EACH])
     return edges, counts
-
-
-def _within(trip: Ints, products: Floats) -> Floats:
-    """Products of rewards of the same trip; 0 elsewhere."""
-    return np.where(trip[:, None] == trip, products, 0.0)
 
 
 def _grown(matrix: Floats, used: int, size: int) -> Floats:

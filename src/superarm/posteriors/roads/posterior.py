@@ -26,6 +26,7 @@ in :class:`RoadScales`, and are fitted to the latest trips as they come.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,6 @@ from superarm.errors import (
     InputError,
     NotPositiveDefiniteError,
     PrecisionWarning,
-    StateError,
     UnknownArmError,
     warn,
 )
@@ -54,7 +54,7 @@ from superarm.inputs import (
 )
 from superarm.kernels import GraphMatern
 from superarm.networks.scales import Outliers, RoadScales
-from superarm.posteriors.base import GaussianPosterior, Memory
+from superarm.posteriors.base import GaussianPosterior, Memory, as_noise
 from superarm.registry import describe, difference, register
 from superarm.threads import one_blas_thread
 from superarm.turns import alone
@@ -227,9 +227,8 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         return float(np.diagonal(untaught.expect(Trips.of_one(keys)).cov).max())
 
     def belief(self, offer: Offer, pending: NDArray[Any] | None = None) -> Any:
-        return RoadBelief(
-            self, self.keys(offer), pending=None if pending is None else self._as_keys(pending)
-        )
+        keys = self.keys(offer)
+        return RoadBelief(self, keys, keys[:0] if pending is None else self._as_keys(pending))
 
     # --- learning --------------------------------------------------------------------------
 
@@ -244,11 +243,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
             raise InputError("sums must give each arm the number of its reward: 0, 1, 2, …")
         values = as_vector(rewards, "rewards", int(order.max(initial=-1)) + 1)
         require_size(values, "rewards")
-        stated = (
-            None if noise_variance is None else as_vector(noise_variance, "noise_variance", len(values))
-        )
-        if stated is not None and not (stated > 0.0).all():
-            raise InputError(f"noise_variance is {stated.min()}; it must be above 0")
+        stated = as_noise(noise_variance, len(values))
         with self._turns:
             if len(keys):
                 by_sum = np.argsort(order, kind="stable")
@@ -261,19 +256,23 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         100 each is forecast before it is learned, so that it is known how forecasts fare.
         """
         require_type(trips, Trips, "trips")
-        of, trip = as_positions(trips.of, "of"), as_positions(trips.trip, "trip")
-        rewards, noise = as_vector(trips.rewards, "rewards"), as_vector(trips.noise, "noise")
-        alone = np.asarray(trips.alone)
-        trips = Trips(self._as_keys(trips.keys), of, rewards, trip, noise, alone)
-        if alone.dtype != np.bool_ or not trips.sound():
-            raise InputError("trips must give each arm a reward and each reward a trip, in order")
-        require_size(rewards, "rewards")
+        trips = self._as_trips(trips._asdict())
+        require_size(trips.rewards, "rewards")
         with self._turns:
             early = max(0, trips.number - _JUDGED) if trips.number > 2 * _JUDGED else 0
             if early:
                 self._take_all(trips.between(0, early))
             for at in range(early, trips.number):
                 self._take(trips.between(at, at + 1))
+
+    def _as_trips(self, given: Mapping[str, Any]) -> Trips:
+        keys = self._as_keys(given["keys"])
+        of, trip = (as_positions(given[name], name) for name in ("of", "trip"))
+        rewards, noise = (as_vector(given[name], name) for name in ("rewards", "noise"))
+        trips = Trips(keys, of, rewards, trip, noise, np.asarray(given["alone"]))
+        if trips.alone.dtype != np.bool_ or not trips.sound():
+            raise InputError("trips must give each arm a reward and each reward a trip, in order")
+        return trips
 
     @one_blas_thread
     def _take_all(self, trips: Trips) -> None:
@@ -393,17 +392,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         return Memory(arrays, {**counts, "information": self._engine.information})
 
     def _remember(self, state: State) -> None:
-        keys = (
-            self._as_keys(state.array("keys")) if state.array("keys").size else np.empty((0, COLUMNS))
-        )
-        rewards = as_vector(state.array("rewards"), "rewards")
-        of, trip = (as_positions(state.array(name), name) for name in ("of", "trip"))
-        noise, alone = as_vector(state.array("noise"), "noise"), state.array("alone")
-        if alone.dtype != np.bool_:
-            raise StateError("this state is damaged: it does not say which rewards share noise")
-        trips = Trips(keys, of, rewards, trip, noise, alone)
-        if not trips.sound():
-            raise StateError("this state is damaged: its trips are impossible")
+        trips = self._as_trips({name: state.array(name) for name in Trips._fields})
         names = ("fits", "outlying", "since")
         self.fits, self.outlying, self._since = (
             as_count(state.scalar(name), name, 0) for name in names
@@ -414,10 +403,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         if difference(describe(self), state.spec):  # of another kernel all is computed anew
             self._engine = RoadEngine.of(self.kernel, self.sizes, scales, trips)
         elif len(trips.rewards):
-            parts = ("edges", "at", "vehicles", "first", "known", "near", "alpha")
-            self._engine.remember(trips, {name: state.array(name) for name in parts})
+            self._engine.remember(trips, state)
             self._engine.information = as_number(state.scalar("information"), "information", 0.0)
         for name, coverage in (("trips", self._of_trips), ("roads", self._of_roads)):
-            coverage.remember(
-                {key: state.array(f"{name}_{key}") for key in ("scores", "levels", "inside")}
-            )
+            coverage.remember(state, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Literal, NamedTuple, Self
 
 import numpy as np
@@ -245,7 +246,7 @@ class InducingForm:
         return cls(summary, data, chosen_at)
 
     def copy(self) -> InducingForm:
-        return InducingForm(self._summary.copy(), self._data, self.chosen_at)
+        return InducingForm(copy(self._summary), self._data, self.chosen_at)
 
     @property
     def rank(self) -> int:

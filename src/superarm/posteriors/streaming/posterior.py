@@ -12,18 +12,9 @@ Notation
 ``S, w``   posterior root and mean of the features' weights, (r, r) and (r,)
 =========  =======================================================================
 
-Cholesky form: mean = W z, variance = k(x, x) − Σ W². The rows W of arms that are then observed
-*are* the new rows of L, so learning is nearly free after deciding.
-
-Finite-rank form: k(x, x′) = Φ(x)·Φ(x′) up to a proven error, reported as ``tolerance``; the
-posterior is Bayesian linear regression on r features, mean = Φ w, root = Φ S, and its cost no
-longer grows with N. It is used where it exists, r < N / 2 and the noise is large beside that error.
-
-With ``forget``, rows of old observations are left out of the Cholesky form; docs/architecture.md proves
-what that may change, from the newest time on.
-
-Inducing form: what the rewards at a few points say (``summaries.py``). It is approximate, and used only
-if ``inducing`` asks for it, once the Cholesky form would hold more than ``most_exact`` observations.
+Cholesky form: mean = W z, variance = k(x, x) − Σ W²; the rows W of arms that are then observed *are*
+the new rows of L. Finite-rank form: Bayesian linear regression on r features, mean = Φ w, root = Φ S.
+Inducing form: ``summaries.py``. When each is used, and what ``forget`` changes: docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -266,8 +257,7 @@ class StreamingGP(KernelPosterior):
         if self.forget is not None:
             young = self._young(self.observed.arms)
             if 3 * np.count_nonzero(young) <= 2 * len(young):  # now and then: all is factorised anew
-                kept = ObservedData()
-                kept.append(*(part[young] for part in self.observed))
+                kept = ObservedData(*self.observed.part(young))
                 with suppress(Exception):  # as below; what is held says the same
                     residual = kept.view().rewards - self._prior_mean(kept.view().arms)
                     self._form = CholeskyForm.fitted_to(self.kernel, kept, residual)
