@@ -44,7 +44,7 @@ def check_chosen(by: str, positions: Ints, desirability: Floats) -> None:
 
 
 def one_by_one(k: int, current: Floats, rescore: Rescore, closed: Callable[[Ints], Bools]) -> Ints:
-    """The ``k`` arms that are best one after the other; ``closed`` once some of them are chosen, (n,)."""
+    """``k`` arms, each the best when it is chosen; ``closed`` (n,) depends on those before it."""
     chosen = np.empty(0, dtype=np.intp)
     while True:
         chosen = np.append(chosen, current.argmax())

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from superarm.capabilities import ComparesOnly
-from superarm.core import EXACT, Bools, Floats, Guarantee, Ints, Rescore, Rng, Selection
+from superarm.core import Bools, Floats, Guarantee, Ints, Rescore, Rng, Selection
 from superarm.errors import InfeasibleError, InputError
 from superarm.graphs import require_structure
 from superarm.inputs import as_count, as_number, as_positions, as_vector, read_only, require_choice
@@ -78,7 +78,7 @@ class GroupTopK(ComparesOnly):
 
         def closed(chosen: Ints) -> Bools:
             left = room - np.bincount(groups.of_arm[chosen], minlength=len(room))
-            return ~open_arms | (left[groups.of_arm] == 0)
+            return np.asarray(~open_arms | (left[groups.of_arm] == 0))
 
         if rescore is not None:
             positions = one_by_one(self.k, current, rescore, closed)
@@ -121,7 +121,6 @@ class Knapsack:
     The offer's structure is a ``Weights``. Arms of negative desirability are never chosen. "exact" is
     dynamic programming over whole-number weights, n·budget steps. "density" takes arms by desirability
     per unit of weight, or the best single one if that is worth more: at least half of the optimum.
-    "auto" is exact where weights are whole numbers and the table fits into memory.
     """
 
     method: Literal["auto", "exact", "density"] = "auto"
@@ -141,7 +140,7 @@ class Knapsack:
         worth, weights = desirability[arms], packing.of_arm[arms]
         check_sums(worth)
         if weights.sum() <= packing.budget:
-            return _packed(arms, EXACT)
+            return Selection(arms, arms)
         budget = int(packing.budget)
         whole = bool((weights == np.floor(weights)).all())
         fits = budget <= _MOST_BUDGET and len(arms) * (budget + 1) <= _MOST_CELLS
@@ -152,12 +151,10 @@ class Knapsack:
                 "method='density'"
             )
         if self.method != "density" and whole and fits:
-            return _packed(arms[_best_of_whole(worth, weights.astype(np.intp), budget)], EXACT)
-        return _packed(arms[_densest(worth, weights, packing.budget)], Guarantee(alpha=0.5))
-
-
-def _packed(arms: Ints, guarantee: Guarantee) -> Selection:
-    return Selection(action=arms, positions=arms, guarantee=guarantee)
+            best = arms[_best_of_whole(worth, weights.astype(np.intp), budget)]
+            return Selection(best, best)
+        dense = arms[_densest(worth, weights, packing.budget)]
+        return Selection(dense, dense, Guarantee(alpha=0.5))
 
 
 def _best_of_whole(worth: Floats, weights: Ints, budget: int) -> Ints:

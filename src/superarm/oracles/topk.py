@@ -19,13 +19,7 @@ from .base import check_desirability, one_by_one
 @register("oracle", "top-k")
 @dataclass(frozen=True, kw_only=True)
 class TopK(ComparesOnly):
-    """The ``k`` arms of largest desirability; ties go to the arm offered first.
-
-    With ``rescore`` the set is built one arm at a time, with new desirabilities after each.
-
-    >>> TopK(k=2).select(np.array([0.1, 0.9, 0.5]), None, np.random.default_rng(0)).positions
-    array([1, 2])
-    """
+    """The ``k`` arms of largest desirability; ties go to the arm offered first."""
 
     k: int = 1
     deterministic: ClassVar[bool] = True
