@@ -203,16 +203,6 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
     With ``stepwise`` this holds inside a super arm, too: the oracle builds it arm by arm. ``switching``
     charges every arm a known cost that depends on the previous action, ``decision_set`` leaves some
     arms out. Every reward is learned once: a second time is an error, unless ``repeats`` is true.
-
-    >>> from superarm.kernels import SquaredExponential
-    >>> from superarm.oracles import TopK
-    >>> from superarm.posteriors import StreamingGP
-    >>> from superarm.rules import UCB, Fixed
-    >>> policy = IndexPolicy(
-    ...     posterior=StreamingGP(SquaredExponential(), noise_variance=0.01),
-    ...     rule=UCB(schedule=Fixed(value=2.0)),
-    ...     oracle=TopK(k=2),
-    ... )
     """
 
     kind = "index-policy"
@@ -281,7 +271,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
 
     def knows(self, step: int) -> bool:
         """Whether all rewards of this step were learned."""
-        return self._ledger.closed(step)
+        return step in self._ledger.closed
 
     def note_steps(self, steps: Sequence[int]) -> None:
         """The posterior has learned the rewards of these steps: they are not learned again."""
