@@ -84,8 +84,9 @@ class GroupTopK(ComparesOnly):
             positions = one_by_one(self.k, current, rescore, closed)
         else:
             chosen: list[int] = []
-            for arm in np.argsort(-current, kind="stable").tolist():
-                if room[groups.of_arm[arm]] and len(chosen) < self.k:
+            order = iter(np.argsort(-current, kind="stable").tolist())
+            while len(chosen) < self.k:
+                if room[groups.of_arm[arm := next(order)]]:
                     chosen.append(arm)
                     room[groups.of_arm[arm]] -= 1
             positions = np.array(chosen, dtype=np.intp)
