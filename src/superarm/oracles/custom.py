@@ -22,6 +22,7 @@ class CallableOracle:
     needs randomness, it takes a third argument, the generator, and ``deterministic`` is false. Such an
     oracle cannot be stored in a file.
 
+    >>> import numpy as np
     >>> best_pair = CallableOracle(function=lambda desirability, _: desirability.argsort()[-2:])
     >>> best_pair.select(np.array([0.1, 0.9, 0.5]), None, np.random.default_rng(0)).positions
     array([2, 1])
