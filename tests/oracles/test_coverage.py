@@ -176,14 +176,14 @@ def test_nodes_cover_most_sets(seed: int, k: int) -> None:
     """Against a greedy choice that counts uncovered sets anew each time."""
     graph = _Cascade.of(CASCADE.left, CASCADE.right, CHANCE, 7)
     sets = draw_sets(graph, 200, rng(seed))
-    candidates = np.array([0, 1, 3, 5])
+    candidates = 5
     chosen = cover_most(sets, candidates, 7, k)
     members = [set(sets.members[sets.of_set == each].tolist()) for each in range(200)]
     slow: list[int] = []
     for _ in range(k):
         left = [each for each in members if not each.intersection(slow)]
         counts = {
-            node: sum(node in each for each in left) for node in candidates.tolist() if node not in slow
+            node: sum(node in each for each in left) for node in range(candidates) if node not in slow
         }
         slow.append(max(counts, key=lambda node: (counts[node], -node)))
     assert chosen == slow

@@ -159,7 +159,7 @@ def test_forecasts_are_judged_where_all_arms_were_seen() -> None:
     for step, count in ((1, 3), (2, 1), (3, 0), (4, 3)):
         offer = Offer(step=step, arms=Arms.numbered(np.arange(5.0)[:, None]))
         decision = policy.decide(offer, np.random.default_rng(0))
-        forecast = audit.forecast(offer, decision.positions)
+        forecast = policy.forecast(offer, decision.positions)
         feedback = Feedback(positions=decision.positions[:count], rewards=np.ones(count))
         policy.learn(offer, decision, feedback, np.random.default_rng(0))
         audit.record(forecast, decision, feedback, None)
@@ -216,7 +216,7 @@ def test_noise_cannot_hide_a_posterior_without_variance(world) -> None:
     for step in range(1, ROUNDS + 1):
         offer = world.offer(step)
         decision = policy.decide(offer, rng)
-        forecast = honest.forecast(offer, decision.positions)
+        forecast = policy.forecast(offer, decision.positions)
         feedback = world.feedback(offer, decision, world.noise(offer, rng))
         policy.learn(offer, decision, feedback, rng)
         honest.record(forecast, decision, feedback, world.truth(offer))

@@ -1,6 +1,5 @@
 """Decisions that are costly to change: switching costs, and metrical task systems on random trees."""
 
-from .carrying import expected_costs as expected_costs
 from .carrying import start_of as start_of
 from .coupling import Coupling as Coupling
 from .coupling import TreeCoupling as TreeCoupling

@@ -49,14 +49,7 @@ class Coupling(NamedTuple):
 
 
 class TreeCoupling:
-    """Couplings of distributions over the leaves of one tree.
-
-    >>> from superarm.movement import PointMetric, frt_tree
-    >>> import numpy as np
-    >>> tree = frt_tree(PointMetric(points=[[0.0], [1.0]]), np.random.default_rng(0))
-    >>> TreeCoupling(tree).between([0.5, 0.5], [0.2, 0.8]).row(0)
-    Row(targets=array([0, 1]), probabilities=array([0.4, 0.6]))
-    """
+    """Couplings of distributions over the leaves of one tree."""
 
     def __init__(self, tree: Tree, *, backend: Backend = "auto") -> None:
         require_type(tree, Tree, "tree", ", such as frt_tree(metric, rng)")

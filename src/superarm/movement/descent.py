@@ -33,17 +33,7 @@ MOST_STEPS = 200  # of Newton's method, which needs about ten
 
 
 class TreeDescent:
-    """A step from one distribution over the leaves to the next; ``q`` is all that it remembers.
-
-    >>> from superarm.movement import PointMetric, frt_tree
-    >>> import numpy as np
-    >>> descent = TreeDescent(frt_tree(PointMetric(points=[[0.0], [1.0]]), np.random.default_rng(0)))
-    >>> q = descent.at(0)
-    >>> for _ in range(2):
-    ...     q = descent.step(q, [1.0, 0.0])
-    >>> descent.distribution(q).round(2)
-    array([0.41, 0.59])
-    """
+    """A step from one distribution over the leaves to the next; ``q`` is all that it remembers."""
 
     def __init__(self, tree: Tree, *, kappa: float = 1.0, backend: Backend = "auto") -> None:
         require_type(tree, Tree, "tree", ", such as frt_tree(metric, rng)")

@@ -38,9 +38,6 @@ class MatrixMetric(ActionMetric):
 
     ``repair`` makes what is nearly a metric one: both directions get their mean, and distances longer
     than a detour become the shortest detour. Looking for shorter detours takes n³ operations.
-
-    >>> MatrixMetric(distances=[[0, 1, 5], [1, 0, 2], [5, 2, 0]], repair=True).distances[0, 2]
-    np.float64(3.0)
     """
 
     distances: Floats

@@ -25,10 +25,7 @@ from superarm.registry import register
 @register("switching", "distance")
 @dataclass(frozen=True, kw_only=True)
 class Distance:
-    """``scale`` × the Euclidean distance to the nearest arm of the previous action.
-
-    It is measured over all feature columns, or over ``columns`` alone.
-    """
+    """``scale`` × the Euclidean distance to the nearest arm of the previous action."""
 
     scale: float = 1.0
     columns: Sequence[int] | None = None

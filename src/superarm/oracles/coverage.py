@@ -204,15 +204,14 @@ def draw_sets(graph: _Cascade, count: int, rng: Rng) -> _Sets:
     return _Sets(members, of_set, count)
 
 
-def cover_most(sets: _Sets, candidates: Ints, n: int, k: int) -> list[int]:
-    """The ``k`` candidates that greedily lie in most sets."""
+def cover_most(sets: _Sets, candidates: int, n: int, k: int) -> list[int]:
+    """The ``k`` of the first ``candidates`` nodes that greedily lie in most sets."""
     order = np.argsort(sets.members, kind="stable")
     by_node = sets.of_set[order]
     starts = np.searchsorted(sets.members[order], np.arange(n + 1))
     begins = np.searchsorted(sets.of_set, np.arange(sets.size + 1))
     left = np.bincount(sets.members, minlength=n)
-    barred = np.setdiff1d(np.arange(n), candidates)
-    left[barred] = -1
+    left[candidates:] = -1
     covered = np.zeros(sets.size, dtype=np.bool_)
     chosen: list[int] = []
     for _ in range(k):
@@ -227,7 +226,7 @@ def cover_most(sets: _Sets, candidates: Ints, n: int, k: int) -> list[int]:
             places = np.repeat(begins[owners] - (ends - sizes), sizes) + np.arange(ends[-1])
             left -= np.bincount(sets.members[places], minlength=n)
         left[node] = -1
-        left[barred] = -1
+        left[candidates:] = -1
     return chosen
 
 
@@ -275,15 +274,15 @@ class TIM:
             target = back[np.searchsorted(nodes, entered, sorter=back)]
             n = len(nodes)
         graph = _Cascade.of(leaves, target, links.p, n)
-        chosen = self._chosen(graph, np.arange(len(links.sources)), rng)
+        chosen = self._chosen(graph, len(links.sources), rng)
         alpha = 1.0 - math.exp(-1.0) - self.epsilon
         likely = max(0.0, 1.0 - 3.0 * n**-self.ell)
         return _selection(links, chosen, Guarantee(max(alpha, 0.0), likely))
 
-    def _chosen(self, graph: _Cascade, candidates: Ints, rng: Rng) -> list[int]:
+    def _chosen(self, graph: _Cascade, candidates: int, rng: Rng) -> list[int]:
         """Algorithms 1 to 3 of the paper: bound the optimum from below, then cover enough RR sets."""
         n, k, ell, epsilon = graph.n, self.k, self.ell, self.epsilon
-        if k == len(candidates):
+        if k == candidates:
             return list(range(k))
         least, sets = self._estimate(graph, rng)
         # Refinement: what the nodes that cover most of these sets reach in fresh ones is another bound.

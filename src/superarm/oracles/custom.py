@@ -6,13 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from superarm.core import EXACT, Floats, Guarantee, Rescore, Rng, Selection
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_number, as_positions, read_only, require_type
 
-from .base import check_desirability
+from .base import check_chosen, check_desirability
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,6 +22,7 @@ class CallableOracle:
     needs randomness, it takes a third argument, the generator, and ``deterministic`` is false. Such an
     oracle cannot be stored in a file.
 
+    >>> import numpy as np
     >>> best_pair = CallableOracle(function=lambda desirability, _: desirability.argsort()[-2:])
     >>> best_pair.select(np.array([0.1, 0.9, 0.5]), None, np.random.default_rng(0)).positions
     array([2, 1])
@@ -55,16 +54,9 @@ class CallableOracle:
             told = "desirability, structure" + ", rng" * len(extra)
             error.add_note(f"in {name}({told}), the function of a CallableOracle")
             raise
-        n = len(desirability)
         if chosen is None:
-            raise InfeasibleError(f"{name} says that nothing is feasible among {n} arms")
+            told = f"{name} says that nothing is feasible among {len(desirability)} arms"
+            raise InfeasibleError(told)
         positions = as_positions(chosen, f"what {name} chose")
-        outside = positions[(positions < 0) | (positions >= n)]
-        if len(outside):
-            raise InputError(f"{name} chose arm {outside[0]}; on offer are arms 0 to {n - 1}")
-        if len(np.unique(positions)) < len(positions):
-            raise InputError(f"{name} chose {positions.tolist()[:9]}, one arm twice; choose each once")
-        closed = positions[desirability[positions] == -np.inf]
-        if len(closed):
-            raise InputError(f"{name} chose arm {closed[0]}, which is not available")
+        check_chosen(name, positions, desirability)
         return Selection(action=positions, positions=positions, guarantee=self.guarantee)

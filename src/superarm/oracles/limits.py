@@ -8,13 +8,13 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from superarm.capabilities import ComparesOnly
-from superarm.core import EXACT, Floats, Guarantee, Ints, Rescore, Rng, Selection
+from superarm.core import Bools, Floats, Guarantee, Ints, Rescore, Rng, Selection
 from superarm.errors import InfeasibleError, InputError
 from superarm.graphs import require_structure
 from superarm.inputs import as_count, as_number, as_positions, as_vector, read_only, require_choice
 from superarm.registry import register
 
-from .base import check_desirability, check_sums
+from .base import check_desirability, check_sums, one_by_one
 
 _MOST_CELLS = 10**9  # bits of the table that exact knapsacks are traced back in: 125 MB
 _MOST_BUDGET = 10**7  # numbers in a row of that table while it is made: 80 MB, a few times over
@@ -74,26 +74,22 @@ class GroupTopK(ComparesOnly):
                 f"k = {self.k} arms are to be chosen, but the limits of their groups leave room for "
                 f"{possible}; offer more arms, raise a limit or lower k"
             )
-        chosen: list[int] = []
         current = np.where(open_arms, desirability, -np.inf)
-        order = iter(np.argsort(-current, kind="stable").tolist()) if rescore is None else None
-        while len(chosen) < self.k:
-            arm = int(current.argmax()) if order is None else next(order)
-            group = groups.of_arm[arm]
-            if not room[group]:
-                continue
-            chosen.append(arm)
-            room[group] -= 1
-            if rescore is not None and len(chosen) < self.k:
-                current = np.array(rescore(np.array(chosen, dtype=np.intp)))
-                check_desirability(current)
-                current[~open_arms | (room[groups.of_arm] == 0)] = -np.inf
-                current[chosen] = -np.inf
-                if current.max() == -np.inf:
-                    raise InfeasibleError(
-                        f"after {len(chosen)} of {self.k} arms every other one is rescored to −inf"
-                    )
-        positions = np.array(chosen, dtype=np.intp)
+
+        def closed(chosen: Ints) -> Bools:
+            left = room - np.bincount(groups.of_arm[chosen], minlength=len(room))
+            return np.asarray(~open_arms | (left[groups.of_arm] == 0))
+
+        if rescore is not None:
+            positions = one_by_one(self.k, current, rescore, closed)
+        else:
+            chosen: list[int] = []
+            order = iter(np.argsort(-current, kind="stable").tolist())
+            while len(chosen) < self.k:
+                if room[groups.of_arm[arm := next(order)]]:
+                    chosen.append(arm)
+                    room[groups.of_arm[arm]] -= 1
+            positions = np.array(chosen, dtype=np.intp)
         return Selection(action=positions, positions=positions)
 
 
@@ -126,7 +122,6 @@ class Knapsack:
     The offer's structure is a ``Weights``. Arms of negative desirability are never chosen. "exact" is
     dynamic programming over whole-number weights, n·budget steps. "density" takes arms by desirability
     per unit of weight, or the best single one if that is worth more: at least half of the optimum.
-    "auto" is exact where weights are whole numbers and the table fits into memory.
     """
 
     method: Literal["auto", "exact", "density"] = "auto"
@@ -146,7 +141,7 @@ class Knapsack:
         worth, weights = desirability[arms], packing.of_arm[arms]
         check_sums(worth)
         if weights.sum() <= packing.budget:
-            return _packed(arms, EXACT)
+            return Selection(arms, arms)
         budget = int(packing.budget)
         whole = bool((weights == np.floor(weights)).all())
         fits = budget <= _MOST_BUDGET and len(arms) * (budget + 1) <= _MOST_CELLS
@@ -157,12 +152,10 @@ class Knapsack:
                 "method='density'"
             )
         if self.method != "density" and whole and fits:
-            return _packed(arms[_best_of_whole(worth, weights.astype(np.intp), budget)], EXACT)
-        return _packed(arms[_densest(worth, weights, packing.budget)], Guarantee(alpha=0.5))
-
-
-def _packed(arms: Ints, guarantee: Guarantee) -> Selection:
-    return Selection(action=arms, positions=arms, guarantee=guarantee)
+            best = arms[_best_of_whole(worth, weights.astype(np.intp), budget)]
+            return Selection(best, best)
+        dense = arms[_densest(worth, weights, packing.budget)]
+        return Selection(dense, dense, Guarantee(alpha=0.5))
 
 
 def _best_of_whole(worth: Floats, weights: Ints, budget: int) -> Ints:

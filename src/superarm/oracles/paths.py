@@ -53,9 +53,7 @@ class Trip:
 class ShortestPath(Described, CostsOnly):
     """The route of least total cost, by Dijkstra's algorithm on the graph of turns.
 
-    ``successors`` is a sparse (n, n) matrix whose entries are the legal turns, or a graph that has
-    one; its values are not looked at. ``on_no_path`` says what happens where every route is closed:
-    an "error", or an "empty" decision, of which nothing is learned.
+    ``successors`` is a sparse (n, n) matrix, whose values are not looked at, or a graph that has one.
 
     >>> from scipy.sparse import csr_array
     >>> ring = csr_array([[0, 1, 1], [0, 0, 1], [1, 0, 0]])
@@ -181,8 +179,15 @@ class ShortestPath(Described, CostsOnly):
         for name, arm in ends:
             if isinstance(arm, bool) or not isinstance(arm, int | np.integer) or not 0 <= arm < n:
                 raise UnknownArmError(f"{name} is {arm!r}; arms are numbered 0 to {n - 1}")
-        self._check_turns(structure.closed_turns)
-        self._check_costs(structure.turn_costs)
+        turns = len(self._indices)
+        closed, costs = structure.closed_turns, structure.turn_costs
+        if closed is not None and not _within(closed, "iu", (np.size(closed),), turns - 1):
+            raise InputError(f"closed_turns must be an array of turn numbers, 0 to {turns - 1}")
+        if costs is not None and not _within(costs, "f", (turns,), _MOST_COST):
+            raise InputError(
+                f"turn_costs must be an array of {turns} numbers, one for each turn, 0 or more and at "
+                f"most {_MOST_COST:g}"
+            )
         top = float(desirability.max())
         if top > 0.0:
             raise InputError(
@@ -191,25 +196,6 @@ class ShortestPath(Described, CostsOnly):
             )
         return structure
 
-    def _check_turns(self, closed: Any) -> None:
-        if closed is None:
-            return
-        turns = len(self._indices)
-        numbers = isinstance(closed, np.ndarray) and closed.ndim == 1 and closed.dtype.kind in "iu"
-        if not numbers or (closed.size and not (closed.min() >= 0 and closed.max() < turns)):
-            raise InputError(f"closed_turns must be an array of turn numbers, 0 to {turns - 1}")
-
-    def _check_costs(self, costs: Any) -> None:
-        if costs is None:
-            return
-        turns = len(self._indices)
-        numbers = isinstance(costs, np.ndarray) and costs.dtype.kind == "f" and costs.shape == (turns,)
-        if not numbers or not (costs.min(initial=0.0) >= 0.0 and costs.max(initial=0.0) <= _MOST_COST):
-            raise InputError(
-                f"turn_costs must be an array of {turns} numbers, one for each turn, 0 or more and at "
-                f"most {_MOST_COST:g}"
-            )
-
     def _no_path(self, trip: Trip, why: str) -> Selection:
         if self.on_no_path == "empty":
             return _selection([])
@@ -217,6 +203,11 @@ class ShortestPath(Described, CostsOnly):
             f"there is no route from arm {trip.start} to arm {trip.goal}: {why}; "
             "open a road, or use on_no_path='empty' to wait"
         )
+
+
+def _within(values: Any, kinds: str, shape: tuple[int], most: float) -> bool:
+    plain = isinstance(values, np.ndarray) and values.dtype.kind in kinds and values.shape == shape
+    return plain and (not values.size or 0 <= values.min() <= values.max() <= most)
 
 
 def _selection(route: list[int]) -> Selection:

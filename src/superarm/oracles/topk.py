@@ -13,19 +13,13 @@ from superarm.errors import InfeasibleError
 from superarm.inputs import as_count
 from superarm.registry import register
 
-from .base import check_desirability
+from .base import check_desirability, one_by_one
 
 
 @register("oracle", "top-k")
 @dataclass(frozen=True, kw_only=True)
 class TopK(ComparesOnly):
-    """The ``k`` arms of largest desirability; ties go to the arm offered first.
-
-    With ``rescore`` the set is built one arm at a time, with new desirabilities after each.
-
-    >>> TopK(k=2).select(np.array([0.1, 0.9, 0.5]), None, np.random.default_rng(0)).positions
-    array([1, 2])
-    """
+    """The ``k`` arms of largest desirability; ties go to the arm offered first."""
 
     k: int = 1
     deterministic: ClassVar[bool] = True
@@ -45,30 +39,14 @@ class TopK(ComparesOnly):
             positions = np.array([best], dtype=np.intp)
             return Selection(action=positions, positions=positions)
         check_desirability(desirability)
+        closed = desirability == -np.inf
+        if len(closed) - np.count_nonzero(closed) < self.k:
+            self._refuse(desirability)
         if rescore is not None:
-            return self._one_by_one(desirability, rescore)
-        if self.k > len(desirability):
-            self._refuse(desirability)
-        # A stable sort of the negated values keeps the first of equals in front.
-        positions = np.argsort(-desirability, kind="stable")[: self.k]
-        if desirability[positions[-1]] == -np.inf:
-            self._refuse(desirability)
-        return Selection(action=positions, positions=positions)
-
-    def _one_by_one(self, desirability: Floats, rescore: Rescore) -> Selection:
-        if np.count_nonzero(desirability > -np.inf) < self.k:
-            self._refuse(desirability)
-        chosen: list[int] = []
-        current = desirability.copy()
-        while len(chosen) < self.k - 1:
-            chosen.append(int(current.argmax()))
-            current = rescore(np.array(chosen, dtype=np.intp)).copy()
-            current[desirability == -np.inf] = -np.inf
-            current[chosen] = -np.inf
-            check_desirability(current)
-            if current.max() == -np.inf:
-                self._refuse(current)
-        positions = np.array([*chosen, int(current.argmax())], dtype=np.intp)
+            positions = one_by_one(self.k, desirability, rescore, lambda _: closed)
+        else:
+            # A stable sort of the negated values keeps the first of equals in front.
+            positions = np.argsort(-desirability, kind="stable")[: self.k]
         return Selection(action=positions, positions=positions)
 
     def _refuse(self, desirability: Floats) -> None:

@@ -34,7 +34,6 @@ _LABEL = 0.27  # inches from one label to the next
 @contextmanager
 def look() -> Iterator[None]:
     # On top of matplotlib's defaults, not of the user's, so that a figure looks the same everywhere.
-    require_extra("matplotlib", "plot")
     with require_extra("matplotlib.style", "plot").context(["default", _STYLE]):
         yield
 

@@ -43,6 +43,7 @@ from superarm.core import (
 )
 from superarm.errors import ForgottenError, InputError, ShapeError, StateError, UnknownArmError
 from superarm.inputs import as_count, as_positions, require_choice, require_type
+from superarm.oracles.base import check_chosen
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec, save_state
 from superarm.turns import Turns
@@ -186,14 +187,7 @@ def select(
     if not isinstance(selection, tuple) or len(selection) != len(Selection._fields):
         raise InputError(f"{name}.select returned {selection!r:.60}; return a Selection")
     positions = as_positions(selection[1], f"what {name} selected")
-    chosen, n = positions.tolist(), len(desirability)
-    if chosen and not 0 <= min(chosen) <= max(chosen) < n:
-        raise UnknownArmError(f"{name} selected arms {chosen[:9]}; on offer are arms 0 to {n - 1}")
-    if len(set(chosen)) < len(chosen):
-        raise InputError(f"{name} selected arms {chosen[:9]}, one of them twice; select each once")
-    for each in chosen:
-        if desirability[each] == -np.inf:
-            raise InputError(f"{name} selected arm {each}, which is not available")
+    check_chosen(name, positions, desirability)
     return selection[0], positions
 
 
@@ -209,16 +203,6 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
     With ``stepwise`` this holds inside a super arm, too: the oracle builds it arm by arm. ``switching``
     charges every arm a known cost that depends on the previous action, ``decision_set`` leaves some
     arms out. Every reward is learned once: a second time is an error, unless ``repeats`` is true.
-
-    >>> from superarm.kernels import SquaredExponential
-    >>> from superarm.oracles import TopK
-    >>> from superarm.posteriors import StreamingGP
-    >>> from superarm.rules import UCB, Fixed
-    >>> policy = IndexPolicy(
-    ...     posterior=StreamingGP(SquaredExponential(), noise_variance=0.01),
-    ...     rule=UCB(schedule=Fixed(value=2.0)),
-    ...     oracle=TopK(k=2),
-    ... )
     """
 
     kind = "index-policy"
@@ -287,7 +271,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
 
     def knows(self, step: int) -> bool:
         """Whether all rewards of this step were learned."""
-        return self._ledger.closed(step)
+        return step in self._ledger.closed
 
     def note_steps(self, steps: Sequence[int]) -> None:
         """The posterior has learned the rewards of these steps: they are not learned again."""

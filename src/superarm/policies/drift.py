@@ -28,10 +28,7 @@ from .scores import LastTruth
 def tv_gp_ucb(
     model: Model, *, epsilon: float | None = None, c1: float = 0.8, c2: float = 4.0
 ) -> IndexPolicy:
-    """TV-GP-UCB [bogunovic2016time, Algorithm 2]: old observations fade; widths √(c₁ ln(c₂ t)).
-
-    ``epsilon`` is the model's own where it is left out; 0 is GP-UCB with the same widths.
-    """
+    """TV-GP-UCB [bogunovic2016time, Algorithm 2]: old observations fade; widths √(c₁ ln(c₂ t))."""
     known = model if epsilon is None else replace(model, drift=Temporal(epsilon=epsilon))
     return index_policy(known, UCB(schedule=LogarithmicUCB(c1=c1, c2=c2)), "drifting")
 
@@ -46,12 +43,7 @@ def r_gp_ucb(
     c1: float = 0.8,
     c2: float = 4.0,
 ) -> IndexPolicy:
-    """R-GP-UCB [bogunovic2016time, Algorithm 1]: GP-UCB that starts anew every ``block`` steps.
-
-    If ``block`` is left out, it is the paper's choice for ε and the kernel; "learned" chooses it by
-    cross-validation on the model's past. With ``in_block``, t in the widths counts only the steps since
-    the last reset.
-    """
+    """R-GP-UCB [bogunovic2016time, Algorithm 1]: GP-UCB that starts anew every ``block`` steps."""
     told = ""
     if isinstance(block, str):
         require_choice(block, "block", ("learned",))

@@ -152,12 +152,7 @@ def rexp3(
     low: float | None = None,
     high: float | None = None,
 ) -> Exp3:
-    """RExp3 [besbes2014stochastic]: Exp3, reset every Δ = ⌈(K ln K)^{1/3} (T/V_T)^{2/3}⌉ steps.
-
-    Rewards between ``low`` and ``high`` are scaled to [0, 1], and others are clipped. Where left out,
-    ``low`` is the least of prior mean − 3 prior standard deviations over all arms, and ``high`` the
-    largest of prior mean + 3.
-    """
+    """RExp3 [besbes2014stochastic]: Exp3, reset every Δ = ⌈(K ln K)^{1/3} (T/V_T)^{2/3}⌉ steps."""
     if model.arms is None:
         told = "RExp3 needs fixed arms, but the arms of this problem change every round; use 'cc-mab'"
         raise InputError(told)

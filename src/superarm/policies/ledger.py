@@ -1,8 +1,4 @@
-"""What a policy has decided and what feedback it has had: nothing is learned twice.
-
-Steps of decisions whose arms were all seen are kept as ranges, so that a million rounds in a row take
-two numbers.
-"""
+"""What a policy has decided and what feedback it has had: nothing is learned twice."""
 
 from __future__ import annotations
 
@@ -54,7 +50,7 @@ def check_rewards(feedback: Feedback) -> None:
 
 
 class Steps:
-    """A set of steps, kept as ranges."""
+    """A set of steps, kept as ranges: a million rounds in a row take two numbers."""
 
     __slots__ = ("_starts", "_stops")
 
@@ -104,7 +100,7 @@ class Ledger:
 
     def __init__(self, *, most_pending: int) -> None:
         self._most_pending = most_pending
-        self._closed = Steps()
+        self.closed = Steps()  # those of which all rewards were learned
         self.last = 0  # the largest step of which something was learned
         self._heard: dict[int, set[int]] = {}  # positions seen of decisions not yet seen whole
         self._awaited: dict[int, State] = {}  # what decisions carry that were not seen whole
@@ -124,7 +120,7 @@ class Ledger:
     def expect(self, decision: Decision, posterior: Posterior) -> None:
         """The decision is taken: until they are seen, its arms are pending."""
         carry, step = decision.carry, decision.step
-        if carry is None or not self._most_pending or step in self._closed:
+        if carry is None or not self._most_pending or step in self.closed:
             return
         if carry not in self._made.copy():  # it may come from a file: later beliefs build on it
             _check_carry(carry)
@@ -135,10 +131,6 @@ class Ledger:
             self._awaited[step] = carry
         if len(self._awaited) > self._most_pending:  # what is lost is not awaited for ever
             del self._awaited[min(self._awaited)]
-
-    def closed(self, step: int) -> bool:
-        """Whether all rewards of a step were learned."""
-        return step in self._closed
 
     @property
     def awaits(self) -> bool:
@@ -170,7 +162,7 @@ class Ledger:
     def check(self, decision: Decision, feedback: Feedback) -> None:
         """Refuse what was learned before."""
         step = decision.step
-        if step in self._closed:
+        if step in self.closed:
             again = feedback.positions.tolist()
         elif step in self._heard:
             again = [each for each in feedback.positions.tolist() if each in self._heard[step]]
@@ -194,7 +186,7 @@ class Ledger:
     def note(self, decision: Decision, feedback: Feedback) -> None:
         """This feedback was learned from."""
         step, seen = decision.step, feedback.positions.tolist()
-        if step in self._closed:
+        if step in self.closed:
             return
         if step in self._heard:
             seen = self._heard[step].union(seen)
@@ -209,20 +201,20 @@ class Ledger:
         self.last = max(self.last, step)
 
     def _close(self, step: int) -> None:
-        self._closed.add(step)
+        self.closed.add(step)
         self._heard.pop(step, None)
         self._awaited.pop(step, None)
 
     def note_rounds(self, step: int, count: int) -> None:
         """Rounds ``step`` … were played and learned from at once."""
-        self._closed.add(step, count)
+        self.closed.add(step, count)
         self.last = max(self.last, step + count - 1)
 
     # --- state -----------------------------------------------------------------------------
 
     def state(self) -> State:
         heard = [[step, sorted(seen)] for step, seen in sorted(self._heard.items())]
-        scalars = {"closed": self._closed.as_lists(), "heard": heard}
+        scalars = {"closed": self.closed.as_lists(), "heard": heard}
         parts = {str(step): carry for step, carry in self._awaited.items()}
         return State(kind=_KIND, schema=_SCHEMA, scalars=scalars, parts=parts)
 
@@ -230,11 +222,11 @@ class Ledger:
         state.require(_KIND, _SCHEMA, type(self).__name__)
         ledger = Ledger(most_pending=self._most_pending)
         try:
-            ledger._closed = Steps.from_lists(state.scalar("closed"))
+            ledger.closed = Steps.from_lists(state.scalar("closed"))
             ledger._heard = {step: set(seen) for step, seen in state.scalar("heard")}
             for number in {*ledger._heard}.union(*ledger._heard.values()):
                 as_count(number, "a step or position", 0)
-            ledger.last = max(ledger._closed.last, max(ledger._heard, default=0))
+            ledger.last = max(ledger.closed.last, max(ledger._heard, default=0))
             for step, carry in sorted((int(name), part) for name, part in state.parts.items()):
                 _check_carry(carry)
                 ledger._awaited[step] = carry
@@ -249,7 +241,7 @@ def last_step(state: State) -> int:
     Steps beyond ``MOST_ROUNDS`` are no rounds.
     """
     ledger = Ledger(most_pending=0).restored(state.part("ledger"))
-    steps = {*(stop - 1 for stop in ledger._closed.as_lists()[1]), *ledger._heard, *ledger._awaited}
+    steps = {*(stop - 1 for stop in ledger.closed.as_lists()[1]), *ledger._heard, *ledger._awaited}
     return max((step for step in steps if step <= MOST_ROUNDS), default=0)
 
 

@@ -332,13 +332,7 @@ def gp_md(
     kappa: float = 1.0,
     posterior: PosteriorName = "auto",
 ) -> TreeIndexPolicy:
-    """GP-MD [ramesh2022movement, Algorithm 1]: mirror descent on lower confidence bounds of the costs.
-
-    ``width`` multiplies the standard deviation; "lemma-1" is the width of the theory, for which
-    ``delta`` and ``gain`` are needed. With ``update="step"`` rewards are learned at once, not when the
-    next episode begins. ``clip`` raises negative bounds to 0. ``trees`` is the number of random trees;
-    episodes take them in turn.
-    """
+    """GP-MD [ramesh2022movement, Algorithm 1]: mirror descent on lower bounds of the costs."""
     return TreeIndexPolicy(
         posterior=posterior_for(model, posterior),
         rule=_bound(model, width, delta, gain),
@@ -361,10 +355,7 @@ def cgp_lcb(
     gain: GainChoice = "realised",
     posterior: PosteriorName = "auto",
 ) -> IndexPolicy:
-    """CGP-LCB [krause2011contextual]: the action of lowest lower bound, whatever moving there costs.
-
-    ``width``, ``delta`` and ``gain`` are those of ``gp-md``.
-    """
+    """CGP-LCB [krause2011contextual]: the action of lowest lower bound, whatever moving there costs."""
     return index_policy(model, _bound(model, width, delta, gain), posterior)
 
 
@@ -384,10 +375,7 @@ def minc_known(model: Model, *, problem: World) -> ScorePolicy:
 def md_known(
     model: Model, *, problem: World, trees: int = 1, tau: float = 2.0, kappa: float = 1.0
 ) -> TreeScorePolicy:
-    """Mirror descent on trees by one who knows the costs [coester2019pure].
-
-    ``trees``, ``tau`` and ``kappa`` are those of ``gp-md``.
-    """
+    """Mirror descent on trees by one who knows the costs [coester2019pure]."""
     score = Truth(problem=problem)
     return TreeScorePolicy(score=score, metric=_metric(model), trees=trees, tau=tau, kappa=kappa)
 

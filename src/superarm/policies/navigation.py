@@ -65,31 +65,18 @@ def _policy(
     model: Model, rule: Rule, posterior: PosteriorName, routing: Routing, spread: Spread, penalty: float
 ) -> IndexPolicy:
     model = _roads(model)
-    if isinstance(model, FleetModel):
-        return _of_fleet(model, rule, posterior, routing, spread, penalty)
-    exact = model.arms is not None and posterior in ("auto", "finite")
     rectified = Rectified(rule=rule, spread=spread, reduction=_reduction(model, routing))
+    if isinstance(model, FleetModel):
+        if posterior != "auto" or penalty:
+            told = "a fleet learns with the posterior 'roads' and pays nothing for changing its routes"
+            raise InputError(f"{told}: leave posterior and penalty out")
+        options: Any = {"scales": model.scales, "refit": model.refit, "outliers": model.outliers}
+        parts: Any = {"rule": rectified, "oracle": model.oracle, "direction": model.direction}
+        return IndexPolicy(posterior=RoadGP(model.kernel, model.sizes, **options), **parts)
+    exact = model.arms is not None and posterior in ("auto", "finite")
     # A route is many arms at once, few of all: the form that knows only visited ones is faster.
     form = "visited" if exact else "auto"
     return index_policy(model, rectified, posterior, form, switching=_switching(model, penalty))
-
-
-def _of_fleet(
-    model: FleetModel,
-    rule: Rule,
-    posterior: PosteriorName,
-    routing: Routing,
-    spread: Spread,
-    penalty: float,
-) -> IndexPolicy:
-    """A fleet's own posterior; its energies are less what is stored in height already."""
-    if posterior != "auto" or penalty:
-        told = "a fleet learns with the posterior 'roads' and pays nothing for changing its routes"
-        raise InputError(f"{told}: leave posterior and penalty out")
-    options: Any = {"scales": model.scales, "refit": model.refit, "outliers": model.outliers}
-    rectified = Rectified(rule=rule, spread=spread, reduction=_reduction(model, routing))
-    parts: Any = {"rule": rectified, "oracle": model.oracle, "direction": model.direction}
-    return IndexPolicy(posterior=RoadGP(model.kernel, model.sizes, **options), **parts)
 
 
 @register("policy", "route-rule")
@@ -149,8 +136,7 @@ def route_ts(
     penalty: float = 0.0,
 ) -> IndexPolicy:
     """Thompson sampling on roads (GP-TS, BI-TS): samples of energies, edge by edge or jointly."""
-    rule = Thompson(mode=mode)
-    return _policy(model, rule, posterior, routing, spread, penalty)
+    return _policy(model, Thompson(mode=mode), posterior, routing, spread, penalty)
 
 
 @register("policy", "route-greedy")

@@ -1,10 +1,7 @@
 """Baselines that cut the context space into cells and learn one mean for each.
 
-Contexts in one cell are treated as the same arm. ``AdaptiveTree`` is ACC-UCB of *Contextual
-Combinatorial Volatile Multi-armed Bandit with Adaptive Discretization* (2020): a cell that was played
-often enough for its size is cut in two along every axis. ``Hypercubes`` is CC-MAB of *Contextual
-Combinatorial Multi-armed Bandits with Volatile Arms and Submodular Reward* (2018): the cells are fixed,
-and those seen too rarely come first.
+Contexts in one cell are treated as the same arm. ``AdaptiveTree`` is ACC-UCB [nika2020contextual],
+``Hypercubes`` is CC-MAB [chen2018contextual].
 
 Notation
 
@@ -63,8 +60,6 @@ class CellPolicy(Learner):
         self.oracle = oracle
         self._columns = 0  # of the contexts; 0 before the first
 
-    # --- hooks -----------------------------------------------------------------------------
-
     @abstractmethod
     def _desirability(self, contexts: Floats, step: int, rng: Rng) -> Floats:
         """One number per arm, (n,)."""
@@ -72,8 +67,6 @@ class CellPolicy(Learner):
     @abstractmethod
     def _count_in(self, contexts: Floats, rewards: Floats) -> None:
         """Learn from rewards of which larger is better."""
-
-    # --- what users call -------------------------------------------------------------------
 
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
@@ -322,10 +315,7 @@ class Hypercubes(CellPolicy):
 def acc_ucb(
     model: Model, *, v1: float | None = None, v2: float = 1.0, rho: float = 0.5, scaled: bool = False
 ) -> AdaptiveTree:
-    """ACC-UCB [nika2020contextual]: optimism over cells of contexts, cut where they are played.
-
-    Where ``v1`` is not given, it is √d, the diameter of the unit cube.
-    """
+    """ACC-UCB [nika2020contextual]: optimism over cells of contexts, cut where they are played."""
     options: dict[str, Any] = {"v1": v1, "v2": v2, "rho": rho, "scaled": scaled}
     parts: dict[str, Any] = {"oracle": model.oracle, "direction": model.direction}
     return AdaptiveTree(horizon=model.horizon, **parts, **options)
@@ -333,9 +323,6 @@ def acc_ucb(
 
 @register("policy", "cc-mab")
 def cc_mab(model: Model, *, tuned_for: int | None = None) -> Hypercubes:
-    """CC-MAB [chen2018contextual]: fixed cubes of contexts, those seen too rarely first.
-
-    ``tuned_for`` is the T that sets the number of cubes; the model's own where it is left out.
-    """
+    """CC-MAB [chen2018contextual]: fixed cubes of contexts, those seen too rarely first."""
     steps = model.horizon if tuned_for is None else tuned_for
     return Hypercubes(oracle=model.oracle, direction=model.direction, horizon=steps)

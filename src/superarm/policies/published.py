@@ -35,10 +35,7 @@ GainChoice = Literal["growth", "realised", "greedy"]
 def posterior_for(
     model: Model, posterior: PosteriorName = "auto", form: str = "auto", inducing: int = 50
 ) -> Posterior:
-    """The exact posterior that fits the model, over its fixed arms where it has them; or another.
-
-    ``inducing`` is the number of points of the posterior "inducing".
-    """
+    """The exact posterior that fits the model, over its fixed arms where it has them; or another."""
     require_choice(posterior, "posterior", get_args(PosteriorName))
     if posterior == "auto":
         posterior = "streaming" if model.arms is None else "finite"
@@ -148,11 +145,7 @@ def gp_ts(
     decision_set: Literal["all", "discretised"] = "all",
     posterior: PosteriorName = "auto",
 ) -> IndexPolicy:
-    """GP-Thompson-sampling [chowdhury2017kernelized, Algorithm 2].
-
-    ``scaled=False`` sets v_t = 1. ``decision_set="discretised"`` restricts round t to the D_t of
-    section 4.2, for which Theorem 4 is proved.
-    """
+    """GP-Thompson-sampling [chowdhury2017kernelized, Algorithm 2], or on section 4.2's D_t."""
     require_choice(decision_set, "decision_set", ("all", "discretised"))
     rule = rules.Thompson(mode=mode)
     if scaled:
@@ -208,11 +201,7 @@ def oclok_ucb(
     form: str = "auto",
     stepwise: bool = False,
 ) -> IndexPolicy:
-    """O'CLOK-UCB [nika2022oclok, Algorithm 1]: optimism for changing arms and super arms.
-
-    ``stepwise``, from the paper's outlook, builds a super arm arm by arm, each as if those before it
-    had been seen.
-    """
+    """O'CLOK-UCB [nika2022oclok, Algorithm 1]: optimism for changing arms and super arms."""
     schedule = rules.OclokUCB(most_arms=arm_count(model), delta=delta)
     return index_policy(model, rules.UCB(schedule=schedule), posterior, form, stepwise=stepwise)
 
@@ -242,10 +231,7 @@ def composed(
     switching: SwitchingCost | None = None,
     most_pending: int = MOST_PENDING,
 ) -> IndexPolicy:
-    """Any registered rule on the model's posterior: your own composition from a TOML file.
-
-    ``stepwise``, ``switching`` and ``most_pending`` are those of :class:`IndexPolicy`.
-    """
+    """Any registered rule on the model's posterior: your own composition from a TOML file."""
     require_part(rule, "rule", "rule")
     if isinstance(switching, SwitchingCost) and switching.fixed_arms and model.arms is None:
         raise InputError(

@@ -34,11 +34,7 @@ class Score(Protocol):
 @register("score", "uniform")
 @dataclass(frozen=True, kw_only=True)
 class Uniform:
-    """Chance: every arm is as good as another.
-
-    Desirabilities lie in [0, 1), so that no arm seems to do harm; with ``costs`` in [−1, 0), for
-    oracles that take only costs.
-    """
+    """Chance: every arm is as good as another."""
 
     costs: bool = False
     deterministic = False

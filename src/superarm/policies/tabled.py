@@ -33,27 +33,17 @@ def play_table(policy: IndexPolicy, offer: Offer, rewards: Floats, rng_at: RngAt
         return None
     if not posterior.is_whole(offer.arms):
         return None
-    steps = range(offer.step, offer.step + len(rewards))
-    if posterior.compiled:
-        widths = _widths(policy.rule, steps)
-        if widths is not None:
-            normals = None
-            if isinstance(policy.rule, Thompson):
-                normals = np.empty((len(steps), posterior.normals_per_draw))
-                for row, step in enumerate(steps):
-                    rng_at(step).standard_normal(out=normals[row])
-            return posterior.play_table(rewards, widths, normals)
-    return _play_in_a_loop(posterior, policy.rule, offer, rewards, steps, rng_at)
-
-
-def _play_in_a_loop(
-    posterior: FiniteGP, rule: Rule, offer: Offer, rewards: Floats, steps: range, rng_at: RngAt
-) -> Ints:
-    played = np.empty(len(steps), dtype=np.intp)
-    rng = rng_at(offer.step)
-    chance = not rule.deterministic
+    rule, steps = policy.rule, range(offer.step, offer.step + len(rewards))
+    if posterior.compiled and (widths := _widths(rule, steps)) is not None:
+        normals = None
+        if isinstance(rule, Thompson):
+            normals = np.empty((len(steps), posterior.normals_per_draw))
+            for row, step in enumerate(steps):
+                rng_at(step).standard_normal(out=normals[row])
+        return posterior.play_table(rewards, widths, normals)
+    played, rng = np.empty(len(steps), dtype=np.intp), rng_at(offer.step)
     for row, step in enumerate(steps):
-        if chance:
+        if not rule.deterministic:
             rng = rng_at(step)
         index = rule.desirability(posterior.belief(offer), step, rng)
         arm = _ONE.select(index, None, rng).positions.item()

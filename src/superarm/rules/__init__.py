@@ -2,10 +2,6 @@
 
 A *rule* turns a belief into one desirability per arm; a *schedule* says how wide the
 confidence interval of an optimistic rule is in each round.
-
->>> from superarm.registry import build
->>> build("rule", {"name": "ucb", "schedule": {"name": "fixed", "value": 2.0}})
-UCB(schedule=Fixed(value=2.0), gamma=None)
 """
 
 from .bayesian import BayesianGPUCB as BayesianGPUCB

@@ -22,9 +22,6 @@ def upper_quantile(log_tail: float) -> float:
     """The standard normal quantile at 1 − η, given ln η; 0 where η ≥ ½.
 
     Works on the lower tail, so that no digit of a small η is lost in 1 − η.
-
-    >>> round(upper_quantile(math.log(0.025)), 6)
-    1.959964
     """
     if log_tail >= _LOG_HALF:
         return 0.0

@@ -7,9 +7,6 @@
 ``η_t``             the upper tail whose normal quantile is the width
 ``ω``, ``ξ``        ``omega`` and ``xi`` of GP-BUCB
 ==================  ==============================================================
-
-:func:`bayesian_beta` and :func:`bayesian_log_tail` are the paper's two formulas, once: schedules
-ask them for one round at a time, :mod:`superarm.theory` for whole arrays of rounds.
 """
 
 from __future__ import annotations
@@ -32,20 +29,12 @@ Number = TypeVar("Number", float, Floats)
 
 
 def bayesian_beta(log_points: Number, log_step: Number) -> Number:
-    """GP-UCB's β_t = 2 ln(n t²/√(2π)), negative for few points and rounds: Theorem 3.2 (i).
-
-    >>> round(bayesian_beta(math.log(50.0), math.log(10.0)), 6)
-    15.196509
-    """
+    """GP-UCB's β_t = 2 ln(n t²/√(2π)), negative for few points and rounds: Theorem 3.2 (i)."""
     return 2.0 * (log_points + 2.0 * log_step - LOG_ROOT_TWO_PI)
 
 
 def bayesian_log_tail(log_points: Number, log_step: Number, omega: float, xi: float) -> Number:
-    """GP-BUCB's ln η_t with η_t = √(2π)^ω / (2 n^ω t^ξ), above ln ½ for few points: Theorem 3.2 (ii).
-
-    >>> round(math.exp(bayesian_log_tail(math.log(50.0), math.log(10.0), 1.0, 1.0)), 6)
-    0.002507
-    """
+    """GP-BUCB's ln η_t, η_t = √(2π)^ω / (2 n^ω t^ξ), above ln ½ for few points: Theorem 3.2 (ii)."""
     return omega * (LOG_ROOT_TWO_PI - log_points) - _LOG_TWO - xi * log_step
 
 

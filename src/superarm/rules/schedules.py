@@ -32,11 +32,7 @@ _PI_SQUARED = math.pi**2
 @register("schedule", "fixed")
 @dataclass(frozen=True, kw_only=True)
 class Fixed(Checked):
-    """The same width in every round.
-
-    >>> Fixed(value=2.0).width(7, gamma=lambda t: 0.0)
-    2.0
-    """
+    """The same width in every round."""
 
     value: float
 
@@ -54,9 +50,6 @@ class ImprovedGPUCB(Checked):
 
     chowdhury2017kernelized, Algorithm 1. Theorem 2 makes it a confidence band for all rounds
     at once when the posterior's noise variance is 1 + 2/T.
-
-    >>> round(ImprovedGPUCB(norm_bound=1.0, noise_bound=0.5).width(1, gamma=lambda t: 0.0), 4)
-    2.285
     """
 
     norm_bound: float
@@ -189,9 +182,6 @@ class InBlock:
     """The width that another schedule gives to the step within its block of ``block`` steps.
 
     For posteriors that start anew with every block; γ is asked for at that step, too.
-
-    >>> round(InBlock(schedule=LogarithmicUCB(), block=10).width(13, gamma=lambda t: 0.0), 4)
-    1.4099
     """
 
     schedule: Schedule
@@ -209,9 +199,8 @@ class InBlock:
 class _SlopeSchedule(Checked):
     """β_T = 2 ln(m π²T²/(6δ)) + 2d ln(r d b T² √ln(d a m π²T²/(6δ))), δ shared by m events.
 
-    The domain is [0, r]^d, r the ``side``; a and b bound the slopes of the prior's draws
-    (bogunovic2016time, eq. 10). β grows with the round (eq. 34) unless a ``horizon`` T fixes it.
-    The discretisation under the second logarithm has at least one point.
+    β grows with the round (eq. 34) unless a ``horizon`` T fixes it. The discretisation under the second
+    logarithm has at least one point.
     """
 
     dimension: int

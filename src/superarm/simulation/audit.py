@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.capabilities import Forecaster
-from superarm.core import LEVELS, QUANTILES, Decision, Feedback, Floats, Forecast, Ints, Offer
+from superarm.core import LEVELS, QUANTILES, Decision, Feedback, Floats, Forecast, Offer
 
 _SHARES = ("within", "first", "true_within")
 _SERIES = ("firsts", "score", "true_score", "variance", "largest_eigenvalue", "information")
@@ -45,7 +45,7 @@ class Audit:
     """Follows one policy through its rounds."""
 
     def __init__(self, policy: Forecaster, rounds: int, first: int = 1) -> None:
-        self._policy, self._first = policy, first
+        self.policy, self._first = policy, first
         self._series = {name: np.full(shape, np.nan) for name, shape in audit_shapes(rounds).items()}
         self._chosen: set[int] = set()
         self._known = policy.information_gain
@@ -56,22 +56,15 @@ class Audit:
             values[: len(earlier[name])] = earlier[name]
         self._chosen.update(chosen)
 
-    def forecast(self, offer: Offer, positions: Ints) -> Forecast:
-        """What the policy expects of its choice before it sees the rewards."""
-        return self._policy.forecast(offer, positions)
-
     def record(
         self, forecast: Forecast, decision: Decision, feedback: Feedback, truth: Floats | None
     ) -> None:
-        """Take note of a round: what was learned in it, and how its forecast fared.
-
-        ``truth`` is the expected reward of every arm on offer, where it is known.
-        """
+        """Take note of a round: what was learned in it, and how its forecast fared."""
         at = decision.step - self._first
         chosen = decision.positions.tolist()
         fresh = np.array([arm not in self._chosen for arm in chosen], dtype=bool)
         self._chosen.update(chosen)
-        known = self._policy.information_gain
+        known = self.policy.information_gain
         self._series["information"][at] = known - self._known
         self._known = known
         rewards = feedback.rewards
@@ -100,7 +93,7 @@ class Audit:
 
     def arrays(self, offer: Offer) -> dict[str, NDArray[np.float32]]:
         """Everything, with what is believed of the arms on offer now."""
-        mean, std = self._policy.beliefs(offer)
+        mean, std = self.policy.beliefs(offer)
         arrays: dict[str, Floats] = {**self._series, "mean": mean}
         if std is not None:
             arrays["std"] = std

@@ -9,6 +9,7 @@ policy is what it did before (``Offer.previous_action``) and which feedback it s
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from time import perf_counter
@@ -93,19 +94,16 @@ class _Recorder:
         self._first, rounds = steps[0], len(steps)
         self._additive = problem if isinstance(problem, AdditiveProblem) else None
         self._tried: set[int] = set()
-        audited = self._additive is not None
         self._audit: Audit | None = None
-        if audited and isinstance(policy, Forecaster):
+        if self._additive is not None and isinstance(policy, Forecaster):
             self._audit = Audit(policy, rounds, self._first)
         self._watch = watch
         self._mail = Mail(steps[-1], in_order=not policy.exchangeable)
         self._action: object = None
         self._decide_streams = Streams(seed, f"policy:{name}")
         self._learn_streams = Streams(seed, f"learn:{name}")
-        self._series: dict[str, Floats] = {"regret": np.zeros(rounds)}
-        self._choices: list[
-            NDArray[np.signedinteger[Any]]
-        ] = []  # of a round (k,), or of a block of them (T, 1)
+        self._series: dict[str, Floats] = defaultdict(lambda: np.zeros(rounds))
+        self._choices: list[NDArray[Any]] = []  # of a round (k,), or of a block of them (T, 1)
         self._propensities = np.ones(rounds)
         self._seconds = np.zeros(rounds, dtype=np.float32)
         if earlier is not None:
@@ -117,7 +115,7 @@ class _Recorder:
         assert left is not None
         assert choices is not None
         for name, values in earlier.series.items():
-            self._series.setdefault(name, np.zeros(len(self._seconds)))[:done] = values
+            self._series[name][:done] = values
         self._choices.append(choices)
         chosen = set(choices[choices >= 0].tolist())
         if self._additive is not None:
@@ -187,7 +185,9 @@ class _Recorder:
             decision = policy.decide(offer, decide_rng)
             policy.commit(decision)
             seconds = perf_counter() - start
-            forecast = None if self._audit is None else self._audit.forecast(offer, decision.positions)
+            forecast = None
+            if self._audit is not None:
+                forecast = self._audit.policy.forecast(offer, decision.positions)
             feedback = problem.feedback(offer, decision, noise)
             for delivery in self._mail.exchange(offer, decision, feedback, delays):
                 start = perf_counter()
@@ -222,8 +222,6 @@ class _Recorder:
 
     def _measure(self, step: int, measured: Mapping[str, float]) -> None:
         for metric, value in measured.items():
-            if metric not in self._series:
-                self._series[metric] = np.zeros(len(self._seconds))
             self._series[metric][step - self._first] = value
 
     def trace(self, last: Offer) -> Trace:
@@ -239,7 +237,7 @@ class _Recorder:
         return Trace(
             policy=self.name,
             seed=self._seed,
-            series=self._series,
+            series=dict(self._series),
             choices=choices,
             propensities=None if (known == 1.0).all() or np.isnan(known).all() else known,
             seconds=self._seconds,

@@ -12,12 +12,7 @@ from .helpers import assert_close, assert_moments, conditioned, generator
 
 
 class BeliefContract(ABC):
-    """What every belief promises.
-
-    Checked: mean, std and covariance belong together; draws have these moments; ``condition`` keeps the
-    mean and shrinks the covariance by the Gaussian formula, in one step or in two; ``negated`` turns
-    the mean and nothing else; none of this changes the belief, and a draw is the caller's own.
-    """
+    """What every belief promises."""
 
     tolerance = 1e-9
     draws = 4000

@@ -17,10 +17,6 @@ from .helpers import assert_close, frozen, generator
 class KernelContract(ABC):
     """What every kernel promises.
 
-    Checked: shapes and finite values; symmetry; positive semi-definiteness; ``diag`` is the diagonal;
-    K(X, Y) is a block of the joint matrix; repeated rows; inputs are not written to and results are the
-    caller's own; where it has ``theta``, that cloning keeps it and gradients match differences.
-
     Override :meth:`points` if the kernel needs particular columns.
     """
 

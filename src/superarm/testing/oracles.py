@@ -15,13 +15,7 @@ from .helpers import frozen, generator, raises, untouched
 
 
 class OracleContract(ABC):
-    """What every oracle promises.
-
-    Checked against brute force over :meth:`feasible`: what is chosen is feasible, without
-    repeats, and at least the ``guarantee.alpha`` of that call × the best (mixed signs too for an
-    exact oracle); arms at −∞ are never chosen, and where that leaves nothing the oracle says so;
-    NaN, +∞ and empty offers are refused; the input is not written to; ``deterministic`` is true;
-    with ``rescore`` the result is feasible too.
+    """What every oracle promises, against brute force over :meth:`feasible`.
 
     Override :meth:`structure` if offers carry one, :meth:`objective` if it is not the sum,
     :meth:`admissible` if not every number can be a desirability, and set ``rescores`` to false

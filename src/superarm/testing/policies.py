@@ -21,14 +21,6 @@ from .helpers import assert_close, generator, raises, refused, restored, unchang
 class PolicyContract(ABC):
     """What every policy promises.
 
-    Checked: ``decide`` never changes state; the same generator gives the same decision and a
-    policy that calls itself deterministic leaves it alone; chosen arms are on offer, available
-    and named once; feedback may be partial, empty, late, or of stated noise; every reward is
-    learned once, and in the order of decisions where the policy is not ``exchangeable``; feedback
-    that makes no sense is refused and changes nothing; ``commit`` adopts what is carried, also
-    after a way through bytes; a policy restored from bytes decides as the one that never stopped, and
-    one that has a spec is the same when it is built from JSON.
-
     ``make_offer`` must offer more arms than are chosen. Set ``learns = False`` for a policy
     that ignores feedback.
     """

@@ -34,14 +34,7 @@ class Observations(NamedTuple):
 
 
 class PosteriorContract(ABC):
-    """What every posterior promises.
-
-    Checked against the textbook formula on the posterior's own prior: mean, covariance, draws,
-    information gain and incumbent, with one noise variance per observation and with repeated
-    arms; all at once, one at a time, and (if ``exchangeable``) in any order. Variance never
-    grows; looking changes nothing, to the byte; bad input is an ``InputError`` and changes
-    nothing; a stale belief refuses; the state survives JSON and ``.npz`` without pickle, and to the bit
-    where it says so (``Resumable``).
+    """What every posterior promises, against the textbook's formulas on its own prior.
 
     ``make_arms`` gives six to twenty arms that the posterior knows.
     """

@@ -18,10 +18,6 @@ from .helpers import frozen, generator, raises
 class ProblemContract(ABC):
     """What every problem promises.
 
-    Checked: an offer depends on seed and step alone; noise is drawn for every arm, from the generator
-    given; a reward uses its own arm's noise, whoever else is chosen; ``value`` is noiseless and never
-    better than ``best``; metrics are finite; nothing handed in is written to; rounds count from 1.
-
     Override :meth:`choose` for a problem without a ``model`` whose oracle finds super arms.
     """
 

@@ -14,9 +14,6 @@ from .helpers import frozen, generator
 class RewardContract(ABC):
     """What every reward of super arms promises.
 
-    Checked: a finite float that does not depend on the order of arms; monotone in every outcome;
-    Lipschitz with the stated constant B; nothing handed in is written to.
-
     Override :meth:`structure` if offers carry one.
     """
 
@@ -52,9 +49,6 @@ class RewardContract(ABC):
 
 class SwitchingCostContract(ABC):
     """What every switching cost promises.
-
-    Checked: one finite number of 0 or more for every arm; all 0 where nothing was done before; the
-    same whenever it is asked; the arms of the previous action cost no more than any other.
 
     ``make_offer`` has a previous action that names arms by their positions.
     """

@@ -13,10 +13,7 @@ from .helpers import FixedBelief, frozen, generator, untouched
 
 
 class ScheduleContract(ABC):
-    """What every schedule promises: a plain, finite, non-negative width in every round.
-
-    Checked in rounds 1 … 1000 and on to a million, for γ = 0 and for a γ that grows.
-    """
+    """What every schedule promises: a plain, finite, non-negative width in every round."""
 
     @abstractmethod
     def make_schedule(self) -> Schedule: ...
@@ -37,11 +34,7 @@ class ScheduleContract(ABC):
 
 
 class RuleContract(ABC):
-    """What every index rule promises.
-
-    Checked: one finite float per arm, fresh and writable; the belief is not written to; the same
-    generator gives the same scores; ``deterministic`` tells whether the generator is used.
-    """
+    """What every index rule promises."""
 
     @abstractmethod
     def make_rule(self) -> Rule: ...

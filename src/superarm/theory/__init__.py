@@ -1,9 +1,7 @@
 """Information gain and the theorems of the papers, as numbers that can be drawn and asserted."""
 
 from .arm_sets import ArmSetGrowth as ArmSetGrowth
-from .arm_sets import NamedBound as NamedBound
 from .arm_sets import prior_eigenvalue_bound as prior_eigenvalue_bound
-from .bayesian import BayesianAlgorithm as BayesianAlgorithm
 from .bayesian import bayesian_regret_bound as bayesian_regret_bound
 from .bayesian import bayesian_regret_bound_of_widths as bayesian_regret_bound_of_widths
 from .bayesian import bucb_constant as bucb_constant
@@ -11,7 +9,6 @@ from .bayesian import bucb_exploration_term as bucb_exploration_term
 from .bayesian import variance_constant as variance_constant
 from .bayesian import variance_sum_bound as variance_sum_bound
 from .compact_sets import CompactSet as CompactSet
-from .compact_sets import DiscretisationConditions as DiscretisationConditions
 from .compact_sets import confidence_parameter as confidence_parameter
 from .drifting import DriftingGrowth as DriftingGrowth
 from .drifting import Mismatch as Mismatch
@@ -39,7 +36,6 @@ from .high_probability import self_normalised_norm as self_normalised_norm
 from .high_probability import std_sum_bound as std_sum_bound
 from .high_probability import theory_noise_variance as theory_noise_variance
 from .information import ConstantGain as ConstantGain
-from .information import GreedyGain as GreedyGain
 from .information import GreedyGrowth as GreedyGrowth
 from .information import LinearGain as LinearGain
 from .information import MaternGain as MaternGain

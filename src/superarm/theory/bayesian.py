@@ -157,12 +157,8 @@ def bucb_constant(omega: float) -> float:
     """C_ω = (√π·ω/√(2e(ω−1)))^{1/ω} = ϑ^{−1/ω}: Lemma 3.1; infinite for ω ≤ 1.
 
     With ϑ = √(2e/π)·√(ω−1)/ω, erfc(u) ≥ ϑ exp(−ωu²) for all u ≥ 0 (chang2011chernoff, Theorem 2;
-    Lemma A.13); it is nearly tight for ω near 1 and loose for large ω.
-    Theorem 3.6 prints √(πω) for √π·ω: that would need a ϑ larger by √ω, for which the inequality
-    is false. For ω ≤ 1 no ϑ > 0 will do.
-
-    >>> round(bucb_constant(2.0), 6), bucb_constant(1.0)
-    (1.233023, inf)
+    Lemma A.13); it is nearly tight for ω near 1 and loose for large ω. With the √(πω) that Theorem 3.6
+    prints for √π·ω, the inequality is false. For ω ≤ 1 no ϑ > 0 will do.
     """
     value = as_positive(omega, "omega")
     if value <= 1.0:

@@ -158,8 +158,7 @@ class CompactSet:
         for d = 1 has almost nothing under its root), so c counts as at least 0 here.
 
         For GP-BUCB, Lemma A.14 with both its parameters 1 gives β ≤ −2 ln(2η_t) =
-        2(dω ln τ + ln(t^ξ/√(2π)^ω)). Eq. 60 prints ln(t^ξ/(2√(2π)^ω)): the 2 of 2η_t cancels that of
-        η_t's denominator and has no place there; −ln(4η_t) is no bound, negative as η_t nears ½.
+        2(dω ln τ + ln(t^ξ/√(2π)^ω)): the 2 of 2η_t cancels that in η_t, which eq. 60 keeps.
         """
         log_t = np.log(as_rounds(t))
         if omega is None or xi is None:

@@ -74,10 +74,7 @@ def confidence_width(
 
 
 def realised_information(stds: Any, noise_variance: float) -> float:
-    """½ Σ ln(1 + σ²_{s−1}(x_s)/λ): eq. 11, the gain of observing one point after the other.
-
-    At most γ_t: Lemma 3.
-    """
+    """½ Σ ln(1 + σ²_{s−1}(x_s)/λ): eq. 11, gained point by point; at most γ_t: Lemma 3."""
     deviations = as_vector(stds, "stds")
     return 0.5 * float(np.log1p(deviations**2 / as_positive(noise_variance, "noise_variance")).sum())
 

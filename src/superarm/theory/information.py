@@ -32,10 +32,7 @@ GREEDY_SHARE = 1.0 - math.exp(-1.0)  # of the maximum, which the greedy choice r
 
 
 def information_gain(kernel: Covariance, X: Any, noise_variance: float) -> float:
-    """½ ln det(I + K/λ): the information that one observation at each row of ``X`` gives.
-
-    chowdhury2017kernelized, eq. 10.
-    """
+    """½ ln det(I + K/λ), of one observation at each row of ``X``: chowdhury2017kernelized, eq. 10."""
     rows = as_features(X, "X")
     noise = as_positive(noise_variance, "noise_variance")
     if len(rows) == 0:
@@ -144,11 +141,7 @@ def arriving_information_gain(
 @register("gain", "squared-exponential")
 @dataclass(frozen=True, kw_only=True)
 class SquaredExponentialGain(Checked):
-    """(ln t)^{d+1}. srinivas2010gaussian, Theorem 5.
-
-    >>> SquaredExponentialGain(dimension=1)(0)
-    0.0
-    """
+    """(ln t)^{d+1}. srinivas2010gaussian, Theorem 5."""
 
     dimension: int
 
