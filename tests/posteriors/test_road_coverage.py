@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 
-from superarm.core import LEVELS, QUANTILES, Floats
+from superarm.core import LEVELS, QUANTILES, Floats, State
 from superarm.errors import InputError, StateError
 from superarm.posteriors.roads import Held
 from superarm.posteriors.roads import coverage as module
@@ -170,7 +170,7 @@ def test_a_state_goes_on() -> None:
     rng = np.random.default_rng(3)
     one, _ = judged(np.abs(rng.standard_normal(250)))
     other = Coverage(KEPT)
-    other.remember({name[2:]: values for name, values in one.arrays("x").items()})
+    other.remember(State("any", 1, arrays=one.arrays("x")), "x")
     for score in np.abs(rng.standard_normal(20)):
         np.testing.assert_array_equal(one.widths(), other.widths())
         one.judge(np.array([score]))
@@ -180,10 +180,10 @@ def test_a_state_goes_on() -> None:
 
 def test_a_state_is_the_callers_own() -> None:
     one, _ = judged([1.0, 2.0])
-    arrays = {name[2:]: values.copy() for name, values in one.arrays("x").items()}
+    arrays = {name: values.copy() for name, values in one.arrays("x").items()}
     other = Coverage(KEPT)
-    other.remember(arrays)
-    arrays["levels"][...] = np.nan
+    other.remember(State("any", 1, arrays=arrays), "x")
+    arrays["x_levels"][...] = np.nan
     assert np.isfinite(other.widths()).all()
 
 
@@ -204,6 +204,6 @@ def test_a_state_is_the_callers_own() -> None:
 )
 def test_an_impossible_state_is_refused(name: str, values: Floats) -> None:
     one, _ = judged([1.0, 2.0])
-    arrays = {key[2:]: held for key, held in one.arrays("x").items()}
+    damaged = State("any", 1, arrays={**one.arrays("x"), f"x_{name}": values})
     with pytest.raises((StateError, InputError)):
-        Coverage(KEPT).remember({**arrays, name: values})
+        Coverage(KEPT).remember(damaged, "x")

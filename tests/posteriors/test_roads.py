@@ -60,6 +60,7 @@ SCALES = RoadScales(
     noise=0.5,
     noise_per_time=0.4,
     noise_per_stop=0.9,
+    noise_share=0.3,
 )
 EACH = {0: 1.0, 1: 1.3, 7: 0.8}  # vehicles and their masses
 VEHICLES = tuple(EACH)
@@ -138,6 +139,7 @@ class Dense:
         s = self.scales
         own = s.noise**2 + s.noise_per_time**2 * keys[:, 3]
         own = own * keys[:, 6] ** 2 + s.noise_per_stop**2 * keys[:, 7]
+        own += (s.noise_share * np.abs(keys[:, [2, 4, 5]]).sum(axis=1)) ** 2
         shared = keys[:, 2:7] * s.trip
         return np.diag(own) + shared @ shared.T
 
@@ -297,6 +299,7 @@ def test_a_city_follows_the_model_too() -> None:
         A[here, 12 * number : 12 * (number + 1)] = part
         own = s.noise**2 + s.noise_per_time**2 * driven_keys[:, 3]
         own = own * driven_keys[:, 6] ** 2 + s.noise_per_stop**2 * driven_keys[:, 7]
+        own += (s.noise_share * np.abs(driven_keys[:, [2, 4, 5]]).sum(axis=1)) ** 2
         shared = driven_keys[:, 2:7] * s.trip
         R[here, here] = part @ (np.diag(own) + shared @ shared.T) @ part.T
         first = here.stop
@@ -564,7 +567,8 @@ def test_a_fit_finds_the_scales_that_trips_were_drawn_with() -> None:
     gp = learner(refit=50)
     gp.observe_trips(joined(trips))
     assert gp.fits == 5  # after 4, 8, 16, 32 and 50
-    theta = np.log(true.as_vector())
+    assert gp.fitted.noise_share == SCALES.noise_share  # which is not fitted
+    theta = np.log(true.as_vector())[:-1]
     covariance = Dense(trips, true).covariance
     derivatives = []  # ∂C/∂θ, by differences: C is quadratic in each scale
     for at in range(len(theta)):
@@ -577,7 +581,7 @@ def test_a_fit_finds_the_scales_that_trips_were_drawn_with() -> None:
     pulled = [np.linalg.solve(covariance, each) for each in derivatives]
     fisher = 0.5 * np.array([[float(np.sum(one * other.T)) for other in pulled] for one in pulled])
     inverse = np.linalg.inv(fisher + np.eye(len(theta)))
-    bias = inverse @ (np.log(SCALES.as_vector()) - theta)
+    bias = inverse @ (np.log(SCALES.as_vector())[:-1] - theta)
     error = np.sqrt(np.diagonal(inverse @ fisher @ inverse))
     found = np.log(gp.fitted.as_vector())
     for at, name in ((1, "own"), (18, "noise")):
@@ -597,11 +601,11 @@ def test_a_fit_finds_the_scales_that_trips_were_drawn_with() -> None:
 
 def test_scales_may_be_far_from_those_given() -> None:
     """Noise that was said to be fifty times smaller: the variance of a road to a factor of two."""
-    given = replace(SCALES, noise=0.01, noise_per_time=0.01)
-    gp = learner(scales=given, refit=24)
-    gp.observe_trips(joined(drawn_trips(SCALES, 24, seed=8)))
+    drawn = replace(SCALES, noise_share=0.01)
+    gp = learner(scales=replace(drawn, noise=0.01, noise_per_time=0.01), refit=24)
+    gp.observe_trips(joined(drawn_trips(drawn, 24, seed=8)))
     time = float(TERMS[:, 1].mean())
-    found, true = (s.noise**2 + time * s.noise_per_time**2 for s in (gp.fitted, SCALES))
+    found, true = (s.noise**2 + time * s.noise_per_time**2 for s in (gp.fitted, drawn))
     assert 0.5 < found / true < 2.0
 
 
@@ -987,8 +991,8 @@ def test_parameters_that_make_no_sense_are_refused() -> None:
 def test_scales() -> None:
     values = SCALES.as_vector()
     assert RoadScales.of(values) == SCALES
-    assert values.shape == (21,)
-    assert SCALES.of_noise.tolist() == [0.5, 0.4, 0.9]
+    assert values.shape == (22,)
+    assert SCALES.of_noise.tolist() == [0.5, 0.4, 0.9, 0.3]
     for bad in ({"near": 0.0}, {"own": -1.0}, {"noise": np.nan}, {"share": "a"}, {"trip": (1.0,) * 4},
                 {"fleet": (0.0,) * 5}, {"vehicle": (1e9,) * 5}):  # fmt: skip
         with raises(InputError, str(bad)):
@@ -1007,6 +1011,7 @@ def test_default_scales() -> None:
         "noise": 0.4,
         "noise_per_time": 0.3,
         "noise_per_stop": 0.9,
+        "noise_share": 0.1,
     }
     gp = RoadGP(KERNEL, SIZES)
     assert gp.scales == RoadScales()

@@ -46,6 +46,9 @@ class RoadScales:
     """The same for every Wh of ``time``, as a square root: noise that grows with the time spent."""
     noise_per_stop: float = 0.9
     """The same as a multiple of what signals let expect, by their programs."""
+    noise_share: float = 0.1
+    """The same as a share of the Wh that a road moves. It is not fitted: where terms tell a road's Wh
+    only nearly, as of vehicles unlike each other, one would have to believe all roads of a trip at once."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -61,13 +64,13 @@ class RoadScales:
                 object.__setattr__(self, item.name, as_number(value, item.name, _LEAST, _MOST))
 
     def as_vector(self) -> Floats:
-        """All of them in the order of the fields, (21,)."""
+        """All of them in the order of the fields, (22,)."""
         return np.concatenate([np.atleast_1d(getattr(self, item.name)) for item in fields(self)])
 
     def trip_variance(self, terms: Floats, noise: Floats, sizes: Floats) -> float:
         """Wh² by which a trip may differ from the model before anything is learned.
 
-        Of its roads' terms, (k, 5), what their noise is made of, (k, 3), and sizes, (k,); what roads
+        Of its roads' terms, (k, 5), what their noise is made of, (k, 4), and sizes, (k,); what roads
         share with their neighbours counts as each road's own.
         """
         own = np.square(terms[:, -1]) * (self.near**2 + self.own**2 + np.square(self.share * sizes))
@@ -77,8 +80,8 @@ class RoadScales:
 
     @property
     def of_noise(self) -> Floats:
-        """Those of the noise that each drive over a road has by itself, (3,)."""
-        return np.array([self.noise, self.noise_per_time, self.noise_per_stop])
+        """Those of the noise that each drive over a road has by itself, (4,)."""
+        return np.array([self.noise, self.noise_per_time, self.noise_per_stop, self.noise_share])
 
     @classmethod
     def of(cls, values: Floats) -> Self:
@@ -86,5 +89,5 @@ class RoadScales:
         given: list[float] = np.clip(values, _LEAST, _MOST).tolist()
         p = len(TERMS)
         terms = (tuple(given[3 + p * at : 3 + p * (at + 1)]) for at in range(3))
-        parts: list[Any] = [*given[:3], *terms, *given[-3:]]
+        parts: list[Any] = [*given[:3], *terms, *given[-4:]]
         return cls(**{item.name: part for item, part in zip(fields(cls), parts, strict=True)})

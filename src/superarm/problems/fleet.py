@@ -426,7 +426,7 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
         noise = Streams(self.seed, "noise-of-roads").at(step).standard_normal(len(graph))
         each = np.square(rows[:, 6])
         parts = np.column_stack([each, each * rows[:, 3], rows[:, 7]])  # of noise, as posteriors.RoadGP
-        noise *= np.sqrt(parts @ np.square(scales.of_noise))
+        noise *= np.sqrt(parts @ np.square(scales.of_noise[:3]))  # terms tell all: no share of sizes
         energies = (rows[:, 1] + own.potential(graph.rise) + rows[:, 6] * self._drawn_roads + noise)[
             edges
         ]

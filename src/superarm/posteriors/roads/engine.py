@@ -42,6 +42,7 @@ from .log import Log, Trips
 EDGE, EXPECTED, TIME, EACH, STOPS, VEHICLE = 0, 1, 3, 6, 7, 8
 COLUMNS = 9
 _TERMS = slice(2, 7)
+_SIZES = [2, 4, 5]  # rolling, drag and climb: the Wh that a road moves
 _P = len(TERMS)
 
 
@@ -51,9 +52,10 @@ def terms_of(keys: Floats) -> Floats:
 
 
 def noise_parts(keys: Floats) -> Floats:
-    """What each scale of the noise multiplies, squared: each road, its time, its stops, (N, 3)."""
-    each = np.square(keys[:, EACH])
-    return np.column_stack([each, each * np.maximum(keys[:, TIME], 0.0), keys[:, STOPS]])
+    """What each scale of the noise multiplies, squared: a road, its time, its stops, its size, (N, 4)."""
+    each, sizes = np.square(keys[:, EACH]), np.abs(keys[:, _SIZES]).sum(axis=1)
+    parts = [each, each * np.maximum(keys[:, TIME], 0.0), keys[:, STOPS], np.square(sizes)]
+    return np.column_stack(parts)
 
 
 def edges_of(keys: Floats) -> Ints:

@@ -3,6 +3,8 @@
 Σ_j s_j² M_j is the covariance of the rewards: each scale s_j multiplies a matrix of its own, which
 stays while the scales are searched. What is minimised is −log p(y) − log of a log-normal prior about
 the scales given, a factor of e wide: a few trips move them a little, many move them where they belong.
+``noise_share`` stays as it is given: most roads of most trips are told to a tenth of a Wh, which would
+have it vanish, and then the few that are not would outweigh what whole trips tell.
 """
 
 from __future__ import annotations
@@ -46,14 +48,15 @@ def fit_scales(engine: RoadEngine, trips: Trips, given: RoadScales, most: int) -
         slope = variances * np.tensordot(parts, inverse - np.outer(alpha, alpha), 2)
         return value + 0.5 * float(away @ away), slope + away / _PRIOR_WIDTH
 
-    bounds = [(low - 6.0, low + 6.0) for low in centre.tolist()]
-    first = np.clip(start, centre - 6.0, centre + 6.0)
+    reach = np.where(np.arange(len(centre)) < len(centre) - 1, 6.0, 0.0)  # the last is noise_share
+    bounds = np.column_stack([centre - reach, centre + reach])
+    first = np.clip(start, *bounds.T)
     found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxfun": most})
     return RoadScales.of(np.exp(found.x))
 
 
 def _parts(engine: RoadEngine, trips: Trips) -> tuple[Floats, Floats]:
-    """What each scale's square multiplies, (21, M, M), and noise that was stated, (M,)."""
+    """What each scale's square multiplies, (22, M, M), and noise that was stated, (M,)."""
     terms, n = terms_of(trips.keys), len(trips.rewards)
     counts, near, sizes = engine.near_between(trips)
     own = trips.noise == 0.0
