@@ -23,26 +23,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from superarm.capabilities import AdditiveProblem, Measured, Metric, Unending
-from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer, Rng
+from superarm.capabilities import Metric
+from superarm.core import Arms, Best, Decision, Feedback, Floats, Ints, Offer
 from superarm.errors import InfeasibleError, InputError
 from superarm.inputs import as_count, as_number, require_choice
 from superarm.kernels import GraphMatern
 from superarm.models import FleetModel
 from superarm.networks import LineGraph, RoadMap, RoadScales, Vehicle
-from superarm.networks.driving import LONGEST_STEP, Drive, Traffic
-from superarm.networks.road import Uturns, made_again
+from superarm.networks.driving import LONGEST_STEP, Drive
+from superarm.networks.road import Uturns
 from superarm.oracles import ShortestPath, Trip
 from superarm.registry import register
 from superarm.streams import Streams, stream
 
-from .base import Mapped, store
-from .road_models import MEASURES, TABLE_2, Roads, load_roads
-from .sumo import drive_of, edges_near, network_file
+from .base import store
+from .road_models import TABLE_2, Roads, load_roads
+from .sumo import Driven, drive_of, network_file
 
 _TRIES = 2000
 _COMFORT, _WATTS_PER_DEGREE = 20.0, 60.0
@@ -120,11 +120,9 @@ def fleet_model(graph: LineGraph, *, horizon: int = 1, **options: Any) -> FleetM
 
 @register("problem", "fleet")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Fleet(AdditiveProblem, Measured, Mapped, Unending):
+class Fleet(Driven):
     """Learn the routes of least energy for a fleet of vehicles."""
 
-    direction: ClassVar[Direction] = "minimize"
-    distinct: ClassVar[str] = "distinct_edges"
     seed: int
     horizon: int
     network: str | None = None
@@ -210,7 +208,7 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
         store(self, roads=roads, model=fleet_model(roads.graph, horizon=self.horizon))
         store(self, _rounds=Streams(self.seed, "offer"), fleet=self._make_fleet(), _drive=None)
         if file is not None:
-            traffic = self._traffic()
+            traffic = self._traffic_near(map(self._fastest, self._pairs)) if self.traffic else None
             moments = (0.0,) if traffic else self._departures
             drive = drive_of(
                 file, LONGEST_STEP, traffic, self.seed if traffic else 0, self.cache, moments
@@ -218,14 +216,7 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
             store(self, _drive=drive)
         store(self, settled=self._settled(driven))
 
-    def __reduce__(self) -> Any:  # a driver in SUMO is no data: copies drive with one of their own
-        return made_again(self)
-
     # --- who drives where ------------------------------------------------------------------
-
-    @property
-    def graph(self) -> LineGraph:
-        return self.roads.graph
 
     def _make_fleet(self) -> tuple[Vehicle, ...]:
         """Cars and vans: mass, drag, rolling resistance and auxiliaries vary from one to the next."""
@@ -247,11 +238,10 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
     def _pairs(self) -> list[tuple[int, int]]:
         """Start and goal of every trip, by the number of the pair."""
         rng, graph, found = stream(self.seed, "trips", 0), self.graph, []
-        oracle = ShortestPath(successors=graph.turn_graph)
         for _ in range(_TRIES):
             start, goal = rng.integers(len(graph), size=2).tolist()
-            route = oracle.select(-graph.travel_time, self._timed(start, goal), rng).positions
-            if self.least_metres <= float(graph.length[route].sum()) <= self.most_metres:
+            metres = float(graph.length[self._fastest((start, goal))].sum())
+            if self.least_metres <= metres <= self.most_metres:
                 found.append((start, goal))
             if len(found) == (self.trips or self.horizon):
                 return found
@@ -260,8 +250,11 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
             f"{self.most_metres:g} m apart; ask for other distances"
         )
 
-    def _timed(self, start: int, goal: int) -> Trip:
-        return Trip(start=start, goal=goal, turn_costs=self.graph.turn_seconds)
+    def _fastest(self, pair: tuple[int, int]) -> Ints:
+        """The edges of the fastest route, (k,)."""
+        trip = Trip(start=pair[0], goal=pair[1], turn_costs=self.graph.turn_seconds)
+        rng = np.random.default_rng(0)  # the oracle leaves it alone
+        return self.model.oracle.select(-self.graph.travel_time, trip, rng).positions
 
     @cached_property
     def _wears(self) -> Floats:
@@ -297,18 +290,6 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
         )
         return Journey(pair, number, own, moment)
 
-    def _traffic(self) -> Traffic | None:
-        if self.traffic == 0.0:
-            return None
-        graph = self.graph
-        oracle, rng = ShortestPath(successors=graph.turn_graph), np.random.default_rng(0)
-        routes = [
-            oracle.select(-graph.travel_time, self._timed(*pair), rng).positions for pair in self._pairs
-        ]
-        around = {int(edge) for route in routes for edge in route}
-        edges = edges_near(graph, around, self.traffic_reach)
-        return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=self.moments)
-
     # --- rounds ----------------------------------------------------------------------------
 
     def offer(self, step: int) -> Offer:
@@ -317,19 +298,6 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
         trip = Trip(start=start, goal=goal, turn_costs=turn_energy(graph, told))
         time = float(self._times[step - 1]) if step <= self.horizon else None
         return Offer(step=step, time=time, arms=_arms(graph, told, journey.vehicle), structure=trip)
-
-    def means(self, offer: Offer) -> NoReturn:
-        raise InputError(
-            "what roads cost a fleet is measured, not known beforehand: no policy that needs expected "
-            "energies can be played here"
-        )
-
-    def truth(self, offer: Offer) -> None:
-        return None
-
-    def noise(self, offer: Offer, rng: Rng) -> Floats:
-        """None is added: chance is in vehicles, weather and traffic, the same for every policy."""
-        return np.zeros(len(offer.arms))
 
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
         route, trip = decision.positions, offer.structure
@@ -386,12 +354,8 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
 
     @property
     def measures(self) -> Mapping[str, Metric]:
-        return {
-            **MEASURES,
-            "regret": Metric("energy above the informed prior's", "Wh", better="down"),
-            "duration": Metric("duration per trip", "s", "per round"),
-            "stranded": Metric("stranded trips", better="down"),
-        }
+        regret = Metric("energy above the informed prior's", "Wh", better="down")
+        return {**super().measures, "regret": regret}
 
     def road_map(self) -> RoadMap:
         return RoadMap.of(self.graph, *self._pairs[0])

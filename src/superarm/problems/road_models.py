@@ -204,29 +204,6 @@ def _graph_kernel(graph: LineGraph, normalisation: Normalisation) -> GraphMatern
     )
 
 
-class RoadPrior(NamedTuple):
-    """What is expected of the roads before any trip, in Wh."""
-
-    energies: RoadEnergy
-    std: float  # σ₀: how wrong the energies may be
-    noise_std: float  # ς
-
-
-def road_prior(
-    graph: LineGraph, vehicle: Vehicle, *, prior_scale: float = 0.25, noise_scale: float = 0.1
-) -> RoadPrior:
-    """The energies of eq. 8, and how wrong and how noisy they may be, as shares of their spread."""
-    energies = RoadEnergy(vehicle=vehicle, length=graph.length, speed=graph.speed, rise=graph.rise)
-    spread = float(energies.values.std())
-    if spread == 0.0:
-        raise InputError(f"all edges of {graph.network.name} cost the same, so the model has no scale")
-    scales = {"prior_scale": prior_scale, "noise_scale": noise_scale}
-    for name, scale in scales.items():  # such that it can be squared
-        if not 1e-6 <= as_positive(scale, name) <= 1e6:
-            raise InputError(f"{name} is {scale:g}; it must lie between 1e-06 and 1e+06")
-    return RoadPrior(energies, prior_scale * spread, noise_scale * spread)
-
-
 def road_model(
     graph: LineGraph,
     vehicle: Vehicle,
@@ -240,8 +217,14 @@ def road_model(
 ) -> RoadModel:
     """What a traveller is told: the energies of eq. 8, how wrong they may be, and the turns."""
     require_choice(normalisation, "normalisation", ("mean", "unit", "raw"))
-    scales = {"prior_scale": prior_scale, "noise_scale": noise_scale}
-    energies, prior_std, noise_std = road_prior(graph, vehicle, **scales)
+    energies = RoadEnergy(vehicle=vehicle, length=graph.length, speed=graph.speed, rise=graph.rise)
+    spread = float(energies.values.std())
+    if spread == 0.0:
+        raise InputError(f"all edges of {graph.network.name} cost the same, so the model has no scale")
+    for name, scale in (("prior_scale", prior_scale), ("noise_scale", noise_scale)):
+        if not 1e-6 <= as_positive(scale, name) <= 1e6:  # such that it can be squared
+            raise InputError(f"{name} is {scale:g}; it must lie between 1e-06 and 1e+06")
+    prior_std, noise_std = prior_scale * spread, noise_scale * spread
     reducible = vehicle.recuperation == "multiply"
     return RoadModel(
         kernel=road_kernel(graph, prior_std**2, lengthscale=lengthscale, normalisation=normalisation),
@@ -272,12 +255,22 @@ def with_conditions(model: RoadModel, count: int) -> RoadModel:
     return replace(model, kernel=Sum(kernels=(model.kernel, changing)), arms=None)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RoadProblem(AdditiveProblem, Measured, Mapped):
-    """Trips between two edges, again and again: what problems on roads share."""
+class RoadWorld(AdditiveProblem, Measured, Mapped):
+    """Arms are roads, and what they cost is minimised."""
 
     direction: ClassVar[Direction] = "minimize"
     distinct: ClassVar[str] = "distinct_edges"
+    roads: Roads
+
+    @property
+    def graph(self) -> LineGraph:
+        return self.roads.graph
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoadProblem(RoadWorld):
+    """Trips between two edges, again and again."""
+
     seed: int
     horizon: int
     route: str | None = None
@@ -352,10 +345,6 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
             else "energies use the heights of the junctions, unclipped; the kernel's incline is "
             "rise / max(length, distance, 1 m)",
         }
-
-    @property
-    def graph(self) -> LineGraph:
-        return self.roads.graph
 
     def road_map(self) -> RoadMap:
         """The roads and the ends of the trip, to draw on."""
