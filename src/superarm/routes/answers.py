@@ -16,7 +16,6 @@ from superarm.networks import LineGraph, RoadNetwork, drive_time
 from superarm.oracles import Trip
 from superarm.policies.navigation import Routing
 from superarm.posteriors.roads import Held
-from superarm.problems.road_models import Roads
 
 from .battery import Charge
 
@@ -69,7 +68,7 @@ class Leg:
 class RouteAnswer:
     """The route that was asked for, and two to compare it with."""
 
-    roads: Roads
+    graph: LineGraph
     trip: Trip
     places: tuple[str, str]
     """How start and goal were found; "" where an edge was named by its id."""
@@ -87,10 +86,6 @@ class RouteAnswer:
     depart: str | None
     timed: bool  # whether the time of departure made a difference
     charge: Charge | None  # of the battery along the route
-
-    @property
-    def graph(self) -> LineGraph:
-        return self.roads.graph
 
     @cached_property
     def others(self) -> Mapping[str, Leg]:
