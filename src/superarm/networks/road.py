@@ -343,6 +343,21 @@ class LineGraph(Graph):
         """The incidence Laplacian, sparse (n, n): see :meth:`superarm.graphs.TurnGraph.laplacian`."""
         return self.turn_graph.laplacian()
 
+    def courses(self) -> tuple[Floats, Ints]:
+        """The points of all edges one after another, (p, 2), and how many each edge has, (n,)."""
+        network = self.network
+        if network.shapes is None:
+            ends = np.stack([network.tail, network.head], axis=1)[self.edges]
+            return network.junctions[ends, :2].reshape(-1, 2), np.full(len(self), 2)
+        shapes = [network.shapes[edge] for edge in self.edges]
+        return np.concatenate(shapes), np.array([len(each) for each in shapes])
+
+
+def repeated(count: Ints) -> tuple[Ints, Ints]:
+    """Each row as often as ``count`` says, and how often it was there before."""
+    row = np.repeat(np.arange(len(count)), count)
+    return row, np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+
 
 def components(links: Ints, count: int, *, directed: bool) -> Ints:
     """The number of each node's component, (count,): where directed, the strongly connected one."""

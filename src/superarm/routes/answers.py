@@ -13,6 +13,7 @@ import numpy as np
 from superarm.core import Floats, Ints
 from superarm.errors import InputError
 from superarm.networks import LineGraph, RoadNetwork, drive_time
+from superarm.networks.geography import COMPLEX, pairs
 from superarm.oracles import Trip
 from superarm.policies.navigation import Routing
 from superarm.posteriors.roads import Held
@@ -24,7 +25,6 @@ INTERVAL = (
     "and the noise of a single trip"
 )
 """What the interval of an energy means."""
-_COMPLEX = np.array([1.0, 1.0j])
 _ECCENTRICITY = 0.00669438  # of the earth, squared
 
 
@@ -161,14 +161,14 @@ def _line(network: RoadNetwork, edges: Ints) -> list[list[float]]:
 def _course(network: RoadNetwork, lon_lat: Floats, edge: int) -> Floats:
     """One edge in degrees. Its bends lie as in metres, turned and scaled to where its junctions are."""
     junctions = [network.tail[edge], network.head[edge]]
-    ends, (begin, end) = lon_lat[junctions], network.junctions[junctions, :2] @ _COMPLEX
+    ends, (begin, end) = lon_lat[junctions], network.junctions[junctions, :2] @ COMPLEX
     if network.shapes is None or begin == end:
         return np.array(ends)
     latitude = np.radians(ends[0, 1])
     # Metres of a degree of longitude beside those of a degree of latitude, on the ellipsoid.
     flatter = (1.0 - _ECCENTRICITY * np.sin(latitude) ** 2) / (1.0 - _ECCENTRICITY)
     shrunk = np.array([np.cos(latitude) * flatter, 1.0])
-    first, last = (ends * shrunk) @ _COMPLEX
-    places = first + (network.shapes[edge] @ _COMPLEX - begin) / (end - begin) * (last - first)
-    degrees: Floats = np.stack([places.real, places.imag], axis=1) / shrunk
+    first, last = (ends * shrunk) @ COMPLEX
+    places = first + (network.shapes[edge] @ COMPLEX - begin) / (end - begin) * (last - first)
+    degrees: Floats = pairs(places) / shrunk
     return degrees
