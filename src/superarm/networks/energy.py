@@ -56,7 +56,6 @@ class Vehicle:
     """kg"""
     rolling_resistance: float = 0.01
     front_area: float = 2.6
-    """m²"""
     air_drag: float = 0.35
     propulsion_efficiency: float = 0.98
     """η⁺"""
@@ -67,7 +66,6 @@ class Vehicle:
     gravity: float = 9.82
     """m/s²"""
     air_density: float = 1.2
-    """kg/m³"""
     recuperation: Recuperation = "multiply"
 
     def __post_init__(self) -> None:

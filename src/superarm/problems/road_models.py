@@ -295,14 +295,12 @@ class RoadProblem(RoadWorld):
     lengthscale: float = 1.0
     """Lengthscale of the feature kernels, in the model and in the truth where that is drawn."""
     normalisation: Normalisation = "mean"
-    """How the graph kernel's variance is scaled: "mean", "unit" or "raw"."""
     prior_scale: float = 0.25
     noise_scale: float = 0.1
     uturns: Uturns = True
     model: RoadModel = field(init=False, repr=False)
     settled: Mapping[str, str] = field(init=False, repr=False)
-    vehicle: Vehicle = field(init=False, repr=False)
-    """The vehicle that drives."""
+    vehicle: Vehicle = field(init=False, repr=False)  # that drives
     roads: Roads = field(init=False, repr=False)
     trip: Trip = field(init=False, repr=False)
     _arms: Arms = field(init=False, repr=False)
