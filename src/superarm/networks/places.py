@@ -57,9 +57,12 @@ class Places:
             return self._nearest(*_degrees(place))
         if place in self.graph:
             return Found((self.graph.number(place),))
-        parts = place.split(",")
-        if len(parts) == 2 and all(map(_is_number, parts)):
-            return self._nearest(*_degrees([float(part) for part in parts]))
+        try:
+            pair = [float(part) for part in place.split(",")]
+        except ValueError:
+            pair = []
+        if len(pair) == 2 and np.isfinite(pair).all():
+            return self._nearest(*_degrees(pair))
         name, edges = self._street(place)
         pieces = self._pieces.of(edges)
         weights = np.abs(pieces.step)
@@ -253,13 +256,6 @@ def _plain(name: str) -> str:
     """Small letters without accents, one space between words."""
     parts = unicodedata.normalize("NFKD", name.casefold())
     return " ".join("".join(each for each in parts if not unicodedata.combining(each)).split())
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return bool(np.isfinite(float(text)))
-    except ValueError:
-        return False
 
 
 def _degrees(pair: Sequence[float]) -> tuple[float, float]:

@@ -66,8 +66,18 @@ Uturns = bool | Literal["dead-ends"]
 """Whether one may turn back: everywhere, nowhere, or where there is no other way on."""
 
 
+class Remade:
+    """A dataclass whose copies and pickles are made anew of the same values, checked and frozen."""
+
+    def __reduce__(self) -> Any:
+        record: Any = self
+        values = {each.name: getattr(self, each.name) for each in fields(record) if each.init}
+        plain = {key: dict(it) if isinstance(it, Mapping) else it for key, it in values.items()}
+        return _made, (type(self), plain)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class RoadNetwork(Shown):
+class RoadNetwork(Shown, Remade):
     """Junctions, edges and connections, checked once and then read-only.
 
     ``permits`` and ``turn_permits`` say who may use an edge or a connection, by vehicle class;
@@ -165,9 +175,6 @@ class RoadNetwork(Shown):
                 f"{self.edge_ids[second]!r} joins edges that do not meet"
             )
 
-    def __reduce__(self) -> Any:
-        return made_again(self)
-
     @property
     def rise(self) -> Floats:
         """Height gained along each edge, metres, (m,)."""
@@ -215,7 +222,7 @@ class RoadNetwork(Shown):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LineGraph(Graph):
+class LineGraph(Graph, Remade):
     """Edges as nodes, legal turns as arcs; its edges are numbered 0 … n−1."""
 
     network: RoadNetwork
@@ -254,9 +261,6 @@ class LineGraph(Graph):
 
     def __repr__(self) -> str:
         return f"LineGraph({self.network.name!r}, edges={len(self)}, turns={len(self.turns)})"
-
-    def __reduce__(self) -> Any:
-        return made_again(self)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -392,13 +396,6 @@ def _places(pairs: Ints, among: Ints) -> Ints:
     order = np.argsort(keys, kind="stable")
     found = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
     return np.where(keys[found] == wanted, found, -1)
-
-
-def made_again(record: Any) -> tuple[Any, tuple[Any, ...]]:
-    """How to pickle or copy a record: it is made anew of the same values, checked and frozen."""
-    values = {each.name: getattr(record, each.name) for each in fields(record) if each.init}
-    plain = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
-    return _made, (type(record), plain)
 
 
 def _made(kind: Callable[..., Any], values: Mapping[str, Any]) -> Any:

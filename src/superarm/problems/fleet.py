@@ -189,19 +189,15 @@ class Fleet(Driven):
         as_number(self.headway, "headway", 0.1, 1e6)
         if self.late is not None:
             as_number(self.late, "late", 0.0, 1e6)
-        if (
-            not 0.0
-            <= as_number(self.least_metres, "least_metres")
-            < as_number(self.most_metres, "most_metres")
-        ):
+        least, most = (as_number(getattr(self, name), name) for name in ("least_metres", "most_metres"))
+        if not 0.0 <= least < most:
             raise InputError(f"least_metres is {self.least_metres:g}; it must be below most_metres")
         network = "city" if self.network is None else self.network
         driven = network != "city" if self.driven is None else self.driven
         if driven and network == "city":
             raise InputError("SUMO does not drive in a generated city; leave driven out")
-        file = (
-            network_file(network, heights=self.elevation is None and not self.flat) if driven else None
-        )
+        heights = self.elevation is None and not self.flat
+        file = network_file(network, heights=heights) if driven else None
         read = network if file is None else str(file)  # which knows junctions, as tables do not
         names = ("uturns", "edges", "city_seed", "elevation", "flat")
         roads = load_roads(read, **{name: getattr(self, name) for name in names})
@@ -210,10 +206,8 @@ class Fleet(Driven):
         if file is not None:
             traffic = self._traffic_near(map(self._fastest, self._pairs)) if self.traffic else None
             moments = (0.0,) if traffic else self._departures
-            drive = drive_of(
-                file, LONGEST_STEP, traffic, self.seed if traffic else 0, self.cache, moments
-            )
-            store(self, _drive=drive)
+            seed = self.seed if traffic else 0
+            store(self, _drive=drive_of(file, LONGEST_STEP, traffic, seed, self.cache, moments))
         store(self, settled=self._settled(driven))
 
     # --- who drives where ------------------------------------------------------------------
@@ -304,7 +298,8 @@ class Fleet(Driven):
         assert isinstance(trip, Trip)
         assert trip.turn_costs is not None
         spent = self._spent(offer.step, tuple(route.tolist()))
-        rewards = spent.energies - self._height(offer.step, route)
+        told = self._told(self.journey(offer.step).vehicle)
+        rewards = spent.energies - told.potential(self.graph.rise[route])
         rewards[:-1] -= trip.turn_costs[self.graph.turn_numbers(route)]
         delays = self._delays(offer.step, spent.seconds, len(route))
         if self.seen == "edges":
@@ -322,10 +317,6 @@ class Fleet(Driven):
             times = _departures(self.seed, self.headway, many := 2 * many)
         later = np.count_nonzero(times[step:] <= known)
         return np.full(count, later, dtype=np.intp)
-
-    def _height(self, step: int, route: Ints) -> Floats:
-        """Wh that each edge stores in the height of the vehicle as it was told, (k,)."""
-        return self._told(self.journey(step).vehicle).potential(self.graph.rise[route])
 
     def _told(self, number: int) -> Vehicle:
         return self.fleet[number] if self.informed else TABLE_2

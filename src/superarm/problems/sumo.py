@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from superarm.inputs import as_count, as_number, require_choice
 from superarm.networks.driving import LONGEST_STEP, Drive, Driver, Traffic
 from superarm.networks.openstreetmap import OSM_FILES, kept_osm
 from superarm.networks.reading import SUMO_FILES
-from superarm.networks.road import made_again
+from superarm.networks.road import Remade
 from superarm.registry import register
 from superarm.streams import Streams
 
@@ -43,15 +43,15 @@ from .road_models import MEASURES, REAL_NETWORKS, TABLE_2, RoadProblem, RoadWorl
 _DRIVES_KEPT = 1024  # of 20 minutes each they take some 100 MB
 
 
-class Driven(RoadWorld, Unending):
-    """Trips are driven, and what roads cost is measured: nobody knows it beforehand."""
+class Driven(RoadWorld, Remade, Unending):
+    """Trips are driven, and what roads cost is measured: nobody knows it beforehand.
+
+    A driver in SUMO is no data: copies drive with one of their own.
+    """
 
     traffic: float
     traffic_reach: float
     moments: int
-
-    def __reduce__(self) -> Any:  # a driver in SUMO is no data: copies drive with one of their own
-        return made_again(self)
 
     def _traffic_near(self, routes: Iterable[Iterable[int]]) -> Traffic:
         """Other cars, between roads that end within ``traffic_reach`` of where one of these ends."""
@@ -195,9 +195,8 @@ class SumoNavigation(RoadProblem, Driven):
     def _route(self, decision: Decision) -> tuple[int, ...]:
         """The chosen arms as a route: they come in the order of the road, as a rule."""
         given = tuple(decision.positions.tolist())
-        turns, ends = self.graph.successors, (self.trip.start, self.trip.goal)
-        ways = (turns.indices[turns.indptr[arm] : turns.indptr[arm + 1]] for arm in given)
-        joined = all(after in way for way, after in zip(ways, given[1:], strict=False))
+        ends = (self.trip.start, self.trip.goal)
+        joined = bool((self.graph.turns_between(given) >= 0).all())
         if given and (given[0], given[-1]) == ends and len(set(given)) == len(given) and joined:
             return given
         costs = np.full(len(self.graph), np.inf)
