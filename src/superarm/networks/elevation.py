@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Bools, Floats
 from superarm.errors import InputError
+from superarm.inputs import read_only
 from superarm.packed import open_packed
 
 from ._xml import require_file, unreadable
@@ -66,8 +67,7 @@ class Tile:
             )
         side = sizes[len(data)]
         heights = np.frombuffer(data, dtype=">i2").reshape(side, side).astype(np.int16)
-        heights.flags.writeable = False
-        return cls(west=corner[0], south=corner[1], heights=heights)
+        return cls(west=corner[0], south=corner[1], heights=read_only(heights))
 
     def covers(self, lon: Any, lat: Any) -> Bools:
         """Which places lie in this tile; its edges belong to it."""

@@ -30,7 +30,7 @@ import numpy as np
 from superarm.capabilities import Metric
 from superarm.core import Arms, Best, Decision, Feedback, Floats, Ints, Offer
 from superarm.errors import InfeasibleError, InputError
-from superarm.inputs import as_count, as_number, require_choice
+from superarm.inputs import as_count, as_number, read_only, require_choice
 from superarm.kernels import GraphMatern
 from superarm.models import FleetModel
 from superarm.networks import LineGraph, RoadMap, RoadScales, Vehicle
@@ -60,9 +60,7 @@ class Journey(NamedTuple):
 @lru_cache(maxsize=16)
 def _departures(seed: int, headway: float, count: int) -> Floats:
     """When the first ``count`` trips depart, seconds: more of them begin with the same."""
-    times = np.cumsum(stream(seed, "headways", 0).exponential(headway, count))
-    times.flags.writeable = False
-    return times
+    return read_only(np.cumsum(stream(seed, "headways", 0).exponential(headway, count)))
 
 
 def road_rows(graph: LineGraph, vehicle: Vehicle, number: int) -> Floats:
@@ -74,9 +72,7 @@ def road_rows(graph: LineGraph, vehicle: Vehicle, number: int) -> Floats:
     n = len(graph)
     each, who = np.full(n, vehicle.mass / TABLE_2.mass), np.full(n, number, dtype=np.float64)
     numbers, stops = np.arange(n, dtype=np.float64), vehicle.stop_variance(graph)
-    rows = np.column_stack([numbers, energies, vehicle.terms(graph), each, stops, who])
-    rows.flags.writeable = False
-    return rows
+    return read_only(np.column_stack([numbers, energies, vehicle.terms(graph), each, stops, who]))
 
 
 fleet_rows = lru_cache(maxsize=32)(road_rows)
@@ -432,6 +428,4 @@ def _arms(graph: LineGraph, told: Vehicle, number: int) -> Arms:
 @lru_cache(maxsize=32)
 def turn_energy(graph: LineGraph, vehicle: Vehicle) -> Floats:
     """``Vehicle.turn_energy``, once for each vehicle."""
-    energy = vehicle.turn_energy(graph)
-    energy.flags.writeable = False
-    return energy
+    return read_only(vehicle.turn_energy(graph))

@@ -22,7 +22,7 @@ from superarm.capabilities import REGRET, AdditiveProblem, Measured, Metric
 from superarm.core import Arms, Direction, Floats
 from superarm.datasets import find
 from superarm.errors import FileError, InputError
-from superarm.inputs import as_count, as_positive, require_choice
+from superarm.inputs import as_count, as_number, require_choice
 from superarm.kernels import GraphMatern, Kernel, Matern, Sum
 from superarm.models import RoadModel
 from superarm.networks import LineGraph, RoadMap, Vehicle, generate_city, read_network, suggest_trip
@@ -222,8 +222,7 @@ def road_model(
     if spread == 0.0:
         raise InputError(f"all edges of {graph.network.name} cost the same, so the model has no scale")
     for name, scale in (("prior_scale", prior_scale), ("noise_scale", noise_scale)):
-        if not 1e-6 <= as_positive(scale, name) <= 1e6:  # such that it can be squared
-            raise InputError(f"{name} is {scale:g}; it must lie between 1e-06 and 1e+06")
+        as_number(scale, name, 1e-6, 1e6)  # such that it can be squared
     prior_std, noise_std = prior_scale * spread, noise_scale * spread
     reducible = vehicle.recuperation == "multiply"
     return RoadModel(
