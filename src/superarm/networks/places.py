@@ -153,8 +153,7 @@ class Places:
         return float(metres_per_radian(self._lon_lat[:, 1].mean()))
 
     def _plane(self, lon_lat: Any) -> Points:
-        places: Points = self._scale * mercator(lon_lat)
-        return places
+        return self._scale * mercator(lon_lat)
 
     @cached_property
     def _pieces(self) -> _Pieces:

@@ -40,8 +40,7 @@ _COUNTING = {
 def expected_outcome(contexts: Floats) -> Floats:
     """f(x) = A·g(x₁)·√(x₂x₃) with A·g(x) = exp(−x²/(2·0.4²)), (n, 3) → (n,)."""
     near = np.exp(contexts[:, 0] ** 2 / (-2.0 * DISTANCE_SCALE**2))
-    outcomes: Floats = near * np.sqrt(contexts[:, 1] * contexts[:, 2])
-    return outcomes
+    return near * np.sqrt(contexts[:, 1] * contexts[:, 2])
 
 
 @register("problem", "crowdsourcing")
