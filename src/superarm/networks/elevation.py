@@ -112,12 +112,8 @@ def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
 
     Files are read only if a junction lies in them, so a folder may hold a continent.
     """
-    if network.lon_lat is None:
-        raise InputError(
-            f"{network.name} does not say where on Earth it is; heights from tiles need longitudes "
-            "and latitudes (a SUMO network has them if it is in UTM)"
-        )
-    lon, lat = network.lon_lat.T
+    advice = "tiles need longitudes and latitudes, which a SUMO network has if it is in UTM"
+    lon, lat = network.on_earth(advice).T
     heights = np.full(len(lon), np.nan)
     covered = np.zeros(len(lon), dtype=bool)
     for tile in _read_where(tiles, lon, lat):

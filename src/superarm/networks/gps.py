@@ -166,9 +166,8 @@ def _in_metres(network: RoadNetwork, lon_lat: Floats) -> Floats:
     Both this map and Mercator's are conformal: one is an analytic function of the other. A cubic
     is right to a centimetre over 100 km of UTM.
     """
-    if network.lon_lat is None:
-        raise InputError(f"{network.name} does not know where on Earth it is; give places in metres")
-    known, wanted = mercator(network.lon_lat), network.junctions[:, :2] @ COMPLEX
+    known = mercator(network.on_earth("give places in metres"))
+    wanted = network.junctions[:, :2] @ COMPLEX
     middle, powers = known.mean(), np.arange(min(4, len(known)))
     scale = np.abs(known - middle).max() or 1.0
     terms = ((known - middle) / scale)[:, None] ** powers

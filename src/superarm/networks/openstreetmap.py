@@ -135,18 +135,15 @@ class _Map:
         return tagged > 0
 
     def _start(self, tag: str, attributes: Attributes) -> None:
-        try:
-            if tag == "node":
-                self._node = attributes["id"]
-                self._known.add(self._node)
-            elif tag == "way":
-                self._way, self._drivable = [], False
-            elif tag == "nd" and self._way is not None:
-                self._way.append(attributes["ref"])
-            elif tag == "tag":
-                self._tag(attributes["k"], attributes["v"])
-        except KeyError as error:
-            raise self._file.fault(f"<{tag}> lacks the attribute {error.args[0]!r}") from None
+        if tag == "node":
+            self._node = attributes["id"]
+            self._known.add(self._node)
+        elif tag == "way":
+            self._way, self._drivable = [], False
+        elif tag == "nd" and self._way is not None:
+            self._way.append(attributes["ref"])
+        elif tag == "tag":
+            self._tag(attributes["k"], attributes["v"])
 
     def _tag(self, key: str, value: str) -> None:
         if key == "ele" and self._node is not None and _METRES.fullmatch(value):

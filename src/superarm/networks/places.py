@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Bools, Floats, Ints
-from superarm.errors import InputError, UnknownArmError
+from superarm.errors import UnknownArmError
 
 from .geography import COMPLEX, Points, mercator, metres_per_radian, pairs
 from .road import LineGraph, repeated
@@ -64,7 +64,7 @@ class Places:
         if len(pair) == 2 and np.isfinite(pair).all():
             return self._nearest(*_degrees(pair))
         name, edges = self._street(place)
-        pieces = self._pieces.of(edges)
+        pieces = self._pieces.at(np.isin(self._pieces.edge, edges))
         weights = np.abs(pieces.step)
         middle = np.average(pieces.middle, weights=weights if weights.any() else None)
         how = "nearest to the middle of the street" if len(edges) > 1 else ""
@@ -137,15 +137,9 @@ class Places:
             )
         return Found(ways, told, f"{away:.0f} m away")
 
-    @cached_property
+    @property
     def _lon_lat(self) -> Floats:
-        found = self.graph.network.lon_lat
-        if found is None:
-            raise InputError(
-                f"{self.graph.network.name} has no geographic reference, so places on Earth cannot be "
-                "found in it; name edges by their ids"
-            )
-        return found
+        return self.graph.network.on_earth("name edges by their ids")
 
     @cached_property
     def _scale(self) -> float:
@@ -222,9 +216,6 @@ class _Pieces(NamedTuple):
 
     def at(self, rows: Any) -> _Pieces:
         return _Pieces(self.edge[rows], self.begin[rows], self.step[rows])
-
-    def of(self, edges: Any) -> _Pieces:
-        return self.at(np.isin(self.edge, edges))
 
     def split(self, most: float) -> _Pieces:
         """The same in pieces of at most so many metres."""

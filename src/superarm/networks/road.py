@@ -188,6 +188,13 @@ class RoadNetwork(Shown, Remade):
         apart = np.hypot(*(ends[self.head] - ends[self.tail]).T)
         return self.rise / np.maximum(np.maximum(self.length, apart), 1.0)
 
+    def on_earth(self, advice: str) -> Floats:
+        """``lon_lat``, (j, 2), or an error with this advice."""
+        if self.lon_lat is None:
+            told = f"{self.name} has no geographic reference: it does not say where on Earth it is"
+            raise InputError(f"{told}; {advice}")
+        return self.lon_lat
+
     def line_graph(self, vehicle_class: str = "passenger", *, uturns: Uturns = True) -> LineGraph:
         """The edges that a vehicle class can use and the turns between them.
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.errors import InputError
 from superarm.networks import LineGraph, RoadNetwork, drive_time
 from superarm.networks.geography import COMPLEX, pairs
 from superarm.oracles import Trip
@@ -147,12 +146,8 @@ class RouteAnswer:
 
 def _line(network: RoadNetwork, edges: Ints) -> list[list[float]]:
     """Longitude and latitude along these edges, each place once in a row."""
-    if network.lon_lat is None:
-        raise InputError(
-            f"{network.name} has no geographic reference, so its roads cannot be placed on Earth; "
-            "as_json (--json) needs none"
-        )
-    courses = [_course(network, network.lon_lat, edge) for edge in edges]
+    lon_lat = network.on_earth("as_json (--json) needs no reference")
+    courses = [_course(network, lon_lat, edge) for edge in edges]
     line = np.round(np.concatenate(courses), 7).tolist()
     moved = [place for before, place in pairwise(line) if place != before]
     return [line[0], *(moved or line[1:2])]
