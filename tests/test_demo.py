@@ -104,7 +104,10 @@ def test_the_picture_is_whole_and_loads_nothing(
 def test_the_documented_picture_is_the_demos_own() -> None:
     """docs/demo.svg is what ``superarm demo`` draws."""
     kept = Path(__file__).parents[1] / "docs" / "demo.svg"
-    drawn = demo.learning_picture()
+    experiment = load_experiment(demo.EXPERIMENT)
+    problem = make_world(experiment, rounds=demo.ROUNDS, seed=0)
+    frames = learn(experiment, problem, rounds=demo.ROUNDS, seed=0)
+    drawn = picture.animated_svg(describe_city(problem), frames, 0)
     if drawn == kept.read_text(encoding="utf-8"):
         return
 

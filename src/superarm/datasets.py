@@ -12,15 +12,15 @@ import csv
 import lzma
 import os
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from importlib.resources import files
 from io import TextIOWrapper
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ from .core import Bools, Floats, Ints
 from .errors import FileError, InputError, MissingDataError, SpecError
 from .inputs import read_only
 from .packed import open_packed
+
+Data = TypeVar("Data")
 
 # --- the catalogue -----------------------------------------------------------------------
 
@@ -95,21 +97,32 @@ def find(name: str, *, ending: str = "") -> Path:
     )
 
 
+def _of(name: str, *endings: str) -> Callable[[Callable[..., Data]], Callable[[], Data]]:
+    """Decorator of a reader: it is given these files of a data set, and asked once for each place."""
+
+    def found(read: Callable[..., Data]) -> Callable[[], Data]:
+        kept = lru_cache(maxsize=1)(read)
+
+        @wraps(read)
+        def load() -> Data:
+            return kept(*(find(name, ending=ending) for ending in endings or ("",)))
+
+        return load
+
+    return found
+
+
 # --- Intel Berkeley lab ------------------------------------------------------------------
 
 INTEL_MOTES = tuple(mote for mote in range(1, 55) if mote not in (5, 15))  # the 52 sensors' own numbers
 
 
-def load_intel_temperature() -> Floats:
+@_of("intel-temperature")  # parsing takes about 0.2 s; experiments ask once per seed
+def load_intel_temperature(path: Path) -> Floats:
     """The Intel lab's temperatures in °C as recorded (a few are glitches near 0), (14400, 52).
 
     One row every 30 seconds, 2880 a day; a column for each of ``INTEL_MOTES``.
     """
-    return _read_intel(find("intel-temperature"))
-
-
-@lru_cache(maxsize=1)  # parsing takes about 0.2 s; experiments ask once per seed
-def _read_intel(path: Path) -> Floats:
     with _open_text(path) as lines:
         words = ((number, line.split()) for number, line in enumerate(lines, start=1))
         return _number_table(path, words, columns=len(INTEL_MOTES), rows=14_400)
@@ -119,10 +132,7 @@ def _number_table(path: Path, told: Iterable[tuple[int, list[str]]], columns: in
     """The numbers in lines of words, each with its number, (rows, columns)."""
     table: list[list[float]] = []
     for number, words in told:
-        try:
-            row = [float(word) for word in words]
-        except ValueError as error:
-            raise FileError(f"{path}, line {number}: {error}") from None
+        row = [_number(path, number, word) for word in words]
         if len(row) != columns:
             raise FileError(f"{path}, line {number}: {len(row)} numbers, but {columns} are expected")
         if not all(map(isfinite, row)):
@@ -145,13 +155,9 @@ class TrafficSpeeds(NamedTuple):
     speeds: Floats  # (2016, 207), a row every 5 minutes, 288 a day
 
 
-def load_metr_la() -> TrafficSpeeds:
+@_of("metr-la-week")
+def load_metr_la(path: Path) -> TrafficSpeeds:
     """One week of the METR-LA speeds. 0 means a missing reading there; these were filled in before."""
-    return _read_metr_la(find("metr-la-week"))
-
-
-@lru_cache(maxsize=1)
-def _read_metr_la(path: Path) -> TrafficSpeeds:
     with _open_text(path) as lines:
         rows = csv.reader(lines)
         ids = tuple(next(rows, []))
@@ -174,13 +180,9 @@ class LightReadings(NamedTuple):
     test: Floats  # (192, 41)
 
 
-def load_cmu_light() -> LightReadings:
+@_of("cmu-light")
+def load_cmu_light(path: Path) -> LightReadings:
     """Read the CMU light sensors."""
-    return _read_light(find("cmu-light"))
-
-
-@lru_cache(maxsize=1)
-def _read_light(path: Path) -> LightReadings:
     from scipy.io import loadmat
 
     try:
@@ -203,19 +205,12 @@ def _read_light(path: Path) -> LightReadings:
 # --- Tokyo check-ins ---------------------------------------------------------------------
 
 
-def load_tokyo_checkins() -> Floats:
+@_of("tokyo-checkins")
+def load_tokyo_checkins(path: Path) -> Floats:
     """Longitude and latitude of the Tokyo check-ins in degrees, in the order of the file, (n, 2)."""
-    return _read_checkins(find("tokyo-checkins"))
-
-
-@lru_cache(maxsize=1)
-def _read_checkins(path: Path) -> Floats:
     places: list[tuple[float, float]] = []
     for line, longitude, latitude in _rows(path, "longitude", "latitude"):
-        try:
-            place = float(longitude), float(latitude)
-        except ValueError as error:
-            raise FileError(f"{path}, line {line}: {error}") from None
+        place = _number(path, line, longitude), _number(path, line, latitude)
         if not (abs(place[0]) <= 180.0 and abs(place[1]) <= 90.0):  # NaN fails as well
             raise FileError(f"{path}, line {line}: not a place on Earth: {place}")
         places.append(place)
@@ -236,13 +231,9 @@ class Ratings(NamedTuple):
     genres: Bools  # (films, genres)
 
 
-def load_movielens() -> Ratings:
+@_of("movielens", "", "movies.csv.xz")
+def load_movielens(ratings: Path, movies: Path) -> Ratings:
     """Ratings and genres of the small MovieLens set."""
-    return _read_ratings(find("movielens"), find("movielens", ending="movies.csv.xz"))
-
-
-@lru_cache(maxsize=1)
-def _read_ratings(ratings: Path, movies: Path) -> Ratings:
     marks: dict[str, list[str]] = {}
     for line, number, genres in _rows(movies, "movieId", "genres"):
         if number in marks:
@@ -253,12 +244,10 @@ def _read_ratings(ratings: Path, movies: Path) -> Ratings:
     viewers: dict[str, int] = {}
     table: dict[tuple[int, int], float] = {}
     for line, viewer, film, stars in _rows(ratings, "userId", "movieId", "rating"):
-        try:
-            pair, given = (films[film], viewers.setdefault(viewer, len(viewers))), float(stars)
-        except KeyError:
-            raise FileError(f"{ratings}, line {line}: {movies.name} has no film {film}") from None
-        except ValueError as error:
-            raise FileError(f"{ratings}, line {line}: {error}") from None
+        if film not in films:
+            raise FileError(f"{ratings}, line {line}: {movies.name} has no film {film}")
+        pair = films[film], viewers.setdefault(viewer, len(viewers))
+        given = _number(ratings, line, stars)
         if not 0.0 < given <= 5.0:
             raise FileError(
                 f"{ratings}, line {line}: {stars} stars; they must be above 0 and at most 5"
@@ -296,13 +285,9 @@ class WindShapes(NamedTuple):
     levels: Floats  # (25,), heights of the lowest levels of the model, in m
 
 
-def load_lidar_winds() -> LidarWinds:
+@_of("wind-profiles")
+def load_lidar_winds(path: Path) -> LidarWinds:
     """Hourly winds at nine heights."""
-    return _read_winds(find("wind-profiles"))
-
-
-@lru_cache(maxsize=1)
-def _read_winds(path: Path) -> LidarWinds:
     parts = [f"{height}m {axis}-wind (m/s)" for height in LIDAR_HEIGHTS for axis in "XY"]
     rows = list(_rows(path, "Timestamp", *parts))
     table = _number_table(path, ((line, words) for line, _, *words in rows), len(parts), rows=2148)
@@ -317,14 +302,9 @@ def _read_winds(path: Path) -> LidarWinds:
     return LidarWinds(read_only(hours), read_only(np.hypot(table[:, ::2], table[:, 1::2])))
 
 
-def load_wind_shapes() -> WindShapes:
+@_of("wind-profiles", ".yml.xz", ".txt")
+def load_wind_shapes(path: Path, levels: Path) -> WindShapes:
     """Eight shapes of wind profiles from 10 to 500 m, and 25 levels from 10 to 1600 m."""
-    shapes, levels = (find("wind-profiles", ending=ending) for ending in (".yml.xz", ".txt"))
-    return _read_shapes(shapes, levels)
-
-
-@lru_cache(maxsize=1)
-def _read_shapes(path: Path, levels: Path) -> WindShapes:
     # Of YAML it has only "key: …" and lists of numbers; those of one key follow each other.
     found: dict[str, list[float]] = {}
     values: list[float] = []
@@ -334,10 +314,7 @@ def _read_shapes(path: Path, levels: Path) -> WindShapes:
             if colon:
                 values = found.setdefault(key.strip("- "), [])
             elif line.lstrip().startswith("- "):
-                try:
-                    values.append(float(line.replace("- ", "")))
-                except ValueError as error:
-                    raise FileError(f"{path}, line {number}: {error}") from None
+                values.append(_number(path, number, line.replace("- ", "")))
     sizes = {"altitudes": 50, "u_normalized": 400, "v_normalized": 400, "bin_edges": 62, "data": 4000}
     for key, size in sizes.items():
         if len(found.get(key, ())) != size or not all(map(isfinite, found[key])):
@@ -368,6 +345,13 @@ def _open_text(path: Path) -> Iterator[TextIOWrapper]:
             yield lines
         except (lzma.LZMAError, EOFError, UnicodeDecodeError, csv.Error) as error:
             raise FileError(f"{path}: cannot be read ({error}); download it again") from error
+
+
+def _number(path: Path, line: int, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise FileError(f"{path}, line {line}: {error}") from None
 
 
 def _rows(path: Path, *names: str) -> Iterator[tuple[Any, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import pickle
 import re
@@ -587,10 +588,10 @@ def with_data(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """A few check-ins where they are looked for."""
     path = folder / "foursquare" / "tky_first_checkins.csv.xz"
     path.parent.mkdir(exist_ok=True)
-    path.touch()
     monkeypatch.setattr(datasets, "search_path", lambda: [folder])
-    places = np.random.default_rng(0).random((50, 2))
-    monkeypatch.setattr(datasets, "_read_checkins", lambda path: places)
+    places = np.random.default_rng(0).random((50, 2)).tolist()
+    rows = "".join(f"{longitude!r},{latitude!r}\n" for longitude, latitude in places)
+    path.write_bytes(lzma.compress(f"longitude,latitude\n{rows}".encode()))
 
 
 @pytest.mark.parametrize("problem", [AUTO, {**AUTO, "source": "auto"}])

@@ -316,7 +316,7 @@ def test_bad_input_is_refused(graph, city, monkeypatch):
         match_trace(graph, places, times[:3])
     with pytest.raises(InputError, match="places has 3 columns"):
         match_trace(graph, np.zeros((4, 3)))
-    with pytest.raises(InputError, match="does not know where on Earth it is; give places in metres"):
+    with pytest.raises(InputError, match="does not say where on Earth it is; give places in metres"):
         match_trace(graph, places, times, metres=False)
     with pytest.raises(InputError, match="no point of the trace is within 50 m"):
         match_trace(graph, places + 1e6, times)

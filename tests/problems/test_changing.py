@@ -18,8 +18,7 @@ from superarm.graphs import Pairs
 from superarm.kernels import Matern, SquaredExponential
 from superarm.oracles import TIM, CallableOracle, GreedyCoverage, Matching
 from superarm.problems import Channels, Codependency, Movies
-from superarm.problems.changing import arrivals, most_arrivals
-from superarm.problems.codependency import joint_draw
+from superarm.problems.changing import arrivals, draws_of, most_arrivals
 from superarm.problems.movies import _of_ratings, best_coverage, chance_to_watch
 from superarm.problems.sources import settle_source
 from superarm.rewards import Coverage
@@ -41,7 +40,8 @@ def test_joint_draws_have_the_kernels_covariance(kernel: Any) -> None:
     """The mean of z zᵀ over 4,000 draws; five standard deviations of each entry."""
     contexts = np.random.default_rng(0).random((4, 3))
     rng = np.random.default_rng(1)
-    draws = np.array([joint_draw(kernel, contexts, rng) for _ in range(4000)])
+    drawn = draws_of(kernel, contexts)
+    draws = np.array([drawn(rng.standard_normal(len(contexts))) for _ in range(4000)])
     expected = kernel(contexts)
     spread = np.sqrt((np.outer(np.diag(expected), np.diag(expected)) + expected**2) / 4000)
     assert (np.abs(draws.T @ draws / 4000 - expected) <= 5.0 * spread).all()

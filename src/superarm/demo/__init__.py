@@ -29,7 +29,7 @@ from .picture import animated_svg
 from .result import Outcome, print_outcome
 from .terminal import display
 
-__all__ = ["ROUNDS", "learning_picture", "run_demo"]
+__all__ = ["ROUNDS", "run_demo"]
 
 EXPERIMENT = "demo/city"
 ROUNDS = 50  # how long it learns unless told otherwise: the experiment's own length
@@ -85,14 +85,6 @@ def run_demo(
     where = f"\nThe report, with the animation: {page}"
     results.print(where, markup=False, soft_wrap=True)  # a path that is broken cannot be followed
     return {**summary, "trips": outcome.as_json(), "conclusion": outcome.conclusion()}
-
-
-def learning_picture(*, rounds: int = ROUNDS, seed: int = 0) -> str:
-    """The animated picture alone, as ``superarm demo`` writes it to ``learning.svg``."""
-    experiment = load_experiment(EXPERIMENT)
-    problem = make_world(experiment, rounds=rounds, seed=seed)
-    frames = learn(experiment, problem, rounds=rounds, seed=seed)
-    return animated_svg(describe_city(problem), frames, seed)
 
 
 @contextmanager

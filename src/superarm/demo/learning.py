@@ -49,17 +49,14 @@ def make_world(experiment: Experiment, *, rounds: int, seed: int) -> Navigation:
 
 def describe_city(problem: Navigation) -> City:
     """The map, and what routes cost that need no learning."""
-    model, noise_std = problem.model, float(np.sqrt(problem.model.noise_variance))
     costs = {
-        "fastest": model.costs["travel_time"],
-        "shortest": model.costs["length"],
-        "prior": rectified_mean(model.energies, noise_std),
-        "best": rectified_mean(problem.energies, noise_std),
+        "fastest": problem.model.costs["travel_time"],
+        "shortest": problem.model.costs["length"],
+        "prior": rectified_mean(problem.model.energies, problem.noise_std),
+        "best": rectified_mean(problem.energies, problem.noise_std),
     }
-    known = {}
-    for name, cost in costs.items():
-        route = model.oracle.select(np.negative(cost), problem.trip, np.random.default_rng(0))
-        known[name] = float(problem.energies[route.positions].sum())
+    routes = {name: problem.cheapest(cost) for name, cost in costs.items()}
+    known = {name: float(problem.energies[route].sum()) for name, route in routes.items()}
     return City(roads=problem.road_map(), known=known)
 
 

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from superarm.core import Ints
 from superarm.networks import RoadMap
+from superarm.networks.road import repeated
 
 from .learning import City, Frame
 
@@ -93,8 +94,7 @@ def _dotted(places: NDArray[np.float64], offsets: Ints) -> tuple[Ints, Ints]:
     first = np.flatnonzero(begins)
     step = places[first + 1] - places[first]
     count = np.ceil(np.abs(step).max(axis=1)).astype(np.intp) + 1
-    piece = np.repeat(np.arange(len(first)), count)
-    within = np.arange(len(piece)) - np.repeat(np.cumsum(count) - count, count)
+    piece, within = repeated(count)
     share = within / np.maximum(count[piece] - 1, 1)
     dots = np.rint(places[first[piece]] + share[:, None] * step[piece]).astype(np.intp)
     edge = np.searchsorted(offsets, first[piece], side="right") - 1

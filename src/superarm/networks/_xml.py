@@ -64,7 +64,10 @@ class XmlFile:
             if depth > _DEEPEST:
                 raise self.fault(f"<{tag}> is nested more than {_DEEPEST} levels deep")
             if start is not None:
-                start(tag, attributes)
+                try:
+                    start(tag, attributes)
+                except KeyError as error:
+                    raise self.fault(f"<{tag}> lacks the attribute {error.args[0]!r}") from None
 
         def close(tag: str) -> None:
             nonlocal depth

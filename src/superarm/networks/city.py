@@ -22,15 +22,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from superarm.core import Bools, Floats, Ints, Rng
 from superarm.inputs import as_count, as_number
 from superarm.streams import stream
 
-from .road import VEHICLE_CLASSES, RoadNetwork, components, largest_part
-
-Points = NDArray[np.complex128]
+from .geography import Points, pairs
+from .road import VEHICLE_CLASSES, RoadNetwork, components, largest_part, repeated
 
 FEWEST_EDGES, MOST_EDGES = 200, 2_000_000
 _LOCAL, _COLLECTOR, _ARTERIAL, _RING = range(4)
@@ -183,21 +181,16 @@ class _Districts(NamedTuple):
         """The district of each point, and how many metres it is from the next."""
         from scipy.spatial import cKDTree
 
-        found: Any = cKDTree(_pairs(self.centres)).query(_pairs(points), k=2)
+        found: Any = cKDTree(pairs(self.centres)).query(pairs(points), k=2)
         (near, far), (own, other) = found[0].T, found[1].T
         return own, (far**2 - near**2) / (2.0 * np.abs(self.centres[own] - self.centres[other]))
-
-
-def _pairs(points: Points) -> Floats:
-    """Points as scipy wants them, (n, 2)."""
-    return np.ascontiguousarray(points).view(np.float64).reshape(-1, 2)
 
 
 def _drawn_districts(land: _Land, rng: Rng) -> _Districts:
     """Districts on circles, six more on each."""
     apart = min(_DISTRICT, 0.42 * land.radius)
     each = np.maximum(6 * np.arange(np.ceil(1.2 * land.radius / apart) + 1, dtype=np.intp), 1)
-    circle, within = _repeated(each)
+    circle, within = repeated(each)
     turn = (within + 0.5) / each[circle]
     count = len(circle)
     jitter = 0.16 * (rng.random(count) - 0.5 + 1j * (rng.random(count) - 0.5))
@@ -274,7 +267,7 @@ def _seam_pairs(districts: _Districts, rng: Rng) -> Points:
     spacing = districts.spacing[sides].mean(axis=1)
     # At the border of the plan a seam may go on for ever.
     count = np.round(np.minimum(np.abs(end - begin), 2000.0) / (0.95 * spacing)).astype(np.intp)
-    seam, place = _repeated(count)
+    seam, place = repeated(count)
     share = (place + 0.5 + 0.3 * (rng.random(len(seam)) - 0.5)) / count[seam]
     middle = begin[seam] + share * (end - begin)[seam]
     across = (0.42 * spacing * (other - own) / np.abs(other - own))[seam]
@@ -283,17 +276,11 @@ def _seam_pairs(districts: _Districts, rng: Rng) -> Points:
     return np.concatenate([points[kept[0] & kept[1]] for points in pair])
 
 
-def _repeated(count: Ints) -> tuple[Ints, Ints]:
-    """Each row as often as ``count`` says, and how often it was there before."""
-    row = np.repeat(np.arange(len(count)), count)
-    return row, np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-
-
 def _ridges(points: Points) -> tuple[Points, Ints, Ints]:
     """Finite borders of the Voronoi cells: corners (v,), ends (r, 2), the sites beside (r, 2)."""
     from scipy.spatial import Delaunay
 
-    triangulation = Delaunay(_pairs(points))
+    triangulation = Delaunay(pairs(points))
     triangles = triangulation.simplices.astype(np.intp)
     a, b, c = points[triangles.T]
     u, v = b - a, c - a
@@ -325,7 +312,7 @@ def _one_way(streets: _Streets, rng: Rng) -> Ints:
     flip = np.where(forward.real + 0.2 * forward.imag >= 0.0, 1, -1)
     middle = streets.places[streets.ends].mean(axis=1)
     stripe = np.floor(flip * (forward.conj() * middle).imag / 110.0)
-    block = np.floor(_pairs(middle) / _DISTRICT) @ np.array([7919.0, 104_729.0]) + 31.0 * stripe
+    block = np.floor(pairs(middle) / _DISTRICT) @ np.array([7919.0, 104_729.0]) + 31.0 * stripe
     draw = rng.random(8191)[np.mod(block, 8191).astype(np.intp)]
     chosen = (streets.road == _LOCAL) & (draw < _ONE_WAY)
     return np.where(chosen, flip * np.where(stripe % 2 == 0, 1, -1), 0)
@@ -364,7 +351,7 @@ def _network(name: str, streets: _Streets, height: Floats, length: Floats, rng: 
     return RoadNetwork(
         name=name,
         junction_ids=tuple(f"j{place}" for place in range(len(used))),
-        junctions=np.column_stack([_pairs(streets.places), height])[used],
+        junctions=np.column_stack([pairs(streets.places), height])[used],
         edge_ids=tuple(ids.tolist()),
         tail=tail,
         head=head,
@@ -384,7 +371,7 @@ def _turns(streets: _Streets, street: Ints, ends: Ints, rng: Rng) -> Ints:
     tail, head = ends.T
     by_tail = np.argsort(tail, kind="stable")
     begins = np.searchsorted(tail[by_tail], np.arange(len(streets.places) + 1))
-    first, within = _repeated(begins[head + 1] - begins[head])
+    first, within = repeated(begins[head + 1] - begins[head])
     second = by_tail[begins[head[first]] + within]
     heading = streets.places[head] - streets.places[tail]
     angle = np.angle(heading[second] / heading[first])

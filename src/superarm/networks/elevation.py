@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Bools, Floats
 from superarm.errors import InputError
+from superarm.inputs import read_only
 from superarm.packed import open_packed
 
 from ._xml import require_file, unreadable
@@ -66,8 +67,7 @@ class Tile:
             )
         side = sizes[len(data)]
         heights = np.frombuffer(data, dtype=">i2").reshape(side, side).astype(np.int16)
-        heights.flags.writeable = False
-        return cls(west=corner[0], south=corner[1], heights=heights)
+        return cls(west=corner[0], south=corner[1], heights=read_only(heights))
 
     def covers(self, lon: Any, lat: Any) -> Bools:
         """Which places lie in this tile; its edges belong to it."""
@@ -112,12 +112,8 @@ def with_heights(network: RoadNetwork, tiles: Tiles) -> RoadNetwork:
 
     Files are read only if a junction lies in them, so a folder may hold a continent.
     """
-    if network.lon_lat is None:
-        raise InputError(
-            f"{network.name} does not say where on Earth it is; heights from tiles need longitudes "
-            "and latitudes (a SUMO network has them if it is in UTM)"
-        )
-    lon, lat = network.lon_lat.T
+    advice = "tiles need longitudes and latitudes, which a SUMO network has if it is in UTM"
+    lon, lat = network.on_earth(advice).T
     heights = np.full(len(lon), np.nan)
     covered = np.zeros(len(lon), dtype=bool)
     for tile in _read_where(tiles, lon, lat):

@@ -56,7 +56,6 @@ class Vehicle:
     """kg"""
     rolling_resistance: float = 0.01
     front_area: float = 2.6
-    """m²"""
     air_drag: float = 0.35
     propulsion_efficiency: float = 0.98
     """η⁺"""
@@ -67,7 +66,6 @@ class Vehicle:
     gravity: float = 9.82
     """m/s²"""
     air_density: float = 1.2
-    """kg/m³"""
     recuperation: Recuperation = "multiply"
 
     def __post_init__(self) -> None:
@@ -105,15 +103,12 @@ class Vehicle:
         lost = max(1.0 / self.propulsion_efficiency - self.recuperation_efficiency, 0.0)
         through = self.energy(1.0, speeds.leave, 0.0) * graph.turn_length
         longer = graph.turn_seconds - graph.turn_length / speeds.leave
-        fast, slow = (
-            np.stack([speeds.before, speeds.after]) ** 2,
-            np.stack([speeds.slow, speeds.leave]) ** 2,
-        )
+        pairs = (speeds.before, speeds.after), (speeds.slow, speeds.leave)
+        fast, slow = (np.stack(each) ** 2 for each in pairs)
         metres = 0.5 * (fast - slow) / np.array([[BRAKING], [ACCELERATION]])
         slower = graph.speed[graph.turns].T ** 2 - 0.5 * (fast + slow)  # v² is linear in the place
-        spared = (
-            0.5 * self.air_drag * self.front_area * self.air_density * (slower * metres).sum(axis=0)
-        )
+        drag = 0.5 * self.air_drag * self.front_area * self.air_density
+        spared = drag * (slower * metres).sum(axis=0)
         energy = 0.5 * lost * self.mass * regained + self.auxiliary_power * longer - spared
         return np.asarray(np.maximum(through + energy / _JOULES_PER_WH, 0.0))
 

@@ -28,6 +28,8 @@ from superarm.core import Floats
 from superarm.errors import InputError
 
 Points = NDArray[np.complex128]
+COMPLEX = np.array([1.0, 1.0j])
+"""Pairs (…, 2) times this are points; :func:`pairs` is the way back."""
 
 _AXIS = 6_378_137.0
 _FLATTENING = 1.0 / 298.257_223_563
@@ -76,6 +78,11 @@ def from_utm(east_north: Any, zone: int, *, south: bool = False) -> Floats:
         tangent = tangent + (conformal - reached) / np.hypot(1.0, reached) * slope
     latitude = np.arctan(tangent)
     return np.stack([6.0 * zone - 183.0 + np.degrees(longitude), np.degrees(latitude)], axis=1)
+
+
+def pairs(points: Any) -> Floats:
+    """Real and imaginary parts, (…, 2)."""
+    return np.stack([np.real(points), np.imag(points)], axis=-1)
 
 
 def mercator(lon_lat: Any) -> Points:

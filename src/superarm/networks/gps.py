@@ -32,7 +32,7 @@ from superarm.core import Bools, Floats, Ints
 from superarm.errors import InputError, require_extra
 from superarm.inputs import as_features, as_number, as_vector
 
-from .geography import mercator
+from .geography import COMPLEX, mercator, pairs
 from .road import LineGraph, RoadNetwork
 
 _TOLERANCE = 1.0  # metres that a course may be off when points of it are left out
@@ -166,9 +166,8 @@ def _in_metres(network: RoadNetwork, lon_lat: Floats) -> Floats:
     Both this map and Mercator's are conformal: one is an analytic function of the other. A cubic
     is right to a centimetre over 100 km of UTM.
     """
-    if network.lon_lat is None:
-        raise InputError(f"{network.name} does not know where on Earth it is; give places in metres")
-    known, wanted = mercator(network.lon_lat), network.junctions[:, :2] @ np.array([1.0, 1.0j])
+    known = mercator(network.on_earth("give places in metres"))
+    wanted = network.junctions[:, :2] @ COMPLEX
     middle, powers = known.mean(), np.arange(min(4, len(known)))
     scale = np.abs(known - middle).max() or 1.0
     terms = ((known - middle) / scale)[:, None] ** powers
@@ -176,8 +175,7 @@ def _in_metres(network: RoadNetwork, lon_lat: Floats) -> Floats:
     if (off := np.abs(terms @ factors - wanted).max()) > _FITS:
         told = f"{network.name}: longitudes and latitudes are up to {off:.1f} m off its x and y"
         raise InputError(f"{told}; give places in metres")
-    found = ((mercator(lon_lat) - middle) / scale)[:, None] ** powers @ factors
-    return np.stack([found.real, found.imag], axis=1)
+    return pairs(((mercator(lon_lat) - middle) / scale)[:, None] ** powers @ factors)
 
 
 def _thinned(points: Floats, rows: Ints, sigma: float) -> Ints:

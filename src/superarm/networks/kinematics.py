@@ -191,5 +191,4 @@ def _times(metres: Floats, limit: Floats, most: Floats) -> Floats:
     top = np.maximum(top, np.maximum(first, last))
     changing = (top**2 - first**2) / (2.0 * ACCELERATION) + (top**2 - last**2) / (2.0 * BRAKING)
     steady = np.maximum(metres - changing, 0.0) / top
-    seconds: Floats = (top - first) / ACCELERATION + (top - last) / BRAKING + steady
-    return seconds
+    return (top - first) / ACCELERATION + (top - last) / BRAKING + steady

@@ -74,9 +74,7 @@ def read_osm(
     return network if elevation is None else with_heights(network, elevation)
 
 
-def kept_osm(
-    path: str | Path, folder: str | Path, *, heights: bool = True, timeout: float = 600.0
-) -> Path:
+def kept_osm(path: str | Path, folder: str | Path, *, heights: bool = True) -> Path:
     """The ``.net.xml`` that SUMO drives on, made of a map once and then found by the map's content.
 
     ``folder``: where it is kept. ``heights``: whether ``ele`` tags count.
@@ -88,7 +86,7 @@ def kept_osm(
     kept = Path(folder) / made_of.hexdigest() / f"{bare_name(path)}.net.xml"
     if not kept.is_file():
         with TemporaryDirectory(prefix="superarm-") as temporary:
-            net = _converted(path, temporary, heights, timeout)
+            net = _converted(path, temporary, heights)
             try:
                 atomic_write(kept, net.read_bytes())
             except OSError as error:
@@ -99,7 +97,7 @@ def kept_osm(
     return kept
 
 
-def _converted(path: Path, folder: str, heights: bool, timeout: float) -> Path:
+def _converted(path: Path, folder: str, heights: bool, timeout: float = 600.0) -> Path:
     plain, net = Path(folder) / "map.osm", Path(folder) / "map.net.xml"
     with plain.open("wb") as copy:
         found = _Map(path, copy_to=copy)
@@ -137,18 +135,15 @@ class _Map:
         return tagged > 0
 
     def _start(self, tag: str, attributes: Attributes) -> None:
-        try:
-            if tag == "node":
-                self._node = attributes["id"]
-                self._known.add(self._node)
-            elif tag == "way":
-                self._way, self._drivable = [], False
-            elif tag == "nd" and self._way is not None:
-                self._way.append(attributes["ref"])
-            elif tag == "tag":
-                self._tag(attributes["k"], attributes["v"])
-        except KeyError as error:
-            raise self._file.fault(f"<{tag}> lacks the attribute {error.args[0]!r}") from None
+        if tag == "node":
+            self._node = attributes["id"]
+            self._known.add(self._node)
+        elif tag == "way":
+            self._way, self._drivable = [], False
+        elif tag == "nd" and self._way is not None:
+            self._way.append(attributes["ref"])
+        elif tag == "tag":
+            self._tag(attributes["k"], attributes["v"])
 
     def _tag(self, key: str, value: str) -> None:
         if key == "ele" and self._node is not None and _METRES.fullmatch(value):

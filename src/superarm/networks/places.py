@@ -22,12 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Bools, Floats, Ints
-from superarm.errors import InputError, UnknownArmError
+from superarm.errors import UnknownArmError
 
-from .geography import Points, mercator, metres_per_radian
-from .road import LineGraph
+from .geography import COMPLEX, Points, mercator, metres_per_radian, pairs
+from .road import LineGraph, repeated
 
-_COMPLEX = np.array([1.0, 1.0j])
 _FARTHEST = 500.0  # metres from a place to an edge that is used for it
 _PIECE, _STEP = 50.0, 2.0  # lengths of pieces in metres: to look for, and to measure with
 _BESIDE = 15.0  # metres by which the other way may be farther from a place
@@ -58,11 +57,14 @@ class Places:
             return self._nearest(*_degrees(place))
         if place in self.graph:
             return Found((self.graph.number(place),))
-        parts = place.split(",")
-        if len(parts) == 2 and all(map(_is_number, parts)):
-            return self._nearest(*_degrees([float(part) for part in parts]))
+        try:
+            pair = [float(part) for part in place.split(",")]
+        except ValueError:
+            pair = []
+        if len(pair) == 2 and np.isfinite(pair).all():
+            return self._nearest(*_degrees(pair))
         name, edges = self._street(place)
-        pieces = self._pieces.of(edges)
+        pieces = self._pieces.at(np.isin(self._pieces.edge, edges))
         weights = np.abs(pieces.step)
         middle = np.average(pieces.middle, weights=weights if weights.any() else None)
         how = "nearest to the middle of the street" if len(edges) > 1 else ""
@@ -83,10 +85,10 @@ class Places:
         drawn = _Pieces(np.zeros(len(points) - 1, dtype=np.intp), points[:-1], np.diff(points))
         drawn = drawn.split(_PIECE)
         tree, all_pieces = self._tree, self._pieces
-        close = tree.query_ball_point(_flat(drawn.middle), _ALONG + _PIECE)
+        close = tree.query_ball_point(pairs(drawn.middle), _ALONG + _PIECE)
         near = np.unique(np.concatenate([*close, []]).astype(np.intp))
         fine, drawn = all_pieces.at(near).split(_STEP), drawn.split(_STEP)
-        nearest = cKDTree(_flat(drawn.middle)).query(_flat(fine.middle))[1]
+        nearest = cKDTree(pairs(drawn.middle)).query(pairs(fine.middle))[1]
         beside = drawn.at(nearest)
         askew = np.abs((fine.step * np.conj(beside.step)).imag)
         parallel = askew <= _SLANT * np.abs(fine.step) * np.abs(beside.step)
@@ -99,9 +101,9 @@ class Places:
     def within(self, rings: Sequence[Sequence[Sequence[float]]]) -> Ints:
         """Edges of which some part lies in an area: inside the first ring, outside the others."""
         borders = [self._plane(ring) for ring in rings]
-        low = np.array([_flat(border).min(axis=0) for border in borders]).min(axis=0) - _PIECE
-        high = np.array([_flat(border).max(axis=0) for border in borders]).max(axis=0) + _PIECE
-        places = _flat(self._pieces.middle)
+        low = np.array([pairs(border).min(axis=0) for border in borders]).min(axis=0) - _PIECE
+        high = np.array([pairs(border).max(axis=0) for border in borders]).max(axis=0) + _PIECE
+        places = pairs(self._pieces.middle)
         fine = self._pieces.at(((places >= low) & (places <= high)).all(axis=1)).split(_STEP)
         inside: Bools = np.zeros(len(fine.edge), dtype=bool)
         x, y = fine.middle.real, fine.middle.imag
@@ -116,8 +118,8 @@ class Places:
 
     def _nearest(self, latitude: float, longitude: float) -> Found:
         point = self._plane([[longitude, latitude]])[0]
-        bound = self._pieces.at([self._tree.query(_flat(point))[1]]).distance(point)[0]
-        close = np.array(sorted(self._tree.query_ball_point(_flat(point), bound + _PIECE)))
+        bound = self._pieces.at([self._tree.query(pairs(point))[1]]).distance(point)[0]
+        close = np.array(sorted(self._tree.query_ball_point(pairs(point), bound + _PIECE)))
         ways, away = self._pieces.at(close).ways(point, self.graph)
         away *= float(metres_per_radian(latitude)) / self._scale
         name = self.graph.ids[ways[0]]
@@ -135,15 +137,9 @@ class Places:
             )
         return Found(ways, told, f"{away:.0f} m away")
 
-    @cached_property
+    @property
     def _lon_lat(self) -> Floats:
-        found = self.graph.network.lon_lat
-        if found is None:
-            raise InputError(
-                f"{self.graph.network.name} has no geographic reference, so places on Earth cannot be "
-                "found in it; name edges by their ids"
-            )
-        return found
+        return self.graph.network.on_earth("name edges by their ids")
 
     @cached_property
     def _scale(self) -> float:
@@ -151,29 +147,21 @@ class Places:
         return float(metres_per_radian(self._lon_lat[:, 1].mean()))
 
     def _plane(self, lon_lat: Any) -> Points:
-        places: Points = self._scale * mercator(lon_lat)
-        return places
+        return self._scale * mercator(lon_lat)
 
     @cached_property
     def _pieces(self) -> _Pieces:
         """The courses of all edges: in the network's metres, then turned and scaled to their ends."""
         graph, network = self.graph, self.graph.network
         ends = np.stack([network.tail, network.head])[:, graph.edges]
-        first, last = begin, end = (network.junctions[:, :2] @ _COMPLEX)[ends]
+        first, last = begin, end = (network.junctions[:, :2] @ COMPLEX)[ends]
         if network.lon_lat is not None:
             first, last = self._plane(network.lon_lat)[ends]
-        if network.shapes is None:
-            courses, counts = np.stack([begin, end], axis=1).ravel(), np.full(len(graph), 2)
-        else:
-            shapes = [network.shapes[edge] for edge in graph.edges]
-            courses, counts = (
-                np.concatenate(shapes) @ _COMPLEX,
-                np.array([len(each) for each in shapes]),
-            )
+        courses, counts = graph.courses()
         ring = begin == end  # of which only the metres are known: north is taken to be up
         turned = np.where(ring, 1.0, (last - first) / np.where(ring, 1.0, end - begin))
         edge = np.repeat(np.arange(len(graph)), counts)
-        places = first[edge] + (courses - begin[edge]) * turned[edge]
+        places = first[edge] + (courses @ COMPLEX - begin[edge]) * turned[edge]
         joined = edge[1:] == edge[:-1]
         pieces = _Pieces(edge[1:][joined], places[:-1][joined], np.diff(places)[joined])
         return pieces.split(_PIECE)
@@ -182,7 +170,7 @@ class Places:
     def _tree(self) -> Any:
         from scipy.spatial import cKDTree
 
-        return cKDTree(_flat(self._pieces.middle))
+        return cKDTree(pairs(self._pieces.middle))
 
     # --- by name ---------------------------------------------------------------------------
 
@@ -229,14 +217,10 @@ class _Pieces(NamedTuple):
     def at(self, rows: Any) -> _Pieces:
         return _Pieces(self.edge[rows], self.begin[rows], self.step[rows])
 
-    def of(self, edges: Any) -> _Pieces:
-        return self.at(np.isin(self.edge, edges))
-
     def split(self, most: float) -> _Pieces:
         """The same in pieces of at most so many metres."""
         counts = np.maximum(1, np.ceil(np.abs(self.step) / most)).astype(np.intp)
-        rows = np.repeat(np.arange(len(counts)), counts)
-        nth = np.arange(len(rows)) - (counts.cumsum() - counts)[rows]
+        rows, nth = repeated(counts)
         step = self.step[rows] / counts[rows]
         return _Pieces(self.edge[rows], self.begin[rows] + nth * step, step)
 
@@ -258,21 +242,10 @@ class _Pieces(NamedTuple):
         return (edge, *np.unique(others).tolist()), float(away[nearest])
 
 
-def _flat(places: Any) -> Floats:
-    return np.stack([np.real(places), np.imag(places)], axis=-1)
-
-
 def _plain(name: str) -> str:
     """Small letters without accents, one space between words."""
     parts = unicodedata.normalize("NFKD", name.casefold())
     return " ".join("".join(each for each in parts if not unicodedata.combining(each)).split())
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return bool(np.isfinite(float(text)))
-    except ValueError:
-        return False
 
 
 def _degrees(pair: Sequence[float]) -> tuple[float, float]:

@@ -66,8 +66,18 @@ Uturns = bool | Literal["dead-ends"]
 """Whether one may turn back: everywhere, nowhere, or where there is no other way on."""
 
 
+class Remade:
+    """A dataclass whose copies and pickles are made anew of the same values, checked and frozen."""
+
+    def __reduce__(self) -> Any:
+        record: Any = self
+        values = {each.name: getattr(self, each.name) for each in fields(record) if each.init}
+        plain = {key: dict(it) if isinstance(it, Mapping) else it for key, it in values.items()}
+        return _made, (type(self), plain)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class RoadNetwork(Shown):
+class RoadNetwork(Shown, Remade):
     """Junctions, edges and connections, checked once and then read-only.
 
     ``permits`` and ``turn_permits`` say who may use an edge or a connection, by vehicle class;
@@ -165,9 +175,6 @@ class RoadNetwork(Shown):
                 f"{self.edge_ids[second]!r} joins edges that do not meet"
             )
 
-    def __reduce__(self) -> Any:
-        return made_again(self)
-
     @property
     def rise(self) -> Floats:
         """Height gained along each edge, metres, (m,)."""
@@ -180,6 +187,13 @@ class RoadNetwork(Shown):
         ends = self.junctions[:, :2]
         apart = np.hypot(*(ends[self.head] - ends[self.tail]).T)
         return self.rise / np.maximum(np.maximum(self.length, apart), 1.0)
+
+    def on_earth(self, advice: str) -> Floats:
+        """``lon_lat``, (j, 2), or an error with this advice."""
+        if self.lon_lat is None:
+            told = f"{self.name} has no geographic reference: it does not say where on Earth it is"
+            raise InputError(f"{told}; {advice}")
+        return self.lon_lat
 
     def line_graph(self, vehicle_class: str = "passenger", *, uturns: Uturns = True) -> LineGraph:
         """The edges that a vehicle class can use and the turns between them.
@@ -215,7 +229,7 @@ class RoadNetwork(Shown):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LineGraph(Graph):
+class LineGraph(Graph, Remade):
     """Edges as nodes, legal turns as arcs; its edges are numbered 0 … n−1."""
 
     network: RoadNetwork
@@ -254,9 +268,6 @@ class LineGraph(Graph):
 
     def __repr__(self) -> str:
         return f"LineGraph({self.network.name!r}, edges={len(self)}, turns={len(self.turns)})"
-
-    def __reduce__(self) -> Any:
-        return made_again(self)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:
@@ -343,6 +354,21 @@ class LineGraph(Graph):
         """The incidence Laplacian, sparse (n, n): see :meth:`superarm.graphs.TurnGraph.laplacian`."""
         return self.turn_graph.laplacian()
 
+    def courses(self) -> tuple[Floats, Ints]:
+        """The points of all edges one after another, (p, 2), and how many each edge has, (n,)."""
+        network = self.network
+        if network.shapes is None:
+            ends = np.stack([network.tail, network.head], axis=1)[self.edges]
+            return network.junctions[ends, :2].reshape(-1, 2), np.full(len(self), 2)
+        shapes = [network.shapes[edge] for edge in self.edges]
+        return np.concatenate(shapes), np.array([len(each) for each in shapes])
+
+
+def repeated(count: Ints) -> tuple[Ints, Ints]:
+    """Each row as often as ``count`` says, and how often it was there before."""
+    row = np.repeat(np.arange(len(count)), count)
+    return row, np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+
 
 def components(links: Ints, count: int, *, directed: bool) -> Ints:
     """The number of each node's component, (count,): where directed, the strongly connected one."""
@@ -377,13 +403,6 @@ def _places(pairs: Ints, among: Ints) -> Ints:
     order = np.argsort(keys, kind="stable")
     found = order[np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)]
     return np.where(keys[found] == wanted, found, -1)
-
-
-def made_again(record: Any) -> tuple[Any, tuple[Any, ...]]:
-    """How to pickle or copy a record: it is made anew of the same values, checked and frozen."""
-    values = {each.name: getattr(record, each.name) for each in fields(record) if each.init}
-    plain = {key: dict(value) if isinstance(value, Mapping) else value for key, value in values.items()}
-    return _made, (type(record), plain)
 
 
 def _made(kind: Callable[..., Any], values: Mapping[str, Any]) -> Any:

@@ -29,16 +29,10 @@ class RoadMap:
     @classmethod
     def of(cls, graph: LineGraph, start: int, goal: int) -> Self:
         network = graph.network
-        places, z = network.junctions[:, :2], network.junctions[:, 2]
-        tail, head = network.tail[graph.edges], network.head[graph.edges]
-        if network.shapes is None:
-            points = np.stack([places[tail], places[head]], axis=1).reshape(-1, 2)
-            offsets = np.arange(len(graph) + 1) * 2
-        else:
-            courses = [network.shapes[edge] for edge in graph.edges]
-            points = np.concatenate(courses)
-            offsets = np.concatenate([[0], np.cumsum([len(course) for course in courses])])
-        height, trip = 0.5 * (z[tail] + z[head]), {"start": int(start), "goal": int(goal)}
+        z, (points, counts) = network.junctions[:, 2], graph.courses()
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        height = 0.5 * (z[network.tail[graph.edges]] + z[network.head[graph.edges]])
+        trip = {"start": int(start), "goal": int(goal)}
         return cls(points=points, offsets=offsets, speed=graph.speed, height=height, **trip)
 
     def __len__(self) -> int:

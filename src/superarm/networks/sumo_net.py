@@ -141,11 +141,8 @@ class _SumoNet:
     # --- element by element ----------------------------------------------------------------
 
     def _start(self, tag: str, attributes: Attributes) -> None:
-        try:
-            if tag in self._handlers:
-                self._handlers[tag](attributes)
-        except KeyError as error:
-            raise self._file.fault(f"<{tag}> lacks the attribute {error.args[0]!r}") from None
+        if tag in self._handlers:
+            self._handlers[tag](attributes)
 
     def _end(self, tag: str) -> None:
         if tag != "edge":

@@ -1,4 +1,4 @@
-"""What every problem shares: what a benchmark may know, and a check of parameters.
+"""What problems share.
 
 A problem is built by ``registry.build("problem", spec, seed=…, horizon=…)``. Its truth comes
 from the stream (seed, "truth", 0) and its offers from (seed, "offer", step); noise is drawn by

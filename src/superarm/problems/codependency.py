@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from superarm.core import Arms, Floats, Offer, Rng
+from superarm.core import Arms, Floats, Offer
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_noise_std, as_positive, read_only, require_type
 from superarm.kernels import Kernel, Matern, SquaredExponential
@@ -32,7 +32,6 @@ class Codependency(ChangingArms):
     arrivals: int = 100
     """Mean of the Poisson number of arms in a round."""
     k: int = 5
-    """How many arms are chosen."""
     pool: int = 6000
     """Contexts that arms are drawn from."""
     lengthscale: float = 0.1
@@ -95,9 +94,4 @@ def _drawn(seed: int, pool: int, lengthscale: float, squared: bool) -> tuple[Flo
     kernel: Kernel = SquaredExponential(lengthscale=lengthscale)
     if not squared:
         kernel = Matern(nu=0.5, lengthscale=2.0 * lengthscale**2)
-    return read_only(contexts), read_only(joint_draw(kernel, contexts, rng))
-
-
-def joint_draw(kernel: Kernel, contexts: Floats, rng: Rng) -> Floats:
-    """One draw of the Gaussian process at all contexts in the unit cube, (n,)."""
-    return draws_of(kernel, contexts)(rng.standard_normal(len(contexts)))
+    return read_only(contexts), read_only(draws_of(kernel, contexts)(rng.standard_normal(pool)))

@@ -40,8 +40,7 @@ _COUNTING = {
 def expected_outcome(contexts: Floats) -> Floats:
     """f(x) = A·g(x₁)·√(x₂x₃) with A·g(x) = exp(−x²/(2·0.4²)), (n, 3) → (n,)."""
     near = np.exp(contexts[:, 0] ** 2 / (-2.0 * DISTANCE_SCALE**2))
-    outcomes: Floats = near * np.sqrt(contexts[:, 1] * contexts[:, 2])
-    return outcomes
+    return near * np.sqrt(contexts[:, 1] * contexts[:, 2])
 
 
 @register("problem", "crowdsourcing")
@@ -57,10 +56,8 @@ class Crowdsourcing(ChangingArms):
     counting: str = "in reach"
     """Which workers the Poisson number counts: those "in reach" or those "in the city"."""
     source: str = "auto"
-    """Places from "real" check-ins, a "synthetic" city, or "auto": real where they are available."""
     _places: Floats = field(init=False, repr=False)
     _streams: Streams = field(init=False, repr=False)
-    _most_arms: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("horizon", "k", "workers"):
@@ -83,7 +80,7 @@ class Crowdsourcing(ChangingArms):
             "reward": "ln(1 + Σ outcomes), natural logarithm; a noisy sum below 0 counts as 0",
             "value": "ln(1 + Σ f): regret is measured on expected outcomes",
         }
-        store(self, settled=settled, _places=places.at, _most_arms=most_arms)
+        store(self, settled=settled, _places=places.at)
 
     def offer(self, step: int) -> Offer:
         rng = self._streams.at(step)
@@ -93,7 +90,7 @@ class Crowdsourcing(ChangingArms):
         contexts[:, 0] = np.minimum(np.sqrt(squares[chosen] / REACH_SQUARED), 1.0)
         contexts[:, 1] = rng.random()
         contexts[:, 2] = rng.random(len(chosen))
-        first = step * self._most_arms  # ids are never used again in another round
+        first = step * most_arrivals(self.workers)  # ids are never used again in another round
         return Offer(step=step, arms=Arms(ids=range(first, first + len(chosen)), features=contexts))
 
     def _arrivals(self, rng: Rng) -> tuple[Floats, Ints]:
@@ -110,7 +107,7 @@ class Crowdsourcing(ChangingArms):
             else:
                 chosen = rng.integers(len(squares), size=count, dtype=np.intp)
                 chosen = chosen[squares[chosen] < REACH_SQUARED]
-            if self.k < len(chosen) <= self._most_arms:
+            if self.k < len(chosen) <= most_arrivals(self.workers):
                 return squares, chosen
 
     def means(self, offer: Offer) -> Floats:

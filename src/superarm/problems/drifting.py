@@ -44,7 +44,6 @@ class DriftingFunction(ChangingArms):
     assumed_epsilon: float | None = None
     """The ε that learners are told; the true one where left out."""
     k: int = 1
-    """How many arms are chosen."""
     noise_std: float = 0.1
     _arms: Arms = field(init=False, repr=False)
     _drawn: Callable[[Floats], Floats] = field(init=False, repr=False)

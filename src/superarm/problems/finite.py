@@ -19,8 +19,7 @@ import numpy as np
 
 from superarm.capabilities import TableProblem
 from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer, Rng
-from superarm.errors import InputError
-from superarm.inputs import as_count, as_vector, require_choice
+from superarm.inputs import as_count, as_number, as_vector, read_only, require_choice
 from superarm.kernels import Covariance
 from superarm.models import Model
 from superarm.oracles import TopK
@@ -48,10 +47,8 @@ class FiniteProblem(GaussianNoise, TableProblem):
     _best: Best = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        truth = as_vector(self.truth, "truth", length=len(self.arms)).copy()
-        truth.flags.writeable = False
-        if not 0.0 <= self.noise_std < np.inf:
-            raise InputError(f"noise_std is {self.noise_std!r}; it must be finite and at least 0")
+        truth = read_only(as_vector(self.truth, "truth", length=len(self.arms)))
+        as_number(self.noise_std, "noise_std", 0.0)
         object.__setattr__(self, "truth", truth)
         # The benchmark is the oracle's choice under the truth, the best feasible super arm for
         # an exact oracle. It is the same in every round, so it is worked out once.

@@ -23,26 +23,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from superarm.capabilities import AdditiveProblem, Measured, Metric, Unending
-from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Ints, Offer, Rng
+from superarm.capabilities import Metric
+from superarm.core import Arms, Best, Decision, Feedback, Floats, Ints, Offer
 from superarm.errors import InfeasibleError, InputError
-from superarm.inputs import as_count, as_number, require_choice
+from superarm.inputs import as_count, as_number, read_only, require_choice
 from superarm.kernels import GraphMatern
 from superarm.models import FleetModel
 from superarm.networks import LineGraph, RoadMap, RoadScales, Vehicle
-from superarm.networks.driving import LONGEST_STEP, Drive, Traffic
-from superarm.networks.road import Uturns, made_again
+from superarm.networks.driving import LONGEST_STEP, Drive
+from superarm.networks.road import Uturns
 from superarm.oracles import ShortestPath, Trip
 from superarm.registry import register
 from superarm.streams import Streams, stream
 
-from .base import Mapped, store
-from .road_models import MEASURES, TABLE_2, Roads, load_roads
-from .sumo import drive_of, edges_near, network_file
+from .base import store
+from .road_models import TABLE_2, Roads, load_roads
+from .sumo import Driven, drive_of, network_file
 
 _TRIES = 2000
 _COMFORT, _WATTS_PER_DEGREE = 20.0, 60.0
@@ -60,9 +60,7 @@ class Journey(NamedTuple):
 @lru_cache(maxsize=16)
 def _departures(seed: int, headway: float, count: int) -> Floats:
     """When the first ``count`` trips depart, seconds: more of them begin with the same."""
-    times = np.cumsum(stream(seed, "headways", 0).exponential(headway, count))
-    times.flags.writeable = False
-    return times
+    return read_only(np.cumsum(stream(seed, "headways", 0).exponential(headway, count)))
 
 
 def road_rows(graph: LineGraph, vehicle: Vehicle, number: int) -> Floats:
@@ -74,9 +72,7 @@ def road_rows(graph: LineGraph, vehicle: Vehicle, number: int) -> Floats:
     n = len(graph)
     each, who = np.full(n, vehicle.mass / TABLE_2.mass), np.full(n, number, dtype=np.float64)
     numbers, stops = np.arange(n, dtype=np.float64), vehicle.stop_variance(graph)
-    rows = np.column_stack([numbers, energies, vehicle.terms(graph), each, stops, who])
-    rows.flags.writeable = False
-    return rows
+    return read_only(np.column_stack([numbers, energies, vehicle.terms(graph), each, stops, who]))
 
 
 fleet_rows = lru_cache(maxsize=32)(road_rows)
@@ -120,11 +116,9 @@ def fleet_model(graph: LineGraph, *, horizon: int = 1, **options: Any) -> FleetM
 
 @register("problem", "fleet")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Fleet(AdditiveProblem, Measured, Mapped, Unending):
+class Fleet(Driven):
     """Learn the routes of least energy for a fleet of vehicles."""
 
-    direction: ClassVar[Direction] = "minimize"
-    distinct: ClassVar[str] = "distinct_edges"
     seed: int
     horizon: int
     network: str | None = None
@@ -191,41 +185,28 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
         as_number(self.headway, "headway", 0.1, 1e6)
         if self.late is not None:
             as_number(self.late, "late", 0.0, 1e6)
-        if (
-            not 0.0
-            <= as_number(self.least_metres, "least_metres")
-            < as_number(self.most_metres, "most_metres")
-        ):
+        least, most = (as_number(getattr(self, name), name) for name in ("least_metres", "most_metres"))
+        if not 0.0 <= least < most:
             raise InputError(f"least_metres is {self.least_metres:g}; it must be below most_metres")
         network = "city" if self.network is None else self.network
         driven = network != "city" if self.driven is None else self.driven
         if driven and network == "city":
             raise InputError("SUMO does not drive in a generated city; leave driven out")
-        file = (
-            network_file(network, heights=self.elevation is None and not self.flat) if driven else None
-        )
+        heights = self.elevation is None and not self.flat
+        file = network_file(network, heights=heights) if driven else None
         read = network if file is None else str(file)  # which knows junctions, as tables do not
         names = ("uturns", "edges", "city_seed", "elevation", "flat")
         roads = load_roads(read, **{name: getattr(self, name) for name in names})
         store(self, roads=roads, model=fleet_model(roads.graph, horizon=self.horizon))
         store(self, _rounds=Streams(self.seed, "offer"), fleet=self._make_fleet(), _drive=None)
         if file is not None:
-            traffic = self._traffic()
+            traffic = self._traffic_near(map(self._fastest, self._pairs)) if self.traffic else None
             moments = (0.0,) if traffic else self._departures
-            drive = drive_of(
-                file, LONGEST_STEP, traffic, self.seed if traffic else 0, self.cache, moments
-            )
-            store(self, _drive=drive)
+            seed = self.seed if traffic else 0
+            store(self, _drive=drive_of(file, LONGEST_STEP, traffic, seed, self.cache, moments))
         store(self, settled=self._settled(driven))
 
-    def __reduce__(self) -> Any:  # a driver in SUMO is no data: copies drive with one of their own
-        return made_again(self)
-
     # --- who drives where ------------------------------------------------------------------
-
-    @property
-    def graph(self) -> LineGraph:
-        return self.roads.graph
 
     def _make_fleet(self) -> tuple[Vehicle, ...]:
         """Cars and vans: mass, drag, rolling resistance and auxiliaries vary from one to the next."""
@@ -247,11 +228,10 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
     def _pairs(self) -> list[tuple[int, int]]:
         """Start and goal of every trip, by the number of the pair."""
         rng, graph, found = stream(self.seed, "trips", 0), self.graph, []
-        oracle = ShortestPath(successors=graph.turn_graph)
         for _ in range(_TRIES):
             start, goal = rng.integers(len(graph), size=2).tolist()
-            route = oracle.select(-graph.travel_time, self._timed(start, goal), rng).positions
-            if self.least_metres <= float(graph.length[route].sum()) <= self.most_metres:
+            metres = float(graph.length[self._fastest((start, goal))].sum())
+            if self.least_metres <= metres <= self.most_metres:
                 found.append((start, goal))
             if len(found) == (self.trips or self.horizon):
                 return found
@@ -260,8 +240,11 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
             f"{self.most_metres:g} m apart; ask for other distances"
         )
 
-    def _timed(self, start: int, goal: int) -> Trip:
-        return Trip(start=start, goal=goal, turn_costs=self.graph.turn_seconds)
+    def _fastest(self, pair: tuple[int, int]) -> Ints:
+        """The edges of the fastest route, (k,)."""
+        trip = Trip(start=pair[0], goal=pair[1], turn_costs=self.graph.turn_seconds)
+        rng = np.random.default_rng(0)  # the oracle leaves it alone
+        return self.model.oracle.select(-self.graph.travel_time, trip, rng).positions
 
     @cached_property
     def _wears(self) -> Floats:
@@ -297,18 +280,6 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
         )
         return Journey(pair, number, own, moment)
 
-    def _traffic(self) -> Traffic | None:
-        if self.traffic == 0.0:
-            return None
-        graph = self.graph
-        oracle, rng = ShortestPath(successors=graph.turn_graph), np.random.default_rng(0)
-        routes = [
-            oracle.select(-graph.travel_time, self._timed(*pair), rng).positions for pair in self._pairs
-        ]
-        around = {int(edge) for route in routes for edge in route}
-        edges = edges_near(graph, around, self.traffic_reach)
-        return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=self.moments)
-
     # --- rounds ----------------------------------------------------------------------------
 
     def offer(self, step: int) -> Offer:
@@ -318,25 +289,13 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
         time = float(self._times[step - 1]) if step <= self.horizon else None
         return Offer(step=step, time=time, arms=_arms(graph, told, journey.vehicle), structure=trip)
 
-    def means(self, offer: Offer) -> NoReturn:
-        raise InputError(
-            "what roads cost a fleet is measured, not known beforehand: no policy that needs expected "
-            "energies can be played here"
-        )
-
-    def truth(self, offer: Offer) -> None:
-        return None
-
-    def noise(self, offer: Offer, rng: Rng) -> Floats:
-        """None is added: chance is in vehicles, weather and traffic, the same for every policy."""
-        return np.zeros(len(offer.arms))
-
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
         route, trip = decision.positions, offer.structure
         assert isinstance(trip, Trip)
         assert trip.turn_costs is not None
         spent = self._spent(offer.step, tuple(route.tolist()))
-        rewards = spent.energies - self._height(offer.step, route)
+        told = self._told(self.journey(offer.step).vehicle)
+        rewards = spent.energies - told.potential(self.graph.rise[route])
         rewards[:-1] -= trip.turn_costs[self.graph.turn_numbers(route)]
         delays = self._delays(offer.step, spent.seconds, len(route))
         if self.seen == "edges":
@@ -354,10 +313,6 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
             times = _departures(self.seed, self.headway, many := 2 * many)
         later = np.count_nonzero(times[step:] <= known)
         return np.full(count, later, dtype=np.intp)
-
-    def _height(self, step: int, route: Ints) -> Floats:
-        """Wh that each edge stores in the height of the vehicle as it was told, (k,)."""
-        return self._told(self.journey(step).vehicle).potential(self.graph.rise[route])
 
     def _told(self, number: int) -> Vehicle:
         return self.fleet[number] if self.informed else TABLE_2
@@ -386,12 +341,8 @@ class Fleet(AdditiveProblem, Measured, Mapped, Unending):
 
     @property
     def measures(self) -> Mapping[str, Metric]:
-        return {
-            **MEASURES,
-            "regret": Metric("energy above the informed prior's", "Wh", better="down"),
-            "duration": Metric("duration per trip", "s", "per round"),
-            "stranded": Metric("stranded trips", better="down"),
-        }
+        regret = Metric("energy above the informed prior's", "Wh", better="down")
+        return {**super().measures, "regret": regret}
 
     def road_map(self) -> RoadMap:
         return RoadMap.of(self.graph, *self._pairs[0])
@@ -477,6 +428,4 @@ def _arms(graph: LineGraph, told: Vehicle, number: int) -> Arms:
 @lru_cache(maxsize=32)
 def turn_energy(graph: LineGraph, vehicle: Vehicle) -> Floats:
     """``Vehicle.turn_energy``, once for each vehicle."""
-    energy = vehicle.turn_energy(graph)
-    energy.flags.writeable = False
-    return energy
+    return read_only(vehicle.turn_energy(graph))

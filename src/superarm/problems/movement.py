@@ -58,10 +58,6 @@ class MovementProblem(ChangingArms):
     @abstractmethod
     def offer(self, step: int) -> Offer: ...
 
-    @abstractmethod
-    def means(self, offer: Offer) -> Floats:
-        """f: what each action costs in this round, (n,)."""
-
     def way(self, step: int) -> tuple[Way, int]:
         """The cheapest way through the span of this round, and the round's place in it."""
         number, place = divmod(step - 1, self.span)

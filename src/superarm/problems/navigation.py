@@ -30,7 +30,7 @@ import numpy as np
 from superarm.capabilities import Metric, Unending
 from superarm.core import Arms, Best, Decision, Feedback, Floats, Offer
 from superarm.errors import InfeasibleError, InputError
-from superarm.inputs import as_number, as_positive, require_choice
+from superarm.inputs import as_number, as_positive, read_only, require_choice
 from superarm.kernels import LARGEST_DRAW, Constant, Periodic, PriorRoot, Temporal, prior_root
 from superarm.movement import Switch
 from superarm.movement.switching import previous_positions
@@ -150,9 +150,7 @@ class Navigation(RoadProblem, GaussianNoise, Scored, Unending):
     def energies(self) -> Floats:
         """f, (n,), without what changes from trip to trip."""
         normals = stream(self.seed, "truth", 0).standard_normal((1, self._root.normals))
-        energies: Floats = self._root.times(normals)[0] + self.model.energies
-        energies.flags.writeable = False
-        return energies
+        return read_only(self._root.times(normals)[0] + self.model.energies)
 
     @cached_property
     def _rush(self) -> RushHours | None:

@@ -22,7 +22,7 @@ from superarm.capabilities import REGRET, AdditiveProblem, Measured, Metric
 from superarm.core import Arms, Direction, Floats
 from superarm.datasets import find
 from superarm.errors import FileError, InputError
-from superarm.inputs import as_count, as_positive, require_choice
+from superarm.inputs import as_count, as_number, require_choice
 from superarm.kernels import GraphMatern, Kernel, Matern, Sum
 from superarm.models import RoadModel
 from superarm.networks import LineGraph, RoadMap, Vehicle, generate_city, read_network, suggest_trip
@@ -204,29 +204,6 @@ def _graph_kernel(graph: LineGraph, normalisation: Normalisation) -> GraphMatern
     )
 
 
-class RoadPrior(NamedTuple):
-    """What is expected of the roads before any trip, in Wh."""
-
-    energies: RoadEnergy
-    std: float  # σ₀: how wrong the energies may be
-    noise_std: float  # ς
-
-
-def road_prior(
-    graph: LineGraph, vehicle: Vehicle, *, prior_scale: float = 0.25, noise_scale: float = 0.1
-) -> RoadPrior:
-    """The energies of eq. 8, and how wrong and how noisy they may be, as shares of their spread."""
-    energies = RoadEnergy(vehicle=vehicle, length=graph.length, speed=graph.speed, rise=graph.rise)
-    spread = float(energies.values.std())
-    if spread == 0.0:
-        raise InputError(f"all edges of {graph.network.name} cost the same, so the model has no scale")
-    scales = {"prior_scale": prior_scale, "noise_scale": noise_scale}
-    for name, scale in scales.items():  # such that it can be squared
-        if not 1e-6 <= as_positive(scale, name) <= 1e6:
-            raise InputError(f"{name} is {scale:g}; it must lie between 1e-06 and 1e+06")
-    return RoadPrior(energies, prior_scale * spread, noise_scale * spread)
-
-
 def road_model(
     graph: LineGraph,
     vehicle: Vehicle,
@@ -240,8 +217,13 @@ def road_model(
 ) -> RoadModel:
     """What a traveller is told: the energies of eq. 8, how wrong they may be, and the turns."""
     require_choice(normalisation, "normalisation", ("mean", "unit", "raw"))
-    scales = {"prior_scale": prior_scale, "noise_scale": noise_scale}
-    energies, prior_std, noise_std = road_prior(graph, vehicle, **scales)
+    energies = RoadEnergy(vehicle=vehicle, length=graph.length, speed=graph.speed, rise=graph.rise)
+    spread = float(energies.values.std())
+    if spread == 0.0:
+        raise InputError(f"all edges of {graph.network.name} cost the same, so the model has no scale")
+    for name, scale in (("prior_scale", prior_scale), ("noise_scale", noise_scale)):
+        as_number(scale, name, 1e-6, 1e6)  # such that it can be squared
+    prior_std, noise_std = prior_scale * spread, noise_scale * spread
     reducible = vehicle.recuperation == "multiply"
     return RoadModel(
         kernel=road_kernel(graph, prior_std**2, lengthscale=lengthscale, normalisation=normalisation),
@@ -272,12 +254,22 @@ def with_conditions(model: RoadModel, count: int) -> RoadModel:
     return replace(model, kernel=Sum(kernels=(model.kernel, changing)), arms=None)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RoadProblem(AdditiveProblem, Measured, Mapped):
-    """Trips between two edges, again and again: what problems on roads share."""
+class RoadWorld(AdditiveProblem, Measured, Mapped):
+    """Arms are roads, and what they cost is minimised."""
 
     direction: ClassVar[Direction] = "minimize"
     distinct: ClassVar[str] = "distinct_edges"
+    roads: Roads
+
+    @property
+    def graph(self) -> LineGraph:
+        return self.roads.graph
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RoadProblem(RoadWorld):
+    """Trips between two edges, again and again."""
+
     seed: int
     horizon: int
     route: str | None = None
@@ -302,14 +294,12 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
     lengthscale: float = 1.0
     """Lengthscale of the feature kernels, in the model and in the truth where that is drawn."""
     normalisation: Normalisation = "mean"
-    """How the graph kernel's variance is scaled: "mean", "unit" or "raw"."""
     prior_scale: float = 0.25
     noise_scale: float = 0.1
     uturns: Uturns = True
     model: RoadModel = field(init=False, repr=False)
     settled: Mapping[str, str] = field(init=False, repr=False)
-    vehicle: Vehicle = field(init=False, repr=False)
-    """The vehicle that drives."""
+    vehicle: Vehicle = field(init=False, repr=False)  # that drives
     roads: Roads = field(init=False, repr=False)
     trip: Trip = field(init=False, repr=False)
     _arms: Arms = field(init=False, repr=False)
@@ -352,10 +342,6 @@ class RoadProblem(AdditiveProblem, Measured, Mapped):
             else "energies use the heights of the junctions, unclipped; the kernel's incline is "
             "rise / max(length, distance, 1 m)",
         }
-
-    @property
-    def graph(self) -> LineGraph:
-        return self.roads.graph
 
     def road_map(self) -> RoadMap:
         """The roads and the ends of the trip, to draw on."""

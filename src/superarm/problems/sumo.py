@@ -17,11 +17,11 @@ Heights are those of the SUMO network, lane by lane. With ``elevation`` they com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 
 import numpy as np
 
@@ -30,23 +30,63 @@ from superarm.core import Best, Decision, Feedback, Floats, Offer, Rng
 from superarm.datasets import find, search_path
 from superarm.errors import InputError
 from superarm.inputs import as_count, as_number, require_choice
-from superarm.networks import LineGraph
 from superarm.networks.driving import LONGEST_STEP, Drive, Driver, Traffic
 from superarm.networks.openstreetmap import OSM_FILES, kept_osm
 from superarm.networks.reading import SUMO_FILES
-from superarm.networks.road import made_again
+from superarm.networks.road import Remade
 from superarm.registry import register
 from superarm.streams import Streams
 
 from .base import store
-from .road_models import MEASURES, REAL_NETWORKS, TABLE_2, RoadProblem, load_roads
+from .road_models import MEASURES, REAL_NETWORKS, TABLE_2, RoadProblem, RoadWorld, load_roads
 
 _DRIVES_KEPT = 1024  # of 20 minutes each they take some 100 MB
 
 
+class Driven(RoadWorld, Remade, Unending):
+    """Trips are driven, and what roads cost is measured: nobody knows it beforehand.
+
+    A driver in SUMO is no data: copies drive with one of their own.
+    """
+
+    traffic: float
+    traffic_reach: float
+    moments: int
+
+    def _traffic_near(self, routes: Iterable[Iterable[int]]) -> Traffic:
+        """Other cars, between roads that end within ``traffic_reach`` of where one of these ends."""
+        ends = self.graph.network.junctions[self.graph.network.head[self.graph.edges], :2]
+        near = np.zeros(len(ends), dtype=bool)
+        for edge in sorted({int(edge) for route in routes for edge in route}):
+            near |= np.hypot(*(ends - ends[edge]).T) <= self.traffic_reach
+        edges = tuple(self.graph.ids[edge] for edge in np.flatnonzero(near))
+        return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=self.moments)
+
+    @property
+    def measures(self) -> Mapping[str, Metric]:
+        return {
+            **MEASURES,
+            "duration": Metric("duration per trip", "s", "per round"),
+            "stranded": Metric("stranded trips", better="down"),
+        }
+
+    def means(self, offer: Offer) -> NoReturn:
+        raise InputError(
+            "what roads cost here is measured, not known beforehand: there are no expected energies, "
+            "and no policy that needs them can be played"
+        )
+
+    def truth(self, offer: Offer) -> None:
+        return None
+
+    def noise(self, offer: Offer, rng: Rng) -> Floats:
+        """None is added: chance is in vehicles, weather and traffic, the same for every policy."""
+        return np.zeros(len(offer.arms))
+
+
 @register("problem", "sumo-navigation")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SumoNavigation(RoadProblem, Unending):
+class SumoNavigation(RoadProblem, Driven):
     """Learn the route of least energy from ``start`` to ``goal`` by driving it in SUMO."""
 
     network: str | None = None
@@ -87,21 +127,13 @@ class SumoNavigation(RoadProblem, Unending):
         self._set_up(roads, named, vehicle, vehicle=TABLE_2)
         graph = self.graph
         reference = self.cheapest(np.maximum(self.model.energies - TABLE_2.potential(graph.rise), 0.0))
-        traffic = self._traffic({*reference, *self.cheapest(graph.travel_time)})
+        routes = [reference, self.cheapest(graph.travel_time)]
+        traffic = self._traffic_near(routes) if self.traffic else None
         # Empty roads are the same whatever the seed: seeds then share what they have driven.
         drive = drive_of(file, self.step, traffic, self.seed if traffic else 0, self.cache)
         store(self, reference=tuple(reference), _drive=drive, _moments=Streams(self.seed, "offer"))
         store(self, _unfinished=vehicle.energy(graph.length, graph.speed, graph.rise))
         store(self, settled=self._settled())
-
-    def __reduce__(self) -> Any:  # a driver in SUMO is no data: copies drive with one of their own
-        return made_again(self)
-
-    def _traffic(self, around: set[int]) -> Traffic | None:
-        if self.traffic == 0.0:
-            return None
-        edges = edges_near(self.graph, around, self.traffic_reach)
-        return Traffic(vehicles_per_hour=self.traffic, edges=edges, moments=self.moments)
 
     def _settled(self) -> dict[str, str]:
         own, told = vars(self.vehicle), vars(TABLE_2)
@@ -127,29 +159,8 @@ class SumoNavigation(RoadProblem, Unending):
             "(for the vehicle that drives) on every edge not completed",
         }
 
-    @property
-    def measures(self) -> Mapping[str, Metric]:
-        return {
-            **MEASURES,
-            "duration": Metric("duration per trip", "s", "per round"),
-            "stranded": Metric("stranded trips", better="down"),
-        }
-
     def offer(self, step: int) -> Offer:
         return Offer(step=step, arms=self._arms, structure=self.trip)
-
-    def means(self, offer: Offer) -> NoReturn:
-        raise InputError(
-            "what roads cost in SUMO is measured, not known beforehand: sumo-navigation has no "
-            "expected energies, and no policy that needs them can be played there"
-        )
-
-    def truth(self, offer: Offer) -> None:
-        return None
-
-    def noise(self, offer: Offer, rng: Rng) -> Floats:
-        """None is added: chance is in the traffic, which is the same for every policy."""
-        return np.zeros(len(offer.arms))
 
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
         route = self._route(decision)
@@ -184,9 +195,8 @@ class SumoNavigation(RoadProblem, Unending):
     def _route(self, decision: Decision) -> tuple[int, ...]:
         """The chosen arms as a route: they come in the order of the road, as a rule."""
         given = tuple(decision.positions.tolist())
-        turns, ends = self.graph.successors, (self.trip.start, self.trip.goal)
-        ways = (turns.indices[turns.indptr[arm] : turns.indptr[arm + 1]] for arm in given)
-        joined = all(after in way for way, after in zip(ways, given[1:], strict=False))
+        ends = (self.trip.start, self.trip.goal)
+        joined = bool((self.graph.turns_between(given) >= 0).all())
         if given and (given[0], given[-1]) == ends and len(set(given)) == len(given) and joined:
             return given
         costs = np.full(len(self.graph), np.inf)
@@ -216,15 +226,6 @@ def network_file(network: str, *, heights: bool) -> Path:
             "netconvert makes a SUMO network of other files"
         )
     return Path(network)
-
-
-def edges_near(graph: LineGraph, around: set[int], metres: float) -> tuple[str, ...]:
-    """Ids of the edges that end within so many metres of where one of these ends."""
-    ends = graph.network.junctions[graph.network.head[graph.edges], :2]
-    near = np.zeros(len(graph), dtype=bool)
-    for edge in sorted(around):
-        near |= np.hypot(*(ends - ends[edge]).T) <= metres
-    return tuple(graph.ids[edge] for edge in np.flatnonzero(near))
 
 
 @lru_cache(maxsize=4)

@@ -7,7 +7,6 @@ from .battery import Battery as Battery
 from .battery import Equipped as Equipped
 from .battery import read_vehicle as read_vehicle
 from .battery import read_vehicles as read_vehicles
-from .believed import Known as Known
 from .believed import Source as Source
 from .closures import read_closures as read_closures
 from .router import NETWORKS as NETWORKS

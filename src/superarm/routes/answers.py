@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.errors import InputError
 from superarm.networks import LineGraph, RoadNetwork, drive_time
+from superarm.networks.geography import COMPLEX, pairs
 from superarm.oracles import Trip
 from superarm.policies.navigation import Routing
 from superarm.posteriors.roads import Held
-from superarm.problems.road_models import Roads
 
 from .battery import Charge
 
@@ -25,7 +24,6 @@ INTERVAL = (
     "and the noise of a single trip"
 )
 """What the interval of an energy means."""
-_COMPLEX = np.array([1.0, 1.0j])
 _ECCENTRICITY = 0.00669438  # of the earth, squared
 
 
@@ -69,7 +67,7 @@ class Leg:
 class RouteAnswer:
     """The route that was asked for, and two to compare it with."""
 
-    roads: Roads
+    graph: LineGraph
     trip: Trip
     places: tuple[str, str]
     """How start and goal were found; "" where an edge was named by its id."""
@@ -87,10 +85,6 @@ class RouteAnswer:
     depart: str | None
     timed: bool  # whether the time of departure made a difference
     charge: Charge | None  # of the battery along the route
-
-    @property
-    def graph(self) -> LineGraph:
-        return self.roads.graph
 
     @cached_property
     def others(self) -> Mapping[str, Leg]:
@@ -152,12 +146,8 @@ class RouteAnswer:
 
 def _line(network: RoadNetwork, edges: Ints) -> list[list[float]]:
     """Longitude and latitude along these edges, each place once in a row."""
-    if network.lon_lat is None:
-        raise InputError(
-            f"{network.name} has no geographic reference, so its roads cannot be placed on Earth; "
-            "as_json (--json) needs none"
-        )
-    courses = [_course(network, network.lon_lat, edge) for edge in edges]
+    lon_lat = network.on_earth("as_json (--json) needs no reference")
+    courses = [_course(network, lon_lat, edge) for edge in edges]
     line = np.round(np.concatenate(courses), 7).tolist()
     moved = [place for before, place in pairwise(line) if place != before]
     return [line[0], *(moved or line[1:2])]
@@ -166,14 +156,14 @@ def _line(network: RoadNetwork, edges: Ints) -> list[list[float]]:
 def _course(network: RoadNetwork, lon_lat: Floats, edge: int) -> Floats:
     """One edge in degrees. Its bends lie as in metres, turned and scaled to where its junctions are."""
     junctions = [network.tail[edge], network.head[edge]]
-    ends, (begin, end) = lon_lat[junctions], network.junctions[junctions, :2] @ _COMPLEX
+    ends, (begin, end) = lon_lat[junctions], network.junctions[junctions, :2] @ COMPLEX
     if network.shapes is None or begin == end:
         return np.array(ends)
     latitude = np.radians(ends[0, 1])
     # Metres of a degree of longitude beside those of a degree of latitude, on the ellipsoid.
     flatter = (1.0 - _ECCENTRICITY * np.sin(latitude) ** 2) / (1.0 - _ECCENTRICITY)
     shrunk = np.array([np.cos(latitude) * flatter, 1.0])
-    first, last = (ends * shrunk) @ _COMPLEX
-    places = first + (network.shapes[edge] @ _COMPLEX - begin) / (end - begin) * (last - first)
-    degrees: Floats = np.stack([places.real, places.imag], axis=1) / shrunk
+    first, last = (ends * shrunk) @ COMPLEX
+    places = first + (network.shapes[edge] @ COMPLEX - begin) / (end - begin) * (last - first)
+    degrees: Floats = pairs(places) / shrunk
     return degrees

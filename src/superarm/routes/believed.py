@@ -87,12 +87,8 @@ class ByModel:
             parts = (terms_of(rows[edges]), noise_parts(rows[edges]), sizes[edges])
             return width * float(np.sqrt(scales.trip_variance(*parts)))
 
-        return Known(
-            mean=energies,
-            turn_costs=vehicle.turn_energy(graph),
-            noise_std=scales.noise,
-            spread=spread,
-        )
+        turn_costs, noise_std = vehicle.turn_energy(graph), scales.noise
+        return Known(mean=energies, turn_costs=turn_costs, noise_std=noise_std, spread=spread)
 
 
 # --- by what was learned -------------------------------------------------------------------
@@ -133,7 +129,9 @@ class OfOneVehicle(Learned):
     def unlike(self, graph: LineGraph) -> str | None:
         names = ("length", "speed", "rise")
         ours, theirs = ({name: getattr(each, name) for name in names} for each in (graph, self._energy))
-        return difference(ours | _turns(graph), theirs | _turns_of(self._policy))
+        ours["turns"] = describe(ShortestPath(successors=graph.turn_graph))["successors"]["turns"]
+        theirs["turns"] = describe(self._policy.oracle).get("successors", {}).get("turns")
+        return difference(ours, theirs)
 
     def known(self, depart: When | None) -> Known:
         assert self._graph is not None
@@ -250,11 +248,3 @@ def _record(state: Path) -> Held | None:
                 inside = np.count_nonzero(scores <= QUANTILES[-1])
                 return Held(len(scores), inside / len(scores)) if len(scores) else None
     return None
-
-
-def _turns(graph: LineGraph) -> dict[str, Any]:
-    return {"turns": describe(ShortestPath(successors=graph.turn_graph))["successors"]["turns"]}
-
-
-def _turns_of(policy: IndexPolicy) -> dict[str, Any]:
-    return {"turns": describe(policy.oracle).get("successors", {}).get("turns")}

@@ -40,7 +40,7 @@ from superarm.networks.places import Found, Places
 from superarm.normal import rectified_mean
 from superarm.oracles import Trip
 from superarm.policies.navigation import Routing
-from superarm.problems.road_models import Roads, load_roads
+from superarm.problems.road_models import load_roads
 from superarm.registry import kinds_of, require_kind, suggestion
 
 from .answers import Leg, RouteAnswer
@@ -51,8 +51,7 @@ from .search import Search
 
 NETWORKS = ("luxembourg", "monaco", "city")  # names that stand for a network; anything else is a path
 _ROADS = ("uturns", "edges", "city_seed", "flat")
-_PARTS = (load_roads, Vehicle)
-_KINDS = {name: kind for part in _PARTS for name, kind in kinds_of(part).items()}
+_KINDS = {**kinds_of(load_roads), **kinds_of(Vehicle)}
 _NONE: Mapping[str, Any] = {}
 _MOST_PLANS = 32  # times of departure for which costs are kept
 
@@ -96,16 +95,12 @@ class Router:
         source: Source
         if state is None:
             own = {key: settings[key] for key in VEHICLE if key in settings}
-            self.roads = _load(*where, settings)
-            source = ByModel(self.roads.graph, replace(vehicle or Vehicle(), **own))
+            self.graph = _load(*where, settings)
+            source = ByModel(self.graph, replace(vehicle or Vehicle(), **own))
         else:
-            self.roads, source = _learned(*where, settings, read_learned(state, vehicle, vehicle_name))
+            self.graph, source = _learned(*where, settings, read_learned(state, vehicle, vehicle_name))
         self.source, self.routing, self.battery = source, routing, battery or Battery()
         self._plans: dict[When | None, _Plan] = {}
-
-    @property
-    def graph(self) -> LineGraph:
-        return self.roads.graph
 
     @cached_property
     def places(self) -> Places:
@@ -149,7 +144,7 @@ class Router:
             raise InfeasibleError(self._runs_empty(found, found.charge))
         trip = Trip(start=int(found.leg.edges[0]), goal=int(found.leg.edges[-1]))
         return RouteAnswer(
-            roads=self.roads,
+            graph=self.graph,
             trip=trip,
             places=(self._told(ends[0], trip.start), self._told(ends[1], trip.goal)),
             routing=self.routing,
@@ -333,16 +328,15 @@ def _load(
     vehicle_class: str,
     elevation: str | Path | None,
     settings: Mapping[str, Any],
-) -> Roads:
+) -> LineGraph:
     options = {"uturns": "dead-ends", **{key: settings[key] for key in _ROADS if key in settings}}
     if not isinstance(network, RoadNetwork):
         name = network if isinstance(network, str) else str(network.absolute())  # a path is no name
         options["elevation"] = None if elevation is None else str(elevation)
-        return load_roads(name, vehicle_class=vehicle_class, junctions=True, **options)
+        return load_roads(name, vehicle_class=vehicle_class, junctions=True, **options).graph
     roads = network if elevation is None else with_heights(network, elevation)
     roads = at_one_height(roads) if options.get("flat", False) else roads
-    told = f"the road network {roads.name}"
-    return Roads(roads.line_graph(vehicle_class, uturns=options["uturns"]), told)
+    return roads.line_graph(vehicle_class, uturns=options["uturns"])
 
 
 def _check_settings(settings: Mapping[str, Any]) -> None:
@@ -361,19 +355,19 @@ def _learned(
     elevation: str | Path | None,
     settings: Mapping[str, Any],
     source: Learned,
-) -> tuple[Roads, Source]:
+) -> tuple[LineGraph, Source]:
     """The roads on which it was learned, among those that the network may mean."""
     if own := [key for key in settings if key not in _ROADS]:
         raise StateError(own_model(source.label, own[0]))
     found: list[str] = []
     first, *rest = [settings["uturns"]] if "uturns" in settings else source.uturns
-    roads = _load(network, vehicle_class, elevation, {**settings, "uturns": first})
+    graph = _load(network, vehicle_class, elevation, {**settings, "uturns": first})
     for uturns in (first, *rest):
         if uturns != first:
-            roads = roads._replace(graph=roads.graph.network.line_graph(vehicle_class, uturns=uturns))
-        unlike = source.unlike(roads.graph)
+            graph = graph.network.line_graph(vehicle_class, uturns=uturns)
+        unlike = source.unlike(graph)
         if unlike is None:
-            return roads, source.on(roads.graph)
+            return graph, source.on(graph)
         found.append(unlike)
     raise StateError(
         f"{source.label} was learned on roads other than these: {found[0]}; give the network of its "

@@ -120,14 +120,12 @@ class Drive:
         metres = pieces.seconds * self.speeds[1:][pieces.step] * pieces.on_edge
         whole = np.bincount(pieces.edge, metres, len(rise))
         per_metre = np.divide(rise, whole, out=np.zeros(len(rise)), where=whole > 0.0)
-        inclines: Floats = per_metre[pieces.edge] * pieces.on_edge
-        return inclines
+        return per_metre[pieces.edge] * pieces.on_edge
 
     def _into_motion(self, vehicle: Vehicle, pieces: _Pieces) -> Floats:
         """W, (p,)."""
         mass = vehicle.mass * vehicle.gravity / _GRAVITY
-        power: Floats = 0.5 * mass * np.diff(self.speeds**2)[pieces.step] / self.step
-        return power
+        return 0.5 * mass * np.diff(self.speeds**2)[pieces.step] / self.step
 
     def _booked(self, power: Floats, pieces: _Pieces) -> Floats:
         """Wh on each edge, (k,)."""

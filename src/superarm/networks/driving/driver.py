@@ -143,9 +143,8 @@ class Driver(AbstractContextManager["Driver"]):
         cache: str | Path | None = None,
     ) -> None:
         self.network_file = Path(network_file)
-        self.step, self.traffic, self.seed = step, traffic, seed
-        if not 0.01 <= step <= LONGEST_STEP:
-            raise InputError(f"step is {step!r} s; it must be between 0.01 and {LONGEST_STEP}")
+        self.step = as_number(step, "step", 0.01, LONGEST_STEP)
+        self.traffic, self.seed = traffic, seed
         self.departures = tuple(as_number(time, "departures", 0.0, _LATEST) for time in departures)
         if not self.departures or (traffic is not None and self.departures != (0.0,)):
             raise InputError(

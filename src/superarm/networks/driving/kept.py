@@ -47,7 +47,12 @@ class KeptDrives:
                 row = file.execute(
                     "SELECT drive FROM drives WHERE key = ?", (self._key(trip),)
                 ).fetchone()
-            return None if row is None else self._checked(trip, row[0])
+            if row is None:
+                return None
+            drive = Drive.from_bytes(row[0] if isinstance(row[0], bytes) else b"")
+            if len(drive.left) != len(trip["route"]):
+                raise InputError(f"it has {len(drive.left)} edges, not {len(trip['route'])}")
+            return drive
         except (sqlite3.Error, InputError) as error:
             self._warn(f"a drive in it is damaged and driven anew ({error})")
             return None
@@ -65,12 +70,6 @@ class KeptDrives:
 
     def _key(self, trip: Mapping[str, Any]) -> str:
         return sha256(json.dumps({**self._told, **trip}, sort_keys=True).encode()).hexdigest()
-
-    def _checked(self, trip: Mapping[str, Any], data: object) -> Drive:
-        drive = Drive.from_bytes(data if isinstance(data, bytes) else b"")
-        if len(drive.left) != len(trip["route"]):
-            raise InputError(f"it has {len(drive.left)} edges, not {len(trip['route'])}")
-        return drive
 
     def _warn(self, what: str) -> None:
         warn(f"{self._path}: {what}", UserWarning)
