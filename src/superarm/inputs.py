@@ -80,7 +80,10 @@ def as_numbers(values: _Floats, count: int, what: str, column: int) -> NDArray[n
 
 
 def _as_floats(values: Any, name: str, what: str) -> _Floats:
-    refuse_masked(values, name)
+    # Also of arrays in a list: numpy would drop the mask without a word.
+    for part in values if isinstance(values, list | tuple) else (values,):
+        if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
+            raise InputError(f"{name} has masked entries; leave those rows out")
     try:
         array = np.asarray(values)
         if array.dtype.kind in "biufO":
@@ -88,13 +91,6 @@ def _as_floats(values: Any, name: str, what: str) -> _Floats:
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name} must be {what}: {error}") from None
     raise InputError(f"{name} must be {what}, not {array.dtype} values")
-
-
-def refuse_masked(values: Any, name: str) -> None:
-    """Refuse masked entries, also of arrays in a list: numpy would drop the mask without a word."""
-    for part in values if isinstance(values, list | tuple) else (values,):
-        if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
-            raise InputError(f"{name} has masked entries; leave those rows out")
 
 
 def read_only(values: NDArray[Any]) -> NDArray[Any]:

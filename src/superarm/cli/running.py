@@ -92,12 +92,8 @@ class Request(NamedTuple):
                 jobs=self.workers,
                 executor=pool,
                 progress=bar,
-                told=None if self.quiet else _tell,
+                told=None if self.quiet else lambda text: say(f"superarm: {text}", err=True),
             )
-
-
-def _tell(text: str) -> None:
-    say(f"superarm: {text}", err=True)
 
 
 def run_one(name: str, request: Request, executor: str, place: Place) -> dict[str, Any]:

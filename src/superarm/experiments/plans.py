@@ -210,6 +210,7 @@ class Plan:
         """What ``run.json`` holds."""
         plain = self.experiment.as_json()
         audited = {name for facts in self.facts for name in facts.audited}
+        starts = {name: start.told for name, start in self.starts.items()}
         return {
             "experiment": self.experiment.id,
             "title": self.experiment.title,
@@ -232,11 +233,7 @@ class Plan:
             ],
             "audited": [name for name in self.policies if name in audited],
             "noise_variance": [facts.noise_variance for facts in self.facts],
-            **(
-                {"states": told}
-                if (told := {name: self.starts[name].told for name in self.starts})
-                else {}
-            ),
+            **({"states": starts} if starts else {}),
             "imports": imported(),
             "version": __version__,
         }

@@ -365,6 +365,15 @@ def matches(run: Run, setting: Mapping[str, Any], where: Mapping[str, Any]) -> b
     return all(has == value or (isinstance(value, list) and has in value) for has, value in found)
 
 
+def given_to(run: Run, owner: str, setting_index: int) -> dict[str, Any]:
+    """What "problem", "feedback" or a policy was given in a setting, whose keys may name its owner."""
+    parameters = run.spec.get("parameters") or {}
+    own = parameters if owner in ("problem", "feedback") else parameters.get("policies") or {}
+    setting = run.settings[setting_index]
+    named = {key.removeprefix(f"{owner}."): value for key, value in setting.items()}
+    return {**(own.get(owner) or {}), **setting, **named}
+
+
 def setting_text(setting: Mapping[str, Any]) -> str:
     """A setting in one line: ``lengthscale = 0.2, k = 5``."""
     return ", ".join(f"{key} = {value}" for key, value in setting.items())
