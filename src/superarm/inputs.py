@@ -124,7 +124,6 @@ def _range(least: float, most: float) -> str:
 
 
 def as_positive(value: Any, name: str) -> float:
-    """``value`` as one finite number above zero."""
     number = as_number(value, name)
     if number <= 0.0:
         raise InputError(f"{name} is {number!r}; it must be finite and above 0")
@@ -167,7 +166,6 @@ def as_count(value: Any, name: str, least: int = 1, most: float = inf) -> int:
 
 
 def require_choice(value: Any, name: str, choices: Sequence[str]) -> None:
-    """Refuse a word that is not among the choices."""
     if not isinstance(value, str) or value not in choices:
         *most, last = map(repr, choices)
         told = f"{', '.join(most)} or {last}" if most else last
@@ -196,14 +194,12 @@ def as_plain(value: Any, where: str | None = None) -> Any:
 
 
 def require_type(value: Any, kind: type, name: str, advice: str = "") -> None:
-    """Refuse what is not of this type."""
     if not isinstance(value, kind):
         told = f"{name} is {value!r:.60}, of type {type(value).__name__}"
         raise InputError(f"{told}; it must be of type {kind.__name__}{advice}")
 
 
 def as_generator(rng: Any) -> np.random.Generator:
-    """``rng`` if it is numpy's generator."""
     if not isinstance(rng, np.random.Generator):
         raise InputError(f"rng is {rng!r:.60}; pass a generator: numpy.random.default_rng(seed)")
     return rng

@@ -79,7 +79,6 @@ class Streams:
         self._state: Any = {"bit_generator": "PCG64", "state": None, "has_uint32": 0, "uinteger": 0}
 
     def at(self, step: int) -> np.random.Generator:
-        """The generator at the start of this step's stream."""
         if step >> _BLOCK_BITS != self._block:
             as_count(step, "step", 0, _LAST_STEP)
             self._block = int(step) >> _BLOCK_BITS

@@ -97,7 +97,6 @@ class Request(NamedTuple):
 
 
 def run_one(name: str, request: Request, executor: str, place: Place) -> dict[str, Any]:
-    """One experiment, its summary and its report."""
     directory = request.directory(name)
     if name not in experiment_ids() and any(name in names for names in _targets().values()):
         advice = f"`superarm reproduce {name}` runs it"
@@ -208,7 +207,6 @@ def _can_draw(quiet: bool) -> bool:
 
 
 def print_summary(summary: dict[str, Any]) -> None:
-    """A table of totals, the claims, and what to do next."""
     from .visible import make_console, print_table
 
     rows, out = summary["rows"], Path(summary["out"])
@@ -259,7 +257,6 @@ def _next_step(out: Path) -> str:
 
 
 def print_reproduction(summary: dict[str, Any]) -> None:
-    """Claims of every experiment, and where the page is."""
     from .visible import make_console
 
     console = make_console()

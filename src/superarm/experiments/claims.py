@@ -409,7 +409,6 @@ def check_claim(claim: object, where: str) -> None:
 
 
 def policies_of(claim: Mapping[str, Any]) -> list[str]:
-    """Every policy that a claim is about."""
     return [*_compared_policies(claim), *_names(claim.get("relative_to", []))]
 
 

@@ -79,7 +79,6 @@ class Task(NamedTuple):
 
     @property
     def work(self) -> int:
-        """Rounds to play."""
         return self.plan.rounds * len(self.policies)
 
 
@@ -172,10 +171,10 @@ class Plan:
         if any(facts.metrics.keys() <= OWN_METRICS.keys() for facts in self.facts):
             return
         base = self.experiment
-        wanted = [(f"derived {each['name']!r}", each.get("metric", "regret")) for each in base.derived]
-        wanted += [("[chart]: curves", each["metric"]) for each in base.chart.get("curves", ())]
-        for part, metric in wanted:
-            if metric not in known:
+        wanted = [(f"derived {each['name']!r}", each) for each in base.derived]
+        wanted += [("[chart]: curves", each) for each in base.chart.get("curves", ())]
+        for part, each in wanted:
+            if (metric := each.get("metric", "regret")) not in known:
                 told = f"{base.id}: {part}: nothing measures {metric!r}"
                 raise SpecError(f"{told}; {suggestion(metric, known, 'there are')}")
 
@@ -282,12 +281,6 @@ def _check_drawn(world: World, truth: str) -> None:
         raise SpecError("[chart]: truth = 'functions' needs arms with one feature; use 'series'")
 
 
-def _truth(world: World, rounds: int, first: int) -> Truth:
-    steps = thinned(rounds)
-    offers = [world.offer(first - 1 + step) for step in steps.tolist()]
-    return Truth(steps, np.stack([world.means(offer) for offer in offers]), offers[0].arms.features)
-
-
 def _settled(world: World) -> dict[str, str]:
     """What the world says of itself, what a super arm is worth where that is more than a sum, and why
     regret may be below zero where the benchmark's oracle is not exact."""
@@ -346,7 +339,10 @@ def play(task: Task) -> list[Again]:
     if task.shown and isinstance(world, Mapped):
         write_shown(plan.out, index, world.road_map())
     if task.shown and experiment.chart.get("truth"):
-        write_shown(plan.out, index, _truth(world, plan.rounds, plan.first))
+        steps = thinned(plan.rounds)
+        offers = [world.offer(plan.first - 1 + step) for step in steps.tolist()]
+        means = np.stack([world.means(offer) for offer in offers])
+        write_shown(plan.out, index, Truth(steps, means, offers[0].arms.features))
     if task.shown and experiment.chart.get("tree") and world.model.metric is not None:
         write_shown(plan.out, index, frt_tree(world.model.metric, stream(seed, "tree", 0)))
     again: list[Again] = []

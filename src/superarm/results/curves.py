@@ -143,7 +143,6 @@ def mean_band(values: Floats, band: Band) -> tuple[Floats, Floats]:
 
 
 def band_text(run: Run, band: Band) -> str:
-    """What a band around a mean is."""
     half = {"stderr": "standard error", "std": "standard deviation"}[band]
     return f"mean ± 1 {half} over {len(run.seeds)} seeds" if len(run.seeds) > 1 else "one seed"
 

@@ -50,7 +50,6 @@ def trip_name(run: Run, setting_index: int) -> str:
 
 
 def visits(run: Run, policy: str, setting_index: int, seed: int, edges: int) -> Ints:
-    """How often each edge was driven on, (n,)."""
     chosen = run.choices(policy, setting_index, seed).ravel()
     return np.bincount(chosen[chosen >= 0], minlength=edges)
 
