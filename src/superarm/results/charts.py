@@ -142,7 +142,7 @@ def _regret(run: Run, index: int, band: Band) -> Picture:
 def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
     series = []
     for policy, style in policy_styles(run.policies).items():
-        curve = regret_curve(run, policy, index, points=_POINTS, log=True)
+        curve = regret_curve(run, policy, index, points=_POINTS)
         label = f"{policy}  {power_text(growth_exponent(run, policy, index))}"
         series.append(Series(label, curve.rounds, curve.mean, style))
     caption = "The exponent is the slope over the last half of the rounds."

@@ -185,11 +185,9 @@ def synthetic_data(run: Run, setting_index: int | None = None) -> str:
     return "; ".join(dict.fromkeys(made)) + some if made else ""
 
 
-def regret_curve(
-    run: Run, policy: str, setting_index: int = 0, *, points: int = 600, log: bool = False
-) -> Curve:
-    """Cumulative regret, averaged over seeds."""
-    rounds = thinned(run.rounds, points, log)
+def regret_curve(run: Run, policy: str, setting_index: int = 0, points: int = 600) -> Curve:
+    """Cumulative regret, averaged over seeds, in rounds that are evenly spaced on a log axis."""
+    rounds = thinned(run.rounds, points, log=True)
     return Curve(rounds, run.cumulative(policy, setting_index)[:, rounds - 1].mean(axis=0))
 
 
@@ -204,7 +202,7 @@ def power_text(exponent: float) -> str:
 
 def growth_exponent(run: Run, policy: str, setting_index: int = 0) -> float:
     """The slope p of regret ∝ t^p, fitted on log–log axes over the last half; NaN where undefined."""
-    return growth_of(regret_curve(run, policy, setting_index, log=True))
+    return growth_of(regret_curve(run, policy, setting_index))
 
 
 def growth_of(curve: Curve) -> float:
@@ -216,7 +214,7 @@ def growth_of(curve: Curve) -> float:
     return float(np.polyfit(np.log(rounds), np.log(mean), 1)[0])
 
 
-def seconds_curve(run: Run, policy: str, setting_index: int = 0, *, points: int = 120) -> Curve:
+def seconds_curve(run: Run, policy: str, setting_index: int = 0, points: int = 120) -> Curve:
     """Mean seconds per round over all seeds, in consecutive stretches that end at ``rounds``."""
     seconds = run.seconds(policy, setting_index)[:, min(1, run.rounds - 1) :]
     count = seconds.shape[1]
