@@ -146,14 +146,11 @@ class Margin(NamedTuple):
     what: str
     values: Floats
     sign: float = 1.0
-    least: int = 2  # seeds that it takes to decide anything
     tie_holds: bool = False
 
     @property
     def strength(self) -> float:
-        """Its mean over what chance explains: beyond ±1 it is decided; 0 for too few seeds."""
-        if len(self.values) < self.least:
-            return 0.0
+        """Its mean over what chance explains: beyond ±1 it is decided."""
         mean, stderr = average(self.sign * self.values)
         if stderr == 0.0:
             return float("inf") if mean > 0.0 or self.tie_holds else float("-inf")  # a tie is no lead
@@ -208,18 +205,17 @@ class _Totals:
 
 
 def _judged(totals: _Totals) -> tuple[Word, str]:
-    least = 4 if totals.claim.get("of") == "spread" else 2
-    margins = [each._replace(least=least) for each in _CHECKS[totals.claim["check"]].margins(totals)]
-    weakest = min(margins, key=lambda margin: margin.strength)
-    evidence = "; ".join(_told(totals))
-    if len(weakest.values) >= least:
-        limit = noise_limit(len(weakest.values))
-        evidence += f"; {weakest.what} seed by seed {plus_minus(*average(weakest.values))}"
-        away = abs(weakest.strength) * limit
-        number = significant(away, 2)
-        errors = f"{number} standard error{'s' * (number != '1')}"
-        errors = "the same in every seed" if np.isinf(away) else errors
-        evidence += f" ({errors}; {limit:.3g} needed)"
+    evidence, seeds = "; ".join(_told(totals)), len(totals.run.seeds)
+    if seeds < (4 if totals.claim.get("of") == "spread" else 2):
+        return "undecided", evidence
+    margins = _CHECKS[totals.claim["check"]].margins(totals)
+    weakest, limit = min(margins, key=lambda margin: margin.strength), noise_limit(seeds)
+    away = abs(weakest.strength) * limit
+    number = significant(away, 2)
+    errors = f"{number} standard error{'s' * (number != '1')}"
+    errors = "the same in every seed" if np.isinf(away) else errors
+    evidence += f"; {weakest.what} seed by seed {plus_minus(*average(weakest.values))}"
+    evidence += f" ({errors}; {limit:.3g} needed)"
     if weakest.strength > 1.0:
         return "holds", evidence
     return ("does not hold" if weakest.strength < -1.0 else "undecided"), evidence

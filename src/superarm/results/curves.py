@@ -260,22 +260,14 @@ def spread_labels(positions: Sequence[float], gap: float, low: float, high: floa
     >>> spread_labels([5.0, 5.0, 40.0], 10.0, 0.0, 100.0)
     [0.0, 10.0, 40.0]
     """
-    order = np.argsort(np.asarray(positions, dtype=np.float64), kind="stable")
-    blocks: list[list[float]] = []  # [sum of wishes, count]: least squares by pooling neighbours
-    for rank, index in enumerate(order):
-        blocks.append([positions[index] - rank * gap, 1.0])
-        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] > blocks[-1][0] / blocks[-1][1]:
-            total, count = blocks.pop()
-            blocks[-1][0] += total
-            blocks[-1][1] += count
-    ceiling = max(low, high - (len(positions) - 1) * gap)
-    placed = [0.0] * len(positions)
-    ranks = iter(enumerate(order))
-    for total, count in blocks:
-        for _ in range(int(count)):
-            rank, index = next(ranks)
-            placed[index] = float(min(max(total / count, low), ceiling) + rank * gap)
-    return placed
+    from scipy.optimize import isotonic_regression
+
+    wishes, room = np.asarray(positions, dtype=np.float64), gap * np.arange(len(positions))
+    order = np.argsort(wishes, kind="stable")
+    moved = isotonic_regression(wishes[order] - room).x  # least squares among what keeps its order
+    placed = np.empty(len(wishes))
+    placed[order] = np.clip(moved, low, max(low, high - (len(wishes) - 1) * gap)) + room
+    return [float(each) for each in placed]
 
 
 def significant(value: float, digits: int = 3) -> str:
