@@ -16,14 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm import __version__
-from superarm.capabilities import (
-    OWN_METRICS,
-    AdditiveProblem,
-    Forecaster,
-    Measured,
-    Metric,
-    Settled,
-)
+from superarm.capabilities import OWN_METRICS, AdditiveProblem, Forecaster, Measured, Metric, Settled
 from superarm.errors import (
     ConflictError,
     FileError,
