@@ -20,9 +20,8 @@ from .inputs import as_positions, as_vector, read_only
 from .registry import register
 
 _MOST_NODES = 2**31 - 1
-Structure = TypeVar(
-    "Structure", bound=Sized
-)  # a dataclass about the arms on offer, as long as they are
+# A dataclass about the arms on offer, as long as they are.
+Structure = TypeVar("Structure", bound=Sized)
 
 
 class Graph:
@@ -49,15 +48,14 @@ class TurnGraph(Graph):
     """(c, 2): from, to; sorted, without repeats."""
 
     def __post_init__(self) -> None:
-        length = as_vector(self.length, "length").copy()
+        length = as_vector(self.length, "length")
         turns = _numbers(self.turns, "turns").reshape(-1, 2)
         if turns.size and not (turns.min() >= 0 and turns.max() < len(length)):
             raise InputError(f"turns names a road outside 0 … {len(length) - 1}")
         if len(length) == 0 or not (length > 0.0).all():
             raise InputError("length must hold one number above 0 for each road")
-        for name, array in (("length", length), ("turns", sorted_pairs(turns))):
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+        object.__setattr__(self, "length", read_only(length))
+        object.__setattr__(self, "turns", read_only(sorted_pairs(turns)))
 
     def __len__(self) -> int:
         return len(self.length)
@@ -112,11 +110,11 @@ class SparseGraph(Graph):
             raise InputError(f"indptr must rise from 0 to the {len(indices)} links, node by node")
         if indices.size and not (indices.min() >= 0 and indices.max() < n):
             raise InputError(f"indices names a node outside 0 … {n - 1}")
-        data = None if self.data is None else as_vector(self.data, "data", len(indices)).copy()
-        for name, array in (("indptr", indptr), ("indices", indices), ("data", data)):
-            if array is not None:
-                array.flags.writeable = False
-            object.__setattr__(self, name, array)
+        object.__setattr__(self, "indptr", read_only(indptr))
+        object.__setattr__(self, "indices", read_only(indices))
+        if self.data is not None:
+            data = read_only(as_vector(self.data, "data", len(indices)))
+            object.__setattr__(self, "data", data)
 
     @classmethod
     def of(cls, matrix: Any, *, links_only: bool = False) -> Self:

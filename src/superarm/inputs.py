@@ -80,7 +80,10 @@ def as_numbers(values: _Floats, count: int, what: str, column: int) -> NDArray[n
 
 
 def _as_floats(values: Any, name: str, what: str) -> _Floats:
-    refuse_masked(values, name)
+    # Also of arrays in a list: numpy would drop the mask without a word.
+    for part in values if isinstance(values, list | tuple) else (values,):
+        if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
+            raise InputError(f"{name} has masked entries; leave those rows out")
     try:
         array = np.asarray(values)
         if array.dtype.kind in "biufO":
@@ -88,13 +91,6 @@ def _as_floats(values: Any, name: str, what: str) -> _Floats:
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name} must be {what}: {error}") from None
     raise InputError(f"{name} must be {what}, not {array.dtype} values")
-
-
-def refuse_masked(values: Any, name: str) -> None:
-    """Refuse masked entries, also of arrays in a list: numpy would drop the mask without a word."""
-    for part in values if isinstance(values, list | tuple) else (values,):
-        if isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part):
-            raise InputError(f"{name} has masked entries; leave those rows out")
 
 
 def read_only(values: NDArray[Any]) -> NDArray[Any]:
@@ -128,7 +124,6 @@ def _range(least: float, most: float) -> str:
 
 
 def as_positive(value: Any, name: str) -> float:
-    """``value`` as one finite number above zero."""
     number = as_number(value, name)
     if number <= 0.0:
         raise InputError(f"{name} is {number!r}; it must be finite and above 0")
@@ -171,7 +166,6 @@ def as_count(value: Any, name: str, least: int = 1, most: float = inf) -> int:
 
 
 def require_choice(value: Any, name: str, choices: Sequence[str]) -> None:
-    """Refuse a word that is not among the choices."""
     if not isinstance(value, str) or value not in choices:
         *most, last = map(repr, choices)
         told = f"{', '.join(most)} or {last}" if most else last
@@ -200,14 +194,12 @@ def as_plain(value: Any, where: str | None = None) -> Any:
 
 
 def require_type(value: Any, kind: type, name: str, advice: str = "") -> None:
-    """Refuse what is not of this type."""
     if not isinstance(value, kind):
         told = f"{name} is {value!r:.60}, of type {type(value).__name__}"
         raise InputError(f"{told}; it must be of type {kind.__name__}{advice}")
 
 
 def as_generator(rng: Any) -> np.random.Generator:
-    """``rng`` if it is numpy's generator."""
     if not isinstance(rng, np.random.Generator):
         raise InputError(f"rng is {rng!r:.60}; pass a generator: numpy.random.default_rng(seed)")
     return rng

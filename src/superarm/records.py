@@ -188,9 +188,8 @@ def _decoded_array(data: Any, depth: int, reading: _Reading) -> NDArray[Any]:
         if min(entries) < limits.min or max(entries) > limits.max:
             raise StateError(f"an array of {dtype} holds a number that does not fit")
     if kind.kind == "U":
-        reading.text_left -= (
-            len(entries) * kind.itemsize
-        )  # declared, which may be far more than is held
+        # What is declared, which may be far more than is held.
+        reading.text_left -= len(entries) * kind.itemsize
         if reading.text_left < 0:
             raise StateError(f"arrays of text in these data take more than {_MOST_TEXT_BYTES} bytes")
         if max(map(len, entries), default=0) * 4 > kind.itemsize:

@@ -7,7 +7,7 @@ over workers or looked at out of order gives the same numbers as one that is not
 ten times faster, for loops of millions of rounds.
 
 How: numpy hashes the words (seed …, crc32(role), step) into a pool of four 32-bit words, one
-word after the other. The step comes last, so everything before it is hashed once and the step
+word after the other. The step comes last, so numpy hashes everything before it once, and the step
 is hashed for a whole block of rounds in one sweep of ``uint32`` arithmetic. The pool is then
 stretched to 256 bits, which seed PCG64. Both algorithms are fixed by numpy's compatibility
 promise (NEP 19 for ``SeedSequence`` and for named bit generators), and the tests compare the
@@ -63,13 +63,14 @@ class Streams:
     True
     """
 
-    __slots__ = ("_bit_generator", "_block", "_generator", "_pool", "_state", "_states", "role", "seed")
-
     def __init__(self, seed: int, role: str) -> None:
         as_count(seed, "seed", 0)
-        self.seed = seed
-        self.role = role
-        self._pool = _mixed_pool(seed, crc32(role.encode()))
+        before = np.random.SeedSequence(seed, spawn_key=(crc32(role.encode()),))
+        self._pool = before.pool.tolist()
+        # Every hash multiplies a running constant: 4 for the first words, which the seed is padded to,
+        # 12 to mix them, 4 for each further word.
+        further = max(0, -(-int(seed).bit_length() // 32) - _POOL) + 1
+        self._constant = _INITIAL_A * pow(_MULTIPLIER_A, 16 + 4 * further, 1 << 32) & _MASK_32
         self._bit_generator = np.random.PCG64(0)
         self._generator = np.random.Generator(self._bit_generator)
         self._block: int | None = None
@@ -77,64 +78,21 @@ class Streams:
         # One dictionary, refilled: `has_uint32 = 0` also drops a half-used 32-bit draw.
         self._state: Any = {"bit_generator": "PCG64", "state": None, "has_uint32": 0, "uinteger": 0}
 
-    def __repr__(self) -> str:
-        return f"Streams({self.seed!r}, {self.role!r})"
-
     def at(self, step: int) -> np.random.Generator:
-        """The generator at the start of this step's stream."""
         if step >> _BLOCK_BITS != self._block:
             as_count(step, "step", 0, _LAST_STEP)
             self._block = int(step) >> _BLOCK_BITS
-            self._states = _pcg_states(*self._pool, first=self._block << _BLOCK_BITS)
+            self._states = _pcg_states(self._pool, self._constant, self._block << _BLOCK_BITS)
         state = self._state
         state["state"] = self._states[step & (_BLOCK - 1)]
         self._bit_generator.state = state
         return self._generator
 
 
-# --- SeedSequence, the part before the step: plain integers ------------------------------
-
-
-def _mixed_pool(seed: int, role_key: int) -> tuple[list[int], int]:
-    """The pool once seed and role are hashed in, and the running hash constant."""
-    words = _words(int(seed))
-    # numpy pads the seed to the pool's size before a spawn key, so that seed and key never blur.
-    words += [*[0] * (_POOL - len(words)), role_key]
-    constant = _INITIAL_A
-
-    def hashed(value: int) -> int:
-        nonlocal constant
-        value ^= constant
-        constant = constant * _MULTIPLIER_A & _MASK_32
-        value = value * constant & _MASK_32
-        return value ^ value >> _SHIFT
-
-    def mixed(left: int, right: int) -> int:
-        result = (_MIX_LEFT * left - _MIX_RIGHT * right) & _MASK_32
-        return result ^ result >> _SHIFT
-
-    pool = [hashed(word) for word in words[:_POOL]]
-    for source in range(_POOL):
-        for target in range(_POOL):
-            if source != target:
-                pool[target] = mixed(pool[target], hashed(pool[source]))
-    for word in words[_POOL:]:
-        pool = [mixed(part, hashed(word)) for part in pool]
-    return pool, constant
-
-
-def _words(number: int) -> list[int]:
-    """``number`` in 32-bit words, lowest first; zero is one word."""
-    words = [number & _MASK_32]
-    while number := number >> 32:
-        words.append(number & _MASK_32)
-    return words
-
-
 # --- the step, and PCG64's seeding: a block at once --------------------------------------
 
 
-def _pcg_states(pool: list[int], constant: int, *, first: int) -> list[dict[str, int]]:
+def _pcg_states(pool: list[int], constant: int, first: int) -> list[dict[str, int]]:
     """PCG64's starting states for the steps ``first`` … ``first + 1023``."""
     steps = np.arange(first, first + _BLOCK, dtype=np.uint64).astype(np.uint32)
     final: list[NDArray[np.uint32]] = []

@@ -135,7 +135,6 @@ class _Limit:
                 library.set(count)
 
     def pin(self) -> None:
-        """One thread for good."""
         with self.lock:
             self.find()
             self.before = []

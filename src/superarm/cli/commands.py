@@ -13,7 +13,6 @@ from superarm import __version__
 from .common import Command, Commands, common_options, importing, print_json, say
 
 _PATH = click.Path(path_type=Path)
-_OUTLIERS = "What becomes of energies that cannot be right; default: weigh, or as the state began."
 _COUNT = click.IntRange(min=1)
 _NET = "Road network: a .net.xml or .osm file, a folder of tables, or luxembourg, monaco or city."
 _HEIGHTS = "Heights for the network: an SRTM tile (.hgt) or a folder of them."

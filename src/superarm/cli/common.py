@@ -86,17 +86,13 @@ def check_network(net: str) -> None:
 
 
 def check_elevation(path: Path | None) -> None:
+    check_file("--elevation", path, "file or folder; give an SRTM tile (.hgt)")
+
+
+def check_file(option: str, path: Path | None, kind: str = "file") -> None:
     """A path that is not there is a slip in the command."""
     if path is not None and not path.exists():
-        raise SpecError(
-            f"--elevation {path}: there is no such file or folder; give an SRTM tile (.hgt)"
-        )
-
-
-def check_file(option: str, path: Path | None) -> None:
-    """A file that is not there is a slip in the command."""
-    if path is not None and not path.exists():
-        raise SpecError(f"{option} {path}: there is no such file")
+        raise SpecError(f"{option} {path}: there is no such {kind}")
 
 
 def print_json(value: object) -> None:

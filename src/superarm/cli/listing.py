@@ -30,7 +30,6 @@ _MOST = 8  # parameters of a part that are listed beside its name
 
 
 def list_family(family: str | None, as_json: bool) -> None:
-    """The parts of a family, the experiments, or the families."""
     plurals = {f"{each[:-1]}ies" if each.endswith("y") else f"{each}s": each for each in families()}
     known = {**plurals, **{each: each for each in families()}, "experiments": "experiments"}
     if family is None:
@@ -62,7 +61,6 @@ def list_family(family: str | None, as_json: bool) -> None:
 
 
 def show(name: str, as_json: bool) -> None:
-    """Every part of that name, or an experiment."""
     if name.endswith(".toml") or name in experiment_ids():
         _show_experiment(name, as_json)
         return
@@ -83,7 +81,6 @@ def show(name: str, as_json: bool) -> None:
 
 
 def list_data(as_json: bool) -> None:
-    """Data sets, whether they are at hand, where from and under which terms."""
     rows = []
     for each in data_sets():
         try:

@@ -92,16 +92,11 @@ class Request(NamedTuple):
                 jobs=self.workers,
                 executor=pool,
                 progress=bar,
-                told=None if self.quiet else _tell,
+                told=None if self.quiet else lambda text: say(f"superarm: {text}", err=True),
             )
 
 
-def _tell(text: str) -> None:
-    say(f"superarm: {text}", err=True)
-
-
 def run_one(name: str, request: Request, executor: str, place: Place) -> dict[str, Any]:
-    """One experiment, its summary and its report."""
     directory = request.directory(name)
     if name not in experiment_ids() and any(name in names for names in _targets().values()):
         advice = f"`superarm reproduce {name}` runs it"
@@ -212,7 +207,6 @@ def _can_draw(quiet: bool) -> bool:
 
 
 def print_summary(summary: dict[str, Any]) -> None:
-    """A table of totals, the claims, and what to do next."""
     from .visible import make_console, print_table
 
     rows, out = summary["rows"], Path(summary["out"])
@@ -263,7 +257,6 @@ def _next_step(out: Path) -> str:
 
 
 def print_reproduction(summary: dict[str, Any]) -> None:
-    """Claims of every experiment, and where the page is."""
     from .visible import make_console
 
     console = make_console()

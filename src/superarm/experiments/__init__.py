@@ -1,6 +1,5 @@
 """The papers' experiments: one TOML each, run and judged by the same code."""
 
-from .claims import Verdict as Verdict
 from .claims import judge as judge
 from .plans import Plan as Plan
 from .plans import execute as execute
@@ -8,4 +7,3 @@ from .spec import Experiment as Experiment
 from .spec import experiment_ids as experiment_ids
 from .spec import load_experiment as load_experiment
 from .spec import parse_overrides as parse_overrides
-from .summaries import summarise as summarise

@@ -41,6 +41,7 @@ from superarm.registry import require_kind
 from superarm.results.curves import (
     average,
     counted,
+    given_to,
     matches,
     noise_limit,
     outcomes,
@@ -116,8 +117,11 @@ def _places(run: Run, claim: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, A
     else:
         places = [(setting, [index]) for index, setting in enumerate(run.settings)]
     for told, settings in places:
-        measured = all(_is_measured(run, index, _metric(claim)) for index in settings)
-        played = set(policies_of(claim)) <= set(run.policies)
+        metric, played = _metric(claim), set(policies_of(claim)) <= set(run.policies)
+        measured = all(
+            run.is_timed(index) if metric == _SECONDS else metric in run.metrics_at(index)
+            for index in settings
+        )
         if matches(run, told, claim.get("where", {})) and measured and played:
             yield told, settings
 
@@ -133,10 +137,6 @@ def _panels(run: Run, claim: Mapping[str, Any]) -> list[tuple[Mapping[str, Any],
     return panels
 
 
-def _is_measured(run: Run, index: int, metric: str) -> bool:
-    return run.is_timed(index) if metric == _SECONDS else metric in run.metrics_at(index)
-
-
 # --- margins -----------------------------------------------------------------------------
 
 
@@ -146,14 +146,11 @@ class Margin(NamedTuple):
     what: str
     values: Floats
     sign: float = 1.0
-    least: int = 2  # seeds that it takes to decide anything
     tie_holds: bool = False
 
     @property
     def strength(self) -> float:
-        """Its mean over what chance explains: beyond ±1 it is decided; 0 for too few seeds."""
-        if len(self.values) < self.least:
-            return 0.0
+        """Its mean over what chance explains: beyond ±1 it is decided."""
         mean, stderr = average(self.sign * self.values)
         if stderr == 0.0:
             return float("inf") if mean > 0.0 or self.tie_holds else float("-inf")  # a tie is no lead
@@ -208,18 +205,17 @@ class _Totals:
 
 
 def _judged(totals: _Totals) -> tuple[Word, str]:
-    least = 4 if totals.claim.get("of") == "spread" else 2
-    margins = [each._replace(least=least) for each in _CHECKS[totals.claim["check"]].margins(totals)]
-    weakest = min(margins, key=lambda margin: margin.strength)
-    evidence = "; ".join(_told(totals))
-    if len(weakest.values) >= least:
-        limit = noise_limit(len(weakest.values))
-        evidence += f"; {weakest.what} seed by seed {plus_minus(*average(weakest.values))}"
-        away = abs(weakest.strength) * limit
-        number = significant(away, 2)
-        errors = f"{number} standard error{'s' * (number != '1')}"
-        errors = "the same in every seed" if np.isinf(away) else errors
-        evidence += f" ({errors}; {limit:.3g} needed)"
+    evidence, seeds = "; ".join(_told(totals)), len(totals.run.seeds)
+    if seeds < (4 if totals.claim.get("of") == "spread" else 2):
+        return "undecided", evidence
+    margins = _CHECKS[totals.claim["check"]].margins(totals)
+    weakest, limit = min(margins, key=lambda margin: margin.strength), noise_limit(seeds)
+    away = abs(weakest.strength) * limit
+    number = significant(away, 2)
+    errors = f"{number} standard error{'s' * (number != '1')}"
+    errors = "the same in every seed" if np.isinf(away) else errors
+    evidence += f"; {weakest.what} seed by seed {plus_minus(*average(weakest.values))}"
+    evidence += f" ({errors}; {limit:.3g} needed)"
     if weakest.strength > 1.0:
         return "holds", evidence
     return ("does not hold" if weakest.strength < -1.0 else "undecided"), evidence
@@ -250,10 +246,10 @@ def _pairs(totals: _Totals) -> Iterator[tuple[str, str]]:
     return product(_names(totals.claim["policy"]), _names(totals.claim["versus"]))
 
 
-def _compared(totals: _Totals, sign: float) -> Iterator[Margin]:
-    ratio = float(totals.claim.get("ratio", 1.0))
-    for policy, rival in _pairs(totals):
-        yield _against(totals, policy, rival, ratio, sign)
+def _compared(totals: _Totals, **signs: float) -> Iterator[Margin]:
+    """Against every rival times what the claim gives under these names, from the side of each sign."""
+    for (policy, rival), (key, sign) in product(_pairs(totals), signs.items()):
+        yield _against(totals, policy, rival, float(totals.claim.get(key, 1.0)), sign)
 
 
 def _against(
@@ -263,12 +259,6 @@ def _against(
     factor = "" if ratio == 1.0 else f"{ratio:g} × "
     difference = totals.at(policy, place) - ratio * totals.at(rival, place)
     return Margin(f"{policy} − {factor}{rival}", difference, sign)
-
-
-def _between(totals: _Totals) -> Iterator[Margin]:
-    for policy, rival in _pairs(totals):
-        for key, sign in (("least", 1.0), ("most", -1.0)):
-            yield _against(totals, policy, rival, float(totals.claim[key]), sign)
 
 
 def _similar(totals: _Totals) -> Iterator[Margin]:
@@ -353,9 +343,9 @@ class _Check(NamedTuple):
 
 
 _CHECKS = {
-    "below": _Check(partial(_compared, sign=-1.0), ("policy", "versus"), ("ratio",)),
-    "above": _Check(partial(_compared, sign=1.0), ("policy", "versus"), ("ratio",)),
-    "between": _Check(_between, ("policy", "versus", "least", "most")),
+    "below": _Check(partial(_compared, ratio=-1.0), ("policy", "versus"), ("ratio",)),
+    "above": _Check(partial(_compared, ratio=1.0), ("policy", "versus"), ("ratio",)),
+    "between": _Check(partial(_compared, least=1.0, most=-1.0), ("policy", "versus", "least", "most")),
     "similar": _Check(_similar, ("policy", "versus", "tolerance")),
     "rises": _Check(partial(_moves, sign=1.0), ("policy", "key"), ("among",)),
     "falls": _Check(partial(_moves, sign=-1.0), ("policy", "key"), ("among",)),
@@ -415,7 +405,6 @@ def check_claim(claim: object, where: str) -> None:
 
 
 def policies_of(claim: Mapping[str, Any]) -> list[str]:
-    """Every policy that a claim is about."""
     return [*_compared_policies(claim), *_names(claim.get("relative_to", []))]
 
 
@@ -433,20 +422,20 @@ def judge_variances(run: Run) -> list[Verdict]:
     a slip in the posterior or in its record. The lemma says nothing of approximate posteriors, nor
     of feedback that comes late.
     """
-    parameters = run.spec.get("parameters") or {}
-    feedback, late = parameters.get("feedback") or {}, (parameters.get("problem") or {}).get("late")
     noise_variance = run.spec.get("noise_variance")
     audited = run.spec.get("audited", [])
     if not audited or noise_variance is None:
         return []
     verdicts = []
     for index, setting in enumerate(run.settings):
-        if any(setting.get(f"feedback.{key}", feedback.get(key)) for key in ("latest", "lost")):
-            continue
-        if setting.get("problem.late", setting.get("late", late)) is not None:
+        feedback, problem = (given_to(run, owner, index) for owner in ("feedback", "problem"))
+        if feedback.get("latest") or feedback.get("lost") or problem.get("late") is not None:
             continue
         shares = {}
-        for policy in (name for name in audited if _is_exact(run, name, setting)):
+        for policy in audited:
+            given = given_to(run, policy, index)
+            if "wrapped" in given or given.get("posterior") in ("variational", "variational-kept"):
+                continue
             for seed in run.seeds:
                 audit = run.audit(policy, index, seed)
                 if audit is not None and not np.isnan(audit["variance"]).all():
@@ -470,12 +459,6 @@ _LEMMA = (
     "Lemma A.12 of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025): the variances "
     "add up to at most 2(λ* + ς²) times the information gained"
 )
-
-
-def _is_exact(run: Run, policy: str, setting: Mapping[str, Any]) -> bool:
-    options = run.spec.get("parameters", {}).get("policies", {}).get(policy, {})
-    chosen = setting.get(f"{policy}.posterior", setting.get("posterior", options.get("posterior")))
-    return "wrapped" not in options and chosen not in ("variational", "variational-kept")
 
 
 def _share_used(audit: Mapping[str, Any], noise_variance: float) -> float:

@@ -25,18 +25,16 @@ class Lemmas(NamedTuple):
     gap: float  # Lemma 3: the largest α-gap of a round over 2B width Σσ
 
 
-def check_lemmas(
-    run: Run, policy: str, seed: int, world: World, schedule: Schedule, setting_index: int = 0
-) -> Lemmas:
+def check_lemmas(run: Run, policy: str, seed: int, world: World, schedule: Schedule) -> Lemmas:
     """Give an exact posterior the recorded choices, and look at every round before it is learned."""
     model = world.model
     posterior = StreamingGP(model.kernel, model.noise_variance, mean=0.0)
-    metric = "alpha_regret" if "alpha_regret" in run.metrics_at(setting_index) else "regret"
-    totals = run.cumulative(policy, setting_index, metric)
+    metric = "alpha_regret" if "alpha_regret" in run.metrics_at(0) else "regret"
+    totals = run.cumulative(policy, 0, metric)
     gaps = np.diff(totals[run.seeds.index(seed)], prepend=0.0)
     variances = eigenvalue = gap = 0.0
     outside = arms = 0
-    for offer, chosen, rewards in _replayed(run, policy, setting_index, seed, world):
+    for offer, chosen, rewards in _replayed(run, policy, seed, world):
         keys, truth = posterior.keys(offer), world.means(offer)
         belief = posterior.belief(offer)
         mean, std = belief.mean, belief.std
@@ -57,12 +55,10 @@ def check_lemmas(
     return Lemmas(variances / float(bound), outside, arms, gap)
 
 
-def _replayed(
-    run: Run, policy: str, setting_index: int, seed: int, world: World
-) -> Iterator[tuple[Offer, Ints, Floats]]:
-    """Every round of a cell: the offer, what was chosen, and the rewards that were seen."""
+def _replayed(run: Run, policy: str, seed: int, world: World) -> Iterator[tuple[Offer, Ints, Floats]]:
+    """Every round of a cell in the first setting: the offer, what was chosen and the rewards."""
     streams = Streams(seed, "noise")
-    for step, row in enumerate(run.choices(policy, setting_index, seed), start=1):
+    for step, row in enumerate(run.choices(policy, 0, seed), start=1):
         offer, chosen = world.offer(step), row[row >= 0].astype(np.intp)
         decision = Decision(step=step, action=chosen, positions=chosen)
         feedback = world.feedback(offer, decision, world.noise(offer, streams.at(step)))
@@ -93,7 +89,7 @@ def check_mismatch(
         Resetting(DriftingGP(model.kernel, model.arms, model.noise_variance, drift=each), block=block)
         for each in (Temporal(epsilon=epsilon), Temporal(epsilon=0.0))
     ]
-    for offer, chosen, rewards in _replayed(run, policy, 0, seed, world):
+    for offer, chosen, rewards in _replayed(run, policy, seed, world):
         if (offer.step - 1) % block == 0:
             largest, count = 0.0, 0
         if count:

@@ -16,14 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm import __version__
-from superarm.capabilities import (
-    OWN_METRICS,
-    AdditiveProblem,
-    Forecaster,
-    Measured,
-    Metric,
-    Settled,
-)
+from superarm.capabilities import OWN_METRICS, AdditiveProblem, Forecaster, Measured, Metric, Settled
 from superarm.errors import (
     ConflictError,
     FileError,
@@ -79,7 +72,6 @@ class Task(NamedTuple):
 
     @property
     def work(self) -> int:
-        """Rounds to play."""
         return self.plan.rounds * len(self.policies)
 
 
@@ -172,10 +164,10 @@ class Plan:
         if any(facts.metrics.keys() <= OWN_METRICS.keys() for facts in self.facts):
             return
         base = self.experiment
-        wanted = [(f"derived {each['name']!r}", each.get("metric", "regret")) for each in base.derived]
-        wanted += [("[chart]: curves", each["metric"]) for each in base.chart.get("curves", ())]
-        for part, metric in wanted:
-            if metric not in known:
+        wanted = [(f"derived {each['name']!r}", each) for each in base.derived]
+        wanted += [("[chart]: curves", each) for each in base.chart.get("curves", ())]
+        for part, each in wanted:
+            if (metric := each.get("metric", "regret")) not in known:
                 told = f"{base.id}: {part}: nothing measures {metric!r}"
                 raise SpecError(f"{told}; {suggestion(metric, known, 'there are')}")
 
@@ -210,6 +202,7 @@ class Plan:
         """What ``run.json`` holds."""
         plain = self.experiment.as_json()
         audited = {name for facts in self.facts for name in facts.audited}
+        starts = {name: start.told for name, start in self.starts.items()}
         return {
             "experiment": self.experiment.id,
             "title": self.experiment.title,
@@ -232,11 +225,7 @@ class Plan:
             ],
             "audited": [name for name in self.policies if name in audited],
             "noise_variance": [facts.noise_variance for facts in self.facts],
-            **(
-                {"states": told}
-                if (told := {name: self.starts[name].told for name in self.starts})
-                else {}
-            ),
+            **({"states": starts} if starts else {}),
             "imports": imported(),
             "version": __version__,
         }
@@ -283,12 +272,6 @@ def _check_drawn(world: World, truth: str) -> None:
         raise SpecError(f"[chart]: truth draws at most {_MOST_DRAWN} arms; this problem has {arms:,}")
     if truth == "functions" and columns != 1:
         raise SpecError("[chart]: truth = 'functions' needs arms with one feature; use 'series'")
-
-
-def _truth(world: World, rounds: int, first: int) -> Truth:
-    steps = thinned(rounds)
-    offers = [world.offer(first - 1 + step) for step in steps.tolist()]
-    return Truth(steps, np.stack([world.means(offer) for offer in offers]), offers[0].arms.features)
 
 
 def _settled(world: World) -> dict[str, str]:
@@ -349,7 +332,10 @@ def play(task: Task) -> list[Again]:
     if task.shown and isinstance(world, Mapped):
         write_shown(plan.out, index, world.road_map())
     if task.shown and experiment.chart.get("truth"):
-        write_shown(plan.out, index, _truth(world, plan.rounds, plan.first))
+        steps = thinned(plan.rounds)
+        offers = [world.offer(plan.first - 1 + step) for step in steps.tolist()]
+        means = np.stack([world.means(offer) for offer in offers])
+        write_shown(plan.out, index, Truth(steps, means, offers[0].arms.features))
     if task.shown and experiment.chart.get("tree") and world.model.metric is not None:
         write_shown(plan.out, index, frt_tree(world.model.metric, stream(seed, "tree", 0)))
     again: list[Again] = []

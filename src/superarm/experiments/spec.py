@@ -82,7 +82,13 @@ class Experiment:
             for name, options in getattr(experiment, table).items():
                 if not name.strip():
                     raise SpecError(f"{where}: a policy has the name {name!r}; give it a visible name")
-                _check_policy(name, options, f"{where}: {table}.{name}")
+                place = f"{where}: {table}.{name}"
+                _check_parameters("policy", _policy_spec(name, options), place)
+                for key, check in (("told", checked_told), ("wrapped", checked_wrappers)):
+                    try:
+                        check(options.get(key, {} if key == "told" else []))
+                    except InputError as error:
+                        raise SpecError(f"{place}: {key}: {error}") from None
         known = [each.name for each in fields(Lateness)]
         for key in experiment.feedback:
             if key not in known:
@@ -143,7 +149,6 @@ class Experiment:
     # --- building --------------------------------------------------------------------------
 
     def build_problem(self, *, seed: int, horizon: int) -> World:
-        """The world of one seed."""
         world: World = build("problem", self.problem, seed=seed, horizon=horizon)
         return world
 
@@ -161,7 +166,6 @@ class Experiment:
         return {"feedback": told + (f"; {late.lost:.1%} of it is lost" if late.lost else "")}
 
     def build_policy(self, name: str, world: World) -> Policy:
-        """A fresh policy for a world."""
         spec, told = _policy_spec(name, self.policies[name]), self.policies[name].get("told", {})
         if "scales" in told and not isinstance(world.model, FleetModel):
             raise SpecError(f"{name}: told: only a fleet has scales; leave them out")
@@ -262,7 +266,7 @@ def _read(source: Path | Traversable, where: str) -> dict[str, Any]:
     base = data.pop("extends", None)
     if base is None:
         return data
-    bases = [*experiment_ids(), *_BASES]
+    bases = [*experiment_ids(), "navigation/_route"]  # which several share, and is none itself
     if base not in bases:
         told = suggestion(base, bases, command="superarm list experiments")
         raise SpecError(f"{where}: extends is {base!r}; {told}")
@@ -272,10 +276,6 @@ def _read(source: Path | Traversable, where: str) -> dict[str, Any]:
         if isinstance(below.get(key), Mapping) and isinstance(data.get(key), Mapping):
             joined[key] = {**below[key], **data[key]}
     return joined
-
-
-_BASES = ("navigation/_route",)
-"""What several experiments share; not experiments themselves."""
 
 
 def _parse(source: Path | Traversable, where: str) -> Experiment:
@@ -346,15 +346,6 @@ def _check_keys(data: Mapping[str, Any], where: str) -> None:
 def _policy_spec(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     given = {key: value for key, value in options.items() if key not in _OF_ONE_POLICY}
     return {"name": given.pop("policy", name), **given}
-
-
-def _check_policy(name: str, options: Mapping[str, Any], where: str) -> None:
-    _check_parameters("policy", _policy_spec(name, options), where)
-    for key, check in (("told", checked_told), ("wrapped", checked_wrappers)):
-        try:
-            check(options.get(key, {} if key == "told" else []))
-        except InputError as error:
-            raise SpecError(f"{where}: {key}: {error}") from None
 
 
 def checked_told(given: Any) -> dict[str, Any]:

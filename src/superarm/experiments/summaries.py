@@ -56,7 +56,12 @@ def summarise(run: Run, experiment: Experiment) -> dict[str, Any]:
             for each in experiment.derived:
                 values = _derived(run, policy, index, each)
                 if values is not None:
-                    add(run, policy, index, each["name"], values, _derived_metric(run, each, index))
+                    of, label = (
+                        run.metric(each.get("metric", "regret"), index),
+                        each["name"].replace("_", " "),
+                    )
+                    told = Metric(label, "" if "versus" in each else of.unit, "ratio", of.better)
+                    add(run, policy, index, each["name"], values, told)
     for horizon in run.horizons:
         part = run.at_horizon(horizon)
         for index in range(len(part.settings)):
@@ -109,8 +114,3 @@ def _derived(run: Run, policy: str, index: int, each: Mapping[str, Any]) -> Floa
         return totals / run.rounds
     with np.errstate(divide="ignore", invalid="ignore"):  # over nothing no ratio is known: null
         return totals / run.cumulative(versus, index, metric)[:, -1]
-
-
-def _derived_metric(run: Run, each: Mapping[str, Any], index: int) -> Metric:
-    of, label = run.metric(each.get("metric", "regret"), index), str(each["name"]).replace("_", " ")
-    return Metric(label, "" if "versus" in each else of.unit, "ratio", of.better)

@@ -93,6 +93,50 @@ class _Theorem(NamedTuple):
     curve: Callable[[Floats, _Case], Floats]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Shared:
+    """What the bounds of all policies take, computed once."""
+
+    run: Run
+    experiment: Experiment  # in the first setting of the run
+
+    @cached_property
+    def rounds(self) -> Floats:
+        """Where bounds are drawn."""
+        return np.unique(np.geomspace(1, self.run.rounds, _POINTS).astype(np.intp)).astype(np.float64)
+
+    @cached_property
+    def world(self) -> World:
+        """Of the first seed: truths differ from seed to seed, the model does not."""
+        return self.experiment.build_problem(seed=self.run.seeds[0], horizon=self.run.rounds)
+
+    def growth(self, observed: int) -> theory.ArmSetGrowth:
+        """γ of so many observations of fixed arms."""
+        model = self.world.model
+        arms, noise = model.arms, model.noise_variance
+        return theory.ArmSetGrowth(
+            kernel=model.kernel, features=arms, noise_variance=noise, horizon=observed
+        )
+
+    @cached_property
+    def on_routes(self) -> dict[str, Any]:
+        """What the bound of every route policy takes."""
+        run, model = self.run, self.world.model
+        if model.arms is None:
+            raise _NoBoundError("arms change from round to round: Theorem 3.2 needs finitely many")
+        # The theorem's K is the most arms that a route may have; the longest driven stands in.
+        driven = (run.choices(each, 0, seed) for each in run.policies for seed in run.seeds)
+        budget = max(int(choices.shape[1]) for choices in driven)
+        return {
+            "gamma": self.growth(run.rounds * budget),
+            "arms": len(model.arms),
+            "budget": budget,
+            "noise_variance": model.noise_variance,
+            "largest_eigenvalue": theory.prior_eigenvalue_bound(model.kernel, model.arms, budget).value,
+            "largest_variance": float(np.max(model.kernel.diag(model.arms))),
+        }
+
+
 def regret_bounds(run: Run) -> RegretBounds:
     """What theory says of the run's first setting, for each of its policies."""
     if "parameters" not in run.spec:
@@ -101,9 +145,8 @@ def regret_bounds(run: Run) -> RegretBounds:
         {"id": run.experiment, "rounds": run.rounds, "seeds": 1, **run.spec["parameters"]},
         str(run.directory),
     ).with_setting(run.settings[0])
-    rounds = np.unique(np.geomspace(1, run.rounds, _POINTS).astype(np.intp))
-    routes = _Routes(run=run, experiment=experiment, rounds=rounds)
-    places, drawn = rounds.astype(np.float64), dict[str, Bound]()
+    shared = _Shared(run=run, experiment=experiment)
+    drawn: dict[str, Bound] = {}
     missing: dict[str, str] = {}
     note = ""
     for policy in run.policies:
@@ -116,14 +159,13 @@ def regret_bounds(run: Run) -> RegretBounds:
             if "wrapped" in options:
                 raise _NoBoundError("no theorem implemented here covers a posterior that is wrapped")
             if name in _THEOREMS:
-                drawn[policy] = _by_theorem(name, policy, run, experiment, given, places)
+                drawn[policy] = _by_theorem(shared, policy, name, given)
             elif name in _ROUTE_POLICIES:
-                drawn[policy], note = routes.bound(policy, name, given), _ROUTE_NOTE
+                drawn[policy], note = _route_bound(shared, policy, name, given), _ROUTE_NOTE
             elif name in _DRIFT_POLICIES:
-                drawn[policy] = _drift_bound(name, policy, run, experiment, given, places)
-                note = _DRIFT_NOTE
+                drawn[policy], note = _drift_bound(shared, policy, name, given), _DRIFT_NOTE
             elif name in _TREE_POLICIES:
-                drawn[policy] = _movement_rate(name, policy, run, experiment, places)
+                drawn[policy] = _movement_rate(shared, policy, name)
             else:
                 raise _NoBoundError(_NO_THEOREM.get(name, "none is drawn here for such a policy"))
         except _NoBoundError as reason:
@@ -134,11 +176,9 @@ def regret_bounds(run: Run) -> RegretBounds:
 # --- theorems that hold with high probability ----------------------------------------------
 
 
-def _by_theorem(
-    name: str, policy: str, run: Run, experiment: Experiment, given: Options, rounds: Floats
-) -> Bound:
+def _by_theorem(shared: _Shared, policy: str, name: str, given: Options) -> Bound:
     """Averaged over the run's seeds; what the run does not have is told beside it."""
-    theorem = _THEOREMS[name]
+    theorem, run, experiment = _THEOREMS[name], shared.run, shared.experiment
     values = []
     unmet: list[str] = []
     found: list[Lemmas] = []
@@ -154,7 +194,7 @@ def _by_theorem(
         )
         if (largest := _largest_variance(case)) > 1.0 + 1e-9:
             raise _NoBoundError(f"k(x, x) reaches {largest:.3g}: the theorem assumes k ≤ 1")
-        values.append(theorem.curve(rounds, case))
+        values.append(theorem.curve(shared.rounds, case))
         unmet = unmet or list(_unmet(name, case))
         if name == "oclok-ucb" and case.arrivals:
             schedule = OclokUCB(most_arms=case.most_arms, delta=given["delta"])
@@ -165,7 +205,7 @@ def _by_theorem(
         label += " (assumptions not met)"
     if found:
         assumes += f". {in_words(found)}"
-    return Bound(label, rounds, np.mean(values, axis=0), assumes)
+    return Bound(label, shared.rounds, np.mean(values, axis=0), assumes)
 
 
 def _largest_variance(case: _Case) -> float:
@@ -271,74 +311,35 @@ _ROUTE_NOTE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Routes:
-    """Bounds on the rectified regret of route policies; what they share is computed once.
-
-    Theorem 3.2 itself covers none of them, as regret is rectified; the bound of any widths does.
-    """
-
-    run: Run
-    experiment: Experiment
-    rounds: Any
-
-    def bound(self, policy: str, name: str, given: Options) -> Bound:
-        self._require_covered(name, given)
-        widths = self._widths(policy)
-        values = theory.bayesian_regret_bound_of_widths(widths, rectified=True, **self._shared)
-        whose = "the widths of GP-UCB" if name == "route-ts" else "its own widths"
-        assumes = f"ours, with {whose}; Theorem 3.2 itself gives no bound because "
-        assumes += _why_not_theorem(name, given)
-        return Bound(f"bound of {policy}", self.rounds * 1.0, values[self.rounds - 1], assumes)
-
-    def _widths(self, policy: str) -> Floats:
-        """Of every round; Thompson sampling has none, and takes those of GP-UCB in the analysis."""
-        arms = self._shared["arms"]
-        schedule = schedule_of(self.run, policy, 0, arms) or BayesianGPUCB(arms=arms)
-        steps = range(1, self.run.rounds + 1)
-        return np.array([schedule.width(step, lambda count: 0.0) for step in steps])
-
-    def _require_covered(self, name: str, given: Options) -> None:
-        """Refuse other rules, and whatever makes the posterior not that of the truth’s own prior."""
-        problem, posterior = self.experiment.problem, given["posterior"]
-        told, true = problem.get("model_lengthscale"), problem.get("lengthscale", 1.0)
-        for refused, reason in (
-            (problem["name"] != "navigation", "the truth is not drawn from the model’s prior"),
-            (problem.get("switch_cost"), "no theorem implemented here covers switching costs"),
-            (told not in (None, true), "the model’s lengthscale is not that of the truth"),
-            (posterior == "independent", "edges are treated as independent, which they are not"),
-            (posterior not in _EXACT, "the posterior is approximate: the theorems need the exact one"),
-            (given["routing"] != "rectified", "it minimises energy less the height potential"),
-            (given["spread"] != "noise", "it does not rectify with the s that regret uses"),
-            (name == "route-greedy", _NO_THEOREM["gp-greedy"]),
-            (name == "route-rule", "no theorem implemented here covers custom rules"),
-            (name == "route-ts" and given["mode"] != "joint", _why_not_theorem(name, given)),
-        ):
-            if refused:
-                raise _NoBoundError(reason)
-
-    @cached_property
-    def _shared(self) -> dict[str, Any]:
-        """What the bound of every policy takes: truths differ from seed to seed, the model does not."""
-        run = self.run
-        world: World = self.experiment.build_problem(seed=run.seeds[0], horizon=run.rounds)
-        kernel, arms, noise_variance = world.model.kernel, world.model.arms, world.model.noise_variance
-        if arms is None:
-            raise _NoBoundError("arms change from round to round: Theorem 3.2 needs finitely many")
-        # The theorem's K is the most arms that a route may have; the longest driven stands in.
-        driven = (run.choices(each, 0, seed) for each in run.policies for seed in run.seeds)
-        budget = max(int(choices.shape[1]) for choices in driven)
-        observed = run.rounds * budget
-        return {
-            "gamma": theory.ArmSetGrowth(
-                kernel=kernel, features=arms, noise_variance=noise_variance, horizon=observed
-            ),
-            "arms": len(arms),
-            "budget": budget,
-            "noise_variance": noise_variance,
-            "largest_eigenvalue": theory.prior_eigenvalue_bound(kernel, arms, budget).value,
-            "largest_variance": float(np.max(kernel.diag(arms))),
-        }
+def _route_bound(shared: _Shared, policy: str, name: str, given: Options) -> Bound:
+    """Theorem 3.2 itself covers none, as regret is rectified; the bound of any widths does."""
+    # Refused: other rules, and whatever makes the posterior not that of the truth's own prior.
+    problem, posterior = shared.experiment.problem, given["posterior"]
+    told, true = problem.get("model_lengthscale"), problem.get("lengthscale", 1.0)
+    for refused, reason in (
+        (problem["name"] != "navigation", "the truth is not drawn from the model’s prior"),
+        (problem.get("switch_cost"), "no theorem implemented here covers switching costs"),
+        (told not in (None, true), "the model’s lengthscale is not that of the truth"),
+        (posterior == "independent", "edges are treated as independent, which they are not"),
+        (posterior not in _EXACT, "the posterior is approximate: the theorems need the exact one"),
+        (given["routing"] != "rectified", "it minimises energy less the height potential"),
+        (given["spread"] != "noise", "it does not rectify with the s that regret uses"),
+        (name == "route-greedy", _NO_THEOREM["gp-greedy"]),
+        (name == "route-rule", "no theorem implemented here covers custom rules"),
+        (name == "route-ts" and given["mode"] != "joint", _why_not_theorem(name, given)),
+    ):
+        if refused:
+            raise _NoBoundError(reason)
+    arms, steps = shared.on_routes["arms"], range(1, shared.run.rounds + 1)
+    # Thompson sampling has no widths, and takes those of GP-UCB in the analysis.
+    schedule = schedule_of(shared.run, policy, 0, arms) or BayesianGPUCB(arms=arms)
+    widths = np.array([schedule.width(step, lambda count: 0.0) for step in steps])
+    values = theory.bayesian_regret_bound_of_widths(widths, rectified=True, **shared.on_routes)
+    whose = "the widths of GP-UCB" if name == "route-ts" else "its own widths"
+    assumes = f"ours, with {whose}; Theorem 3.2 itself gives no bound because "
+    assumes += _why_not_theorem(name, given)
+    drawn = values[shared.rounds.astype(np.intp) - 1]
+    return Bound(f"bound of {policy}", shared.rounds, drawn, assumes)
 
 
 def _why_not_theorem(name: str, given: Options) -> str:
@@ -362,9 +363,9 @@ _TREE_POLICIES = ("gp-md", "md-known")
 _MOVEMENT = "“Movement Penalized Bayesian Optimization with Application to Wind Energy Systems” (2022)"
 
 
-def _movement_rate(name: str, policy: str, run: Run, experiment: Experiment, rounds: Floats) -> Bound:
+def _movement_rate(shared: _Shared, policy: str, name: str) -> Bound:
     """The order of Theorem 1 through the end of the regret; eqs. 12 and 13 on what was recorded."""
-    world: World = experiment.build_problem(seed=run.seeds[0], horizon=run.rounds)
+    run, world, rounds = shared.run, shared.world, shared.rounds
     if not isinstance(world, MovementProblem):
         raise _NoBoundError("the theorem is about problems in which moving has a cost")
     told = _competitive(run, policy, world)
@@ -413,18 +414,13 @@ _DRIFT_NOTE = (
 )
 
 
-def _drift_bound(
-    name: str, policy: str, run: Run, experiment: Experiment, given: Options, rounds: Floats
-) -> Bound:
+def _drift_bound(shared: _Shared, policy: str, name: str, given: Options) -> Bound:
     """The same for all seeds, as they share one model."""
-    world: World = experiment.build_problem(seed=run.seeds[0], horizon=run.rounds)
-    posterior: Any = cast(Any, experiment.build_policy(policy, world)).posterior
+    world, rounds, T = shared.world, shared.rounds, shared.run.rounds
+    posterior: Any = cast(Any, shared.experiment.build_policy(policy, world)).posterior
     true = _true_drift(world, posterior.drift if name == "tv-gp-ucb" else None)
-    model, n, T = world.model, len(world.offer(1).arms), run.rounds
+    model, n, gamma = world.model, len(world.offer(1).arms), shared.growth(T)
     noise = model.noise_variance
-    gamma = theory.ArmSetGrowth(
-        kernel=model.kernel, features=model.arms, noise_variance=noise, horizon=T
-    )
     theorem: Options = {"arms": n, "noise_variance": noise, "delta": _DRIFT_DELTA}
     words = f"{_DRIFT_POLICIES[name]}. Drawn although the run does not meet this assumption: "
     words += f"widths √β_t (here √({given['c1']:g} ln({given['c2']:g} t)))"
@@ -440,7 +436,7 @@ def _drift_bound(
         block = posterior.block
         values = theory.regret_bound_r_gp_ucb(rounds, gamma, block=block, epsilon=true, **theorem)
         if true > 0.0:
-            words += f". {_mismatch(run, experiment, policy, block, true)}"
+            words += f". {_mismatch(shared.run, shared.experiment, policy, block, true)}"
     most = 2.0 * T * math.sqrt(2.0 * math.log(n))
     if values[-1] > most:
         words += ". This bound is too loose to say anything: no policy loses more than "

@@ -20,8 +20,13 @@ def road_sections(run: Run) -> list[str]:
 
 def _energy_parts(run: Run) -> Iterable[str]:
     """Energy per trip, over all rounds and in the first and last tenth, for every trip."""
-    tables = [_energy_table(run, index) for index in trip_settings(run)]
-    if any(tables):
+    tables = []
+    for index in trip_settings(run):
+        if found := trip_energies(run, index):
+            rows = [(name, [plus_minus(*each) for each in row.values()]) for name, row in found.items()]
+            titles = [*next(iter(found.values()))]
+            tables.append(policy_table(run, titles, rows, setting_text(run.settings[index])))
+    if tables:
         yield (
             "<p>True energy of the routes driven: what the trips cost on average, without noise. "
             "Regret counts every edge's energy from zero upwards, as in Bayesian Analysis "
@@ -31,10 +36,3 @@ def _energy_parts(run: Run) -> Iterable[str]:
             "change with the world of each seed.</p>"
         )
         yield from tables
-
-
-def _energy_table(run: Run, index: int) -> str:
-    found = trip_energies(run, index)
-    rows = [(policy, [plus_minus(*each) for each in row.values()]) for policy, row in found.items()]
-    titles = next(([*row] for row in found.values()), [])
-    return policy_table(run, titles, rows, setting_text(run.settings[index])) if rows else ""

@@ -156,14 +156,12 @@ class Plane:
 
 def svg_maps(maps: Iterable[Map], base: str) -> list[str]:
     """Maps of the same roads; the grey ones of the first are used again by the others."""
-    drawn: list[tuple[RoadMap, Window, str]] = []
+    drawn: dict[tuple[RoadMap, Window], str] = {}
     pictures = []
     for each in maps:
-        known = [name for roads, window, name in drawn if roads is each.roads and window == each.window]
-        name = known[0] if known else f"{base}-{len(drawn)}"
-        if not known:
-            drawn.append((each.roads, each.window, name))
-        pictures.append(_svg_map(each, name, again=bool(known)))
+        grey = (each.roads, each.window)
+        again, name = grey in drawn, drawn.setdefault(grey, f"{base}-{len(drawn)}")
+        pictures.append(_svg_map(each, name, again=again))
     return pictures
 
 

@@ -19,6 +19,7 @@ from superarm.results.curves import (
     Band,
     average,
     counted,
+    given_to,
     growth_exponent,
     outcomes,
     plus_minus,
@@ -146,9 +147,8 @@ def _headline(run: Run, rankings: Sequence[Mapping[str, Average]]) -> str:
 
 
 def _rivals(run: Run, ranking: Mapping[str, Average]) -> dict[str, Average]:
-    options = (run.spec.get("parameters") or {}).get("policies", {})
-    parts = {policy: options.get(policy, {}).get("policy", policy) for policy in ranking}
     known = ("benchmark", "genie", "minc-known", "md-known", "offline")  # who know the truth
+    parts = {policy: given_to(run, policy, 0).get("policy", policy) for policy in ranking}
     return {policy: each for policy, each in ranking.items() if parts[policy] not in known}
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -105,7 +106,7 @@ def regret_chart(
     ends = [float(each.y[-1]) for each in series if each.y[-1] > 0.0]
     log = len(ends) > 1 and max(ends) > _FAR_APART * min(ends)
     label = _regret_text(run, index) + ", log scale" * log
-    return Chart(series=series, title=title, x_label="round", y_label=label, log_y=log, totals=True)
+    return Chart(series=series, title=title, y_label=label, log_y=log, totals=True)
 
 
 def _regret_text(run: Run, index: int) -> str:
@@ -141,7 +142,7 @@ def _regret(run: Run, index: int, band: Band) -> Picture:
 def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
     series = []
     for policy, style in policy_styles(run.policies).items():
-        curve = regret_curve(run, policy, index, points=_POINTS, log=True)
+        curve = regret_curve(run, policy, index, points=_POINTS)
         label = f"{policy}  {power_text(growth_exponent(run, policy, index))}"
         series.append(Series(label, curve.rounds, curve.mean, style))
     caption = "The exponent is the slope over the last half of the rounds."
@@ -158,17 +159,12 @@ def _growth(run: Run, index: int, bounds: RegretBounds | None) -> Picture:
 def _truths(run: Run) -> list[Picture]:
     """Expected rewards as they change, a panel for every setting."""
     functions = run.chart.truth == "functions"
-    charts = []
-    for index, setting in enumerate(run.settings):
+    charts, across = [], "arm" if functions else "round"
+    for index in range(len(run.settings)):
         if (truth := run.truth(index)) is not None:
-            chart = Chart(
-                series=_functions(truth) if functions else _expected(truth),
-                title=setting_text(setting),
-                x_label="arm" if functions else "round",
-                y_label=run.metric("regret", index)._replace(label="expected reward").text,
-                from_zero=False,
-            )
-            charts.append(chart)
+            label = run.metric("regret", index)._replace(label="expected reward").text
+            series = _functions(truth) if functions else _expected(truth)
+            charts.append(_panel(run, index, series, label, x_label=across, from_zero=False))
     dots, lines = "A dot marks the best arm", "One line for each arm, and the best"
     caption = f"{dots if functions else lines} of each round. Seed {run.seeds[0]}."
     return [Picture(name="truth", panels=tuple(charts), caption=caption, columns=2)] if charts else []
@@ -193,11 +189,12 @@ def _tree(run: Run) -> list[Picture]:
     line = Series("", x[walk], -depth[walk], PolicyStyle(1, thin=True), marked=leaves)
     across, up = "actions, side by side", "level of the tree"
     chart = Chart(series=(line,), x_label=across, y_label=up, from_zero=False)
-    told = "A random tree in place of the metric: dots are actions, and edges are at most half as long "
-    told += (
+    caption = (
+        "A random tree in place of the metric: dots are actions, and edges are at most half as long "
         f"as those above them. Between these {len(tree)} actions, distances along the tree are never "
+        "shorter than in the metric."
     )
-    return [Picture(name="tree", panels=(chart,), caption=f"{told}shorter than in the metric.")]
+    return [Picture(name="tree", panels=(chart,), caption=caption)]
 
 
 def _totals(run: Run, band: Band) -> list[Picture]:
@@ -206,14 +203,19 @@ def _totals(run: Run, band: Band) -> list[Picture]:
     for curve, (index, setting) in product(run.chart.curves, enumerate(run.settings)):
         metric, where = curve["metric"], curve.get("where", {})
         if matches(run, setting, where) and metric in run.metrics_at(index):
-            series = tuple(_curve(run, policy, index, band, metric=metric) for policy in run.policies)
-            title, label = setting_text(setting), run.metric(metric, index).text
-            charts.append(Chart(series=series, title=title, x_label="round", y_label=label))
+            series = [_curve(run, policy, index, band, metric=metric) for policy in run.policies]
+            charts.append(_panel(run, index, series, run.metric(metric, index).text))
     caption = f"Running totals; {band_text(run, band)}.{_thin(charts)}"
     return [Picture(name="totals", panels=tuple(charts), caption=caption, columns=2)] if charts else []
 
 
-def _functions(truth: Truth) -> tuple[Series, ...]:
+def _panel(run: Run, index: int, series: Iterable[Series], label: str, **look: Any) -> Chart:
+    """The curves of one setting."""
+    title = setting_text(run.settings[index])
+    return Chart(series=tuple(series), title=title, y_label=label, **look)
+
+
+def _functions(truth: Truth) -> list[Series]:
     """Over the arms, in a few rounds, from light to dark."""
     wanted = np.maximum(np.rint(np.linspace(0.0, truth.rounds[-1], _TIMES)), 1)
     rows = np.unique(np.searchsorted(truth.rounds, wanted))
@@ -222,17 +224,17 @@ def _functions(truth: Truth) -> tuple[Series, ...]:
         y, style = truth.values[row, order], PolicyStyle(shade(at, len(rows)))
         told, best = f"t = {truth.rounds[row]}", int(y.argmax())
         series.append(Series(told, truth.places[order, 0], y, style, marked=(best,)))
-    return tuple(series)
+    return series
 
 
-def _expected(truth: Truth) -> tuple[Series, ...]:
+def _expected(truth: Truth) -> list[Series]:
     """Every arm over the rounds, lower ones lighter, and the largest of them."""
     arms = truth.values.mean(axis=0).argsort()
-    lines = (
+    lines = [
         Series("", truth.rounds, truth.values[:, arm], PolicyStyle(shade(at, len(arms)), 0, thin=True))
         for at, arm in enumerate(arms.tolist())
-    )
-    return *lines, Series("best", truth.rounds, truth.values.max(axis=1), PolicyStyle(1))
+    ]
+    return [*lines, Series("best", truth.rounds, truth.values.max(axis=1), PolicyStyle(1))]
 
 
 def _derived(run: Run, declared: Mapping[str, str], band: Band) -> Picture:
@@ -254,14 +256,8 @@ def _derived(run: Run, declared: Mapping[str, str], band: Band) -> Picture:
                 series.append(_line(policy, style, rounds, ratios, band))
         told, name = run.metric(metric, index), declared["name"].replace("_", " ")
         ratio = f"{told.label}, relative to {versus}"
-        chart = Chart(
-            series=tuple(series),
-            title=setting_text(run.settings[index]),
-            x_label="round",
-            y_label=ratio if versus else told._replace(label=name).text,
-            from_zero=not versus,
-        )
-        charts.append(chart)
+        label = ratio if versus else told._replace(label=name).text
+        charts.append(_panel(run, index, series, label, from_zero=not versus))
     caption = _sentence(band_text(run, band))
     if negative:
         where = f" ({'; '.join(negative)})" if any(negative) else ""
@@ -283,10 +279,8 @@ def _horizons(run: Run, band: Band) -> Picture:
             ends = zip(told, lengths, strict=True)
             totals = [part.cumulative(policy, index)[:, rounds - 1] for part, rounds in ends]
             series.append(_line(policy, style, np.array(lengths), np.stack(totals, axis=1), band))
-        title, across = setting_text(run.settings[index]), "number of rounds T"
-        label = f"{_regret_text(run, index)} after T rounds"
-        curves = tuple(series)
-        charts.append(Chart(series=curves, title=title, x_label=across, y_label=label, markers=True))
+        across, label = "number of rounds T", f"{_regret_text(run, index)} after T rounds"
+        charts.append(_panel(run, index, series, label, x_label=across, markers=True))
     names = ", ".join(parts[0].policies)
     caption = (
         f"Policies run again for every T, which they must know in advance: {names}; "
@@ -309,7 +303,7 @@ def _seconds(run: Run, index: int) -> Picture | None:
             label += f", {power_text(growth)}"
         series.append(Series(label, curve.rounds, curve.mean, style))
     label = "time per round, log scale"
-    chart = Chart(series=tuple(series), x_label="round", y_label=label, log_y=True, seconds=True)
+    chart = Chart(series=tuple(series), y_label=label, log_y=True, seconds=True)
     caption = (
         "Time to decide and learn, averaged over blocks of rounds and over seeds; labels give the "
         "overall mean and, where it grows, how the time of a round grows over the last half of the run."
@@ -374,7 +368,7 @@ def _sweep_curves(run: Run, panels: Sequence[Sweep], band: Band) -> Picture:
                 curves.append(_curve(run, policy, index, band, f"{value:g}", style, points=80))
             title = ", ".join(filter(None, (policy, setting_text(panel.fixed))))
             label = _regret_text(run, panel.settings[0])
-            charts.append(Chart(series=tuple(curves), title=title, x_label="round", y_label=label))
+            charts.append(Chart(series=tuple(curves), title=title, y_label=label))
     caption = f"By {panels[0].key}; {band_text(run, band)}."
     name = f"curves-{panels[0].key}".replace(".", "-")
     return Picture(name=name, panels=tuple(charts), caption=caption, columns=len(run.policies))
@@ -402,8 +396,8 @@ def _schedules(run: Run, band: Band) -> Picture:
         where = f"{trip_name(run, index)}, {len(roads):,} edges"
         for kind, curves in regrets.items():
             title, label = f"GP-{kind}: {where}", _regret_text(run, index)
-            charts.append(Chart(series=tuple(curves), title=title, x_label="round", y_label=label))
-        charts.append(Chart(series=tuple(widths), title=f"β: {where}", x_label="round", y_label="β"))
+            charts.append(Chart(series=tuple(curves), title=title, y_label=label))
+        charts.append(Chart(series=tuple(widths), title=f"β: {where}", y_label="β"))
     caption = f"The index is mean − √β · standard deviation. Regret: {band_text(run, band)}."
     return Picture(name="betas", panels=tuple(charts), caption=caption, columns=3)
 

@@ -143,7 +143,6 @@ def mean_band(values: Floats, band: Band) -> tuple[Floats, Floats]:
 
 
 def band_text(run: Run, band: Band) -> str:
-    """What a band around a mean is."""
     half = {"stderr": "standard error", "std": "standard deviation"}[band]
     return f"mean ± 1 {half} over {len(run.seeds)} seeds" if len(run.seeds) > 1 else "one seed"
 
@@ -186,11 +185,9 @@ def synthetic_data(run: Run, setting_index: int | None = None) -> str:
     return "; ".join(dict.fromkeys(made)) + some if made else ""
 
 
-def regret_curve(
-    run: Run, policy: str, setting_index: int = 0, *, points: int = 600, log: bool = False
-) -> Curve:
-    """Cumulative regret, averaged over seeds."""
-    rounds = thinned(run.rounds, points, log)
+def regret_curve(run: Run, policy: str, setting_index: int = 0, points: int = 600) -> Curve:
+    """Cumulative regret, averaged over seeds, in rounds that are evenly spaced on a log axis."""
+    rounds = thinned(run.rounds, points, log=True)
     return Curve(rounds, run.cumulative(policy, setting_index)[:, rounds - 1].mean(axis=0))
 
 
@@ -205,7 +202,7 @@ def power_text(exponent: float) -> str:
 
 def growth_exponent(run: Run, policy: str, setting_index: int = 0) -> float:
     """The slope p of regret ∝ t^p, fitted on log–log axes over the last half; NaN where undefined."""
-    return growth_of(regret_curve(run, policy, setting_index, log=True))
+    return growth_of(regret_curve(run, policy, setting_index))
 
 
 def growth_of(curve: Curve) -> float:
@@ -217,7 +214,7 @@ def growth_of(curve: Curve) -> float:
     return float(np.polyfit(np.log(rounds), np.log(mean), 1)[0])
 
 
-def seconds_curve(run: Run, policy: str, setting_index: int = 0, *, points: int = 120) -> Curve:
+def seconds_curve(run: Run, policy: str, setting_index: int = 0, points: int = 120) -> Curve:
     """Mean seconds per round over all seeds, in consecutive stretches that end at ``rounds``."""
     seconds = run.seconds(policy, setting_index)[:, min(1, run.rounds - 1) :]
     count = seconds.shape[1]
@@ -263,22 +260,14 @@ def spread_labels(positions: Sequence[float], gap: float, low: float, high: floa
     >>> spread_labels([5.0, 5.0, 40.0], 10.0, 0.0, 100.0)
     [0.0, 10.0, 40.0]
     """
-    order = np.argsort(np.asarray(positions, dtype=np.float64), kind="stable")
-    blocks: list[list[float]] = []  # [sum of wishes, count]: least squares by pooling neighbours
-    for rank, index in enumerate(order):
-        blocks.append([positions[index] - rank * gap, 1.0])
-        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] > blocks[-1][0] / blocks[-1][1]:
-            total, count = blocks.pop()
-            blocks[-1][0] += total
-            blocks[-1][1] += count
-    ceiling = max(low, high - (len(positions) - 1) * gap)
-    placed = [0.0] * len(positions)
-    ranks = iter(enumerate(order))
-    for total, count in blocks:
-        for _ in range(int(count)):
-            rank, index = next(ranks)
-            placed[index] = float(min(max(total / count, low), ceiling) + rank * gap)
-    return placed
+    from scipy.optimize import isotonic_regression
+
+    wishes, room = np.asarray(positions, dtype=np.float64), gap * np.arange(len(positions))
+    order = np.argsort(wishes, kind="stable")
+    moved = isotonic_regression(wishes[order] - room).x  # least squares among what keeps its order
+    placed = np.empty(len(wishes))
+    placed[order] = np.clip(moved, low, max(low, high - (len(wishes) - 1) * gap)) + room
+    return [float(each) for each in placed]
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -363,6 +352,15 @@ def matches(run: Run, setting: Mapping[str, Any], where: Mapping[str, Any]) -> b
     given = {**(run.spec.get("parameters") or {}).get("problem", {}), **setting}
     found = ((given.get(key), value) for key, value in where.items())
     return all(has == value or (isinstance(value, list) and has in value) for has, value in found)
+
+
+def given_to(run: Run, owner: str, setting_index: int) -> dict[str, Any]:
+    """What "problem", "feedback" or a policy was given in a setting, whose keys may name its owner."""
+    parameters = run.spec.get("parameters") or {}
+    own = parameters if owner in ("problem", "feedback") else parameters.get("policies") or {}
+    setting = run.settings[setting_index]
+    named = {key.removeprefix(f"{owner}."): value for key, value in setting.items()}
+    return {**(own.get(owner) or {}), **setting, **named}
 
 
 def setting_text(setting: Mapping[str, Any]) -> str:

@@ -42,7 +42,7 @@ class Chart:
     """Curves over one pair of axes."""
 
     series: tuple[Series, ...]
-    x_label: str
+    x_label: str = "round"
     y_label: str
     title: str = ""
     log_x: bool = False
@@ -87,7 +87,6 @@ class Chart:
         return float(positive[0] * min(positive[0] / positive[1], 0.5)), float(positive[0])
 
     def x_ticks(self) -> dict[float, str]:
-        """What is written below the x-axis, by place."""
         zero, least = self._zero()
         low, high = self.x_range()
         if np.isnan(zero):
@@ -98,7 +97,6 @@ class Chart:
         return {zero: "0", **{at: significant(at) for at in every if at >= least}}
 
     def y_ticks(self) -> dict[float, str]:
-        """What is written beside the y-axis, by place."""
         write = readable_seconds if self.seconds else significant
         return {at: write(at) for at in ticks(*self.y_range(), self.log_y)}
 

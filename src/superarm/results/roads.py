@@ -10,8 +10,6 @@ visits             how often each edge was driven on, (n,)
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +19,7 @@ from superarm.registry import require_kind
 from superarm.rules import BayesianGPUCB, BayesUCBQuantile
 from superarm.simulation.trace import Run
 
-from .curves import Average, average, counted, per_round
+from .curves import Average, average, counted, given_to, per_round
 
 METHODS = ("gp-ucb", "gp-bucb", "gp-ts", "bi-ucb", "bi-bucb", "bi-ts")
 """The six methods of Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025)."""
@@ -44,9 +42,7 @@ def trip_key(roads: RoadMap) -> tuple[bytes, int, int]:
 
 def trip_name(run: Run, setting_index: int) -> str:
     """``Luxembourg A`` where the problem names a route, else the run's own name."""
-    problem = (run.spec.get("parameters") or {}).get("problem") or {}
-    setting = run.settings[setting_index]
-    route = setting.get("route", setting.get("problem.route", problem.get("route")))
+    route = given_to(run, "problem", setting_index).get("route")
     if not isinstance(route, str) or not route:
         return run.experiment
     place, _, letter = route.rpartition("-")
@@ -54,7 +50,6 @@ def trip_name(run: Run, setting_index: int) -> str:
 
 
 def visits(run: Run, policy: str, setting_index: int, seed: int, edges: int) -> Ints:
-    """How often each edge was driven on, (n,)."""
     chosen = run.choices(policy, setting_index, seed).ravel()
     return np.bincount(chosen[chosen >= 0], minlength=edges)
 
@@ -114,15 +109,11 @@ _OPTIONS: dict[str, tuple[type[Schedule], tuple[str, ...]]] = {
 
 def schedule_of(run: Run, policy: str, setting_index: int, arms: int) -> Schedule | None:
     """The very schedule that a route policy has on ``arms`` edges; ``None`` for other policies."""
-    policies = (run.spec.get("parameters") or {}).get("policies") or {}
-    options: Mapping[str, Any] = policies.get(policy) or {}
+    options = given_to(run, policy, setting_index)
     kind, names = _OPTIONS.get(str(options.get("policy", policy)), (None, ()))
-    setting = run.settings[setting_index]
-    given = {}
-    for name in names:
-        value = setting.get(f"{policy}.{name}", setting.get(name, options.get(name, 1.0)))
+    given = {name: options.get(name, 1.0) for name in names}
+    for name, value in given.items():
         require_kind(value, float, f"{run.directory / 'run.json'}: {policy}.{name}")
-        given[name] = float(value)
     return kind(arms=arms, **given) if kind else None
 
 
