@@ -190,6 +190,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--ways", action="store_true")
+    parser.add_argument("--uninformed", action="store_true", help="nobody is told the vehicles")
     parser.add_argument("--policies", default="cautious,greedy,informed,prior,fastest")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
@@ -205,6 +206,7 @@ def main() -> None:
                     "seed": seed,
                     "network": network,
                     "elevation": tiles or None,
+                    "informed": not asked.uninformed,
                     "traffic": traffic,
                     "moments": asked.moments,
                     "cache": str(asked.folder / f"{name}-{traffic:g}.sqlite"),

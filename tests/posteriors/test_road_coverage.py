@@ -170,7 +170,7 @@ def test_a_state_goes_on() -> None:
     rng = np.random.default_rng(3)
     one, _ = judged(np.abs(rng.standard_normal(250)))
     other = Coverage(KEPT)
-    other.remember(State("any", 1, arrays=one.arrays("x")), "x")
+    other.remember(State(kind="any", schema=1, arrays=one.arrays("x")), "x")
     for score in np.abs(rng.standard_normal(20)):
         np.testing.assert_array_equal(one.widths(), other.widths())
         one.judge(np.array([score]))
@@ -182,7 +182,7 @@ def test_a_state_is_the_callers_own() -> None:
     one, _ = judged([1.0, 2.0])
     arrays = {name: values.copy() for name, values in one.arrays("x").items()}
     other = Coverage(KEPT)
-    other.remember(State("any", 1, arrays=arrays), "x")
+    other.remember(State(kind="any", schema=1, arrays=arrays), "x")
     arrays["x_levels"][...] = np.nan
     assert np.isfinite(other.widths()).all()
 
@@ -204,6 +204,6 @@ def test_a_state_is_the_callers_own() -> None:
 )
 def test_an_impossible_state_is_refused(name: str, values: Floats) -> None:
     one, _ = judged([1.0, 2.0])
-    damaged = State("any", 1, arrays={**one.arrays("x"), f"x_{name}": values})
+    damaged = State(kind="any", schema=1, arrays={**one.arrays("x"), f"x_{name}": values})
     with pytest.raises((StateError, InputError)):
         Coverage(KEPT).remember(damaged, "x")

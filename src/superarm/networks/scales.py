@@ -47,8 +47,8 @@ class RoadScales:
     noise_per_stop: float = 0.9
     """The same as a multiple of what signals let expect, by their programs."""
     noise_share: float = 0.1
-    """The same as a share of the Wh that a road moves. It is not fitted: where terms tell a road's Wh
-    only nearly, as of vehicles unlike each other, one would have to believe all roads of a trip at once."""
+    """The same as a share of the Wh that a road moves: terms tell those of unlike vehicles only nearly.
+    It is not fitted, see ``posteriors.roads.fitting``."""
 
     def __post_init__(self) -> None:
         for item in fields(self):

@@ -52,7 +52,7 @@ def terms_of(keys: Floats) -> Floats:
 
 
 def noise_parts(keys: Floats) -> Floats:
-    """What each scale of the noise multiplies, squared: a road, its time, its stops, its size, (N, 4)."""
+    """What each scale of the noise multiplies, squared: a road, its time, stops and size, (N, 4)."""
     each, sizes = np.square(keys[:, EACH]), np.abs(keys[:, _SIZES]).sum(axis=1)
     parts = [each, each * np.maximum(keys[:, TIME], 0.0), keys[:, STOPS], np.square(sizes)]
     return np.column_stack(parts)

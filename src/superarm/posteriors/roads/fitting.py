@@ -49,8 +49,8 @@ def fit_scales(engine: RoadEngine, trips: Trips, given: RoadScales, most: int) -
         return value + 0.5 * float(away @ away), slope + away / _PRIOR_WIDTH
 
     reach = np.where(np.arange(len(centre)) < len(centre) - 1, 6.0, 0.0)  # the last is noise_share
-    bounds = np.column_stack([centre - reach, centre + reach])
-    first = np.clip(start, *bounds.T)
+    least, largest = centre - reach, centre + reach
+    first, bounds = np.clip(start, least, largest), list(zip(least, largest, strict=True))
     found = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxfun": most})
     return RoadScales.of(np.exp(found.x))
 
