@@ -16,8 +16,8 @@ trip t::
                rise), in Wh of the model, and ``each``
 ``w``          how far the fleet's vehicles differ from the model, w_vehicle each of them,
                w_t the day's weather and payload: noise that the roads of a trip share
-``noise``      of each drive over a road by itself: it grows with the time spent there, and with what
-               signals let expect
+``noise``      of each drive over a road by itself: it grows with the time spent there, with what
+               signals let expect, and with the Wh that the road moves
 =============  =======================================================================
 
 So roads are shared by all vehicles, and vehicles differ in five numbers. All standard deviations are
