@@ -103,8 +103,8 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
         lines.append(
             f"roads differ from the energy model by {scales.own:.1f} Wh an edge, and by "
             f"{scales.near:.1f} Wh that neighbours share; one drive differs from the next by "
-            f"{scales.noise:.1f} Wh an edge and {scales.noise_share:.0%} of what it moves, more where it "
-            "takes long"
+            f"{scales.noise:.1f} Wh an edge and {scales.noise_share:.0%} of what it moves, more where "
+            "it takes long"
         )
     held = gp.held
     if held.trips:
