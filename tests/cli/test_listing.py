@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from superarm.cli.listing import _words
 from superarm.experiments import experiment_ids, load_experiment
-from superarm.registry import families, find, names
+from superarm.registry import families, find, names, parameters_of
 
 Command = Callable[..., Any]
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,6 +87,12 @@ def test_our_words_are_not_put_into_the_mouths_of_others(cli: Command) -> None:
     assert (policy["family"], rule["family"]) == ("policy", "rule")
     assert policy["parameters"][0]["meaning"] == ""  # not that of the temporal kernel's epsilon
     assert rule["parameters"][0]["meaning"].startswith("How much to explore")
+
+
+def test_what_is_explained_of_a_part_exists() -> None:
+    for title, words in _words().items():
+        if "/" in title:
+            assert set(words) <= set(parameters_of(*title.split("/"))), title
 
 
 def test_show_a_part(cli: Command) -> None:
