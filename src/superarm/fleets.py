@@ -3,7 +3,8 @@
 A log is a table with one row for each edge or for each trip:
 
 =============  =======================================================================
-``trip``       what tells trips apart; a trip is learned once, however often it is given
+``trip``       what tells a vehicle's trips apart in all logs; a trip is learned once, however often
+               it is given
 ``vehicle``    its name, where there are several; unnamed trips are one vehicle's
 ``edge``       the edge that the row is about, in the order of the road; or
 ``edges``      the ids of all edges of the trip, separated by spaces
@@ -50,11 +51,13 @@ from superarm.policies.ledger import MOST_ROUNDS
 from superarm.policies.navigation import route_greedy
 from superarm.posteriors import RoadGP
 from superarm.posteriors.roads import Trips
+from superarm.posteriors.roads.engine import EXPECTED
 from superarm.problems.fleet import fleet_model, fleet_rows, road_sizes, turn_energy
 from superarm.registry import describe, difference
 
 _LARGEST = 1e10
 _MOST_WH = 1e7  # of an edge or a trip: 10 MWh
+_UNLIKELY = 10.0  # times what is expected, or that part of it: no vehicle is that far from the model
 _MOST_LETTERS = 1 << 24  # of one entry: a trip of 100,000 edges has a tenth of it
 _TRACE = ("time_s", "lat", "lon", "counter_wh")
 
@@ -170,19 +173,39 @@ def learn_trips(
     for name, value in options.items():
         if value is not None and (held := getattr(posterior, name)) != value:
             raise StateError(f"this state was learned with {name} {held!r}; leave {name} out")
-    known, refused, taken = 0, {}, {}
+    known, refused, taken, metered = 0, {}, {}, []
     for trip in trips:
         if policy.knows(step := _step(trip)) or step in taken:
             known += 1
             continue
         try:
             taken[step] = _rewards(graph, trip, vehicles or {})
+            metered.append(sum(section.energy for section in trip.sections))
         except InputError as error:
             refused[" ".join(filter(None, (trip.vehicle, trip.name)))] = str(error)
     if taken:
+        _check_units(list(taken.values()), metered)
         posterior.observe_trips(_joined(list(taken.values())))
         policy.note_steps(list(taken))
     return Lesson(policy=policy, trips=len(taken), known=known, refused=refused)
+
+
+def _check_units(trips: list[Trips], metered: list[float]) -> None:
+    """Refuse a log whose energies are far from the model's: kWh or joules, say."""
+    rewards, expected = (
+        np.array([column.sum() for column in columns])
+        for columns in zip(*((each.rewards, each.keys[:, EXPECTED]) for each in trips), strict=True)
+    )
+    known = np.array(metered) - rewards  # what is stored in height, and what turns add
+    total = expected + known
+    # A trip that rolls downhill may take anything; of two trips both may be slips of the meter.
+    telling = total > 0.2 * (np.abs(expected) + np.abs(known))
+    ratio = float(np.median(np.array(metered)[telling] / total[telling])) if telling.any() else 1.0
+    if np.count_nonzero(telling) > 2 and not 1.0 / _UNLIKELY < ratio < _UNLIKELY:
+        raise InputError(
+            f"a typical trip of this log took {ratio:.2g} times what the energy model expects; "
+            "energies are in Wh, and above 0 where the battery gives"
+        )
 
 
 def _rewards(graph: LineGraph, trip: LoggedTrip, vehicles: Mapping[str, Vehicle]) -> Trips:

@@ -174,6 +174,17 @@ def test_whole_trips(cli: Command, town: Any, log: Path) -> None:
     assert told["edges_visited"] == len({edge for _, edges, _ in trips.values() for edge in edges})
 
 
+@pytest.mark.parametrize("factor", [1e-3, 3600.0, -1.0])
+def test_energies_in_other_units_are_refused(cli: Command, town: Any, log: Path, factor: float) -> None:
+    head, *lines = log.read_text().splitlines()
+    cut = [line.rpartition(",") for line in lines]
+    rows = [f"{before},{factor * float(energy):.6f}" for before, _, energy in cut]
+    Path("other.csv").write_text("\n".join([head, *rows]))
+    told = cli(*words(town, Path("other.csv")), "--vehicles", "vans.toml").fails(1)
+    assert "times what the energy model expects; energies are in Wh" in told
+    assert not Path("fleet.npz").exists()
+
+
 def test_bad_input(cli: Command, town: Any, log: Path) -> None:
     assert "no such file" in cli(*words(town, Path("none.csv"))).fails(2)
     Path("bad.csv").write_text("trip,edge,energy_wh\na,-00_10,lots\n")

@@ -81,7 +81,8 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
              f"{len(gp.visited)} of {len(graph)} edges"]  # fmt: skip
     if lesson.known:
         lines.append(
-            f"left out, because they were learned from before: {counted(lesson.known, 'trip')}"
+            "left out, because trips of these names were learned from before: "
+            f"{counted(lesson.known, 'trip')}"
         )
     if lesson.refused:
         lines.append(f"{counted(len(lesson.refused), 'trip')} could not be learned from:")

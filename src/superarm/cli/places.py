@@ -13,7 +13,7 @@ from superarm.experiments import Experiment
 from superarm.registry import parameters_of, suggestion
 from superarm.routes import NETWORKS
 
-from .common import check_elevation
+from .common import check_elevation, check_network
 
 _ON_ONES_OWN = "navigation/network"  # the experiment that has no network unless one is given
 
@@ -74,6 +74,8 @@ class Place(NamedTuple):
                 f"--elevation and --flat are for problems on roads with heights; {about}"
             )
         check_elevation(self.elevation)
+        if self.net is not None:
+            check_network(self.net)
         if (self.start is None) != (self.goal is None):
             raise click.UsageError("--from and --to go together: name both, or neither")
         names = {"--net": "network", "--from": "start", "--to": "goal", "--elevation": "elevation"}

@@ -9,6 +9,7 @@ from typing import Any
 
 from superarm.errors import SpecError, UnknownArmError
 from superarm.experiments import parse_overrides
+from superarm.networks import Vehicle
 from superarm.results.curves import counted
 from superarm.routes import (
     INTERVAL,
@@ -20,7 +21,7 @@ from superarm.routes import (
     read_vehicle,
 )
 
-from .common import check_elevation, check_file, check_network
+from .common import check_elevation, check_file, check_network, say
 
 _MOST_ROWS = 24
 
@@ -52,7 +53,12 @@ def ask(
     options |= {"elevation": elevation, "state": state, **equipped._asdict()}
     router = Router(net, settings=settings, **options)
     try:
-        closed = [*close, *(router.closed_by(read_closures(close_file)) if close_file else ())]
+        closed = [*close]
+        if close_file is not None:
+            closed += (along := router.closed_by(read_closures(close_file)))
+            if not along:
+                advice = "GeoJSON has longitude before latitude"
+                say(f"superarm: {close_file} closes no edge of this network; {advice}", err=True)
         asked: dict[str, Any] = {"closed": closed, "depart": depart, "charge": charge}
         return router.route(start, goal, **asked, anyway=anyway)
     except UnknownArmError as error:
@@ -71,6 +77,7 @@ def print_route(answer: RouteAnswer) -> None:
     best = answer.best
     lines = [
         *(f"{end} {told}" for end, told in zip(("from", "to"), answer.places, strict=True) if told),
+        _driver(answer),
         f"{len(ids)} edges, {best.length / 1000:.2f} km, {best.seconds / 60:.1f} min on empty roads, "
         f"{best.climb:.0f} m of climbing",
         f"expected energy {_signed(best.energy)} Wh, 95 % interval "
@@ -87,6 +94,20 @@ def print_route(answer: RouteAnswer) -> None:
     ]
     for line in lines:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _driver(answer: RouteAnswer) -> str:
+    """For whom the route was found, and what is known of it."""
+    name, vehicle, trips = answer.driver
+    told = f"vehicle {name}" if name else "a vehicle"
+    told += f" of {vehicle.mass:,.0f} kg"
+    if vehicle == Vehicle() and trips is None:
+        return f"{told}, the default; --vehicle FILE describes yours"
+    if trips is None:
+        return told
+    if not trips:
+        return f"{told}; the state has no trip of it: by what other vehicles have taught"
+    return f"{told}; the state has {counted(trips, 'trip')} of it"
 
 
 def _battery(answer: RouteAnswer) -> list[str]:

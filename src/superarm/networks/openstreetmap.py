@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
-from superarm.errors import FileError, InputError
+from superarm.errors import FileError, InputError, require_extra
 from superarm.states import atomic_write
 
 from ._xml import Attributes, XmlFile, bare_name, require_file
@@ -81,6 +81,7 @@ def kept_osm(path: str | Path, folder: str | Path, *, heights: bool = True) -> P
     """
     path = Path(path)
     require_file(path)
+    require_extra("sumo", "sumo")
     made_of = sha256(path.read_bytes())
     made_of.update(repr((_OPTIONS, heights, version("eclipse-sumo"))).encode())
     kept = Path(folder) / made_of.hexdigest() / f"{bare_name(path)}.net.xml"

@@ -222,8 +222,8 @@ def network_file(network: str, *, heights: bool) -> Path:
     if not network.endswith(SUMO_FILES):
         raise InputError(
             f"network is {network!r}; SUMO drives on {', '.join(REAL_NETWORKS)} or the path of a "
-            f"SUMO network ({', '.join(SUMO_FILES)}) or an OpenStreetMap extract (.osm). "
-            "netconvert makes a SUMO network of other files"
+            f"SUMO network ({', '.join(SUMO_FILES)}) or an OpenStreetMap extract "
+            f"({', '.join(OSM_FILES)}). Of .osm.pbf, `osmium cat` makes one"
         )
     return Path(network)
 

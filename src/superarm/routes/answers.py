@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from superarm.core import Floats, Ints
-from superarm.networks import LineGraph, RoadNetwork, drive_time
+from superarm.networks import LineGraph, RoadNetwork, Vehicle, drive_time
 from superarm.networks.geography import COMPLEX, pairs
 from superarm.oracles import Trip
 from superarm.policies.navigation import Routing
@@ -63,12 +63,24 @@ class Leg:
         }
 
 
+class Driver(NamedTuple):
+    """Who drives."""
+
+    name: str | None
+    vehicle: Vehicle
+    trips: int | None  # of it that were learned; None where vehicles are not told apart
+
+    def as_json(self) -> dict[str, Any]:
+        return {"name": self.name, "mass_kg": self.vehicle.mass, "trips_learned": self.trips}
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RouteAnswer:
     """The route that was asked for, and two to compare it with."""
 
     graph: LineGraph
     trip: Trip
+    driver: Driver
     places: tuple[str, str]
     """How start and goal were found; "" where an edge was named by its id."""
     routing: Routing
@@ -115,6 +127,7 @@ class RouteAnswer:
             "to": self.graph.ids[self.trip.goal],
             "from_place": self.places[0] or None,
             "to_place": self.places[1] or None,
+            "vehicle": self.driver.as_json(),
             "edges": self.ids(),
             "streets": self.streets(),
             **self.best.as_json(),

@@ -57,6 +57,7 @@ class Source(Protocol):
     vehicle: Vehicle
     timed: bool  # whether the time of departure makes a difference
     record: Held | None  # how forecasts of this kind have fared
+    trips: int | None  # of this vehicle that were learned; None where vehicles are not told apart
 
     def known(self, depart: When | None) -> Known: ...
 
@@ -73,6 +74,7 @@ class ByModel:
 
     timed = False
     record: Held | None = None
+    trips: int | None = None
 
     def __init__(self, graph: LineGraph, vehicle: Vehicle) -> None:
         self.vehicle, self._graph = vehicle, graph
@@ -99,6 +101,7 @@ class Learned(ABC):
 
     timed = False
     vehicle: Vehicle
+    trips: int | None = None
     uturns: tuple[Uturns, ...] = (True, False, "dead-ends")  # what its roads may be like
 
     def __init__(self, policy: IndexPolicy, label: str, record: Held | None) -> None:
@@ -173,6 +176,7 @@ class OfFleet(Learned):
         super().__init__(**learned)
         self._inside, self.vehicle = inside, vehicle or Vehicle()
         self._number = _UNSEEN if name is None else vehicle_number(name)
+        self.trips = inside.trips_of(self._number)
 
     def unlike(self, graph: LineGraph) -> str | None:
         return unlike_roads(self._inside, graph)

@@ -43,9 +43,9 @@ from superarm.policies.navigation import Routing
 from superarm.problems.road_models import load_roads
 from superarm.registry import kinds_of, require_kind, suggestion
 
-from .answers import Leg, RouteAnswer
+from .answers import Driver, Leg, RouteAnswer
 from .battery import VEHICLE, Battery, Charge
-from .believed import ByModel, Known, Learned, Source, When, own_model, read_learned
+from .believed import ByModel, Known, Learned, OfFleet, Source, When, own_model, read_learned
 from .closures import closed_by
 from .search import Search
 
@@ -100,6 +100,7 @@ class Router:
         else:
             self.graph, source = _learned(*where, settings, read_learned(state, vehicle, vehicle_name))
         self.source, self.routing, self.battery = source, routing, battery or Battery()
+        self._driver = Driver(vehicle_name, source.vehicle, source.trips)
         self._plans: dict[When | None, _Plan] = {}
 
     @cached_property
@@ -146,6 +147,7 @@ class Router:
         return RouteAnswer(
             graph=self.graph,
             trip=trip,
+            driver=self._driver,
             places=(self._told(ends[0], trip.start), self._told(ends[1], trip.goal)),
             routing=self.routing,
             means=found.means,
@@ -358,6 +360,9 @@ def _learned(
 ) -> tuple[LineGraph, Source]:
     """The roads on which it was learned, among those that the network may mean."""
     if own := [key for key in settings if key not in _ROADS]:
+        if isinstance(source, OfFleet):
+            told = f"{source.label} is a fleet's: {own[0]} cannot be set"
+            raise StateError(f"{told}; say it in a file of the vehicle (--vehicle FILE)")
         raise StateError(own_model(source.label, own[0]))
     found: list[str] = []
     first, *rest = [settings["uturns"]] if "uturns" in settings else source.uturns

@@ -149,6 +149,11 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         """Trips learned from."""
         return self._engine.log.view().number
 
+    def trips_of(self, vehicle: int) -> int:
+        """Trips of this vehicle that were learned from."""
+        trips = self._engine.log.view()
+        return len(np.unique(trips.trip[trips.of[trips.keys[:, VEHICLE] == vehicle]]))
+
     @property
     def visited(self) -> Ints:
         """The roads that were driven on."""
