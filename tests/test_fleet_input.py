@@ -69,7 +69,7 @@ def test_a_state_of_other_heights_is_refused(graph: LineGraph) -> None:
     trip = LoggedTrip(name="a", sections=(Section((graph.ids[0],), 10.0),))
     policy = learn_trips(graph, [trip]).policy
     flat = load_roads("city", edges=400, uturns="dead-ends", flat=True).graph
-    with pytest.raises(StateError, match="roads other than these: sizes"):
+    with pytest.raises(StateError, match="roads other than these: speed limits or heights differ"):
         learn_trips(flat, [trip], policy=policy)
 
 

@@ -143,11 +143,14 @@ def fleet_policy(graph: LineGraph, **options: Any) -> IndexPolicy:
 def unlike_roads(posterior: RoadGP, graph: LineGraph) -> str | None:
     """How these roads differ from those that a fleet has learned on, in words."""
     ours, theirs = describe(graph.turn_graph), describe(posterior.kernel)["network"]
-    names = ("turns", "length")
-    return difference(
-        {**{name: ours[name] for name in names}, "sizes": road_sizes(graph)},
-        {**{name: theirs.get(name) for name in names}, "sizes": posterior.sizes},
-    )
+    if len(graph) != len(posterior.sizes):
+        return f"these have {len(graph):,} edges, and those {len(posterior.sizes):,}"
+    names = {"turns": "which roads lead into which", "length": "the lengths of roads"}
+    for name, what in names.items():
+        if difference(ours[name], theirs.get(name)):
+            return f"{what} differ"
+    told = "speed limits or heights differ, or whether there are heights"
+    return told if difference(road_sizes(graph), posterior.sizes) else None
 
 
 def learn_trips(

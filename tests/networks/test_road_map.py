@@ -28,6 +28,8 @@ def test_a_map_comes_back_to_a_centimetre():
         {"trip": np.array([1])},
         {"trip": np.array([0, 10**6])},
         {"trip": np.array(["a", "b"])},
+        {"trip": np.array([-1, 1])},
+        {"trip": np.array([-2, -2])},
         {"speed": np.array(3.0)},
         {"height": np.ones(4)},
         {"points": np.ones(8)},
@@ -39,6 +41,12 @@ def test_a_damaged_map_is_refused(change):
     arrays = {**RoadMap.of(GRAPH, 0, 1).as_arrays(), **change}
     with pytest.raises(StateError, match="the map"):
         RoadMap.from_arrays(arrays)
+
+
+def test_a_map_of_several_trips_has_no_ends():
+    several = RoadMap.of(GRAPH)
+    assert several.ends == RoadMap.from_arrays(several.as_arrays()).ends == ()
+    assert RoadMap.of(GRAPH, 0, 1).ends == (0, 1)
 
 
 def test_a_map_that_lacks_something_is_refused():

@@ -109,8 +109,8 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
         )
     held = gp.held
     if held.trips:
-        share = f"{100.0 * held.inside:.0f} % of the last {counted(held.trips, 'trip')}"
-        told = f"{share} lay inside their 95 % interval"
+        trips = f"last {counted(held.trips, 'trip')}" if held.trips > 1 else "one trip judged"
+        told = f"{100.0 * held.inside:.0f} % of the {trips} lay inside their 95 % interval"
         lines.append(told if held.holds else f"{told}: do not rely on intervals yet")
     lines.append(
         f"State: {state}" if state.exists() else "nothing was learned, so no state was written"

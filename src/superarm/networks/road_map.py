@@ -23,17 +23,22 @@ class RoadMap:
     offsets: Ints  # edge i has the points offsets[i] … offsets[i + 1] − 1, (n + 1,)
     speed: Floats  # m/s, (n,)
     height: Floats  # mean z of each edge's junctions, (n,)
-    start: int
+    start: int  # −1, as ``goal``: there are several trips
     goal: int
 
     @classmethod
-    def of(cls, graph: LineGraph, start: int, goal: int) -> Self:
+    def of(cls, graph: LineGraph, start: int = -1, goal: int = -1) -> Self:
         network = graph.network
         z, (points, counts) = network.junctions[:, 2], graph.courses()
         offsets = np.concatenate([[0], np.cumsum(counts)])
         height = 0.5 * (z[network.tail[graph.edges]] + z[network.head[graph.edges]])
         trip = {"start": int(start), "goal": int(goal)}
         return cls(points=points, offsets=offsets, speed=graph.speed, height=height, **trip)
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Start and goal, where all trips have the same."""
+        return (self.start, self.goal) if self.start >= 0 else ()
 
     def __len__(self) -> int:
         return len(self.speed)
@@ -66,7 +71,7 @@ class RoadMap:
         offsets = arrays["offsets"].astype(np.intp)
         start, goal = (int(end) for end in arrays["trip"])
         fits = offsets[0] == 0 and offsets[-1] == p and (np.diff(offsets) >= 1).all()
-        if not (fits and 0 <= start < n and 0 <= goal < n):
+        if not (fits and ((0 <= start < n and 0 <= goal < n) or start == goal == -1)):
             raise StateError("edges, points and trip of the map do not fit together")
         points = arrays["points"] / 100.0
         speed, height = (arrays[name].astype(np.float64) for name in ("speed", "height"))

@@ -345,7 +345,7 @@ class Fleet(Driven):
         return {**super().measures, "regret": regret}
 
     def road_map(self) -> RoadMap:
-        return RoadMap.of(self.graph, *self._pairs[0])
+        return RoadMap.of(self.graph)
 
     # --- what trips cost -------------------------------------------------------------------
 

@@ -11,6 +11,12 @@ from superarm.simulation.trace import Run
 
 from .pages import figure, policy_table, section
 
+_OF_ONE_TRIP = (
+    "Regret counts every edge's energy from zero upwards, as in Bayesian Analysis of Combinatorial "
+    "Gaussian Process Bandits (2025), and so gives no credit for downhill roads; compare routes that "
+    "use them (names ending in “potential”) here. "
+)
+
 
 def road_sections(run: Run) -> list[str]:
     """What only runs on roads have: energy per trip, and maps."""
@@ -27,11 +33,10 @@ def _energy_parts(run: Run) -> Iterable[str]:
             titles = [*next(iter(found.values()))]
             tables.append(policy_table(run, titles, rows, setting_text(run.settings[index])))
     if tables:
+        roads = run.road_map(trip_settings(run)[0])
         yield (
             "<p>True energy of the routes driven: what the trips cost on average, without noise. "
-            "Regret counts every edge's energy from zero upwards, as in Bayesian Analysis "
-            "of Combinatorial Gaussian Process Bandits (2025), and so gives no credit for downhill "
-            "roads; compare routes that use them (names ending in “potential”) here. Differences are "
+            f"{_OF_ONE_TRIP if roads is not None and roads.ends else ''}Differences are "
             "taken seed by seed: they are known more precisely than the energies themselves, which "
             "change with the world of each seed.</p>"
         )

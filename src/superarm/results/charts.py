@@ -105,6 +105,7 @@ def regret_chart(
     series = tuple(_curve(run, policy, index, band, points=points) for policy in chosen)
     ends = [float(each.y[-1]) for each in series if each.y[-1] > 0.0]
     log = len(ends) > 1 and max(ends) > _FAR_APART * min(ends)
+    log = log and all(each.y[-1] >= 0.0 for each in series)  # better than what is compared with
     label = _regret_text(run, index) + ", log scale" * log
     return Chart(series=series, title=title, y_label=label, log_y=log, totals=True)
 

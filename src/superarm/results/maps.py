@@ -27,7 +27,7 @@ def networks_picture(runs: Sequence[Run]) -> Picture | None:
     regret there. A trip that several runs make is drawn with the route of the first of them.
     """
     networks: dict[bytes, dict[tuple[int, int], tuple[str, RoadMap, Ints]]] = {}
-    trips = [(run, index) for run in runs for index in trip_settings(run)]
+    trips = [(run, at) for run in runs for at in trip_settings(run) if _roads(run, at).ends]
     for run, index in sorted(trips, key=lambda trip: trip_name(*trip)):
         roads = _roads(run, index)
         network, start, goal = trip_key(roads)
@@ -82,10 +82,8 @@ def _visits(run: Run, index: int, policies: Sequence[str]) -> Picture:
     for least, limit in zip(limits, [*limits[1:], np.inf], strict=True):
         last = limit - 1.0
         key.append(f"{least:g}+" if np.isinf(limit) else f"{least:g}" + f"–{last:g}" * (last > least))
-    caption = (
-        f"Visits in {run.rounds:,} rounds of seed {seed}; the disc is the start, the square the "
-        "goal. Grey roads were never used."
-    )
+    ends = "; the disc is the start, the square the goal" * bool(roads.ends)
+    caption = f"Visits in {run.rounds:,} rounds of seed {seed}{ends}. Grey roads were never used."
     return _trip_picture(run, index, "exploration", window, panels, key, caption)
 
 
@@ -131,7 +129,7 @@ def _trip_picture(
     """Maps of one trip; ``panels`` has the layers of each by its title and note."""
     name += f"-{index}" if len(run.settings) > 1 else ""
     roads, heading = _roads(run, index), trip_name(run, index)
-    ends = ((roads.start, roads.goal, _ENDS),)
+    ends = ((roads.start, roads.goal, _ENDS),) if roads.ends else ()
     maps = tuple(Map(*told, roads, window, layers, ends) for told, layers in panels.items())
     shades = tuple((shade(place, len(key)), text) for place, text in enumerate(key))
     return Picture(name=name, panels=maps, heading=heading, caption=caption, columns=3, key=shades)
@@ -149,7 +147,7 @@ def _roads(run: Run, index: int) -> RoadMap:
 def window_around(roads: RoadMap, driven: Ints, margin: float = 0.06) -> Window:
     """Around the edges driven on and the trip's ends, at most three times as wide as high or
     the reverse, so that panels keep a useful shape."""
-    edges = np.unique(np.concatenate([np.asarray(driven, dtype=np.intp), [roads.start, roads.goal]]))
+    edges = np.unique(np.concatenate([np.asarray(driven, dtype=np.intp), roads.ends])).astype(np.intp)
     points = np.concatenate([roads.course(edge) for edge in edges])
     low, high = points.min(axis=0), points.max(axis=0)
     size = np.maximum(high - low, 1.0)

@@ -171,6 +171,7 @@ def read_vehicle(path: str | Path) -> Equipped:
     found = read_vehicles(file or path)
     if name not in found:
         known = " or ".join(f"{file or path}#{each}" for each in list(found)[:3])
+        known += ", …" * (len(found) > 3)
         raise SpecError(
             f"{file or path} has no vehicle {name!r}; {suggestion(name, found, 'it has')}"
             if name
