@@ -140,7 +140,7 @@ def test_longitudes_and_latitudes_are_found_like_metres(city, graph):
     ):
         np.testing.assert_array_equal(found.edges, expected.edges)
         np.testing.assert_allclose(found.enter, expected.enter, atol=1e-3)
-    with pytest.raises(InputError, match=r"within 50 m .* longitude come before"):
+    with pytest.raises(InputError, match=r"within 50 m .* are longitude and latitude swapped"):
         match_trace(placed, on_earth[:, ::-1], times)
     askew = dataclasses.replace(city, lon_lat=from_utm(east_north * 1.1, zone=32) * [1.0, 0.9])
     with pytest.raises(InputError, match="m off its x and y; give places in metres"):

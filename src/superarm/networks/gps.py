@@ -85,9 +85,7 @@ def match_trace(
     route, guessed, seen = _route(graph, streets, points, _thinned(points, on_road, sigma), sigma)
     if not route:
         told = f"no point of the trace is within {_NEAR * sigma:g} m of a road of {graph.network.name}"
-        raise InputError(
-            f"{told}; is it the right network, and are latitude and longitude what they are said to be?"
-        )
+        raise InputError(f"{told}; is it the right network, and are longitude and latitude swapped?")
     used = on_road[(on_road >= seen[0][0]) & (on_road <= seen[-1][0])]
     along, away = _along(streets, route, seen, points, used)
     bounds = np.concatenate([[0.0], np.cumsum(streets.metres[route])])
