@@ -171,10 +171,11 @@ POSTERIORS: dict[str, Callable[[], Any]] = {
 
 def road_gp() -> RoadGP:
     """With one noise for all, as contracts ask for it: so small are the scales of what roads of a trip
-    share, and of what grows with the time."""
+    share, and of what grows with time and size."""
     ring = np.roll(np.eye(N), 1, axis=0) + np.roll(np.eye(N), -1, axis=0)
     kernel = GraphMatern(csc_array(2.0 * np.eye(N) - ring), nu=2)
-    scales = RoadScales(near=20.0, own=15.0, trip=(1e-4,) * 5, noise=3.0, noise_per_time=1e-4)
+    tiny = {"noise_per_time": 1e-4, "noise_share": 1e-4}
+    scales = RoadScales(near=20.0, own=15.0, trip=(1e-4,) * 5, noise=3.0, **tiny)
     return RoadGP(kernel, np.linspace(0.0, 9.0, N), scales=scales, refit=0, outliers="keep")
 
 
