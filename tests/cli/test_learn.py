@@ -104,6 +104,13 @@ def test_routes_are_found_by_it(cli: Command, town: Any, log: Path) -> None:
     route = ("route", "--net", town.tables, *ENDS, "--vehicle", "vans.toml#van-1")
     model = cli(*route, "--json").json()
     learned = cli(*route, "--state", "fleet.npz", "--charge", "1000", "--json").json()
+    assert model["vehicle"] == {"name": "van-1", "mass_kg": 2200.0, "trips_learned": None}
+    assert learned["vehicle"] == {"name": "van-1", "mass_kg": 2200.0, "trips_learned": 6}
+    told = cli(*route, "--state", "fleet.npz").out
+    assert "vehicle van-1 of 2,200 kg; the state has 6 trips of it" in told
+    Path("new.toml").write_text("[van-9]\nmass = 2200.0\n")
+    new = ("--state", "fleet.npz", "--vehicle", "new.toml#van-9")
+    assert "the state has no trip of it" in cli(*route[:-2], *new).out
     assert learned["observations"] > 50
     assert learned["trips_judged"] == 12
     edges = len(learned["edges"])

@@ -234,6 +234,10 @@ def test_closed_roads(cli: Command, town: Any) -> None:
     shut = cli(*words, "--close-file", "closed.geojson")
     assert shut.code == 0
     assert "2 edges closed" in shut.out
+    line["coordinates"] = [[lat, lon] for lon, lat in line["coordinates"]]
+    Path("closed.geojson").write_text(json.dumps(line))
+    open_still = cli(*words, "--close-file", "closed.geojson")
+    assert "closes no edge of this network; GeoJSON has longitude before latitude" in open_still.err
     closed = cli(*words, "--close", "-00_10").fails(1)
     assert "no open route leads from edge -00_10 to edge -34_44: edge -00_10 is closed" in closed
     assert "has no edge '-00_11'" in cli(*words, "--close", "-00_11").fails(2)

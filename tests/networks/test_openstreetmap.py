@@ -12,7 +12,7 @@ import pytest
 from superarm.datasets import search_path
 from superarm.errors import InputError, MissingDataError, MissingExtraError
 from superarm.networks.elevation import Tile
-from superarm.networks.openstreetmap import read_osm
+from superarm.networks.openstreetmap import kept_osm, read_osm
 
 # A square with a diagonal one-way street; node 5 is a bend, the footway is not for cars.
 PLACES = {
@@ -149,8 +149,9 @@ def test_netconvert_is_not_waited_for_for_ever(tmp_path, sumo, monkeypatch):
 def test_without_sumo_the_pip_line_is_named(tmp_path, monkeypatch):
     path = write(tmp_path, osm())
     monkeypatch.setitem(sys.modules, "sumo", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'superarm\[sumo\]'"):
-        read_osm(path)
+    for read in (read_osm, lambda path: kept_osm(path, tmp_path)):
+        with pytest.raises(MissingExtraError, match=r"pip install 'superarm\[sumo\]'"):
+            read(path)
     empty = types.ModuleType("sumo")
     empty.SUMO_HOME = str(tmp_path)
     monkeypatch.setitem(sys.modules, "sumo", empty)

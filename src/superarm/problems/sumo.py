@@ -223,8 +223,8 @@ def network_file(network: str, *, heights: bool) -> Path:
         raise InputError(
             f"network is {network!r}; SUMO drives on {', '.join(REAL_NETWORKS)} or the path of a "
             f"SUMO network ({', '.join(SUMO_FILES)}) or an OpenStreetMap extract "
-            f"({', '.join(OSM_FILES)}). netconvert makes a SUMO network of other files, and `osmium cat` "
-            "an extract of .osm.pbf"
+            f"({', '.join(OSM_FILES)}). netconvert makes a SUMO network of other files, and `osmium "
+            "cat` an extract of .osm.pbf"
         )
     return Path(network)
 
