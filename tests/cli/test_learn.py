@@ -181,15 +181,30 @@ def test_whole_trips(cli: Command, town: Any, log: Path) -> None:
     assert told["edges_visited"] == len({edge for _, edges, _ in trips.values() for edge in edges})
 
 
-@pytest.mark.parametrize("factor", [1e-3, 3600.0, -1.0])
-def test_energies_in_other_units_are_refused(cli: Command, town: Any, log: Path, factor: float) -> None:
+def times(log: Path, factor: float, trips: int) -> Path:
+    """The log's first trips with other energies."""
     head, *lines = log.read_text().splitlines()
-    cut = [line.rpartition(",") for line in lines]
+    names = list(dict.fromkeys(line.partition(",")[0] for line in lines))[:trips]
+    cut = [line.rpartition(",") for line in lines if line.partition(",")[0] in names]
     rows = [f"{before},{factor * float(energy):.6f}" for before, _, energy in cut]
     Path("other.csv").write_text("\n".join([head, *rows]))
-    told = cli(*words(town, Path("other.csv")), "--vehicles", "vans.toml").fails(1)
+    return Path("other.csv")
+
+
+@pytest.mark.parametrize("factor", [1e-3, 0.05, 20.0, 3600.0, -1.0])
+def test_energies_in_other_units_are_refused(cli: Command, town: Any, log: Path, factor: float) -> None:
+    told = cli(*words(town, times(log, factor, 12)), "--vehicles", "vans.toml").fails(1)
     assert "times what the energy model expects; energies are in Wh" in told
     assert not Path("fleet.npz").exists()
+
+
+@pytest.mark.parametrize(("factor", "trips"), [(0.3, 12), (4.0, 12), (20.0, 2)])
+def test_energies_that_may_be_are_learned(
+    cli: Command, town: Any, log: Path, factor: float, trips: int
+) -> None:
+    """Of two trips both may be slips of the meter."""
+    other = words(town, times(log, factor, trips))
+    assert cli(*other, "--vehicles", "vans.toml", "--json").json()["trips_learned"] == trips
 
 
 def test_bad_input(cli: Command, town: Any, log: Path) -> None:

@@ -323,7 +323,7 @@ def test_what_was_on_its_way_then_is_not_awaited(tmp_path: Path) -> None:
             "policy 'ucb': this 'index-policy' state was made by another IndexPolicy: rule",
         ),
         (("prior=STATE",), "policy 'prior': it learns nothing"),
-        (("STATE", "STATE"), "is the state of none of .*; say whose it is: --state POLICY=ts.s0"),
+        (("STATE", "STATE"), r"is the state of none of \['joint', .*\]: for joint, rule.rule.mode is"),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused(

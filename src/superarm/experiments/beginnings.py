@@ -82,11 +82,17 @@ def find_starts(experiment: Experiment, given: Sequence[str], *, seed: int, roun
     for start in alone:
         world = experiment.build_problem(seed=seed, horizon=first - 1 + rounds)
         made = {name: describe(experiment.build_policy(name, world)) for name in experiment.policies}
-        spec = start.state().spec
-        owners = [name for name in made if difference(made[name], spec) is None and name not in starts]
-        if len(owners) != 1:
-            told = f"could be of any of {owners}" if owners else f"is the state of none of {[*made]}"
-            raise SpecError(f"{start.file} {told}; say whose it is: --state POLICY={start.file.name}")
+        spec = start.state().spec or {}
+        unlike = {name: difference(made[name], spec) for name in made if name not in starts}
+        owners = [name for name, found in unlike.items() if found is None]
+        if not owners:
+            told = f"{start.file} is the state of none of {[*unlike]}"
+            if alike := [name for name in unlike if made[name].get("name") == spec.get("name")]:
+                told += f": for {alike[0]}, {unlike[alike[0]]}; is it of other roads or settings?"
+            raise SpecError(told)
+        if len(owners) > 1:
+            told = f"could be of any of {owners}; say whose it is: --state POLICY={start.file}"
+            raise SpecError(f"{start.file} {told}")
         starts[owners[0]] = start
     return Starts(starts, first)
 
