@@ -49,6 +49,7 @@ def test_its_report_and_calibration(cli: Command) -> None:
     page = Path("run", "report.html").read_text(encoding="utf-8")
     assert "95 %" in page
     assert "informed" in page
+    assert "Visits in 8 rounds of seed 0. Grey roads were never used." in page  # no one start or goal
 
 
 def test_what_a_fleet_cannot_be_asked(cli: Command) -> None:

@@ -122,6 +122,33 @@ def test_curves_that_would_lie_on_the_axis_have_a_logarithmic_one(
     assert thin == ["prior"]
 
 
+def test_a_curve_below_zero_keeps_the_axis_as_it_is(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a policy that does better than the one that regret is counted from."""
+    run, cumulative = make_run(tmp_path, tuple(f"p{i}" for i in range(14))), Run.cumulative
+
+    def below(self: Run, policy: str, *given: Any, **named: Any) -> Any:
+        totals = cumulative(self, policy, *given, **named)
+        return -totals if policy == "p3" else totals
+
+    monkeypatch.setattr(Run, "cumulative", below)
+    chart = regret_chart(run, 0)
+    assert min(series.y[-1] for series in chart.series) < 0.0
+    assert not chart.log_y
+
+
+def test_maps_of_several_trips_show_no_ends(make_run: MakeRun, chain: MakeMap, tmp_path: Path) -> None:
+    several = (chain(start=-1, goal=-1),)
+    run = make_run(tmp_path / "a", ("gp-ts",), roads=several)
+    (picture,) = visit_pictures(run, ["gp-ts"])
+    assert [panel.ends for panel in maps(picture)] == [()]
+    assert "start" not in picture.caption
+    assert networks_picture([run]) is None
+    nowhere = make_run(tmp_path / "b", ("gp-ts",), roads=several, empty=True)
+    visit_pictures(nowhere, ["gp-ts"])
+
+
 def test_schedules_and_sweeps(make_run: MakeRun, chain: MakeMap, tmp_path: Path) -> None:
     values = (0.5, 1.0, 2.0)
     settings = tuple({"route": f"x-{r}", "lengthscale": v} for r in "ab" for v in values)

@@ -148,7 +148,8 @@ def window_around(roads: RoadMap, driven: Ints, margin: float = 0.06) -> Window:
     """Around the edges driven on and the trip's ends, at most three times as wide as high or
     the reverse, so that panels keep a useful shape."""
     edges = np.unique(np.concatenate([np.asarray(driven, dtype=np.intp), roads.ends])).astype(np.intp)
-    points = np.concatenate([roads.course(edge) for edge in edges])
+    shown = edges if len(edges) else np.arange(len(roads))  # nothing was driven: all roads
+    points = np.concatenate([roads.course(edge) for edge in shown])
     low, high = points.min(axis=0), points.max(axis=0)
     size = np.maximum(high - low, 1.0)
     size = np.maximum(size, size[::-1] / 3.0) * (1.0 + 2.0 * margin)
