@@ -344,6 +344,8 @@ def test_a_state_of_several_policies_needs_a_name(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"could be of any of \['one', 'two'\]; say whose it is"):
         plan(tmp_path / "a", 2, (path,), policies=twins)
     assert {*plan(tmp_path / "a", 2, (path, f"one={path}"), policies=twins).starts} == {"one", "two"}
+    with pytest.raises(SpecError, match="is left over: every policy begins with another state"):
+        plan(tmp_path / "a", 2, (path, f"one={path}", f"two={path}"), policies=twins)
 
 
 def test_a_state_that_changes_while_it_is_needed_is_noticed(tmp_path: Path) -> None:

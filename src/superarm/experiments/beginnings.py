@@ -85,6 +85,8 @@ def find_starts(experiment: Experiment, given: Sequence[str], *, seed: int, roun
         spec = start.state().spec or {}
         unlike = {name: difference(made[name], spec) for name in made if name not in starts}
         owners = [name for name, found in unlike.items() if found is None]
+        if not unlike:
+            raise SpecError(f"{start.file} is left over: every policy begins with another state")
         if not owners:
             told = f"{start.file} is the state of none of {[*unlike]}"
             if alike := [name for name in unlike if made[name].get("name") == spec.get("name")]:
