@@ -33,8 +33,6 @@ from superarm.states import load_state, loaded
 
 from .battery import VEHICLE
 
-_UNSEEN = 2**31 - 1  # the number of a vehicle that has not driven yet
-
 When = datetime | time
 """A time of departure: of a day, or of any day."""
 
@@ -175,7 +173,7 @@ class OfFleet(Learned):
     ) -> None:
         super().__init__(**learned)
         self._inside, self.vehicle = inside, vehicle or Vehicle()
-        self._number = _UNSEEN if name is None else vehicle_number(name)
+        self._number = vehicle_number(name or "")  # in a log, trips without a name are one vehicle's
         self.trips = inside.trips_of(self._number)
 
     def unlike(self, graph: LineGraph) -> str | None:
