@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import superarm
-from superarm.errors import FileError, StateError
+from superarm.errors import FileError, InputError, StateError
 from superarm.fleets import (
     LoggedTrip,
     Section,
@@ -209,6 +209,24 @@ def test_outliers_are_told_by_their_edges(graph: LineGraph) -> None:
         assert told["flagged"][0]["standard_deviations"] > 6.0
 
 
+def test_units_are_judged_by_what_heights_and_turns_take_too() -> None:
+    """Up steep hills nearly all is stored in height; down them a trip may take anything, or give."""
+    level = generate_city(edges=200, seed=1)
+    steep = replace(level, junctions=level.junctions * (1.0, 1.0, 10.0)).line_graph(uturns="dead-ends")
+    downhill = np.argsort(steep.rise / steep.length).tolist()
+    log = [by_edges(steep, f"up {edge}", [edge]) for edge in downhill[-5:]]
+    vans = {"vehicles": {"van": VAN}, "refit": 0}
+    assert learn_trips(steep, log, **vans).trips == 5
+    log += [by_edges(steep, f"down {edge}", [edge], more=-20.0) for edge in downhill[:9]]
+    assert learn_trips(steep, log, **vans).trips == 14
+    thousandth = [
+        replace(trip, sections=tuple(Section(each.edges, each.energy / 1e3) for each in trip.sections))
+        for trip in log
+    ]
+    with pytest.raises(InputError, match=r"took 0\.001 times what the energy model expects"):
+        learn_trips(steep, thousandth, **vans)
+
+
 def test_another_state_is_refused(graph: LineGraph) -> None:
     trip = by_edges(graph, "a", route_of(graph, 3, 120))
     other = generate_city(edges=200, seed=2).line_graph(uturns="dead-ends")
@@ -220,9 +238,15 @@ def test_another_state_is_refused(graph: LineGraph) -> None:
     network = graph.network
     flat = replace(network, junctions=network.junctions * (1.0, 1.0, 0.0))
     slower = replace(network, speed=0.9 * network.speed)
-    for unlike in (each.line_graph(uturns="dead-ends") for each in (flat, slower)):
-        with pytest.raises(StateError, match="roads other than these"):
-            learn_trips(unlike, [], policy=fleet_policy(graph))
+    longer = replace(network, length=1.1 * network.length)
+    unlike = {each.line_graph(uturns="dead-ends"): "speed limits or heights" for each in (flat, slower)}
+    unlike |= {longer.line_graph(uturns="dead-ends"): "the lengths of roads differ"}
+    permits = {who: np.arange(len(may)) != 2 for who, may in network.turn_permits.items()}
+    fewer = replace(network, turn_permits=permits)
+    unlike |= {fewer.line_graph(uturns="dead-ends"): "which roads lead into which differ"}
+    for roads, told in unlike.items():
+        with pytest.raises(StateError, match=f"roads other than these: {told}"):
+            learn_trips(roads, [], policy=fleet_policy(graph))
 
 
 def test_a_log_of_a_fleet_brings_its_routes_near_what_it_would_learn_online() -> None:

@@ -600,6 +600,10 @@ def test_vehicles_as_files(tmp_path: Path) -> None:
         read_vehicle(path)
     with pytest.raises(SpecError, match=r"no vehicle 'van-2'; did you mean 'van-1'"):
         read_vehicle(f"{path}#van-2")
+    for count, told in ((3, r"#c$"), (4, r"#c, …$")):
+        path.write_text("".join(f"[{name}]\n" for name in "abcd"[:count]))
+        with pytest.raises(SpecError, match=f"write .*#a or .*#b or .*{told}"):
+            read_vehicle(path)
     for text, words, kind in (
         ("mas = 1", "a vehicle has no 'mas'; did you mean 'mass'", SpecError),
         ("mass = 'heavy'", "mass is 'heavy'; it must be a number", SpecError),

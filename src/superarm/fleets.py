@@ -149,7 +149,7 @@ def unlike_roads(posterior: RoadGP, graph: LineGraph) -> str | None:
     for name, what in names.items():
         if difference(ours[name], theirs.get(name)):
             return f"{what} differ"
-    told = "speed limits or heights differ, or whether there are heights"
+    told = "speed limits or heights differ, or only one of the two has heights"
     return told if difference(road_sizes(graph), posterior.sizes) else None
 
 
@@ -206,8 +206,9 @@ def _check_units(trips: list[Trips], metered: list[float]) -> None:
     ratio = float(np.median(np.array(metered)[telling] / total[telling])) if telling.any() else 1.0
     if np.count_nonzero(telling) > 2 and not 1.0 / _UNLIKELY < ratio < _UNLIKELY:
         raise InputError(
-            f"a typical trip of this log took {ratio:.2g} times what the energy model expects; "
-            "energies are in Wh, and above 0 where the battery gives"
+            f"a typical trip of this log took {float(f'{ratio:.2g}'):,g} times what the energy model "
+            "expects; energies are in Wh, above 0 where the battery gives, and vehicles unlike a car "
+            "must be described"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,43 @@ def test_one_process_at_a_time(cli: Command, town: Any, graph: LineGraph, log: P
     assert json.loads(told)["trips_in_all"] == 20
 
 
+def test_who_holds_a_file_alone_is_waited_for(tmp_path: Path) -> None:
+    taken = threading.Event()
+
+    def take() -> None:
+        with held_alone(tmp_path / "new" / "fleet.npz"):
+            taken.set()
+
+    other = threading.Thread(target=take)
+    with held_alone(tmp_path / "new" / "fleet.npz"):
+        other.start()
+        assert not taken.wait(0.3)
+    assert taken.wait(60.0)
+    other.join()
+
+
+def test_trips_without_a_name_are_of_the_vehicle_without_a_name(
+    cli: Command, town: Any, log: Path
+) -> None:
+    rows = [line.split(",") for line in log.read_text().splitlines()]
+    at = rows[0].index("vehicle")
+    Path("unnamed.csv").write_text("".join(f"{','.join(row[:at] + row[at + 1 :])}\n" for row in rows))
+    cli(*words(town, Path("unnamed.csv"), state="new/fleet.npz"), "--json").json()
+    route = ("route", "--net", town.tables, *ENDS)
+    asked = (*route, "--state", "new/fleet.npz")
+    assert cli(*asked, "--json").json()["vehicle"]["trips_learned"] == 12
+    assert "a vehicle of 1,830 kg; the state has 12 trips of it" in cli(*asked).out
+    assert "a vehicle of 1,830 kg, the default; --vehicle FILE describes another" in cli(*route).out
+
+
+def test_one_trip_is_told_of_as_one(cli: Command, town: Any, log: Path) -> None:
+    one = words(town, times(log, 1.0, 1), state="one.npz")
+    told = cli(*one, "--vehicles", "vans.toml").out
+    assert "the one trip judged lay inside its 95 % interval" in told
+    far = words(town, times(log, 20.0, 1), state="far.npz")
+    assert "the one trip judged lay outside its 95 % interval" in cli(*far).out
+
+
 def test_routes_are_found_by_it(cli: Command, town: Any, log: Path) -> None:
     """Every edge needs 1.3 Wh more than the model says, which the fleet's routes then know."""
     cli(*words(town, log), "--vehicles", "vans.toml", "--json").json()
@@ -110,7 +148,10 @@ def test_routes_are_found_by_it(cli: Command, town: Any, log: Path) -> None:
     assert "vehicle van-1 of 2,200 kg; the state has 6 trips of it" in told
     Path("new.toml").write_text("[van-9]\nmass = 2200.0\n")
     new = ("--state", "fleet.npz", "--vehicle", "new.toml#van-9")
-    assert "the state has no trip of it" in cli(*route[:-2], *new).out
+    told = cli(*route, "--state", "fleet.npz", "--set", "mass=2000").fails(1)
+    assert "is a fleet's, so mass cannot be set; write it into the vehicle's file" in told
+    told = cli(*route[:-2], *new).out
+    assert "the state has no trips of it, only what other vehicles have taught" in told
     assert learned["observations"] > 50
     assert learned["trips_judged"] == 12
     edges = len(learned["edges"])
@@ -195,6 +236,7 @@ def times(log: Path, factor: float, trips: int) -> Path:
 def test_energies_in_other_units_are_refused(cli: Command, town: Any, log: Path, factor: float) -> None:
     told = cli(*words(town, times(log, factor, 12)), "--vehicles", "vans.toml").fails(1)
     assert "times what the energy model expects; energies are in Wh" in told
+    assert "e+" not in told
     assert not Path("fleet.npz").exists()
 
 

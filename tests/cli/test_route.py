@@ -409,7 +409,7 @@ def test_what_a_fleet_has_learned_is_used_for_its_vehicles(cli: Command, town: A
     learned = ("learn", "--net", town.net, "--trips", "trips.csv", "--state", "s.npz")
     assert cli(*learned, "--vehicles", "fleet.toml", "--json").json()["trips_learned"] == 6
     again = cli(*learned, "--vehicles", "fleet.toml").out
-    assert "left out, because trips of these names were learned from before: 6 trips" in again
+    assert "left out, because trips with these names were learned from before: 6 trips" in again
     words = cli(*learned, "--outliers", "keep").fails(1)
     assert "was learned with outliers 'weigh'; leave outliers out" in words
     words = ("route", "--net", town.net, "--state", "s.npz", *ENDS)

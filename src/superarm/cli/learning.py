@@ -81,7 +81,7 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
              f"{len(gp.visited)} of {len(graph)} edges"]  # fmt: skip
     if lesson.known:
         lines.append(
-            "left out, because trips of these names were learned from before: "
+            "left out, because trips with these names were learned from before: "
             f"{counted(lesson.known, 'trip')}"
         )
     if lesson.refused:
@@ -104,13 +104,15 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
         lines.append(
             f"roads differ from the energy model by {scales.own:.1f} Wh an edge, and by "
             f"{scales.near:.1f} Wh that neighbours share; one drive differs from the next by "
-            f"{scales.noise:.1f} Wh an edge and {scales.noise_share:.0%} of what it moves, more where "
-            "it takes long"
+            f"{scales.noise:.1f} Wh an edge and {100.0 * scales.noise_share:.0f} % of what "
+            "rolling, drag and height take there, more where it takes long"
         )
     held = gp.held
     if held.trips:
-        trips = f"last {counted(held.trips, 'trip')}" if held.trips > 1 else "one trip judged"
-        told = f"{100.0 * held.inside:.0f} % of the {trips} lay inside their 95 % interval"
+        told = f"{100.0 * held.inside:.0f} % of the last {held.trips} trips lay inside their"
+        if held.trips == 1:
+            told = f"the one trip judged lay {'inside' if held.inside else 'outside'} its"
+        told += " 95 % interval"
         lines.append(told if held.holds else f"{told}: do not rely on intervals yet")
     lines.append(
         f"State: {state}" if state.exists() else "nothing was learned, so no state was written"

@@ -101,12 +101,12 @@ def _driver(answer: RouteAnswer) -> str:
     name, vehicle, trips = answer.driver
     told = f"vehicle {name}" if name else "a vehicle"
     told += f" of {vehicle.mass:,.0f} kg"
-    if vehicle == Vehicle() and trips is None:
-        return f"{told}, the default; --vehicle FILE describes yours"
+    if vehicle == Vehicle() and trips is None and not answer.observations:  # a run's state has its own
+        return f"{told}, the default; --vehicle FILE describes another"
     if trips is None:
         return told
     if not trips:
-        return f"{told}; the state has no trip of it: by what other vehicles have taught"
+        return f"{told}; the state has no trips of it, only what other vehicles have taught"
     return f"{told}; the state has {counted(trips, 'trip')} of it"
 
 

@@ -361,8 +361,8 @@ def _learned(
     """The roads on which it was learned, among those that the network may mean."""
     if own := [key for key in settings if key not in _ROADS]:
         if isinstance(source, OfFleet):
-            told = f"{source.label} is a fleet's: {own[0]} cannot be set"
-            raise StateError(f"{told}; say it in a file of the vehicle (--vehicle FILE)")
+            told = f"{source.label} is a fleet's, so {own[0]} cannot be set"
+            raise StateError(f"{told}; write it into the vehicle's file (--vehicle FILE)")
         raise StateError(own_model(source.label, own[0]))
     found: list[str] = []
     first, *rest = [settings["uturns"]] if "uturns" in settings else source.uturns
@@ -375,6 +375,6 @@ def _learned(
             return graph, source.on(graph)
         found.append(unlike)
     raise StateError(
-        f"{source.label} was learned on roads other than these: {found[0]}; give the network of its "
-        "run, and its elevation"
+        f"{source.label} was learned on roads other than these: {found[0]}; give the network "
+        "that it was learned on, and its elevation"
     )
