@@ -297,6 +297,7 @@ def test_what_a_run_learned_comes_back(policy: str, cli: Command, town: Any) -> 
     assert alone == answer | unrecorded
     shown = cli("route", "--net", town.net, *ENDS, "--state", state).out
     assert f"learned from {answer['observations']} measurements" in shown
+    assert "--vehicle FILE" not in shown  # a run's state has a vehicle of its own
 
 
 def test_the_runs_own_record_says_whether_to_trust_the_interval(cli: Command, town: Any) -> None:

@@ -101,7 +101,7 @@ def _driver(answer: RouteAnswer) -> str:
     name, vehicle, trips = answer.driver
     told = f"vehicle {name}" if name else "a vehicle"
     told += f" of {vehicle.mass:,.0f} kg"
-    if vehicle == Vehicle() and trips is None and not answer.observations:  # a run's state has its own
+    if vehicle == Vehicle() and not answer.observations:  # a state that has learned knows its own
         return f"{told}, the default; --vehicle FILE describes another"
     if trips is None:
         return told
