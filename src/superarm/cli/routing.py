@@ -77,7 +77,7 @@ def print_route(answer: RouteAnswer) -> None:
     best = answer.best
     lines = [
         *(f"{end} {told}" for end, told in zip(("from", "to"), answer.places, strict=True) if told),
-        _driver(answer),
+        _vehicle(answer),
         f"{len(ids)} edges, {best.length / 1000:.2f} km, {best.seconds / 60:.1f} min on empty roads, "
         f"{best.climb:.0f} m of climbing",
         f"expected energy {_signed(best.energy)} Wh, 95 % interval "
@@ -96,9 +96,9 @@ def print_route(answer: RouteAnswer) -> None:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _driver(answer: RouteAnswer) -> str:
+def _vehicle(answer: RouteAnswer) -> str:
     """For whom the route was found, and what is known of it."""
-    name, vehicle, trips = answer.driver
+    name, vehicle, trips = answer.vehicle
     told = f"vehicle {name}" if name else "a vehicle"
     told += f" of {vehicle.mass:,.0f} kg"
     if vehicle == Vehicle() and not answer.observations:  # a state that has learned knows its own

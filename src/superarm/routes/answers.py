@@ -63,8 +63,8 @@ class Leg:
         }
 
 
-class Driver(NamedTuple):
-    """Who drives."""
+class RoutedVehicle(NamedTuple):
+    """For whom a route is, and what is known of it."""
 
     name: str | None
     vehicle: Vehicle
@@ -80,7 +80,7 @@ class RouteAnswer:
 
     graph: LineGraph
     trip: Trip
-    driver: Driver
+    vehicle: RoutedVehicle
     places: tuple[str, str]
     """How start and goal were found; "" where an edge was named by its id."""
     routing: Routing
@@ -127,7 +127,7 @@ class RouteAnswer:
             "to": self.graph.ids[self.trip.goal],
             "from_place": self.places[0] or None,
             "to_place": self.places[1] or None,
-            "vehicle": self.driver.as_json(),
+            "vehicle": self.vehicle.as_json(),
             "edges": self.ids(),
             "streets": self.streets(),
             **self.best.as_json(),

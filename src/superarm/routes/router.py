@@ -43,7 +43,7 @@ from superarm.policies.navigation import Routing
 from superarm.problems.road_models import load_roads
 from superarm.registry import kinds_of, require_kind, suggestion
 
-from .answers import Driver, Leg, RouteAnswer
+from .answers import Leg, RouteAnswer, RoutedVehicle
 from .battery import VEHICLE, Battery, Charge
 from .believed import ByModel, Known, Learned, OfFleet, Source, When, own_model, read_learned
 from .closures import closed_by
@@ -100,7 +100,7 @@ class Router:
         else:
             self.graph, source = _learned(*where, settings, read_learned(state, vehicle, vehicle_name))
         self.source, self.routing, self.battery = source, routing, battery or Battery()
-        self._driver = Driver(vehicle_name, source.vehicle, source.trips)
+        self._vehicle = RoutedVehicle(vehicle_name, source.vehicle, source.trips)
         self._plans: dict[When | None, _Plan] = {}
 
     @cached_property
@@ -147,7 +147,7 @@ class Router:
         return RouteAnswer(
             graph=self.graph,
             trip=trip,
-            driver=self._driver,
+            vehicle=self._vehicle,
             places=(self._told(ends[0], trip.start), self._told(ends[1], trip.goal)),
             routing=self.routing,
             means=found.means,
