@@ -67,6 +67,20 @@ def test_a_trip_teaches_its_energies_less_heights_and_turns(graph: LineGraph, si
     assert (lesson.trips, lesson.known, lesson.refused) == (1, 0, {})
 
 
+def test_rows_of_a_route_are_those_of_all_roads(graph: LineGraph) -> None:
+    """Learning a trip costs what its own roads cost, however many the network has."""
+    rng = np.random.default_rng(0)
+    waits = rng.uniform(0.0, 30.0, len(graph.network.connections))
+    graph = replace(graph.network, turn_wait=waits).line_graph(uturns="dead-ends")
+    edges = rng.integers(len(graph), size=300)  # some of them twice
+    turns = rng.integers(len(graph.turns), size=300)
+    every = road_rows(graph, VAN, 7)
+    assert (every[:, 7] > 0.0).any()  # signals make drives differ
+    np.testing.assert_allclose(road_rows(graph, VAN, 7, edges), every[edges], rtol=1e-14)
+    np.testing.assert_allclose(VAN.turn_energy(graph, turns), VAN.turn_energy(graph)[turns], rtol=1e-14)
+    assert road_rows(graph, VAN, 7, edges[:0]).shape == (0, 9)
+
+
 def test_edges_that_are_missing_have_no_turn(graph: LineGraph) -> None:
     edges = route(graph, 3, 6)
     apart = [*edges[:2], *edges[4:]]

@@ -52,7 +52,7 @@ from superarm.policies.navigation import route_greedy
 from superarm.posteriors import RoadGP
 from superarm.posteriors.roads import Trips
 from superarm.posteriors.roads.engine import EXPECTED
-from superarm.problems.fleet import fleet_model, fleet_rows, road_sizes, turn_energy
+from superarm.problems.fleet import fleet_model, road_rows, road_sizes
 from superarm.registry import describe, difference
 
 _LARGEST = 1e10
@@ -215,19 +215,18 @@ def _check_units(trips: list[Trips], metered: list[float]) -> None:
 def _rewards(graph: LineGraph, trip: LoggedTrip, vehicles: Mapping[str, Vehicle]) -> Trips:
     """What a trip teaches: its energies less what is known of turns and heights."""
     vehicle = vehicles.get(trip.vehicle, Vehicle())
-    rows = fleet_rows(graph, vehicle, vehicle_number(trip.vehicle))
-    turns, height = turn_energy(graph, vehicle), vehicle.potential(graph.rise)
     if trip.unread or not trip.sections or not all(section.edges for section in trip.sections):
         raise InputError(trip.unread or "it has no edges")
     for section in trip.sections:
         as_number(section.energy, "energy_wh", -_MOST_WH, _MOST_WH)
-    route = [graph.number(edge) for section in trip.sections for edge in section.edges]
-    numbers = graph.turns_between(route)  # −1 where edges between are missing
+    route = np.array([graph.number(edge) for section in trip.sections for edge in section.edges])
+    turns = graph.turns_between(route.tolist())  # −1 where edges between are missing
+    costs = np.where(turns < 0, 0.0, vehicle.turn_energy(graph, turns))
     of = np.repeat(np.arange(len(trip.sections)), [len(section.edges) for section in trip.sections])
     rewards = np.array([section.energy for section in trip.sections])
-    np.subtract.at(rewards, of, height[route])
-    np.subtract.at(rewards, of[:-1], np.where(numbers < 0, 0.0, turns[numbers]))
-    return Trips.of_one(rows[route], of, rewards)
+    np.subtract.at(rewards, of, vehicle.potential(graph.rise[route]))
+    np.subtract.at(rewards, of[:-1], costs)
+    return Trips.of_one(road_rows(graph, vehicle, vehicle_number(trip.vehicle), route), of, rewards)
 
 
 def _joined(trips: list[Trips]) -> Trips:

@@ -24,7 +24,7 @@ from superarm.posteriors import RoadGP, StreamingGP
 from superarm.posteriors.roads import noise_parts
 from superarm.problems import Fleet
 from superarm.problems.base import World
-from superarm.problems.fleet import road_rows
+from superarm.problems.fleet import _Departures, road_rows
 from superarm.rules import Greedy
 from superarm.simulation import Lateness, simulate
 from superarm.testing import ProblemContract
@@ -594,3 +594,17 @@ def test_from_an_openstreetmap_extract_with_heights_of_tiles(
     assert route == flat.informed_route(flat.offer(1))
     own = hilly.journey(1).own
     assert costs[0] - costs[1] >= own.potential(hilly.graph.rise[list(route)].sum()) - 1.0
+
+
+def test_cached_vehicles_are_bounded_by_their_bytes() -> None:
+    problem = world()
+    graph = problem.graph
+    one = _Departures(10**9).of(graph, problem.fleet[0], 0)
+    kept = _Departures(3 * one.bytes)
+    first = kept.of(graph, problem.fleet[0], 0)
+    for number in range(1, 40):
+        kept.of(graph, problem.fleet[0], number)
+        assert kept.of(graph, problem.fleet[0], 0) is first  # used last, so it stays
+    assert len(kept._known) == 3
+    assert kept._bytes == 3 * one.bytes
+    np.testing.assert_array_equal(first.arms.features, road_rows(graph, problem.fleet[0], 0))

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from superarm.core import Floats
+from superarm.core import Floats, Ints
 from superarm.errors import InputError
 from superarm.inputs import as_number, as_numbers, as_positive, as_vector, read_only, require_choice
 from superarm.registry import register
@@ -90,57 +90,76 @@ class Vehicle:
         energy: Floats = (spent + self.auxiliary_power * length / speed) / _JOULES_PER_WH
         return energy
 
-    def turn_energy(self, graph: LineGraph) -> Floats:
+    def turn_energy(self, graph: LineGraph, turns: Ints | None = None) -> Floats:
         """Wh that each turn of a graph adds to the energy of its edges, (c,), never negative.
+
+        ``turns`` are places in ``graph.turns``; by default all of them.
 
         For driving through the junction, and for accelerating again: what is in motion counts as
         stored with η⁻, so that of ½mΔv² the share 1/η⁺ − η⁻ is lost. Who turns back stops. Air drag
         that is spared by being slower than the edges allow is taken off, as far as there is something.
         """
-        speeds = junction_speeds(graph)
-        stops = np.maximum(graph.turn_stop, graph.is_uturn)
+        at = slice(None) if turns is None else turns
+        speeds = junction_speeds(graph, turns)
+        stops = np.maximum(graph.turn_stop[at], graph.is_uturn[at])
         regained = np.maximum(speeds.after**2 - (1.0 - stops) * speeds.slow**2, 0.0)
         lost = max(1.0 / self.propulsion_efficiency - self.recuperation_efficiency, 0.0)
-        through = self.energy(1.0, speeds.leave, 0.0) * graph.turn_length
-        longer = graph.turn_seconds - graph.turn_length / speeds.leave
+        through = self.energy(1.0, speeds.leave, 0.0) * graph.turn_length[at]
+        longer = graph.turn_seconds[at] - graph.turn_length[at] / speeds.leave
         pairs = (speeds.before, speeds.after), (speeds.slow, speeds.leave)
         fast, slow = (np.stack(each) ** 2 for each in pairs)
         metres = 0.5 * (fast - slow) / np.array([[BRAKING], [ACCELERATION]])
-        slower = graph.speed[graph.turns].T ** 2 - 0.5 * (fast + slow)  # v² is linear in the place
+        slower = graph.speed[graph.turns[at]].T ** 2 - 0.5 * (fast + slow)  # v² is linear in the place
         drag = 0.5 * self.air_drag * self.front_area * self.air_density
         spared = drag * (slower * metres).sum(axis=0)
         energy = 0.5 * lost * self.mass * regained + self.auxiliary_power * longer - spared
         return np.asarray(np.maximum(through + energy / _JOULES_PER_WH, 0.0))
 
-    def terms(self, graph: LineGraph) -> Floats:
+    def terms(self, graph: LineGraph, edges: Ints | None = None) -> Floats:
         """Wh of each edge for rolling, for 1 kW while it is driven, for drag and for climbing, (n, 4).
+
+        ``edges`` are numbers of edges; by default all of them.
 
         What a vehicle does otherwise than it is told to is, on all roads alike, a multiple of these.
         """
+        at = slice(None) if edges is None else edges
+        length = graph.length[at]
         weight = self.mass * self.gravity
-        drag = 0.5 * self.air_drag * self.front_area * self.air_density * np.square(graph.speed)
-        joules = [weight * self.rolling_resistance * graph.length, 1000.0 * graph.travel_time]
-        joules += [drag * graph.length, weight * graph.rise]
+        drag = 0.5 * self.air_drag * self.front_area * self.air_density * np.square(graph.speed[at])
+        joules = [weight * self.rolling_resistance * length, 1000.0 * graph.travel_time[at]]
+        joules += [drag * length, weight * graph.rise[at]]
         return np.stack(joules, axis=1) / _JOULES_PER_WH
 
-    def stop_variance(self, graph: LineGraph) -> Floats:
+    def stop_variance(self, graph: LineGraph, edges: Ints | None = None) -> Floats:
         """Wh² by which signals behind each edge make drives differ, (n,); 0 where there are none.
+
+        ``edges`` are numbers of edges; by default all of them.
 
         With a probability p one must stop, and then waits up to r seconds, all waits alike: of stopping
         and accelerating again the share 1/η⁺ − η⁻ of ½mv² is lost, and auxiliaries are drawn.
         """
-        first, p = graph.turns[:, 0], np.clip(graph.turn_stop, 0.0, 1.0)
-        red = np.divide(2.0 * graph.turn_wait, p, out=np.zeros(len(p)), where=p > 0.0)
+        if edges is None:
+            rows = len(graph)
+            turns = np.arange(len(graph.turns))
+            behind = graph.turns[:, 0]  # the row that each turn belongs to
+        else:
+            rows = len(edges)
+            first_turn = np.searchsorted(graph.turns[:, 0], edges)
+            many = np.searchsorted(graph.turns[:, 0], edges, side="right") - first_turn
+            behind = np.repeat(np.arange(rows), many)
+            turns = np.arange(len(behind)) + (first_turn - np.cumsum(many) + many)[behind]
+        p = np.clip(graph.turn_stop[turns], 0.0, 1.0)
+        red = np.divide(2.0 * graph.turn_wait[turns], p, out=np.zeros(len(p)), where=p > 0.0)
         lost = max(1.0 / self.propulsion_efficiency - self.recuperation_efficiency, 0.0)
-        stop = 0.5 * lost * self.mass * np.square(graph.speed[first])
+        stop = 0.5 * lost * self.mass * np.square(graph.speed[graph.turns[turns, 0]])
         wait, power = 0.5 * red, self.auxiliary_power
         # Var(I·(stop + power·U)), I stopping with probability p, U uniform up to red.
         mean = stop + power * wait
         square = mean**2 + (power * red) ** 2 / 12.0
         variance = (p * square - (p * mean) ** 2) / _JOULES_PER_WH**2
-        count = np.bincount(first, minlength=len(graph))
-        summed = np.bincount(first, variance, len(graph))
-        return np.divide(summed, count, out=np.zeros(len(graph)), where=count > 0)
+        count = np.bincount(behind, minlength=rows)
+        summed = np.bincount(behind, variance, rows)
+        return np.divide(summed, count, out=np.zeros(rows), where=count > 0)
 
     def potential(self, height: Any) -> Floats:
         """Wh that driving down from these heights (metres) gives back: h = m·g·z·η⁻/3600."""

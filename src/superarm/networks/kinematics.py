@@ -103,16 +103,21 @@ class JunctionSpeeds(NamedTuple):
     after: Floats  # the most that is reached on the edge after, if that ends with such a turn too
 
 
-def junction_speeds(graph: LineGraph) -> JunctionSpeeds:
-    """From the speed limits, and what can be reached on edges that are short."""
-    limits = graph.speed[graph.turns].T
+def junction_speeds(graph: LineGraph, turns: Ints | None = None) -> JunctionSpeeds:
+    """From the speed limits, and what can be reached on edges that are short.
+
+    ``turns`` are places in ``graph.turns``; by default all of them.
+    """
+    at = slice(None) if turns is None else turns
+    ends, entry, through = graph.turns[at], graph.turn_entry[at], graph.turn_speed[at]
+    limits = graph.speed[ends].T
     inside = np.minimum(*limits)
-    inside = np.where(graph.turn_speed > 0.0, np.minimum(graph.turn_speed, inside), inside)
-    slow = np.where(graph.turn_entry > 0.0, np.minimum(graph.turn_entry, inside), inside)
-    enter = np.minimum(inside, np.sqrt(slow**2 + graph.turn_entry**2 * ACCELERATION / BRAKING))
-    leave = np.minimum(inside, np.sqrt(enter**2 + 2.0 * ACCELERATION * graph.turn_length))
+    inside = np.where(through > 0.0, np.minimum(through, inside), inside)
+    slow = np.where(entry > 0.0, np.minimum(entry, inside), inside)
+    enter = np.minimum(inside, np.sqrt(slow**2 + entry**2 * ACCELERATION / BRAKING))
+    leave = np.minimum(inside, np.sqrt(enter**2 + 2.0 * ACCELERATION * graph.turn_length[at]))
     # On a short edge between two turns one accelerates until one has to brake: 1/a to 1/b of the way.
-    metres = graph.length[graph.turns].T * 2.0 / (1.0 / ACCELERATION + 1.0 / BRAKING)
+    metres = graph.length[ends].T * 2.0 / (1.0 / ACCELERATION + 1.0 / BRAKING)
     before, after = np.minimum(limits, np.sqrt(np.stack([slow, leave]) ** 2 + metres))
     return JunctionSpeeds(before, slow, enter, leave, after)
 

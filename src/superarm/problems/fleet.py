@@ -20,9 +20,11 @@ drawn from the fleet's own model.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -45,6 +47,7 @@ from .road_models import TABLE_2, Roads, load_roads
 from .sumo import Driven, drive_of, network_file
 
 _TRIES = 2000
+_MOST_BYTES = 1 << 30  # of the vehicles' arms that are cached: 110 vehicles on 100,000 edges
 _COMFORT, _WATTS_PER_DEGREE = 20.0, 60.0
 
 
@@ -63,19 +66,19 @@ def _departures(seed: int, headway: float, count: int) -> Floats:
     return read_only(np.cumsum(stream(seed, "headways", 0).exponential(headway, count)))
 
 
-def road_rows(graph: LineGraph, vehicle: Vehicle, number: int) -> Floats:
+def road_rows(graph: LineGraph, vehicle: Vehicle, number: int, edges: Ints | None = None) -> Floats:
     """The roads as this vehicle meets them, (n, 9): the keys of ``posteriors.RoadGP``.
 
-    Those of a fleet's vehicles are asked for again and again: see ``fleet_rows``.
+    ``edges`` are the numbers of the roads wanted; by default all of them.
     """
-    energies = vehicle.energy(graph.length, graph.speed, graph.rise) - vehicle.potential(graph.rise)
-    n = len(graph)
-    each, who = np.full(n, vehicle.mass / TABLE_2.mass), np.full(n, number, dtype=np.float64)
-    numbers, stops = np.arange(n, dtype=np.float64), vehicle.stop_variance(graph)
-    return read_only(np.column_stack([numbers, energies, vehicle.terms(graph), each, stops, who]))
-
-
-fleet_rows = lru_cache(maxsize=32)(road_rows)
+    at = slice(None) if edges is None else edges
+    rise = graph.rise[at]
+    energies = vehicle.energy(graph.length[at], graph.speed[at], rise) - vehicle.potential(rise)
+    numbers = np.arange(len(graph), dtype=np.float64)[at]
+    each = np.full(len(numbers), vehicle.mass / TABLE_2.mass)
+    who = np.full(len(numbers), number, dtype=np.float64)
+    terms, stops = vehicle.terms(graph, edges), vehicle.stop_variance(graph, edges)
+    return read_only(np.column_stack([numbers, energies, terms, each, stops, who]))
 
 
 def road_sizes(graph: LineGraph) -> Floats:
@@ -285,9 +288,10 @@ class Fleet(Driven):
     def offer(self, step: int) -> Offer:
         journey, graph = self.journey(step), self.graph
         told, (start, goal) = self._told(journey.vehicle), self._pairs[journey.trip]
-        trip = Trip(start=start, goal=goal, turn_costs=turn_energy(graph, told))
+        departure = _DEPARTURES.of(graph, told, journey.vehicle)
+        trip = Trip(start=start, goal=goal, turn_costs=departure.turn_costs)
         time = float(self._times[step - 1]) if step <= self.horizon else None
-        return Offer(step=step, time=time, arms=_arms(graph, told, journey.vehicle), structure=trip)
+        return Offer(step=step, time=time, arms=departure.arms, structure=trip)
 
     def feedback(self, offer: Offer, decision: Decision, noise: Floats) -> Feedback:
         route, trip = decision.positions, offer.structure
@@ -420,12 +424,44 @@ def _of_the_day(graph: LineGraph, own: Vehicle) -> tuple[Floats, Floats]:
     return road_rows(graph, own, 0), own.turn_energy(graph)
 
 
-@lru_cache(maxsize=32)
-def _arms(graph: LineGraph, told: Vehicle, number: int) -> Arms:
-    return Arms(ids=graph.ids, features=fleet_rows(graph, told, number))
+class _Departure(NamedTuple):
+    """What an offer holds that depends on the vehicle alone."""
+
+    arms: Arms
+    turn_costs: Floats  # Wh, (c,)
+
+    @property
+    def bytes(self) -> int:
+        return self.arms.features.nbytes + self.turn_costs.nbytes
 
 
-@lru_cache(maxsize=32)
-def turn_energy(graph: LineGraph, vehicle: Vehicle) -> Floats:
-    """``Vehicle.turn_energy``, once for each vehicle."""
-    return read_only(vehicle.turn_energy(graph))
+class _Departures:
+    """The vehicles asked for last, as many as fit into ``most`` bytes."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bytes = 0
+        self._known: OrderedDict[tuple[LineGraph, Vehicle, int], _Departure] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, graph: LineGraph, vehicle: Vehicle, number: int) -> _Departure:
+        key = (graph, vehicle, number)
+        with self._lock:
+            if (known := self._known.get(key)) is not None:
+                self._known.move_to_end(key)
+                return known
+            return self._add(key)
+
+    def _add(self, key: tuple[LineGraph, Vehicle, int]) -> _Departure:
+        graph, vehicle, number = key
+        arms = Arms(ids=graph.ids, features=road_rows(graph, vehicle, number))
+        found = _Departure(arms, read_only(vehicle.turn_energy(graph)))
+        self._known[key] = found
+        self._bytes += found.bytes
+        while self._bytes > self._most and len(self._known) > 1:
+            _, oldest = self._known.popitem(last=False)
+            self._bytes -= oldest.bytes
+        return found
+
+
+_DEPARTURES = _Departures(_MOST_BYTES)
