@@ -6,7 +6,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet --constra
 export OPENBLAS_NUM_THREADS = 1
 
 # What another processor or other versions could change: numbers, and promises about bytes.
-SHORT = tests/kernels tests/posteriors tests/policies/test_tabled.py tests/oracles \
+SHORT = tests/kernels tests/posteriors tests/states tests/policies/test_tabled.py tests/oracles \
 	tests/simulation tests/test_linalg.py tests/experiments/test_plans.py tests/cli/test_resume.py
 
 .PHONY: demo test slow check core kernels oldest bench torch sumo clean
