@@ -844,6 +844,65 @@ def test_a_state_is_of_its_own_roads() -> None:
         other.restored(state)
 
 
+def _of_old_form(gp: RoadGP) -> Any:
+    """The state of a posterior as it was saved when vehicles' terms had slots like roads.
+
+    Slots: five of the fleet, five of each vehicle, then roads. With C = Aᵀ K A + R, H = A C⁻¹ Aᵀ and
+    alpha = A C⁻¹ (y − expected).
+    """
+    state, engine = gp.state(), gp._engine
+    trips, scales = engine.log.view(), gp.fitted
+    vehicles = np.unique(trips.keys[:, 8]).astype(np.intp)
+    v, many, M = len(engine.visited), 5 * len(vehicles), len(trips.rewards)
+    core, at = engine._sums(trips).toarray(), 5 + many + np.arange(v)
+    A = np.zeros((5 + many + v, M))
+    A[:5], A[at] = core[:5], core[5:]
+    for number, vehicle in enumerate(vehicles):
+        terms = trips.summed(trips.keys[:, 2:7] * (trips.keys[:, 8] == vehicle)[:, None])
+        A[5 + 5 * number : 10 + 5 * number] = terms.T
+    K = np.diag(
+        [*np.square(scales.fleet), *np.tile(np.square(scales.vehicle), len(vehicles)), *np.zeros(v)]
+    )
+    root = engine._root()[5:, 5:]
+    K[np.ix_(at, at)] = root @ root.T
+    inverse = np.linalg.inv(A.T @ K @ A + engine.noise(trips))
+    residual = trips.rewards - trips.summed(trips.keys[:, 1])
+    new = {"group_vehicles", "group_slots", "slots", "cross", "of_vehicles", "pull"}
+    arrays = {name: array for name, array in state.arrays.items() if name not in new}
+    arrays |= {
+        "known": (A @ inverse @ A.T)[np.tril_indices(len(A))],
+        "alpha": A @ inverse @ residual,
+        "at": at,
+        "vehicles": vehicles,
+        "first": 5 + 5 * np.arange(len(vehicles)),
+    }
+    return replace(state, arrays=arrays)
+
+
+def test_states_whose_vehicles_had_slots_load() -> None:
+    gp = taught(SOME)
+    old = _of_old_form(gp)
+    again = RoadGP.from_state(old)
+    more = driven([3, 1, 4, 1, 5], 7, seed=9)
+    for learner in (gp, again):
+        learner.observe_sums(more.keys, more.sums, more.rewards)
+    found, expected = again.predict(EVERYWHERE), gp.predict(EVERYWHERE)
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-8)
+    np.testing.assert_allclose(np.asarray(found.std), np.asarray(expected.std), rtol=1e-6)
+    assert math.isclose(again.information_gain, gp.information_gain, rel_tol=1e-9)
+    arrays = old.arrays
+    harmed = {
+        "one slot for two": _harmed(old, at=np.full_like(arrays["at"], arrays["at"][0])),
+        "fewer slots": _harmed(old, at=arrays["at"][1:]),
+        "vehicles without slots": _harmed(old, first=arrays["first"][:1]),
+        "one vehicle's slots for two": _harmed(old, first=arrays["first"] * 0),
+        "another vehicle": _harmed(old, vehicles=arrays["vehicles"] + 1),
+    }
+    for state in harmed.values():
+        with pytest.raises(StateError):
+            RoadGP.from_state(state)
+
+
 def _harmed(state: Any, **arrays: Any) -> Any:
     return replace(state, arrays={**state.arrays, **arrays})
 
@@ -868,12 +927,17 @@ def test_a_damaged_state_is_refused() -> None:
         "NaN rewards": _harmed(state, rewards=arrays["rewards"] * np.nan),
         "noise shared in part": _harmed(state, alone=alone.astype(float)),
         "other roads": _harmed(state, edges=arrays["edges"][::-1].copy() * 0),
-        "one slot for two": _harmed(state, at=np.full_like(arrays["at"], arrays["at"][0])),
-        "fewer slots": _harmed(state, at=arrays["at"][1:]),
         "no vehicles": _harmed(state, vehicles=arrays["vehicles"][:0]),
         "vehicles in a column": _harmed(state, vehicles=arrays["vehicles"][:, None]),
-        "vehicles without slots": _harmed(state, first=arrays["first"][:1]),
-        "one vehicle's slots for two": _harmed(state, first=arrays["first"] * 0),
+        "vehicles without a group": _harmed(state, group_vehicles=arrays["group_vehicles"][1:]),
+        "a group of nobody": _harmed(state, group_vehicles=arrays["group_vehicles"] * 0),
+        "groups without slots": _harmed(state, group_slots=arrays["group_slots"][:1]),
+        "a vehicle on no road": _harmed(state, slots=arrays["slots"] + 10**6),
+        "one slot for two": _harmed(state, slots=arrays["slots"] * 0),
+        "less of a vehicle's roads": _harmed(state, cross=arrays["cross"][1:]),
+        "less of vehicles": _harmed(state, of_vehicles=arrays["of_vehicles"][1:]),
+        "impossible vehicles": _harmed(state, of_vehicles=-arrays["of_vehicles"]),
+        "fewer pulls": _harmed(state, pull=arrays["pull"][1:]),
         "vehicles of floats": _harmed(state, vehicles=arrays["vehicles"] + 0.5),
         "fewer neighbours": _harmed(state, near=arrays["near"][1:]),
         "less known": _harmed(state, known=arrays["known"][1:]),

@@ -1,12 +1,13 @@
 """The arithmetic of :class:`RoadGP`: exact, and without any matrix over all roads.
 
 =============  =======================================================================
-``x``          what is unknown: f of every road, then w of the fleet and of each vehicle
+``x``          what is unknown: w of the fleet, then f of every road; w of vehicles is eliminated, see
+               :mod:`.vehicles`
 ``each``       by how much f of a road counts for a vehicle: column 6 of a key
 ``S``          the slots: those entries of x that some reward depended on, s of them
 ``K``          prior covariance of x: near²·k_G + D over roads, a diagonal over w
 ``D``          own² + (share · size)² of each road, its size in Wh: a diagonal
-``A``          (s, M): column j says which sum of slots reward j is
+``A``          (s, M): column j says which sum of slots reward j is, given what its vehicle has driven
 ``R``          (M, M) noise: its own of each reward, and what rewards of a trip share
 ``H``          (s, s), with which the posterior covariance of x is K − K_·S H K_S·
 ``alpha``      (s,), with which the posterior mean of x is K_·S alpha
@@ -38,6 +39,7 @@ from superarm.networks.scales import TERMS, RoadScales
 from superarm.threads import blas_threads_for
 
 from .log import Log, Trips
+from .vehicles import Groups, grouped
 
 EDGE, EXPECTED, TIME, EACH, STOPS, VEHICLE = 0, 1, 3, 6, 7, 8
 COLUMNS = 9
@@ -68,7 +70,12 @@ class Expected(NamedTuple):
     mean: Floats  # (M,)
     cov: Floats  # of what they are without noise, (M, M)
     noise: Floats  # R
-    pulled: Floats  # H K A, (s, M)
+    known: Floats  # H K A and what is known of the vehicles, (s, M): what is learned is A less this
+
+    def only(self, rewards: Bools, noise: Floats) -> Expected:
+        """Of some of the rewards, (M,), with another noise."""
+        at = np.flatnonzero(rewards)
+        return Expected(self.mean[at], self.cov[np.ix_(at, at)], noise, self.known[:, at])
 
 
 class RoadEngine:
@@ -79,9 +86,9 @@ class RoadEngine:
         self._own = scales.own**2 + np.square(scales.share * sizes)  # D
         self.log = Log(COLUMNS)
         self._slot = np.full(len(kernel), -1, dtype=np.intp)
-        self.visited = self._at = np.empty(0, dtype=np.intp)  # roads, and their slots
-        self._vehicles: dict[int, int] = {}  # the first of each vehicle's slots
-        self._prior = self._prior_of_slots(_P)
+        self.visited = np.empty(0, dtype=np.intp)  # roads, in the order of their slots
+        self._vehicles = Groups()
+        self._fleet = np.square(scales.fleet)  # prior variances of the first slots, (5,)
         self._near = np.empty((0, 0))  # k_G between visited roads
         self._H, self._alpha = np.zeros((_P, _P)), np.zeros(_P)
         self.information = 0.0  # ½ ln det(I + K A R⁻¹ Aᵀ), nats: what all trips have told
@@ -106,22 +113,17 @@ class RoadEngine:
     # --- slots -----------------------------------------------------------------------------
 
     def _visit(self, keys: Floats) -> None:
-        """Slots for roads and vehicles that are new; nothing is learned of them yet."""
+        """Slots for roads that are new; nothing is learned of them yet."""
         edges, size = np.unique(edges_of(keys)), self.size
         fresh = edges[self._slot[edges] < 0]
-        vehicles = [int(each) for each in np.unique(keys[:, VEHICLE]) if each not in self._vehicles]
-        grown = size + len(fresh) + _P * len(vehicles)
-        if grown == size:
+        if not len(fresh):
             return
-        for number, vehicle in enumerate(vehicles):
-            self._vehicles[vehicle] = size + _P * number
-        at = np.arange(grown - len(fresh), grown)
-        self._slot[fresh] = at
-        self._prior = self._prior_of_slots(grown)
-        self._alpha = np.concatenate([self._alpha, np.zeros(grown - size)])
+        grown = size + len(fresh)
+        self._slot[fresh] = np.arange(size, grown)
+        self._alpha = np.concatenate([self._alpha, np.zeros(len(fresh))])
         self._H = _grown(self._H, size, grown)
         v, total = len(self.visited), len(self.visited) + len(fresh)
-        self.visited, self._at = np.concatenate([self.visited, fresh]), np.concatenate([self._at, at])
+        self.visited = np.concatenate([self.visited, fresh])
         self._near = _grown(self._near, v, total)
         numbers = self.visited[:, None].astype(np.float64)
         for place in range(v, total):  # of two roads the later is solved for: solves differ in rounding
@@ -129,50 +131,103 @@ class RoadEngine:
             self._near[place, : place + 1] = self._near[: place + 1, place] = row
         self._told = [np.pad(rows, ((0, 0), (0, len(fresh)))) for rows in self._told]
 
-    def _prior_of_slots(self, size: int) -> Floats:
-        """Variances of the slots that are w; 0 for roads, (s,)."""
-        prior = np.zeros(size)
-        prior[:_P] = np.square(self.scales.fleet)
-        for first in self._vehicles.values():
-            prior[first : first + _P] = np.square(self.scales.vehicle)
-        return prior
-
     def _sums(self, trips: Trips) -> Any:
-        """A over the slots as a sparse (s, M) matrix; all roads and vehicles have slots."""
+        """What rewards are sums of beside vehicles' terms, sparse (s, M); all roads have slots."""
         from scipy.sparse import csr_array
 
-        terms, first = terms_of(trips.keys), np.zeros(len(trips.keys), dtype=np.intp)
-        for vehicle, slot in self._vehicles.items():
-            first[trips.keys[:, VEHICLE] == vehicle] = slot
+        terms = terms_of(trips.keys)
         fleet = np.broadcast_to(np.arange(_P), terms.shape)
-        rows = [self._slot[edges_of(trips.keys)], fleet.ravel(), (first[:, None] + fleet).ravel()]
-        values = [trips.keys[:, EACH], terms.ravel(), terms.ravel()]
-        columns = [trips.of, np.repeat(trips.of, _P), np.repeat(trips.of, _P)]
+        rows = [self._slot[edges_of(trips.keys)], fleet.ravel()]
+        values = [trips.keys[:, EACH], terms.ravel()]
+        columns = [trips.of, np.repeat(trips.of, _P)]
         shape = (self.size, len(trips.rewards))
         places = (np.concatenate(rows), np.concatenate(columns))
         return csr_array((np.concatenate(values), places), shape=shape)
 
+    def _prior_times(self, values: Floats) -> Floats:
+        """K over the slots times values, (s, k)."""
+        v = len(self.visited)
+        product = np.empty_like(values)
+        product[:_P] = self._fleet[:, None] * values[:_P]
+        of_roads = values[_P:]
+        product[_P:] = self.scales.near**2 * (self._near[:v, :v] @ of_roads)
+        product[_P:] += self._own[self.visited, None] * of_roads
+        return product
+
     def _prior_of(self, trips: Trips) -> tuple[Floats, Floats]:
-        """K A over the slots, (s, M), and Aᵀ K A, (M, M), of rewards that may be of new roads."""
-        scales, terms = self.scales, terms_of(trips.keys)
+        """K A over the slots, (s, M), and Aᵀ K A, (M, M), of rewards that may be of new roads.
+
+        Both without what vehicles do otherwise than the fleet.
+        """
+        scales = self.scales
         edges, counts = _counted(trips)
         to_visited, between = self._near_of(edges, counts)
         K_A = np.zeros((self.size, len(trips.rewards)))
-        K_A[self._at] = scales.near**2 * to_visited
+        K_A[_P:] = scales.near**2 * to_visited
         slots = self._slot[edges]
         own = self._own[edges, None] * counts
         K_A[slots[slots >= 0]] += own[slots >= 0]
-        of_all = trips.summed(terms)
-        K_A[:_P] = self._prior[:_P, None] * of_all.T
+        of_all = trips.summed(terms_of(trips.keys))
+        K_A[:_P] = self._fleet[:, None] * of_all.T
         corner = scales.near**2 * between + counts.T @ own
-        corner += (of_all * self._prior[:_P]) @ of_all.T
-        of_one = np.square(scales.vehicle)
-        for vehicle in np.unique(trips.keys[:, VEHICLE]).tolist():
-            mine = trips.summed(terms * (trips.keys[:, VEHICLE] == vehicle)[:, None])
-            corner += (mine * of_one) @ mine.T
-            if (first := self._vehicles.get(int(vehicle))) is not None:
-                K_A[first : first + _P] = of_one[:, None] * mine.T
+        corner += (of_all * self._fleet) @ of_all.T
         return K_A, corner
+
+    def _of_vehicles(self, trips: Trips) -> tuple[Floats, Floats, Floats]:
+        """What rewards owe to what is known of their vehicles.
+
+        The sums of slots that are taken off each, (s, M); what is added, (M,); and the covariance of
+        what is left unknown of the vehicles, (M, M).
+        """
+        prior = np.square(self.scales.vehicle)
+        terms, who = terms_of(trips.keys), trips.keys[:, VEHICLE]
+        count = len(trips.rewards)
+        taken, added, left = np.zeros((self.size, count)), np.zeros(count), np.zeros((count, count))
+        vehicles = _numbers(who)
+        for vehicle in vehicles:
+            if self._vehicles.get(vehicle) is None:
+                own = trips.summed(terms * (who == vehicle)[:, None])  # (M, 5)
+                left += (own * prior) @ own.T
+        for group in self._vehicles.of(vehicles):
+            phi = np.zeros((count, len(group.pull)))  # (M, p)
+            for vehicle in group.vehicles:
+                phi[:, group.place(vehicle)] = trips.summed(terms * (who == vehicle)[:, None])
+            spread = group.covariance(prior) @ phi.T  # S φ, (p, M)
+            taken[group.slots] += group.cross @ spread
+            added += group.pull @ spread
+            left += phi @ spread
+        return taken, added, left
+
+    def _groups_of(self, trips: Trips) -> Groups:
+        """What these trips say of their vehicles; all roads have slots."""
+        from scipy.sparse import csr_array
+
+        terms = terms_of(trips.keys)
+        vehicles, who = np.unique(trips.keys[:, VEHICLE].astype(np.intp), return_inverse=True)
+        count, V = len(trips.rewards), len(vehicles)
+
+        def by_vehicle(rewards: Ints, whose: Ints, values: Floats) -> Any:
+            """Rows (m, 5) as a sparse (M, 5 V) matrix."""
+            columns = _P * whose[:, None] + np.arange(_P)
+            places = (np.repeat(rewards, _P), columns.ravel())
+            return csr_array((values.ravel(), places), shape=(count, _P * V))
+
+        # R⁻¹ mixes the vehicles of a trip: multiply it with the first of each trip, then the second, …
+        pairs, pair = np.unique(trips.trip[trips.of] * V + who, return_inverse=True)
+        trip_of_pair = pairs // V
+        rank = np.arange(len(pairs)) - np.searchsorted(trip_of_pair, trip_of_pair)
+        weighted = csr_array((count, _P * V))
+        for number in range(int(rank.max(initial=-1)) + 1):
+            mine = rank[pair] == number
+            values = self._weighted(trips, trips.summed(terms * mine[:, None]))  # (M, 5)
+            whose = np.full(trips.number, -1, dtype=np.intp)
+            whose[trip_of_pair[rank == number]] = pairs[rank == number] % V
+            rewards = np.flatnonzero(whose[trips.trip] >= 0)
+            weighted = weighted + by_vehicle(rewards, whose[trips.trip[rewards]], values[rewards])
+        phi = by_vehicle(trips.of, who, terms)
+        residual = trips.rewards - trips.summed(trips.keys[:, EXPECTED])
+        cross = self._sums(trips) @ weighted
+        return grouped(vehicles, cross, phi.T @ weighted, np.asarray(weighted.T @ residual))
 
     def _near_of(self, edges: Ints, counts: Floats) -> tuple[Floats, Floats]:
         """k_G of sums of roads with visited roads, (v, M), and with each other, (M, M)."""
@@ -246,25 +301,41 @@ class RoadEngine:
     def expect(self, trips: Trips) -> Expected:
         """Of rewards of any roads; theirs are not looked at."""
         K_A, corner = self._prior_of(trips)
+        taken, added, left = self._of_vehicles(trips)
+        if taken.any():  # what is known of a vehicle depends on what is unknown of its roads
+            across = taken.T @ K_A
+            K_taken = self._prior_times(taken)
+            corner += taken.T @ K_taken - across - across.T
+            K_A -= K_taken
         pulled = self._known @ K_A
-        mean = trips.summed(trips.keys[:, EXPECTED]) + K_A.T @ self._alpha
-        return Expected(mean, corner - K_A.T @ pulled, self.noise(trips), pulled)
+        mean = trips.summed(trips.keys[:, EXPECTED]) + added + K_A.T @ self._alpha
+        cov = corner - K_A.T @ pulled + left
+        return Expected(mean, cov, self.noise(trips), pulled + taken)
 
-    def absorb(self, trips: Trips) -> float:
-        """Learn from trips; returns the information gained, nats."""
-        self._visit(trips.keys)
-        expected = self.expect(trips)
+    def absorb(self, trips: Trips, expected: Expected | None = None) -> float:
+        """Learn from trips; returns the information gained, nats.
+
+        ``expected`` is what :meth:`expect` has said of them, where that is known.
+        """
+        if expected is None:
+            expected = self.expect(trips)
         C = cholesky(expected.cov + expected.noise, "the covariance of the rewards")
         own = cholesky(expected.noise, "the noise of the rewards")
         gained = float(np.log(np.diagonal(C)).sum() - np.log(np.diagonal(own)).sum())
-        B = solve_lower(C, (self._sums(trips).toarray() - expected.pulled).T)
         z = solve_lower(C, trips.rewards - expected.mean)
+        self._visit(trips.keys)
+        sums = self._sums(trips).toarray()
+        sums[: len(expected.known)] -= expected.known  # nothing is known of roads that are new
+        B = solve_lower(C, sums.T)
+        groups = self._groups_of(trips)
         # From here on nothing can fail.
         with blas_threads_for(float(self.size) ** 2 * len(z)):
             self._known[...] += B.T @ B
         self._alpha = self._alpha + B.T @ z
+        for group in groups.all():
+            self._vehicles.add(group)
         if self.has_variances:
-            self._told.append(B[:, self._at])
+            self._told.append(B[:, _P:])
         self._means = None
         self.log.append(trips)
         self.information += gained
@@ -284,37 +355,33 @@ class RoadEngine:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What cannot be had again from the log without much work."""
-        vehicles, first = (
-            np.array(list(each), dtype=np.intp) for each in (self._vehicles, self._vehicles.values())
-        )
-        known, near = (
-            each[np.tril_indices(size)]
-            for each, size in ((self._H, self.size), (self._near, len(self.visited)))
-        )
-        held = {"edges": self.visited, "at": self._at, "vehicles": vehicles, "first": first}
-        return {**held, "known": known, "near": near, "alpha": self._alpha}
+        known = self._H[np.tril_indices(self.size)]
+        near = self._near[np.tril_indices(len(self.visited))]
+        learned = {"edges": self.visited, "known": known, "near": near, "alpha": self._alpha}
+        return {**learned, **self._vehicles.arrays()}
 
     def remember(self, trips: Trips, state: State) -> None:
         """Take in what :meth:`arrays` gave, and the trips that it came from, or :class:`StateError`."""
-        names = ("edges", "at", "vehicles", "first")
-        edges, at, vehicles, first = (as_positions(state.array(name), name) for name in names)
+        edges = as_positions(state.array("edges"), "edges")
         alpha = as_vector(state.array("alpha"), "alpha")
-        size, driven = len(alpha), np.unique(trips.keys[:, VEHICLE]).astype(np.intp)
-        lower = as_vector(state.array("known"), "known", size * (size + 1) // 2)
+        size = len(alpha)
+        H = _full(as_vector(state.array("known"), "known", size * (size + 1) // 2), size)
         near = as_vector(state.array("near"), "near", len(edges) * (len(edges) + 1) // 2)
-        slots = np.concatenate([np.arange(_P), at, (first[:, None] + np.arange(_P)).ravel()])
-        if (
-            not np.array_equal(np.sort(edges), np.unique(edges_of(trips.keys)))
-            or not np.array_equal(np.sort(vehicles), driven)
-            or not np.array_equal(np.sort(slots), np.arange(size))
-            or (len(at), len(first)) != (len(edges), len(vehicles))
-        ):
-            raise StateError("this state is damaged: what it knows is not of its trips")
-        self._slot[edges], self.visited, self._at = at, edges.copy(), at.copy()
-        self._vehicles = dict(zip(vehicles.tolist(), first.tolist(), strict=True))
-        self._prior = self._prior_of_slots(size)
-        self._H, self._alpha = _full(lower, size), alpha.copy()
+        driven = np.unique(trips.keys[:, VEHICLE]).astype(np.intp)
+        of_old_form = "first" in state.arrays  # in which vehicles had slots, too
+        slots = _slots_without_vehicles(state, size, driven) if of_old_form else np.arange(size)
+        if not np.array_equal(np.sort(edges), np.unique(edges_of(trips.keys))) or len(
+            slots
+        ) != _P + len(edges):
+            raise StateError("this state is damaged: what it has learned is not from its trips")
+        self.visited = edges.copy()
+        self._slot[edges] = _P + np.arange(len(edges))
+        self._H, self._alpha = H[np.ix_(slots, slots)], alpha[slots]
         self._near = _full(near, len(edges))
+        if of_old_form:
+            self._vehicles = self._groups_of(trips)
+        else:
+            self._vehicles = Groups.from_arrays(state, size, driven)
         self.log.append(trips)
 
     def with_all(self, trips: Trips) -> RoadEngine:
@@ -324,12 +391,13 @@ class RoadEngine:
         return RoadEngine.of(self.kernel, self.sizes, self.scales, log.view())
 
     def _root(self) -> Floats:
-        """L, with L Lᵀ = K over the slots; triangular among roads, diagonal elsewhere."""
-        root = np.diag(np.sqrt(self._prior))
+        """L, with L Lᵀ = K over the slots: lower triangular."""
         v = len(self.visited)
         near = self.scales.near**2 * self._near[:v, :v]
         near[np.diag_indices_from(near)] += self._own[self.visited]
-        root[np.ix_(self._at, self._at)] = cholesky(near, "the prior covariance of visited roads")
+        root = np.zeros((self.size, self.size))
+        root[:_P, :_P] = np.diag(np.sqrt(self._fleet))
+        root[_P:, _P:] = cholesky(near, "the prior covariance of visited roads")
         return root
 
     def supposing(self, keys: Floats, noise: Floats) -> RoadEngine:
@@ -337,7 +405,7 @@ class RoadEngine:
         other = copy(self)
         for name in ("_slot", "_H", "_near"):
             setattr(other, name, getattr(self, name).copy())
-        other._vehicles, other._told = dict(self._vehicles), list(self._told)
+        other._vehicles, other._told = self._vehicles.copy(), list(self._told)
         other.log = self.log.copy()
         trips = Trips.of_one(keys, noise=noise)
         other.absorb(trips._replace(rewards=other.expect(trips).mean))
@@ -349,28 +417,29 @@ class RoadEngine:
         With Λ = A R⁻¹ Aᵀ, K = L Lᵀ and G = Lᵀ Λ L, H = L⁻ᵀ (I − (I + G)⁻¹) L⁻¹.
         """
         fresh, trips = RoadEngine(self.kernel, self.sizes, scales), self.log.view()
-        for name in ("_slot", "visited", "_at", "_near", "log"):
+        for name in ("_slot", "visited", "_near", "log"):
             setattr(fresh, name, getattr(self, name))
-        fresh._vehicles = dict(self._vehicles)
-        fresh._prior = fresh._prior_of_slots(self.size)
         fresh._H, fresh._alpha = np.zeros((self.size, self.size)), np.zeros(self.size)
         fresh._settle(trips)
         return fresh
 
     def _settle(self, trips: Trips) -> None:
-        """H and alpha of all trips at once."""
+        """H and alpha of all trips at once, and what they say of vehicles."""
+        self._vehicles = self._groups_of(trips)
         information, pull = self._information(trips)
+        of_vehicle = np.square(self.scales.vehicle)
+        information, pull = self._vehicles.taken_off(of_vehicle, information, pull)
         root = self._root()
         with blas_threads_for(float(self.size) ** 3):
             inner = root.T @ information @ root
             inner[np.diag_indices_from(inner)] += 1.0
             factor = cholesky(inner, "the information about visited roads")
             self.information = float(np.log(np.diagonal(factor)).sum())
+            self.information += self._vehicles.information(of_vehicle)
             left = solve_lower(factor, np.eye(self.size))
             kept = np.eye(self.size) - left.T @ left  # I − (I + G)⁻¹
-            # Slots of roads and of w do not mix in the root, but their order does: solve by pieces.
-            half = _solve_transposed(root, self._at, kept)
-            H = _solve_transposed(root, self._at, half.T)
+            half = solve_lower(root, kept, transposed=True)
+            H = solve_lower(root, np.ascontiguousarray(half.T), transposed=True)
         self._H = 0.5 * (H + H.T)
         self._alpha = pull - self._H @ (root @ (root.T @ pull))
         self._means = self._left = None
@@ -397,7 +466,7 @@ class RoadEngine:
     def _spread(self, values: Floats) -> Floats:
         """K_·S times values at the slots, for roads: (s,) or (s, k) become (n,) or (n, k)."""
         scattered = np.zeros((len(self.kernel), *values.shape[1:]))
-        scattered[self.visited] = values[self._at]
+        scattered[self.visited] = values[_P:]
         return self.scales.near**2 * self.kernel.times(scattered) + (self._own * scattered.T).T
 
     def means(self) -> Floats:
@@ -406,24 +475,33 @@ class RoadEngine:
             self._means = self._spread(self._alpha)
         return self._means
 
-    def _by_vehicle(self, keys: Floats) -> Iterator[tuple[Bools, Floats, Floats]]:
-        """Of each vehicle: which keys are its own, (m,); which slots add up to its w, (s, 5); and the
-        variance of w that is in none of them, (5,)."""
-        for vehicle in np.unique(keys[:, VEHICLE]).tolist():
-            chosen, more = np.zeros((self.size, _P)), np.zeros(_P)
-            chosen[np.arange(_P), np.arange(_P)] = 1.0
-            if (first := self._vehicles.get(int(vehicle))) is None:
-                more = np.square(self.scales.vehicle)
-            else:
-                chosen[first + np.arange(_P), np.arange(_P)] = 1.0
-            yield keys[:, VEHICLE] == vehicle, chosen, more
+    def _by_vehicle(self, keys: Floats) -> Iterator[tuple[Bools, Floats, Floats, Floats]]:
+        """Of each vehicle: which keys are its own, (m,); the sums of slots in its w, (s, 5); what is
+        known to be added, (5,); and the covariance of w that is in none of them, (5, 5)."""
+        prior = np.square(self.scales.vehicle)
+        for vehicle in _numbers(keys[:, VEHICLE]):
+            chosen = np.zeros((self.size, _P))
+            chosen[:_P] = np.eye(_P)
+            added, more = np.zeros(_P), np.diag(prior)
+            group = self._vehicles.get(vehicle)
+            if group is not None:
+                at = group.place(vehicle)
+                S = group.covariance(prior)[at]  # (5, p)
+                chosen[group.slots] -= group.cross @ S.T
+                added, more = S @ group.pull, S[:, at]
+            yield keys[:, VEHICLE] == vehicle, chosen, added, more
+
+    def _at_slots(self, of_roads: Floats, values: Floats) -> Floats:
+        """K_SS times values, (s,), given K_·S times values over all roads, (n,)."""
+        return np.concatenate([self._fleet * values[:_P], of_roads[self.visited]])
 
     def mean_of(self, keys: Floats) -> Floats:
         """(m,)"""
         mean = keys[:, EXPECTED] + keys[:, EACH] * self.means()[edges_of(keys)]
         terms = terms_of(keys)
-        for mine, chosen, _ in self._by_vehicle(keys):
-            mean[mine] += terms[mine] @ (chosen.T @ (self._prior * self._alpha))
+        of_slots = self._at_slots(self.means(), self._alpha)
+        for mine, chosen, added, _ in self._by_vehicle(keys):
+            mean[mine] += terms[mine] @ (chosen.T @ of_slots + added)
         return mean
 
     def variance_of(self, keys: Floats) -> Floats:
@@ -431,10 +509,10 @@ class RoadEngine:
         edges, terms = edges_of(keys), terms_of(keys)
         variance = np.square(keys[:, EACH]) * self.variances()[edges]
         H = self._known
-        for mine, chosen, more in self._by_vehicle(keys):
-            K_w = self._prior[:, None] * chosen
-            of_w = chosen.T @ K_w + np.diag(more) - K_w.T @ H @ K_w
-            with_f = -keys[mine, EACH, None] * self._spread(H @ K_w)[edges[mine]]
+        for mine, chosen, _, more in self._by_vehicle(keys):
+            K_w = self._prior_times(chosen)
+            of_w = chosen.T @ K_w + more - K_w.T @ H @ K_w
+            with_f = keys[mine, EACH, None] * self._spread(chosen - H @ K_w)[edges[mine]]
             variance[mine] += np.einsum("ij,jk,ik->i", terms[mine], of_w, terms[mine])
             variance[mine] += 2.0 * np.einsum("ij,ij->i", terms[mine], with_f)
         return variance
@@ -444,12 +522,12 @@ class RoadEngine:
         if self._left is None:
             numbers = np.arange(len(self.kernel), dtype=np.float64)[:, None]
             self._left = self.scales.near**2 * self.kernel.diag(numbers) + self._own
-            known = self._H[np.ix_(self._at, self._at)]
+            known = self._known[_P:, _P:]
             scale = 1.0 / self.scales.own**2
             self._told = [psd_root(known, "what is known of roads", scale=scale).root.T]
         for rows in self._told:
             full = np.zeros((self.size, len(rows)))
-            full[self._at] = rows.T
+            full[_P:] = rows.T
             self._left = self._left - np.square(self._spread(full)).sum(axis=1)
         self._told = []
         return self._left
@@ -459,26 +537,39 @@ class RoadEngine:
         n, scales, trips = len(self.kernel), self.scales, self.log.view()
         roads = scales.near * self.kernel.root_times(rng.standard_normal(n))
         roads += np.sqrt(self._own) * rng.standard_normal(n)
-        u = np.sqrt(self._prior) * rng.standard_normal(self.size)
-        u[self._at] = roads[self.visited]
+        fleet = np.sqrt(self._fleet) * rng.standard_normal(_P)
         if len(trips.rewards):
             r = self._noise_draw(trips, rng)
-            covered = self._prior * r  # K r at the slots
-            covered[self._at] = self._spread(r)[self.visited]
+            covered = self._at_slots(self._spread(r), r)  # K r at the slots
+            u = np.concatenate([fleet, roads[self.visited]])
             eta = self._known @ (u - covered) + r
             roads -= self._spread(eta)
-            u = u - self._prior * eta
+            fleet = fleet - self._fleet * eta[:_P]
         drawn, terms = keys[:, EACH] * roads[edges_of(keys)], terms_of(keys)
-        for mine, chosen, more in self._by_vehicle(keys):
-            drawn[mine] += terms[mine] @ (chosen.T @ u + np.sqrt(more) * rng.standard_normal(_P))
+        x = np.concatenate([fleet, roads[self.visited]])
+        apart = self._vehicles.draw(np.square(scales.vehicle), _numbers(keys[:, VEHICLE]), rng)
+        for mine, chosen, _, _ in self._by_vehicle(keys):
+            vehicle = int(keys[mine, VEHICLE][0])
+            drawn[mine] += terms[mine] @ (chosen.T @ x + apart[vehicle])
         return drawn
 
     def _noise_draw(self, trips: Trips, rng: Rng) -> Floats:
-        """A draw of N(0, A R⁻¹ Aᵀ), (s,)."""
+        """A draw of N(0, Λ), (s,), Λ what all rewards say of the slots: see ``Groups.taken_off``."""
         noise = np.sqrt(self.own_noise(trips)) * rng.standard_normal(len(trips.rewards))
         of_trips = rng.standard_normal((trips.number, _P))
         noise += (self._shared(trips) * of_trips[trips.trip]).sum(axis=1)
-        return np.asarray(self._sums(trips) @ self._weighted(trips, noise))
+        vehicles, who = np.unique(trips.keys[:, VEHICLE].astype(np.intp), return_inverse=True)
+        of_vehicle = self.scales.vehicle * rng.standard_normal((len(vehicles), _P))
+        terms = terms_of(trips.keys)
+        noise += trips.summed((terms * of_vehicle[who]).sum(axis=1))
+        weighted = self._weighted(trips, noise)
+        pulls = np.zeros((len(vehicles), _P))  # Φᵀ R⁻¹ noise
+        np.add.at(pulls, who, terms * weighted[trips.of][:, None])
+        return self._vehicles.less_known(
+            np.square(self.scales.vehicle),
+            np.asarray(self._sums(trips) @ weighted),
+            dict(zip(vehicles.tolist(), pulls, strict=True)),
+        )
 
 
 def _counted(trips: Trips) -> tuple[Ints, Floats]:
@@ -505,9 +596,21 @@ def _full(lower: Floats, size: int) -> Floats:
     return matrix + np.tril(matrix, -1).T
 
 
-def _solve_transposed(root: Floats, at: Ints, values: Floats) -> Floats:
-    """root⁻ᵀ values; the root is triangular over the slots ``at``, diagonal over the others."""
-    diagonal = np.diagonal(root)
-    solved = values / diagonal[:, None]
-    solved[at] = solve_lower(np.ascontiguousarray(root[np.ix_(at, at)]), values[at], transposed=True)
-    return solved
+def _numbers(vehicles: Floats) -> list[int]:
+    """Each vehicle once."""
+    return [int(each) for each in np.unique(vehicles)]
+
+
+def _slots_without_vehicles(state: State, size: int, driven: Ints) -> Ints:
+    """Slots of fleet and roads in a state whose vehicles had slots, too: H over them is the same."""
+    vehicles, first, at = (
+        as_positions(state.array(name), name) for name in ("vehicles", "first", "at")
+    )
+    slots = np.concatenate([np.arange(_P), at, (first[:, None] + np.arange(_P)).ravel()])
+    if (
+        not np.array_equal(np.sort(vehicles), driven)
+        or len(first) != len(vehicles)
+        or not np.array_equal(np.sort(slots), np.arange(size))
+    ):
+        raise StateError("this state is damaged: what it has learned is not from its trips")
+    return slots[: _P + len(at)]

@@ -63,21 +63,24 @@ def _parts(engine: RoadEngine, trips: Trips) -> tuple[Floats, Floats]:
     of_all = trips.summed(terms)
     shared = np.where(trips.alone[:, None], 0.0, of_all)
     together = trips.trip[:, None] == trips.trip
-    vehicles = [
-        trips.summed(terms * (trips.keys[:, VEHICLE] == each)[:, None])
-        for each in np.unique(trips.keys[:, VEHICLE]).tolist()
-    ]
     noise = np.where(own[:, None], trips.summed(noise_parts(trips.keys)), 0.0)
     parts = [
         counts.T @ near @ counts,
         counts.T @ counts,
         counts.T @ (np.square(sizes)[:, None] * counts),
         *(np.outer(each, each) for each in of_all.T),
-        *(
-            sum(np.outer(each, each) for each in mine)
-            for mine in zip(*(v.T for v in vehicles), strict=True)
-        ),
+        *_of_vehicles(trips, terms),
         *(np.where(together, np.outer(each, each), 0.0) for each in shared.T),
         *map(np.diag, noise.T),
     ]
     return np.array(parts).reshape(-1, n, n), np.where(own, 0.0, trips.noise)
+
+
+def _of_vehicles(trips: Trips, terms: Floats) -> list[Floats]:
+    """Of each term, how rewards covary that owe it to the same vehicle, five of (M, M)."""
+    from scipy.sparse import csr_array
+
+    vehicles, who = np.unique(trips.keys[:, VEHICLE], return_inverse=True)
+    shape = (len(trips.rewards), len(vehicles))
+    by_vehicle = [csr_array((term, (trips.of, who)), shape=shape) for term in terms.T]
+    return [(each @ each.T).toarray() for each in by_vehicle]

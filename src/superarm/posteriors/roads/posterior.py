@@ -308,9 +308,13 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         covariance = expected.cov + expected.noise
         scores = np.abs(away) / np.sqrt(np.diagonal(covariance))
         far = self._far(away, covariance)
-        if (far > self.outlier_limit).any() and self.trips:
+        outlying = far > self.outlier_limit
+        learned = expected
+        if outlying.any() and self.trips:
             trip = self._without_outliers(trip, far)
-        gained = self._engine.absorb(trip) if len(trip.rewards) else 0.0
+            kept = ~outlying if self.outliers == "refuse" else np.ones(len(far), dtype=np.bool_)
+            learned = expected.only(kept, self._engine.noise(trip))
+        gained = self._engine.absorb(trip, learned) if len(trip.rewards) else 0.0
         # From here on nothing can fail: what was forecast is judged, whether it was learned or refused.
         # What counts as a slip of the meter is a miss, but does not say how wide intervals must be.
         most = np.inf if self.outliers == "keep" else _FARTHEST * self.outlier_limit
