@@ -32,7 +32,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError, ShapeError, StateError, UnknownArmError
-from .inputs import as_count, as_features, as_number, as_positions, as_vector, read_only, require_type
+from .inputs import (
+    as_count,
+    as_features,
+    as_number,
+    as_positions,
+    as_vector,
+    frozen,
+    read_only,
+    require_type,
+)
 from .shown import Shown
 
 Floats = NDArray[np.float64]
@@ -208,9 +217,16 @@ class Decision(Shown):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", as_count(self.step, "step", 1, _MOST_STEPS))
-        positions = as_positions(self.positions, "positions")
+        given: Any = self.positions
+        positions = frozen(as_positions(given, "positions"))
         object.__setattr__(self, "positions", positions)
+        if self.action is given:  # as of oracles whose actions are the arms
+            object.__setattr__(self, "action", positions)
         _refuse_repeats(positions)
+        for name in ("mean", "std", "desirability"):
+            values = getattr(self, name)
+            if type(values) is np.ndarray:
+                object.__setattr__(self, name, frozen(values))
         if self.propensity is not None:
             known = as_number(self.propensity, "propensity", 0.0, 1.0)
             object.__setattr__(self, "propensity", known)

@@ -13,6 +13,7 @@
     ├── InfeasibleError (ValueError)       the oracle has no feasible super arm
     ├── NotPositiveDefiniteError (ArithmeticError)
     ├── StaleBeliefError (RuntimeError)    a belief was used after its posterior had moved on
+    ├── InterruptedUpdateError (RuntimeError)  an update was left half done
     ├── StateError (ValueError)            a saved state is damaged, or another part's
     ├── ConflictError (RuntimeError)       something is already there, learned already or out of order
     │                                      (the command line exits with 3)
@@ -75,6 +76,10 @@ class NotPositiveDefiniteError(SuperarmError, ArithmeticError):
 
 class StaleBeliefError(SuperarmError, RuntimeError):
     """A lazy part of a belief was asked for after the posterior had changed."""
+
+
+class InterruptedUpdateError(SuperarmError, RuntimeError):
+    """Something was left half updated, so that it cannot be used; the message says what to do."""
 
 
 class StateError(SuperarmError, ValueError):

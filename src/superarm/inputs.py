@@ -100,6 +100,13 @@ def read_only(values: NDArray[Any]) -> NDArray[Any]:
     return kept
 
 
+def frozen(values: NDArray[Any]) -> NDArray[Any]:
+    """The array itself where nobody can write into it, otherwise a read-only copy."""
+    if values.base is None and not values.flags.writeable:
+        return values
+    return read_only(values)
+
+
 def as_number(value: Any, name: str, least: float = -inf, most: float = inf) -> float:
     """``value`` as one finite number from ``least`` to ``most``."""
     number: float = value

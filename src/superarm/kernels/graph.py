@@ -337,6 +337,9 @@ class _Spectrum:
             )
         self.laplacian, self._nu, self._shift = laplacian, nu, shift
 
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(vars(self))  # a copy of it: another thread may be filling in what is lazy
+
     @cached_property
     def _root(self) -> Floats:
         values, vectors = np.linalg.eigh(self.laplacian.toarray())

@@ -8,7 +8,7 @@ import numpy as np
 
 from superarm.core import Decision, Floats, Offer, State
 from superarm.errors import InputError, StateError
-from superarm.inputs import as_count, as_number, as_vector
+from superarm.inputs import as_count, as_number, as_vector, read_only
 
 from .forest import MOST_TREES, NOWHERE, Forest, Move, Stand
 from .metrics import ActionMetric
@@ -62,7 +62,7 @@ def walk_of(state: State, metric: ActionMetric, kappa: float, known: Forest | No
     if action != NOWHERE:
         action = as_count(action, "action", 0, len(metric) - 1)
     tree = forest.trees[at]
-    q = as_vector(state.array("q"), "q", len(tree.parent))
+    q = read_only(as_vector(state.array("q"), "q", len(tree.parent)))
     sums = np.bincount(tree.parent[1:], q[1:], minlength=len(q))
     slack = 1e-10 / (1 + len(tree.levels))  # products of them along the tree must sum to 1, too
     if q.min() < 0.0 or (np.abs(sums[tree.sizes > 1] - 1.0) > slack).any():

@@ -46,6 +46,7 @@ class TreeDescent:
             self._descend = descend
         self._parent = tree.parent.copy()  # compiled code wants arrays that it could write into
         self.theta = tree.sizes / tree.sizes[np.maximum(tree.parent, 0)]
+        self.theta.flags.writeable = False  # walks begin with it
         self.eta = 1.0 - np.log(self.theta)
         self.delta = self.theta / self.eta
         self._rate = np.zeros_like(self.eta)

@@ -72,6 +72,9 @@ class Tree(Shown):
         for name, value in zip(TREE_ARRAYS, (parent, weight, leaf), strict=True):
             object.__setattr__(self, name, read_only(value))
 
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(vars(self))  # a copy of it: another thread may be filling in what is lazy
+
     def __len__(self) -> int:
         """n: how many actions there are."""
         return len(self.leaf)

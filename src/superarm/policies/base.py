@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from functools import wraps
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 
@@ -41,12 +42,19 @@ from superarm.core import (
     State,
     SwitchingCost,
 )
-from superarm.errors import ForgottenError, InputError, ShapeError, StateError, UnknownArmError
+from superarm.errors import (
+    ForgottenError,
+    InputError,
+    ShapeError,
+    StaleBeliefError,
+    StateError,
+    UnknownArmError,
+)
 from superarm.inputs import as_count, as_positions, require_choice, require_type
 from superarm.oracles.base import check_chosen
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec, save_state
-from superarm.turns import Turns
+from superarm.turns import Shared, Turns
 
 from .ledger import Ledger, check_feedback
 from .scores import KnownCosts, Score, Truth
@@ -76,7 +84,7 @@ class Saved(Described):
         check_spec(state, self)
 
 
-class Learner(Saved):
+class Learner(Shared, Saved):
     """A policy that learns every reward once, and remembers which it has learned."""
 
     repeats = False  # whether rewards may be learned again
@@ -87,6 +95,10 @@ class Learner(Saved):
         self.version = 0
         self._ledger = Ledger(most_pending=most_pending)
         self._turns = Turns()
+
+    def _constant(self) -> Iterable[object]:
+        # Rules, oracles and metrics, but no posterior: it learns.
+        return (part for part in self.parameters().values() if not isinstance(part, Posterior))
 
     @abstractmethod
     def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
@@ -107,12 +119,12 @@ class Learner(Saved):
 
     def give_up(self) -> None:
         """What was chosen and not yet seen is no longer awaited."""
-        with self._turns.lock:
+        with self._turns:
             self._ledger.give_up()
 
     def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         check_feedback(offer, decision, feedback)
-        with self._turns.lock:
+        with self._turns:
             if not self.repeats:
                 self._ledger.check(decision, feedback)
             self._absorb(offer, decision, feedback, rng)
@@ -145,6 +157,30 @@ class Learner(Saved):
         except InputError as error:
             raise StateError(f"this state is damaged: {error}") from error
         return policy
+
+
+Decide = TypeVar("Decide", bound=Callable[..., Decision])
+
+
+def undisturbed(decide: Decide) -> Decide:
+    """Decorator of ``decide``: decides once more where another thread taught the posterior meanwhile.
+
+    Beliefs compute some of their parts on demand, and refuse once their posterior has learned more.
+    """
+
+    @wraps(decide)
+    def decided(self: Learner, offer: Offer, rng: Rng) -> Decision:
+        try:
+            return decide(self, offer, rng)
+        except StaleBeliefError:
+            # The policy's lock first, as in ``learn``; the posterior may also be taught by itself.
+            with ExitStack() as held:
+                for part in (self, *self.parameters().values()):
+                    if isinstance(part, Shared):
+                        held.enter_context(part._turns.lock)
+                return decide(self, offer, rng)
+
+    return cast(Decide, decided)
 
 
 # --- what parts answer, checked: they may be anyone's own ----------------------------------
@@ -275,13 +311,15 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
 
     def note_steps(self, steps: Sequence[int]) -> None:
         """The posterior has learned the rewards of these steps: they are not learned again."""
-        with self._turns.lock:
+        with self._turns:
             for step in steps:
                 self._ledger.note_rounds(step, 1)
             self.version += len(steps)
 
+    @undisturbed
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
+        version = self.version  # before the belief: another thread may be learning
         belief = self.posterior.belief(offer, self._ledger.pending())
         seen: Belief = belief if self.direction == "maximize" else belief.negated()
         costs = None if self.switching is None else _known_costs(self.switching, offer)
@@ -316,14 +354,14 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
             std=belief.std_at(positions) if isinstance(belief, Sparing) else belief.std[positions],
             desirability=desirability[positions],
             propensity=1.0 if self._certain else None,
-            version=self.version,
+            version=version,
             carry=self._ledger.carry(positions, self.posterior, offer),
         )
 
     def commit(self, decision: Decision) -> None:
         """The decision is taken: until they are seen, its arms are pending."""
         require_type(decision, Decision, "decision")
-        with self._turns.lock:
+        with self._turns:
             self._ledger.expect(decision, self.posterior)
 
     def _absorb(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
@@ -364,7 +402,7 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
         """Many rounds at once where posterior, rule and oracle allow it; see ``tabled``."""
         from .tabled import play_table
 
-        with self._turns.lock:
+        with self._turns:
             if offer.step <= self._ledger.last:
                 return None  # some of these rounds may be known already: ``learn`` tells
             before = self.posterior.count

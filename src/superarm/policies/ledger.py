@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from superarm.core import Decision, Feedback, Ints, Offer, Posterior, State
 from superarm.errors import ConflictError, InputError, StateError, UnknownArmError
-from superarm.inputs import as_count, require_size, require_type
+from superarm.inputs import as_count, frozen, require_size, require_type
 
 CARRY = "chosen-arms"
 _KIND, _SCHEMA = "ledger", 1
@@ -106,6 +106,10 @@ class Ledger:
         self._awaited: dict[int, State] = {}  # what decisions carry that were not seen whole
         self._made: deque[State] = deque(maxlen=_REMEMBERED)  # by this ledger: they need no check
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy checks every carry: threads that decide may be adding to those that are known.
+        return {**vars(self), "_made": deque(maxlen=_REMEMBERED)}
+
     # --- deciding --------------------------------------------------------------------------
 
     def carry(self, positions: Ints, posterior: Posterior, offer: Offer) -> State | None:
@@ -113,7 +117,9 @@ class Ledger:
         if not self._most_pending:
             return None
         keys = posterior.keys(offer)[positions]
-        carry = State(kind=CARRY, schema=1, arrays={"positions": positions, "keys": keys})
+        carry = State(
+            kind=CARRY, schema=1, arrays={"positions": frozen(positions), "keys": frozen(keys)}
+        )
         self._made.append(carry)
         return carry
 
@@ -128,7 +134,7 @@ class Ledger:
                 raise InputError(CHANGED)
             posterior.predict(carry.arrays["keys"], return_std=False)  # says what is wrong with keys
         if len(carry.arrays["positions"]):
-            self._awaited[step] = carry
+            self._awaited[step] = _own(carry)
         if len(self._awaited) > self._most_pending:  # what is lost is not awaited for ever
             del self._awaited[min(self._awaited)]
 
@@ -215,7 +221,7 @@ class Ledger:
     def state(self) -> State:
         heard = [[step, sorted(seen)] for step, seen in sorted(self._heard.items())]
         scalars = {"closed": self.closed.as_lists(), "heard": heard}
-        parts = {str(step): carry for step, carry in self._awaited.items()}
+        parts = {str(step): _own(carry) for step, carry in self._awaited.items()}
         return State(kind=_KIND, schema=_SCHEMA, scalars=scalars, parts=parts)
 
     def restored(self, state: State) -> Ledger:
@@ -229,7 +235,7 @@ class Ledger:
             ledger.last = max(ledger.closed.last, max(ledger._heard, default=0))
             for step, carry in sorted((int(name), part) for name, part in state.parts.items()):
                 _check_carry(carry)
-                ledger._awaited[step] = carry
+                ledger._awaited[step] = _own(carry)
         except (TypeError, ValueError) as error:
             raise StateError("this state is damaged: its learned rewards cannot be read") from error
         return ledger
@@ -246,6 +252,12 @@ def last_step(state: State) -> int:
 
 
 CHANGED = "the decision carries arms other than those it chose; it was changed on the way"
+
+
+def _own(carry: State) -> State:
+    """The same carry, which nobody outside can change."""
+    arrays = {name: frozen(array) for name, array in carry.arrays.items()}
+    return State(kind=carry.kind, schema=carry.schema, arrays=arrays)
 
 
 def _check_carry(carry: State) -> None:

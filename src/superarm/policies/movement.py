@@ -39,7 +39,7 @@ from superarm.problems.movement import MovementProblem
 from superarm.registry import register
 from superarm.rules import UCB, Fixed, RidgeUCB
 
-from .base import IndexPolicy, Learner, ScorePolicy, one_per_arm, require_part
+from .base import IndexPolicy, Learner, ScorePolicy, one_per_arm, require_part, undisturbed
 from .ledger import CHANGED, check_rewards
 from .published import GainChoice, PosteriorName, gamma_for, index_policy, known, posterior_for
 from .scores import Planned, Score, Stay, Truth
@@ -76,6 +76,7 @@ class TreeWalker(Learner):
     def _desirability(self, offer: Offer, begins: bool, rng: Rng) -> tuple[Floats, Belief | None]:
         """Minus what each action on offer seems to cost, (n,), and what is believed of it."""
 
+    @undisturbed
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
         if len(offer.arms) != len(self.metric):
@@ -83,6 +84,7 @@ class TreeWalker(Learner):
                 f"the offer has {len(offer.arms)} arms, but the metric is over {len(self.metric)} "
                 "actions; offer all of them in every round, and say which are available"
             )
+        version = self.version  # before the belief: another thread may be learning
         before, walk = start_of(offer), self._walk
         if walk is None:
             forest = Forest.grown(self.metric, rng, trees=self.trees, tau=self.tau, kappa=self.kappa)
@@ -106,7 +108,7 @@ class TreeWalker(Learner):
             std=None if belief is None else belief.std[positions],
             desirability=desirability[positions],
             propensity=None if walk is None else min(move.probability, 1.0),
-            version=self.version,
+            version=version,
             carry=Walk(forest, number, move.stand, offer.step).state(trees=walk is None, move=move),
         )
 
@@ -115,7 +117,7 @@ class TreeWalker(Learner):
         require_type(decision, Decision, "decision")
         if decision.carry is None or decision.carry.kind != KIND:
             raise InputError("the decision carries nothing of a walk: another policy made it")
-        with self._turns.lock:
+        with self._turns:
             before, walk = self._walk, self._walk_of(decision.carry)
             if (decision.step, *decision.positions.tolist()) != (walk.step, walk.stand.action):
                 raise InputError(CHANGED)

@@ -7,7 +7,7 @@ remembers); everything that users and policies call is written here once.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Self, TypeVar, overload
 
 import numpy as np
@@ -20,7 +20,7 @@ from superarm.linalg import psd_root
 from superarm.registry import Described, built_parameters, describe, foreign_parts
 from superarm.states import check_spec
 from superarm.threads import one_blas_thread
-from superarm.turns import Turns, whole
+from superarm.turns import Shared, Turns, whole
 
 from .beliefs import GaussianBelief
 from .variances import standard_deviation
@@ -44,7 +44,7 @@ class Kept(NamedTuple):
     answer: Any
 
 
-class GaussianPosterior(Described):
+class GaussianPosterior(Shared, Described):
     """A Gaussian belief about every arm's latent reward, updated by noisy observations."""
 
     kind: str
@@ -68,6 +68,10 @@ class GaussianPosterior(Described):
 
     def _shown(self) -> Mapping[str, Any]:
         return {**self.parameters(), "observations": self.count}
+
+    def _constant(self) -> Iterable[object]:
+        # Kernels, means and arms, but no posterior inside: it may learn.
+        return (part for part in self.parameters().values() if not isinstance(part, GaussianPosterior))
 
     # --- hooks -----------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -304,9 +304,16 @@ class TorchPosterior(RowPosterior):
     def _like(self, **changes: Any) -> Self:
         if changes:
             return super()._like(**changes)
-        again = copy.copy(self)
+        again = object.__new__(type(self))
+        again.__dict__.update(vars(self))
         again._turns, again._data, again._kept = Turns(), ObservedData(), {}
+        again.model = _copied(self.model).eval()
+        if self.likelihood is getattr(self.model, "likelihood", None):
+            again.likelihood = getattr(again.model, "likelihood", None)
         return again
+
+    def _constant(self) -> Iterable[object]:
+        return (self._refit, self._update)  # the model itself learns
 
     def _remember(self, state: State) -> None:
         kind, own = state.scalar("model"), type(self.model).__name__

@@ -101,6 +101,9 @@ class VisitedEngine:
         self._warned = False
         self._unsaid: str | None = None  # said before the next observation is taken in
 
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(vars(self))  # a copy of it: another thread may be filling in what is lazy
+
     @property
     def rank(self) -> int:
         return len(self._visited)

@@ -157,7 +157,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
     @property
     def visited(self) -> Ints:
         """The roads that were driven on."""
-        return self._engine.visited
+        return self._engine.visited.copy()
 
     @property
     def held(self) -> Held:
