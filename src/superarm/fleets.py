@@ -58,6 +58,7 @@ from superarm.registry import describe, difference
 _LARGEST = 1e10
 _MOST_WH = 1e7  # of an edge or a trip: 10 MWh
 _UNLIKELY = 10.0  # times what is expected, or that part of it: no vehicle is that far from the model
+_MOST_BYTES = 1 << 28  # of one table: 256 MiB, some five million rows
 _MOST_LETTERS = 1 << 24  # of one entry: a trip of 100,000 edges has a tenth of it
 _TRACE = ("time_s", "lat", "lon", "counter_wh")
 
@@ -247,7 +248,13 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
     path = Path(path)
     try:
         with open_packed(path) as file:
-            text = file.read().decode("utf-8-sig")
+            data = file.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise FileError(
+                f"{path} has more than {_MOST_BYTES:,} bytes, the most that is read at once; split it "
+                "by trips, and give each part with --trips"
+            )
+        text = data.decode("utf-8-sig")
     except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise FileError(f"{path} cannot be read as a table of trips: {reason}") from None
@@ -258,7 +265,7 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
         raise FileError(
             f"{path}: the first line must name the columns trip, energy_wh and either edge (one row "
             "for each edge) or edges (one row for each trip), or else trip, time_s, lat, lon and "
-            f"counter_wh; it names {', '.join(sorted(names)) or 'none'}"
+            f"counter_wh; it names {', '.join(sorted(names)) or 'none':.200}"
         )
     column = "edge" if "edge" in names else "edges"
     read: Callable[[Path, int, Mapping[str, Any]], Any] = (
@@ -307,10 +314,12 @@ def _rows(path: Path, text: str) -> list[_Row]:
         raise FileError(f"{path}, line {reader.line_num}: {error}") from None
     finally:
         csv.field_size_limit(most)
-    names = rows[0].entries
-    for name in names:
-        if names.count(name) > 1:
-            raise FileError(f"{path}: the first line names the column {name!r} twice; leave one out")
+    counts = Counter(rows[0].entries)
+    for name, count in counts.items():
+        if count > 1:
+            raise FileError(
+                f"{path}: the first line names the column {name!r:.60} twice; leave one out"
+            )
     return rows
 
 

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import FileError, InputError
+from .files import open_file
 
 _GROWTH = 100  # how many times its packed size a text may have: road networks have 5 to 15 times
 _SMALL = 1 << 24  # 16 MiB: below this a text may have grown by any factor
@@ -34,20 +35,25 @@ _DAMAGE = (
 )
 
 
-def open_packed(path: Path) -> io.BufferedReader:
+def open_packed(path: Path) -> BinaryIO:
     """The bytes of a file, unpacked where its name ends in ``.gz`` or ``.xz``."""
-    unpacked = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}.get(path.suffix.lower())
-    if unpacked is None:
-        return path.open("rb")
-    return io.BufferedReader(_Bounded(path, unpacked(path, "rb")))
+    packed = open_file(path)
+    suffix = path.suffix.lower()
+    if suffix == ".gz":
+        return io.BufferedReader(_Bounded(path, packed, gzip.GzipFile(fileobj=packed, mode="rb")))
+    if suffix == ".xz":
+        return io.BufferedReader(_Bounded(path, packed, lzma.LZMAFile(packed, "rb")))
+    return packed
 
 
 class _Bounded(io.RawIOBase):
     """What is unpacked, as long as it stays in proportion to the file."""
 
-    def __init__(self, path: Path, unpacked: gzip.GzipFile | lzma.LZMAFile) -> None:
-        self._path, self._unpacked = path, unpacked
-        self._left = max(_SMALL, _GROWTH * path.stat().st_size)
+    def __init__(self, path: Path, packed: BinaryIO, unpacked: gzip.GzipFile | lzma.LZMAFile) -> None:
+        self._path = path
+        self._packed = packed
+        self._unpacked = unpacked
+        self._left = max(_SMALL, _GROWTH * os.fstat(packed.fileno()).st_size)
 
     def readable(self) -> bool:
         return True
@@ -64,6 +70,7 @@ class _Bounded(io.RawIOBase):
 
     def close(self) -> None:
         self._unpacked.close()
+        self._packed.close()  # which those that unpack leave open
         super().close()
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from contextlib import ExitStack
 from pathlib import Path
+from typing import BinaryIO
 from zlib import crc32
 
 import pytest
 
 from superarm.errors import ConflictError
 from superarm.experiments import Plan, execute, load_experiment
-from superarm.simulation import cell_name
-from superarm.simulation.files import run_lock
+from superarm.simulation import cell_name, files
+from superarm.simulation.files import LOCK, run_lock
 
 
 def plan(out: Path, rounds: int = 5) -> Plan:
@@ -25,6 +29,61 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
         execute(plan(out), resume=True)
     assert execute(plan(out), resume=True)["seeds"] == 2
     assert not list(out.glob(".*"))
+
+
+def test_a_lock_on_a_removed_file_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between opening and locking the file its holder ends, and another takes the directory."""
+    first, third = ExitStack(), ExitStack()
+    first.enter_context(run_lock(tmp_path))
+    lock = files._lock
+    opened = 0
+
+    def late(file: BinaryIO) -> None:
+        nonlocal opened
+        opened += 1
+        if opened == 1:
+            first.close()
+            monkeypatch.setattr(files, "_lock", lock)
+            third.enter_context(run_lock(tmp_path))
+        lock(file)
+
+    monkeypatch.setattr(files, "_lock", late)
+    with third:
+        with pytest.raises(ConflictError, match="another process is running"):
+            files._locked(tmp_path / LOCK)
+        assert opened == 1
+    with run_lock(tmp_path):
+        assert (tmp_path / LOCK).is_file()
+    assert not list(tmp_path.iterdir())
+
+
+HOLDER = """
+import os, sys
+from pathlib import Path
+from superarm.errors import ConflictError
+from superarm.simulation import files
+from superarm.simulation.files import LOCK, run_lock
+out, tries, held, refused = Path(sys.argv[1]), int(sys.argv[2]), 0, 0
+for _ in range(tries):
+    try:
+        with run_lock(out):
+            os.close(os.open(out / "alone", os.O_CREAT | os.O_EXCL))  # fails if another is here
+            held += 1
+            os.remove(out / "alone")
+    except ConflictError:
+        refused += 1
+assert held + refused == tries
+print(held)
+"""
+
+
+def test_processes_never_hold_a_directory_together(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLDER, str(tmp_path), "1000"]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    ends = [(process.communicate(timeout=300)[0], process.returncode) for process in processes]
+    assert [code for _, code in ends] == [0, 0, 0]
+    assert sum(int(out) for out, _ in ends) > 0
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_lost_timing_is_made_again(tmp_path: Path) -> None:

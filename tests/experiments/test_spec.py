@@ -254,6 +254,21 @@ def test_lists_sweep_as_a_cross_product_in_order() -> None:
             expand_settings({"a": values})
 
 
+@pytest.mark.parametrize("values", [{"abcd"[at]: list(range(400)) for at in range(4)},
+                                    {"a": list(range(10_001))}])  # fmt: skip
+def test_sweeps_beyond_any_run_are_refused_at_once(values: dict[str, list[int]]) -> None:
+    with pytest.raises(SpecError, match=r"settings \(.* values of a.*at most 10,000: sweep fewer"):
+        expand_settings(values)
+
+
+def test_more_cells_than_a_run_has_are_refused_before_anything_is_built(tmp_path: Path) -> None:
+    policies = {f"p{number}": {"policy": "random"} for number in range(20)}
+    large = experiment(policies=policies)
+    with pytest.raises(SpecError, match=r"1 settings × 1,000,000 seeds × 20 policies are 20,000,000"):
+        Plan.make(large, out=tmp_path / "run", seeds=10**6)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("key", ["told", "wrapped"])
 def test_what_belongs_to_one_policy_is_set_by_its_name(key: str) -> None:
     base = experiment(policies={"gp-ei": {}, "random": {}})

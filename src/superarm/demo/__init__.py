@@ -6,7 +6,6 @@ run that ``superarm report`` understands, with an animated picture.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,12 +14,12 @@ from typing import Any
 
 from rich.console import Console
 
-from superarm.errors import ConflictError
+from superarm.errors import ConflictError, StateError
 from superarm.experiments import Plan, execute, load_experiment
 from superarm.report import write_report
 from superarm.simulation import Run
 from superarm.simulation.executors import available_cores
-from superarm.simulation.files import FOLDERS_OF_CELLS, is_temporary
+from superarm.simulation.files import FOLDERS_OF_CELLS, is_temporary, read_json
 from superarm.simulation.trace import write_spec
 from superarm.states import atomic_write
 
@@ -113,8 +112,8 @@ def _require_room(out: Path) -> None:
         return
     foreign = {name for name in entries - _OURS if not is_temporary(name, _OURS)}
     try:
-        experiment = json.loads((out / "run.json").read_text(encoding="utf-8"))["experiment"]
-    except (OSError, ValueError, KeyError, TypeError):
+        experiment = read_json(out / "run.json")["experiment"]
+    except (StateError, KeyError, TypeError):
         experiment = None
     # Runs of the same make are not demos: they may have cost hours. Only demos have the picture.
     if foreign or "learning.svg" not in entries or experiment != EXPERIMENT:

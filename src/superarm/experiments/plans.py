@@ -45,11 +45,12 @@ from superarm.simulation.files import (
     run_lock,
     set_aside,
 )
-from superarm.simulation.trace import Truth, read_spec, write_cells, write_shown, write_spec
+from superarm.simulation.trace import MOST_CELLS, Truth, read_spec, write_cells, write_shown, write_spec
 from superarm.states import atomic_write
 from superarm.streams import stream
 from superarm.threads import pin_blas_threads
 
+from .agreement import agree
 from .beginnings import Again, Begun, Cell, Start, begun, earlier, find_starts
 from .spec import Experiment, expand_settings
 from .summaries import summarise
@@ -58,6 +59,8 @@ Settings = list[dict[str, Any]]
 _MOST_DRAWN = 500
 _OF_ROUNDS = {"rounds", "horizons", "settled", "metrics", "noise_variance"}
 """What of ``run.json`` may be another where a run is made longer."""
+_DERIVED = {"settled", "noise_variance"}
+"""What of ``run.json`` is computed: its last digits depend on the processor."""
 
 
 class Task(NamedTuple):
@@ -128,6 +131,13 @@ class Plan:
             rounds = as_count(base.rounds if rounds is None else rounds, "rounds", 1, 10**9)
             seeds = as_count(base.seeds if seeds is None else seeds, "seeds", 1, 10**6)
             as_count(first_seed, "seed", 0, 2**63)
+        cells = len(settings) * seeds * len(base.policies)
+        if cells > MOST_CELLS:
+            raise SpecError(
+                f"{len(settings):,} settings × {seeds:,} seeds × {len(base.policies)} policies are "
+                f"{cells:,} cells, more than the {MOST_CELLS:,} of the largest run; split it into "
+                "several runs"
+            )
         starts, first = find_starts(variants[0], states, seed=first_seed, rounds=rounds)
         rehearse = partial(_rehearse, seed=first_seed, first=first, starts=starts)
         plan = cls(
@@ -453,7 +463,12 @@ def _check_same(plan: Plan) -> None:
         known = {*now, *before} - {"imports", "schema"}
         if before["rounds"] < now["rounds"]:
             known -= _OF_ROUNDS
-        changed = sorted(key for key in known if before.get(key) != now.get(key))
+        changed = sorted(
+            key
+            for key in known
+            if before.get(key) != now.get(key)
+            and not (key in _DERIVED and agree(before.get(key), now.get(key)))
+        )
         if changed:
             raise ConflictError(
                 f"{plan.out} holds another run: {', '.join(changed)} differ; choose another --out"

@@ -6,6 +6,7 @@ docs/cli.md has the format, ``examples/own_experiment.toml`` is a whole one.
 from __future__ import annotations
 
 import itertools
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -15,7 +16,8 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from superarm.core import Policy
-from superarm.errors import InputError, SpecError
+from superarm.errors import FileError, InputError, SpecError
+from superarm.files import MOST_TOML, read_text
 from superarm.inputs import as_plain, as_positive
 from superarm.models import FleetModel
 from superarm.parts import import_parts
@@ -29,6 +31,7 @@ from .claims import check_claim, policies_of
 from .summaries import check_derived
 
 Setting = Mapping[str, Any]
+_MOST_SETTINGS = 10_000  # every one is built before anything runs
 GIVEN = frozenset({"model", "problem", "seed", "horizon"})  # parameters that the driver supplies
 
 
@@ -189,8 +192,16 @@ def expand_settings(overrides: Mapping[str, Any]) -> tuple[dict[str, Any], list[
     for key, values in swept.items():
         if not values:
             raise SpecError(f"setting {key!r} is []; a sweep needs at least one value")
+    count = math.prod(len(values) for values in swept.values())
+    if count > _MOST_SETTINGS:
+        sizes = " × ".join(f"{len(values):,} values of {key}" for key, values in swept.items())
+        raise SpecError(
+            f"the sweep has {count:,} settings ({sizes}); a run has at most {_MOST_SETTINGS:,}: sweep "
+            "fewer values, or split it into several runs"
+        )
+    for key, values in swept.items():
         if any(value in values[:place] for place, value in enumerate(values)):
-            raise SpecError(f"setting {key!r} is {values}: a value is repeated; give each once")
+            raise SpecError(f"setting {key!r} is {values!s:.200}: a value is repeated; give each once")
     combinations = itertools.product(*swept.values())
     return fixed, [dict(zip(swept, values, strict=True)) for values in combinations]
 
@@ -237,7 +248,7 @@ def load_experiment(name: str) -> Experiment:
     """An experiment by id, or from a TOML file of the user's own."""
     if name.endswith(".toml"):
         path = Path(name)
-        if not path.is_file():
+        if not path.exists():
             raise SpecError(f"there is no file {name}")
         return _parse(path, name)
     ids = experiment_ids()
@@ -255,7 +266,13 @@ def _shipped(name: str) -> Traversable:
 def _read(source: Path | Traversable, where: str) -> dict[str, Any]:
     """The tables of a file, over those of the shipped one that it ``extends``."""
     try:
-        data = tomllib.loads(source.read_text(encoding="utf-8"))
+        if isinstance(source, Path):
+            text = read_text(source, most=MOST_TOML)
+        else:
+            text = source.read_text(encoding="utf-8")
+        data = tomllib.loads(text)
+    except FileError:
+        raise
     except (ValueError, RecursionError) as error:  # bad syntax, not UTF-8, absurd numbers or depth
         raise SpecError(f"{where}: not valid TOML: {error}") from None
     if isinstance(source, Path):

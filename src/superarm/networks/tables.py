@@ -116,10 +116,10 @@ def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[_Row]:
             reader = csv.reader(lines, strict=True)
             header = next(reader, [])
             if len(set(header)) != len(header):
-                raise InputError(f"{path}: line 1 names a column twice: {header}")
+                raise InputError(f"{path}: line 1 names a column twice: {header!s:.200}")
             missing = [key for key in needed if key not in header]
             if missing:
-                raise InputError(f"{path}: line 1 lacks the columns {missing}; it has {header}")
+                raise InputError(f"{path}: line 1 lacks the columns {missing}; it has {header!s:.200}")
             seen: set[str] = set()
             for values in reader:
                 if len(values) != len(header):

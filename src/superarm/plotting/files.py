@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from superarm.files import distinct_file_names
 from superarm.results.bounds import RegretBounds
 from superarm.results.calibration import calibration_picture
 from superarm.results.charts import run_charts
@@ -48,9 +49,14 @@ def save_run_figures(
 def save_pictures(
     pictures: Iterable[Picture], title: str, directory: Path | str, origin: Sequence[str] = ()
 ) -> list[Path]:
-    """Pictures as PNG and SVG, one figure alive at a time."""
-    return [
-        path
-        for picture in pictures
-        for path in save_figure(draw_picture(picture, title, origin), Path(directory) / picture.name)
-    ]
+    """Pictures as PNG and SVG, one figure alive at a time.
+
+    Pictures may be named by whoever wrote ``run.json``: their files stay in ``directory`` all the
+    same, and no two share one.
+    """
+    pictures = list(pictures)
+    names = distinct_file_names(picture.name for picture in pictures)
+    paths: list[Path] = []
+    for picture, name in zip(pictures, names, strict=True):
+        paths += save_figure(draw_picture(picture, title, origin), Path(directory) / name)
+    return paths

@@ -33,6 +33,7 @@ import numpy as np
 
 from superarm.core import Floats
 from superarm.errors import FileError, InputError, SpecError
+from superarm.files import MOST_TOML, read_text
 from superarm.inputs import as_number
 from superarm.networks import Vehicle
 from superarm.registry import kinds_of, require_kind, suggestion
@@ -149,7 +150,9 @@ def read_vehicles(path: str | Path) -> dict[str, Equipped]:
     A file without tables is about one vehicle, whose name is "".
     """
     try:
-        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        found = tomllib.loads(read_text(path, most=MOST_TOML))
+    except FileError:
+        raise
     except (ValueError, RecursionError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise FileError(f"{path} cannot be read as vehicles: {reason}") from None

@@ -18,15 +18,19 @@ import numpy as np
 
 from superarm.core import Ints
 from superarm.errors import FileError, InputError
+from superarm.files import read_text
 from superarm.networks.places import Places
 
 _KINDS = ("LineString", "MultiLineString", "Polygon", "MultiPolygon")
+_MOST_BYTES = 1 << 25  # 32 MiB: a million corners
 
 
 def read_closures(path: str | Path) -> Any:
     """The GeoJSON of a file."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return json.loads(read_text(path, most=_MOST_BYTES))
+    except FileError:
+        raise
     except (ValueError, RecursionError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise FileError(f"{path} cannot be read as GeoJSON: {reason}") from None

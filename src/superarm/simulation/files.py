@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.errors import ConflictError, InputError, StateError
+from superarm.errors import ConflictError, FileError, InputError, StateError
+from superarm.files import read_text
 from superarm.inputs import as_plain
 from superarm.packed import npz_names, read_npz
 
@@ -26,28 +29,54 @@ FOLDERS = (*FOLDERS_OF_CELLS, "maps", "truths", "trees")
 EARLIER = "earlier"
 """Where the cells of a shorter run wait to be gone on with."""
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.tmp")
-_MOST, _MOST_PER_ROUND = 1 << 28, 1 << 14  # bytes of a file's arrays: 256 MiB, and 4,096 arms a round
+_MOST, _MOST_PER_ROUND = 1 << 28, 1 << 14
+"""Bytes of one file of JSON or arrays: 256 MiB, and for arrays 4,096 arms more for each round."""
 
 
 @contextmanager
 def run_lock(directory: Path) -> Iterator[None]:
     """Hold the directory for one process at a time; a lock dies with its process."""
     path = directory / LOCK
-    with path.open("ab") as file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # not on this system
-            pass
-        except OSError:
-            raise ConflictError(
-                f"another process is running in {directory}; wait for it, or choose another --out"
-            ) from None
+    with _locked(path):
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # Windows removes no open file: there the empty file remains
+                path.unlink()
+
+
+def _locked(path: Path) -> BinaryIO:
+    """The open and locked file at ``path``, which is created if need be.
+
+    The holder removes the file before it ends its lock. A process that opened the file before that
+    then locks a file that is at no path any more, where nobody else would meet it: so it tries again.
+    """
+    while True:
+        file = path.open("ab")
+        try:
+            _lock(file)
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except FileNotFoundError:  # removed meanwhile
+            pass
+        except OSError:
+            file.close()
+            raise ConflictError(
+                f"another process is running in {path.parent}; wait for it, or choose another --out"
+            ) from None
+        file.close()
+
+
+def _lock(file: BinaryIO) -> None:
+    """Lock an open file, or raise ``OSError`` at once where another process holds it."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def remove_temporaries(directory: Path) -> None:
@@ -122,10 +151,12 @@ def damaged(path: Path, what: str) -> StateError:
 def read_json(path: Path) -> Any:
     """The JSON in a file of a run."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_text(path, most=_MOST))
     except FileNotFoundError:
         raise StateError(
             f"{path.parent} has no {path.name}; give the directory that `superarm run --out` wrote"
         ) from None
+    except FileError as error:
+        raise StateError(f"{error}; run again into a new directory") from error
     except (OSError, ValueError, RecursionError) as error:
         raise StateError(f"{path} cannot be read ({error}); run again into a new directory") from error

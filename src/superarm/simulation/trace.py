@@ -93,7 +93,8 @@ _SUMMARY: dict[str, dict[str, Any]] = {
     },
     "not_judged": {"text": str, "needs": Sequence[str]},
 }
-_MOST_CELLS = 10**7
+MOST_CELLS = 10**7
+"""Policies × settings × seeds of the largest run."""
 _MANGLED = re.compile(r"-[0-9a-f]{8}\Z")
 
 
@@ -155,7 +156,7 @@ def cell_name(policy: str, setting_index: int, seed: int) -> str:
     safe = re.sub(r"[^a-z0-9_-]+", "_", policy.lower())[:80]
     # Keeps "GP" and "gp" apart where the file system ignores case.
     if safe != policy or _MANGLED.search(safe):
-        safe = f"{safe}-{zlib.crc32(policy.encode()):08x}"
+        safe = f"{safe}-{zlib.crc32(policy.encode('utf-8', 'surrogatepass')):08x}"
     return f"{safe}.s{setting_index}.seed{seed:05d}"
 
 
@@ -537,6 +538,13 @@ def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
             f"{path}: it has {sizes} rounds, seeds, policies and settings, from seed "
             f"{spec['first_seed']}; there must be one of each, and no seed below 0"
         )
-    if prod(sizes[1:]) > _MOST_CELLS:
-        raise StateError(f"{path}: it names more than {_MOST_CELLS} cells, more than any run has")
+    if prod(sizes[1:]) > MOST_CELLS:
+        raise StateError(f"{path}: it names more than {MOST_CELLS:,} cells, more than any run has")
+    owners: dict[str, str] = {}
+    for policy in spec["policies"]:
+        other = owners.setdefault(cell_name(policy, 0, 0), policy)
+        if other is not policy:
+            raise StateError(
+                f"{path}: the policies {other!r} and {policy!r} would share their files; rename one"
+            )
     return spec
