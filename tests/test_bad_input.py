@@ -265,7 +265,7 @@ def test_no_covariance_at_all_is_a_covariance() -> None:
 
 
 def test_read_only_tables_are_played() -> None:
-    pytest.importorskip("numba", reason="numba is not installed: superarm[fast]")
+    pytest.importorskip("numba", reason="numba is not installed")
     gp = FiniteGP(SMOOTH, [[0.0], [1.0]], 0.1)
     table = np.ones((4, 2))
     table.flags.writeable = False

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import re
+import shlex
+import tomllib
+from importlib import metadata
+from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from superarm import errors
-from superarm.errors import MissingExtraError, SuperarmError, require_extra
+from superarm.errors import MissingExtraError, SuperarmError, install_line, require_extra
 
 CLASSES = [
     item
@@ -31,8 +37,48 @@ def test_a_message_prints_as_it_was_written() -> None:
 
 
 def test_a_missing_extra_names_the_pip_line() -> None:
-    with pytest.raises(MissingExtraError, match=r"pip install 'superarm\[plot\]'"):
+    with pytest.raises(MissingExtraError, match=r"run: pip install 'matplotlib>=[\d.]+'$"):
         require_extra("superarm_no_such_module.part", "plot")
+
+
+ROOT = Path(__file__).parents[1]
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+    "optional-dependencies"
+]
+PINNED = ("torch",)
+
+
+@pytest.mark.parametrize("extra", sorted(set(EXTRAS) - {"test", "dev"}))
+def test_the_pip_line_of_an_extra_names_its_requirements(extra: str) -> None:
+    program, command, *named = shlex.split(install_line(extra))
+    assert (program, command) == ("pip", "install")
+    stated = {each.name: each for each in map(Requirement, EXTRAS[extra])}
+    found = {each.name: each for each in map(Requirement, named)}
+    assert found.keys() == stated.keys()
+    constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    for name, requirement in found.items():
+        if name in PINNED:  # a bare one would bring CUDA along
+            assert str(requirement) in constraints
+            version = str(requirement.specifier).removeprefix("==")
+            assert version in stated[name].specifier
+        else:
+            assert requirement.specifier == stated[name].specifier
+
+
+def test_every_extra_that_the_code_asks_for_exists() -> None:
+    calls = re.compile(r"""(?:require_extra\([^()]*?|install_line\()["'](\w+)["']\)""")
+    sources = (ROOT / "src").rglob("*.py")
+    asked = {name for path in sources for name in calls.findall(path.read_text(encoding="utf-8"))}
+    assert {"plot", "fast", "cluster", "frame", "torch", "gps", "sumo"} <= asked
+    assert asked <= set(EXTRAS)
+
+
+def test_without_metadata_the_checkout_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> list[str]:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "requires", missing)
+    assert install_line("gps") == "pip install -e '.[gps]' in a checkout of superarm"
 
 
 def test_a_broken_module_is_not_called_missing(

@@ -155,7 +155,7 @@ def test_without_matplotlib_the_pip_line_is_named(
     run = make_run(tmp_path)
     for name in [each for each in sys.modules if each.partition(".")[0] == "matplotlib"]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'superarm\[plot\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'matplotlib>="):
         drawn(run, "regret")
 
 

@@ -412,7 +412,7 @@ def test_decisions_are_those_of_one_thread(kind: str) -> None:
 
 
 def test_a_table_is_played_on_one_thread() -> None:
-    pytest.importorskip("numba", reason="numba is not installed: superarm[fast]")
+    pytest.importorskip("numba", reason="numba is not installed")
     rng = np.random.default_rng(4)
     arms = rng.random((20, 1))
 

@@ -29,9 +29,13 @@ No error here derives from ``KeyError``, which would print its message in quotes
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import warnings
 from types import ModuleType
+
+_PINNED = {"torch": "torch==2.13.0"}
+"""Requirements that are named by their tested version: a bare torch pulls in CUDA."""
 
 
 class SuperarmError(Exception):
@@ -106,8 +110,35 @@ class PrecisionWarning(UserWarning):
     """Results have lost digits to rounding; the message says how many and what to do."""
 
 
+def install_line(extra: str) -> str:
+    """The command that installs what an extra needs, wherever superarm itself came from.
+
+    It names the requirements themselves, as the installed package states them: superarm is on no
+    package index, so that ``pip install 'superarm[plot]'`` would find nothing.
+
+    >>> install_line("plot")
+    "pip install 'matplotlib>=3.9.0'"
+    """
+    from importlib import metadata
+
+    try:
+        stated = metadata.requires("superarm") or []
+    except metadata.PackageNotFoundError:  # the sources alone are on the path
+        stated = []
+    found = []
+    for line in stated:
+        requirement, _, marker = line.partition(";")
+        name = re.match(r"[\w.-]*", requirement)
+        if re.search(rf"""extra\s*==\s*["']{re.escape(extra)}["']""", marker) and name:
+            found.append(_PINNED.get(name[0], requirement.strip()))
+    if not found:
+        return f"pip install -e '.[{extra}]' in a checkout of superarm"
+    quoted = [each if "==" in each else f"'{each}'" for each in found]
+    return f"pip install {' '.join(quoted)}"
+
+
 def require_extra(module: str, extra: str) -> ModuleType:
-    """Import ``module``, or say which extra brings it.
+    """Import ``module``, or say which command installs it.
 
     >>> require_extra("math", "plot").sqrt(4.0)
     2.0
@@ -118,8 +149,8 @@ def require_extra(module: str, extra: str) -> ModuleType:
         root = module.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != root:
             raise
-        told = f"{root} is not installed; run: pip install 'superarm[{extra}]'"
-        raise MissingExtraError(told) from error
+        message = f"{root} is not installed; run: {install_line(extra)}"
+        raise MissingExtraError(message) from error
 
 
 def warn(message: str, kind: type[Warning]) -> None:

@@ -31,6 +31,7 @@ def commands(
 
 
 COMMANDS = dict(commands())
+DRAWING = [("run",), ("reproduce",), ("demo",)]
 NAMES = [pytest.param(name, id=" ".join(name)) for name in COMMANDS]
 
 
@@ -44,12 +45,13 @@ def test_help(name: tuple[str, ...], cli: Command) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_command_takes_json_seed_and_quiet(name: tuple[str, ...]) -> None:
+def test_every_command_takes_json_and_quiet_and_those_that_draw_a_seed(name: tuple[str, ...]) -> None:
     options = {option for parameter in COMMANDS[name].params for option in parameter.opts}
-    assert {"--json", "--seed", "-q", "--quiet"} <= options
+    assert {"--json", "-q", "--quiet"} <= options
+    assert ("--seed" in options) == (name in DRAWING)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", DRAWING, ids=" ".join)
 def test_a_negative_seed_is_a_usage_error(name: tuple[str, ...], cli: Command) -> None:
     assert "--seed" in cli(*name, "--seed", "-1").fails(2)
 

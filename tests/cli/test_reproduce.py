@@ -160,7 +160,7 @@ def test_report_without_matplotlib(cli: Command, run: Path, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = cli("report", "run")
     assert (result.code, result.out.strip()) == (0, "run/report.html")
-    assert "superarm[plot]" in result.err
+    assert "pip install 'matplotlib>=" in result.err
     assert cli("report", "run", "-q").err == ""
 
 

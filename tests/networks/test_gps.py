@@ -325,7 +325,7 @@ def test_bad_input_is_refused(graph, city, monkeypatch):
     with pytest.raises(InputError, match="cumulative_wh has 2 entries"):
         energies_along(match_trace(graph, places, times), times, [0.0, 1.0])
     monkeypatch.setitem(sys.modules, "leuvenmapmatching.util.dist_euclidean", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'superarm\[gps\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'leuvenmapmatching<2,>="):
         match_trace(city.line_graph(), places, times)
 
 

@@ -150,7 +150,7 @@ def test_without_sumo_the_pip_line_is_named(tmp_path, monkeypatch):
     path = write(tmp_path, osm())
     monkeypatch.setitem(sys.modules, "sumo", None)
     for read in (read_osm, lambda path: kept_osm(path, tmp_path)):
-        with pytest.raises(MissingExtraError, match=r"pip install 'superarm\[sumo\]'"):
+        with pytest.raises(MissingExtraError, match=r"pip install 'eclipse-sumo>="):
             read(path)
     empty = types.ModuleType("sumo")
     empty.SUMO_HOME = str(tmp_path)

@@ -346,7 +346,7 @@ def test_without_numba_every_thread_is_told_the_same(monkeypatch: pytest.MonkeyP
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(made, ["auto"] * 4)) == [False] * 4
         told = set(pool.map(made, ["numba"] * 4))
-    assert told == {"numba is not installed; run: pip install 'superarm[fast]'"}
+    assert told == {"numba is not installed; run: pip install 'numba>=0.61.2'"}
 
 
 def test_auto_chooses_by_size(monkeypatch: pytest.MonkeyPatch) -> None:

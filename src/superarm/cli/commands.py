@@ -10,7 +10,7 @@ import click
 
 from superarm import __version__
 
-from .common import Command, Commands, common_options, importing, print_json, say
+from .common import Command, Commands, common_options, importing, print_json, say, seeded
 
 _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
@@ -82,6 +82,7 @@ def superarm() -> None:
 @_flat
 @click.option("--state", "states", multiple=True, metavar="[POLICY=]FILE", help=_BEGIN)
 @_choice("--executor", "local", "dask", told=_EXECUTOR)
+@seeded
 @common_options
 @importing
 def run(experiment: str, executor: str, as_json: bool, **asked: Any) -> None:
@@ -100,6 +101,7 @@ def run(experiment: str, executor: str, as_json: bool, **asked: Any) -> None:
 @click.argument("target", metavar="PAPER[/FIGURE]")
 @_band
 @_sizes
+@seeded
 @common_options
 @importing
 def reproduce(target: str, band: Any, as_json: bool, **request: Any) -> None:
@@ -120,7 +122,7 @@ def reproduce(target: str, band: Any, as_json: bool, **request: Any) -> None:
 @_band
 @common_options
 @importing
-def report(directory: Path, as_json: bool, seed: int, **asked: Any) -> None:
+def report(directory: Path, as_json: bool, **asked: Any) -> None:
     """Write a run's report and figures.
 
     The report is RUN/report.html; figures, as PNG and SVG, need the extra `plot`.
@@ -161,7 +163,7 @@ def report(directory: Path, as_json: bool, seed: int, **asked: Any) -> None:
 @click.option("--geojson", is_flag=True, help="Print one line of GeoJSON on stdout.")
 @common_options
 @importing
-def route(geojson: bool, as_json: bool, seed: int, quiet: bool, **asked: Any) -> None:
+def route(geojson: bool, as_json: bool, quiet: bool, **asked: Any) -> None:
     """Find the route of least expected energy.
 
     It is printed with a 95 % interval, next to the fastest and the shortest route.
@@ -188,7 +190,7 @@ def route(geojson: bool, as_json: bool, seed: int, quiet: bool, **asked: Any) ->
 @_flat
 @click.option("--outliers", type=click.Choice(["weigh", "keep", "refuse"]), help=_OUTLIERS)
 @common_options
-def learn(as_json: bool, seed: int, quiet: bool, **asked: Any) -> None:
+def learn(as_json: bool, quiet: bool, **asked: Any) -> None:
     """Learn from a fleet's log of trips.
 
     A trip is learned from once, however often it is given. `superarm route --state FILE` then finds
@@ -207,6 +209,7 @@ def learn(as_json: bool, seed: int, quiet: bool, **asked: Any) -> None:
 @click.option("--out", type=_PATH, default=Path("demo"), **_SHOWN, help=_DEMO)
 @click.option("--rounds", type=click.IntRange(10, 2000), default=50, **_SHOWN, help="Number of rounds.")
 @click.option("--delay", type=click.FloatRange(0.0), default=0.05, **_SHOWN, help="Seconds per frame.")
+@seeded
 @common_options
 def demo(as_json: bool, quiet: bool, **asked: Any) -> None:
     """Watch an electric car learn its way through a city.

@@ -44,15 +44,19 @@ class Commands(click.Group):
 
 
 def common_options(command: Command) -> Command:
-    """``--json``, ``--seed`` and ``-q``."""
-    first = "First seed; commands without random numbers ignore it."
+    """``--json`` and ``-q``, of every command."""
     for option in (
         click.option("-q", "--quiet", is_flag=True, help="No progress on stderr."),
-        click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help=first),
         click.option("--json", "as_json", is_flag=True, help="Print one line of JSON on stdout."),
     ):
         command = option(command)
     return command
+
+
+seeded = click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="The first seed."
+)
+"""``--seed``, of the commands that draw random numbers."""
 
 
 def _import(context: click.Context, option: click.Parameter, sources: tuple[str, ...]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from superarm import __version__
-from superarm.errors import SuperarmError
+from superarm.errors import SuperarmError, install_line
 
 from .common import print_json, say
 
@@ -39,8 +39,8 @@ def check_installation(as_json: bool) -> None:
     else:
         say(f"superarm {__version__} on Python {found['python']}")
         for name, version in (found["versions"] | found["extras"]).items():
-            missing = f"not installed; pip install 'superarm[{_EXTRAS.get(name)}]'"
-            say(f"  {name} {version or missing}")
+            found_as = version or f"not installed; {install_line(_EXTRAS[name])}"
+            say(f"  {name} {found_as}")
         word = "agree" if found["sound"] else "DISAGREE"
         say(f"The engines {word} with a plain solve; largest difference {worst:.1e}.")
     if not found["sound"]:

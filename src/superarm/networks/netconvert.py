@@ -18,7 +18,7 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from superarm.core import Bools
-from superarm.errors import InputError, MissingExtraError, require_extra
+from superarm.errors import InputError, MissingExtraError, install_line, require_extra
 
 from .road import VEHICLE_CLASSES, RoadNetwork
 
@@ -36,7 +36,7 @@ def convert(path: Path, options: list[str], folder: str, timeout: float = 600.0)
     home = Path(require_extra("sumo", "sumo").SUMO_HOME)
     program = home / "bin" / ("netconvert.exe" if os.name == "nt" else "netconvert")
     if not program.is_file():
-        raise MissingExtraError(f"{program} is missing; run: pip install 'superarm[sumo]'")
+        raise MissingExtraError(f"{program} is missing; run: {install_line('sumo')}")
     try:
         done = subprocess.run(
             [str(program), *options, "--xml-validation=never"],

@@ -24,7 +24,7 @@ import numpy as np
 from superarm.capabilities import Resumable
 from superarm.compiling import Backend
 from superarm.core import Arms, Floats, Ints, Rng, State
-from superarm.errors import InputError, ShapeError
+from superarm.errors import InputError, ShapeError, install_line
 from superarm.inputs import LARGEST, as_features, as_vector, read_only, require_choice, require_size
 from superarm.kernels import Covariance
 from superarm.kernels.base import as_covariance
@@ -215,7 +215,7 @@ class FiniteGP(FixedPosterior, Resumable):
                 raise ShapeError(f"normals has {len(draws)} rows, but rewards has {len(table)}")
         if self._rooted is None or not self.compiled:
             raise InputError(
-                "play_table needs compiled code (pip install 'superarm[fast]'), form='root' and a "
+                f"play_table needs compiled code ({install_line('fast')}), form='root' and a "
                 "noise_variance above 1e-5 of the prior's; play round by round instead"
             )
         with self._turns:
