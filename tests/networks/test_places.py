@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from superarm.core import Floats
-from superarm.errors import InputError, UnknownArmError
+from superarm.errors import FileError, InputError, UnknownArmError
 from superarm.networks import LineGraph, RoadNetwork, generate_city
+from superarm.networks import places as module
 from superarm.networks.geography import from_utm, mercator, metres_per_radian
-from superarm.networks.places import Places
+from superarm.networks.places import Budget, Places
+from superarm.routes.closures import closed_by
 
 OFFSET = np.array([300_000.0, 5_400_000.0])
 
@@ -304,3 +306,100 @@ def test_what_is_found_on_roads_without_bends_or_that_end_where_they_begin() -> 
     longitude, latitude = degrees([[0.0, 50.0]])[0]
     found = Places(ring.line_graph()).find((latitude, longitude))
     assert found.how == "2 m away"  # north is taken to be up: it is 2° askew there, 50 m away
+
+
+# --- lines and areas that would take long -------------------------------------------------------
+
+
+def slow_along(places: Places, line: Any) -> list[int]:
+    """Every 2 m of every road against every 2 m of the whole line."""
+    points = places._plane(line)
+    whole = module._Pieces(np.zeros(len(points) - 1, dtype=np.intp), points[:-1], np.diff(points))
+    drawn = whole.split(50.0).split(2.0)
+    roads = places._pieces
+    fine = roads.split(2.0)
+    gaps = np.abs(fine.middle[:, None] - drawn.middle[None])
+    beside = drawn.at(gaps.argmin(axis=1))
+    askew = np.abs((fine.step * np.conj(beside.step)).imag)
+    parallel = askew <= 0.5 * np.abs(fine.step) * np.abs(beside.step)
+    parallel &= beside.distance(fine.middle) <= 10.0
+    covered = np.bincount(fine.edge, np.abs(fine.step) * parallel, minlength=len(places.graph))
+    length = np.bincount(roads.edge, np.abs(roads.step), minlength=len(places.graph))
+    return np.flatnonzero((covered > 0.0) & (covered >= np.minimum(30.0, 0.5 * length))).tolist()
+
+
+def slow_within(places: Places, rings: Any) -> list[int]:
+    """Every corner against every 2 m of every road."""
+    fine = places._pieces.split(2.0)
+    x, y = fine.middle.real, fine.middle.imag
+    inside = np.zeros(len(x), dtype=bool)
+    for ring in rings:
+        border = places._plane(ring)
+        for a, b in zip(border, np.roll(border, -1), strict=True):
+            if a.imag != b.imag:
+                crossed = a.real + (y - a.imag) / (b.imag - a.imag) * (b.real - a.real)
+                inside ^= ((a.imag > y) != (b.imag > y)) & (x < crossed)
+    return np.unique(fine.edge[inside]).tolist()
+
+
+@pytest.fixture(scope="module")
+def hamlet() -> Places:
+    return Places(bent(generate_city(edges=200, seed=2)).line_graph())
+
+
+def test_lines_and_areas_against_slow_loops(hamlet: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PIECES_AT_ONCE", 50)
+    monkeypatch.setattr(module, "_COMPARED_AT_ONCE", 1000)
+    network = hamlet.graph.network
+    shapes = [network.shapes[edge] for edge in hamlet.graph.edges]
+    middle = network.junctions[:, :2].mean(axis=0)
+    rng = np.random.default_rng(0)
+    closed = 0
+    for trial in range(4):
+        roads = [shapes[edge] for edge in rng.integers(len(shapes), size=3)]
+        line = degrees(np.concatenate(roads) + rng.normal(scale=2.0, size=2)).tolist()
+        assert hamlet.along(line).tolist() == slow_along(hamlet, line)
+        rings = [degrees(middle + scale * rng.normal(size=(7, 2))).tolist() for scale in (250.0, 90.0)]
+        found = hamlet.within(rings).tolist()
+        assert found == slow_within(hamlet, rings)
+        closed += len(found) > 0
+        if trial == 0:  # a corner on a level with others, twice over
+            rings = [[*rings[0], rings[0][0], rings[0][0]]]
+            assert hamlet.within(rings).tolist() == slow_within(hamlet, rings)
+    assert closed > 2
+
+
+def test_a_line_around_the_globe_costs_what_it_has_near_the_network(hamlet: Places) -> None:
+    shape = hamlet.graph.network.shapes[hamlet.graph.edges[5]]
+    begin, end = degrees(shape[:2]).tolist()
+    there = hamlet.along([begin, end]).tolist()
+    budget = Budget()
+    globe = [[179.9, 80.0], [-179.9, 80.0], begin, end, [end[0], -89.0], [-179.0, -89.0]]
+    assert set(there) <= set(hamlet.along(globe, budget).tolist())
+    assert Budget().left - budget.left < 1e6  # of the steps, 100 for every 2 m
+    assert hamlet.along([[-179.9, -60.0], [-100.0, -60.0]]).tolist() == []
+
+
+def test_an_area_with_many_corners_is_looked_at_once(hamlet: Places) -> None:
+    middle = hamlet.graph.network.junctions[:, :2].mean(axis=0)
+    turn = np.linspace(0.0, 2.0 * np.pi, 30_000, endpoint=False)
+    ring = degrees(middle + 150.0 * np.column_stack([np.cos(turn), np.sin(turn)])).tolist()
+    budget = Budget()
+    found = hamlet.within([ring], budget)
+    assert found.tolist() == hamlet.within([ring[::100]]).tolist()
+    assert Budget().left - budget.left < 3e6
+
+
+def test_what_would_take_hours_is_refused_before_it_begins(hamlet: Places) -> None:
+    spread = np.ptp(hamlet.graph.network.junctions[:, :2], axis=0).max()
+    middle = hamlet.graph.network.junctions[:, :2].mean(axis=0)
+    corners = np.tile([[-0.5, -0.5], [0.5, 0.5]], (20_000, 1)) * spread
+    corners[:, 0] += np.linspace(0.0, 1.0, len(corners))
+    comb = degrees(middle + corners).tolist()
+    with pytest.raises(InputError, match=r"km runs through the network, more than .*; split it"):
+        hamlet.along(comb)
+    with pytest.raises(InputError, match="too many corners in too many places"):
+        hamlet.within([comb])
+    areas = [{"type": "Polygon", "coordinates": [comb[:4]]}] * 20_000  # many small ones, together
+    with pytest.raises(FileError, match=r"^closures, feature \d+: .*; simplify them"):
+        closed_by({"type": "FeatureCollection", "features": areas}, hamlet, Budget(left=1e6))

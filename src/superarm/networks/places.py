@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from superarm.core import Bools, Floats, Ints
-from superarm.errors import UnknownArmError
+from superarm.errors import InputError, UnknownArmError
 
 from .geography import COMPLEX, Points, mercator, metres_per_radian, pairs
 from .road import LineGraph, repeated
@@ -31,6 +31,9 @@ _FARTHEST = 500.0  # metres from a place to an edge that is used for it
 _PIECE, _STEP = 50.0, 2.0  # lengths of pieces in metres: to look for, and to measure with
 _BESIDE = 15.0  # metres by which the other way may be farther from a place
 _ALONG, _LONG, _SLANT = 10.0, 30.0, 0.5  # metres from a line; metres along it; sine of the angle to it
+_LONGEST_LINE = 5e6  # metres of a line through the network
+_PIECES_AT_ONCE = 20_000  # of roads, in each of which there are at most 25 points
+_COMPARED_AT_ONCE = 1 << 21  # pairs of a point and a border
 _LIKE, _MOST_TOLD = 0.8, 5  # how alike names must be, and how many are told
 
 
@@ -74,19 +77,37 @@ class Places:
         """The edge of this id, or all edges of the street of this name."""
         return np.array([self.graph.number(name)]) if name in self.graph else self._street(name)[1]
 
-    def along(self, line: Sequence[Sequence[float]]) -> Ints:
+    def along(self, line: Sequence[Sequence[float]], budget: Budget | None = None) -> Ints:
         """Edges that run along a line of longitudes and latitudes, in either direction.
 
-        Within 10 m of it and at most 30° askew, for 30 m or half of their length.
+        Within 10 m of it and at most 30° askew, for 30 m or half of their length. The line may be at
+        most 5,000 km long where the network is; elsewhere it costs nothing.
         """
         from scipy.spatial import cKDTree
 
+        all_pieces = self._pieces
+        places = pairs(all_pieces.middle)
+        reach = _ALONG + _PIECE  # between the middles of pieces of which some part is within 10 m
         points = self._plane(line)
         drawn = _Pieces(np.zeros(len(points) - 1, dtype=np.intp), points[:-1], np.diff(points))
+        drawn = drawn.clipped(places.min(axis=0) - reach, places.max(axis=0) + reach)
+        length = float(np.abs(drawn.step).sum())
+        if length > _LONGEST_LINE:
+            raise InputError(
+                f"a line of {length / 1000.0:,.0f} km runs through the network, more than the "
+                f"{_LONGEST_LINE / 1000.0:,.0f} km that are compared with its roads; split it"
+            )
+        (budget or Budget()).spend(_PER_STEP * length / _STEP)
         drawn = drawn.split(_PIECE)
-        tree, all_pieces = self._tree, self._pieces
-        close = tree.query_ball_point(pairs(drawn.middle), _ALONG + _PIECE)
-        near = np.unique(np.concatenate([*close, []]).astype(np.intp))
+        if not len(drawn.edge):
+            return np.empty(0, dtype=np.intp)
+        ends = pairs(drawn.middle)
+        low, high = ends.min(axis=0) - reach, ends.max(axis=0) + reach
+        near = np.flatnonzero(((places >= low) & (places <= high)).all(axis=1))
+        near = near[_is_near(places[near], ends, reach)]
+        if not len(near):
+            return np.empty(0, dtype=np.intp)
+        drawn = drawn.at(_is_near(ends, places[near], reach))  # the rest is far from every road
         fine, drawn = all_pieces.at(near).split(_STEP), drawn.split(_STEP)
         nearest = cKDTree(pairs(drawn.middle)).query(pairs(fine.middle))[1]
         beside = drawn.at(nearest)
@@ -98,21 +119,22 @@ class Places:
         whole = np.bincount(all_pieces.edge, np.abs(all_pieces.step), minlength=n)
         return np.flatnonzero((covered > 0.0) & (covered >= np.minimum(_LONG, 0.5 * whole)))
 
-    def within(self, rings: Sequence[Sequence[Sequence[float]]]) -> Ints:
+    def within(self, rings: Sequence[Sequence[Sequence[float]]], budget: Budget | None = None) -> Ints:
         """Edges of which some part lies in an area: inside the first ring, outside the others."""
+        budget = budget or Budget()
         borders = [self._plane(ring) for ring in rings]
         low = np.array([pairs(border).min(axis=0) for border in borders]).min(axis=0) - _PIECE
         high = np.array([pairs(border).max(axis=0) for border in borders]).max(axis=0) + _PIECE
         places = pairs(self._pieces.middle)
-        fine = self._pieces.at(((places >= low) & (places <= high)).all(axis=1)).split(_STEP)
-        inside: Bools = np.zeros(len(fine.edge), dtype=bool)
-        x, y = fine.middle.real, fine.middle.imag
-        for border in borders:
-            for a, b in zip(border, np.roll(border, -1), strict=True):  # even or odd
-                if a.imag != b.imag:
-                    crossed = a.real + (y - a.imag) / (b.imag - a.imag) * (b.real - a.real)
-                    inside ^= ((a.imag > y) != (b.imag > y)) & (x < crossed)
-        return np.unique(fine.edge[inside])
+        pieces = self._pieces.at(((places >= low) & (places <= high)).all(axis=1))
+        begin = np.concatenate(borders)
+        end = np.concatenate([np.roll(border, -1) for border in borders])
+        found: list[Ints] = [np.empty(0, dtype=np.intp)]
+        for first in range(0, len(pieces.edge), _PIECES_AT_ONCE):
+            fine = pieces.at(slice(first, first + _PIECES_AT_ONCE)).split(_STEP)
+            budget.spend(_PER_POINT * len(fine.edge))
+            found.append(np.unique(fine.edge[_inside(fine.middle, begin, end, budget)]))
+        return np.unique(np.concatenate(found))
 
     # --- by place --------------------------------------------------------------------------
 
@@ -205,6 +227,61 @@ class Places:
         return found, np.array(edges)
 
 
+@dataclass(slots=True)
+class Budget:
+    """How much work lines and areas may still cost, together: some ten seconds in the beginning."""
+
+    left: float = 1e9  # steps of about 10 ns
+
+    def spend(self, steps: float) -> None:
+        self.left -= steps
+        if self.left < 0.0:
+            raise InputError(
+                "lines and areas have too many corners in too many places for this network; simplify "
+                "them, or leave out those that do not matter"
+            )
+
+
+_PER_STEP = 100.0  # of the budget: looking for what is nearest to 2 m of a line
+_PER_POINT = 20.0  # one point of a road, every 2 m
+_PER_CROSSING = 5.0  # a border beside a point
+
+
+def _is_near(points: Floats, others: Floats, reach: float) -> Bools:
+    """Which points, (p, 2), have another one within reach."""
+    from scipy.spatial import cKDTree
+
+    farthest = np.nextafter(reach, np.inf)  # what is as far as that counts as near
+    away = cKDTree(others).query(points, distance_upper_bound=farthest)[0]
+    near: Bools = np.isfinite(away)
+    return near
+
+
+def _inside(points: Points, begin: Points, end: Points, budget: Budget) -> Bools:
+    """Which points lie inside: a ray to the right crosses an odd number of borders.
+
+    A border, from ``begin`` to ``end``, is compared only with points between the heights of its ends.
+    """
+    x, y = points.real, points.imag
+    by_height = np.argsort(y)
+    heights = y[by_height]
+    first = np.searchsorted(heights, np.minimum(begin.imag, end.imag))
+    last = np.searchsorted(heights, np.maximum(begin.imag, end.imag))
+    counts = last - first
+    budget.spend(_PER_CROSSING * float(counts.sum()))
+    odd: Bools = np.zeros(len(points), dtype=bool)
+    # As many borders at once as fit into memory with their points.
+    blocks = np.cumsum(counts) // _COMPARED_AT_ONCE
+    for block in np.split(np.arange(len(counts)), np.flatnonzero(np.diff(blocks)) + 1):
+        row, nth = repeated(counts[block])
+        a, b = begin[block][row], end[block][row]
+        point = by_height[first[block][row] + nth]
+        crossed = a.real + (y[point] - a.imag) / (b.imag - a.imag) * (b.real - a.real)
+        right = point[x[point] < crossed]
+        odd ^= np.bincount(right, minlength=len(points)) % 2 == 1
+    return odd
+
+
 class _Pieces(NamedTuple):
     edge: Ints  # (p,)
     begin: Points  # in the plane, (p,)
@@ -216,6 +293,26 @@ class _Pieces(NamedTuple):
 
     def at(self, rows: Any) -> _Pieces:
         return _Pieces(self.edge[rows], self.begin[rows], self.step[rows])
+
+    def clipped(self, low: Floats, high: Floats) -> _Pieces:
+        """What of them lies in a box; a piece inside it stays as it is."""
+        share: list[Floats] = []  # where a piece, from 0 to 1, enters and leaves the box
+        for begin, step, lower, upper in (
+            (self.begin.real, self.step.real, low[0], high[0]),
+            (self.begin.imag, self.step.imag, low[1], high[1]),
+        ):
+            still = step == 0.0
+            beside = still & ((begin < lower) | (begin > upper))
+            moving = np.where(still, 1.0, step)
+            ends = np.sort([(lower - begin) / moving, (upper - begin) / moving], axis=0)
+            share.append(np.where(beside, np.inf, np.where(still, 0.0, ends[0])))
+            share.append(np.where(beside, -np.inf, np.where(still, 1.0, ends[1])))
+        enters = np.maximum(0.0, np.maximum(share[0], share[2]))
+        leaves = np.minimum(1.0, np.minimum(share[1], share[3]))
+        inside = enters <= leaves
+        enters, leaves = enters[inside], leaves[inside]
+        kept = self.at(inside)
+        return _Pieces(kept.edge, kept.begin + enters * kept.step, (leaves - enters) * kept.step)
 
     def split(self, most: float) -> _Pieces:
         """The same in pieces of at most so many metres."""

@@ -19,7 +19,7 @@ import numpy as np
 from superarm.core import Ints
 from superarm.errors import FileError, InputError
 from superarm.files import read_text
-from superarm.networks.places import Places
+from superarm.networks.places import Budget, Places
 
 _KINDS = ("LineString", "MultiLineString", "Polygon", "MultiPolygon")
 _MOST_BYTES = 1 << 25  # 32 MiB: a million corners
@@ -36,34 +36,45 @@ def read_closures(path: str | Path) -> Any:
         raise FileError(f"{path} cannot be read as GeoJSON: {reason}") from None
 
 
-def closed_by(geojson: Any, places: Places) -> Ints:
-    """The numbers of the edges that it closes, sorted."""
+def closed_by(geojson: Any, places: Places, budget: Budget | None = None) -> Ints:
+    """The numbers of the edges that it closes, sorted; ``budget`` bounds the work for all of it."""
     found: list[Ints] = [np.empty(0, dtype=np.intp)]
-    for at, (properties, geometry) in enumerate(_features(geojson), start=1):
+    budget = budget or Budget()
+    for number, (properties, geometry) in enumerate(_features(geojson), start=1):
         try:
-            found += _closed(properties, geometry, places)
+            found += _closed(properties, geometry, places, budget)
         except InputError as error:
-            raise FileError(f"closures, feature {at}: {error}") from None
+            raise FileError(f"closures, feature {number}: {error}") from None
     return np.unique(np.concatenate(found))
 
 
 def _features(geojson: Any) -> Iterator[tuple[Any, Any]]:
-    kind = geojson.get("type") if isinstance(geojson, dict) else None
-    if kind == "FeatureCollection" and isinstance(geojson.get("features"), list):
-        for feature in geojson["features"]:
-            yield from _features(feature)
-    elif kind == "Feature":
-        yield geojson.get("properties") or {}, geojson.get("geometry")
-    elif kind in _KINDS:
-        yield {}, geojson
-    else:
-        raise FileError(
-            f"closures must be GeoJSON: a FeatureCollection, a Feature, or one of {', '.join(_KINDS)}; "
-            f"not {geojson!r:.60}"
-        )
+    waiting = [geojson]  # the next one last
+    while waiting:
+        each = waiting.pop()
+        kind = each.get("type") if isinstance(each, dict) else None
+        if kind == "FeatureCollection" and isinstance(each.get("features"), list):
+            waiting += reversed(each["features"])
+        elif kind == "Feature":
+            yield each.get("properties") or {}, each.get("geometry")
+        elif kind in _KINDS:
+            yield {}, each
+        else:
+            raise FileError(
+                "closures must be GeoJSON: a FeatureCollection, a Feature, or one of "
+                f"{', '.join(_KINDS)}; not {_shortly(each)}"
+            )
 
 
-def _closed(properties: Any, geometry: Any, places: Places) -> Iterator[Ints]:
+def _shortly(value: Any) -> str:
+    """The beginning of a value from a file, which may be large or nested beyond what Python shows."""
+    try:
+        return f"{value!r:.60}"
+    except RecursionError:
+        return f"a {type(value).__name__} that is nested too deeply"
+
+
+def _closed(properties: Any, geometry: Any, places: Places, budget: Budget) -> Iterator[Ints]:
     named = properties.get("edge") if isinstance(properties, dict) else None
     if named is not None:
         yield from (
@@ -78,7 +89,10 @@ def _closed(properties: Any, geometry: Any, places: Places) -> Iterator[Ints]:
     area = kind.endswith("Polygon")
     given = geometry.get("coordinates")
     for part in _several(given) if kind.startswith("Multi") else [given]:
-        yield places.within(list(map(_line, _several(part)))) if area else places.along(_line(part))
+        if area:
+            yield places.within([_line(ring) for ring in _several(part)], budget)
+        else:
+            yield places.along(_line(part), budget)
 
 
 def _several(given: Any) -> list[Any]:
@@ -93,7 +107,7 @@ def _line(given: Any) -> list[list[float]]:
         line = []
     if len(line) < 2 or not all(abs(lon) <= 180.0 and abs(lat) <= 90.0 for lon, lat in line):
         raise InputError(
-            f"its coordinates are {given!r:.60}; a line needs two or more places, each longitude and "
-            "latitude in degrees (GeoJSON has longitude first)"
+            f"its coordinates are {_shortly(given)}; a line needs two or more places, each longitude "
+            "and latitude in degrees (GeoJSON has longitude first)"
         )
     return line
