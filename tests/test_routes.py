@@ -29,7 +29,8 @@ from superarm.posteriors import FiniteGP
 from superarm.problems.fleet import fleet_model, road_rows
 from superarm.problems.road_models import road_arms, road_model, with_conditions
 from superarm.routes import Battery, RouteAnswer, Router, find_route, read_vehicle, read_vehicles
-from superarm.routes.search import Search
+from superarm.routes.believed import Parts
+from superarm.routes.search import Ends
 from superarm.rules import Greedy
 
 ENDS = ("r1", "r20")
@@ -278,35 +279,6 @@ def placed() -> RoadNetwork:
     return replace(made, lon_lat=lon_lat, street_names=names)
 
 
-@pytest.mark.parametrize("guided", [True, False])
-def test_the_search_finds_the_cheapest(placed: RoadNetwork, guided: bool) -> None:
-    """Against Bellman's and Ford's algorithm, from several edges to several, with some closed."""
-    graph, rng = placed.line_graph(), np.random.default_rng(3)
-    costs = rng.gamma(2.0, size=len(graph)) * (rng.random(len(graph)) < 0.9)  # some cost nothing
-    turned = rng.random(len(graph.turns))
-    before, after = rng.normal(size=(2, len(graph)))
-    search = Search(graph, costs, turned, before=before, after=after, guided=guided)
-    for trial in range(40):
-        starts, goals = rng.integers(len(graph), size=(2, 1 + trial % 3))
-        closed = rng.random(len(graph)) < (0.0, 0.03, 0.4)[trial % 3]
-        opened = np.where(closed, np.inf, costs)
-        expected = min(
-            before[start] + (least(graph, opened, turned, start) + after)[goals].min()
-            for start in starts
-        )
-        route = search.find(starts, goals, closed if closed.any() else None)
-        if route is None:
-            assert expected == np.inf
-            continue
-        found = costs[route].sum() + turned[graph.turn_numbers(route)].sum()
-        found += before[route[0]] + after[route[-1]]
-        assert found == pytest.approx(expected)
-        assert route[0] in starts
-        assert route[-1] in goals
-        assert not closed[route].any()
-        np.testing.assert_array_equal(search.find(starts, goals, closed), route)
-
-
 def test_a_router_is_its_own_one_call_form(city: RoadNetwork) -> None:
     router = Router(city, settings={"mass": 2100.0})
     for ends in (ENDS, ("r20", "r1"), ("r3", "r3"), ENDS):
@@ -320,8 +292,9 @@ def test_spreads_are_those_of_the_forecast_and_grow(city: RoadNetwork) -> None:
     for options in ({}, {"state": policy.state()}):
         router = Router(city, **options)
         known = router.source.known(None)
-        edges = router.route(*ENDS).best.edges
-        spreads = [known.spread(edges[:count]) for count in range(1, len(edges) + 1)]
+        way = router.route(*ENDS).best.way
+        edges, parts = way.edges, Parts.of(way)
+        spreads = [known.spread(parts.first(count)) for count in range(1, len(edges) + 1)]
         assert (np.diff(spreads) > 0.0).all()
     offer = Offer(step=1, arms=road_arms(city.line_graph()))
     assert spreads[-1] == pytest.approx(1.959963984540054 * policy.forecast(offer, edges).total()[1])
@@ -336,8 +309,14 @@ def test_places_and_streets_take_the_better_direction(placed: RoadNetwork) -> No
         place = tuple(lon_lat.mean(axis=0)[::-1])
         answer = router.route(place, graph.ids[goal])
         ways = router.places.find(place).edges
-        each = [router.route(graph.ids[way], graph.ids[goal]).best.energy for way in ways]
-        assert answer.best.energy == pytest.approx(min(each))
+        search, found = router._plan(None).search, router.places.find(place)
+        whole = Ends(np.array([goal]), np.ones(1))
+        alone = [
+            Ends(np.array([way]), np.array([at])) for way, at in zip(ways, found.shares, strict=True)
+        ]
+        costs = [search.cost(search.find(start, whole)) for start in alone]
+        assert search.cost(answer.best.way) == pytest.approx(min(costs))
+        assert answer.trip.start == ways[int(np.argmin(costs))]
         told = answer.as_json()["from_place"]
         assert told.startswith(f"latitude {place[0]:.5f}, longitude {place[1]:.5f}: edge ")
         turned_round += answer.trip.start != ways[0]

@@ -184,9 +184,12 @@ def test_a_place_is_latitude_and_longitude(cli: Command, town: Any) -> None:
     start = ("--from", "49.6,6.0003")
     answer = cli("route", "--net", town.tables, *start, "--to", "-34_44", "--json").json()
     assert answer["from"] in ("-00_10", "-10_00")
-    assert (
-        answer["from_place"] == f"latitude 49.60000, longitude 6.00030: edge {answer['from']}, 0 m away"
-    )
+    where = f"{answer['from_position_m']:.0f} of its 90 m"
+    words = f"latitude 49.60000, longitude 6.00030: edge {answer['from']}, 0 m away, at {where}"
+    assert answer["from_place"] == words
+    assert answer["from_position_m"] == pytest.approx(90.0 * 0.0003 * 700.0, rel=0.01)
+    assert answer["first_edge_m"] == pytest.approx(90.0 - answer["from_position_m"])
+    assert answer["to_position_m"] == answer["last_edge_m"]  # an edge by its id counts whole
     shown = cli("route", "--net", town.tables, *start, "--to", "-34_44").out
     assert f"from {answer['from_place']}\n" in shown
     words = cli("route", "--net", town.tables, "--from", "6.0003,49.6", "--to", "-34_44").fails(2)

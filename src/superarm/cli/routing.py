@@ -169,7 +169,8 @@ def _cautions(answer: RouteAnswer) -> list[str]:
 
 
 def _comparison(name: str, leg: Leg, best: Leg) -> str:
-    if leg.edges.tolist() == best.edges.tolist():
+    same = leg.edges.tolist() == best.edges.tolist()
+    if same and leg.shares.tolist() == best.shares.tolist():
         return f"the {name} route is the same"
     return (
         f"the {name} route: {_signed(leg.energy)} Wh ({_signed(leg.energy - best.energy, '+')}), "
@@ -183,21 +184,21 @@ def _signed(energy: float, plus: str = "") -> str:
 
 def _roads(answer: RouteAnswer) -> list[list[str]]:
     """Edges in a row that are pieces of one road, ``-123#0`` and ``-123#1``, are one line."""
-    graph, rows = answer.graph, []
-    pieces = zip(answer.best.edges.tolist(), answer.means.tolist(), strict=True)
+    graph, best, rows = answer.graph, answer.best, []
+    columns = (best.edges, best.metres, best.rises, answer.means)
+    pieces = zip(*(column.tolist() for column in columns), strict=True)
     for _, group in groupby(pieces, key=lambda piece: graph.ids[piece[0]].partition("#")[0]):
-        members = list(group)
-        edges = [edge for edge, _ in members]
+        edges, metres, rises, energies = zip(*group, strict=True)
         first, last = graph.ids[edges[0]], graph.ids[edges[-1]]
-        limits = sorted({f"{3.6 * speed:.0f}" for speed in graph.speed[edges]}, key=float)
+        limits = sorted({f"{3.6 * graph.speed[edge]:.0f}" for edge in edges}, key=float)
         rows.append(
             [
                 _road_name(answer, edges[0], first if len(edges) == 1 else f"{first} … {last}"),
                 str(len(edges)),
-                f"{graph.length[edges].sum():.0f}",
+                f"{sum(metres):.0f}",
                 limits[0] if len(limits) == 1 else f"{limits[0]}–{limits[-1]}",
-                f"{round(float(graph.rise[edges].sum())):+d}",
-                f"{sum(energy for _, energy in members):.1f}",
+                f"{round(sum(rises)):+d}",
+                f"{sum(energies):.1f}",
             ]
         )
     return rows

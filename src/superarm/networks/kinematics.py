@@ -140,19 +140,28 @@ def _lost(fast: Floats, slow: Floats, limit: Floats) -> Floats:
     return (fast - slow) - (fast**2 - slow**2) / (2.0 * limit)
 
 
-def drive_time(graph: LineGraph, route: Ints | Sequence[int], departure: float | None = None) -> float:
+def drive_time(
+    graph: LineGraph,
+    route: Ints | Sequence[int],
+    departure: float | None = None,
+    *,
+    shares: Floats | None = None,
+) -> float:
     """Seconds that a car takes for a route on empty roads.
 
-    It begins at the first edge's speed limit and leaves the last edge without braking. Signals show
-    what they do for who begins at ``departure``, in seconds since they began; without one it is the
-    mean over a cycle. U-turns take as long as their junction takes, not ``UTURN_SECONDS``.
+    It begins with the first edge's speed limit, or as fast as it can still brake for the junction, and
+    passes its end without braking for it. Signals show what they do for who begins at ``departure``, in
+    seconds since they began; without one it is the mean over a cycle. U-turns take as long as their
+    junction takes, not ``UTURN_SECONDS``. ``shares``: how much of each edge is driven, 0 to 1, (k,),
+    less than 1 where a route begins or ends on an edge; by default all of it.
     """
     edges = np.asarray(route, dtype=np.intp)
+    lengths = graph.length[edges] if shares is None else shares * graph.length[edges]  # (k,)
     turns = graph.turn_numbers(edges)
     look = graph.turn_entry[turns]
-    sight = np.minimum(look**2 / (2.0 * BRAKING), graph.length[edges[:-1]])
+    sight = np.minimum(look**2 / (2.0 * BRAKING), lengths[:-1])
     metres, limit = np.zeros((2, len(edges), 3))  # to where one looks, to the junction, through it
-    metres[:, 0], metres[:-1, 1], metres[:-1, 2] = graph.length[edges], sight, graph.turn_length[turns]
+    metres[:, 0], metres[:-1, 1], metres[:-1, 2] = lengths, sight, graph.turn_length[turns]
     metres[:-1, 0] -= sight
     limit[:, :2], limit[:-1, 2] = graph.speed[edges, None], graph.turn_speed[turns]
     limit[limit == 0.0] = np.inf

@@ -3,6 +3,7 @@
 =================  ====================================================================
 plane              Mercator's map as complex numbers, in metres of the middle latitude
 piece              a straight part of an edge's course, at most 50 m long
+share              how much of an edge's course lies before a place on it, 0 to 1
 the other ways     edges between the same junctions as another and right beside it, back to front
 =================  ====================================================================
 
@@ -43,6 +44,8 @@ class Found(NamedTuple):
     edges: tuple[int, ...]
     place: str = ""
     how: str = ""
+    shares: tuple[float, ...] | None = None
+    """How much of each edge lies before the place; ``None``: whole edges are meant."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +58,11 @@ class Places:
     graph: LineGraph
 
     def find(self, place: str | tuple[float, float]) -> Found:
-        """An edge id, "latitude,longitude" in degrees or a pair of these, or the name of a street."""
+        """An edge id, "latitude,longitude" in degrees or a pair of these, or the name of a street.
+
+        An edge that is named by its id is meant as a whole. Coordinates, and the middle of a street,
+        are points: where they lie on an edge is the place of its course that is nearest to them.
+        """
         if not isinstance(place, str):
             return self._nearest(*_degrees(place))
         if place in self.graph:
@@ -71,7 +78,8 @@ class Places:
         weights = np.abs(pieces.step)
         middle = np.average(pieces.middle, weights=weights if weights.any() else None)
         how = "nearest to the middle of the street" if len(edges) > 1 else ""
-        return Found(pieces.ways(middle, self.graph)[0], name, how)
+        ways, _ = pieces.ways(middle, self.graph)
+        return Found(ways, name, how, self._shares(ways, complex(middle)))
 
     def street(self, name: str) -> Ints:
         """The edge of this id, or all edges of the street of this name."""
@@ -157,7 +165,11 @@ class Places:
                 + f"give latitude,longitude on the network, from {south:.4f},{west:.4f} to "
                 f"{north:.4f},{east:.4f}"
             )
-        return Found(ways, told, f"{away:.0f} m away")
+        return Found(ways, told, f"{away:.0f} m away", self._shares(ways, complex(point)))
+
+    def _shares(self, edges: Sequence[int], point: complex) -> tuple[float, ...]:
+        """How much of each edge lies before the place on it that is nearest to a point."""
+        return tuple(_share(self._course(edge), point) for edge in edges)
 
     @property
     def _lon_lat(self) -> Floats:
@@ -172,17 +184,29 @@ class Places:
         return self._scale * mercator(lon_lat)
 
     @cached_property
-    def _pieces(self) -> _Pieces:
-        """The courses of all edges: in the network's metres, then turned and scaled to their ends."""
+    def _frames(self) -> tuple[Points, Points, Points]:
+        """What turns metres of each edge into places of the plane: a, b, f of a + (z − b)·f, (n,)."""
         graph, network = self.graph, self.graph.network
         ends = np.stack([network.tail, network.head])[:, graph.edges]
         first, last = begin, end = (network.junctions[:, :2] @ COMPLEX)[ends]
         if network.lon_lat is not None:
             first, last = self._plane(network.lon_lat)[ends]
-        courses, counts = graph.courses()
         ring = begin == end  # of which only the metres are known: north is taken to be up
         turned = np.where(ring, 1.0, (last - first) / np.where(ring, 1.0, end - begin))
-        edge = np.repeat(np.arange(len(graph)), counts)
+        return first, begin, turned
+
+    def _course(self, edge: int) -> Points:
+        """The course of one edge in the plane, (p,)."""
+        first, begin, turned = (each[edge] for each in self._frames)
+        course: Points = first + (self.graph.course(edge) @ COMPLEX - begin) * turned
+        return course
+
+    @cached_property
+    def _pieces(self) -> _Pieces:
+        """The courses of all edges: in the network's metres, then turned and scaled to their ends."""
+        first, begin, turned = self._frames
+        courses, counts = self.graph.courses()
+        edge = np.repeat(np.arange(len(self.graph)), counts)
         places = first[edge] + (courses @ COMPLEX - begin[edge]) * turned[edge]
         joined = edge[1:] == edge[:-1]
         pieces = _Pieces(edge[1:][joined], places[:-1][joined], np.diff(places)[joined])
@@ -337,6 +361,21 @@ class _Pieces(NamedTuple):
         back = (tail[self.edge] == head[edge]) & (head[self.edge] == tail[edge]) & (self.edge != edge)
         others = self.edge[back & (away <= away[nearest] + _BESIDE)]
         return (edge, *np.unique(others).tolist()), float(away[nearest])
+
+
+def _share(course: Points, point: complex) -> float:
+    """How much of a course lies before its place nearest to a point, 0 to 1."""
+    steps = np.diff(course)
+    lengths = np.abs(steps)
+    total = float(lengths.sum())
+    if total == 0.0:
+        return 0.0
+    away = point - course[:-1]
+    squares = np.where(lengths > 0.0, lengths, 1.0) ** 2
+    along = np.clip((away * np.conj(steps)).real / squares, 0.0, 1.0)
+    nearest = int(np.abs(away - along * steps).argmin())
+    before = float(lengths[:nearest].sum() + along[nearest] * lengths[nearest])
+    return min(before / total, 1.0)
 
 
 def _plain(name: str) -> str:

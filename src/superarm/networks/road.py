@@ -354,6 +354,13 @@ class LineGraph(Graph, Remade):
         """The incidence Laplacian, sparse (n, n): see :meth:`superarm.graphs.TurnGraph.laplacian`."""
         return self.turn_graph.laplacian()
 
+    def course(self, edge: int) -> Floats:
+        """The points of one edge, (p, 2) metres."""
+        network, number = self.network, self.edges[edge]
+        if network.shapes is not None:
+            return network.shapes[number]
+        return network.junctions[[network.tail[number], network.head[number]], :2]
+
     def courses(self) -> tuple[Floats, Ints]:
         """The points of all edges one after another, (p, 2), and how many each edge has, (n,)."""
         network = self.network

@@ -2,6 +2,11 @@
 
 A :class:`Source` answers for one vehicle, at any time of departure, with what is :class:`Known`.
 Nothing else here knows how it was learned: a new kind of belief is a new source.
+
+An edge may be driven in part, a share α of it. What a road costs beyond the model is taken to be spread
+evenly along it, and the noise of a drive to be independent along it: the mean and the standard
+deviation of the belief are multiplied by α, and so is the variance of the noise. Signals behind an edge
+add noise where they are passed.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -25,6 +30,7 @@ from superarm.oracles import ShortestPath
 from superarm.policies.base import IndexPolicy
 from superarm.posteriors import DriftingGP, RoadGP, Wrapping
 from superarm.posteriors.roads import Coverage, Held, noise_parts, terms_of
+from superarm.posteriors.roads.engine import EACH, EXPECTED, STOPS
 from superarm.problems.fleet import road_rows, road_sizes
 from superarm.problems.road_models import road_arms
 from superarm.registry import Described, describe, difference
@@ -32,9 +38,45 @@ from superarm.simulation.trace import Run, cell_name, read_spec
 from superarm.states import load_state, loaded
 
 from .battery import VEHICLE
+from .search import Way
 
+_LEAST_SHARE = 1e-6  # of an edge: less of it is left out
 When = datetime | time
 """A time of departure: of a day, or of any day."""
+
+
+class Parts(NamedTuple):
+    """Of a route, or of how it begins: its edges and how much of each is driven."""
+
+    edges: Ints  # (k,)
+    shares: Floats  # α, 0 to 1, (k,)
+    passed: (
+        Floats  # 1 where the junction behind the edge is passed; 0 where the route ends before it, (k,)
+    )
+
+    @classmethod
+    def of(cls, way: Way) -> Parts:
+        """All of a route; one that ends with a whole edge counts the junction behind it as passed."""
+        passed = np.ones(len(way.edges))
+        passed[-1] = way.shares[-1] >= 1.0
+        return cls(way.edges, way.shares, passed)
+
+    def first(self, count: int) -> Parts:
+        """The first edges alone."""
+        return Parts(*(each[:count] for each in self))
+
+    def rows(self, rows: Floats) -> tuple[Floats, Floats]:
+        """The rows of these parts, (k, 9), and what the variance of their noise is made of, (k, 4).
+
+        ``rows``: those of all whole edges (``road_rows``). Parts next to nothing are left out.
+        """
+        kept = self.shares > _LEAST_SHARE
+        part, share, passed = rows[self.edges[kept]], self.shares[kept], self.passed[kept]
+        part[:, STOPS] *= passed
+        noise = noise_parts(part) * share[:, None]
+        noise[:, 2] = part[:, STOPS]
+        part[:, EXPECTED : EACH + 1] *= share[:, None]
+        return part, noise
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,8 +86,8 @@ class Known:
     mean: Floats  # expected energy of each edge, Wh, (n,)
     turn_costs: Floats  # what each turn adds, Wh, (c,): 0 where it is learned with the edges
     noise_std: float  # of one edge on one trip, Wh
-    spread: Callable[[Ints], float]
-    """Half-width of the 95 % interval of what these edges cost together on one trip."""
+    spread: Callable[[Parts], float]
+    """Half-width of the 95 % interval of what these parts of edges cost together on one trip."""
     observations: int = 0  # how many energies of edges or trips were measured
 
 
@@ -60,8 +102,15 @@ class Source(Protocol):
     def known(self, depart: When | None) -> Known: ...
 
 
-def _spread(forecast: Forecast) -> float:
-    return float(forecast.total_widths[-1]) * forecast.total()[1]
+def _spread(forecast: Forecast, shares: Floats) -> float:
+    """Half-width of the 95 % interval of Σ α·(what an edge costs), where noise adds up in variance."""
+    noise = forecast.noise_cov
+    if noise is None:
+        noise_variance = forecast.noise_std**2 * float(shares.sum())
+    else:
+        noise_variance = float(np.sqrt(shares) @ noise @ np.sqrt(shares))
+    variance = float(shares @ forecast.cov @ shares) + noise_variance
+    return float(forecast.total_widths[-1]) * float(np.sqrt(max(variance, 0.0)))
 
 
 # --- by the energy model alone -------------------------------------------------------------
@@ -83,9 +132,10 @@ class ByModel:
         rows, sizes = road_rows(graph, replace(vehicle, recuperation="multiply"), 0), road_sizes(graph)
         width = float(Coverage(1).widths()[-1])  # as before the first trip
 
-        def spread(edges: Ints) -> float:
-            parts = (terms_of(rows[edges]), noise_parts(rows[edges]), sizes[edges])
-            return width * float(np.sqrt(scales.trip_variance(*parts)))
+        def spread(parts: Parts) -> float:
+            part, noise = parts.rows(rows)
+            driven = sizes[part[:, 0].astype(np.intp)]
+            return width * float(np.sqrt(scales.trip_variance(terms_of(part), noise, driven)))
 
         turn_costs, noise_std = vehicle.turn_energy(graph), scales.noise
         return Known(mean=energies, turn_costs=turn_costs, noise_std=noise_std, spread=spread)
@@ -149,7 +199,7 @@ class OfOneVehicle(Learned):
             mean=mean,
             turn_costs=np.zeros(len(graph.turns)),
             noise_std=policy.posterior.noise_std,
-            spread=lambda edges: _spread(policy.forecast(offer, edges)),
+            spread=lambda parts: _spread(policy.forecast(offer, parts.edges), parts.shares),
             observations=policy.posterior.count,
         )
 
@@ -185,10 +235,20 @@ class OfFleet(Learned):
         rows = road_rows(graph, self.vehicle, self._number)
         offer = Offer(step=policy.last_step + 1, arms=Arms(ids=graph.ids, features=rows))
 
-        def spread(edges: Ints) -> float:
-            if not isinstance(posterior, RoadGP):
-                return _spread(policy.forecast(offer, edges))
-            return float(posterior.widths()[1][-1]) * posterior.total(rows[edges])[1]
+        def spread(parts: Parts) -> float:
+            part, noise = parts.rows(rows)
+            if not len(part):
+                return 0.0
+            if isinstance(posterior, RoadGP):
+                width, std = float(posterior.widths()[1][-1]), posterior.total(part)[1]
+            else:
+                names = tuple(map(str, range(len(part))))  # an edge may be driven twice
+                few = replace(offer, arms=Arms(ids=names, features=part))
+                forecast = policy.forecast(few, np.arange(len(part)))
+                width, std = float(forecast.total_widths[-1]), forecast.total()[1]
+            # The posterior multiplies the noise's standard deviation by α, not its variance.
+            added = (noise - noise_parts(part)) @ np.square(self._inside.fitted.of_noise)
+            return width * float(np.sqrt(std**2 + added.sum()))
 
         return Known(
             mean=posterior.belief(offer).mean + self.vehicle.potential(graph.rise),

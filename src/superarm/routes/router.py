@@ -10,9 +10,15 @@
                    Bayesian Analysis of Combinatorial Gaussian Process Bandits (2025))
 =================  ====================================================================
 
-Δh adds up to the same for every route between two edges. So potential routing finds the route of
+Δh adds up to the same for every route between two places. So potential routing finds the route of
 least Σm + Σt itself, unless some m − Δh is below zero: those are cut off at zero, which makes an
 edge cost more than is believed, and ``cut_edges`` counts them. The energy model has none.
+
+Edges that are named by their ids count whole. A place lies on an edge: of the first edge the part
+behind the start counts, and of the last the part before the goal, in proportion to length. A place has
+one height, that of its nearest edge there. So its other ways, whose courses may differ a little, are
+chosen by their costs c alone, none of which is negative: no route passes its goal and comes back to it.
+The height that another way has there is made up for in its energy.
 
 A battery that is full cannot take what is won downhill, so that what an edge costs depends on the way
 before it. The route is chosen as if it could, and then charged what is lost. Where something is
@@ -31,7 +37,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Bools, Floats, Ints, State
+from superarm.compiling import Backend, is_compiled
+from superarm.core import Bools, Floats, State
 from superarm.errors import InfeasibleError, SpecError, StateError
 from superarm.inputs import require_choice
 from superarm.networks import LineGraph, RoadNetwork, Vehicle, with_heights
@@ -45,9 +52,9 @@ from superarm.registry import kinds_of, require_kind, suggestion
 
 from .answers import Leg, RouteAnswer, RoutedVehicle
 from .battery import VEHICLE, Battery, Charge
-from .believed import ByModel, Known, Learned, OfFleet, Source, When, own_model, read_learned
+from .believed import ByModel, Known, Learned, OfFleet, Parts, Source, When, own_model, read_learned
 from .closures import closed_by
-from .search import Search
+from .search import Ends, Search, Way
 
 NETWORKS = ("luxembourg", "monaco", "city")  # names that stand for a network; anything else is a path
 _ROADS = ("uturns", "edges", "city_seed", "flat")
@@ -88,6 +95,7 @@ class Router:
         elevation: str | Path | None = None,
         settings: Mapping[str, Any] = _NONE,
         vehicle_name: str | None = None,
+        backend: Backend = "auto",
     ) -> None:
         _check_settings(settings)
         require_choice(routing, "routing", ("rectified", "potential"))
@@ -102,6 +110,18 @@ class Router:
         self.source, self.routing, self.battery = source, routing, battery or Battery()
         self._vehicle = RoutedVehicle(vehicle_name, source.vehicle, source.trips)
         self._plans: dict[When | None, _Plan] = {}
+        self._backend: Backend = backend
+        is_compiled(backend)  # which refuses what is unknown or not installed
+
+    def prepare(self, *, compared: bool = True) -> None:
+        """Make the landmarks of all searches now, rather than after the first few routes.
+
+        ``compared``: also those of the fastest and the shortest route, which ``as_json`` needs.
+        """
+        self._plan(None).search.prepare()
+        if compared:
+            for search in self._comparisons.values():
+                search.prepare()
 
     @cached_property
     def places(self) -> Places:
@@ -122,14 +142,15 @@ class Router:
         charge: float | str | None = None,
         anyway: bool = False,
     ) -> RouteAnswer:
-        """The route of least cost c (above) from ``start`` to ``goal``; the edges of both count whole.
+        """The route of least cost c (above) from ``start`` to ``goal``.
 
-        Of a place or a street whose road has two directions, the better one is taken. ``closed``: ids
+        An edge that is named by its id counts whole; coordinates and streets are places on an edge. Of
+        a place or a street whose road has two directions, the better one is taken. ``closed``: ids
         of edges, or names of streets, that are not used. ``depart``: "HH:MM", or a date and time; it
         matters where ``source.timed``. ``charge``: what the battery holds at the start, in Wh or as
         "80%". A route on which it may run empty is refused, unless it is wanted ``anyway``.
         """
-        ends = self.places.find(start), self.places.find(goal)
+        ends = self._end(start, whole=0.0), self._end(goal, whole=1.0)
         shut = self._shut(closed)
         when = _when(depart)
         plan = self._plan(when)
@@ -137,9 +158,10 @@ class Router:
             held = self.battery.charge(charge)
         except ValueError as error:
             raise SpecError(str(error)) from error
-        found = self._charged(plan, self._found(plan.search, ends, shut), held)
+        found = self._charged(plan, ends, self._found(plan.search, ends, shut), held)
+        way = found.leg.way
         if found.charge is not None and (found.charge.lost > 0.0 or found.charge.missing > 0.0):
-            other = self._charged(plan, self._found(plan.uncredited, ends, shut), held)
+            other = self._charged(plan, ends, self._found(plan.uncredited, ends, shut, way), held)
             found = min(found, other, key=_worse)
         if found.charge is not None and found.charge.missing > 0.0 and not anyway:
             raise InfeasibleError(self._runs_empty(found, found.charge))
@@ -149,10 +171,11 @@ class Router:
             trip=trip,
             vehicle=self._vehicle,
             places=(self._told(ends[0], trip.start), self._told(ends[1], trip.goal)),
+            positions=(ends[0].metres(self.graph, trip.start), ends[1].metres(self.graph, trip.goal)),
             routing=self.routing,
             means=found.means,
             best=found.leg,
-            compare=lambda: self._compared(plan.known, trip, shut),
+            compare=lambda: self._compared(plan, ends, shut, found.leg.way),
             observations=plan.known.observations,
             cut_edges=plan.cut_edges,
             record=self.source.record,
@@ -170,11 +193,8 @@ class Router:
         if key not in self._plans:
             known, graph = self.source.known(key), self.graph
             potential = self.routing == "potential"
-            network = graph.network
-            height = network.junctions[:, 2] * potential
-            lift = self.source.vehicle.potential(height) if potential else height
-            tail, head = lift[network.tail[graph.edges]], lift[network.head[graph.edges]]
-            lifted = head - tail
+            per_metre = float(self.source.vehicle.potential(1.0)) if potential else 0.0
+            lifted = per_metre * graph.rise  # Δh, (n,)
             # What the noise adds (E[max(0, X)] rather than the mean) would only make routes of few long
             # edges look good: potential routing does without.
             costs = rectified_mean(known.mean - lifted, 0.0 if potential else known.noise_std)
@@ -182,11 +202,21 @@ class Router:
                 self._plans.clear()
             self._plans[key] = _Plan(
                 known,
-                Search(graph, costs, known.turn_costs, before=-tail, after=head, guided=True),
-                Search(graph, np.maximum(known.mean, 0.0), known.turn_costs),
+                Search(graph, costs, known.turn_costs, backend=self._backend),
+                Search(graph, np.maximum(known.mean, 0.0), known.turn_costs, backend=self._backend),
                 int(np.count_nonzero(known.mean < lifted)),
+                per_metre,
             )
         return self._plans[key]
+
+    def _end(self, place: Place, whole: float) -> _End:
+        """A place on the edges that it may mean; ``whole``: its share on edges that count whole."""
+        found, graph = self.places.find(place), self.graph
+        edges = np.array(found.edges, dtype=np.intp)
+        shares = np.full(len(edges), whole) if found.shares is None else np.array(found.shares)
+        tails = graph.network.tail[graph.edges[edges]]
+        heights = graph.network.junctions[tails, 2] + shares * graph.rise[edges]
+        return _End(found, Ends(edges, shares), heights - heights[0])
 
     def _shut(self, closed: Iterable[str]) -> Bools | None:
         """Which edges are closed, (n,)."""
@@ -197,60 +227,72 @@ class Router:
         shut[np.concatenate(edges)] = True
         return shut
 
-    def _found(self, search: Search, ends: tuple[Found, Found], shut: Bools | None) -> Ints:
-        starts, goals = (np.array(end.edges) for end in ends)
-        route = search.find(starts, goals, shut)
-        if route is None:
-            one, other = (self.graph.ids[end.edges[0]] for end in ends)
+    def _found(
+        self, search: Search, ends: tuple[_End, _End], shut: Bools | None, known: Way | None = None
+    ) -> Way:
+        """The cheapest way; ``known``: one between these ends, which may not be the cheapest."""
+        way = search.find(ends[0].ends, ends[1].ends, shut, known)
+        if way is None:
+            one, other = (self.graph.ids[end.found.edges[0]] for end in ends)
             assert shut is not None
-            gone = [end.edges[0] for end in ends if shut[list(end.edges)].all()]
+            gone = [end.found.edges[0] for end in ends if shut[end.ends.edges].all()]
             why = (
                 f"edge {self.graph.ids[gone[0]]} is" if gone else f"{np.count_nonzero(shut)} edges are"
             )
             raise InfeasibleError(f"no open route leads from edge {one} to edge {other}: {why} closed")
-        return route
+        return way
 
     # --- what a route costs ----------------------------------------------------------------
 
-    def _charged(self, plan: _Plan, edges: Ints, held: float | None) -> _Priced:
+    def _charged(self, plan: _Plan, ends: tuple[_End, _End], way: Way, held: float | None) -> _Priced:
         """A route's sums, and the battery along it where its charge is known."""
-        leg, means = self._leg(plan.known, edges)
+        leg, means = self._leg(plan, ends, way)
         if held is None:
             return _Priced(leg, means, None)
-        charge = self.battery.follow(held, means, lambda count: plan.known.spread(edges[:count]))
+        parts = Parts.of(way)
+        charge = self.battery.follow(held, means, lambda count: plan.known.spread(parts.first(count)))
         return _Priced(leg, means, charge)
 
-    def _leg(self, known: Known, edges: Ints) -> tuple[Leg, Floats]:
-        graph, turns = self.graph, self.graph.turn_numbers(edges)
-        means = known.mean[edges]
+    def _leg(self, plan: _Plan, ends: tuple[_End, _End], way: Way) -> tuple[Leg, Floats]:
+        known, turns = plan.known, self.graph.turn_numbers(way.edges)
+        means = way.shares * known.mean[way.edges]
         means[1:] += known.turn_costs[turns]
-        energy, spread = float(means.sum()), known.spread(edges)
-        return Leg(graph=graph, edges=edges, energy=energy, spread=spread), means
+        # From the place's own height to that of this edge there, and back at the goal.
+        means[0] += plan.per_metre * ends[0].step(int(way.edges[0]))
+        means[-1] -= plan.per_metre * ends[1].step(int(way.edges[-1]))
+        energy, spread = float(means.sum()), known.spread(Parts.of(way))
+        return Leg(graph=self.graph, way=way, energy=energy, spread=spread), means
 
-    def _compared(self, known: Known, trip: Trip, shut: Bools | None) -> dict[str, Leg]:
-        ends = Found((trip.start,)), Found((trip.goal,))
-        searches = {"fastest": self._fastest, "shortest": self._shortest}
-        found = {name: self._found(search, ends, shut) for name, search in searches.items()}
-        return {name: self._leg(known, edges)[0] for name, edges in found.items()}
+    def _compared(
+        self, plan: _Plan, ends: tuple[_End, _End], shut: Bools | None, best: Way
+    ) -> dict[str, Leg]:
+        searches = self._comparisons.items()
+        found = {name: self._found(search, ends, shut, best) for name, search in searches}
+        return {name: self._leg(plan, ends, way)[0] for name, way in found.items()}
 
     @cached_property
-    def _fastest(self) -> Search:
-        return Search(self.graph, self.graph.travel_time, self.graph.turn_seconds)
-
-    @cached_property
-    def _shortest(self) -> Search:
-        return Search(self.graph, self.graph.length, self.graph.turn_length)
+    def _comparisons(self) -> dict[str, Search]:
+        graph, backend = self.graph, self._backend
+        return {
+            "fastest": Search(graph, graph.travel_time, graph.turn_seconds, backend=backend),
+            "shortest": Search(graph, graph.length, graph.turn_length, backend=backend),
+        }
 
     # --- in words --------------------------------------------------------------------------
 
-    def _told(self, end: Found, edge: int) -> str:
-        """What an end is, and which edge was taken for it."""
-        how = f", {end.how}" if end.how else ""
-        return f"{end.place}: edge {self.graph.ids[edge]}{how}" if end.place else ""
+    def _told(self, end: _End, edge: int) -> str:
+        """What an end is, which edge was taken for it, and where on that edge it lies."""
+        if not end.found.place:
+            return ""
+        how = f", {end.found.how}" if end.found.how else ""
+        along, length = end.metres(self.graph, edge), float(self.graph.length[edge])
+        where = f"at {along:.0f} of its {length:.0f} m"
+        return f"{end.found.place}: edge {self.graph.ids[edge]}{how}, {where}"
 
     def _runs_empty(self, found: _Priced, charge: Charge) -> str:
         edges, battery, ids = found.leg.edges, self.battery, self.graph.ids
-        metres = replace(found.leg, edges=edges[: charge.worst]).length
+        driven = Way(edges[: charge.worst], found.leg.shares[: charge.worst])
+        metres = replace(found.leg, way=driven).length
         missing, held = charge.missing, float(charge.level[0])
         last = ids[edges[max(charge.worst - 1, 0)]]
         more = held + missing <= battery.capacity and charge.lost == 0.0
@@ -290,11 +332,31 @@ def find_route(
     return Router(network, **router).route(start, goal, **asked)
 
 
+class _End(NamedTuple):
+    """A start or goal: how it was found, and where it lies on each edge that it may mean."""
+
+    found: Found
+    ends: Ends
+    steps: Floats  # how much higher it lies on each edge than on the first of them, metres, (e,)
+
+    def share(self, edge: int) -> float:
+        """How much of one of its edges lies before it."""
+        return float(self.ends.shares[self.ends.edges == edge][0])
+
+    def metres(self, graph: LineGraph, edge: int) -> float:
+        """How far it lies from the beginning of one of its edges."""
+        return self.share(edge) * float(graph.length[edge])
+
+    def step(self, edge: int) -> float:
+        return float(self.steps[self.ends.edges == edge][0])
+
+
 class _Plan(NamedTuple):
     known: Known
     search: Search
     uncredited: Search  # that counts on nothing that is won back
     cut_edges: int
+    per_metre: float  # Wh of potential in a metre of height; 0 with rectified routing
 
 
 class _Priced(NamedTuple):
