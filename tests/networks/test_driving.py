@@ -467,6 +467,27 @@ def test_bad_routes(driver, route, error, says):
     assert driver.drive(["ab"]).arrived  # and the driver is as good as before
 
 
+def test_a_trip_may_begin_and_end_on_an_edge(driver, network):
+    """On a level road at constant speed it costs its part; elsewhere only its ends are shorter."""
+    length = lanes(network)["fg_0"]
+    part = driver.drive(["fg"], between=(0.25 * length, 0.75 * length))
+    assert part.arrived
+    assert part.metres == pytest.approx(0.5 * length, abs=1e-6)
+    assert part.duration == pytest.approx(0.5 * length / SPEED, abs=1e-6)
+    assert total(part) == pytest.approx(float(Vehicle().energy(0.5 * length, SPEED, 0.0)), abs=2e-3)
+    first, last = (lanes(network)[f"{edge}_0"] for edge in (HILL[0], HILL[-1]))
+    whole, ends = driver.drive(HILL), driver.drive(HILL, between=(0.6 * first, 0.3 * last))
+    assert ends.metres == pytest.approx(whole.metres - 0.6 * first - 0.7 * last, abs=1e-3)
+    np.testing.assert_allclose(ends.seconds[1:-1], whole.seconds[1:-1], atol=driver.step)
+    same(driver.drive(HILL, between=(0.0, last)), whole)
+    assert driver.drive(HILL, between=(first, 0.0)).arrived
+    for bad in ((2.0 * length, length), (0.0, 2.0 * length), (0.5 * length, 0.4 * length)):
+        with pytest.raises(InputError, match="must lie on the first edge"):
+            driver.drive(["fg"], between=bad)
+    with pytest.raises(InputError, match="between is -1"):
+        driver.drive(["fg"], between=(-1.0, 3.0))
+
+
 def test_a_trip_that_takes_too_long_is_given_up(driver):
     drive = driver.drive(HILL, longest=100.0)
     whole = driver.drive(HILL)

@@ -197,7 +197,7 @@ def _line(network: RoadNetwork, edges: Ints, begin: float, end: float) -> list[l
     lon_lat = network.on_earth("as_json (--json) needs no reference")
     last = len(edges) - 1
     courses = [
-        _course(network, lon_lat, edge, begin if at == 0 else 0.0, end if at == last else 1.0)
+        course_in_degrees(network, lon_lat, edge, begin if at == 0 else 0.0, end if at == last else 1.0)
         for at, edge in enumerate(edges)
     ]
     line = np.round(np.concatenate(courses), 7).tolist()
@@ -205,7 +205,7 @@ def _line(network: RoadNetwork, edges: Ints, begin: float, end: float) -> list[l
     return [line[0], *(moved or line[1:2])]
 
 
-def _course(
+def course_in_degrees(
     network: RoadNetwork, lon_lat: Floats, edge: int, first_share: float, last_share: float
 ) -> Floats:
     """One edge in degrees, from one share of its course to another, (p, 2).

@@ -73,12 +73,12 @@ class _Kept(NamedTuple):
 class _Seen:
     """A car at departure and after every step. Plain lists: there are thousands of steps to a trip."""
 
-    def __init__(self, lengths: Floats) -> None:
-        self._lengths = lengths
+    def __init__(self, lengths: Floats, begin: float) -> None:
+        self._lengths = lengths  # of the last edge, up to where the trip ends
         self.speeds: list[float] = [0.0]
         self.slopes: list[float] = []  # degrees, from the first step on
         self.index: list[int] = [0]
-        self.place: list[float] = [0.0]
+        self.place: list[float] = [begin]
         self.inside: list[bool] = [False]
         self.odometer: list[float] = [0.0]
 
@@ -95,7 +95,8 @@ class _Seen:
         index, inside = np.array(self.index), np.array(self.inside)
         place = np.where(inside, lengths[index], self.place)
         driven = np.array(np.arange(len(lengths)) < index[-1], dtype=np.float64)
-        driven[index[-1]] = place[-1] / lengths[index[-1]]
+        # A trip may end where its last edge begins.
+        driven[index[-1]] = place[-1] / lengths[index[-1]] if lengths[index[-1]] > 0.0 else 1.0
         passed = passing(lengths, np.array(times), index, place, inside, np.array(self.odometer))
         speeds, inclines = np.array(self.speeds), np.sin(np.deg2rad(self.slopes))
         if len(inclines) == 0:  # it arrived, or was given up, in its first step
@@ -185,11 +186,20 @@ class Driver(AbstractContextManager["Driver"]):
 
     # --- driving ---------------------------------------------------------------------------
 
-    def drive(self, route: Sequence[str], *, moment: int = 0, longest: float | None = None) -> Drive:
+    def drive(
+        self,
+        route: Sequence[str],
+        *,
+        moment: int = 0,
+        longest: float | None = None,
+        between: tuple[float, float] | None = None,
+    ) -> Drive:
         """Drive a route from a moment of the traffic.
 
         A trip that takes more than ``longest`` simulated seconds (by default ten minutes and five times
         the time at the speed limit), or is stuck until SUMO would take it away, is given up.
+        ``between``: metres along the first edge where the trip begins, and along the last where it
+        ends; by default both are driven whole. It begins as fast as it may, and ends without braking.
         """
         if not 0 <= moment < self.moments:
             raise InputError(f"moment is {moment!r}; this driver has moments 0 to {self.moments - 1}")
@@ -198,18 +208,33 @@ class Driver(AbstractContextManager["Driver"]):
         if isinstance(route, str) or len(route) == 0:
             raise InputError(f"route is {route!r}; it must be a list of at least one edge id")
         begins = moment if self.traffic is not None else self.departures[moment]
-        trip = {"route": list(route), "begins": begins, "longest": longest}
+        trip: dict[str, Any] = {"route": list(route), "begins": begins, "longest": longest}
+        if between is not None:
+            trip["between"] = [as_number(metres, "between", 0.0) for metres in between]
         if self._cache is not None and (known := self._cache.find(trip)) is not None:
             return known
-        found = self._found(route, moment, longest)
+        found = self._found(route, moment, longest, between)
         if self._cache is not None:
             self._cache.keep(trip, found)
         return found
 
-    def _found(self, route: Sequence[str], moment: int, longest: float | None) -> Drive:
+    def _found(
+        self,
+        route: Sequence[str],
+        moment: int,
+        longest: float | None,
+        between: tuple[float, float] | None,
+    ) -> Drive:
         roads = self._take_over()
         roads.check_route(route)
         lengths = roads.lengths(route)
+        begin, end = (0.0, float(lengths[-1])) if between is None else between
+        if begin > lengths[0] or end > lengths[-1] or (len(route) == 1 and begin > end):
+            raise InputError(
+                f"between is {between!r}; it must lie on the first edge, of {lengths[0]:g} m, and on "
+                f"the last, of {lengths[-1]:g} m; on a single edge the end must lie ahead"
+            )
+        lengths[-1] = end
         free = float((lengths / roads.limits(route)).sum())
         seconds = 600.0 + 5.0 * free if longest is None else longest
         kept = self._kept[moment]
@@ -217,11 +242,19 @@ class Driver(AbstractContextManager["Driver"]):
             self._departures.until(kept.time + min(seconds, 2.0 * free))
 
         def packed() -> str:
-            return b64encode(self._drive(list(route), lengths, seconds, kept).to_bytes()).decode()
+            driven = self._drive(list(route), lengths, seconds, kept, between)
+            return b64encode(driven.to_bytes()).decode()
 
         return Drive.from_bytes(b64decode(self._untouched(packed)))
 
-    def _drive(self, route: list[str], lengths: Floats, longest: float, kept: _Kept) -> Drive:
+    def _drive(
+        self,
+        route: list[str],
+        lengths: Floats,
+        longest: float,
+        kept: _Kept,
+        between: tuple[float, float] | None,
+    ) -> Drive:
         sumo, vehicle, simulation = self._sumo, self._sumo.vehicle, self._sumo.simulation
         if kept.file is not None:
             simulation.loadState(kept.file)
@@ -229,11 +262,12 @@ class Driver(AbstractContextManager["Driver"]):
             simulation.step(kept.time)
         departed = kept.departed
         sumo.route.add(_TRIP, route)
+        begin, end = ("0", "max") if between is None else map(repr, map(float, between))
         vehicle.add(
-            _TRIP, _TRIP, typeID=_DRIVEN, departLane="best", departPos="0", departSpeed="max",
-            arrivalPos="max", arrivalSpeed="current",
+            _TRIP, _TRIP, typeID=_DRIVEN, departLane="best", departPos=begin, departSpeed="max",
+            arrivalPos=end, arrivalSpeed="current",
         )  # fmt: skip
-        waited, seen = 0.0, _Seen(lengths)
+        waited, seen = 0.0, _Seen(lengths, float(begin))
         while _TRIP not in simulation.getDepartedIDList():
             if waited > longest:
                 return seen.drive(self.step, [], arrived=False)
