@@ -356,10 +356,11 @@ class LineGraph(Graph, Remade):
 
     def course(self, edge: int) -> Floats:
         """The points of one edge, (p, 2) metres."""
-        network, number = self.network, self.edges[edge]
+        network, number = self.network, int(self.edges[edge])
         if network.shapes is not None:
             return network.shapes[number]
-        return network.junctions[[network.tail[number], network.head[number]], :2]
+        straight: Floats = network.junctions[[network.tail[number], network.head[number]], :2]
+        return straight
 
     def courses(self) -> tuple[Floats, Ints]:
         """The points of all edges one after another, (p, 2), and how many each edge has, (n,)."""

@@ -11,7 +11,7 @@ import numpy as np
 from superarm.compiling import compiled
 from superarm.core import Bools, Floats, Ints
 
-from .search import Best, Ends, best_marks, far_apart, partial_way
+from .search import Best, Ends, Numbers, best_marks, far_apart, partial_way
 
 _FLOATS, _INTS, _TABLE, _HEAP = "f8[::1]", "i4[::1]", "f8[:, ::1]", "f8[::1], i4[::1], i8"
 
@@ -19,10 +19,9 @@ _FLOATS, _INTS, _TABLE, _HEAP = "f8[::1]", "i4[::1]", "f8[:, ::1]", "f8[::1], i4
 class CompiledSearch:
     """Routes by landmarks; made of a ``Search``'s pointers, ends of turns, w and c."""
 
-    def __init__(self, pointers: Ints, second: Ints, weights: Floats, costs: Floats) -> None:
-        self._pointers = np.ascontiguousarray(pointers, dtype=np.int32)
-        self._second = np.ascontiguousarray(second, dtype=np.int32)
-        self._weights, self._costs = np.ascontiguousarray(weights), np.ascontiguousarray(costs)
+    def __init__(self, pointers: Numbers, second: Numbers, weights: Floats, costs: Floats) -> None:
+        self._pointers, self._second = pointers, second
+        self._weights, self._costs = np.ascontiguousarray(weights), costs
         self._nothing_closed = np.zeros(0, dtype=np.bool_)
         self._marks = self._made_marks()  # (n, 2·landmarks): those of an edge side by side
 
@@ -59,7 +58,7 @@ class CompiledSearch:
 
 
 @compiled(f"void({_HEAP}, f8, i4)")
-def push(keys: Floats, edges: Ints, size: int, key: float, edge: int) -> None:
+def push(keys: Floats, edges: Numbers, size: int, key: float, edge: int) -> None:
     """Add an entry to a heap of ``size`` entries, for which there is room."""
     at = size
     while at > 0:
@@ -72,7 +71,7 @@ def push(keys: Floats, edges: Ints, size: int, key: float, edge: int) -> None:
 
 
 @compiled(f"void({_HEAP})")
-def pop(keys: Floats, edges: Ints, size: int) -> None:
+def pop(keys: Floats, edges: Numbers, size: int) -> None:
     """Take the first entry off a heap of ``size`` entries."""
     last = size - 1
     key, edge, at = keys[last], edges[last], 0
@@ -90,7 +89,7 @@ def pop(keys: Floats, edges: Ints, size: int) -> None:
 
 
 @compiled(f"{_FLOATS}({_INTS}, {_INTS}, {_FLOATS}, i8)")
-def reach(pointers: Ints, ends: Ints, weights: Floats, start: int) -> Floats:
+def reach(pointers: Numbers, ends: Numbers, weights: Floats, start: int) -> Floats:
     """Costs from the end of one edge to the ends of all, (n,)."""
     costs = np.full(len(pointers) - 1, np.inf)
     keys, edges = np.empty(1024), np.empty(1024, dtype=np.int32)
@@ -114,7 +113,7 @@ def reach(pointers: Ints, ends: Ints, weights: Floats, start: int) -> Floats:
 
 
 @compiled(f"f8({_TABLE}, i8[:, ::1], {_INTS}, {_FLOATS}, i8)")
-def bound(marks: Floats, used: Ints, goals: Ints, spared: Floats, edge: int) -> float:
+def bound(marks: Floats, used: Ints, goals: Numbers, spared: Floats, edge: int) -> float:
     """π of an edge."""
     least = np.inf
     for goal in range(len(goals)):
@@ -126,7 +125,7 @@ def bound(marks: Floats, used: Ints, goals: Ints, spared: Floats, edge: int) -> 
 
 
 @compiled(f"i8({_INTS}, i8)")
-def place_of(goals: Ints, edge: int) -> int:
+def place_of(goals: Numbers, edge: int) -> int:
     """Which of the goals an edge is; −1: none of them."""
     for goal in range(len(goals)):
         if goals[goal] == edge:
@@ -135,7 +134,7 @@ def place_of(goals: Ints, edge: int) -> int:
 
 
 @compiled(f"{_INTS}({_INTS}, i8, i8)")
-def route_to(before: Ints, last: int, goal: int) -> Ints:
+def route_to(before: Numbers, last: int, goal: int) -> Numbers:
     """The edges from a start, before which there is −1, to the last but one, and the goal."""
     count, edge = 1, last
     while edge >= 0:
@@ -153,18 +152,18 @@ def route_to(before: Ints, last: int, goal: int) -> Ints:
     f"{_INTS}, {_FLOATS}, {_INTS}, {_FLOATS}, f8)"
 )
 def search(
-    pointers: Ints,
-    ends: Ints,
+    pointers: Numbers,
+    ends: Numbers,
     weights: Floats,
     closed: Bools,
     marks: Floats,
     used: Ints,
-    starts: Ints,
+    starts: Numbers,
     entering: Floats,
-    goals: Ints,
+    goals: Numbers,
     spared: Floats,
     limit: float,
-) -> tuple[float, int, Ints]:
+) -> tuple[float, int, Numbers]:
     """The least cost up to ``limit``, the goal's place among the goals (−1: none), and the route.
 
     ``entering``: cost up to the end of each start. ``spared``: (1 − g)·c of each goal. ``closed`` may

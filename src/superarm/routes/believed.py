@@ -63,7 +63,7 @@ class Parts(NamedTuple):
 
     def first(self, count: int) -> Parts:
         """The first edges alone."""
-        return Parts(*(each[:count] for each in self))
+        return Parts(self.edges[:count], self.shares[:count], self.passed[:count])
 
     def rows(self, rows: Floats) -> tuple[Floats, Floats]:
         """The rows of these parts, (k, 9), and what the variance of their noise is made of, (k, 4).

@@ -31,6 +31,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superarm.compiling import Backend, is_compiled
 from superarm.core import Bools, Floats, Ints
@@ -40,6 +41,9 @@ _LANDMARKS, _USED = 6, 3  # and how many bounds are used for a goal: the best of
 _FIRST, _WIDER, _TRIES = 0.05, 2.5, 4  # how far a search goes, in shares of π; then so much farther
 _UNGUIDED = 8  # routes that are found before landmarks are made
 _SLACK = 1e-9  # of a known cost, by which the same cost may be larger when summed in another order
+
+Numbers = NDArray[np.int32]
+"""Edges and turns as scipy and compiled loops take them."""
 
 
 class Ends(NamedTuple):
@@ -87,7 +91,8 @@ class Search:
         self._graph, self._turn_costs = graph, turn_costs
         self._first, self._second = graph.turns.T
         self._weights: Floats = costs[self._second] + turn_costs  # w, (a,)
-        self._pointers = np.searchsorted(self._first, np.arange(self._n + 1)).astype(np.int32)
+        self._ends: Numbers = self._second.astype(np.int32)
+        self._pointers: Numbers = np.searchsorted(self._first, np.arange(self._n + 1)).astype(np.int32)
         self._asked = 0
         self._guided = False
 
@@ -176,7 +181,7 @@ class Search:
 
     def _searched(
         self, weights: Floats, starts: Ints, entering: Floats, limit: float
-    ) -> tuple[Floats, Ints]:
+    ) -> tuple[Floats, Numbers]:
         """Costs up to the end of every edge within the limit, (n,), and the edges before them, (n,)."""
         from scipy.sparse import csr_matrix
         from scipy.sparse.csgraph import dijkstra
@@ -184,7 +189,7 @@ class Search:
         n = self._n
         # One more node, from which all starts are entered.
         data = np.append(weights, entering)
-        indices = np.append(self._second, starts).astype(np.int32)
+        indices = np.append(self._ends, starts.astype(np.int32))
         pointers = np.append(self._pointers, np.int32(len(data)))
         matrix = csr_matrix((data, indices, pointers), shape=(n + 1, n + 1), copy=False)
         # The limit may be 0, or a little less by rounding: the starts themselves are always reached.
@@ -192,7 +197,7 @@ class Search:
         found = dijkstra(matrix, indices=np.array([n]), return_predecessors=True, limit=limit)
         return found[0][0, :n], found[1][0, :n]
 
-    def _ended(self, costs: Floats, previous: Ints, starts: Ends, goals: Ends) -> Best:
+    def _ended(self, costs: Floats, previous: Numbers, starts: Ends, goals: Ends) -> Best:
         """The cheapest last turn, and the route that leads to it."""
         best, last, goal = np.inf, -1, -1
         for number, edge in enumerate(goals.edges):
@@ -253,7 +258,7 @@ class Search:
             return None
         from ._compiled import CompiledSearch
 
-        return CompiledSearch(self._pointers, self._second, self._weights, self._costs)
+        return CompiledSearch(self._pointers, self._ends, self._weights, self._costs)
 
 
 def best_marks(start: Floats, goal: Floats) -> Ints:
