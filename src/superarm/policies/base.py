@@ -127,9 +127,25 @@ class Learner(Shared, Saved):
         with self._turns:
             if not self.repeats:
                 self._ledger.check(decision, feedback)
-            self._absorb(offer, decision, feedback, rng)
-            self._ledger.note(decision, feedback)
-            self.version += 1
+            before = self._observations
+            try:
+                self._absorb(offer, decision, feedback, rng)
+            except BaseException:
+                # An interrupt may come when the posterior has learned, but is still tidying up.
+                if self._observations != before:
+                    self._note(decision, feedback)
+                raise
+            self._note(decision, feedback)
+
+    def _note(self, decision: Decision, feedback: Feedback) -> None:
+        """This feedback was learned from."""
+        self._ledger.note(decision, feedback)
+        self.version += 1
+
+    @property
+    def _observations(self) -> int:
+        """Rewards that a posterior has learned so far; 0 where there is none."""
+        return 0
 
     def state(self) -> State:
         """What was learned, what is awaited, and what the policy is made of."""
@@ -282,6 +298,10 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
     @property
     def deterministic(self) -> bool:
         return self._certain and not self.posterior.draws
+
+    @property
+    def _observations(self) -> int:
+        return self.posterior.count
 
     @property
     def _certain(self) -> bool:

@@ -33,6 +33,7 @@ from superarm.inputs import (
     as_number,
     as_scale,
     as_vector,
+    read_only,
     require_type,
 )
 from superarm.models import Model
@@ -73,7 +74,7 @@ class Exp3(Learner):
         self, *, arms: Any, block: int, low: float, high: float, direction: Direction = "maximize"
     ) -> None:
         super().__init__(direction=direction)
-        self.arms = as_features(arms, "arms").copy()
+        self.arms = read_only(as_features(arms, "arms"))
         self._fixed = FixedArms(self.arms)
         self.block = as_count(block, "block", 1, LARGEST)
         ends = {"low": low, "high": high}

@@ -197,6 +197,10 @@ class TreeIndexPolicy(TreeWalker):
     def exchangeable(self) -> bool:
         return self.posterior.exchangeable
 
+    @property
+    def _observations(self) -> int:
+        return self.posterior.count
+
     def _desirability(self, offer: Offer, begins: bool, rng: Rng) -> tuple[Floats, Belief]:
         belief = (self._caught_up() if begins else self.posterior).belief(offer)
         seen = belief if self.direction == "maximize" else belief.negated()

@@ -70,7 +70,8 @@ class CellPolicy(Learner):
 
     def decide(self, offer: Offer, rng: Rng) -> Decision:
         require_type(offer, Offer, "offer")
-        desirability = self._desirability(self._contexts(offer), offer.step, as_generator(rng))
+        with self._turns.lock:  # cells are several arrays, which another thread may be changing
+            desirability = self._desirability(self._contexts(offer), offer.step, as_generator(rng))
         action, positions = select(self.oracle, desirability, offer, rng)
         return Decision(
             step=offer.step,

@@ -9,7 +9,7 @@ import numpy as np
 
 from superarm.core import Arms, Floats, Ints, Offer, Rng, State
 from superarm.errors import InputError, StateError, UnknownArmError
-from superarm.inputs import SMALLEST, as_positions, as_vector, require_size
+from superarm.inputs import SMALLEST, as_positions, as_vector, read_only, require_size
 from superarm.registry import has_spec
 
 from .base import GaussianPosterior, Memory
@@ -29,7 +29,7 @@ class FixedPosterior(GaussianPosterior):
             raise InputError("a mean that is a function needs the features of the arms: arms=…")
         values = mean(features) if callable(mean) else mean
         spread = np.broadcast_to(values, n, subok=True) if np.ndim(values) == 0 else values
-        self.prior_mean = as_vector(spread, "mean", n).copy()
+        self.prior_mean = read_only(as_vector(spread, "mean", n))
         require_size(self.prior_mean, "mean")
         level = self.prior_mean[0].item()
         short = level if (self.prior_mean == level).all() else self.prior_mean

@@ -9,7 +9,7 @@ import numpy as np
 from superarm.capabilities import Resumable
 from superarm.core import Floats, Ints, Rng
 from superarm.errors import InputError, ShapeError
-from superarm.inputs import as_features, as_vector, require_scale
+from superarm.inputs import as_features, as_vector, read_only, require_scale
 from superarm.registry import register
 
 from .fixed import FixedPosterior
@@ -41,11 +41,11 @@ class IndependentGaussian(FixedPosterior, Resumable):
         if n == 0 or not (variance > 0.0).all():
             raise InputError("prior_variance must hold one number above 0 for each arm")
         require_scale(variance, "prior_variance")
-        self.arms = None if arms is None else as_features(arms, "arms").copy()
+        self.arms = None if arms is None else read_only(as_features(arms, "arms"))
         if self.arms is not None and len(self.arms) != n:
             raise ShapeError(f"arms has {len(self.arms)} rows, but there are {n} prior variances")
         super().__init__(n, noise_variance, mean, self.arms)
-        self.prior_variance = variance.copy()
+        self.prior_variance = read_only(variance)
 
     def _variance(self) -> Floats:
         return 1.0 / (1.0 / self.prior_variance + self._weight)

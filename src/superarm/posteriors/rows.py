@@ -71,13 +71,21 @@ class ObservedData:
             view.flags.writeable = False
         return Observed(*views)
 
-    def append(self, arms: Floats, rewards: Floats, noise: Floats) -> None:
-        size, grown = self._size, self._size + len(rewards)
+    def reserve(self, arms: Floats) -> None:
+        """Make room for as many rows as these, so that appending them cannot fail."""
+        size, grown = self._size, self._size + len(arms)
         if not size:  # the width is that of the first rows
             self._buffers = np.empty((256, arms.shape[1])), np.empty(256), np.empty(256)
-        a, r, n = (with_room(buffer, size, grown) for buffer in self._buffers)
+        if grown > len(self._buffers[0]):
+            a, r, n = (with_room(buffer, size, grown) for buffer in self._buffers)
+            self._buffers = a, r, n
+
+    def append(self, arms: Floats, rewards: Floats, noise: Floats) -> None:
+        self.reserve(arms)
+        size, grown = self._size, self._size + len(rewards)
+        a, r, n = self._buffers
         a[size:grown], r[size:grown], n[size:grown] = arms, rewards, noise
-        self._buffers, self._size = (a, r, n), grown
+        self._size = grown
 
 
 class RowPosterior(GaussianPosterior):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -80,13 +81,17 @@ class Separate(Wrapping, Sums, Calibrated):
 
     def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
         own = None if (noise == self.noise_variance).all() else noise
-        gained = 0.0
-        for who, where in self._learners(keys):
+        learners = self._learners(keys)
+        taught, gained = dict(self._each), 0.0
+        for who, where in learners:
             known, stated = self._learner(who), None if own is None else own[where]
+            if len(learners) > 1:
+                known = copy(known)  # one of the others may refuse, and then nobody has learned
             before = known.information_gain
             known.observe(keys[where], rewards[where], stated, rng)
-            self._each[who] = known
+            taught[who] = known
             gained += known.information_gain - before
+        self._each = taught
         return gained
 
     def _learner(self, who: int) -> GaussianPosterior:
@@ -105,7 +110,7 @@ class Separate(Wrapping, Sums, Calibrated):
                 raise InputError(told)
             before = known.information_gain
             known.observe_sums(keys, sums, rewards, noise_variance, rng)
-            self._each[parts[0][0]] = known
+            self._each = {**self._each, parts[0][0]: known}
             self.information_gain += known.information_gain - before
             self.count += len(np.atleast_1d(rewards))
             self.version += 1

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+import pickle
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from types import FrameType
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from superarm.core import Floats, Ints, Policy, Posterior, Rng, State
 from superarm.inputs import read_only
@@ -59,6 +64,72 @@ def refused(part: Posterior | Policy, kind: type[BaseException], what: str) -> I
     """The block must raise ``kind`` and leave the part's state as it is."""
     with unchanged(part, what), raises(kind, what):
         yield
+
+
+class Interrupt(BaseException):
+    """What the contracts raise in the middle of an update, as Ctrl-C might."""
+
+
+@contextmanager
+def interrupted(number: int) -> Iterator[list[str]]:
+    """Raise :class:`Interrupt` at call ``number`` of kernels and factorisations.
+
+    Yields the names of the functions called so far: fewer than ``number`` where none was interrupted.
+    """
+    called: list[str] = []
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+        stops = module.startswith("superarm.kernels") or name in _INTERRUPTED
+        if event == "call" and stops and len(called) < number:
+            called.append(f"{module}.{name}")
+            if len(called) == number:
+                raise Interrupt(called[-1])
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        yield called
+    except Interrupt:
+        pass
+    finally:
+        sys.setprofile(before)
+
+
+_INTERRUPTED = ("cholesky", "psd_root", "root_update", "warn")
+
+
+def arrays_in(value: object) -> Iterator[NDArray[Any]]:
+    """Every array in records, states and containers."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from arrays_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from arrays_in(item)
+    elif is_dataclass(value):
+        for entry in fields(value):
+            yield from arrays_in(getattr(value, entry.name))
+
+
+def scribble(value: object) -> None:
+    """Overwrite every array in ``value`` that can be written to."""
+    for array in arrays_in(value):
+        if array.flags.writeable:
+            array[...] = np.zeros((), dtype=array.dtype)
+
+
+def copies_of(part: Any) -> Iterator[tuple[str, Any]]:
+    """The part as ``copy`` and ``pickle`` make it again; a part of local classes has no pickle."""
+    yield "copy.copy", copy.copy(part)
+    yield "copy.deepcopy", copy.deepcopy(part)
+    try:
+        data = pickle.dumps(part)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return
+    yield "pickle", pickle.loads(data)
 
 
 def assert_close(actual: Floats | float, expected: Floats | float, tolerance: float, what: str) -> None:

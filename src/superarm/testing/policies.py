@@ -15,7 +15,17 @@ from superarm.records import from_json, to_json
 from superarm.registry import build, spec_of
 from superarm.states import state_to_bytes
 
-from .helpers import assert_close, generator, raises, refused, restored, unchanged, untouched
+from .helpers import (
+    assert_close,
+    copies_of,
+    generator,
+    raises,
+    refused,
+    restored,
+    scribble,
+    unchanged,
+    untouched,
+)
 
 
 class PolicyContract(ABC):
@@ -115,6 +125,28 @@ class PolicyContract(ABC):
         other.commit(replace(decision, carry=restored(decision.carry)))
         assert state_to_bytes(policy.state()) != before, "commit() must adopt what is carried"
         assert state_to_bytes(other.state()) == state_to_bytes(policy.state())
+
+    def test_what_it_hands_out_cannot_change_it(self) -> None:
+        """Arrays of decisions, taken or not, and of states are copies, or cannot be written to."""
+        policy = self._trained()
+        offer, decision = self._play(policy, 5)
+        twin = replace(decision)
+        before = state_to_bytes(policy.state())
+        scribble(policy.decide(self.make_offer(6), generator(6)))
+        scribble(decision)
+        scribble(policy.state())
+        assert state_to_bytes(policy.state()) == before, "what was handed out changes the policy"
+        np.testing.assert_array_equal(decision.positions, twin.positions)
+        policy.learn(offer, decision, self._feedback(decision), generator(5))
+
+    def test_copies_go_their_own_way(self) -> None:
+        policy = self._trained()
+        for step, (what, again) in enumerate(copies_of(policy), start=5):
+            assert state_to_bytes(again.state()) == state_to_bytes(policy.state()), what
+            for one, other in ((again, policy), (policy, again)):
+                with unchanged(other, f"teaching beside {what}"):
+                    offer, decision = self._play(one, step)
+                    one.learn(offer, decision, self._feedback(decision), generator(step))
 
     # --- learning --------------------------------------------------------------------------
 

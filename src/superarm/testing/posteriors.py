@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
@@ -16,11 +17,14 @@ from .helpers import (
     assert_close,
     assert_moments,
     conditioned,
+    copies_of,
     frozen,
     generator,
+    interrupted,
     raises,
     refused,
     restored,
+    scribble,
     unchanged,
 )
 
@@ -41,6 +45,7 @@ class PosteriorContract(ABC):
 
     tolerance = 1e-9  # rounding allowed, relative to the prior's scale
     draws = 4000
+    interrupts = 12  # places in one observation at which it is interrupted, one after the other
 
     @abstractmethod
     def make_posterior(self) -> Posterior:
@@ -281,6 +286,12 @@ class PosteriorContract(ABC):
                 "arms that are no numbers": (["here"], [0.0]),
                 "ragged arms": ([[0], [0, 1]], [0.0, 1.0]),
                 "arms that are unknown or not finite": (nowhere, [0.0]),
+                "a last arm that is unknown or not finite": (
+                    np.concatenate([keys[:3], nowhere]),
+                    np.zeros(4),
+                ),
+                "a last reward that is NaN": (keys[:3], [0.0, 1.0, np.nan]),
+                "a last noise that is 0": (keys[:3], np.zeros(3), [1.0, 1.0, 0.0]),
                 "no noise": (one, [0.0], [0.0]),
                 "negative noise": (two, [0.0, 1.0], [1.0, -1.0]),
                 "NaN noise": (one, [0.0], [np.nan]),
@@ -297,6 +308,59 @@ class PosteriorContract(ABC):
                 posterior.sample(one, generator(), size=0)
             with unchanged(posterior, "observing nothing"):
                 posterior.observe(one[:0], [], rng=generator())
+
+    def test_a_warning_that_is_an_error_changes_nothing(self) -> None:
+        """Rewards of one arm with hardly any noise: matrices without a factor, where there are any."""
+        posterior = self._taught()
+        keys, before = self._keys(posterior), state_to_bytes(posterior.state())
+        again, noise = np.zeros(6, dtype=np.intp), np.full(6, 1e-16 * self._scale())
+        count = posterior.count
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            try:
+                posterior.observe(keys[again], np.zeros(6), noise, rng=generator())
+            except Exception:
+                assert state_to_bytes(posterior.state()) == before, "a refused observation changed it"
+            else:
+                assert posterior.count == count + 6
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.restore(restored(posterior.state()))
+
+    def test_an_interrupted_observation_is_learned_whole_or_not_at_all(self) -> None:
+        posterior = self._taught()
+        start = posterior.state()
+        keys, before, count = self._keys(posterior), state_to_bytes(start), posterior.count
+        for number in range(1, self.interrupts + 1):
+            with interrupted(number) as called:
+                posterior.observe(keys[[0, 4]], [0.3, -0.2], rng=generator())
+            if posterior.count == count:
+                assert state_to_bytes(posterior.state()) == before, f"stopped in {called[-1]}"
+            else:
+                assert posterior.count == count + 2, f"stopped in {called[-1]}"
+                self.restore(restored(posterior.state()))  # nothing in it contradicts
+                if len(called) < number:
+                    return  # it was not interrupted any more
+                posterior = self.restore(start)
+                before = state_to_bytes(posterior.state())
+
+    def test_copies_go_their_own_way(self) -> None:
+        posterior = self._taught()
+        key = self._keys(posterior)[:1]
+        for what, again in copies_of(posterior):
+            assert state_to_bytes(again.state()) == state_to_bytes(posterior.state()), what
+            with unchanged(posterior, f"teaching what {what} made"):
+                again.observe(key, [0.5], rng=generator())
+            with unchanged(again, f"teaching the original of what {what} made"):
+                posterior.observe(key, [-0.5], rng=generator())
+
+    def test_what_it_hands_out_cannot_change_it(self) -> None:
+        posterior = self._taught()
+        public = (name for name in dir(posterior) if not name.startswith("_"))
+        values = [getattr(posterior, name) for name in public]
+        with unchanged(posterior, "writing into its attributes and states"):
+            scribble(values)
+            scribble(posterior.state())
 
     def test_stale_beliefs_refuse(self) -> None:
         posterior, offer = self._taught(), self._offer()

@@ -93,7 +93,7 @@ class DriftingGP(GaussianPosterior):
             raise InputError("arms is empty; give at least one")
         self.mean, values = mean, mean(self.arms) if callable(mean) else mean
         spread = np.full(n, values) if np.ndim(values) == 0 else values
-        self.prior_mean = as_vector(spread, "mean", n).copy()
+        self.prior_mean = read_only(as_vector(spread, "mean", n))
         self.drift = Temporal() if drift is None else drift
         if not isinstance(self.drift, Kernel):
             raise InputError(f"drift is {drift!r:.60}; give a kernel, such as Temporal(epsilon=0.01)")
@@ -369,6 +369,8 @@ class DriftingGP(GaussianPosterior):
             whole, since = None, fresh
             # Of one reward nothing can fail any more; of several, their covariance may have no factor.
             form = self._form if len(fresh.noise) == 1 else self._form.copied()
+        if whole is None:
+            self._data.reserve(fresh.arms)  # now, while nothing has changed
         form = self._fold(form, since, checkpoints)
         added = checkpoints[-1:] != self._checkpoints[-1:]
         self._form, self._checkpoints, self._least_noise = form, checkpoints, least

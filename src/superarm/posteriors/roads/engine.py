@@ -323,14 +323,21 @@ class RoadEngine:
         own = cholesky(expected.noise, "the noise of the rewards")
         gained = float(np.log(np.diagonal(C)).sum() - np.log(np.diagonal(own)).sum())
         z = solve_lower(C, trips.rewards - expected.mean)
-        self._visit(trips.keys)
-        sums = self._sums(trips).toarray()
-        sums[: len(expected.known)] -= expected.known  # nothing is known of roads that are new
-        B = solve_lower(C, sums.T)
-        groups = self._groups_of(trips)
+        before = self.visited, self._alpha, self._told
+        try:
+            self._visit(trips.keys)
+            sums = self._sums(trips).toarray()
+            sums[: len(expected.known)] -= expected.known  # nothing is known of roads that are new
+            B = solve_lower(C, sums.T)
+            groups = self._groups_of(trips)
+            with blas_threads_for(float(self.size) ** 2 * len(z)):
+                more = B.T @ B
+        except BaseException:  # such as an interrupt: roads that taught nothing have no slots
+            self.visited, self._alpha, self._told = before
+            self._slot[self._slot >= self.size] = -1
+            raise
         # From here on nothing can fail.
-        with blas_threads_for(float(self.size) ** 2 * len(z)):
-            self._known[...] += B.T @ B
+        self._known[...] += more
         self._alpha = self._alpha + B.T @ z
         for group in groups.all():
             self._vehicles.add(group)

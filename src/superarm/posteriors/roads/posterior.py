@@ -27,6 +27,7 @@ in :class:`RoadScales`, and are fitted to the latest trips as they come.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ from superarm.capabilities import Calibrated, Resumable, Sums
 from superarm.core import Floats, Ints, Offer, Rng, State
 from superarm.errors import (
     InputError,
+    JitterWarning,
     NotPositiveDefiniteError,
     PrecisionWarning,
     UnknownArmError,
@@ -129,6 +131,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         self.flagged: tuple[Flagged, ...] = ()
         self.fits = self.outlying = 0
         self._since = 0  # trips since all was computed anew
+        self._untidy = False  # whether a trip was learned after which nothing was tidied up yet
         self._unsaid: str | None = None  # said before the next trip is learned
         self._of_trips, self._of_roads = Coverage(_TRIPS_KEPT), Coverage(_ROADS_KEPT)
 
@@ -264,11 +267,14 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         trips = self._as_trips(trips._asdict())
         require_size(trips.rewards, "rewards")
         with self._turns:
+            again = copy(self)  # which takes all of them or fails: then nothing was learned
             early = max(0, trips.number - _JUDGED) if trips.number > 2 * _JUDGED else 0
             if early:
-                self._take_all(trips.between(0, early))
+                again._take_all(trips.between(0, early))
             for at in range(early, trips.number):
-                self._take(trips.between(at, at + 1))
+                again._take(trips.between(at, at + 1))
+            learned = {name: value for name, value in vars(again).items() if name != "_turns"}
+            self.__dict__.update(learned)
 
     def _as_trips(self, given: Mapping[str, Any]) -> Trips:
         keys = self._as_keys(given["keys"])
@@ -298,6 +304,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         self.information_gain += self._learn(trip)
         self.count += len(trip.rewards)
         self.version += 1
+        self._after_observing()
 
     def _learn(self, trip: Trips) -> float:
         message, self._unsaid = self._unsaid, None
@@ -310,7 +317,9 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         far = self._far(away, covariance)
         outlying = far > self.outlier_limit
         learned = expected
+        flagged: tuple[Flagged, ...] = ()
         if outlying.any() and self.trips:
+            flagged = self._flagged(trip, far)
             trip = self._without_outliers(trip, far)
             kept = ~outlying if self.outliers == "refuse" else np.ones(len(far), dtype=np.bool_)
             learned = expected.only(kept, self._engine.noise(trip))
@@ -322,10 +331,18 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         self._of_trips.judge(np.minimum(of_trip, most))
         if len(away) > 1:
             self._of_roads.judge(np.minimum(scores, most))
+        self.flagged = (*self.flagged, *flagged)[-_FLAGGED:]
+        self.outlying += len(flagged)
         if len(trip.rewards):
             self._since += 1
-            self._tidy()
+            self._untidy = True
         return gained
+
+    def _after_observing(self) -> None:
+        # Once the trip is in and counted: an interrupted fit loses nothing of it.
+        if self._untidy:
+            self._untidy = False
+            self._tidy()
 
     def _far(self, away: Floats, covariance: Floats) -> Floats:
         """How far each reward is from what the others of its trip let expect, in its std.
@@ -349,15 +366,16 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
             left = np.delete(left, worst)
         return far
 
-    def _without_outliers(self, trip: Trips, far: Floats) -> Trips:
-        limit, edges = self.outlier_limit, trip.keys[:, EDGE].astype(np.intp)
-        outlying = far > limit
-        found = (
+    def _flagged(self, trip: Trips, far: Floats) -> tuple[Flagged, ...]:
+        edges = trip.keys[:, EDGE].astype(np.intp)
+        return tuple(
             Flagged(edges[trip.of == at], float(trip.rewards[at]), float(far[at]))
-            for at in np.flatnonzero(outlying).tolist()
+            for at in np.flatnonzero(far > self.outlier_limit).tolist()
         )
-        self.flagged = (*self.flagged, *found)[-_FLAGGED:]
-        self.outlying += int(outlying.sum())
+
+    def _without_outliers(self, trip: Trips, far: Floats) -> Trips:
+        limit = self.outlier_limit
+        outlying = far > limit
         if self.outliers == "refuse":
             return trip.without(outlying)
         if self.outliers == "keep":
@@ -374,7 +392,7 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
                 self._refit()
             elif self._since >= _REBUILD:
                 self._engine, self._since = self._engine.rebuild(self.fitted), 0
-        except NotPositiveDefiniteError as error:
+        except (NotPositiveDefiniteError, JitterWarning) as error:  # a warning may be made an error
             self._unsaid = f"scales and rounding stay as they are: {error}"[:300]
 
     @one_blas_thread

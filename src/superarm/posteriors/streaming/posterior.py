@@ -202,6 +202,7 @@ class StreamingGP(KernelPosterior):
             self.forgotten += int(np.count_nonzero(~young))
             return information
         residual, form = rewards - self._prior_mean(keys), self._form
+        self._data.reserve(keys)  # now, while nothing has changed
         if (summary := self._summary(keys)) is not None:
             information = 0.0
             for begin in range(0, len(keys), BLOCK):

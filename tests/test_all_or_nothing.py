@@ -1,0 +1,191 @@
+"""An update that fails, or that another thread overtakes, leaves everything as it was."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.sparse import csc_array
+
+from superarm.core import Arms, Feedback, Offer
+from superarm.errors import InputError, JitterWarning, StaleBeliefError
+from superarm.kernels import GraphMatern, Matern
+from superarm.oracles import TopK
+from superarm.policies import IndexPolicy
+from superarm.posteriors import RoadGP, Separate, StreamingGP
+from superarm.posteriors.roads.log import Trips
+from superarm.rules import UCB, Fixed, Thompson
+from superarm.states import state_from_bytes, state_to_bytes
+from superarm.testing.helpers import Interrupt, interrupted, unchanged
+
+ROUGH = Matern(nu=1.5, lengthscale=0.4)
+FEATURES = np.random.default_rng(0).random((12, 2))
+LINKS = np.eye(8, k=1) + np.eye(8, k=-1)
+ROADS = GraphMatern(csc_array(np.diag(LINKS.sum(axis=0)) - LINKS), nu=2)
+
+
+def test_where_one_learner_refuses_none_has_learned() -> None:
+    gp = Separate(StreamingGP(ROUGH, 0.1, most_exact=2), column=2)
+    rows = np.column_stack([FEATURES[:4], [0, 1, 0, 1]])
+    gp.observe(rows, np.ones(4))
+    gp.observe(np.array([[0.5, 0.5, 2.0]]), [1.0])  # a third learner, which has room
+    refused = pytest.raises(InputError, match="most_exact")
+    with unchanged(gp, "an observation that one of several learners refuses"), refused:
+        gp.observe([[0.1, 0.1, 2.0], [0.2, 0.2, 3.0], [0.3, 0.3, 1.0]], [0.0, 0.0, 0.0])
+    assert gp.count == 5
+    again = Separate.from_state(state_from_bytes(state_to_bytes(gp.state())))
+    np.testing.assert_allclose(again.predict(rows).mean, gp.predict(rows).mean, atol=1e-12)
+
+
+def road_keys(*edges: int) -> Any:
+    count = len(edges)
+    return np.column_stack([edges, np.ones((count, 6)), np.zeros(count), np.zeros(count)])
+
+
+def trip(keys: Any, rewards: Any) -> Trips:
+    return Trips.of_one(keys, None, np.asarray(rewards, dtype=np.float64))
+
+
+def test_a_log_is_learned_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    gp = RoadGP(ROADS, np.ones(8))
+    gp.observe(road_keys(0, 1), [1.0, 1.2])
+    keys = road_keys(2, 3, 4, 5)
+    both = Trips(keys, np.arange(4), np.ones(4), np.array([0, 0, 1, 1]), np.zeros(4), np.zeros(4, bool))
+    taken = RoadGP._take
+    calls = []
+
+    def fails_later(self: RoadGP, one: Trips) -> None:
+        calls.append(one)
+        if len(calls) == 2:
+            raise Interrupt
+        taken(self, one)
+
+    with monkeypatch.context() as patch, unchanged(gp, "a log of which one trip fails"):
+        patch.setattr(RoadGP, "_take", fails_later)
+        with pytest.raises(Interrupt):
+            gp.observe_trips(both)
+    version = gp.version
+    gp.observe_trips(both)
+    assert (gp.trips, gp.count, gp.version) == (3, 6, version + 2)
+    apart = RoadGP(ROADS, np.ones(8))
+    apart.observe(road_keys(0, 1), [1.0, 1.2])
+    for at in (0, 1):
+        apart.observe(keys[2 * at : 2 * at + 2], np.ones(2))
+    assert state_to_bytes(apart.state()) == state_to_bytes(gp.state())
+
+
+def test_a_jitter_warning_that_is_an_error_leaves_roads_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also what was flagged as an outlier, and also where it comes from fitting the scales anew."""
+    gp = RoadGP(ROADS, np.ones(8), outliers="refuse")
+    for _ in range(3):
+        gp.observe(road_keys(0, 1), [1.0, 1.2])
+
+    def warns(*_: object) -> Any:
+        raise JitterWarning("made an error")
+
+    with monkeypatch.context() as patch, unchanged(gp, "a refused trip"):
+        patch.setattr("superarm.posteriors.roads.engine.cholesky", warns)
+        with pytest.raises(JitterWarning):
+            gp.observe(road_keys(2, 3, 4), [1.0, 1.0, 1e6])
+        assert gp.flagged == ()
+    with monkeypatch.context() as patch:
+        patch.setattr("superarm.posteriors.roads.posterior.fit_scales", warns)
+        gp.observe(road_keys(2, 3), [1.0, 1.0])  # the fourth trip: scales are fitted
+    assert (gp.trips, gp.count, gp.fits) == (4, 8, 0)
+    RoadGP.from_state(state_from_bytes(state_to_bytes(gp.state())))
+    with pytest.warns(Warning, match="made an error"):  # said when the next trip comes
+        gp.observe(road_keys(2, 3), [1.0, 1.0])
+
+
+def policy_of(posterior: Any, rule: Any) -> IndexPolicy:
+    return IndexPolicy(posterior=posterior, rule=rule, oracle=TopK(k=2), stepwise=True)
+
+
+def test_feedback_that_was_learned_when_an_interrupt_came_is_not_learned_again() -> None:
+    gp = RoadGP(ROADS, np.ones(8), refit=4)
+    policy = policy_of(gp, UCB(schedule=Fixed(value=1.0)))
+    rng, arms = np.random.default_rng(0), Arms.numbered(road_keys(*range(8)))
+    learned = 0
+    for step in range(1, 5):
+        offer = Offer(step=step, arms=arms)
+        decision = policy.decide(offer, rng)
+        feedback = Feedback(positions=decision.positions, rewards=np.ones(2))
+        for number in (1, 30, 60, 90):
+            before = gp.count
+            with interrupted(number):
+                if not policy.knows(step):
+                    policy.learn(offer, decision, feedback, rng)
+            learned += gp.count - before
+            assert policy.knows(step) == (gp.count > 2 * (step - 1))
+        if not policy.knows(step):
+            policy.learn(offer, decision, feedback, rng)
+            learned += 2
+    assert gp.count == learned == 8
+
+
+@pytest.mark.parametrize("rule", [UCB(schedule=Fixed(value=2.0)), Thompson()], ids=["ucb", "thompson"])
+def test_decisions_beside_a_thread_that_learns(rule: Any) -> None:
+    policy = policy_of(StreamingGP(ROUGH, 0.1), rule)
+    arms, done, errors = Arms.numbered(FEATURES), threading.Event(), []
+
+    def learn() -> None:
+        rng = np.random.default_rng(1)
+        for step in range(1, 120):
+            offer = Offer(step=step, arms=arms)
+            decision = policy.decide(offer, rng)
+            feedback = Feedback(positions=decision.positions, rewards=rng.standard_normal(2))
+            policy.learn(offer, decision, feedback, rng)
+        done.set()
+
+    def guarded() -> None:
+        try:
+            learn()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            done.set()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    thread = threading.Thread(target=guarded)
+    thread.start()
+    rng, made = np.random.default_rng(2), 0
+    try:
+        while not done.is_set():
+            policy.decide(Offer(step=10_000 + made, arms=arms), rng)
+            made += 1
+    finally:
+        thread.join(timeout=60.0)
+        sys.setswitchinterval(interval)
+    assert not errors
+    assert made
+
+
+def test_a_belief_that_goes_stale_is_made_anew_once() -> None:
+    """Taught through the policy or past it, in the middle of a decision."""
+
+    class Teaching(Thompson):
+        taught = 0
+
+        def desirability(self, belief: Any, step: int, rng: Any) -> Any:
+            if type(self).taught < 1:
+                type(self).taught += 1
+                thread = threading.Thread(target=lambda: gp.observe(FEATURES[:1], [1.0]))
+                thread.start()
+                thread.join()
+            return super().desirability(belief, step, rng)
+
+    gp = StreamingGP(ROUGH, 0.1)
+    policy = policy_of(gp, Teaching())
+    decision = policy.decide(Offer(step=1, arms=Arms.numbered(FEATURES)), np.random.default_rng(0))
+    assert len(decision.positions) == 2
+    assert gp.count == 1
+    belief = gp.belief(Offer(step=1, arms=Arms.numbered(FEATURES)))
+    gp.observe(FEATURES[:1], [1.0])
+    with pytest.raises(StaleBeliefError):  # by itself a belief still refuses
+        belief.sample(np.random.default_rng(0))
