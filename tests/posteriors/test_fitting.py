@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 
 from superarm import errors
 from superarm.kernels import Constant, Linear, Matern, Periodic, SquaredExponential, Temporal
+from superarm.posteriors import fitting
 from superarm.posteriors.fitting import (
+    FitProgress,
     fit_kernel,
     likelihood,
     log_marginal_likelihood,
@@ -196,3 +199,58 @@ def test_bad_input() -> None:
         fit_kernel(Matern(), X[:0], y[:0], noise_variance=0.1, rng=rng)
     with pytest.raises(errors.InputError, match="cannot be fitted"):
         fit_kernel(lambda X: X, X, y, noise_variance=0.1, rng=rng)  # type: ignore[arg-type]
+
+
+def test_many_rows_are_fitted_by_a_subsample() -> None:
+    """The fit of a subsample is the fit of just those rows, restarts and groups included."""
+    X, y = data(60)
+    days = np.arange(60) % 3
+    options: Any = {"noise_variance": 0.1, "restarts": 1}
+    fit = fit_kernel(Matern(), X, y, groups=days, most_rows=25, rng=np.random.default_rng(3), **options)
+    rng = np.random.default_rng(3)
+    drawn = np.sort(rng.choice(60, 25, replace=False))
+    alone = fit_kernel(Matern(), X[drawn], y[drawn], groups=days[drawn], rng=rng, **options)
+    assert fit == alone
+    assert fit.rows == 25
+    whole = fit_kernel(Matern(), X, y, most_rows=None, rng=np.random.default_rng(3), **options)
+    assert whole.rows == 60
+    with pytest.raises(errors.InputError, match="most_rows"):
+        fit_kernel(Matern(), X, y, most_rows=0, rng=rng, **options)
+
+
+def test_by_default_500_rows_are_fitted() -> None:
+    rng = np.random.default_rng(0)
+    options: Any = {"noise_variance": 0.1, "restarts": 0, "most_evaluations": 1}
+    fit = fit_kernel(Constant(), rng.random((501, 1)), rng.random(501), rng=rng, **options)
+    assert fit.rows == 500
+
+
+def test_progress_is_reported_step_by_step() -> None:
+    X, y = data(20)
+    seen: list[FitProgress] = []
+    options: Any = {"noise_variance": 0.1, "restarts": 2}
+    fit = fit_kernel(Matern(), X, y, rng=np.random.default_rng(0), progress=seen.append, **options)
+    assert [each.start for each in seen] == sorted(each.start for each in seen)
+    assert {each.start for each in seen} == {1, 2, 3}
+    assert all(each.starts == 3 and each.rows == 20 for each in seen)
+    best = [each.log_marginal_likelihood for each in seen]
+    assert best == sorted(best)
+    assert best[-1] == fit.log_marginal_likelihood
+    assert seen[-1].evaluations <= fit.evaluations
+    assert str(seen[-1]).startswith("fit of 20 rows, start 3 of 3: ")
+
+
+def test_a_budget_of_seconds_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is ours here: it advances by a second whenever it is read."""
+    ticks = itertools.count()
+    monkeypatch.setattr(fitting, "perf_counter", lambda: float(next(ticks)))
+    X, y = data(20)
+    options: Any = {"noise_variance": 0.1, "restarts": 2}
+    fit = fit_kernel(Matern(), X, y, most_seconds=2.5, rng=np.random.default_rng(0), **options)
+    assert not fit.converged
+    assert "most_seconds=2.5" in fit.message
+    assert np.isfinite(fit.log_marginal_likelihood)
+    again = log_marginal_likelihood(fit.kernel, X, y, noise_variance=fit.noise_variance)
+    assert again == pytest.approx(fit.log_marginal_likelihood, rel=1e-9)
+    with pytest.raises(errors.InputError, match="most_seconds"):
+        fit_kernel(Matern(), X, y, most_seconds=0.0, rng=np.random.default_rng(0), **options)

@@ -8,6 +8,7 @@ from .changes import Alarm as Alarm
 from .changes import ChangeDetecting as ChangeDetecting
 from .drifting import DriftingGP as DriftingGP
 from .finite import FiniteGP as FiniteGP
+from .fitting import FitProgress as FitProgress
 from .fitting import FitResult as FitResult
 from .fitting import fit_kernel as fit_kernel
 from .fitting import log_marginal_likelihood as log_marginal_likelihood

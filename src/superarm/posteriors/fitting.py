@@ -21,17 +21,21 @@ Works with any :class:`~superarm.kernels.TunableCovariance`: ours and scikit-lea
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from superarm.core import Floats, Ints, Rng
 from superarm.errors import InputError, NotPositiveDefiniteError, ShapeError
-from superarm.inputs import as_features, as_positive, as_vector
+from superarm.inputs import as_count, as_features, as_positive, as_vector
 from superarm.kernels.base import Covariance, TunableCovariance
 from superarm.threads import blas_threads_for
+
+MOST_ROWS = 500
+"""Rows that a fit uses by default: time grows with their cube."""
 
 
 class Likelihood(NamedTuple):
@@ -53,6 +57,25 @@ class FitResult:
     converged: bool  # whether the optimizer converged at the best point
     evaluations: int  # likelihoods computed, over all starts
     message: str  # the optimizer's own message for the best start
+    rows: int  # rows that were fitted: all, or those drawn from more than ``most_rows``
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitProgress:
+    """How far a fit has come."""
+
+    rows: int
+    start: int  # the present start, from 1
+    starts: int
+    evaluations: int  # likelihoods computed so far
+    log_marginal_likelihood: float  # the best so far
+    seconds: float  # wall time so far
+
+    def __str__(self) -> str:
+        return (
+            f"fit of {self.rows:,} rows, start {self.start} of {self.starts}: {self.evaluations} "
+            f"likelihoods in {self.seconds:.1f} s, best {self.log_marginal_likelihood:.6g}"
+        )
 
 
 def log_marginal_likelihood(
@@ -82,25 +105,47 @@ def fit_kernel(
     restarts: int = 4,
     groups: Any = None,
     most_evaluations: int = 15_000,
+    most_rows: int | None = MOST_ROWS,
+    most_seconds: float | None = None,
+    progress: Callable[[FitProgress], object] | None = None,
 ) -> FitResult:
-    """The hyper-parameters under which the data are most likely.
+    """Fit the hyper-parameters under which the data are most likely.
 
-    L-BFGS-B with analytic gradients, within ``kernel.bounds`` and ``noise_bounds``, from the values
-    given (moved into the bounds) and from ``restarts`` points drawn log-uniformly within the bounds.
-    With ``fit_mean`` the mean is not searched for: at every point it takes its best value,
-    1ᵀC⁻¹y / 1ᵀC⁻¹1, which leaves the other derivatives as they are. Observations with different labels
-    in ``groups`` (n,), such as days, are independent. A start is given up, not converged, with the step
-    in which ``most_evaluations`` are reached.
+    The search is L-BFGS-B with analytic gradients, within ``kernel.bounds`` and ``noise_bounds``. It
+    starts from the values given (clipped to the bounds) and from ``restarts`` points drawn
+    log-uniformly within the bounds.
+
+    One evaluation takes time in proportion to n³ and n²(p + 3) numbers of memory, for n rows and p
+    hyper-parameters, and a fit needs one or two hundred of them. On one core, 400 rows take about 3
+    seconds and 2,000 rows minutes. So a fit of more than ``most_rows`` rows uses that many of them,
+    drawn at random; ``FitResult.rows`` says how many.
 
     A trial point whose covariance has no Cholesky factor counts as impossible, likelihood −∞, so that
     the search turns back there. If no start yields a finite likelihood,
     :class:`~superarm.errors.NotPositiveDefiniteError` is raised.
-    """
-    from scipy.optimize import minimize
 
+    Args:
+        kernel: The kernel to fit, ours or scikit-learn's; its hyper-parameters are the first start.
+        X: Features, (n, d).
+        y: Rewards, (n,).
+        noise_variance: Where the search for the noise variance starts.
+        rng: Draws the restarts and the subsample.
+        mean: The constant prior mean.
+        fit_noise: Whether to fit the noise variance as well.
+        noise_bounds: Bounds of the fitted noise variance.
+        fit_mean: Whether the mean takes its best value 1ᵀC⁻¹y / 1ᵀC⁻¹1 at every point.
+        restarts: Random starts beside the first one.
+        groups: Labels, (n,): observations with different labels, such as days, are independent.
+        most_evaluations: Likelihoods per start; a start ends unconverged in the step that reaches it.
+        most_rows: Rows to fit, drawn at random from more; ``None`` fits all rows.
+        most_seconds: A budget for the whole search, in seconds of wall time; the best point found by
+            then is returned, unconverged. It makes the result depend on the machine's speed.
+        progress: Called after every step of the search, as in ``progress=print``.
+    """
     rows = as_features(X, "X")
-    rewards, blocks = as_vector(y, "y", len(rows)), _blocks(groups, len(rows))
+    rewards = as_vector(y, "y", len(rows))
     noise = as_positive(noise_variance, "noise_variance")
+    blocks = _blocks(groups, len(rows))
     if len(rows) == 0:
         raise InputError("X is empty; fitting needs at least one observation")
     if not isinstance(kernel, TunableCovariance):
@@ -108,7 +153,15 @@ def fit_kernel(
             f"{type(kernel).__name__} cannot be fitted: it needs theta, bounds, clone_with_theta "
             "and eval_gradient, as the kernels here and in scikit-learn have"
         )
-    size, bounds = len(kernel.theta), np.reshape(kernel.bounds, (-1, 2))
+    if most_rows is not None and as_count(most_rows, "most_rows") < len(rows):
+        drawn = np.sort(rng.choice(len(rows), most_rows, replace=False))
+        labels = np.zeros(len(rows), dtype=np.intp)
+        for label, members in enumerate(blocks):
+            labels[members] = label
+        rows, rewards, blocks = rows[drawn], rewards[drawn], _blocks(labels[drawn], len(drawn))
+
+    size = len(kernel.theta)
+    bounds = np.reshape(kernel.bounds, (-1, 2))
     start = np.array(kernel.theta, dtype=np.float64)
     if fit_noise:
         low, high = (as_positive(value, "noise_bounds") for value in noise_bounds)
@@ -119,17 +172,15 @@ def fit_kernel(
     if restarts > 0 and not np.isfinite(bounds).all():
         raise InputError("restarts are drawn within the bounds, so all bounds must be finite")
 
-    def at(point: Floats) -> tuple[TunableCovariance, float]:
+    def parts_at(point: Floats) -> tuple[TunableCovariance, float]:
+        """The kernel and the noise variance at a point of the search."""
         fitted = cast(TunableCovariance, kernel.clone_with_theta(point[:size])) if size else kernel
         return fitted, float(np.exp(point[size])) if fit_noise else noise
 
     fixed_mean = None if fit_mean else float(mean)
-    evaluations = 0
 
     def loss(point: Floats) -> tuple[float, Floats]:
-        nonlocal evaluations
-        evaluations += 1
-        trial, trial_noise = at(point)
+        trial, trial_noise = parts_at(point)
         try:
             found = likelihood(trial, rows, rewards, noise=trial_noise, mean=fixed_mean, blocks=blocks)
         except NotPositiveDefiniteError:
@@ -137,38 +188,114 @@ def fit_kernel(
         slope = np.append(found.theta, found.log_noise_variance) if fit_noise else found.theta
         return -found.value, -slope
 
-    best_point, best_loss, converged, message = start, math.inf, True, "there was nothing to fit"
-    if len(start) == 0:
-        best_loss = loss(start)[0]
-    else:
-        within, limit = [(a, b) for a, b in bounds.tolist()], cast(Any, {"maxfun": most_evaluations})
-        starts = [np.clip(start, bounds[:, 0], bounds[:, 1])]
+    starts = [np.clip(start, bounds[:, 0], bounds[:, 1])]
+    if len(start):
         starts += [rng.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(restarts)]
-        for first in starts:
-            if not math.isfinite(loss(first)[0]):
-                continue  # L-BFGS-B cannot leave a point whose value is infinite
-            result = minimize(loss, first, jac=True, method="L-BFGS-B", bounds=within, options=limit)
-            if float(result.fun) < best_loss:
-                best_point, best_loss = result.x, float(result.fun)
-                converged, message = bool(result.success), str(result.message)
-    if not math.isfinite(best_loss):
+    search = _Search(loss, len(rows), len(starts), most_evaluations, most_seconds, progress)
+    for first in starts:
+        search.run(first, bounds)
+    if not math.isfinite(search.best_loss):
         advice = f"the lower noise bound (now {noise_bounds[0]:g})" if fit_noise else "noise_variance"
         raise NotPositiveDefiniteError(
-            f"K + noise_variance·I could not be factorised at any of {evaluations} trial points of "
-            f"{kernel!r}; raise {advice}, or tighten the kernel's bounds"
+            f"K + noise_variance·I could not be factorised at any of {search.evaluations} trial points "
+            f"of {kernel!r}; raise {advice}, or tighten the kernel's bounds"
         )
-    fitted, fitted_noise = at(best_point)
+    fitted, fitted_noise = parts_at(search.best_point)
     if fit_mean:
-        mean = _best_mean(_factors(fitted, rows, fitted_noise, blocks), [rewards[at] for at in blocks])
+        factors = _factors(fitted, rows, fitted_noise, blocks)
+        mean = _best_mean(factors, [rewards[members] for members in blocks])
     return FitResult(
         kernel=fitted,
         noise_variance=fitted_noise,
         mean=float(mean),
-        log_marginal_likelihood=-best_loss,
-        converged=converged,
-        evaluations=evaluations,
-        message=message,
+        log_marginal_likelihood=-search.best_loss,
+        converged=search.converged,
+        evaluations=search.evaluations,
+        message=search.message,
+        rows=len(rows),
     )
+
+
+class _Search:
+    """Minimise a loss from several starts: keep the best point, report progress, keep to a budget."""
+
+    def __init__(
+        self,
+        loss: Callable[[Floats], tuple[float, Floats]],
+        rows: int,
+        starts: int,
+        most_evaluations: int,
+        most_seconds: float | None,
+        progress: Callable[[FitProgress], object] | None,
+    ) -> None:
+        self._loss = loss
+        self._rows = rows
+        self._starts = starts
+        self._most_evaluations = most_evaluations
+        self._most_seconds = (
+            math.inf if most_seconds is None else as_positive(most_seconds, "most_seconds")
+        )
+        self._progress = progress
+        self._began = perf_counter()
+        self._start = 0  # the number of the present one, from 1
+        self.evaluations = 0
+        self.best_point: Floats = np.empty(0)
+        self.best_loss = math.inf
+        self.converged = True
+        self.message = "there was nothing to fit"
+
+    @property
+    def _late(self) -> bool:
+        return perf_counter() - self._began > self._most_seconds
+
+    def _counted(self, point: Floats) -> tuple[float, Floats]:
+        self.evaluations += 1
+        return self._loss(point)
+
+    def run(self, first: Floats, bounds: Floats) -> None:
+        """Search from one start, unless the time is up."""
+        from scipy.optimize import minimize
+
+        self._start += 1
+        if self._late:
+            self.converged = False
+            self.message = f"stopped after most_seconds={self._most_seconds:g}"
+            return
+        value, _ = self._counted(first)
+        if not math.isfinite(value):
+            return  # L-BFGS-B cannot leave a point whose value is infinite
+        if len(first) == 0:
+            self.best_loss = value
+            return
+        result = minimize(
+            self._counted,
+            first,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=[(low, high) for low, high in bounds.tolist()],
+            callback=self._step,
+            options=cast(Any, {"maxfun": self._most_evaluations}),
+        )
+        if float(result.fun) < self.best_loss:
+            self.best_point = result.x
+            self.best_loss = float(result.fun)
+            self.converged = bool(result.success)
+            self.message = str(result.message)
+
+    def _step(self, intermediate_result: Any) -> None:
+        """Called by the optimizer after each of its steps."""
+        if self._progress is not None:
+            report = FitProgress(
+                rows=self._rows,
+                start=self._start,
+                starts=self._starts,
+                evaluations=self.evaluations,
+                log_marginal_likelihood=-min(float(intermediate_result.fun), self.best_loss),
+                seconds=perf_counter() - self._began,
+            )
+            self._progress(report)
+        if self._late:
+            raise StopIteration
 
 
 def likelihood(
@@ -194,7 +321,7 @@ def likelihood(
 def _likelihood(factor: Floats, gradient: Floats, residual: Floats, noise: float) -> Likelihood:
     alpha = _solve(factor, residual)
     # ½ tr((αα' − C⁻¹) ∂C): all derivatives share the bracket, and both its factors are symmetric.
-    bracket = np.outer(alpha, alpha) - _solve(factor, np.eye(len(factor)))
+    bracket = np.outer(alpha, alpha) - _inverse(factor)
     theta = 0.5 * np.einsum("ij,ijp->p", bracket, gradient)
     return Likelihood(_value(factor, alpha, residual), theta, 0.5 * noise * float(np.trace(bracket)))
 
@@ -250,3 +377,15 @@ def _solve(factor: Floats, right: Floats) -> Floats:
 
     with blas_threads_for(len(factor) * right.size):
         return np.asarray(cho_solve((factor, True), right, check_finite=False))
+
+
+def _inverse(factor: Floats) -> Floats:
+    """C⁻¹ from the Cholesky factor of C: a third of the work of solving for the identity."""
+    from scipy.linalg.lapack import dpotri
+
+    with blas_threads_for(len(factor) ** 3 / 3):
+        inverse, failed = dpotri(factor, lower=1)
+    if failed:
+        raise NotPositiveDefiniteError("K + noise_variance·I is singular; raise noise_variance")
+    lower = np.tril(inverse)
+    return lower + np.tril(lower, -1).T

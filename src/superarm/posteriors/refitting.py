@@ -123,6 +123,7 @@ class Refitting(Wrapping):
             noise_bounds=(noise / _NOISE_FACTOR, noise * _NOISE_FACTOR),
             restarts=0,
             most_evaluations=self.work // len(rows),
+            most_rows=None,  # self.most has chosen them
         )
 
     def _absorb(self, keys: NDArray[Any], rewards: Floats, noise: Floats, rng: Rng | None) -> float:
