@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from superarm import Arms, Decision, Feedback, Offer
-from superarm.errors import InputError
+from superarm.errors import InputError, UnknownArmError
 from superarm.oracles import TopK
 from superarm.policies.scores import Uniform
 
@@ -79,3 +79,25 @@ def test_a_carry_is_a_state(carry: Any) -> None:
 def test_chance_among_more_super_arms_than_a_float_counts() -> None:
     many = Offer(step=1, arms=Arms.numbered(np.zeros((1200, 1)) + np.arange(1200.0)[:, None]))
     assert Uniform().propensity(many, np.arange(600), TopK(k=600)) == 0.0
+
+
+def test_feedback_by_id_finds_the_positions() -> None:
+    offer = Offer(step=1, arms=Arms(ids=("mocha", "latte", "lungo"), features=np.zeros((3, 1))))
+    feedback = Feedback.by_id(offer, {"lungo": 3.0, "mocha": 1.0})
+    assert feedback.positions.tolist() == [2, 0]
+    assert feedback.rewards.tolist() == [3.0, 1.0]
+    assert feedback.noise_variance is None
+    known = Feedback.by_id(offer, {"lungo": 3.0, "mocha": 1.0}, {"mocha": 0.1, "lungo": 0.3})
+    assert known.noise_variance is not None
+    assert known.noise_variance.tolist() == [0.3, 0.1]
+    with pytest.raises(UnknownArmError, match="'tea' is not on offer"):
+        Feedback.by_id(offer, {"tea": 1.0})
+    with pytest.raises(InputError, match="same arm ids"):
+        Feedback.by_id(offer, {"mocha": 1.0}, {"latte": 1.0})
+    for nonsense in (None, 1.0, [1.0], "mocha"):
+        with pytest.raises(InputError, match="rewards"):
+            Feedback.by_id(offer, nonsense)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="offer"):
+        Feedback.by_id("offer", {"mocha": 1.0})  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="hashable"):
+        offer.arms.positions([["mocha"]])  # type: ignore[list-item]

@@ -164,3 +164,20 @@ def test_nothing_is_documented_that_is_not_there(page: str) -> None:
     known |= {"--help", "--version"}
     mentioned = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", page))
     assert mentioned <= known
+
+
+PARTS = ("policy", "posterior", "rule", "schedule", "oracle", "reward", "switching")
+
+
+@pytest.mark.parametrize("family", PARTS)
+def test_help_says_something_about_every_method(family: str) -> None:
+    """Parts do not derive from their protocols: registering them passes the docstrings on."""
+    silent = []
+    for name in superarm.registry.names(family):
+        part = superarm.registry.find(family, name)
+        if not inspect.isclass(part) or not part.__module__.startswith("superarm."):
+            continue
+        methods = inspect.getmembers(part, inspect.isfunction)
+        public = [method for member, method in methods if not member.startswith("_")]
+        silent += [each.__qualname__ for each in public if not inspect.getdoc(each)]
+    assert sorted(set(silent)) == []

@@ -141,6 +141,7 @@ def test_a_state_that_forgets_is_asked_about_its_next_round(
         offer = Offer(step=step, arms=arms, structure=trip)
         decision = policy.decide(offer, rng)
         rewards = np.full(len(decision.positions), 30.0)
+        policy.commit(decision)
         policy.learn(offer, decision, Feedback(positions=decision.positions, rewards=rewards), rng)
     answer = find_route(city, *ENDS, state=policy.state())
     expected = policy.posterior.belief(Offer(step=7, arms=arms)).mean
@@ -621,6 +622,7 @@ def test_a_state_that_knows_rush_hours_uses_the_time_of_departure(city: RoadNetw
         decision = policy.decide(offer, rng)
         extra = 30.0 * ((step - 1) % 24 == 8)
         rewards = np.full(len(decision.positions), 20.0 + extra)
+        policy.commit(decision)
         policy.learn(offer, decision, Feedback(positions=decision.positions, rewards=rewards), rng)
     router = Router(city, state=policy.state())
     for depart, step in (("08:00", 33), ("8:00:00", None), ("05:20", 30), ("2025-03-14T04:10", 53)):

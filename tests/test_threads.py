@@ -401,6 +401,7 @@ def test_decisions_are_those_of_one_thread(kind: str) -> None:
             decision = policy.decide(offer, rng)
             rewards = np.sin(5.0 * arms.features[decision.positions]).sum(axis=1)
             feedback = Feedback(positions=decision.positions, rewards=rewards)
+            policy.commit(decision)
             policy.learn(offer, decision, feedback, rng)
             chosen.append(decision.positions.tolist())
         return chosen

@@ -104,6 +104,8 @@ class Arms(Shown):
         """Where these ids stand among the arms."""
         try:
             return np.array([self._index[arm] for arm in ids], dtype=np.intp)
+        except TypeError as error:
+            raise InputError(f"arm ids must be hashable, such as numbers or strings: {error}") from None
         except KeyError as error:
             told = f"{len(self)} arms are, the first of them {list(self.ids[:3])!r}"
             raise UnknownArmError(f"arm id {error.args[0]!r} is not on offer; {told}") from None
@@ -289,6 +291,33 @@ class Feedback(Shown):
         object.__setattr__(self, "sums", sums)
         return count
 
+    @classmethod
+    def by_id(
+        cls,
+        offer: Offer,
+        rewards: Mapping[Hashable, float],
+        noise_variance: Mapping[Hashable, float] | None = None,
+    ) -> Self:
+        """Feedback from a mapping of arm ids to rewards, such as ``{"mocha": 52.0, "latte": 49.0}``.
+
+        Args:
+            offer: The offer that was answered: it says where each id stands.
+            rewards: One reward for each observed arm.
+            noise_variance: The variance of each reward's noise where it is known, by the same ids.
+        """
+        require_type(offer, Offer, "offer")
+        require_type(rewards, Mapping, "rewards", ", such as {'mocha': 52.0}")
+        ids = list(rewards)
+        noise: Any = None
+        if noise_variance is not None:
+            require_type(noise_variance, Mapping, "noise_variance", ", such as {'mocha': 4.0}")
+            if set(noise_variance) != set(ids):
+                raise InputError("noise_variance must have the same arm ids as rewards")
+            noise = [noise_variance[arm] for arm in ids]
+        positions = offer.arms.positions(ids)
+        values: Any = list(rewards.values())
+        return cls(positions=positions, rewards=values, noise_variance=noise)
+
     def part(self, chosen: Bools) -> Feedback:
         """The rewards that ``chosen`` (m,) marks, as feedback that is known at once."""
         if self.sums is not None:
@@ -436,7 +465,8 @@ class Posterior(Protocol):
         """Standard deviation of one observation where none is given with it."""
 
     @property
-    def information_gain(self) -> float: ...
+    def information_gain(self) -> float:
+        """Realised information gain of everything observed so far, in nats."""
 
     def keys(self, offer: Offer) -> NDArray[Any]:
         """What this posterior calls the arms on offer, one entry or row each.
@@ -447,7 +477,16 @@ class Posterior(Protocol):
 
     def observe(
         self, arms: Any, rewards: Any, noise_variance: Any = None, rng: Rng | None = None
-    ) -> None: ...
+    ) -> None:
+        """Learn the rewards of these arms: all of them, or none if one is refused.
+
+        Args:
+            arms: Keys of the arms, as :meth:`keys` returns them, one for each reward.
+            rewards: (m,), in the user's sign.
+            noise_variance: The variance of each reward's noise where it is known.
+            rng: Needed only where ``draws`` is true.
+        """
+
     @overload
     def predict(
         self, arms: Any, return_std: bool = True, return_cov: Literal[False] = False
@@ -466,7 +505,9 @@ class Posterior(Protocol):
         the uncertainty is what it will be once they are observed.
         """
 
-    def state(self) -> State: ...
+    def state(self) -> State:
+        """Everything observed, and the spec of what observed it."""
+
     def restored(self, state: State) -> Posterior:
         """A posterior like this one with the memory of ``state``: the same up to rounding."""
 
@@ -474,7 +515,11 @@ class Posterior(Protocol):
 class Schedule(Protocol):
     """How wide a confidence interval is in round ``step``."""
 
-    def width(self, step: int, gamma: Gamma) -> float: ...
+    def width(self, step: int, gamma: Gamma) -> float:
+        """The factor of the standard deviation in round ``step``, from 1; 0 or more.
+
+        ``gamma`` returns the information gain; a schedule that needs none does not call it.
+        """
 
 
 @runtime_checkable
@@ -485,7 +530,8 @@ class Rule(Protocol):
     def deterministic(self) -> bool:
         """Whether ``desirability`` leaves ``rng`` alone."""
 
-    def desirability(self, belief: Belief, step: int, rng: Rng) -> Floats: ...
+    def desirability(self, belief: Belief, step: int, rng: Rng) -> Floats:
+        """How good each arm on offer looks in round ``step``, (n,): larger is better."""
 
 
 Rescore = Callable[[Ints], Floats]
@@ -497,10 +543,20 @@ class Oracle(Protocol):
     """Finds the feasible super arm of largest total desirability."""
 
     @property
-    def deterministic(self) -> bool: ...
+    def deterministic(self) -> bool:
+        """Whether ``select`` leaves ``rng`` alone."""
+
     def select(
         self, desirability: Floats, structure: object, rng: Rng, rescore: Rescore | None = None
-    ) -> Selection: ...
+    ) -> Selection:
+        """The feasible super arm of largest total desirability, as far as the guarantee goes.
+
+        Args:
+            desirability: One number per arm on offer, (n,); −∞ bars an arm.
+            structure: The round's constraints, such as the endpoints of a trip.
+            rng: Used only where ``deterministic`` is false.
+            rescore: Desirabilities once some arms are chosen, for oracles that build a set arm by arm.
+        """
 
 
 @runtime_checkable
@@ -535,10 +591,32 @@ class Policy(Protocol):
     def exchangeable(self) -> bool:
         """Whether feedback may be learned in any order; if not, only in the order of the decisions."""
 
-    def decide(self, offer: Offer, rng: Rng) -> Decision: ...
-    def commit(self, decision: Decision) -> None: ...
-    def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None: ...
-    def state(self) -> State: ...
+    def decide(self, offer: Offer, rng: Rng) -> Decision:
+        """Choose a super arm among the arms on offer; nothing changes.
+
+        Ask as often as you like. Call :meth:`commit` with the decision that you take.
+
+        Args:
+            offer: The arms of this round; its ``step`` identifies the decision.
+            rng: Draws, where the policy is not ``deterministic``.
+        """
+
+    def commit(self, decision: Decision) -> None:
+        """Take a decision: its arms are pending until their rewards are learned."""
+
+    def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
+        """Learn the rewards of some or all arms of a committed decision, each of them once.
+
+        Args:
+            offer: The offer that the decision answers.
+            decision: The decision that was committed.
+            feedback: Rewards of chosen arms; the others may follow later, or never.
+            rng: Draws, where the posterior draws as it learns.
+        """
+
+    def state(self) -> State:
+        """Everything learned and pending, and the spec of the policy."""
+
     def restored(self, state: State) -> Policy:
         """A policy like this one with the memory of ``state``."""
 
@@ -571,7 +649,9 @@ class Problem(Protocol):
 
     @property
     def direction(self) -> Direction: ...
-    def offer(self, step: int) -> Offer: ...
+    def offer(self, step: int) -> Offer:
+        """What is on offer in round ``step``, from 1."""
+
     def noise(self, offer: Offer, rng: Rng) -> Floats:
         """The round's randomness for *all* arms, (n,): every policy meets the same."""
 

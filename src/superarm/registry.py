@@ -37,6 +37,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 import numpy as np
 
+from .core import Oracle, Policy, Posterior, Problem, Reward, Rule, Schedule, SwitchingCost
 from .errors import SpecError, warn
 from .shown import Shown
 
@@ -60,6 +61,17 @@ _FAMILIES: dict[str, tuple[str, ...]] = {
     "structure": ("superarm.oracles", "superarm.graphs"),
     "vehicle": ("superarm.networks",),
     "scales": ("superarm.networks",),
+}
+# What the parts of a family promise.
+_PROTOCOLS: dict[str, type] = {
+    "posterior": Posterior,
+    "schedule": Schedule,
+    "rule": Rule,
+    "oracle": Oracle,
+    "reward": Reward,
+    "switching": SwitchingCost,
+    "policy": Policy,
+    "problem": Problem,
 }
 # Which family a nested spec belongs to, by the name of the parameter that holds it.
 _FAMILY_OF = {family: family for family in _FAMILIES}
@@ -99,9 +111,25 @@ def register(family: str, name: str) -> Callable[[Part], Part]:
             raise SpecError(f"{family} {name!r} is registered already")
         _parts[family][name] = part
         _names[part] = (family, name)
+        if inspect.isclass(part) and family in _PROTOCOLS:
+            _inherit_docs(part, _PROTOCOLS[family])
         return part
 
     return add
+
+
+def _inherit_docs(part: type, protocol: type) -> None:
+    """Give methods without a docstring that of the protocol, so that ``help`` is never empty.
+
+    Parts do not derive from their protocol, so Python itself has nowhere to inherit from.
+    """
+    for name, promised in vars(protocol).items():
+        owner = next((each for each in part.__mro__ if name in vars(each)), None)
+        if owner is None or name.startswith("_") or not inspect.getdoc(promised):
+            continue
+        method = vars(owner)[name]
+        if inspect.isfunction(method) and inspect.getdoc(getattr(part, name)) is None:
+            method.__doc__ = promised.__doc__
 
 
 def forget_unimported() -> None:

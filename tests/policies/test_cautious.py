@@ -34,6 +34,7 @@ def learned(world: Fleet) -> Any:
     for step in range(1, ROUNDS + 1):
         offer, rng = world.offer(step), np.random.default_rng(step)
         decision = policy.decide(offer, rng)
+        policy.commit(decision)
         policy.learn(offer, decision, world.feedback(offer, decision, np.empty(0)), rng)
     return policy.posterior.state()
 

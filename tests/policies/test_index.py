@@ -52,6 +52,7 @@ def play(policy: IndexPolicy, sign: float, rounds: int) -> list[list[int]]:
         decision = policy.decide(offer, rng(step))
         noise = 0.1 * rng(1000 + step).standard_normal(len(arms))
         rewards = sign * (truth + noise)[decision.positions]
+        policy.commit(decision)
         policy.learn(offer, decision, Feedback(positions=decision.positions, rewards=rewards), rng())
         chosen.append(decision.positions.tolist())
     return chosen
@@ -131,6 +132,7 @@ def test_only_available_arms_are_chosen(stepwise: bool) -> None:
         decision = policy.decide(offer, rng())
         assert available[decision.positions].all()
         feedback = Feedback(positions=decision.positions, rewards=rng(step).random(3))
+        policy.commit(decision)
         policy.learn(offer, decision, feedback, rng())
 
 
@@ -339,6 +341,7 @@ def test_the_noise_of_a_reward_is_heeded() -> None:
     policy = IndexPolicy(posterior=posterior("streaming"), rule=Greedy(), oracle=TopK(k=2))
     offer = Offer(step=1, arms=Arms.numbered(FEATURES))
     decision = policy.decide(offer, rng())
+    policy.commit(decision)
     policy.learn(
         offer,
         decision,
@@ -368,6 +371,7 @@ def test_versions_count_what_was_learned() -> None:
     offer = Offer(step=1, arms=Arms.numbered(FEATURES))
     first: Decision = policy.decide(offer, rng())
     feedback = Feedback(positions=first.positions[:1], rewards=np.array([0.5]))
+    policy.commit(first)
     policy.learn(offer, first, feedback, rng())
     assert (first.version, policy.decide(offer, rng()).version) == (0, 1)
     assert policy.posterior.count == 1

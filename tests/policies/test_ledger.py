@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -125,10 +126,9 @@ def test_only_the_arms_chosen_last_are_pending() -> None:
 
 def test_a_decision_that_was_learned_from_is_not_awaited() -> None:
     policy = make_policy()
-    offer = Offer(step=1, arms=ARMS)
-    decision = policy.decide(offer, np.random.default_rng(0))
+    offer, decision = taken(policy, 1)
     policy.learn(offer, decision, feedback_of(decision, 1), np.random.default_rng(0))
-    policy.commit(decision)  # taken late
+    policy.commit(decision)  # again, once part of it is learned
     pending = policy._ledger.pending()
     assert pending is not None
     assert len(pending) == 2
@@ -145,7 +145,8 @@ def test_repeats_are_learned_where_they_are_wanted() -> None:
         policy.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
     policy.learn(offer, decision, feedback_of(decision, 1), np.random.default_rng(0))
     assert policy.posterior.count == 10
-    assert policy.state().part("ledger").scalars == {"closed": [[1], [2]], "heard": []}
+    assert policy.state().part("ledger").scalars["closed"] == [[1], [2]]
+    assert policy.state().part("ledger").scalars["heard"] == []
     policy.restored(policy.state())
     strict = make_policy()
     offer, decision = taken(strict, 1)
@@ -254,3 +255,61 @@ def test_the_last_round_of_a_state() -> None:
     policy.give_up()
     assert last_step(policy.state()) == 2
     assert not policy.awaits
+
+
+def test_what_was_not_committed_is_not_learned() -> None:
+    policy = make_policy()
+    offer = Offer(step=1, arms=ARMS)
+    rng = np.random.default_rng(0)
+    decision = policy.decide(offer, rng)
+    before = state_to_bytes(policy.state())
+    with pytest.raises(ConflictError, match=r"step 1 was not committed; call policy\.commit"):
+        policy.learn(offer, decision, feedback_of(decision), rng)
+    assert state_to_bytes(policy.state()) == before
+    policy.commit(decision)
+    policy.commit(decision)  # a second time changes nothing
+    policy.learn(offer, decision, feedback_of(decision), rng)
+    assert policy.posterior.count == 3
+
+
+def test_what_another_decision_chose_is_not_learned() -> None:
+    policy = make_policy(k=2)
+    offer, decision = taken(policy, 1)
+    others = np.setdiff1d(np.arange(12), decision.positions)[:2]
+    carried = State(
+        kind="chosen-arms", schema=1, arrays={"positions": others, "keys": ARMS.features[others]}
+    )
+    other = Decision(step=1, action=others, positions=others, carry=carried)
+    with pytest.raises(ConflictError, match="pass the decision that was committed"):
+        policy.learn(offer, other, feedback_of(other), np.random.default_rng(0))
+
+
+def test_a_log_needs_no_commit() -> None:
+    """Decisions that somebody else made carry nothing."""
+    policy = make_policy(k=2)
+    offer = Offer(step=5, arms=ARMS)
+    driven = Decision(step=5, action=None, positions=np.array([3, 4]))
+    policy.learn(offer, driven, feedback_of(driven), np.random.default_rng(0))
+    assert policy.posterior.count == 2
+
+
+def test_commits_are_remembered_even_if_no_longer_awaited() -> None:
+    policy = make_policy(k=1, most_pending=2)
+    taken_at = [taken(policy, step) for step in (1, 2, 3, 4)]
+    again = policy.restored(state_from_bytes(state_to_bytes(policy.state())))
+    for offer, decision in reversed(taken_at):
+        again.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
+    assert again.posterior.count == 4
+
+
+def test_states_that_do_not_list_commits_have_committed_all_they_know() -> None:
+    """So states of version 0.1 learn on."""
+    policy = make_policy(k=2)
+    offer, decision = taken(policy, 7)
+    state = policy.state()
+    ledger = state.part("ledger")
+    scalars = {name: value for name, value in ledger.scalars.items() if name != "committed"}
+    old = replace(state, parts={**state.parts, "ledger": replace(ledger, scalars=scalars)})
+    again = policy.restored(old)
+    again.learn(offer, decision, feedback_of(decision), np.random.default_rng(0))
+    assert again.posterior.count == 2

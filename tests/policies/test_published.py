@@ -161,6 +161,8 @@ def test_redrawn_points_learn_in_the_order_of_decisions() -> None:
     offers = [Offer(step=step, arms=Arms.numbered(ARMS)) for step in (1, 2)]
     rng = np.random.default_rng(0)
     first, second = (policy.decide(offer, rng) for offer in offers)
+    for decision in (first, second):
+        policy.commit(decision)
     policy.learn(offers[1], second, Feedback(positions=second.positions, rewards=np.ones(1)), rng)
     with pytest.raises(ConflictError, match="InducingGP learns in the order of decisions"):
         policy.learn(offers[0], first, Feedback(positions=first.positions, rewards=np.ones(1)), rng)

@@ -42,6 +42,7 @@ def test_many_threads_learn_what_one_would() -> None:
         lessons = rounds(make_policy(kind), range(1, 81))
         alone, shared = make_policy(kind), make_policy(kind)
         for offer, decision, feedback in lessons:
+            alone.commit(decision)
             alone.learn(offer, decision, feedback, np.random.default_rng(0))
 
         def work(lesson: tuple[Offer, Decision, Feedback], policy: IndexPolicy = shared) -> int:
@@ -73,11 +74,13 @@ def test_many_threads_learn_what_one_would() -> None:
 def test_copies_have_a_lock_of_their_own() -> None:
     policy = make_policy("finite")
     for offer, decision, feedback in rounds(policy, range(1, 4)):
+        policy.commit(decision)
         policy.learn(offer, decision, feedback, np.random.default_rng(0))
     for again in (copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))):
         assert state_to_bytes(again.state()) == state_to_bytes(policy.state())
         with policy._turns, ThreadPoolExecutor(max_workers=1) as pool:
             ((offer, decision, feedback),) = rounds(again, range(9, 10))
+            pool.submit(again.commit, decision).result(timeout=60)
             learned = pool.submit(again.learn, offer, decision, feedback, np.random.default_rng(0))
             learned.result(timeout=60)
         assert again.version == policy.version + 1

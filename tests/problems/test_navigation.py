@@ -287,6 +287,7 @@ def test_batches_of_a_sparse_posterior_differ_from_seed_to_seed() -> None:
         decision = policy.decide(offer, np.random.default_rng(0))
         assert len(decision.positions) > 5
         feedback = world.feedback(offer, decision, np.zeros(len(offer.arms)))
+        policy.commit(decision)
         policy.learn(offer, decision, feedback, Streams(seed, "learn:me").at(1))
         return state_to_bytes(policy.state())
 

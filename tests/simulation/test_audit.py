@@ -142,6 +142,7 @@ def test_an_audit_is_what_a_slow_replay_finds(world, played) -> None:
         largest = np.linalg.eigvalsh(cov)[-1]
         assert trajectory.audit["largest_eigenvalue"][step - 1] == pytest.approx(largest, rel=1e-5)
         before = policy.information_gain
+        policy.commit(decision)
         policy.learn(offer, decision, feedback, noises.at(1))
         gained = policy.information_gain - before
         assert trajectory.audit["information"][step - 1] == pytest.approx(gained, rel=1e-4, abs=1e-6)
@@ -161,6 +162,7 @@ def test_forecasts_are_judged_where_all_arms_were_seen() -> None:
         decision = policy.decide(offer, np.random.default_rng(0))
         forecast = policy.forecast(offer, decision.positions)
         feedback = Feedback(positions=decision.positions[:count], rewards=np.ones(count))
+        policy.commit(decision)
         policy.learn(offer, decision, feedback, np.random.default_rng(0))
         audit.record(forecast, decision, feedback, None)
     arrays = audit.arrays(offer)
@@ -218,6 +220,7 @@ def test_noise_cannot_hide_a_posterior_without_variance(world) -> None:
         decision = policy.decide(offer, rng)
         forecast = policy.forecast(offer, decision.positions)
         feedback = world.feedback(offer, decision, world.noise(offer, rng))
+        policy.commit(decision)
         policy.learn(offer, decision, feedback, rng)
         honest.record(forecast, decision, feedback, world.truth(offer))
         sure.record(forecast._replace(cov=0.0 * forecast.cov), decision, feedback, world.truth(offer))

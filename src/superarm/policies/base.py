@@ -125,6 +125,7 @@ class Learner(Shared, Saved):
     def learn(self, offer: Offer, decision: Decision, feedback: Feedback, rng: Rng) -> None:
         check_feedback(offer, decision, feedback)
         with self._turns:
+            self._ledger.check_committed(decision)
             if not self.repeats:
                 self._ledger.check(decision, feedback)
             before = self._observations

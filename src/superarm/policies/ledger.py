@@ -102,6 +102,7 @@ class Ledger:
         self._most_pending = most_pending
         self.closed = Steps()  # those of which all rewards were learned
         self.last = 0  # the largest step of which something was learned
+        self._committed = Steps()  # decisions that were taken
         self._heard: dict[int, set[int]] = {}  # positions seen of decisions not yet seen whole
         self._awaited: dict[int, State] = {}  # what decisions carry that were not seen whole
         self._made: deque[State] = deque(maxlen=_REMEMBERED)  # by this ledger: they need no check
@@ -127,6 +128,7 @@ class Ledger:
         """The decision is taken: until they are seen, its arms are pending."""
         carry, step = decision.carry, decision.step
         if carry is None or not self._most_pending or step in self.closed:
+            self.note_commit(step)
             return
         if carry not in self._made.copy():  # it may come from a file: later beliefs build on it
             _check_carry(carry)
@@ -137,6 +139,12 @@ class Ledger:
             self._awaited[step] = _own(carry)
         if len(self._awaited) > self._most_pending:  # what is lost is not awaited for ever
             del self._awaited[min(self._awaited)]
+        self.note_commit(step)
+
+    def note_commit(self, step: int) -> None:
+        """The decision of this step was taken; a second commit changes nothing."""
+        if step not in self._committed:
+            self._committed.add(step)
 
     @property
     def awaits(self) -> bool:
@@ -164,6 +172,27 @@ class Ledger:
         return [row for row, position in enumerate(positions) if position not in heard]
 
     # --- learning --------------------------------------------------------------------------
+
+    def check_committed(self, decision: Decision) -> None:
+        """Refuse a decision with a ``carry`` that :meth:`Policy.commit` has not adopted."""
+        carry, step = decision.carry, decision.step
+        if carry is None or step in self.closed:
+            return
+        if step not in self._committed:
+            raise ConflictError(
+                f"the decision of step {step} was not committed; call policy.commit(decision) when you "
+                "take a decision, before policy.learn(…)"
+            )
+        awaited = self._awaited.get(step)
+        if awaited is None:
+            return
+        committed = awaited.arrays["positions"].tolist()
+        given = decision.positions.tolist()
+        if given != committed:
+            raise ConflictError(
+                f"step {step} was committed with positions {committed[:9]}, but this decision has "
+                f"{given[:9]}; pass the decision that was committed"
+            )
 
     def check(self, decision: Decision, feedback: Feedback) -> None:
         """Refuse what was learned before."""
@@ -220,7 +249,11 @@ class Ledger:
 
     def state(self) -> State:
         heard = [[step, sorted(seen)] for step, seen in sorted(self._heard.items())]
-        scalars = {"closed": self.closed.as_lists(), "heard": heard}
+        scalars = {
+            "closed": self.closed.as_lists(),
+            "heard": heard,
+            "committed": self._committed.as_lists(),
+        }
         parts = {str(step): _own(carry) for step, carry in self._awaited.items()}
         return State(kind=_KIND, schema=_SCHEMA, scalars=scalars, parts=parts)
 
@@ -236,9 +269,20 @@ class Ledger:
             for step, carry in sorted((int(name), part) for name, part in state.parts.items()):
                 _check_carry(carry)
                 ledger._awaited[step] = _own(carry)
+            ledger._committed = _committed_in(state, max(ledger.last, *ledger._awaited, 0))
         except (TypeError, ValueError) as error:
             raise StateError("this state is damaged: its learned rewards cannot be read") from error
         return ledger
+
+
+def _committed_in(state: State, last: int) -> Steps:
+    """The committed steps of a ledger's state.
+
+    States of version 0.1 do not list them: there, every step up to the last one known counts.
+    """
+    if "committed" in state.scalars:
+        return Steps.from_lists(state.scalar("committed"))
+    return Steps([1], [last + 1]) if last else Steps()
 
 
 def last_step(state: State) -> int:

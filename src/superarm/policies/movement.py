@@ -127,6 +127,7 @@ class TreeWalker(Learner):
             if before is None or walk.number != before.number:
                 self._begin()
             self._walk = walk
+            self._ledger.note_commit(decision.step)
 
     def _begin(self) -> None:
         """An episode began."""
