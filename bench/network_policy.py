@@ -66,13 +66,14 @@ def play(world: Navigation, rounds: int, before: int) -> Played:
 
 
 def _round(world: Navigation, policy: IndexPolicy, step: int) -> float:
-    """Seconds of ``decide`` and ``learn``."""
+    """Seconds of ``decide``, ``commit`` and ``learn``."""
     offer = world.offer(step)
     rng, nature = np.random.default_rng([3, step]), np.random.default_rng([4, step])
     noise = world.noise(offer, nature)
     decided: list[Decision] = []
     taken = seconds(lambda: decided.append(policy.decide(offer, rng)))
     decision = decided[0]
+    taken += seconds(lambda: policy.commit(decision))
     feedback = world.feedback(offer, decision, noise)
     return taken + seconds(lambda: policy.learn(offer, decision, feedback, rng))
 

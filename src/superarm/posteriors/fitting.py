@@ -387,5 +387,5 @@ def _inverse(factor: Floats) -> Floats:
         inverse, failed = dpotri(factor, lower=1)
     if failed:
         raise NotPositiveDefiniteError("K + noise_variance·I is singular; raise noise_variance")
-    lower = np.tril(inverse)
+    lower: Floats = np.tril(inverse)
     return lower + np.tril(lower, -1).T

@@ -181,8 +181,8 @@ class PolicyContract(ABC):
             return  # it refuses what comes out of order: see above
         played = []
         for step in range(5, 9):
-            offer = self.make_offer(step)
-            decision = prompt.decide(offer, generator(step))
+            offer, decision = self._play(prompt, step)
+            late.commit(decision)
             played.append((offer, decision, self._feedback(decision)))
         for offer, decision, feedback in played:
             prompt.learn(offer, decision, feedback, generator())
