@@ -389,9 +389,15 @@ class State(Shown):
 
     def require(self, kind: str, schema: int, reader: str) -> None:
         """Refuse a state of another kind or schema than ``reader`` reads."""
-        if self.kind != kind or self.schema != schema:
-            told = f"this is a {self.kind!r} state of schema {self.schema}"
-            raise StateError(f"{told}; {reader} reads {kind!r} of schema {schema}")
+        if self.kind == kind and self.schema == schema:
+            return
+        message = f"this is a {self.kind!r} state of schema {self.schema}"
+        message += f"; {reader} reads {kind!r} of schema {schema}"
+        if self.kind == kind:
+            newer = self.schema > schema
+            message += ": a newer version saved it, so upgrade superarm" if newer else ""
+            message += "" if newer else ", and no migration leads there"
+        raise StateError(message)
 
     def _get(self, table: Mapping[str, Any], name: str) -> Any:
         if name not in table:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf, isfinite
+from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -204,6 +206,16 @@ def require_type(value: Any, kind: type, name: str, advice: str = "") -> None:
     if not isinstance(value, kind):
         told = f"{name} is {value!r:.60}, of type {type(value).__name__}"
         raise InputError(f"{told}; it must be of type {kind.__name__}{advice}")
+
+
+def as_path(value: Any, name: str) -> Path:
+    """``value`` as the path of a file."""
+    if not isinstance(value, str | PathLike) or isinstance(value, bytes):
+        raise InputError(f"{name} is {value!r:.60}; give the path of a file, as text or a Path")
+    text = fspath(value)
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise InputError(f"{name} is {value!r:.60}; no file can have this path")
+    return Path(text)
 
 
 def as_generator(rng: Any) -> np.random.Generator:

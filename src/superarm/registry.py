@@ -286,6 +286,11 @@ def family_of(part: object) -> tuple[str, str] | None:
     return _names.get(type(part))
 
 
+def family_of_parameter(name: object) -> str | None:
+    """The family that a spec under this name belongs to, where it does not say so itself."""
+    return _FAMILY_OF.get(name) if isinstance(name, str) else None
+
+
 def foreign_parts(spec: Any, where: str = "") -> Iterator[tuple[str, str]]:
     """Every part in a spec that has none, by its place, and its type."""
     if isinstance(spec, Mapping):
@@ -308,6 +313,75 @@ def difference(here: Any, there: Any, where: str = "") -> str | None:
     if alike and not isinstance(here, np.ndarray) and (here == there or repr(here) == repr(there)):
         return None  # NaN is like NaN
     return f"{where or 'it'} is {_shown(here)} here and {_shown(there)} in the state"
+
+
+def contradiction(part: Any, spec: Any) -> str | None:
+    """The first parameter of ``part`` that contradicts the spec in a state, in words; or ``None``.
+
+    A parameter that the spec lacks was added after the state was saved, and has its default.
+    """
+    here = describe(part)
+    if isinstance(spec, Mapping) and "family" in spec and type(part) in _names:
+        here = {"family": _names[type(part)][0], **here}  # as where it is a part of another
+    return difference(here, completed(spec, part))
+
+
+def completed(spec: Any, part: Any) -> Any:
+    """The spec in a state of ``part``, with the parameters that were added after it was saved.
+
+    They get the defaults of today, in parts of the part, too. A parameter without a default stays
+    missing.
+    """
+    if isinstance(spec, list) and isinstance(part, list | tuple) and len(spec) == len(part):
+        return [completed(item, inside) for item, inside in zip(spec, part, strict=True)]
+    if not isinstance(spec, Mapping):
+        return spec
+    parameters = _parameters(part)
+    identity = {key: spec[key] for key in ("name", "foreign") if key in spec}
+    if parameters is None or identity != _identity(part):
+        return spec
+    held = {
+        key: completed(value, parameters[key]) if key in parameters else value
+        for key, value in spec.items()
+    }
+    added = [key for key in parameters if key not in spec]
+    return {**held, **_defaults(part, parameters, added)} if added else held
+
+
+def _defaults(part: Any, parameters: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """What these parameters of ``part`` would be if they were left out, as a spec holds it."""
+    declared = inspect.signature(type(part)).parameters
+    optional = [
+        name
+        for name in names
+        if name in declared and declared[name].default is not inspect.Parameter.empty
+    ]
+    plain = {name: _plain(declared[name].default, strict=False) for name in optional}
+    present = {name: _plain(parameters[name], strict=False) for name in optional}
+    if difference(present, plain) is None:
+        return plain
+    # A constructor may replace a default, as ``None`` by a kernel: make a part to find out.
+    others = {name: value for name, value in parameters.items() if name not in optional}
+    made = _parameters(type(part)(**others)) or {}
+    return {name: _plain(made[name], strict=False) for name in optional if name in made}
+
+
+def unknown_parameters(spec: Any, family: str | None = None, where: str = "") -> Iterator[str]:
+    """Where a spec gives a registered part a parameter that the part does not take."""
+    if isinstance(spec, list):
+        for at, item in enumerate(spec):
+            yield from unknown_parameters(item, family, f"{where}[{at}]")
+    if not isinstance(spec, Mapping):
+        return
+    family, name = spec.get("family", family), spec.get("name")
+    taken: Container[str] | None = None
+    if isinstance(family, str) and isinstance(name, str) and family in _FAMILIES:
+        taken = parameters_of(family, name) if name in _members(family) else None
+    for key, value in spec.items():
+        place = f"{where}.{key}" if where else str(key)
+        if taken is not None and key not in taken and key not in _ABOUT:
+            yield place
+        yield from unknown_parameters(value, _FAMILY_OF.get(key), place)
 
 
 def _pairs(here: Any, there: Any, where: str) -> Iterable[tuple[str, Any, Any]] | None:
@@ -335,19 +409,27 @@ def _shown(value: Any) -> str:
 
 
 def _spec(part: Any, *, strict: bool) -> dict[str, Any]:
-    kind, entry = type(part), _names.get(type(part))
-    known = isinstance(part, Described) or (entry is not None and dataclasses.is_dataclass(part))
-    if strict and (entry is None or not known):
+    kind, entry, parameters = type(part), _names.get(type(part)), _parameters(part)
+    if strict and (entry is None or parameters is None):
         told = "only registered parts do; pass the object itself where it is needed"
         raise SpecError(f"{kind.__name__} has no JSON spec: {told}")
-    parameters: Mapping[str, Any] = {}
+    plain = {key: _plain(value, strict) for key, value in (parameters or {}).items()}
+    return _identity(part) | plain
+
+
+def _identity(part: Any) -> dict[str, Any]:
+    """What a spec says about a part besides its parameters."""
+    kind, entry = type(part), _names.get(type(part))
+    return {"name": entry[1]} if entry else {"foreign": f"{kind.__module__}.{kind.__qualname__}"}
+
+
+def _parameters(part: Any) -> Mapping[str, Any] | None:
+    """What a part was made of, by name; ``None`` for a part that does not say."""
     if isinstance(part, Described):
-        parameters = part.parameters()
-    elif known:
-        items = (item for item in dataclasses.fields(part) if item.init)
-        parameters = {item.name: getattr(part, item.name) for item in items}
-    own = {"name": entry[1]} if entry else {"foreign": f"{kind.__module__}.{kind.__qualname__}"}
-    return own | {key: _plain(value, strict) for key, value in parameters.items()}
+        return part.parameters()
+    if type(part) in _names and dataclasses.is_dataclass(part):
+        return {item.name: getattr(part, item.name) for item in dataclasses.fields(part) if item.init}
+    return None
 
 
 def _members(family: Any) -> dict[str, Callable[..., Any]]:

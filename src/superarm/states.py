@@ -24,9 +24,18 @@ from numpy.typing import NDArray
 
 from .core import Policy, State
 from .errors import InputError, StateError
+from .inputs import as_path, require_type
+from .migrations import migrated
 from .packed import read_npz
 from .records import from_json, to_json
-from .registry import build, describe, difference, foreign_parts
+from .registry import (
+    build,
+    contradiction,
+    family_of,
+    foreign_parts,
+    names,
+    unknown_parameters,
+)
 
 _HEAD = "state.json"
 _ASKED_AGAIN = 32  # times its size that a file's arrays may be asked for: policies on roads ask 3 times
@@ -35,6 +44,7 @@ _MOST = 1 << 31  # 2 GiB: 15,000 arms of which 1,000 were visited take less than
 
 def state_to_bytes(state: State) -> bytes:
     """The whole state; equal states give equal bytes."""
+    require_type(state, State, "state")
     arrays: dict[str, NDArray[Any]] = {}
 
     def keep(array: NDArray[Any]) -> str:
@@ -85,13 +95,26 @@ def state_from_bytes(data: bytes) -> State:
 
 
 def check_spec(state: State, part: object) -> None:
-    """Refuse the state of a part with other parameters; the error names the first that differs."""
+    """Refuse the state of a part with other parameters; the error names the first that differs.
+
+    Parameters that were added after the state was saved count as left out: they have their defaults.
+    """
     if state.spec is None:
         raise StateError(f"this {state.kind!r} state is damaged: it does not say what made it")
-    found = difference(describe(part), state.spec)
+    family, _ = family_of(part) or (None, None)
+    _refuse_unknown(state.spec, family, f"this {state.kind!r} state")
+    found = contradiction(part, state.spec)
     if found is not None:
         told = f"this {state.kind!r} state was made by another {type(part).__name__}: {found}"
         raise StateError(f"{told}; restore it into one with the same parameters")
+
+
+def _refuse_unknown(spec: Any, family: str | None, label: str) -> None:
+    for place in unknown_parameters(spec, family):
+        raise StateError(
+            f"{label} has the parameter {place}, which is not known here; if a newer version saved it, "
+            "upgrade superarm, or the package that the part comes from"
+        )
 
 
 def load(path: Path | str) -> Policy:
@@ -101,6 +124,9 @@ def load(path: Path | str) -> Policy:
 
 def loaded(state: State, label: str = "this state") -> Policy:
     """The policy that this state was taken from, built from the spec in it."""
+    require_type(state, State, "state", "; superarm.states.load_state reads one from a file")
+    names("policy")  # imports all parts, and with them their migrations
+    state = migrated(state, "policy")
     if state.spec is None:
         raise StateError(f"{label} does not say which policy made it")
     for where, kind in foreign_parts(state.spec):
@@ -110,6 +136,7 @@ def loaded(state: State, label: str = "this state") -> Policy:
         )
     if _has_world(state.spec):
         raise StateError(f"{label} describes a problem, which is not part of any policy")
+    _refuse_unknown(state.spec, "policy", label)
     try:
         policy: Policy = build("policy", state.spec)
     except _NONSENSE as error:
@@ -141,6 +168,7 @@ def _has_world(spec: Any) -> bool:
 
 def save_state(state: State, path: Path | str) -> None:
     """Write the state to a file, whole or not at all; it may have 2 GiB at most."""
+    path = as_path(path, "path")
     data = state_to_bytes(state)
     if len(data) > _MOST:
         raise StateError(f"the state has {len(data)} bytes; more than {_MOST} could not be read back")
@@ -149,7 +177,7 @@ def save_state(state: State, path: Path | str) -> None:
 
 def load_state(path: Path | str) -> State:
     """Read a state from a file that :func:`save_state` wrote; it may have 2 GiB at most."""
-    path = Path(path)
+    path = as_path(path, "path")
     try:
         if path.exists() and not path.is_file():  # a device or a pipe may never end
             raise StateError("it is not a file")

@@ -6,10 +6,14 @@ they have learned: fill new parameters with defaults that keep what was, or writ
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import importlib.util
+import inspect
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +23,12 @@ import pytest
 import superarm
 from superarm import registry
 from superarm.core import Decision, State
+from superarm.errors import StateError
+from superarm.kernels import Matern, Temporal
+from superarm.posteriors import DriftingGP, StreamingGP
 from superarm.records import from_json
-from superarm.states import load_state
+from superarm.rules.base import _CHECKS
+from superarm.states import load_state, loaded
 
 HERE = Path(__file__).parent
 SAVED = sorted(HERE.glob("*/*.npz"))
@@ -169,3 +177,130 @@ def test_every_part_is_in_a_saved_state() -> None:
     for family in sorted(set(registry.families()) - NOT_IN_STATES):
         missing = [name for name in registry.names(family) if (family, name) not in found]
         assert not missing, f"{family}: no state in {newest().name} holds {missing}"
+
+
+# --- a parameter is added --------------------------------------------------------------------
+
+STATES_OF_EACH = 3  # that are loaded with a parameter more: every state holds an "index" or a "ucb"
+
+
+def add_parameter(
+    patch: pytest.MonkeyPatch, part: Any, name: str, default: Any, used: Any = None
+) -> None:
+    """Give a class one more parameter, as a developer would; ``used`` replaces a default of None."""
+    made, signature = part.__init__, inspect.signature(part.__init__)
+
+    @functools.wraps(made)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        value = kwargs.pop(name, default)
+        object.__setattr__(self, name, used if value is None else value)
+        made(self, *args, **kwargs)
+
+    added = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+    init.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), added]
+    )
+    patch.setattr(part, "__init__", init)
+    patch.setitem(_CHECKS, name, lambda value, _: value)
+    if issubclass(part, registry.Described):
+        own = part.parameters
+
+        def parameters(self: Any) -> Mapping[str, Any]:
+            held = {key: value for key, value in own(self).items() if key != name}
+            return {**held, name: getattr(self, name)} if type(self) is part else held
+
+        patch.setattr(part, "parameters", parameters)
+    elif dataclasses.is_dataclass(part):
+        field = dataclasses.field(default=default, kw_only=True)
+        field.name, field.type = name, Any
+        field._field_type = dataclasses._FIELD  # type: ignore[attr-defined]
+        patch.setattr(part, "__dataclass_fields__", {**part.__dataclass_fields__, name: field})
+
+
+@functools.cache
+def states_with() -> dict[tuple[str, str], list[Path]]:
+    """Saved states by the parts that they hold."""
+    found: dict[tuple[str, str], list[Path]] = {}
+    for path in SAVED:
+        for part in parts_of(path):
+            found.setdefault(part, []).append(path)
+    return found
+
+
+def classes() -> list[tuple[str, str]]:
+    pairs = [(family, name) for family in registry.families() for name in registry.names(family)]
+    families = set(registry.families()) - NOT_IN_STATES
+    return [
+        (family, name)
+        for family, name in pairs
+        if family in families and inspect.isclass(registry.find(family, name))
+    ]
+
+
+@pytest.mark.parametrize(("family", "name"), classes())
+def test_states_load_after_a_parameter_was_added(
+    family: str, name: str, makers: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = registry.find(family, name)
+    add_parameter(monkeypatch, part, "warm", 3)
+    for path in states_with()[family, name][:STATES_OF_EACH]:
+        record = record_of(path)
+        again = restored(path, record, makers)
+        if record["is"] == "policy":
+            assert_decides_alike(again, record)
+        else:
+            assert_predicts_alike(again, record)
+        assert "'warm': 3" in str(registry.describe(again)), "the parameter was not added"
+
+
+def test_a_parameter_that_was_added_may_not_differ_from_its_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = load_state(newest() / "posterior-streaming-cholesky.npz")
+    add_parameter(monkeypatch, Matern, "warm", 3)
+    add_parameter(monkeypatch, StreamingGP, "eager", False)
+    like = registry.built_parameters({**state.spec})  # type: ignore[dict-item]
+    assert StreamingGP(**like).restored(state).count == 24
+    with pytest.raises(StateError, match="eager is True here and False in the state"):
+        StreamingGP(**like, eager=True).restored(state)  # type: ignore[call-arg]
+    # Before it was added, no state could have been saved with another value.
+    with pytest.raises(StateError, match="kernel is 'matern' here"):
+        StreamingGP(**{**like, "kernel": Matern(warm=4)}).restored(state)  # type: ignore[call-arg]
+
+
+def test_a_default_that_a_constructor_replaces_is_filled_in_as_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = newest() / "posterior-drifting-kalman.npz"
+    add_parameter(monkeypatch, DriftingGP, "season", None, used=Temporal(epsilon=0.5))
+    state = load_state(path)
+    again = restored(path, record_of(path), {})
+    assert again.season == Temporal(epsilon=0.5)
+    like = {**registry.built_parameters({**state.spec}), "season": Temporal(epsilon=0.4)}  # type: ignore[dict-item]
+    with pytest.raises(StateError, match=r"season.epsilon is 0.4 here and 0.5 in the state"):
+        DriftingGP(**like).restored(state)
+
+
+def test_a_parameter_without_a_default_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = load_state(newest() / "posterior-streaming-cholesky.npz")
+    like = registry.built_parameters({**state.spec})  # type: ignore[dict-item]
+    add_parameter(monkeypatch, StreamingGP, "needed", inspect.Parameter.empty)
+    with pytest.raises(StateError, match="needed is 1 here and missing in the state"):
+        StreamingGP(**like, needed=1).restored(state)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("place", [(), ("posterior",), ("posterior", "kernel"), ("rule", "schedule")])
+def test_a_parameter_of_a_newer_version_is_refused_with_advice(place: tuple[str, ...]) -> None:
+    state = load_state(newest() / "policy-gp-bucb.npz")
+    policy = loaded(state)
+
+    def with_more(spec: Any, inner: tuple[str, ...]) -> dict[str, Any]:
+        if not inner:
+            return {**spec, "warm": 3}
+        return {**spec, inner[0]: with_more(spec[inner[0]], inner[1:])}
+
+    newer = replace(state, spec=with_more(state.spec, place))
+    where = ".".join((*place, "warm"))
+    for read in (loaded, policy.restored):
+        with pytest.raises(StateError, match=f"the parameter {where}, which is not known.*upgrade"):
+            read(newer)

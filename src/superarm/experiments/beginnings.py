@@ -19,10 +19,11 @@ from typing import NamedTuple
 from superarm.capabilities import Resumable, Unending
 from superarm.core import Policy, State
 from superarm.errors import ConflictError, InputError, SpecError, StateError
+from superarm.migrations import migrated
 from superarm.policies.base import Learner
 from superarm.policies.ledger import last_step
 from superarm.problems.base import World
-from superarm.registry import describe, difference, suggestion
+from superarm.registry import contradiction, describe, suggestion
 from superarm.simulation import Trace, cell_name, read_trace
 from superarm.simulation.files import EARLIER
 from superarm.states import load_state, state_from_bytes
@@ -81,15 +82,16 @@ def find_starts(experiment: Experiment, given: Sequence[str], *, seed: int, roun
     first = 1 + max(map(last_step, states), default=0)
     for start in alone:
         world = experiment.build_problem(seed=seed, horizon=first - 1 + rounds)
-        made = {name: describe(experiment.build_policy(name, world)) for name in experiment.policies}
-        spec = start.state().spec or {}
-        unlike = {name: difference(made[name], spec) for name in made if name not in starts}
+        made = {name: experiment.build_policy(name, world) for name in experiment.policies}
+        spec = migrated(start.state(), "policy").spec or {}
+        unlike = {name: contradiction(made[name], spec) for name in made if name not in starts}
         owners = [name for name, found in unlike.items() if found is None]
         if not unlike:
             raise SpecError(f"{start.file} is left over: every policy begins with another state")
         if not owners:
             told = f"{start.file} is the state of none of {[*unlike]}"
-            if alike := [name for name in unlike if made[name].get("name") == spec.get("name")]:
+            named = {name: describe(made[name]).get("name") for name in unlike}
+            if alike := [name for name in unlike if named[name] == spec.get("name")]:
                 told += f": for {alike[0]}, {unlike[alike[0]]}; is it of other roads or settings?"
             raise SpecError(told)
         if len(owners) > 1:

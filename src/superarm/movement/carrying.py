@@ -9,6 +9,7 @@ import numpy as np
 from superarm.core import Decision, Floats, Offer, State
 from superarm.errors import InputError, StateError
 from superarm.inputs import as_count, as_number, as_vector, read_only
+from superarm.migrations import up_to_date
 
 from .forest import MOST_TREES, NOWHERE, Forest, Move, Stand
 from .metrics import ActionMetric
@@ -51,7 +52,7 @@ class Walk(NamedTuple):
 
 def walk_of(state: State, metric: ActionMetric, kappa: float, known: Forest | None) -> Walk:
     """The walk that a state tells of, on its own trees or on the ``known`` ones."""
-    state.require(KIND, _SCHEMA, "a walk on trees")
+    state = up_to_date(state, KIND, _SCHEMA, "a walk on trees")
     told = range(as_count(state.scalar("trees"), "trees", 0, MOST_TREES))
     trees = [Tree(**{name: state.array(f"{name}-{k}") for name in TREE_ARRAYS}) for k in told]
     forest = Forest(metric, trees, kappa=kappa) if trees else known

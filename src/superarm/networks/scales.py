@@ -17,6 +17,7 @@ TERMS = ("rolling", "time", "drag", "climb", "each")
 Outliers = Literal["keep", "weigh", "refuse"]
 """What becomes of rewards far from what was expected."""
 _LEAST, _MOST = 1e-4, 1e4
+_FIRST = 10  # scales that every saved state has
 
 
 @register("scales", "roads")
@@ -84,10 +85,24 @@ class RoadScales:
         return np.array([self.noise, self.noise_per_time, self.noise_per_stop, self.noise_share])
 
     @classmethod
-    def of(cls, values: Floats) -> Self:
-        """The inverse of :meth:`as_vector`."""
-        given: list[float] = np.clip(values, _LEAST, _MOST).tolist()
-        p = len(TERMS)
-        terms = (tuple(given[3 + p * at : 3 + p * (at + 1)]) for at in range(3))
-        parts: list[Any] = [*given[:3], *terms, *given[-4:]]
-        return cls(**{item.name: part for item, part in zip(fields(cls), parts, strict=True)})
+    def of(cls, values: Floats, like: RoadScales | None = None) -> Self:
+        """The inverse of :meth:`as_vector`.
+
+        A saved state has fewer values where scales were added after it: these are as in ``like``. So
+        new scales go to the end.
+        """
+        left: list[float] = np.clip(values, _LEAST, _MOST).tolist()
+        parts: dict[str, Any] = {}
+        for item in fields(cls):
+            several = item.name in ("fleet", "vehicle", "trip")
+            size = len(TERMS) if several else 1
+            if len(left) < size and len(parts) >= _FIRST and like is not None:
+                parts[item.name] = getattr(like, item.name)
+                continue
+            taken, left = left[:size], left[size:]
+            if len(taken) < size:
+                raise InputError(f"{len(values)} values are too few for the scales of roads")
+            parts[item.name] = tuple(taken) if several else taken[0]
+        if left:
+            raise InputError(f"{len(values)} values are too many for the scales of roads")
+        return cls(**parts)

@@ -51,6 +51,7 @@ from superarm.errors import (
     UnknownArmError,
 )
 from superarm.inputs import as_count, as_positions, require_choice, require_type
+from superarm.migrations import up_to_date
 from superarm.oracles.base import check_chosen
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec, save_state
@@ -78,10 +79,11 @@ class Saved(Described):
         """Write what the policy is and has learned to a file; :func:`superarm.load` reads it."""
         save_state(self.state(), path)
 
-    def _check(self, state: State) -> None:
-        """Refuse a state of another kind, or of a policy with other parameters."""
-        state.require(self.kind, self.schema, type(self).__name__)
+    def _checked(self, state: State) -> State:
+        """The state, brought up to date; that of another policy is refused."""
+        state = up_to_date(state, self.kind, self.schema, type(self).__name__, "policy")
         check_spec(state, self)
+        return state
 
 
 class Learner(Shared, Saved):
@@ -165,7 +167,7 @@ class Learner(Shared, Saved):
 
     def restored(self, state: State) -> Self:
         """This policy with the memory that ``state`` holds."""
-        self._check(state)
+        state = self._checked(state)
         policy = type(self)(**self.parameters())
         try:
             policy.version = as_count(state.scalar("version"), "version", 0)
@@ -495,5 +497,5 @@ class ScorePolicy(Saved, TablePlayer):
 
     def restored(self, state: State) -> Self:
         """This policy: it has no memory."""
-        self._check(state)
+        self._checked(state)
         return self

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from superarm.core import Decision, Feedback, Ints, Offer, Posterior, State
 from superarm.errors import ConflictError, InputError, StateError, UnknownArmError
 from superarm.inputs import as_count, frozen, require_size, require_type
+from superarm.migrations import up_to_date
 
 CARRY = "chosen-arms"
 _KIND, _SCHEMA = "ledger", 1
@@ -258,7 +259,7 @@ class Ledger:
         return State(kind=_KIND, schema=_SCHEMA, scalars=scalars, parts=parts)
 
     def restored(self, state: State) -> Ledger:
-        state.require(_KIND, _SCHEMA, type(self).__name__)
+        state = up_to_date(state, _KIND, _SCHEMA, type(self).__name__)
         ledger = Ledger(most_pending=self._most_pending)
         try:
             ledger.closed = Steps.from_lists(state.scalar("closed"))

@@ -17,6 +17,7 @@ from superarm.core import Floats, Ints, JointPrediction, Offer, Prediction, Rng,
 from superarm.errors import InputError, ShapeError, SpecError, StateError
 from superarm.inputs import as_count, as_generator, as_scale, as_vector, require_scale, require_size
 from superarm.linalg import psd_root
+from superarm.migrations import up_to_date
 from superarm.registry import Described, built_parameters, describe, foreign_parts
 from superarm.states import check_spec
 from superarm.threads import one_blas_thread
@@ -256,7 +257,7 @@ class GaussianPosterior(Shared, Described):
 
         ``parts`` (``kernel=…``, ``mean=…``) stand in for its own, or for those it cannot hold.
         """
-        state.require(cls.kind, cls.schema, cls.__name__)
+        state = up_to_date(state, cls.kind, cls.schema, cls.__name__, "posterior")
         spec = {**(state.spec or {}), **parts}
         for key, value in spec.items():
             if any(foreign_parts(value)):
@@ -270,7 +271,7 @@ class GaussianPosterior(Shared, Described):
 
     def restored(self, state: State) -> Self:
         """A posterior like this one (kernel, prior mean, backend) with the memory of ``state``."""
-        state.require(self.kind, self.schema, type(self).__name__)
+        state = up_to_date(state, self.kind, self.schema, type(self).__name__, "posterior")
         check_spec(state, self)
         return self._like()._with_memory_of(state)
 

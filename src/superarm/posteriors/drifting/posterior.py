@@ -25,7 +25,7 @@ from superarm.posteriors.base import GaussianPosterior, Memory
 from superarm.posteriors.fixed import FixedArms, as_rows
 from superarm.posteriors.rows import Observed, ObservedData
 from superarm.posteriors.variances import prior_variance
-from superarm.registry import describe, difference, foreign_parts, register
+from superarm.registry import contradiction, foreign_parts, register
 
 from .forms import (
     TRUNCATION,
@@ -448,7 +448,7 @@ class DriftingGP(GaussianPosterior):
         self._data = ObservedData(*held)
         self._least_noise = as_number(state.scalar("least_noise"), "least_noise", 0.0, least)
         fresh, spec = self._fresh_form(self._least_noise), state.spec
-        if spec is None or any(foreign_parts(spec)) or difference(describe(self), spec):
+        if spec is None or any(foreign_parts(spec)) or contradiction(self, spec):
             # With other parts than it was learned with: learned anew, from what is remembered.
             self._prior.visit(keys[:, 0].astype(np.intp))
             self._form = self._fold(fresh, self.remembered, self._checkpoints)

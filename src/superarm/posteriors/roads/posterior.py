@@ -57,7 +57,7 @@ from superarm.inputs import (
 from superarm.kernels import GraphMatern
 from superarm.networks.scales import Outliers, RoadScales
 from superarm.posteriors.base import GaussianPosterior, Memory, as_noise
-from superarm.registry import describe, difference, register
+from superarm.registry import contradiction, register
 from superarm.threads import one_blas_thread
 from superarm.turns import alone
 
@@ -424,10 +424,10 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         self.fits, self.outlying, self._since = (
             as_count(state.scalar(name), name, 0) for name in names
         )
-        scales = RoadScales.of(as_vector(state.array("fitted"), "fitted", len(self.scales.as_vector())))
+        scales = RoadScales.of(as_vector(state.array("fitted"), "fitted"), like=self.scales)
         self.noise_variance, self.noise_std = scales.noise**2, scales.noise
         self._engine = RoadEngine(self.kernel, self.sizes, scales)
-        if difference(describe(self), state.spec):  # of another kernel all is computed anew
+        if contradiction(self, state.spec):  # of another kernel all is computed anew
             self._engine = RoadEngine.of(self.kernel, self.sizes, scales, trips)
         elif len(trips.rewards):
             self._engine.remember(trips, state)

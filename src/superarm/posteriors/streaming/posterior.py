@@ -35,7 +35,7 @@ from superarm.posteriors.base import Memory
 from superarm.posteriors.rows import KernelPosterior, MeanFunction, ObservedData
 from superarm.posteriors.summaries import BLOCK
 from superarm.posteriors.variances import prior_variance
-from superarm.registry import describe, difference, has_spec, register
+from superarm.registry import contradiction, has_spec, register
 
 from .forms import (
     FEATURE_ERROR,
@@ -364,7 +364,7 @@ class StreamingGP(KernelPosterior):
             raise StateError("this state is damaged: its form is impossible")
         self._reconsider_at = reconsider_at
         kernel, known = self.kernel, (state.spec or {}).get("kernel")
-        same = has_spec(kernel) and difference(describe(self)["kernel"], known) is None
+        same = has_spec(kernel) and contradiction(kernel, known) is None
         form: FiniteRankForm | InducingForm | None = None
         if in_use == "finite-rank":
             if same and isinstance(kernel, Kernel):

@@ -1,0 +1,169 @@
+"""States of older schemas go through one step after the other; those of newer ones are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from superarm import Arms, Feedback, IndexPolicy, Offer, migrations
+from superarm.core import State
+from superarm.errors import InputError, StateError
+from superarm.kernels import SquaredExponential
+from superarm.migrations import migrated, migration, spec_migration
+from superarm.oracles import TopK
+from superarm.posteriors import Resetting, StreamingGP
+from superarm.rules import Greedy
+from superarm.states import loaded, state_from_bytes, state_to_bytes
+
+ROWS = np.linspace(0.0, 1.0, 5)[:, None]
+
+
+@pytest.fixture(autouse=True)
+def _own_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrations, "_state_steps", dict(migrations._state_steps))
+    monkeypatch.setattr(migrations, "_spec_steps", dict(migrations._spec_steps))
+
+
+def taught(posterior: Any) -> IndexPolicy:
+    policy = IndexPolicy(posterior=posterior, rule=Greedy(), oracle=TopK(k=2))
+    rng = np.random.default_rng(0)
+    for step in range(1, 5):
+        offer = Offer(step=step, arms=Arms.numbered(ROWS))
+        decision = policy.decide(offer, rng)
+        policy.commit(decision)
+        feedback = Feedback(positions=decision.positions, rewards=rng.normal(size=2))
+        policy.learn(offer, decision, feedback, rng)
+    return policy
+
+
+def streaming() -> StreamingGP:
+    return StreamingGP(SquaredExponential(lengthscale=0.3), 0.1)
+
+
+def older(state: State) -> State:
+    """As a version would have saved it whose streaming posterior had schema 0."""
+    held = dict(state.arrays)
+    rewards = held.pop("rewards")
+    held["halves"] = rewards / 2.0  # in schema 0; doubled in schema 1
+    return replace(state, schema=0, arrays=held)
+
+
+def register_two_steps(called: list[int]) -> None:
+    @migration("streaming-gp", 0)
+    def double(state: State) -> State:
+        called.append(0)
+        held = dict(state.arrays)
+        held["doubled"] = 2.0 * held.pop("halves")
+        return replace(state, schema=1, arrays=held)
+
+    @migration("streaming-gp", 1)
+    def rename(state: State) -> State:
+        called.append(1)
+        held = dict(state.arrays)
+        held["rewards"] = held.pop("doubled")
+        return replace(state, schema=2, arrays=held)
+
+
+def test_a_state_of_an_older_schema_goes_through_every_step() -> None:
+    assert StreamingGP.schema == 2
+    policy, called = taught(streaming()), list[int]()
+    register_two_steps(called)
+    gp = policy.posterior
+    assert isinstance(gp, StreamingGP)
+    old = older(gp.state())
+    for read in (streaming().restored, StreamingGP.from_state):
+        again = read(old)
+        assert called == [0, 1]
+        np.testing.assert_allclose(again.predict(ROWS).mean, gp.predict(ROWS).mean, rtol=1e-10)
+        called.clear()
+    # Inside a policy, from its bytes alone.
+    state = policy.state()
+    whole = replace(state, parts={**state.parts, "posterior": older(state.part("posterior"))})
+    again = loaded(state_from_bytes(state_to_bytes(whole)))
+    assert called == [0, 1]
+    assert state_to_bytes(again.state()) == state_to_bytes(state)
+
+
+def test_states_in_wrappers_are_migrated_too() -> None:
+    policy, called = taught(Resetting(streaming(), block=10)), list[int]()
+    register_two_steps(called)
+    state = policy.state()
+    posterior = state.part("posterior")
+    outer = replace(posterior, parts={"inside": older(posterior.part("inside"))})
+    again = loaded(replace(state, parts={**state.parts, "posterior": outer}))
+    assert state_to_bytes(again.state()) == state_to_bytes(state)
+
+
+def test_a_state_of_today_stays_as_it_is() -> None:
+    state = taught(streaming()).state()
+    register_two_steps(called := [])
+    assert migrated(state) is state
+    assert called == []
+
+
+def test_newer_schemas_and_those_without_a_step_are_refused() -> None:
+    gp = streaming()
+    state = gp.state()
+    with pytest.raises(
+        StateError, match=r"of schema 9; StreamingGP reads .* of schema 2: a newer.*upgrade"
+    ):
+        gp.restored(replace(state, schema=9))
+    with pytest.raises(StateError, match=r"schema 1; .* of schema 2, and no migration leads there"):
+        gp.restored(replace(state, schema=1))
+    policy = taught(gp)
+    with pytest.raises(
+        StateError, match=r"of schema 99; IndexPolicy reads .* a newer version saved it"
+    ):
+        loaded(replace(policy.state(), schema=99))
+
+
+def test_a_step_leads_to_the_next_schema() -> None:
+    migration("streaming-gp", 0)(lambda state: replace(state, schema=2))
+    with pytest.raises(StateError, match="from schema 0 gave 'streaming-gp' of schema 2; it must give"):
+        streaming().restored(replace(streaming().state(), schema=0))
+    with pytest.raises(InputError, match="already a migration of 'streaming-gp' from schema 0"):
+        migration("streaming-gp", 0)(lambda state: state)
+
+
+def test_a_renamed_parameter_is_renamed_wherever_a_spec_holds_it() -> None:
+    policy = taught(Resetting(streaming(), block=10))
+    state = policy.state()
+
+    def renamed(spec: Any) -> Any:
+        """As a version would have written it that called lengthscales ``reach``."""
+        if isinstance(spec, Mapping):
+            names = {"lengthscale": "reach"}
+            return {names.get(key, key): renamed(value) for key, value in spec.items()}
+        return [renamed(item) for item in spec] if isinstance(spec, list) else spec
+
+    def old(part: State) -> State:
+        parts = {name: old(inner) for name, inner in part.parts.items()}
+        return replace(part, spec=renamed(part.spec), parts=parts)
+
+    with pytest.raises(StateError, match="reach, which is not known here"):
+        loaded(old(state))
+
+    @spec_migration("kernel", "squared-exponential")
+    def rename(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        held = dict(spec)
+        if "reach" in held:
+            held["lengthscale"] = held.pop("reach")
+        return held
+
+    assert state_to_bytes(loaded(old(state)).state()) == state_to_bytes(state)
+    assert state_to_bytes(policy.restored(old(state)).state()) == state_to_bytes(state)
+    gp = StreamingGP.from_state(old(state).part("posterior").part("inside"))
+    assert gp.count == 8
+    with pytest.raises(InputError, match="already a migration of specs of kernel"):
+        spec_migration("kernel", "squared-exponential")(lambda spec: spec)
+
+
+@pytest.mark.parametrize("state", [None, "state.npz", {}, 3])
+def test_what_is_no_state_is_refused(state: Any) -> None:
+    for read in (streaming().restored, StreamingGP.from_state, taught(streaming()).restored, loaded):
+        with pytest.raises(InputError, match=r"state is .*load_state reads one from a file"):
+            read(state)
