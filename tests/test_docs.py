@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from superarm import Arms, Offer, registry
+from superarm import Arms, Offer, migrations, registry
 from superarm.cli.commands import superarm
 from superarm.core import Policy, Rule
 from superarm.problems import landscape
@@ -61,9 +61,11 @@ def own_registry() -> Iterator[None]:
         registry.names(family)  # loads the packages, so that they are not forgotten too
     parts = {family: dict(members) for family, members in registry._parts.items()}
     known = dict(registry._names)
+    steps = dict(migrations._state_steps), dict(migrations._spec_steps)
     try:
         yield
     finally:
+        migrations._state_steps, migrations._spec_steps = steps
         for family, members in parts.items():
             registry._parts[family].clear()
             registry._parts[family].update(members)

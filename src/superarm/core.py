@@ -130,7 +130,7 @@ class Offer(Shown):
     """Whether an episode begins, at ``previous_action`` where it is given, whatever was done before."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "step", as_count(self.step, "step", 1, _MOST_STEPS))
+        object.__setattr__(self, "step", as_count(self.step, "step", 1, MOST_STEPS))
         begins: Any = self.begins
         if isinstance(begins, np.bool_):
             object.__setattr__(self, "begins", bool(begins))
@@ -167,7 +167,8 @@ class Offer(Shown):
 
 
 _OFFER_FIELDS = tuple(each.name for each in fields(Offer))
-_MOST_STEPS = 2**53  # rounds that a float counts without a gap: schedules and times compute with them
+MOST_STEPS = 2**53
+"""The last step: floats count so far without a gap, and schedules and times compute with them."""
 
 
 class Guarantee(NamedTuple):
@@ -218,7 +219,7 @@ class Decision(Shown):
     """What :meth:`Policy.commit` adopts once the decision is taken."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "step", as_count(self.step, "step", 1, _MOST_STEPS))
+        object.__setattr__(self, "step", as_count(self.step, "step", 1, MOST_STEPS))
         given: Any = self.positions
         positions = frozen(as_positions(given, "positions"))
         object.__setattr__(self, "positions", positions)

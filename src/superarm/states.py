@@ -12,6 +12,7 @@ import io
 import json
 import os
 import secrets
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -197,8 +198,9 @@ def held_alone(path: Path | str) -> Iterator[None]:
     """Wait until no other process holds this file: who reads, learns and writes must not overlap.
 
     What is locked is an empty neighbour, which stays: the file itself is replaced when it is written.
+    A link and the file that it leads to share their neighbour.
     """
-    path = Path(path)
+    path = _end_of(as_path(path, "path"))
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f".{path.name}.lock").open("ab") as file:
         if sys.platform == "win32":
@@ -212,13 +214,23 @@ def held_alone(path: Path | str) -> Iterator[None]:
         yield  # closing the file ends the lock
 
 
+def _end_of(path: Path) -> Path:
+    """Where a link leads to, perhaps to no file yet; any other path as it is."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
 def atomic_write(path: Path | str, data: bytes) -> None:
-    """Write the file whole or not at all: a temporary neighbour takes its place once it is on disk."""
-    path = Path(path)
+    """Write the file whole or not at all: a temporary neighbour takes its place once it is on disk.
+
+    A link stays a link: the file that it leads to is written. A file that is replaced keeps its mode.
+    """
+    path = _end_of(as_path(path, "path"))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
+            with suppress(FileNotFoundError):  # a new file has the mode that umask gives it
+                temporary.chmod(stat.S_IMODE(path.stat().st_mode))  # before anyone can read it
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

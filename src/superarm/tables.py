@@ -87,6 +87,17 @@ class Encoding(Shown):
                     raise InputError(f"the values of {name!r} have no order; give categories") from None
         return cls(columns=names, categories=categories, coding=coding)
 
+    def as_scalars(self) -> dict[str, Any]:
+        """Plain values that a state holds; :meth:`from_scalars` reads them."""
+        return {"columns": self.columns, "categories": dict(self.categories), "coding": self.coding}
+
+    @classmethod
+    def from_scalars(cls, held: Any) -> Encoding:
+        require_type(held, Mapping, "encoding")
+        if held.keys() != {"columns", "categories", "coding"}:
+            raise InputError(f"an encoding has columns, categories and coding, not {[*held][:9]}")
+        return cls(**held)
+
     @property
     def names(self) -> tuple[str, ...]:
         """What each feature is, (d,)."""

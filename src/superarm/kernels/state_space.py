@@ -9,6 +9,7 @@ Equations (2019), chapter 12; for periodic kernels Solin and Särkkä (2014).)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ class StateSpace(NamedTuple):
     """A kernel of time with a state of size s."""
 
     output: Floats  # h, (s,)
-    transition: Callable[[float], Floats]  # A(Δ), (s, s)
+    transition: Callable[[float], Floats]  # A(Δ), (s, s); can be pickled, unlike a lambda
     error: float = 0.0  # bound on that of any kernel value
 
     def left(self, elapsed: float) -> float:
@@ -38,18 +39,22 @@ class StateSpace(NamedTuple):
 def decaying(rate: float, variance: float = 1.0) -> StateSpace:
     """variance · e^{−rate Δ}."""
     output = np.array([np.sqrt(variance)])
-    return StateSpace(output, lambda elapsed: np.array([[np.exp(-rate * elapsed)]]))
+    return StateSpace(output, partial(_decay, rate))
+
+
+def _decay(rate: float, elapsed: float) -> Floats:
+    return np.array([[np.exp(-rate * elapsed)]])
 
 
 def matern_three_halves(lengthscale: float, variance: float) -> StateSpace:
     """variance · (1 + λΔ) e^{−λΔ} with λ = √3/lengthscale: value and slope."""
     rate = np.sqrt(3.0) / lengthscale
+    return StateSpace(np.array([np.sqrt(variance), 0.0]), partial(_three_halves, rate))
 
-    def transition(elapsed: float) -> Floats:
-        x = rate * elapsed
-        return np.asarray(np.exp(-x) * np.array([[1.0 + x, x], [-x, 1.0 - x]]))
 
-    return StateSpace(np.array([np.sqrt(variance), 0.0]), transition)
+def _three_halves(rate: float, elapsed: float) -> Floats:
+    x = rate * elapsed
+    return np.asarray(np.exp(-x) * np.array([[1.0 + x, x], [-x, 1.0 - x]]))
 
 
 def periodic(period: float, lengthscale: float, variance: float, tolerance: float) -> StateSpace:
@@ -77,29 +82,34 @@ def periodic(period: float, lengthscale: float, variance: float, tolerance: floa
     amplitudes = np.sqrt(variance * weights[:count])
     output = np.zeros(2 * count - 1)
     output[0], output[1::2] = amplitudes[0], amplitudes[1:]
+    return StateSpace(output, partial(_turn, period, count), variance * float(missing[count]))
 
-    def transition(elapsed: float) -> Floats:
-        cycles = elapsed / period
-        angles = 2.0 * np.pi * np.arange(1, count) * (cycles - np.rint(cycles))
-        turned = np.eye(2 * count - 1)
-        odd, even = np.arange(1, 2 * count - 1, 2), np.arange(2, 2 * count - 1, 2)
-        turned[odd, odd] = turned[even, even] = np.cos(angles)
-        turned[odd, even] = np.sin(angles)
-        turned[even, odd] = -turned[odd, even]
-        return turned
 
-    return StateSpace(output, transition, variance * float(missing[count]))
+def _turn(period: float, count: int, elapsed: float) -> Floats:
+    """Each of ``count`` terms but the first, which is constant, turned by its angle."""
+    cycles = elapsed / period
+    angles = 2.0 * np.pi * np.arange(1, count) * (cycles - np.rint(cycles))
+    turned = np.eye(2 * count - 1)
+    odd, even = np.arange(1, 2 * count - 1, 2), np.arange(2, 2 * count - 1, 2)
+    turned[odd, odd] = turned[even, even] = np.cos(angles)
+    turned[odd, even] = np.sin(angles)
+    turned[even, odd] = -turned[odd, even]
+    return turned
 
 
 def added(parts: Sequence[StateSpace]) -> StateSpace:
     """Of the sum of kernels: their states beside each other."""
-    from scipy.linalg import block_diag
-
     return StateSpace(
         np.concatenate([part.output for part in parts]),
-        lambda elapsed: np.asarray(block_diag(*(part.transition(elapsed) for part in parts))),
+        partial(_beside, tuple(part.transition for part in parts)),
         sum(part.error for part in parts),
     )
+
+
+def _beside(transitions: Sequence[Callable[[float], Floats]], elapsed: float) -> Floats:
+    from scipy.linalg import block_diag
+
+    return np.asarray(block_diag(*(transition(elapsed) for transition in transitions)))
 
 
 def multiplied(left: StateSpace, right: StateSpace) -> StateSpace:
@@ -107,9 +117,13 @@ def multiplied(left: StateSpace, right: StateSpace) -> StateSpace:
     sizes = [float(part.output @ part.output) for part in (left, right)]
     return StateSpace(
         _kron(left.output, right.output),
-        lambda elapsed: _kron(left.transition(elapsed), right.transition(elapsed)),
+        partial(_both, left.transition, right.transition),
         left.error * (sizes[1] + right.error) + right.error * sizes[0],
     )
+
+
+def _both(left: Callable[[float], Floats], right: Callable[[float], Floats], elapsed: float) -> Floats:
+    return _kron(left(elapsed), right(elapsed))
 
 
 def _kron(left: Floats, right: Floats) -> Floats:

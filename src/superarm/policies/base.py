@@ -23,6 +23,7 @@ from superarm.capabilities import (
     TablePlayer,
 )
 from superarm.core import (
+    MOST_STEPS,
     Belief,
     Decision,
     DecisionSet,
@@ -43,6 +44,7 @@ from superarm.core import (
     SwitchingCost,
 )
 from superarm.errors import (
+    ConflictError,
     ForgottenError,
     InputError,
     ShapeError,
@@ -53,8 +55,10 @@ from superarm.errors import (
 from superarm.inputs import as_count, as_positions, require_choice, require_type
 from superarm.migrations import up_to_date
 from superarm.oracles.base import check_chosen
+from superarm.records import to_json
 from superarm.registry import Described, describe, register
 from superarm.states import check_spec, save_state
+from superarm.tables import Encoding
 from superarm.turns import Shared, Turns
 
 from .ledger import Ledger, check_feedback
@@ -68,6 +72,31 @@ class Saved(Described):
 
     kind: str
     schema: int
+    _encoding: Encoding | None = None
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """How rows of a table become the features of its arms, where that is to be saved with it.
+
+        The policy itself reads features alone: set it, and it comes back with :func:`superarm.load`.
+        """
+        return self._encoding
+
+    @encoding.setter
+    def encoding(self, encoding: Encoding | None) -> None:
+        if encoding is not None:
+            require_type(encoding, Encoding, "encoding", ", such as Encoding.of(rows)")
+            to_json(encoding.as_scalars())  # says which category no file can hold
+        self._encoding = encoding
+
+    def _encoding_scalars(self) -> dict[str, Any]:
+        """What a state holds of the encoding."""
+        return {} if self.encoding is None else {"encoding": self.encoding.as_scalars()}
+
+    def _take_encoding(self, state: State, before: Encoding | None) -> None:
+        """The encoding that a state holds; the one ``before`` where it holds none."""
+        held = state.scalars.get("encoding")
+        self.encoding = before if held is None else Encoding.from_scalars(held)
 
     @abstractmethod
     def state(self) -> State: ...
@@ -154,6 +183,7 @@ class Learner(Shared, Saved):
         """What was learned, what is awaited, and what the policy is made of."""
         with self._turns.lock:
             memory = {"version": self.version, "ledger": self._ledger.state(), **self._memory()}
+            memory |= self._encoding_scalars()
             arrays = {name: each for name, each in memory.items() if isinstance(each, np.ndarray)}
             parts = {name: each for name, each in memory.items() if isinstance(each, State)}
             return State(
@@ -173,6 +203,7 @@ class Learner(Shared, Saved):
             policy.version = as_count(state.scalar("version"), "version", 0)
             policy._ledger = self._ledger.restored(state.part("ledger"))
             policy._remember(state)
+            policy._take_encoding(state, self.encoding)
         except InputError as error:
             raise StateError(f"this state is damaged: {error}") from error
         return policy
@@ -334,10 +365,15 @@ class IndexPolicy(Learner, Forecaster, TablePlayer, Settled, Resumable):
 
     def note_steps(self, steps: Sequence[int]) -> None:
         """The posterior has learned the rewards of these steps: they are not learned again."""
+        noted = [as_count(step, "step", 1, MOST_STEPS) for step in steps]
         with self._turns:
-            for step in steps:
+            known = [step for step in noted if step in self._ledger.closed]
+            if known or len(set(noted)) < len(noted):
+                step = known[0] if known else max(noted, key=noted.count)
+                raise ConflictError(f"step {step} was noted already; note every step once")
+            for step in noted:
                 self._ledger.note_rounds(step, 1)
-            self.version += len(steps)
+            self.version += len(noted)
 
     @undisturbed
     def decide(self, offer: Offer, rng: Rng) -> Decision:
@@ -493,9 +529,15 @@ class ScorePolicy(Saved, TablePlayer):
         return np.full(len(rewards), chosen[0]) if len(chosen) == 1 else None
 
     def state(self) -> State:
-        return State(kind=self.kind, schema=self.schema, spec=describe(self))
+        scalars = self._encoding_scalars()
+        return State(kind=self.kind, schema=self.schema, scalars=scalars, spec=describe(self))
 
     def restored(self, state: State) -> Self:
-        """This policy: it has no memory."""
-        self._checked(state)
-        return self
+        """A policy like this one: it has no memory."""
+        state = self._checked(state)
+        policy = type(self)(**self.parameters())
+        try:
+            policy._take_encoding(state, self.encoding)
+        except InputError as error:
+            raise StateError(f"this state is damaged: {error}") from error
+        return policy

@@ -27,6 +27,7 @@ def wrapped(policy: Policy, *wrappers: Mapping[str, Any] | str) -> IndexPolicy:
         posterior = build("posterior", spec, posterior=posterior)
     around = type(policy)(**{**policy.parameters(), "posterior": posterior})
     around.settled = policy.settled
+    around.encoding = policy.encoding
     return around
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from superarm.capabilities import Resumable
-from superarm.core import Floats, Ints, Offer, Rng, State
+from superarm.core import MOST_STEPS, Floats, Ints, Offer, Rng, State
 from superarm.errors import InputError, StateError
 from superarm.inputs import as_features, require_type
 
@@ -134,6 +134,9 @@ class Numbered(Wrapping):
         number = keys[:, -1]
         if not ((number >= 0).all() and (number == np.floor(number)).all()):
             raise InputError(f"the last column of arms must number {self.numbered}: 0, 1, 2, …")
+        if number.max(initial=0.0) > MOST_STEPS:
+            told = f"the last column of arms numbers {self.numbered}, and holds {number.max():g}"
+            raise InputError(f"{told}; beyond {MOST_STEPS} a float skips numbers")
         self.posterior._as_keys(self._within(keys))
         return keys
 

@@ -484,6 +484,8 @@ class VisitedForm(_BasisForm):
     def resume(self, state: State) -> None:
         rows = as_rows(state.array("visited"), self.mean.shape[1])
         self.prior.visit(rows)
+        if self.prior.visited[: len(rows)] != rows.tolist():
+            raise StateError("this state is damaged: its arms were visited in another order")
         self._grow(len(rows))
         super().resume(state)
         self.compare_at = as_count(state.scalar("compare_at"), "compare_at")

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from superarm.core import Floats, Ints, Offer, Rng, State
 from superarm.errors import ForgottenError, InputError, StateError
@@ -48,6 +49,7 @@ _MOST_COMPARED = 5e7  # numbers that may be made to see whether the folded form 
 _LATEST = 1e15  # times beyond it, either way, are not told apart well enough
 _MOST_STATE = 2.5e8  # numbers that the states of all arms may take, n·s²: 2 GB
 _CHECKPOINT_EVERY = 32  # times between two checkpoints
+_CHECKPOINT, _CHECKPOINT_SCHEMA = "drifting-checkpoint", 1
 
 
 @register("posterior", "drifting")
@@ -234,7 +236,7 @@ class DriftingGP(GaussianPosterior):
     def _remembered_keys(self, arms: Any) -> Floats:
         keys = self._as_keys(arms)
         if len(keys) and self._forgotten > -np.inf:
-            # From the checkpoint on at which it was forgotten; a restored posterior has none yet.
+            # From the checkpoint on at which it was forgotten; states of version 0.1.0 hold none.
             until = self._checkpoints[0].time if self._checkpoints else self._form.time
             if keys[:, 1].min() < until or keys[:, 1].min() <= self._forgotten:
                 raise ForgottenError(
@@ -417,25 +419,26 @@ class DriftingGP(GaussianPosterior):
     def _memory(self) -> Memory:
         form, arrays = self._form, self.remembered._asdict()
         scalars: dict[str, Any] = {"in_use": form.name, "ignored": self.ignored}
+        parts: dict[str, State] = {}
         if self.count > self.ignored:
-            s, n = form.mean.shape
-            arrays |= {"a": form.mean, "known": form.known.reshape(s * s, n), **form.arrays()}
-            names = ("time", "steps", "error")
-            scalars |= {name: getattr(form, name) for name in names} | form.scalars()
+            arrays |= _arrays_of(form)
+            scalars |= _scalars_of(form)
             scalars |= {"forgotten_information": self._forgotten_information}
             scalars |= {"forgotten": self._forgotten if self._forgotten > -np.inf else None}
             scalars |= {"least_noise": self._least_noise}
-        return Memory(arrays, scalars)
+            if self._forgotten > -np.inf and self._checkpoints:
+                # Where questions about the past start from: what came before is no longer kept.
+                parts = {"checkpoint": _checkpoint_state(self._checkpoints[0])}
+        return Memory(arrays, scalars, parts)
 
     def _remember(self, state: State) -> None:
         """The same numbers go on: rounding does not grow with restarts."""
         self.ignored = as_count(state.scalar("ignored"), "ignored", 0, self.count)
         if self.count == self.ignored:
             return
-        n, s = len(self.prior_mean), len(self._space.output)
         held = Observed.held_in(state, self._as_keys(state.array("arms")))
         keys, least = held.arms, float(held.noise.min(initial=np.inf))
-        time, error = (as_number(state.scalar(name), name) for name in ("time", "error"))
+        time = as_number(state.scalar("time"), "time")
         forgotten = state.scalar("forgotten")
         if forgotten is not None:
             self._forgotten = as_number(forgotten, "forgotten", most=time)
@@ -443,7 +446,7 @@ class DriftingGP(GaussianPosterior):
         self._forgotten_information = as_number(told, "forgotten_information", 0.0)
         rises = 0 < len(keys) <= self.count and not (np.diff(keys[:, 1]) < 0.0).any()
         dated = rises and self._forgotten < keys[0, 1] and time == keys[-1, 1]
-        if not (dated and 0.0 <= error <= TRUNCATION * self._scale):
+        if not dated:
             raise StateError("this state is damaged: its observations are impossible")
         self._data = ObservedData(*held)
         self._least_noise = as_number(state.scalar("least_noise"), "least_noise", 0.0, least)
@@ -454,21 +457,53 @@ class DriftingGP(GaussianPosterior):
             self._form = self._fold(fresh, self.remembered, self._checkpoints)
             self._form.information = self.information_gain
             return
+        self._form = self._resumed(fresh, state)
+        self._form.information = self.information_gain
+        if "checkpoint" in state.parts:  # states of earlier versions hold none
+            held = state.part("checkpoint")
+            held.require(_CHECKPOINT, _CHECKPOINT_SCHEMA, "DriftingGP")
+            checkpoint = self._resumed(self._fresh_form(self._least_noise), held)
+            checkpoint.information = self._forgotten_information
+            if checkpoint.time != self._forgotten:
+                raise StateError("this state is damaged: its checkpoint is of another time")
+            self._checkpoints = [checkpoint]
+
+    def _resumed(self, fresh: Form, state: State) -> Form:
+        """The form that a state holds: of the kind of a ``fresh`` one, or folded."""
         kinds: dict[object, Form] = {form.name: form for form in (fresh, self._folded_form())}
         in_use = state.scalar("in_use")
         if not isinstance(in_use, str) or in_use not in kinds:
             raise StateError("this state is damaged: its form is impossible")
         form = kinds[in_use]
-        form.time, form.error = time, error
+        s, n = form.mean.shape
+        form.time = as_number(state.scalar("time"), "time", -_LATEST, _LATEST)
+        form.error = as_number(state.scalar("error"), "error", 0.0, TRUNCATION * self._scale)
         form.steps = as_count(state.scalar("steps"), "steps")
-        form.information = self.information_gain
         form.mean = as_features(state.array("a"), "a", n).copy()
         known = as_features(state.array("known"), "known", n)
         if len(form.mean) != s or len(known) != s * s:
             raise StateError("this state is damaged: it belongs to another kernel of time")
         form.known = known.reshape(s, s, n).copy()
         form.resume(state)
-        self._form = form
+        return form
+
+
+def _arrays_of(form: Form) -> dict[str, NDArray[Any]]:
+    s, n = form.mean.shape
+    return {"a": form.mean, "known": form.known.reshape(s * s, n), **form.arrays()}
+
+
+def _scalars_of(form: Form) -> dict[str, Any]:
+    return {"time": form.time, "steps": form.steps, "error": form.error, **form.scalars()}
+
+
+def _checkpoint_state(form: Form) -> State:
+    return State(
+        kind=_CHECKPOINT,
+        schema=_CHECKPOINT_SCHEMA,
+        scalars={"in_use": form.name, **_scalars_of(form)},
+        arrays={name: array.copy() for name, array in _arrays_of(form).items()},
+    )
 
 
 def _sorted(held: Observed, fresh: Observed) -> Observed:

@@ -17,14 +17,15 @@ matrix. Neither grows with the number of rounds: an arm seen before adds no row.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from importlib.util import find_spec
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
 from superarm.capabilities import Resumable
 from superarm.compiling import Backend
 from superarm.core import Arms, Floats, Ints, Rng, State
-from superarm.errors import InputError, ShapeError, install_line
+from superarm.errors import InputError, ShapeError, StateError, install_line
 from superarm.inputs import LARGEST, as_features, as_vector, read_only, require_choice, require_size
 from superarm.kernels import Covariance
 from superarm.kernels.base import as_covariance
@@ -246,11 +247,26 @@ class FiniteGP(FixedPosterior, Resumable):
         return {name: value for name, value in super().parameters().items() if name != "backend"}
 
     def _like(self, **changes: Any) -> Self:
-        return super()._like(backend=self.backend, **changes)
+        return super()._like(**{"backend": self.backend, **changes})
 
     def _memory(self) -> Memory:
         engine = self._engine.state()
-        return super()._memory()._replace(parts={} if engine is None else {"engine": engine})
+        chosen = {} if self.backend == "auto" else {"backend": self.backend}
+        parts = {} if engine is None else {"engine": engine}
+        return super()._memory()._replace(scalars=chosen, parts=parts)
+
+    def _with_memory_of(self, state: State) -> Self:
+        """On the backend that was chosen when it was saved, unless another is chosen here.
+
+        A state may come to a machine without numba: then it goes on with numpy.
+        """
+        chosen = state.scalars.get("backend", "auto")
+        if not isinstance(chosen, str) or chosen not in get_args(Backend):
+            raise StateError(f"this state is damaged: there is no backend {chosen!r:.40}")
+        there = chosen != "numba" or find_spec("numba") is not None
+        if self.backend == "auto" and chosen != "auto" and there:
+            return super(FiniteGP, self._like(backend=chosen))._with_memory_of(state)
+        return super()._with_memory_of(state)
 
     def _remember(self, state: State) -> None:
         """It goes on with the same numbers, where :attr:`same_bits` says so.
