@@ -460,9 +460,9 @@ class DriftingGP(GaussianPosterior):
         self._form = self._resumed(fresh, state)
         self._form.information = self.information_gain
         if "checkpoint" in state.parts:  # states of earlier versions hold none
-            held = state.part("checkpoint")
-            held.require(_CHECKPOINT, _CHECKPOINT_SCHEMA, "DriftingGP")
-            checkpoint = self._resumed(self._fresh_form(self._least_noise), held)
+            saved = state.part("checkpoint")
+            saved.require(_CHECKPOINT, _CHECKPOINT_SCHEMA, "DriftingGP")
+            checkpoint = self._resumed(self._fresh_form(self._least_noise), saved)
             checkpoint.information = self._forgotten_information
             if checkpoint.time != self._forgotten:
                 raise StateError("this state is damaged: its checkpoint is of another time")
