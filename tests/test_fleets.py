@@ -223,7 +223,7 @@ def test_units_are_judged_by_what_heights_and_turns_take_too() -> None:
         replace(trip, sections=tuple(Section(each.edges, each.energy / 1e3) for each in trip.sections))
         for trip in log
     ]
-    with pytest.raises(InputError, match=r"took 0\.001 times what the energy model expects"):
+    with pytest.raises(InputError, match=r"took 0\.001 times the energy that is expected"):
         learn_trips(steep, thousandth, **vans)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # what editors and type checkers see; a test compares it with
     from . import datasets as datasets
     from . import errors as errors
     from . import experiments as experiments
+    from . import fleets as fleets
     from . import graphs as graphs
     from . import kernels as kernels
     from . import models as models

@@ -189,6 +189,7 @@ def route(geojson: bool, as_json: bool, quiet: bool, **asked: Any) -> None:
 @click.option("--elevation", type=_PATH, help=_HEIGHTS)
 @_flat
 @click.option("--outliers", type=click.Choice(["weigh", "keep", "refuse"]), help=_OUTLIERS)
+@click.option("--accept-unlikely", is_flag=True, help="Learn trips that look wrong, too.")
 @common_options
 def learn(as_json: bool, quiet: bool, **asked: Any) -> None:
     """Learn from a fleet's log of trips.

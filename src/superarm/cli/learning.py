@@ -30,6 +30,7 @@ def learn(
     elevation: Path | None,
     flat: bool | None,
     outliers: Outliers | None,
+    accept_unlikely: bool = False,
 ) -> tuple[Lesson, LineGraph]:
     """Learn from tables of trips what the state does not hold yet, and write it back."""
     check_network(net)
@@ -47,7 +48,9 @@ def learn(
     if strange := sorted({trip.vehicle for trip in logged} - set(told)) if told else []:
         name = strange[0] or "(none)"
         raise SpecError(f"{vehicles} says nothing about vehicle {name!r}; add a table for it")
-    given = {} if outliers is None else {"outliers": outliers}
+    given: dict[str, Any] = {"accept_unlikely": accept_unlikely}
+    if outliers is not None:
+        given["outliers"] = outliers
     try:
         with held_alone(state):
             return _learned(state, graph, logged, vehicles=told, **given), graph
@@ -84,6 +87,9 @@ def print_lesson(lesson: Lesson, graph: LineGraph, state: Path) -> None:
             "left out, because trips with these names were learned from before: "
             f"{counted(lesson.known, 'trip')}"
         )
+    lines += [f"Warning: {warning}" for warning in lesson.warnings[:_MOST_TOLD]]
+    if len(lesson.warnings) > _MOST_TOLD:
+        lines.append(f"  … {len(lesson.warnings) - _MOST_TOLD} more warnings (--json has all)")
     if lesson.refused:
         lines.append(f"{counted(len(lesson.refused), 'trip')} could not be learned from:")
         lines += [f"  {name}: {why}" for name, why in list(lesson.refused.items())[:_MOST_TOLD]]

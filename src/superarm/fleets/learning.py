@@ -8,7 +8,7 @@ A log is a table with one row for each edge or for each trip:
 ``vehicle``    its name, where there are several; unnamed trips are one vehicle's
 ``edge``       the edge that the row is about, in the order of the road; or
 ``edges``      the ids of all edges of the trip, separated by spaces
-``energy_wh``  what the battery gave on the edge, or on the whole trip
+``energy_wh``  what the battery gave on the edge, or on the whole trip; or ``energy_kwh``
 =============  =======================================================================
 
 or one row for each point of a GPS trace (extra ``gps``), in the order of time:
@@ -21,7 +21,8 @@ or one row for each point of a GPS trace (extra ``gps``), in the order of time:
 
 Some edges of a trip may be missing: nothing is then learned about them. The energy of a whole trip is
 learned as the sum of its edges. What is stored in height is known, and what turns are expected to add
-is taken as known; both are subtracted first.
+is taken as known; both are subtracted first. Logs that cannot be right are refused: see
+:mod:`superarm.fleets.checks`.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from superarm.core import Ints
+from superarm.core import Floats, Ints
 from superarm.errors import FileError, InputError, StateError
 from superarm.inputs import as_number
 from superarm.networks import LineGraph, Vehicle
@@ -55,10 +56,14 @@ from superarm.posteriors.roads.engine import EXPECTED
 from superarm.problems.fleet import fleet_model, road_rows, road_sizes
 from superarm.registry import describe, difference
 
+from .checks import ANYWAY, Energies, check_log
+
 _LARGEST = 1e10
 _MOST_WH = 1e7  # of an edge or a trip: 10 MWh
-_UNLIKELY = 10.0  # times what is expected, or that part of it: no vehicle is that far from the model
 _MOST_BYTES = 1 << 28  # of one table: 256 MiB, some five million rows
+_JUMP = 500.0  # metres between edges that follow one another, above which a trip is learned as two
+_LEARNED = 3  # trips after which a vehicle's forecasts are its own
+_GAP = 0.05  # share of a section that may be missing between its edges
 _MOST_LETTERS = 1 << 24  # of one entry: a trip of 100,000 edges has a tenth of it
 _TRACE = ("time_s", "lat", "lon", "counter_wh")
 
@@ -89,6 +94,7 @@ class Lesson:
     trips: int  # learned from now
     known: int  # learned from before, and left out
     refused: Mapping[str, str] = field(default_factory=dict)  # why trips could not be learned from
+    warnings: tuple[str, ...] = ()  # what looks wrong with the log
 
     @property
     def posterior(self) -> RoadGP:
@@ -111,6 +117,7 @@ class Lesson:
             "trips_learned": self.trips,
             "trips_known_before": self.known,
             "trips_refused": dict(self.refused),
+            "warnings": list(self.warnings),
             "trips_in_all": gp.trips,
             "edges_visited": len(gp.visited),
             "outliers": gp.outlying,
@@ -160,14 +167,57 @@ def learn_trips(
     *,
     policy: IndexPolicy | None = None,
     vehicles: Mapping[str, Vehicle] | None = None,
+    accept_unlikely: bool = False,
     **options: Any,
 ) -> Lesson:
     """What a policy knows after these trips: one that has learned before, or a new one.
 
-    ``options`` are those of a new one; a policy that differs from them is refused.
+    ``options`` are those of a new one; a policy that differs from them is refused. ``accept_unlikely``:
+    learn trips that look wrong, too (see :func:`~superarm.fleets.check_log`).
     """
     if policy is None:
         policy, options = fleet_policy(graph, **options), {}
+    posterior = _road_posterior(policy, graph, options)
+    described = vehicles or {}
+    familiar: dict[str, bool] = {}  # whether forecasts of a vehicle are its own
+    known, refused = 0, {}
+    metered: dict[int, _Metered] = {}
+    for trip in trips:
+        if policy.knows(step := _step(trip)) or step in metered:
+            known += 1
+            continue
+        name = trip.vehicle
+        if name not in familiar:
+            learned = posterior.trips_of(vehicle_number(name)) >= _LEARNED
+            familiar[name] = name in described or learned
+        try:
+            vehicle = described.get(name, Vehicle())
+            metered[step] = _metered(graph, posterior, trip, vehicle, familiar[name])
+        except InputError as error:
+            refused[_name(trip)] = str(error)
+    found = check_log((each.trip.vehicle, each.energies) for each in metered.values())
+    if found.everywhere and not accept_unlikely:
+        raise InputError(f"this log looks wrong: {found.everywhere}. {ANYWAY}")
+    warnings = [
+        finding.said_of(vehicle, accept_unlikely) for vehicle, finding in found.vehicles.items()
+    ]
+    for step, each in list(metered.items()):
+        finding = found.vehicles.get(each.trip.vehicle)
+        if finding is not None and finding.refused and not accept_unlikely:
+            refused[_name(each.trip)] = finding.message
+            del metered[step]
+        elif each.jump:
+            warnings.append(each.jump)
+    if metered:
+        posterior.observe_trips(_joined([part for each in metered.values() for part in each.parts]))
+        policy.note_steps(list(metered))
+    return Lesson(
+        policy=policy, trips=len(metered), known=known, refused=refused, warnings=tuple(warnings)
+    )
+
+
+def _road_posterior(policy: IndexPolicy, graph: LineGraph, options: Mapping[str, Any]) -> RoadGP:
+    """The posterior of a policy that learned on these roads with these options."""
     posterior = policy.posterior
     if not isinstance(posterior, RoadGP):
         raise StateError("this state was not learned by a fleet")
@@ -177,57 +227,110 @@ def learn_trips(
     for name, value in options.items():
         if value is not None and (held := getattr(posterior, name)) != value:
             raise StateError(f"this state was learned with {name} {held!r}; leave {name} out")
-    known, refused, taken, metered = 0, {}, {}, []
-    for trip in trips:
-        if policy.knows(step := _step(trip)) or step in taken:
-            known += 1
-            continue
-        try:
-            taken[step] = _rewards(graph, trip, vehicles or {})
-            metered.append(sum(section.energy for section in trip.sections))
-        except InputError as error:
-            refused[" ".join(filter(None, (trip.vehicle, trip.name)))] = str(error)
-    if taken:
-        _check_units(list(taken.values()), metered)
-        posterior.observe_trips(_joined(list(taken.values())))
-        policy.note_steps(list(taken))
-    return Lesson(policy=policy, trips=len(taken), known=known, refused=refused)
+    return posterior
 
 
-def _check_units(trips: list[Trips], metered: list[float]) -> None:
-    """Refuse a log whose energies are far from the model's: kWh or joules, say."""
-    rewards, expected = (
-        np.array([column.sum() for column in columns])
-        for columns in zip(*((each.rewards, each.keys[:, EXPECTED]) for each in trips), strict=True)
-    )
-    known = np.array(metered) - rewards  # what is stored in height, and what turns add
-    total = expected + known
-    # A trip that rolls downhill may take anything; of two trips both may be slips of the meter.
-    telling = total > 0.2 * (np.abs(expected) + np.abs(known))
-    ratio = float(np.median(np.array(metered)[telling] / total[telling])) if telling.any() else 1.0
-    if np.count_nonzero(telling) > 2 and not 1.0 / _UNLIKELY < ratio < _UNLIKELY:
-        raise InputError(
-            f"a typical trip of this log took {float(f'{ratio:.2g}'):,g} times what the energy model "
-            "expects; energies are in Wh, above 0 where the battery gives, and vehicles unlike a car "
-            "must be described"
-        )
+def _name(trip: LoggedTrip) -> str:
+    return " ".join(filter(None, (trip.vehicle, trip.name)))
 
 
-def _rewards(graph: LineGraph, trip: LoggedTrip, vehicles: Mapping[str, Vehicle]) -> Trips:
+class _Metered(NamedTuple):
+    """A trip as it is learned."""
+
+    trip: LoggedTrip
+    parts: list[Trips]  # one; several where it jumps
+    energies: Energies
+    jump: str  # where it jumps, in words
+
+
+def _metered(
+    graph: LineGraph, posterior: RoadGP, trip: LoggedTrip, vehicle: Vehicle, known_vehicle: bool
+) -> _Metered:
     """What a trip teaches: its energies less what is known of turns and heights."""
-    vehicle = vehicles.get(trip.vehicle, Vehicle())
     if trip.unread or not trip.sections or not all(section.edges for section in trip.sections):
         raise InputError(trip.unread or "it has no edges")
     for section in trip.sections:
         as_number(section.energy, "energy_wh", -_MOST_WH, _MOST_WH)
     route = np.array([graph.number(edge) for section in trip.sections for edge in section.edges])
+    of = np.repeat(np.arange(len(trip.sections)), [len(section.edges) for section in trip.sections])
+    gaps = _gaps(graph, route)
+    _check_sections(graph, route, of, gaps)
     turns = graph.turns_between(route.tolist())  # −1 where edges between are missing
     costs = np.where(turns < 0, 0.0, vehicle.turn_energy(graph, turns))
-    of = np.repeat(np.arange(len(trip.sections)), [len(section.edges) for section in trip.sections])
-    rewards = np.array([section.energy for section in trip.sections])
-    np.subtract.at(rewards, of, vehicle.potential(graph.rise[route]))
-    np.subtract.at(rewards, of[:-1], costs)
-    return Trips.of_one(road_rows(graph, vehicle, vehicle_number(trip.vehicle), route), of, rewards)
+    known = np.zeros(len(trip.sections))  # what is stored in height, and what turns add
+    np.add.at(known, of, vehicle.potential(graph.rise[route]))
+    np.add.at(known, of[:-1], costs)
+    energies = np.array([section.energy for section in trip.sections])
+    keys = road_rows(graph, vehicle, vehicle_number(trip.vehicle), route)
+    expected = np.zeros(len(trip.sections))
+    np.add.at(expected, of, keys[:, EXPECTED])
+    forecast = posterior.total(keys)[0] if posterior.trips else float(expected.sum())
+    backwards = vehicle.energy(graph.length[route], graph.speed[route], -graph.rise[route])
+    reverse = np.zeros(len(trip.sections))
+    np.add.at(reverse, of, backwards)
+    np.add.at(reverse, of[:-1], costs)
+    checked = Energies(
+        metered=energies,
+        model=expected + known,
+        reverse=reverse,
+        forecast=forecast + float(known.sum()),
+        moved=np.abs(expected) + np.abs(known),
+        known_vehicle=known_vehicle,
+    )
+    jumps = np.flatnonzero(gaps > _JUMP)
+    whole = Trips.of_one(keys, of, energies - known)
+    jump = ""
+    if len(jumps):
+        first = int(jumps[0])
+        before, after = graph.ids[route[first]], graph.ids[route[first + 1]]
+        jump = (
+            f"trip {_name(trip)!r} jumps {gaps[first] / 1000.0:.1f} km from edge {before} to edge "
+            f"{after} and was learned as {len(jumps) + 1} trips; if two trips share its name, "
+            "rename one"
+        )
+    return _Metered(trip, _split(whole, (jumps + 1).tolist()), checked, jump)
+
+
+def _gaps(graph: LineGraph, route: Ints) -> Floats:
+    """Metres from the end of each edge to the beginning of the next, (k − 1,), in a straight line."""
+    network, edges = graph.network, graph.edges[route]
+    ends = network.junctions[network.head[edges], :2]
+    starts = network.junctions[network.tail[edges], :2]
+    return np.asarray(np.hypot(*(starts[1:] - ends[:-1]).T))
+
+
+def _check_sections(graph: LineGraph, route: Ints, of: Ints, gaps: Floats) -> None:
+    """Refuse edges that run backwards, and one energy of edges that are apart."""
+    network, edges = graph.network, graph.edges[route]
+    tail, head = network.tail[edges], network.head[edges]
+    forward = np.count_nonzero(head[:-1] == tail[1:])
+    backward = np.count_nonzero(tail[:-1] == head[1:])
+    both = np.count_nonzero((head[:-1] == tail[1:]) & (tail[:-1] == head[1:]))  # turned round
+    if backward - both >= 2 and backward > 2 * forward:
+        raise InputError(
+            "its edges run backwards: each ends where the one before it begins. Sort its rows in the "
+            "order of driving, or use the edge ids of the direction driven"
+        )
+    inside = of[:-1] == of[1:]
+    missing = np.bincount(of[1:][inside], gaps[inside], int(of[-1]) + 1)
+    too_long = missing > np.maximum(_GAP * np.bincount(of, graph.length[route]), 50.0)
+    if too_long.any():
+        metres = missing[too_long][0]
+        raise InputError(
+            f"its energy is that of edges {metres:,.0f} m apart: it holds what the edges between them "
+            "took, too. List all edges that were driven"
+        )
+
+
+def _split(trip: Trips, arms: list[int]) -> list[Trips]:
+    """A trip as several that share no noise, each from one of these arms on."""
+    parts = []
+    for begin, end in pairwise([0, *arms, len(trip.of)]):
+        first = int(trip.of[begin])
+        of = trip.of[begin:end] - first
+        rewards = slice(first, first + int(of[-1]) + 1)
+        parts.append(Trips.of_one(trip.keys[begin:end], of, trip.rewards[rewards]))
+    return parts
 
 
 def _joined(trips: list[Trips]) -> Trips:
@@ -261,11 +364,13 @@ def read_trips(path: str | Path, graph: LineGraph) -> list[LoggedTrip]:
     rows = _rows(path, text)
     names = set(rows[0].entries)
     traced = {"trip", *_TRACE} <= names
-    if not traced and (not {"trip", "energy_wh"} <= names or ("edge" in names) == ("edges" in names)):
+    one_energy = ("energy_wh" in names) != ("energy_kwh" in names)
+    one_place = ("edge" in names) != ("edges" in names)
+    if not traced and not ("trip" in names and one_energy and one_place):
         raise FileError(
-            f"{path}: the first line must name the columns trip, energy_wh and either edge (one row "
-            "for each edge) or edges (one row for each trip), or else trip, time_s, lat, lon and "
-            f"counter_wh; it names {', '.join(sorted(names)) or 'none':.200}"
+            f"{path}: the first line must name the columns trip, energy_wh (or energy_kwh) and either "
+            "edge (one row for each edge) or edges (one row for each trip), or else trip, time_s, lat, "
+            f"lon and counter_wh; it names {', '.join(sorted(names)) or 'none':.200}"
         )
     column = "edge" if "edge" in names else "edges"
     read: Callable[[Path, int, Mapping[str, Any]], Any] = (
@@ -363,4 +468,6 @@ def _section(path: Path, line: int, row: Mapping[str, Any], column: str) -> Sect
     edges = tuple(given.split()) if column == "edges" else (given.strip(),)
     if not edges or not all(edges):
         raise FileError(f"{path}, line {line}: {column} must not be empty")
+    if "energy_kwh" in row:
+        return Section(edges, 1000.0 * _number(path, line, row, "energy_kwh", _MOST_WH / 1000.0))
     return Section(edges, _number(path, line, row, "energy_wh", _MOST_WH))
