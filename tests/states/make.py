@@ -9,7 +9,8 @@ A case is a part that has learned something. Its folder holds two files:
 =============  ========================================================================
 ``NAME.npz``   the saved state
 ``NAME.json``  questions, and the answers of the version that saved it: of a policy some
-               further rounds (offer, seed, decision, feedback), of a posterior predictions
+               further rounds (offer, seed, decision, feedback), after feedback that was late
+               for decisions made before it was saved; of a posterior predictions
                and draws. ``tolerance`` bounds how far numbers may be off, ``load`` says whether
                the file alone is enough to make the policy
 =============  ========================================================================
@@ -28,7 +29,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -637,27 +638,49 @@ def seeded(step: int) -> np.random.Generator:
     return np.random.default_rng([step, 11])
 
 
-def taught(case: PolicyCase) -> tuple[Policy, Decision | None]:
-    """The policy after its first rounds, and its last decision."""
-    policy, decision = case.make(), None
+class Late(NamedTuple):
+    """A decision that still waits for feedback, as it is kept until that comes."""
+
+    offer: Offer
+    decision: Decision
+    feedback: Feedback
+
+
+def taught(case: PolicyCase) -> tuple[Policy, Decision | None, list[Late]]:
+    """The policy after its first rounds, its last decision, and what it still waits for."""
+    policy, decision, waiting = case.make(), None, list[Late]()
     for step in range(1, case.before + 1):
         offer = case.offer(step)
         offer = offer if decision is None else offer.after(decision.action)
         decision = policy.decide(offer, seeded(step))
         policy.commit(decision)
         feedback = feedback_of(offer, decision)
-        waits = case.late and step > case.before - 3
-        if waits and step == case.before - 1 and len(feedback.positions) > 1:
-            feedback = replace(feedback, positions=feedback.positions[:1], rewards=feedback.rewards[:1])
-            waits = False
-        if not waits:
-            policy.learn(offer, decision, feedback, seeded(step))
-    return policy, decision
+        if case.late and step > case.before - 3:
+            now, later = _halves(feedback) if step == case.before - 1 else (None, feedback)
+            if later is not None:
+                waiting.append(Late(offer, decision, later))
+        else:
+            now = feedback
+        if now is not None:
+            policy.learn(offer, decision, now, seeded(step))
+    return policy, decision, waiting
+
+
+def _halves(feedback: Feedback) -> tuple[Feedback, Feedback | None]:
+    """The first reward, and the others if there are any."""
+    positions, rewards = feedback.positions, feedback.rewards
+    first = replace(feedback, positions=positions[:1], rewards=rewards[:1])
+    if len(positions) == 1:
+        return first, None
+    return first, replace(feedback, positions=positions[1:], rewards=rewards[1:])
 
 
 def record_policy(case: PolicyCase, path: Path) -> dict[str, Any]:
-    policy, decision = taught(case)
+    policy, decision, waiting = taught(case)
     save_state(policy.state(), path)  # type: ignore[attr-defined]
+    late = [{**to_json(each._asdict()), "seed": [each.offer.step, 11]} for each in waiting]
+    for each in waiting:
+        policy.learn(*each, seeded(each.offer.step))
     rounds: list[dict[str, Any]] = []
     for step in range(case.before + 1, case.before + 1 + case.after):
         offer = case.offer(step)
@@ -675,7 +698,8 @@ def record_policy(case: PolicyCase, path: Path) -> dict[str, Any]:
         )
         policy.commit(decision)
         policy.learn(offer, decision, feedback, seeded(step))
-    return {"is": "policy", "load": case.load, "tolerance": tolerance_of(policy), "rounds": rounds}
+    record = {"is": "policy", "load": case.load, "tolerance": tolerance_of(policy), "rounds": rounds}
+    return {**record, "late": late} if late else record
 
 
 def answer_of(decision: Decision) -> dict[str, Any]:

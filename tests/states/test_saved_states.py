@@ -94,6 +94,9 @@ def assert_decided(decision: Decision, expected: dict[str, Any], tolerance: floa
 
 
 def assert_decides_alike(policy: Any, record: dict[str, Any]) -> None:
+    for each in record.get("late", ()):
+        kept = [from_json(each[name]) for name in ("offer", "decision", "feedback")]
+        policy.learn(*kept, np.random.default_rng(each["seed"]))
     for each in record["rounds"]:
         offer, feedback = from_json(each["offer"]), from_json(each["feedback"])
         if record["redrawn"]:

@@ -147,6 +147,14 @@ class Ledger:
         if step not in self._committed:
             self._committed.add(step)
 
+    def assume_committed(self, state: State, last: int) -> None:
+        """Count steps up to ``last`` as committed where this is a state of version 0.1.0.
+
+        Such states do not list what was committed, and late feedback must still be learned.
+        """
+        if "committed" not in state.scalars and last not in self._committed and last:
+            self._committed = Steps([1], [last + 1])
+
     @property
     def awaits(self) -> bool:
         """Whether arms were chosen and not seen."""
@@ -270,20 +278,12 @@ class Ledger:
             for step, carry in sorted((int(name), part) for name, part in state.parts.items()):
                 _check_carry(carry)
                 ledger._awaited[step] = _own(carry)
-            ledger._committed = _committed_in(state, max(ledger.last, *ledger._awaited, 0))
+            if "committed" in state.scalars:
+                ledger._committed = Steps.from_lists(state.scalar("committed"))
+            ledger.assume_committed(state, max(ledger.last, *ledger._awaited, 0))
         except (TypeError, ValueError) as error:
             raise StateError("this state is damaged: its learned rewards cannot be read") from error
         return ledger
-
-
-def _committed_in(state: State, last: int) -> Steps:
-    """The committed steps of a ledger's state.
-
-    States of version 0.1 do not list them: there, every step up to the last one known counts.
-    """
-    if "committed" in state.scalars:
-        return Steps.from_lists(state.scalar("committed"))
-    return Steps([1], [last + 1]) if last else Steps()
 
 
 def last_step(state: State) -> int:

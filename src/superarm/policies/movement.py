@@ -141,6 +141,7 @@ class TreeWalker(Learner):
     def _remember(self, state: State) -> None:
         if "walk" in state.parts:
             self._walk = self._walk_of(state.part("walk"))
+            self._ledger.assume_committed(state.part("ledger"), self._walk.step)
 
     def _shown(self) -> Mapping[str, Any]:
         return {**self.parameters(), "version": self.version}
