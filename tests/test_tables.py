@@ -178,3 +178,47 @@ def test_truth_is_a_number_and_numbers_keep_their_order() -> None:
     encoding = Encoding.of(table, categorical=["shop"])
     assert encoding.names == ("new", "shop=9", "shop=10")
     np.testing.assert_array_equal(encoding.features(table), [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+
+
+class _Frame:
+    """What looks like a data frame, with these names of columns."""
+
+    def __init__(self, columns: Any) -> None:
+        self.columns = columns
+
+    def __getitem__(self, name: Any) -> list[float]:
+        return {"a": [1.0, 2.0]}[name]
+
+
+class _Unlike:
+    """A value that cannot be compared, not even with itself."""
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("columns", [["a", "b"], [["a"]], 5, "ab"])
+def test_a_frame_that_lacks_its_columns_is_refused(columns: Any) -> None:
+    encoding = Encoding(columns=["a", "b"], categories={})
+    with pytest.raises(InputError, match=r"names a column .* but has none|this is a _Frame; give a"):
+        encoding.features(_Frame(columns))
+
+
+@pytest.mark.parametrize("ids", [["a"], {}, np.array(["a"]), 5, ("a",), b"a"])
+def test_a_column_of_ids_is_named_by_a_text(ids: Any) -> None:
+    encoding = Encoding(columns=["a"], categories={})
+    with pytest.raises(InputError, match="there is no column"):
+        encoding.arms({"a": [1.0]}, ids=ids)
+
+
+@pytest.mark.parametrize("value", [["x"], {}, np.array([1.0, 2.0]), _Unlike(), {1}])
+def test_ids_that_cannot_be_told_apart_are_refused(value: Any) -> None:
+    encoding = Encoding(columns=["a"], categories={})
+    with pytest.raises(InputError, match=r"column 'id', row 1: .* is neither number nor category"):
+        encoding.arms({"a": [1.0, 2.0], "id": ["x", value]}, ids="id")
+    arms = encoding.arms({"a": [1.0, 2.0], "id": ["x", "y"]}, ids="id")
+    with pytest.raises(InputError, match="ids must be a list of arm ids"):
+        arms.positions([["x"]])

@@ -148,13 +148,22 @@ class Encoding(Shown):
 def _columns(table: Any) -> Mapping[str, Any]:
     """Columns by name: of a pandas or polars frame, a mapping of columns, or rows that are mappings."""
     names = table if isinstance(table, Mapping) else getattr(table, "columns", None)
-    if names is not None and hasattr(table, "__getitem__"):
-        return {str(name): table[name] for name in names}
-    try:
-        rows = list(table)
-    except TypeError:
-        rows = [None]
-    if not rows or not all(isinstance(row, Mapping) for row in rows):
+    if isinstance(names, Iterable) and hasattr(table, "__getitem__"):
+        found: dict[str, Any] = {}
+        for name in names:
+            try:
+                found[str(name)] = table[name]
+            except (LookupError, TypeError) as error:  # a frame that is not what it says
+                kind = type(table).__name__
+                raise InputError(f"this {kind} names a column {name!r} but has none: {error}") from None
+        return found
+    rows = []
+    several = isinstance(table, Iterable) and names is None
+    for row in table if several else (None,):
+        rows.append(row)
+        if not isinstance(row, Mapping):
+            break
+    if not rows or not isinstance(rows[-1], Mapping):
         advice = "give a data frame, a list of dicts (with at least one row), or a dict of columns"
         raise InputError(f"this is a {type(table).__name__}; {advice}")
     first = rows[0]
@@ -166,7 +175,7 @@ def _columns(table: Any) -> Mapping[str, Any]:
 
 
 def _column(columns: Mapping[str, Any], name: str) -> tuple[Any, ...]:
-    if name not in columns:
+    if not isinstance(name, str) or name not in columns:
         raise InputError(f"there is no column {name!r}; there are {list(columns)[:9]}")
     if isinstance(columns[name], Set):
         raise ShapeError(f"column {name!r} is a set, whose rows have no order; give a list")
@@ -196,7 +205,7 @@ def _is_value(value: Any) -> bool:
         hash(value)
         # NaN and NaT differ from themselves; pandas' NA cannot say, which is a TypeError.
         return bool(value == value) and not isinstance(value, _NO_VALUES)  # noqa: PLR0124
-    except TypeError:
+    except Exception:  # objects may raise anything where they are compared
         return False
 
 
