@@ -12,8 +12,8 @@ import pytest
 
 from superarm import registry
 from superarm.core import Floats, Ints
-from superarm.errors import StateError
-from superarm.experiments import Experiment, Plan, execute
+from superarm.errors import InputError, StateError
+from superarm.experiments import Experiment, Plan, execute, theorems
 from superarm.experiments.theorems import regret_bounds
 from superarm.policies.drift import block_length
 from superarm.problems.navigation import Navigation
@@ -66,6 +66,35 @@ def test_a_bound_is_drawn_where_there_is_one(tmp_path: Path) -> None:
     (tmp_path / "b" / "run.json").write_text(json.dumps(spec), encoding="utf-8")
     with pytest.raises(StateError, match="parameters"):
         regret_bounds(Run.load(tmp_path / "b"))
+
+
+def edited(directory: Path, **changes: Any) -> Run:
+    """The run, whose problem somebody has changed in ``run.json``."""
+    path = directory / "run.json"
+    spec = json.loads(path.read_text(encoding="utf-8"))
+    spec["parameters"]["problem"].update(changes)
+    path.write_text(json.dumps(spec), encoding="utf-8")
+    return Run.load(directory)
+
+
+def test_a_bound_does_not_build_whatever_run_json_names(tmp_path: Path) -> None:
+    policies = {"route-ucb": {}}
+    bounds_of(tmp_path / "city", policies, problem=CITY, rounds=1)
+    with pytest.raises(StateError, match=r"names a city of 2,000,000 edges, but the run was on \d+"):
+        regret_bounds(edited(tmp_path / "city", edges=2_000_000))
+    bounds_of(tmp_path / "function", {"gp-ucb": {}}, rounds=1)
+    for huge in ({"arms": 10**9}, {"dimension": 10**9}):
+        with pytest.raises(InputError, match="it must be a whole number from"):
+            regret_bounds(edited(tmp_path / "function", **huge))
+
+
+def test_a_bound_leaves_no_cache_of_drives(tmp_path: Path) -> None:
+    bounds_of(tmp_path / "run", {"gp-ucb": {}}, rounds=1)
+    run = Run.load(tmp_path / "run")
+    problem = {"name": "sumo-navigation", "cache": str(tmp_path / "elsewhere.sqlite")}
+    parameters = {**run.spec["parameters"], "problem": problem}
+    hostile = Run(run.directory, {**run.spec, "parameters": parameters})
+    assert "cache" not in theorems._rebuilt(hostile).problem
 
 
 def test_a_bound_belongs_to_the_policy_not_to_its_label(tmp_path: Path) -> None:

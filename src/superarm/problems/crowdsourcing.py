@@ -60,8 +60,9 @@ class Crowdsourcing(ChangingArms):
     _streams: Streams = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("horizon", "k", "workers"):
-            as_count(getattr(self, name), name)
+        as_count(self.horizon, "horizon")
+        as_count(self.k, "k")
+        as_count(self.workers, "workers", 1, 100_000)
         require_choice(self.counting, "counting", tuple(_COUNTING))
         store(self, noise_std=as_noise_std(self.noise_std), _streams=Streams(self.seed, "offer"))
         if self.workers <= self.k:

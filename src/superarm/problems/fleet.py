@@ -176,7 +176,7 @@ class Fleet(Driven):
 
     def __post_init__(self) -> None:
         as_count(self.horizon, "horizon", least=1)
-        as_count(self.trips, "trips", 0)
+        as_count(self.trips, "trips", 0, 10**6)
         as_count(self.vehicles, "vehicles", 1, 100_000)
         as_count(self.moments, "moments", 1, 10_000)
         require_choice(self.seen, "seen", ("edges", "trips"))

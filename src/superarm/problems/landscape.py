@@ -32,9 +32,10 @@ def landscape(
     Heights are sums of Gaussian bumps, scaled to mean 0 and standard deviation 1, so that the
     model's prior (variance 1) is about right, although the heights were not drawn from it.
     """
-    for name, count in (("horizon", horizon), ("hills", hills), ("k", k)):
-        as_count(count, name)
-    as_count(side, "side", least=2)
+    as_count(horizon, "horizon")
+    as_count(k, "k")
+    as_count(hills, "hills", 1, 1000)
+    as_count(side, "side", 2, 300)
     noise_std = as_noise_std(noise_std)
     if k > side * side:
         raise InputError(f"k is {k}, but a {side} x {side} grid has only {side * side} places")

@@ -183,8 +183,8 @@ class _Domain(NamedTuple):
     def draw(
         cls, seed: int, arms: int, dimension: int, kernel: str, lengthscale: float, nu: float = 2.5
     ) -> _Domain:
-        as_count(arms, "arms", least=2)
-        as_count(dimension, "dimension")
+        as_count(arms, "arms", 2, 16_000)  # their covariances are dense: 2 GB
+        as_count(dimension, "dimension", 1, 1000)
         require_choice(kernel, "kernel", ("squared-exponential", "matern"))
         more = {"nu": nu} if kernel == "matern" else {}
         covariance: Covariance = build("kernel", {"name": kernel, "lengthscale": lengthscale, **more})
