@@ -45,11 +45,13 @@ def test_in_a_pipe(finished: tuple[Path, subprocess.CompletedProcess[str]]) -> N
     assert len(re.findall(r"^round +\d+/10 ", done.stdout, re.MULTILINE)) == 2
     for word in ("gp-ts", "bi-ts", "prior", "fastest", "shortest", "10 trips, 10 seeds"):
         assert word in done.stdout
-    assert "In its last 5 trips gp-ts needed" in done.stdout
+    assert "In its last 5 trips, on average over 10 seeds, gp-ts" in done.stdout
     words = " ".join(done.stdout.split())
-    assert "the animation is seed 0, the table is the mean of all 10 (± standard error)." in words
+    assert "The table is the mean of 10 seeds (± standard error)." in words
+    assert "In the animation's, seed 0, it needs " in words
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert "the animation is seed 0" in page
+    assert "In the animation&#x27;s, seed 0, it needs " in page
+    assert "one of 10 seeds; their energies differ" in page
     assert "a generated city (city seed 5)" in page
     assert "Lowest energy per trip, mean of all 10:" in page
     assert "demo/report.html" in done.stdout
@@ -107,7 +109,7 @@ def test_the_documented_picture_is_the_demos_own() -> None:
     experiment = load_experiment(demo.EXPERIMENT)
     problem = make_world(experiment, rounds=demo.ROUNDS, seed=0)
     frames = learn(experiment, problem, rounds=demo.ROUNDS, seed=0)
-    drawn = picture.animated_svg(describe_city(problem), frames, 0)
+    drawn = picture.animated_svg(describe_city(problem), frames, 0, 10)
     if drawn == kept.read_text(encoding="utf-8"):
         return
 

@@ -72,6 +72,8 @@ def test_a_named_route_makes_way(cli: Command, town: Any, tmp_path: Path) -> Non
     )
     assert cli("run", own, "--net", town.net, "--jobs", "1", "-q", "--out", "run").code == 0
     problem = spec_of("run")["parameters"]["problem"]
+    assert spec_of("run")["title"] == "town.net.xml: own"
+    assert "<h1>town.net.xml: own</h1>" in Path("run/report.html").read_text(encoding="utf-8")
     assert problem.get("route") is None
     assert problem["network"] == str(town.net)
 

@@ -33,7 +33,8 @@ class Place(NamedTuple):
         """The experiment, and the parameters that place it; ``given`` is what ``--set`` says.
 
         A network that is named replaces what the experiment itself says of the place, in its
-        problem and in its sweep: a route, a network, and ends that exist on another network only.
+        problem and in its sweep: a route, a network, and ends that exist on another network only. The
+        title, which heads the report, begins with it.
         """
         self._check(experiment, given)
         networked = self.net is not None or _value("network", given) is not None
@@ -59,7 +60,12 @@ class Place(NamedTuple):
         if networked or self.start is not None:
             dropped = {"route", "start", "goal"}
             dropped |= {"network"} if "problem.network" in parameters else set()
-        return _without(experiment, dropped), parameters
+        placed = _without(experiment, dropped)
+        if self.net is not None:
+            placed = replace(
+                placed, title=f"{Path(self.net).name}: {experiment.title or experiment.id}"
+            )
+        return placed, parameters
 
     def _check(self, experiment: Experiment, given: Mapping[str, Any]) -> None:
         takes = set(parameters_of("problem", experiment.problem["name"]))

@@ -54,14 +54,15 @@ def run_demo(
     city = describe_city(problem)
     console.print(
         "An electric car makes the same trip every day. It learns how much energy each\n"
-        "road takes, and what it measures on one road tells it something about others.\n",
+        "road takes, and what it measures on one road tells it something about others.\n"
+        f"First comes seed {seed}, one of {experiment.seeds} that differ in the roads' energies.\n",
         highlight=False,
     )
     with display(console, city, rounds, delay) as show:
         frames = learn(experiment, problem, rounds=rounds, seed=seed, show=show)
     _make_room(out)
     plan = Plan.make(experiment, out=out, rounds=rounds, first_seed=seed)
-    picture = animated_svg(city, frames, seed)
+    picture = animated_svg(city, frames, seed, experiment.seeds)
     write_spec(out, plan.describe())
     atomic_write(out / "learning.svg", picture.encode())  # first: by it the next demo knows this one
     jobs = available_cores() if rounds >= _WORTH_PROCESSES else 1
@@ -73,9 +74,9 @@ def run_demo(
     outcome = Outcome.of(run)
     notes = (
         outcome.conclusion(),
-        f"{outcome.seeds_text()} First the roads, from low (green) to high (brown), those tried in "
-        "orange, today's trip in blue; then the energy of each trip and its forecast, next to "
-        "routes chosen without learning.",
+        f"{outcome.seeds_text()} The animation: first the roads, from low (green) to high (brown), "
+        "those tried in orange, today's trip in blue; then the energy of each trip and its forecast, "
+        "next to routes chosen without learning.",
     )
     page, size = out / "report.html", (experiment.rounds, experiment.seeds)
     command = ("superarm", "run", EXPERIMENT)

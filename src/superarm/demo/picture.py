@@ -28,8 +28,11 @@ _WIDTHS = ((24.0, 2.4), (13.0, 1.3), (0.0, 0.7))  # least speed limit in m/s, an
 _LABELS = {"prior": "model alone", "best": "best route"}
 
 
-def animated_svg(city: City, frames: Sequence[Frame], seed: int) -> str:
-    """The map on the left, the energy of every trip on the right; a still shows the last frame."""
+def animated_svg(city: City, frames: Sequence[Frame], seed: int, seeds: int) -> str:
+    """The map on the left, the energy of every trip on the right; a still shows the last frame.
+
+    It says which of how many seeds it is about, because tables beside it have the mean of all.
+    """
     chosen, drawn, chart = _telling_frames(frames), _Map(city.roads), _Chart(city, frames)
     tried, routes, trips, before = "", "", "", 0
     for index, frame in enumerate(chosen):
@@ -45,8 +48,9 @@ def animated_svg(city: City, frames: Sequence[Frame], seed: int) -> str:
         "<title>A car learns the route of least energy through a city, trip by trip</title>"
         f'<style>{_STYLE}</style><rect class="paper" width="{_WIDTH}" height="{_HEIGHT}" rx="8"/>'
         + _heading(_MAP[0], "The city, and today's trip")
-        + f"{_heading(_CHART[0] - 50.0, f'What each trip took (seed {seed})')}"
-        f"{drawn.inside(drawn.background() + tried + routes + drawn.ends())}"
+        + _heading(_CHART[0] - 50.0, f"What each trip took (seed {seed})")
+        + _text(_CHART[0] - 50.0, 46.0, f"one of {seeds} seeds; their energies differ")
+        + f"{drawn.inside(drawn.background() + tried + routes + drawn.ends())}"
         f"{chart.background()}{trips}{_legend()}</svg>"
     )
 

@@ -71,11 +71,14 @@ class Outcome(NamedTuple):
         ]
 
     def seeds_text(self) -> str:
-        """What differs between seeds, and which of them is shown where."""
+        """What differs between seeds, which of them is shown where, and what it needs by itself."""
+        energy = self.row(LEARNER).energy
+        fastest = self.row("fastest").energy
         return (
-            "Every seed is the same city and trip with other road energies; the animation is "
-            f"seed {self.first_seed}, the table is the mean of all {len(self.rows[0].energy)} "
-            "(± standard error)."
+            f"The table is the mean of {len(energy)} seeds (± standard error). Every seed is the same "
+            f"city and trip with other road energies: {LEARNER} needs {energy.min():.0f} to "
+            f"{energy.max():.0f} Wh per trip in the end. In the animation's, seed {self.first_seed}, "
+            f"it needs {energy[0]:.0f} Wh and the fastest route {fastest[0]:.0f} Wh."
         )
 
     def conclusion(self) -> str:
@@ -85,9 +88,9 @@ class Outcome(NamedTuple):
         others["bi-ts"] = "learning road by road"
         parts = [_compared(learner, self.row(name), words) for name, words in others.items()]
         return (
-            f"In its last {self.latest} trips {LEARNER} needed {learner.energy.mean():.0f} Wh "
-            f"per trip: {parts[0]}, {parts[1]} and {parts[2]}; over all {self.rounds} trips "
-            f"{self._regret()}."
+            f"In its last {self.latest} trips, on average over {len(learner.energy)} seeds, {LEARNER} "
+            f"needed {learner.energy.mean():.0f} Wh per trip: {parts[0]}, {parts[1]} and {parts[2]}; "
+            f"over all {self.rounds} trips {self._regret()}."
         )
 
     def _regret(self) -> str:

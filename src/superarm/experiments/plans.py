@@ -459,8 +459,8 @@ def _check_same(plan: Plan) -> None:
     """What was begun in the directory, if anything, is this plan, or a shorter one."""
     if (plan.out / "run.json").exists():
         before, now = read_spec(plan.out), json.loads(json_bytes(plan.describe()))
-        # Where parts come from may change: what they are called may not.
-        known = {*now, *before} - {"imports", "schema"}
+        # Where parts come from may change, and the title: what they are called may not.
+        known = {*now, *before} - {"imports", "schema", "title"}
         if before["rounds"] < now["rounds"]:
             known -= _OF_ROUNDS
         changed = sorted(
