@@ -220,5 +220,5 @@ def test_ids_that_cannot_be_told_apart_are_refused(value: Any) -> None:
     with pytest.raises(InputError, match=r"column 'id', row 1: .* is neither number nor category"):
         encoding.arms({"a": [1.0, 2.0], "id": ["x", value]}, ids="id")
     arms = encoding.arms({"a": [1.0, 2.0], "id": ["x", "y"]}, ids="id")
-    with pytest.raises(InputError, match="ids must be a list of arm ids"):
+    with pytest.raises(InputError, match="arm ids must be hashable"):
         arms.positions([["x"]])

@@ -109,9 +109,6 @@ class Arms(Shown):
         except KeyError as error:
             told = f"{len(self)} arms are, the first of them {list(self.ids[:3])!r}"
             raise UnknownArmError(f"arm id {error.args[0]!r} is not on offer; {told}") from None
-        except TypeError as error:
-            message = "ids must be a list of arm ids, each a number, a string or another hashable value"
-            raise InputError(f"{message}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
