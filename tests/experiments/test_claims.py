@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from superarm.errors import SpecError
 from superarm.experiments import Experiment, experiment_ids, judge, load_experiment
 from superarm.experiments.claims import judge_variances, not_judged, policies_of
-from superarm.results.curves import within_noise
+from superarm.results.curves import significant
+from superarm.results.verdicts import within_noise
 from superarm.simulation import Run, Trace, write_trace
 from superarm.simulation.trace import write_spec
 
@@ -42,37 +44,52 @@ def claim(check: str, **keys: Any) -> dict[str, Any]:
     return {"text": f"{check} of something", "check": check, **keys}
 
 
-FAIR = [4.0, 4.0, 4.0]
-TOTALS = {"good": [1.0, 3.0, 2.0], "fair": FAIR, "even": FAIR, "poor": [10.0, 30.0, 20.0]}
-SAME = [5.0, 5.0, 5.0]
-REWARDS = {"good": [9.0, 11.0, 10.0], "fair": SAME, "even": SAME, "poor": [1.0, 1.0, 1.0]}
+def often(values: list[float]) -> list[float]:
+    """These seeds again and again, 36 in all: enough that seeds unlike them are few."""
+    return values * (36 // len(values))
+
+
+FAIR = often([4.0, 4.0, 4.0])
+TOTALS = {
+    "good": often([1.0, 3.0, 2.0]),
+    "fair": FAIR,
+    "even": FAIR,
+    "poor": often([10.0, 30.0, 20.0]),
+}
+SAME = often([5.0, 5.0, 5.0])
+REWARDS = {
+    "good": often([9.0, 11.0, 10.0]),
+    "fair": SAME,
+    "even": SAME,
+    "poor": often([1.0, 1.0, 1.0]),
+}
 
 
 @pytest.mark.parametrize(
     ("told", "word"),
     [
-        # good − r·poor per seed is (1 − 10 r)·(1, 3, 2): its mean is 3.46 standard errors for any r.
-        (claim("below", policy="good", versus="poor", ratio=0.2), "undecided"),
+        # Up to 8.0 % of seeds may be unlike these 36, and 2.44 standard errors are needed; that of
+        # good's totals and rewards is 0.14.
+        (claim("below", policy="good", versus="poor", ratio=0.2), "holds"),  # −2 of 4
         (claim("below", policy="good", versus="poor", ratio=0.1), "does not hold"),  # a tie
         (claim("above", policy="good", versus="poor", ratio=0.1), "does not hold"),  # a tie
         (claim("below", policy="fair", versus="even"), "does not hold"),
-        (claim("below", policy="fair", versus="even", ratio=1.01), "holds"),
-        (claim("above", policy="fair", versus="even", ratio=1.01), "does not hold"),
-        (
-            claim("above", policy="good", versus="fair", ratio=1.5, metric="reward"),
-            "holds",
-        ),  # 2.5 ± 0.577
-        (claim("above", policy="good", versus="fair", ratio=1.51, metric="reward"), "undecided"),
-        (claim("below", policy="good", versus="fair", ratio=2.49, metric="reward"), "undecided"),
+        (claim("below", policy="fair", versus="even", ratio=1.1), "holds"),
+        (claim("below", policy="fair", versus="even", ratio=1.02), "undecided"),  # a lead of 2 %
+        (claim("above", policy="fair", versus="even", ratio=1.02), "undecided"),
+        (claim("above", policy="fair", versus="even", ratio=1.1), "does not hold"),
+        (claim("above", policy="good", versus="fair", ratio=1.5, metric="reward"), "holds"),
+        (claim("above", policy="good", versus="fair", ratio=1.97, metric="reward"), "undecided"),
+        (claim("below", policy="good", versus="fair", ratio=2.03, metric="reward"), "undecided"),
         (claim("below", policy="good", versus="fair", ratio=2.5, metric="reward"), "holds"),
         (claim("below", policy="good", versus="fair", ratio=1.5, metric="reward"), "does not hold"),
         (claim("between", policy="fair", versus="even", least=0.9, most=1.1), "holds"),
         (claim("between", policy="fair", versus="even", least=1.1, most=2), "does not hold"),
         (claim("between", policy="fair", versus="even", least=0.1, most=0.9), "does not hold"),
-        (claim("between", policy="good", versus="fair", least=0.4, most=0.6), "undecided"),
+        (claim("between", policy="good", versus="fair", least=0.48, most=0.6), "undecided"),
         (claim("similar", policy="fair", versus="good", tolerance=0.5), "undecided"),
-        (claim("similar", policy="good", versus="fair", tolerance=1.2), "holds"),  # 4.8 − 2 ± 0.577
-        (claim("similar", policy="fair", versus="good", tolerance=1.2), "holds"),
+        (claim("similar", policy="good", versus="fair", tolerance=0.6), "holds"),  # 2.4 − 2 ± 0.14
+        (claim("similar", policy="fair", versus="good", tolerance=0.6), "holds"),
         (
             claim("similar", policy="fair", versus="good", tolerance=0.1, metric="reward"),
             "does not hold",
@@ -85,9 +102,7 @@ REWARDS = {"good": [9.0, 11.0, 10.0], "fair": SAME, "even": SAME, "poor": [1.0, 
         (claim("below", policy="poor", versus=["good", "even"], metric="reward"), "holds"),
     ],
 )
-def test_three_seeds_decide_beyond_four_point_three_standard_errors(
-    told: dict[str, Any], word: str, tmp_path: Path
-) -> None:
+def test_many_seeds_decide(told: dict[str, Any], word: str, tmp_path: Path) -> None:
     (verdict,) = judge(make_run(tmp_path, TOTALS, reward=REWARDS), [told])
     assert verdict.verdict == word, verdict.evidence
     assert verdict.as_json() == {
@@ -97,25 +112,108 @@ def test_three_seeds_decide_beyond_four_point_three_standard_errors(
         "evidence": verdict.evidence,
     }
     assert all(name in verdict.evidence for name in policies_of(told))
-    assert "; 4.3 needed)" in verdict.evidence
-    assert verdict.evidence.endswith("(3 seeds, T = 2)")
+    assert " needed)" in verdict.evidence
+    assert verdict.evidence.endswith("(36 seeds, T = 2)")
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3])
+@pytest.mark.parametrize("check", ["below", "above", "similar"])
+def test_three_seeds_decide_nothing(check: str, seeds: int, tmp_path: Path) -> None:
+    keys = {"tolerance": 0.1} if check == "similar" else {}
+    told = claim(check, policy="a", versus="b", **keys)
+    (verdict,) = judge(make_run(tmp_path / "few", {"a": [1.0] * seeds, "b": [9.0] * seeds}), [told])
+    assert verdict.verdict == "undecided"
+    text = f"{seeds} seed{'s' * (seeds > 1)} cannot decide, 4 or more can"
+    assert verdict.evidence.endswith(f"; undecided: {text} ({seeds} seed{'s' * (seeds > 1)}, T = 2)")
+    four = make_run(tmp_path / "four", {"a": [1.0] * 4, "b": [9.0] * 4})
+    assert judge(four, [told])[0].verdict == ("holds" if check == "below" else "does not hold")
 
 
 @pytest.mark.parametrize(
-    ("half_width", "word"), [(0.40, "holds"), (0.41, "undecided")], ids=["4.33", "4.22"]
+    ("half_width", "word"), [(0.59, "holds"), (0.61, "undecided")], ids=["3.79", "3.67"]
 )
 def test_the_threshold_is_students_for_either_verdict(
     half_width: float, word: str, tmp_path: Path
 ) -> None:
-    """b − a has mean 1 and standard error half_width/√3; three seeds need 4.303 of them."""
-    differences = np.array([1.0 - half_width, 1.0, 1.0 + half_width])
+    """b − a has mean 1 and, about it, (−h, −h, 0, h, h): standard error h/√5; five seeds need 3.747."""
+    differences = 1.0 + half_width * np.array([-1.0, -1.0, 0.0, 1.0, 1.0])
+    errors = 1.0 / (half_width / np.sqrt(5.0))
+    assert (errors > 3.747) == (word == "holds")
     assert within_noise(differences) == within_noise(-differences) == (word == "undecided")
-    run = make_run(tmp_path, {"a": [0.0, 0.0, 0.0], "b": differences.tolist()})
+    run = make_run(tmp_path, {"a": [0.0] * 5, "b": differences.tolist()})
     below, above = judge(
         run, [claim("below", policy="a", versus="b"), claim("above", policy="a", versus="b")]
     )
     assert below.verdict == word
     assert above.verdict == ("does not hold" if word == "holds" else "undecided")
+    assert "; 3.75 needed)" in below.evidence
+
+
+def test_a_claim_fails_only_beyond_what_the_worst_of_its_rivals_shows_by_chance(tmp_path: Path) -> None:
+    """a − b is 1 ± 0.2, 5 standard errors. Of five seeds 3.75 are needed, and 7.17 of the worst of ten
+    rivals, which makes a claim fail. To be below all of them, b needs no more than 3.75 of each."""
+    leads = 1.0 + 0.2 * np.sqrt(5.0) * np.array([-1.0, -1.0, 0.0, 1.0, 1.0])
+    rivals = [f"rival-{number}" for number in range(9)]
+    totals: Totals = {"a": leads.tolist(), "b": [0.0] * 5, **{name: [9.0] * 5 for name in rivals}}
+    run = make_run(tmp_path, totals)
+    single, many, other_way = judge(
+        run,
+        [
+            claim("below", policy="a", versus="b"),
+            claim("below", policy="a", versus=["b", *rivals]),
+            claim("below", policy="b", versus=["a", *rivals]),
+        ],
+    )
+    assert single.verdict == "does not hold"
+    assert many.verdict == "undecided"
+    assert "(5 standard errors; 7.17 needed)" in many.evidence
+    assert other_way.verdict == "holds"
+    assert "(5 standard errors; 3.75 needed)" in other_way.evidence
+
+
+def test_skewed_seeds_decide_nothing(tmp_path: Path) -> None:
+    """t is 4.7, but one seed of five loses most of the lead; without skewness 2.9 are left."""
+    run = make_run(tmp_path, {"a": [0.0] * 5, "b": [4.0, 4.0, 4.0, 4.0, 1.2]})
+    (verdict,) = judge(run, [claim("below", policy="a", versus="b")])
+    assert verdict.verdict == "undecided"
+    assert "without skewness; 3.75 needed); undecided: 5 skewed seeds cannot tell" in verdict.evidence
+
+
+def test_a_lead_must_outweigh_seeds_unlike_these(tmp_path: Path) -> None:
+    """Five seeds miss what happens in 45 % of all seeds with 5 %; eleven what happens in 24 %."""
+    for seeds, word in ((5, "undecided"), (10, "undecided"), (11, "holds")):
+        run = make_run(tmp_path / str(seeds), {"a": [75.0] * seeds, "b": [100.0] * seeds})
+        (verdict,) = judge(run, [claim("below", policy="a", versus="b")])
+        assert verdict.verdict == word, verdict.evidence
+        if seeds == 5:
+            assert (
+                "; undecided: 45 % of all seeds may be unlike these 5, and could outweigh a lead of "
+                "25 %; 11 seeds would do" in verdict.evidence
+            )
+
+
+def test_rounding_decides_nothing(tmp_path: Path) -> None:
+    """A lead of 1e-12 on 1,000 is a tie, also where seeds differ in it."""
+    exact = [1000.0, 2000.0, 500.0, 800.0, 900.0]
+    less = [total * (1.0 - 1e-15 * (3 + seed)) for seed, total in enumerate(exact)]
+    run = make_run(tmp_path, {"a": less, "b": exact})
+    for check in ("below", "above"):
+        (verdict,) = judge(run, [claim(check, policy="a", versus="b")])
+        assert verdict.verdict == "does not hold"
+        assert "a − b seed by seed 0 (the same in every seed" in verdict.evidence
+
+
+def test_seeds_that_share_their_data_count_less(tmp_path: Path) -> None:
+    """With a share ρ in common the error grows by √(1 + nρ/(1 − ρ)): √6 for n = 5 and ρ = 1/2."""
+    leads = 1.0 + 0.1 * np.sqrt(5.0) * np.array([-1.0, -1.0, 0.0, 1.0, 1.0])
+    run = make_run(tmp_path, {"a": [0.0] * 5, "b": leads.tolist()})
+    told = [claim("below", policy="a", versus="b")]
+    assert "−1.00 ± 0.10 (10 standard errors" in judge(run, told)[0].evidence
+    (holds,) = judge(Run(tmp_path, {**run.spec, "shared_data": [0.5]}), told)
+    assert holds.verdict == "holds"
+    assert "−1.00 ± 0.24 (4.1 standard errors, in which seeds share 50 % of" in holds.evidence
+    (verdict,) = judge(Run(tmp_path, {**run.spec, "shared_data": [0.6]}), told)
+    assert verdict.verdict == "undecided"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +225,7 @@ def test_the_threshold_is_students_for_either_verdict(
     ],
 )
 def test_of_several_policies_a_claim_says_the_same_of_each(told: Any, tmp_path: Path) -> None:
-    run = make_run(tmp_path, {**TOTALS, "worse": [40.0, 40.0, 40.0]})
+    run = make_run(tmp_path, {**TOTALS, "worse": often([40.0, 40.0, 40.0])})
 
     def word(*policies: str) -> str:
         return judge(run, [{**told, "policy": list(policies)}])[0].verdict
@@ -148,12 +246,14 @@ def test_of_several_policies_a_claim_says_the_same_of_each(told: Any, tmp_path: 
 
 def test_the_evidence_compares_seed_by_seed_at_the_weakest_pair(tmp_path: Path) -> None:
     """Seeds differ far more than policies do; the difference of policies is plain all the same."""
-    run = make_run(tmp_path, {"a": [1.0, 21.0], "b": [3.5, 22.5], "c": [50.0, 90.0]})
+    totals = {"a": [1.0, 21.0] * 2, "b": [3.5, 22.5] * 2, "c": [50.0, 90.0] * 2}
+    run = make_run(tmp_path, totals)
     (verdict,) = judge(run, [claim("below", policy="a", versus=["c", "b"])])
-    # a − b is (−2.5, −1.5): mean −2, standard error 0.5 = 0.707/√2; the least total comes first.
+    # a − b is (−2.5, −1.5) twice: mean −2, standard error √(1/3)/√4; the least total comes first.
     assert verdict.evidence == (
-        "cumulative regret: a 11 ± 10, b 13 ± 9.5, c 70 ± 20; a − b seed by seed −2.00 ± 0.50 "
-        "(4 standard errors; 12.7 needed) (2 seeds, T = 2)"
+        "cumulative regret: a 11 ± 5.8, b 13 ± 5.5, c 70 ± 12; a − b seed by seed −2.00 ± 0.29 "
+        "(6.9 standard errors; 4.54 needed); undecided: 53 % of all seeds may be unlike these 4, and "
+        "could outweigh a lead of 15 %; 18 seeds would do (4 seeds, T = 2)"
     )
     assert verdict.verdict == "undecided"
 
@@ -165,23 +265,16 @@ def test_the_evidence_compares_seed_by_seed_at_the_weakest_pair(tmp_path: Path) 
 def test_standard_errors_are_told_in_plain_numbers(
     leads: list[float], told: str, tmp_path: Path
 ) -> None:
-    """Two differences d and e have the mean (d + e)/2 and the standard error |d − e|/2."""
-    run = make_run(tmp_path, {"a": [0.0, 0.0], "b": leads})
+    """Half d and half e, of five each, have the mean (d + e)/2 and the standard error |d − e|/6."""
+    middle = sum(leads) / 2.0
+    spread = [middle + 3.0 * (lead - middle) for lead in leads]
+    run = make_run(tmp_path, {"a": [0.0] * 10, "b": spread * 5})
     (verdict,) = judge(run, [claim("below", policy="a", versus="b")])
     assert told in verdict.evidence
 
 
-@pytest.mark.parametrize("check", ["below", "above"])
-def test_a_single_seed_decides_nothing(check: str, tmp_path: Path) -> None:
-    (verdict,) = judge(
-        make_run(tmp_path, {"a": [1.0], "b": [9.0]}), [claim(check, policy="a", versus="b")]
-    )
-    assert verdict.verdict == "undecided"
-    assert "(1 seed, T = 2)" in verdict.evidence
-
-
 def test_totals_that_are_all_zero_are_similar(tmp_path: Path) -> None:
-    run = make_run(tmp_path, {"a": [0.0, 0.0], "b": [0.0, 0.0], "c": [1.0, -1.0]})
+    run = make_run(tmp_path, {"a": [0.0] * 4, "b": [0.0] * 4, "c": [1.0, -1.0] * 2})
     (same,) = judge(run, [claim("similar", policy="a", versus="b", tolerance=0.1)])
     assert same.verdict == "holds"
     assert "a − b seed by seed 0 (the same in every seed" in same.evidence
@@ -190,7 +283,7 @@ def test_totals_that_are_all_zero_are_similar(tmp_path: Path) -> None:
 
 
 def test_totals_below_zero_are_compared_by_the_product(tmp_path: Path) -> None:
-    run = make_run(tmp_path, {"a": [-10.0, -10.0], "b": [-5.0, -5.0]})
+    run = make_run(tmp_path, {"a": [-10.0] * 4, "b": [-5.0] * 4})
     assert judge(run, [claim("below", policy="a", versus="b", ratio=0.5)])[0].verdict == "holds"
 
 
@@ -260,7 +353,8 @@ def test_one_verdict_per_setting_that_names_it(tmp_path: Path) -> None:
 
 def test_relative_to_another_policy(tmp_path: Path) -> None:
     """A quarter and a half of the others in every seed, however much these differ."""
-    run = make_run(tmp_path, {"good": [1.0, 3.0], "half": [2.0, 6.0], "poor": [4.0, 12.0]})
+    totals = {"good": [1.0, 3.0], "half": [2.0, 6.0], "poor": [4.0, 12.0]}
+    run = make_run(tmp_path, {policy: often(values) for policy, values in totals.items()})
     told = [
         claim("below", policy="good", versus="half", ratio=0.75, relative_to="poor"),
         claim("below", policy="good", versus="half", ratio=0.5, relative_to="poor"),
@@ -276,7 +370,7 @@ def test_relative_to_another_policy(tmp_path: Path) -> None:
 
 
 def test_over_nothing_nothing_is_decided(tmp_path: Path) -> None:
-    run = make_run(tmp_path, {**TOTALS, "zero": [0.0, 0.0, 0.0]})
+    run = make_run(tmp_path, {**TOTALS, "zero": often([0.0, 0.0, 0.0])})
     (verdict,) = judge(run, [claim("below", policy="good", versus="poor", relative_to="zero")])
     assert verdict.verdict == "undecided"
 
@@ -304,7 +398,7 @@ def test_among_some_values_of_a_key(tmp_path: Path) -> None:
 def test_time_per_round_is_judged_where_it_was_kept(tmp_path: Path) -> None:
     run = make_run(tmp_path, {"quick": FAIR, "slow": FAIR})
     for policy, seconds in {"quick": 1.0, "slow": 3.0}.items():
-        for seed in range(3):
+        for seed in range(len(FAIR)):
             series = {"regret": np.zeros(2)}
             timed = np.array([9.0, seconds], dtype=np.float32)  # what warms up does not count
             write_trace(
@@ -456,11 +550,37 @@ def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
 @pytest.mark.parametrize(
     ("told", "totals", "word"),
     [
-        # Slopes over the ranks of 0.5, 1, 2 are half of last − first: the change is last − first.
+        # Every step counts: from 0.5 to 1 it rises, from 1 to 2 chance may explain it.
         (
             claim("rises", policy="mine", key="width"),
             {2.0: [5.0, 6.1], 0.5: [1.0, 2.0], 1.0: [9.0, 0.0]},
+            "undecided",
+        ),
+        (
+            claim("rises", policy="mine", key="width"),
+            {2.0: [5.0, 6.1], 0.5: [1.0, 2.0], 1.0: [3.0, 4.0]},
             "holds",
+        ),
+        (  # it falls in four of five steps: no rise, but an upward trend
+            claim("rises", policy="mine", key="width"),
+            {1.0: [5.0], 2.0: [4.0], 3.0: [3.0], 4.0: [20.0], 5.0: [19.0], 6.0: [18.0]},
+            "does not hold",
+        ),
+        (
+            claim("upward_trend", policy="mine", key="width"),
+            {1.0: [5.0], 2.0: [4.0], 3.0: [3.0], 4.0: [20.0], 5.0: [19.0], 6.0: [18.0]},
+            "holds",
+        ),
+        # Slopes over the ranks of 0.5, 1, 2 are half of last − first: the change is last − first.
+        (
+            claim("upward_trend", policy="mine", key="width"),
+            {2.0: [5.0, 6.1], 0.5: [1.0, 2.0], 1.0: [9.0, 0.0]},
+            "holds",
+        ),
+        (
+            claim("downward_trend", policy="mine", key="width"),
+            {2.0: [5.0, 6.1], 0.5: [1.0, 2.0], 1.0: [9.0, 0.0]},
+            "does not hold",
         ),
         (
             claim("falls", policy="mine", key="width"),
@@ -468,8 +588,12 @@ def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
             "does not hold",
         ),
         (claim("falls", policy="mine", key="width"), {2.0: [1.0, 2.0], 0.5: [5.0, 6.1]}, "holds"),
+        (
+            claim("downward_trend", policy="mine", key="width"),
+            {2.0: [1.0, 2.0], 0.5: [5.0, 6.1]},
+            "holds",
+        ),
         (claim("rises", policy="mine", key="width"), {0.5: [1.0, 9.0], 2.0: [9.0, 2.0]}, "undecided"),
-        (claim("rises", policy="mine", key="width"), {0.5: [1.0], 2.0: [9.0]}, "undecided"),
         # Flat: the change, within a tenth of the mean, and seen; seen and too large; not seen.
         (
             claim("flat", policy="mine", key="width", tolerance=0.1),
@@ -488,13 +612,13 @@ def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
         ),
         (
             claim("flat", policy="mine", key="width", tolerance=0.1),
-            {0.5: [10.0, 18.0], 2.0: [15.0, 13.0]},
+            {0.5: [0.0, 28.0], 2.0: [29.0, -1.0]},
             "undecided",
         ),
-        # The mean is 10.97: 10 and 11.9 are within a tenth of it, though 11.9 is not of 10.
+        # The mean is 11.5: 10 and 13 are within a quarter of it, though 13 is not of 10.
         (
-            claim("flat", policy="mine", key="width", tolerance=0.1),
-            {0.5: [10.0] * 2, 1.0: [11.0] * 2, 2.0: [11.9] * 2},
+            claim("flat", policy="mine", key="width", tolerance=0.25),
+            {0.5: [10.0] * 2, 1.0: [11.5] * 2, 2.0: [13.0] * 2},
             "holds",
         ),
         (  # a tenth of a level below zero is room all the same
@@ -517,21 +641,11 @@ def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
             {0.5: [10.0, 10.1], 1.0: [30.0, 30.1], 2.0: [10.0, 10.1]},
             "does not hold",
         ),
-        # Of the spread: |x − median| is 0.5 at 1 and 4 at 2; two seeds are always as far from it.
+        # Of the spread: |x − median| is 0.5 at 1 and 4 at 2.
         (
             claim("rises", policy="mine", key="width", of="spread"),
             {1.0: [1.0, 2.0, 1.0, 2.0], 2.0: [8.0, 0.0, 8.0, 0.0]},
             "holds",
-        ),
-        (
-            claim("rises", policy="mine", key="width", of="spread"),
-            {1.0: [1.0, 2.0], 2.0: [8.0, 0.0]},
-            "undecided",
-        ),
-        (  # three seeds that agree would decide a total, but say nothing of a spread
-            claim("rises", policy="mine", key="width", of="spread"),
-            {1.0: [5.0] * 3, 2.0: [7.0] * 3},
-            "undecided",
         ),
         (
             claim("rises", policy="mine", key="width", where={"route": "a"}),
@@ -543,7 +657,8 @@ def sweep_run(directory: Path, totals: dict[float, list[float]]) -> Run:
 def test_claims_across_settings_are_judged_once(
     told: dict[str, Any], totals: dict[float, list[float]], word: str, tmp_path: Path
 ) -> None:
-    (verdict,) = judge(sweep_run(tmp_path, totals), [told])
+    run = sweep_run(tmp_path, {width: often(values) for width, values in totals.items()})
+    (verdict,) = judge(run, [told])
     assert verdict.verdict == word, verdict.evidence
     least = min(totals)
     assert f"at width = {least:g}: " in verdict.evidence
@@ -553,29 +668,35 @@ def test_claims_across_settings_are_judged_once(
 @pytest.mark.parametrize(
     ("of", "totals", "change"),
     [
-        # Last − first is 4 and 4.1: mean 4.05, half the difference 0.05.
-        (None, {0.5: [1.0, 2.0], 1.0: [9.0, 0.0], 2.0: [5.0, 6.1]}, "4.05 ± 0.05"),
+        # Last − first is 4 and 4.1, twice each: mean 4.05, standard error 0.05 √(4/3)/√4.
+        (None, {0.5: [1.0, 2.0] * 2, 1.0: [9.0, 0.0] * 2, 2.0: [5.0, 6.1] * 2}, "4.05 ± 0.03"),
         # From the median, 0, the seeds are (0, 0, 0, 8) away: mean 2, deviation 4, over √4 seeds.
         ("spread", {1.0: [0.0] * 4, 2.0: [0.0, 0.0, 0.0, 8.0]}, "2.00 ± 2.00"),
     ],
 )
-def test_the_evidence_tells_the_change_over_all_values(
+def test_the_evidence_tells_the_trend_over_all_values(
     of: str | None, totals: dict[float, list[float]], change: str, tmp_path: Path
 ) -> None:
-    told = claim("rises", policy="mine", key="width", **({"of": of} if of else {}))
+    told = claim("upward_trend", policy="mine", key="width", **({"of": of} if of else {}))
     (verdict,) = judge(sweep_run(tmp_path, totals), [told])
-    assert f"change of mine over all values seed by seed {change} (" in verdict.evidence
+    assert f"trend of mine over all values seed by seed {change} (" in verdict.evidence
+
+
+def test_the_evidence_names_the_weakest_step(tmp_path: Path) -> None:
+    run = sweep_run(tmp_path, {1.0: [1.0] * 5, 2.0: [9.0] * 5, 4.0: [8.0] * 5, 8.0: [20.0] * 5})
+    (verdict,) = judge(run, [claim("rises", policy="mine", key="width")])
+    assert "; change of mine from 2 to 4 seed by seed −1 (the same in every seed" in verdict.evidence
 
 
 def test_a_swing_is_how_far_the_mean_over_rounds_moves_in_the_second_half(tmp_path: Path) -> None:
     """Means of 3, 3, 3, 3 stay; those of 0, 4, 0, 8 are 0, 2, 4/3, 3, from round 3 on 4/3 and 3."""
     write_spec(
         tmp_path,
-        {"experiment": "x", "rounds": 4, "first_seed": 0, "seeds": 2, "policies": ["calm", "wild"]}
+        {"experiment": "x", "rounds": 4, "first_seed": 0, "seeds": 4, "policies": ["calm", "wild"]}
         | {"settings": [{}]},
     )
     for policy, rewards in (("calm", [3.0] * 4), ("wild", [0.0, 4.0, 0.0, 8.0])):
-        for seed in range(2):
+        for seed in range(4):
             series = {"regret": np.array(rewards)}
             write_trace(tmp_path, Trace(policy=policy, setting_index=0, seed=seed, series=series))
     told = claim("below", policy="calm", versus="wild", of="swing")
@@ -609,11 +730,11 @@ def test_crossing_is_below_at_first_and_above_at_last(
     mover: dict[float, float], stayer: dict[float, float], words: list[str], tmp_path: Path
 ) -> None:
     settings = [{"rho": rho} for rho in mover]
-    spec = {"experiment": "x", "rounds": 1, "first_seed": 0, "seeds": 2, "settings": settings}
+    spec = {"experiment": "x", "rounds": 1, "first_seed": 0, "seeds": 25, "settings": settings}
     write_spec(tmp_path, {**spec, "policies": ["mover", "stayer"]})
     for policy, totals in (("mover", mover), ("stayer", stayer)):
         for index, total in enumerate(totals.values()):
-            for seed in range(2):
+            for seed in range(25):
                 series = {"regret": np.array([total])}
                 trace = Trace(policy=policy, setting_index=index, seed=seed, series=series)
                 write_trace(tmp_path, trace)
@@ -662,6 +783,21 @@ def test_crossings_are_told_with_an_interval(tmp_path: Path) -> None:
     assert "cross once in 0 of 3 seeds;" in verdict.evidence
 
 
+def test_the_interval_of_a_crossing_is_that_of_the_seeds_that_cross(tmp_path: Path) -> None:
+    """Of six seeds three cross; Student's t is that of three."""
+    first, last = [3.0, 3.0, 3.0, 9.0, 9.0, 9.0], [5.0 + 2.0, 5.0, 4.0 + 1.0 / 3.0, 9.0, 9.0, 9.0]
+    run = crossing_run(
+        tmp_path, {0.0: first, 2.0: [4.0 + 1.0 / 3.0, 4.0, 3.5, 9.0, 9.0, 9.0], 4.0: last}
+    )
+    (verdict,) = judge(run, [claim("crosses", policy="mover", versus="stayer", key="rho")])
+    crossings = np.array([1.5, 2.0, 2.0 + 2.0 * 0.5 / (0.5 + 1.0 / 3.0)])
+    mean, reach = crossings.mean(), stats.t.ppf(0.975, 2) * crossings.std(ddof=1) / np.sqrt(3.0)
+    low, high = map(significant, (mean - reach, mean + reach))
+    assert "cross once in 3 of 6 seeds" in verdict.evidence
+    expected = f"at rho = {mean:.3g} (95 % interval {low} to {high})"
+    assert expected in verdict.evidence
+
+
 def test_where_may_list_values(tmp_path: Path) -> None:
     run = crossing_run(tmp_path, {1.0: [3.0, 3.5], 4.0: [5.0, 5.5], 16.0: [6.0, 6.0]})
     told = claim("below", policy="mover", versus="stayer", where={"rho": [1.0, 16.0]})
@@ -670,10 +806,10 @@ def test_where_may_list_values(tmp_path: Path) -> None:
     assert judge(run, [absent]) == []
 
 
-@pytest.mark.parametrize("check", ["rises", "falls"])
+@pytest.mark.parametrize("check", ["rises", "falls", "upward_trend", "downward_trend"])
 def test_a_tie_neither_rises_nor_falls(check: str, tmp_path: Path) -> None:
     """Of nine equal totals the ranks' products do not add up to zero exactly: 0.1 is not binary."""
-    run = sweep_run(tmp_path, {float(width): [938.1, 0.1, 1e9 / 3] for width in range(9)})
+    run = sweep_run(tmp_path, {float(width): [938.1, 0.1, 1e9 / 3, 7.7] for width in range(9)})
     (verdict,) = judge(run, [claim(check, policy="mine", key="width")])
     assert verdict.verdict == "does not hold"
     assert "seed by seed 0 (the same in every seed" in verdict.evidence
@@ -757,17 +893,17 @@ def test_lemma_a12_says_nothing_where_feedback_comes_late(tmp_path: Path) -> Non
 @pytest.mark.parametrize("names", [["still", "mover"], ["mover", "still"]])
 def test_flat_is_said_of_every_policy(names: list[str], tmp_path: Path) -> None:
     settings = [{"width": 1.0}, {"width": 2.0}]
-    spec = {"experiment": "x", "rounds": 1, "first_seed": 0, "seeds": 2, "settings": settings}
+    spec = {"experiment": "x", "rounds": 1, "first_seed": 0, "seeds": 25, "settings": settings}
     write_spec(tmp_path, {**spec, "policies": names})
     for policy, totals in (("mover", [10.0, 20.0]), ("still", [10.0, 10.0])):
         for index, total in enumerate(totals):
-            for seed in range(2):
+            for seed in range(25):
                 series = {"regret": np.array([total])}
                 trace = Trace(policy=policy, setting_index=index, seed=seed, series=series)
                 write_trace(tmp_path, trace)
     told = [
-        claim("flat", policy=names, key="width", tolerance=0.1),
-        claim("flat", policy=["still"], key="width", tolerance=0.1),
+        claim("flat", policy=names, key="width", tolerance=0.2),
+        claim("flat", policy=["still"], key="width", tolerance=0.2),
     ]
     found = [verdict.verdict for verdict in judge(Run.load(tmp_path), told)]
     assert found == ["does not hold", "holds"]

@@ -33,6 +33,7 @@ from superarm.results.curves import (
     significant,
     synthetic_data,
 )
+from superarm.results.verdicts import LEAST_SEEDS
 from superarm.simulation import Run, cell_name
 from superarm.simulation.executors import available_cores, process_pool
 from superarm.simulation.trace import read_spec
@@ -226,6 +227,9 @@ def print_summary(summary: dict[str, Any]) -> None:
     heads = [*names, *(metric.text for metric in metrics.values()), "time per round"]
     print_table(heads, lines, title=f"{summary['experiment']}: {_size(summary)}", right=len(names))
     console = make_console()
+    if summary["seeds"] < LEAST_SEEDS:
+        few = f"{counted(summary['seeds'], 'seed')} cannot rank policies; {LEAST_SEEDS} or more can."
+        console.print(few, style="yellow", highlight=False)
     _print_claims(console, summary["claims"])
     _print_count(console, summary["claims"], summary["not_judged"])
     _print_forecasts(console, out)
@@ -287,7 +291,7 @@ def _print_count(console: Any, claims: list[dict[str, Any]], not_judged: list[di
     """How many claims hold, do not and are undecided, what would decide these, and which were left."""
     told = claim_count(claims, "")
     if any(claim["verdict"] == "undecided" for claim in claims):
-        told += " (within noise; more --seeds may decide)"
+        told += " (more --seeds may decide)"
     if told:
         console.print(f"{told}.", highlight=False, soft_wrap=True)
     if not_judged:

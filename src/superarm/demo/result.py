@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from superarm.core import Floats
-from superarm.results.curves import average, per_round, plus_minus, within_noise
+from superarm.results.curves import average, counted, per_round, plus_minus
+from superarm.results.verdicts import LEAST_SEEDS, within_noise
 from superarm.simulation import Run
 
 from .learning import LEARNER
@@ -97,6 +98,8 @@ class Outcome(NamedTuple):
         learner, *others = sorted(self.rows, key=lambda row: row.policy != LEARNER)
         rival = min(others, key=lambda row: float(row.regret.mean()))
         difference = float((learner.regret - rival.regret).mean())
+        if len(learner.regret) < LEAST_SEEDS:
+            return f"{counted(len(learner.regret), 'seed')} cannot rank it by regret"
         if within_noise(learner.regret - rival.regret):
             return f"its regret is within noise of that of {rival.policy}"
         if difference > 0.0:
@@ -107,6 +110,9 @@ class Outcome(NamedTuple):
 def _compared(learner: Row, other: Row, words: str) -> str:
     """How much less or more the learner took, seed by seed."""
     difference = float((learner.energy - other.energy).mean())
+    if len(learner.energy) < LEAST_SEEDS:
+        sign = f"{difference:+.0f}".replace("-", "−")
+        return f"{sign} Wh beside {words} ({counted(len(learner.energy), 'seed')}: too few to tell)"
     if within_noise(learner.energy - other.energy):
         told = f"{difference:+.0f}".replace("-", "−")
         return f"about as much as {words} ({told} Wh, within noise)"

@@ -2,26 +2,31 @@
 
 A claim is a table in an experiment's TOML: its ``text``, the ``check`` by name, and the check's
 parameters. A check turns a claim into *margins*: by how much it is true, one number per seed, which
-policies share. A claim holds if the mean of every margin is above zero by more than chance, does
-not hold if one is below zero by more than chance, and is undecided otherwise. Chance is Student's t
-at 95 %, two-sided, of that many seeds; a single seed decides nothing, and a tie is not "below".
+policies share. A claim holds if the mean of every margin is decidedly above zero; it does not hold if
+one is decidedly below zero; otherwise it is undecided. :mod:`superarm.results.verdicts` says what
+decides: chance, skewness, seeds unlike these and records that seeds share must be excluded. Fewer than
+four seeds decide nothing. Where a margin is zero in every seed, but for rounding, the claim does not
+hold: a tie is not "below".
 
-=============  =================================================================================
-``below``      every ``policy`` has less than ``ratio`` (1) times the total of every ``versus``
-``above``      … more than …
-``between``    more than ``least`` and less than ``most`` times the total of ``versus``
-``similar``    the totals differ by less than ``tolerance`` of the larger
-``rises``      the total rises with the swept number ``key``: its least-squares slope over ranks
-``falls``      … falls …
-``flat``       at every value of ``key`` the total is within ``tolerance`` of the mean over them
-``crosses``    below ``versus`` at the least value of ``key`` and above it at the greatest
-=============  =================================================================================
+==================  ============================================================================
+``below``           every ``policy`` has less than ``ratio`` (1) times the total of every ``versus``
+``above``           … more than …
+``between``         more than ``least`` and less than ``most`` times the total of ``versus``
+``similar``         the totals differ by less than ``tolerance`` of the larger
+``rises``           the total rises from each value of the swept number ``key`` to the next
+``falls``           … falls …
+``upward_trend``    the least-squares slope of the total over the ranks of ``key`` is above zero;
+                    single steps may go down
+``downward_trend``  … below zero; single steps may go up
+``flat``            at every value of ``key`` the total is within ``tolerance`` of the mean over them
+``crosses``         below ``versus`` at the least value of ``key`` and above it at the greatest
+==================  ============================================================================
 
 In any claim, ``metric`` (regret) says which total, or mean per round, is meant; ``seconds`` is the time
 of a round. ``relative_to`` divides it by that of another policy; ``where`` picks the settings that the
 claim is about, by a value or a list of them, and ``among`` the values of ``key``; ``of = "spread"``
-compares the seeds' distances from their median (Brown and Forsythe) in place of the totals; fewer than
-four seeds say nothing about their spread. ``of = "swing"`` compares how far the mean over rounds 1 to t
+compares the seeds' distances from their median (Brown and Forsythe) in place of the totals.
+``of = "swing"`` compares how far the mean over rounds 1 to t
 moves, up and down, while t goes from the middle of the run to its end: little where a curve is steady.
 A claim about policies, settings or metrics that a run does not have is not judged, and the run says so.
 """
@@ -50,6 +55,13 @@ from superarm.results.curves import (
     significant,
     sweeps,
     synthetic_data,
+)
+from superarm.results.verdicts import (
+    LEAST_SEEDS,
+    Lead,
+    lead_of,
+    needed_errors,
+    unlike_share,
 )
 from superarm.simulation.trace import Run
 from superarm.theory import variance_sum_bound
@@ -145,16 +157,20 @@ class Margin(NamedTuple):
 
     what: str
     values: Floats
+    scale: float
+    """The size of the totals that are compared, or of the larger."""
     sign: float = 1.0
     tie_holds: bool = False
 
-    @property
-    def strength(self) -> float:
-        """Its mean over what chance explains: beyond ±1 it is decided."""
-        mean, stderr = average(self.sign * self.values)
-        if stderr == 0.0:
-            return float("inf") if mean > 0.0 or self.tie_holds else float("-inf")  # a tie is no lead
-        return mean / (stderr * noise_limit(len(self.values)))
+    def lead(self, shared: float) -> Lead:
+        return lead_of(self.sign * self.values, scale=self.scale, shared=shared)
+
+    def strength(self, shared: float, comparisons: int) -> float:
+        """Beyond 1 it is decidedly true, beyond −1 decidedly false."""
+        lead = self.lead(shared)
+        if lead.tied and lead.seeds >= LEAST_SEEDS:
+            return float("inf") if self.tie_holds else float("-inf")  # a tie is no lead
+        return lead.strength(comparisons)
 
 
 class _Totals:
@@ -206,19 +222,49 @@ class _Totals:
 
 def _judged(totals: _Totals) -> tuple[Word, str]:
     evidence, seeds = "; ".join(_told(totals)), len(totals.run.seeds)
-    if seeds < (4 if totals.claim.get("of") == "spread" else 2):
-        return "undecided", evidence
-    margins = _CHECKS[totals.claim["check"]].margins(totals)
-    weakest, limit = min(margins, key=lambda margin: margin.strength), noise_limit(seeds)
-    away = abs(weakest.strength) * limit
-    number = significant(away, 2)
-    errors = f"{number} standard error{'s' * (number != '1')}"
-    errors = "the same in every seed" if np.isinf(away) else errors
-    evidence += f"; {weakest.what} seed by seed {plus_minus(*average(weakest.values))}"
-    evidence += f" ({errors}; {limit:.3g} needed)"
-    if weakest.strength > 1.0:
-        return "holds", evidence
-    return ("does not hold" if weakest.strength < -1.0 else "undecided"), evidence
+    if seeds < LEAST_SEEDS:
+        few = f"{counted(seeds, 'seed')} cannot decide, {LEAST_SEEDS} or more can"
+        return "undecided", f"{evidence}; undecided: {few}"
+    margins = [*_CHECKS[totals.claim["check"]].margins(totals)]
+    shared = max(map(totals.run.shared_data, totals.settings))
+    strengths = [margin.strength(shared, len(margins)) for margin in margins]
+    strength = min(strengths)
+    weakest = margins[strengths.index(strength)]
+    lead = weakest.lead(shared)
+    limit = needed_errors(seeds, lead.comparisons(len(margins)))
+    mean = weakest.sign * lead.mean + 0.0  # and no −0
+    evidence += f"; {weakest.what} seed by seed {plus_minus(mean, lead.stderr)}"
+    evidence += f" ({_errors_text(lead, shared)}; {limit:.3g} needed)"
+    if abs(strength) > 1.0:
+        return ("holds" if strength > 0.0 else "does not hold"), evidence
+    return "undecided", evidence + _doubt(lead, limit)
+
+
+def _errors_text(lead: Lead, shared: float) -> str:
+    """How far a lead is from zero, in standard errors."""
+    if lead.tied or np.isinf(lead.t):
+        return "the same in every seed"
+    number = significant(abs(lead.t), 2)
+    text = f"{number} standard error{'s' * (number != '1')}"
+    corrected = significant(abs(lead.corrected), 2)
+    if corrected != number:
+        text += f", {corrected} without skewness"
+    if shared:
+        text += f", in which seeds share {100 * shared:.0f} % of their data"
+    return text
+
+
+def _doubt(lead: Lead, limit: float) -> str:
+    """Why a lead that is beyond chance decides nothing; empty for one that is not."""
+    if not abs(lead.t) > limit:
+        return ""
+    if abs(lead.corrected) <= limit:
+        return f"; undecided: {lead.seeds} skewed seeds cannot tell rare bad ones from none"
+    return (
+        f"; undecided: {100 * unlike_share(lead.seeds):.0f} % of all seeds may be unlike these "
+        f"{lead.seeds}, and could outweigh a lead of {100 * abs(lead.mean) / lead.scale:.2g} %; "
+        f"{lead.seeds_needed:,} seeds would do"
+    )
 
 
 def _told(totals: _Totals) -> Iterator[str]:
@@ -257,8 +303,13 @@ def _against(
 ) -> Margin:
     # A product, not the quotient: right also where totals are zero or negative.
     factor = "" if ratio == 1.0 else f"{ratio:g} × "
-    difference = totals.at(policy, place) - ratio * totals.at(rival, place)
-    return Margin(f"{policy} − {factor}{rival}", difference, sign)
+    own, limit = totals.at(policy, place), ratio * totals.at(rival, place)
+    return Margin(f"{policy} − {factor}{rival}", own - limit, _larger(own, limit), sign)
+
+
+def _larger(one: Floats, other: Floats) -> float:
+    """The size of the larger of two totals."""
+    return float(max(abs(one.mean()), abs(other.mean())))
 
 
 def _similar(totals: _Totals) -> Iterator[Margin]:
@@ -272,22 +323,33 @@ def _near(totals: _Totals, what: str, difference: Floats, unit: str, level: Floa
     """``difference`` is less than ``tolerance`` × ``level``, both ways."""
     tolerance = float(totals.claim["tolerance"])
     room = tolerance * np.sign(level.mean()) * level
+    scale = abs(float(level.mean()))
     for sign in (1.0, -1.0):
         inside = room - sign * difference
         if np.any(inside) or np.any(level):  # where all is zero, it is all the same
-            yield Margin(f"{100 * tolerance:g} % of {unit} {'−+'[sign < 0]} ({what})", inside)
+            text = f"{100 * tolerance:g} % of {unit} {'−+'[sign < 0]} ({what})"
+            yield Margin(text, inside, scale)
         else:
-            yield Margin(what, difference, tie_holds=True)
+            yield Margin(what, difference, scale, tie_holds=True)
 
 
-def _moves(totals: _Totals, sign: float) -> Iterator[Margin]:
+def _steps(totals: _Totals, sign: float) -> Iterator[Margin]:
+    """The change of a total from each value of ``key`` to the next."""
+    for policy, place in product(_names(totals.claim["policy"]), range(len(totals.settings) - 1)):
+        before, after = totals.at(policy, place), totals.at(policy, place + 1)
+        what = f"change of {policy} from {totals.value(place):g} to {totals.value(place + 1):g}"
+        yield Margin(what, after - before, _larger(before, after), sign)
+
+
+def _trend(totals: _Totals, sign: float) -> Iterator[Margin]:
     """The change of a total over all values of ``key``, by least squares over their ranks."""
     for policy in _names(totals.claim["policy"]):
         every = np.stack([totals.at(policy, place) for place in range(len(totals.settings))])
         ranks = np.arange(len(every)) - (len(every) - 1) / 2.0
         # From the first value: rounding would make a change of totals that are all the same.
         change = (len(every) - 1) * (ranks @ (every - every[0])) / (ranks @ ranks)
-        yield Margin(f"change of {policy} over all values", change, sign)
+        scale = float(np.abs(every.mean(axis=1)).max())
+        yield Margin(f"trend of {policy} over all values", change, scale, sign)
 
 
 def _flat(totals: _Totals) -> Iterator[Margin]:
@@ -347,8 +409,10 @@ _CHECKS = {
     "above": _Check(partial(_compared, ratio=1.0), ("policy", "versus"), ("ratio",)),
     "between": _Check(partial(_compared, least=1.0, most=-1.0), ("policy", "versus", "least", "most")),
     "similar": _Check(_similar, ("policy", "versus", "tolerance")),
-    "rises": _Check(partial(_moves, sign=1.0), ("policy", "key"), ("among",)),
-    "falls": _Check(partial(_moves, sign=-1.0), ("policy", "key"), ("among",)),
+    "rises": _Check(partial(_steps, sign=1.0), ("policy", "key"), ("among",)),
+    "falls": _Check(partial(_steps, sign=-1.0), ("policy", "key"), ("among",)),
+    "upward_trend": _Check(partial(_trend, sign=1.0), ("policy", "key"), ("among",)),
+    "downward_trend": _Check(partial(_trend, sign=-1.0), ("policy", "key"), ("among",)),
     "flat": _Check(_flat, ("policy", "key", "tolerance"), ("among",)),
     "crosses": _Check(_crosses, ("policy", "versus", "key"), ("among",)),
 }

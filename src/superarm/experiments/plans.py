@@ -28,7 +28,7 @@ from superarm.errors import (
 from superarm.inputs import as_count
 from superarm.movement import frt_tree
 from superarm.parts import import_parts, imported
-from superarm.problems.base import Mapped, World
+from superarm.problems.base import Mapped, SharedData, World
 from superarm.problems.sources import settle_source
 from superarm.registry import family_of, suggestion
 from superarm.results.curves import setting_text, thinned
@@ -86,6 +86,7 @@ class Facts(NamedTuple):
     settled: Mapping[str, str]
     metrics: Mapping[str, Metric]
     mapped: bool  # whether its arms are roads
+    shared_data: float = 0.0  # of a seed's records, the share that another seed uses, too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +214,7 @@ class Plan:
         plain = self.experiment.as_json()
         audited = {name for facts in self.facts for name in facts.audited}
         starts = {name: start.told for name, start in self.starts.items()}
+        shared = [facts.shared_data for facts in self.facts]
         return {
             "experiment": self.experiment.id,
             "title": self.experiment.title,
@@ -235,6 +237,7 @@ class Plan:
             ],
             "audited": [name for name in self.policies if name in audited],
             "noise_variance": [facts.noise_variance for facts in self.facts],
+            **({"shared_data": shared} if any(shared) else {}),
             **({"states": starts} if starts else {}),
             "imports": imported(),
             "version": __version__,
@@ -272,7 +275,14 @@ def _rehearse(
             settled[name] = policy.settled
     metrics = {**OWN_METRICS, **(world.measures if isinstance(world, Measured) else {})}
     noise_variance = float(world.model.noise_variance)
-    return Facts(tuple(audited), noise_variance, settled, metrics, mapped=isinstance(world, Mapped))
+    return Facts(
+        tuple(audited),
+        noise_variance,
+        settled,
+        metrics,
+        mapped=isinstance(world, Mapped),
+        shared_data=world.shared_data if isinstance(world, SharedData) else 0.0,
+    )
 
 
 def _check_drawn(world: World, truth: str) -> None:

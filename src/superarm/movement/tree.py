@@ -149,7 +149,8 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
 
     With the smallest distance as the unit and β = τ^U, a cluster of level i has the radius βτ^{i−1}
     around the first action, in random order, that reaches its members; the edge above it weighs
-    τ^{i+1}. The root is of the lowest level i with τ^i at or above the largest distance. Clusters that do not split are one vertex, which keeps the weight at the top.
+    τ^{i+1}. The root is of the lowest level i with τ^i at or above the largest distance. Clusters that
+    do not split are one vertex, which keeps the weight at the top.
     """
     require_type(metric, ActionMetric, "metric", ", such as PointMetric(points=…)")
     rng, tau = as_generator(rng), as_number(tau, "tau", *TAU)
@@ -158,8 +159,8 @@ def frt_tree(metric: ActionMetric, rng: Rng, *, tau: float = 2.0) -> Tree:
     if n == 1:
         return Tree(parent=np.array([-1]), weight=np.zeros(1), leaf=np.array([0]))
     unit = float(np.min(distances, where=~np.eye(n, dtype=bool), initial=np.inf))
-    # The root is of the least level ``top`` with max d ≤ unit · τ^top [fakcharoenphol2004tight, section 2];
-    # equal distances still need one level below it.
+    # The root's level: the lowest with max d ≤ unit · τ^top [fakcharoenphol2004tight, section 2]. Equal
+    # distances still need one level below it.
     top = max(1, int(np.ceil(np.log(distances.max() / unit) / np.log(tau))))
     cluster = np.zeros(n, dtype=np.intp)  # the vertex that holds each action, while it may still split
     parents, weights = [np.array([-1])], [np.zeros(1)]

@@ -69,6 +69,15 @@ class Scored(ABC):
         """The benchmark's desirabilities, (n,)."""
 
 
+class SharedData(ABC):
+    """A world whose seeds draw from the same records, so that their totals are correlated."""
+
+    @property
+    @abstractmethod
+    def shared_data(self) -> float:
+        """The share of a seed's records that any other seed uses, too, on average; below 1."""
+
+
 class Mapped(ABC):
     """A world whose arms are roads on a map."""
 

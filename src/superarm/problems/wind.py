@@ -28,7 +28,7 @@ from superarm.oracles import TopK
 from superarm.registry import register
 from superarm.streams import stream
 
-from .base import store
+from .base import SharedData, store
 from .movement import MovementProblem
 from .sources import from_source
 
@@ -59,10 +59,11 @@ def power(speeds: Floats, cut_in: float = 3.0, rated: float = 12.0, cut_out: flo
 
 @register("problem", "wind")
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Wind(MovementProblem):
+class Wind(MovementProblem, SharedData):
     """The altitude of an airborne wind turbine, hour by hour; climbing and descending take energy.
 
-    A day is an episode, which begins at the altitude where the previous day ended.
+    A day is an episode, which begins at the altitude where the previous day ended. Seeds draw their
+    days from the same few weeks of one site, so that two seeds have many days in common.
     """
 
     unit: ClassVar[str] = "rated h"
@@ -75,6 +76,7 @@ class Wind(MovementProblem):
     cut_out: float = 25.0
     days: int = 40
     source: str = "auto"
+    _complete_days: int = field(init=False, repr=False)  # from which the run's are drawn
     _arms: list[Arms] = field(init=False, repr=False)  # by hour
     _energies: Floats = field(init=False, repr=False)  # (T, n), ρE
     _costs: Floats = field(init=False, repr=False)  # (T, n), f
@@ -123,7 +125,8 @@ class Wind(MovementProblem):
             ),
             settled={
                 "data": wind.origin,
-                "days": f"{days} of {len(wind.speeds)} complete days, drawn with the seed, in order",
+                "days": f"{days} of {len(wind.speeds)} complete days, drawn with the seed, in order; "
+                f"two seeds have {100 * days / len(wind.speeds):.0f} % of them in common, on average",
                 "power": f"share of the rated power: 0 below {speeds[0]:g} m/s, rising with the cube "
                 f"of the speed up to {speeds[1]:g} m/s, 1 up to {speeds[2]:g} m/s, 0 above",
                 "truth": f"f = ρ (max E − E) with ρ = {rho:g}, the maximum over altitudes; E is "
@@ -145,6 +148,7 @@ class Wind(MovementProblem):
                 "eq. 3 with α = 1, β = 0 and one episode, because days begin where a policy left off; "
                 "in a single round it may be negative",
             },
+            _complete_days=len(wind.speeds),
             _arms=[
                 Arms(ids=[f"{each:g} m" for each in altitudes], features=rows[first : first + n])
                 for first in range(0, _HOURS * n, n)
@@ -158,6 +162,10 @@ class Wind(MovementProblem):
     @property
     def span(self) -> int:
         return self.horizon
+
+    @property
+    def shared_data(self) -> float:
+        return self.days / self._complete_days
 
     def offer(self, step: int) -> Offer:
         hour = (step - 1) % _HOURS

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from superarm.capabilities import Metric
+from superarm.core import Floats
 from superarm.errors import StateError
 from superarm.results.bounds import RegretBounds
 from superarm.results.charts import regret_chart, run_charts
@@ -29,8 +30,8 @@ from superarm.results.curves import (
     significant,
     sweeps,
     synthetic_data,
-    within_noise,
 )
+from superarm.results.verdicts import LEAST_SEEDS, within_noise
 from superarm.simulation.trace import Run
 from superarm.states import atomic_write
 
@@ -137,13 +138,22 @@ def _headline(run: Run, rankings: Sequence[Mapping[str, Average]]) -> str:
         each = " each" if len(best) > 1 else ""
         ties = sum(_tied(run, index, ranking) > 1 for index, ranking in enumerate(rankings))
         told = f"{' and '.join(best)}, in {most} of {len(rankings)} settings{each}"
+        if len(run.seeds) < LEAST_SEEDS:
+            return f"{_too_few(run)} Lowest mean regret: {told}."
         return f"Lowest regret: {told}{f'; tied within noise in {ties}' if ties else ''}."
     unit = run.metric("regret", 0).unit
     parts = [f"{policy}, {plus_minus(*each)} {unit}".rstrip() for policy, each in rankings[0].items()]
+    if len(run.seeds) < LEAST_SEEDS:
+        return f"{_too_few(run)} Mean regret: {'; '.join(parts)}."
     ties = _tied(run, 0, rankings[0])
     if ties > 1:
         return f"Lowest regret, tied within noise: {'; '.join(parts[:ties])}."
     return f"Lowest regret: {'; next '.join(parts[:2])}."
+
+
+def _too_few(run: Run) -> str:
+    seeds = counted(len(run.seeds), "seed")
+    return f"{seeds} cannot rank policies; {LEAST_SEEDS} or more can."
 
 
 def _rivals(run: Run, ranking: Mapping[str, Average]) -> dict[str, Average]:
@@ -155,7 +165,13 @@ def _rivals(run: Run, ranking: Mapping[str, Average]) -> dict[str, Average]:
 def _tied(run: Run, index: int, ranking: Iterable[str]) -> int:
     """How many are best: the first, and the next ones as long as chance may explain the difference."""
     best, *others = (run.cumulative(policy, index)[:, -1] for policy in ranking)
-    return 1 + len(list(takewhile(lambda each: within_noise(each - best), others)))
+    shared = run.shared_data(index)
+
+    def may_be_chance(other: Floats) -> bool:
+        scale = abs(float(other.mean()))
+        return within_noise(other - best, comparisons=len(others), scale=scale, shared=shared)
+
+    return 1 + len(list(takewhile(may_be_chance, others)))
 
 
 def _first_asked(run: Run) -> str:

@@ -158,7 +158,7 @@ def average(values: Floats) -> Average:
 
 
 def noise_limit(seeds: int) -> float:
-    """Standard errors by which a mean over seeds is off by chance: Student's t at 95 %, two-sided.
+    """Standard errors to either end of a 95 % interval for a mean over seeds, by Student's t.
 
     >>> [round(noise_limit(seeds), 2) for seeds in (2, 3, 5, 25)]
     [12.71, 4.3, 2.78, 2.06]
@@ -166,12 +166,6 @@ def noise_limit(seeds: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(seeds - 1, 0.975))
-
-
-def within_noise(differences: Floats) -> bool:
-    """Whether the mean of one difference per seed may be chance; of a single seed nobody can say."""
-    mean, stderr = mean_stderr(differences)
-    return len(differences) < 2 or bool(abs(mean) <= noise_limit(len(differences)) * stderr)
 
 
 def synthetic_data(run: Run, setting_index: int | None = None) -> str:

@@ -54,6 +54,7 @@ _OF_SETTINGS: dict[str, Any] = {  # one for each
     "settled": Sequence[Mapping[str, str]],
     "metrics": Sequence[Mapping[str, Mapping[str, Any]]],
     "noise_variance": Sequence[float | None],
+    "shared_data": Sequence[float],
 }
 _METRIC_KINDS = get_type_hints(Metric)
 _NOT_FINITE = (np.isnan, np.isinf)
@@ -299,6 +300,11 @@ class Run(Shown):
         told: Sequence[Mapping[str, str]] = self.spec.get("settled", ())
         return told[setting_index] if told else {}
 
+    def shared_data(self, setting_index: int) -> float:
+        """The share of a seed's records that another seed of the setting uses, too, on average."""
+        shares: Sequence[float] = self.spec.get("shared_data", ())
+        return shares[setting_index] if shares else 0.0
+
     def metric(self, name: str, setting_index: int) -> Metric:
         """How a metric is read in a setting; one that nobody described, by its name."""
         described = self.spec.get("metrics")
@@ -523,6 +529,8 @@ def _check_spec(spec: Any, path: Path) -> Mapping[str, Any]:
                 require_kind(spec.get(key), kind, repr(key))
             if key in spec and key in _OF_SETTINGS and len(spec[key]) != len(spec["settings"]):
                 raise SpecError(f"{key!r} must have one entry for each setting")
+        if not all(0.0 <= share < 1.0 for share in spec.get("shared_data", ())):
+            raise SpecError("'shared_data' must have shares from 0 to below 1")
         check_chart(spec.get("chart", {}), "'chart'")
         parameters = spec.get("parameters", {})
         require_kind(parameters.get("problem", {}), Mapping[str, Any], "'problem'")
