@@ -111,7 +111,14 @@ def test_contents_and_accessibility(tmp_path: Path) -> None:
     assert len(charts) == 3
     assert all(chart["role"] == "img" and len(chart["aria-label"] or "") > 20 for chart in charts)
     for wanted in (
-        *("A test", "A paper", "First note.", "Second note.", "Lowest regret: igp-ucb", "✓ holds"),
+        *(
+            "A test",
+            "A paper",
+            "First note.",
+            "Second note.",
+            "3 seeds cannot rank policies",
+            "✓ holds",
+        ),
         *("✗ does not hold", "{&quot;seconds&quot;: 3.5}", "delta", "1 % of the range", "0.1.0"),
         *(
             "matern",
@@ -185,19 +192,48 @@ def test_made_data_and_reduced_runs_are_seen(tmp_path: Path) -> None:
 
 
 def test_noise_is_said_in_table_and_headline(tmp_path: Path) -> None:
-    make_run(tmp_path, ("a", "b", "c"), seeds=2)
     totals = {"a": (9.0, 11.0), "b": (10.0, 10.2), "c": (50.0, 51.0)}
-    for policy, values in totals.items():
-        for seed, total in enumerate(values):
-            series = {"regret": np.full(60, total / 60)}
-            trace = Trace(policy=policy, setting_index=0, seed=seed, series=series)
-            write_trace(tmp_path, trace)
+    _write_totals(tmp_path, {policy: values * 2 for policy, values in totals.items()})
     claims = [{"text": "t", "verdict": "undecided", "evidence": "a − b seed by seed 0 ± 1"}]
     report = reports.write_report(Run.load(tmp_path), claims, tmp_path / "r.html")
-    assert report.headline == "Lowest regret, tied within noise: a, 10.0 ± 1.0; b, 10.1 ± 0.1."
+    assert report.headline == "Lowest regret, tied within noise: a, 10.0 ± 0.6; b, 10.1 ± 0.1."
     text = report.path.read_text("utf-8")
     assert "? undecided" in text
     assert "; the claim is undecided." in text
+
+
+def _write_totals(directory: Path, totals: dict[str, tuple[float, ...]]) -> None:
+    """A run with these total regrets, seed by seed."""
+    make_run(directory, tuple(totals), seeds=len(next(iter(totals.values()))))
+    for policy, values in totals.items():
+        for seed, total in enumerate(values):
+            series = {"regret": np.full(60, total / 60)}
+            write_trace(directory, Trace(policy=policy, setting_index=0, seed=seed, series=series))
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3])
+def test_few_seeds_rank_nobody(seeds: int, tmp_path: Path) -> None:
+    _write_totals(tmp_path, {"a": (10.0,) * seeds, "b": (500.0,) * seeds})
+    report = reports.write_report(Run.load(tmp_path), [], tmp_path / "r.html")
+    few = f"{seeds} seed{'s' * (seeds > 1)} cannot rank policies; 4 or more can."
+    assert report.headline == f"{few} Mean regret: a, 10; b, 500."
+
+
+def test_the_best_of_many_is_tied_unless_it_leads_beyond_what_the_best_of_so_many_does(
+    tmp_path: Path,
+) -> None:
+    """Rivals lie 4.5 ± 1 above the best; of five seeds and one rival 3.75 are needed, of nine 6.97."""
+    away = np.sqrt(5.0) * np.array([-1.0, -1.0, 0.0, 1.0, 1.0])
+    leads: tuple[float, ...] = tuple((14.5 + away).tolist())
+    best = (10.0,) * 5
+    for rivals, headline in (
+        (1, "Lowest regret: a, 10; next "),
+        (9, "Lowest regret, tied within noise: a"),
+    ):
+        out = tmp_path / str(rivals)
+        _write_totals(out, {"a": best, **{f"b-{number}": leads for number in range(rivals)}})
+        report = reports.write_report(Run.load(out), [], out / "r.html")
+        assert report.headline.startswith(headline)
 
 
 def test_settings_show_what_was_swept_and_options_by_policy(tmp_path: Path) -> None:
@@ -403,7 +439,7 @@ def test_what_is_no_total_has_a_table_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("known", ["benchmark", "genie"])
 def test_whoever_knows_the_truth_is_no_rival(known: str, tmp_path: Path) -> None:
-    run = make_run(tmp_path, (known, "gp-ucb"))
+    run = make_run(tmp_path, (known, "gp-ucb"), seeds=4)
     text = written(run, tmp_path)
     assert re.search(r"Lowest regret[^.]*gp-ucb", text)
     assert not re.search(rf"Lowest regret[^.<]*{known}", text)

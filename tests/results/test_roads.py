@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from superarm.networks import RoadMap
 from superarm.results import calibration, maps
 from superarm.results import roads as road_results
-from superarm.results.calibration import _arm_coverage, _choice_coverage
+from superarm.results.calibration import _shares, _within
 from superarm.results.curves import policy_styles
 from superarm.simulation.audit import LEVELS, QUANTILES
 from superarm.simulation.trace import Run, Trace, write_spec, write_trace
@@ -56,72 +57,117 @@ def test_the_usual_route_is_the_most_frequent_of_several_the_latest(
         assert road_results.usual_route(run, "only", 0, 3).tolist() == expected
 
 
+Group = list[tuple[float, list[float]]]
+"""Rounds: how many arms or choices each has, and which share of them is inside, by level."""
+
+
+def slow_design_effect(groups: dict[Any, Group]) -> float:
+    found = [1.0]
+    sizes = [sum(size for size, _ in rows) for rows in groups.values()]
+    count = sum(sizes)
+    for at in range(len(LEVELS)):
+        inside = sum(size * shares[at] for rows in groups.values() for size, shares in rows)
+        share = inside / count
+        # Each is 1 or 0: Σ (x − c)² over all of them is m c (1 − c).
+        squares = count * share * (1.0 - share)
+        sums = [sum(size * (shares[at] - share) for size, shares in rows) for rows in groups.values()]
+        if squares:
+            among = len(groups) / (len(groups) - 1.0)
+            found.append(among * sum(each**2 for each in sums) / squares)
+    together = sum(size**2 for size in sizes) / count
+    return min(max(found), together) if together > 1.0 else 1.0
+
+
 def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path, settings=({"route": "x-a"}, {"route": "x-b"}))
     rows = calibration.calibrations(run)
     assert list(rows) == list(SIX)  # nothing is forecast by baselines
     for policy, row in rows.items():
-        for at, level in enumerate(LEVELS):
-            inside = edges = hits = trips = alone = fresh = firsts = 0.0
-            away, hit = (dict.fromkeys(itertools.product(run.seeds, range(12)), 0.0) for _ in range(2))
-            true: dict[int, list[tuple[float, float]]] = {seed: [] for seed in run.seeds}
-            for index in range(2):
-                for seed in run.seeds:
-                    audit = run.audit(policy, index, seed)
-                    assert audit is not None
-                    own = np.zeros(4)
-                    for t in range(run.rounds):
-                        if np.isnan(audit["score"][t]):
-                            continue
-                        size = sum(edge >= 0 for edge in run.choices(policy, index, seed)[t])
-                        share = float(audit["within"][t, at])
-                        inside, edges = inside + size * share, edges + size
-                        away[seed, t] += size * (share - level)
-                        within = float(abs(audit["score"][t]) <= QUANTILES[at])
-                        hits, trips = hits + within, trips + 1
-                        hit[seed, t] += within - level
-                        alone += (within - level) ** 2
-                        if audit["firsts"][t]:
-                            fresh += float(audit["firsts"][t]) * float(audit["first"][t, at])
-                            firsts += float(audit["firsts"][t])
-                        sure = abs(audit["true_score"][t]) <= QUANTILES[at]
-                        own += [size * float(audit["true_within"][t, at]), size, sure, 1]
-                    true[seed].append((own[0] / own[1], own[2] / own[3]))
-            squares, shared = (sum(each**2 for each in sums.values()) for sums in (away, hit))
-            variance = level * (1 - level) * trips + max(0.0, shared - alone)
-            assert row["edges"][at].observed == pytest.approx(inside / edges)
-            assert row["edges"][at].stderr == pytest.approx(squares**0.5 / edges)
-            assert row["edges"][at].judged == edges
-            assert row["trips"][at].observed == pytest.approx(hits / trips)
-            assert row["trips"][at].stderr == pytest.approx(variance**0.5 / trips)
-            assert row["first visits"][at].observed == pytest.approx(fresh / firsts)
-            means = np.array([np.mean(pairs, axis=0) for pairs in true.values()])
-            for what, shares in zip(calibration.ON_ROADS.true, means.T, strict=True):
-                assert row[what][at].seeds == len(run.seeds)
-                assert row[what][at].observed == pytest.approx(shares.mean())
-                assert row[what][at].stderr == pytest.approx(shares.std(ddof=1) / len(shares) ** 0.5)
+        kinds: dict[str, dict[Any, Group]] = {kind: {} for kind in row}
+        for index, seed, t in itertools.product(range(2), run.seeds, range(run.rounds)):
+            audit = run.audit(policy, index, seed)
+            assert audit is not None
+            if np.isnan(audit["score"][t]):
+                continue
+            size = float(sum(edge >= 0 for edge in run.choices(policy, index, seed)[t]))
+            hits = [float(abs(audit["score"][t]) <= quantile) for quantile in QUANTILES]
+            truths = [float(abs(audit["true_score"][t]) <= quantile) for quantile in QUANTILES]
+            for kind, group, found in (
+                ("edges", (seed, t), (size, audit["within"][t].tolist())),
+                ("first visits", (seed, t), (float(audit["firsts"][t]), audit["first"][t].tolist())),
+                ("trips", (seed, t), (1.0, hits)),
+                ("truth of edges", seed, (size, audit["true_within"][t].tolist())),
+                ("truth of trips", seed, (1.0, truths)),
+            ):
+                if found[0]:
+                    kinds[kind].setdefault(group, []).append(found)
+        for kind, groups in kinds.items():
+            every = [pair for pairs in groups.values() for pair in pairs]
+            count = sum(size for size, _ in every)
+            design = slow_design_effect(groups)
+            for at, level in enumerate(LEVELS):
+                share = row[kind][at]
+                assert share.observed == pytest.approx(sum(n * each[at] for n, each in every) / count)
+                assert share.judged == count
+                assert share.effective == pytest.approx(count / design)
+                assert share.stderr == pytest.approx((level * (1.0 - level) * design / count) ** 0.5)
+                assert share.seeds == (len(run.seeds) if kind in calibration.ON_ROADS.true else 0)
+                assert share.groups == len(groups)
+
+
+def test_tails_are_those_of_the_binomial_and_of_students_t() -> None:
+    for level, inside, count in ((0.95, 20, 20), (0.9, 12, 20), (0.5, 3, 20), (0.95, 0, 20)):
+        share = calibration.Coverage(level, inside / count, count, count)
+        above = inside / count >= level
+        tail = (
+            stats.binom.sf(inside - 1, count, level) if above else stats.binom.cdf(inside, count, level)
+        )
+        errors = max(0.0, stats.norm.isf(tail))
+        assert abs(share.away) == pytest.approx(errors, rel=1e-9)
+        assert share.away == 0.0 or (share.away > 0.0) == above
+        few = share._replace(groups=4)
+        assert abs(few.away) == pytest.approx(stats.norm.isf(stats.t.sf(errors, 3)), rel=1e-6, abs=1e-9)
+
+
+def test_five_seeds_that_hold_all_say_little() -> None:
+    """At 95 %, five independent looks are all inside in 77 % of cases; 300 trips are as many looks only
+    where their truths do not go together."""
+    seeds, scores = np.repeat(np.arange(5), 60), np.zeros(300)
+    levels = _shares(_within(scores), np.ones(300), seeds, of_seeds=True)
+    assert [level.effective for level in levels] == [5.0] * 3
+    assert abs(levels[-1].away) < 0.01
+    # Whole seeds inside or outside 50 %, and all inside 95 %: five looks all the same.
+    scores[seeds < 2] = 1.0
+    assert _shares(_within(scores), np.ones(300), seeds, of_seeds=True)[-1].effective == 5.0
+    # Where trips of one seed are as different as those of several, there are many.
+    scores[:] = np.where(np.arange(300) % 2, 1.0, 0.0)
+    many = _shares(_within(scores), np.ones(300), seeds, of_seeds=True)[-1]
+    assert many.effective == 300.0
+    assert many.away > 2.0
 
 
 def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
     rng = np.random.default_rng(5)
     score = rng.standard_normal(4000)
-    trips = np.arange(4000)
-    right = dict.fromkeys(calibration.ON_ROADS.measured, _choice_coverage(score, trips))
+
+    def trips(factor: float) -> tuple[calibration.Coverage, ...]:
+        return _shares(_within(factor * score), np.ones(4000), np.arange(4000))
+
+    right = dict.fromkeys(calibration.ON_ROADS.measured, trips(1.0))
     right |= dict.fromkeys(calibration.ON_ROADS.true, ())  # nobody knows it
     assert "cover what they should: 9 of 9" in calibration.calibration_verdict({"right": right})
-    narrow = {**right, "trips": _choice_coverage(1.5 * score, trips)}
-    wide = {**right, "trips": _choice_coverage(0.5 * score, trips)}
-    told = calibration.calibration_verdict({"right": right, "narrow": narrow, "wide": wide})
+    found = {"right": right, "narrow": {**right, "trips": trips(1.5)}}
+    told = calibration.calibration_verdict({**found, "wide": {**right, "trips": trips(0.5)}})
     assert told.startswith("Not all")
     assert "narrow (trips) too narrow" in told
     assert "wide (trips) too wide" in told
-    assert "right" not in told.partition("Outside three standard errors: ")[2]
+    assert "right" not in told.partition("Further away: ")[2]
 
 
 def test_independent_edges_would_understate_the_error_of_correlated_ones() -> None:
     """Edges of a trip that fall inside or outside together: a trip is one observation."""
     inside = np.repeat([[1.0], [0.0]], [60, 40], axis=0) * np.ones(3)
-    coverage = _arm_coverage(inside, np.full(100, 7), np.arange(100))[0]
+    coverage = _shares(inside, np.full(100, 7.0), np.arange(100))[0]
     assert coverage.observed == pytest.approx(0.6)
     assert coverage.stderr == pytest.approx(0.5 / 10.0)
 
@@ -129,37 +175,26 @@ def test_independent_edges_would_understate_the_error_of_correlated_ones() -> No
 def test_a_sweep_of_settings_that_change_nothing_is_as_sure_as_one_setting() -> None:
     """Equal settings meet the same noise: four of them say nothing that one does not."""
     rng = np.random.default_rng(6)
-    score, sizes, rounds = rng.standard_normal(300), rng.integers(1, 5, 300), np.arange(300)
+    score, sizes, rounds = rng.standard_normal(300), rng.integers(1, 5, 300) * 1.0, np.arange(300)
     inside = (np.abs(score)[:, None] <= QUANTILES) * 1.0
     one, four = (
-        _arm_coverage(np.tile(inside, (times, 1)), np.tile(sizes, times), np.tile(rounds, times))
+        _shares(np.tile(inside, (times, 1)), np.tile(sizes, times), np.tile(rounds, times))
         for times in (1, 4)
     )
     assert [each.stderr for each in four] == pytest.approx([each.stderr for each in one])
-    lone = _choice_coverage(score, rounds)
+    lone = _shares(inside, np.ones(300), rounds)
     binomial = np.sqrt(np.array(LEVELS) * (1 - np.array(LEVELS)) / 300)
-    assert [each.stderr for each in lone] == binomial.tolist()
-    trips = _choice_coverage(np.tile(score, 4), np.tile(rounds, 4))
-    assert [each.stderr for each in trips] == pytest.approx(binomial, rel=0.1)
+    assert [each.stderr for each in lone] == pytest.approx(binomial, rel=1e-12)
+    trips = _shares(np.tile(inside, (4, 1)), np.ones(1200), np.tile(rounds, 4))
+    assert [each.stderr for each in trips] == pytest.approx(binomial, rel=1e-12)
 
 
-def test_the_verdict_minds_the_truth_as_surely_as_its_seeds_allow() -> None:
-    """P(|t| > 19.2 | two degrees) = P(|z| > 3); one seed says nothing, and equal ones say all."""
-
-    def told(observed: float, stderr: float, seeds: int) -> str:
-        other = dict.fromkeys((*calibration.ON_ROADS.measured, *calibration.ON_ROADS.true), ())
-        coverage = (calibration.Coverage(0.95, observed, stderr, 500, seeds),)
-        return calibration.calibration_verdict({"mine": {**other, "truth of edges": coverage}})
-
-    for observed, stderr, seeds in ((0.0, 0.0, 3), (0.94 - 0.19, 0.01, 3), (0.95 - 0.05, 0.01, 30)):
-        found = told(observed, stderr, seeds)
-        assert "mine (truth of edges) too narrow" in found, found
-    assert told(1.0, 0.0, 2).count("too wide") == 1
-    for observed, stderr, seeds in ((0.95 - 0.19, 0.01, 3), (0.95, 0.0, 3), (0.95 - 0.05, 0.01, 5)):
-        assert told(observed, stderr, seeds).startswith("The intervals cover")
-    assert "0 of 0 shares" in told(0.4, 0.0, 1)
-    three = calibration.Coverage(0.5, 0.5 + 19.2064 * 0.01, 0.01, 500, 3)
-    assert three.away == pytest.approx(3.0, abs=1e-3)
+def test_one_seed_is_not_judged_by_the_truth() -> None:
+    other = dict.fromkeys((*calibration.ON_ROADS.measured, *calibration.ON_ROADS.true), ())
+    alone = (calibration.Coverage(0.95, 0.4, 500, 1.0, 1, seeds=1),)
+    assert np.isnan(alone[0].away)
+    told = calibration.calibration_verdict({"mine": {**other, "truth of edges": alone}})
+    assert "0 of 0 shares" in told
 
 
 def test_energies_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:
@@ -242,35 +277,38 @@ def test_policies_of_one_run_differ_in_colour() -> None:
     assert len({style.colour for style in schedules.values()}) == 4
 
 
-def _share(away: float) -> tuple[calibration.Coverage, ...]:
-    """A share that lies so many standard errors from its level of one half."""
-    return (calibration.Coverage(0.5, 0.5 + 0.01 * away, 0.01, 100),)
+def _share(inside: int) -> tuple[calibration.Coverage, ...]:
+    """So many of 10,000 inside 50 %: the standard error is 0.5 %, that of 50 of them."""
+    return (calibration.Coverage(0.5, inside / 10_000, 10_000, 10_000),)
 
 
-def test_two_standard_errors_are_counted_and_three_are_told() -> None:
+def test_all_shares_are_judged_at_once() -> None:
+    """Of three shares, chance takes the farthest up to 2.39 errors away: P(|z| > 2.39) = 5 %/3."""
+    assert calibration.chance_limit(3) == pytest.approx(stats.norm.isf(0.05 / 6), rel=1e-9)
     shares: dict[str, Any] = dict.fromkeys(calibration.ON_ROADS.true, ())
-    shares |= {"edges": _share(1.9), "first visits": _share(2.4), "trips": _share(-2.9)}
-    found = {"p": shares}
-    told = calibration.calibration_verdict(found)
+    shares |= {"edges": _share(5050), "first visits": _share(5110), "trips": _share(4881)}
+    told = calibration.calibration_verdict({"p": shares})
     assert "should: 1 of 3 shares" in told
-    assert "and 3 within three" in told
-    found["p"]["trips"] = _share(-3.1)
-    told = calibration.calibration_verdict(found).partition("Outside three standard errors: ")[2]
-    assert told.startswith("p (trips) too narrow: 46.9 % inside the 50 % interval")
+    shares["trips"] = _share(4878)
+    told = calibration.calibration_verdict({"p": shares}).partition("Further away: ")[2]
+    assert told.startswith("p (trips) too narrow: 48.8 % inside the 50 % interval")
+    # The same share is nothing to speak of among many others.
+    many = {f"q-{number}": {"trips": _share(5000)} for number in range(30)}
+    assert calibration.calibration_verdict({"p": shares, **many}).startswith("The intervals cover")
 
 
 def test_forecasts_that_are_surely_and_far_too_narrow_are_warned_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def trips(share: float, stderr: float) -> dict[str, Any]:
-        return {"trips": (calibration.Coverage(0.95, share, stderr, 400),)}
+    def trips(share: float, effective: float = 400.0) -> dict[str, Any]:
+        return {"trips": (calibration.Coverage(0.95, share, 400, effective),)}
 
     cases = {
-        "narrow": trips(0.80, 0.01),
-        "near": trips(0.895, 0.01),
-        "sure": trips(0.91, 0.01),  # sure, but not far
-        "unsure": trips(0.80, 0.06),
-        "wide": trips(1.0, 0.01),
+        "narrow": trips(0.80),
+        "near": trips(0.89),
+        "sure": trips(0.91),  # sure, but not far
+        "unsure": trips(0.80, 10.0),
+        "wide": trips(1.0),
     }
     monkeypatch.setattr(calibration, "calibrations", lambda run: cases)
     monkeypatch.setattr(calibration, "words_of", lambda run: calibration.ON_ROADS)

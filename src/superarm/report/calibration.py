@@ -18,6 +18,8 @@ def calibration_parts(run: Run) -> Iterable[str]:
     if picture is None:
         return
     found, words = results.calibrations(run), results.words_of(run)
+    count = len(results.judged_shares(found))
+    limit = results.chance_limit(count)
     arm, choice, reward, first = words
     judged = {kind for calibration in found.values() for kind, levels in calibration.items() if levels}
     several, noisy = f"{arm}s" in judged, not judged.isdisjoint(words.true)  # no truth: no noise added
@@ -30,8 +32,8 @@ def calibration_parts(run: Run) -> Iterable[str]:
     )
     each = f"each {arm} and of the whole {choice}" if several else f"the chosen {arm}"
     correlated = (
-        f"{arm.title()}s of one {choice} are correlated, so for {arm}s the error is taken over whole "
-        f"{choice}s. "
+        f"{arm.title()}s of one {choice} are correlated, so for {arm}s the error counts by how much "
+        f"those of one {choice} go together. "
     )
     compared = (
         f"Settings that are compared meet the same {'noise' if noisy else 'measurements'}; the error "
@@ -42,7 +44,7 @@ def calibration_parts(run: Run) -> Iterable[str]:
         " All policies meet the same noise, so chance affects them alike. Most of what is measured is "
         f"noise that each learner knows about; what it has learned is judged by {fresh}, and by the "
         f"truth behind the noise. Truths of successive {choice}s are much the same: their standard "
-        "error is over seeds, and a single seed gives none."
+        "error counts by how much those of one seed go together, and a single seed gives none."
     )
     yield (
         f"<p>{escape(results.calibration_verdict(found))}</p>"
@@ -57,21 +59,21 @@ def calibration_parts(run: Run) -> Iterable[str]:
         kinds = [kind for kind in every if any(calibration[kind] for calibration in found.values())]
         titles = [f"{name} in {100 * level:.0f} %" for name in kinds for level in LEVELS]
         shares = [
-            (policy, [cell for kind in kinds for cell in _percents(calibration[kind])])
+            (policy, [cell for kind in kinds for cell in _percents(calibration[kind], limit)])
             for policy, calibration in found.items()
         ]
         if kinds:
             yield policy_table(run, titles, shares, caption)
     yield (
-        '<p class="meta">Observed share ± 1 standard error, in percent; bold where it is more than '
-        "three standard errors away from its level (for the truth: as unlikely as three, by Student’s "
-        "t for that many seeds).</p>"
+        '<p class="meta">Observed share ± 1 standard error, in percent; bold where it is farther from '
+        f"its level than chance explains: {limit:.2g} standard errors, by the binomial distribution "
+        f"and Student’s t, as {count:,} shares are judged at once.</p>"
     )
 
 
-def _percents(levels: Sequence[results.Coverage]) -> list[str]:
+def _percents(levels: Sequence[results.Coverage], limit: float) -> list[str]:
     cells = []
     for each in levels:
         text = f"{100 * each.observed:.1f}" + f" ± {100 * each.stderr:.1f}" * (each.seeds != 1)
-        cells.append(f"<b>{text}</b>" if abs(each.away) > results.OFF else text)
+        cells.append(f"<b>{text}</b>" if abs(each.away) > limit else text)
     return cells or ["–"] * len(LEVELS)

@@ -2,27 +2,40 @@
 
 =================  ==============================================================
 p                  nominal level of a central interval: 50, 90, 95 %
-observed           share of arms, or of choices, inside their intervals
-stderr             of ``observed`` if the intervals were right
-d                  inside or not, minus p
+c                  ``observed``: share of arms, or of choices, inside their intervals
+m                  how many arms or choices were judged
+d                  inside or not (1 or 0), minus c
+D                  design effect: by how much the variance of c is larger than that of
+                   m independent arms or choices
+N                  ``effective``: m/D, of how many independent ones c says as much
 =================  ==============================================================
 
 A choice is what the arms of a round make together: on roads a trip, whose arms are edges.
 
-Why the standard errors hold. If a policy's model is right, then whatever it has seen so far, the next
-reward lies inside its p-interval with probability p. The d of successive choices are therefore
-uncorrelated, although all of them meet one truth: for choices the error is binomial, √(p(1−p)/T). Arms
-of one choice are not independent of each other, so for arms all that is seen in one round of one seed
-counts as one observation: √(Σ (Σ d)²) / Σ 1, the inner sum over its arms; likewise for arms that are
-chosen for the first time, where noise hides the forecast least. The settings of a sweep share the noise
-of each seed and round: they are summed inside the square, and Σ (Σ d)² − Σ d² is added for choices
-where it is positive. Whether the *truth* lies inside is no new question in the next round, nor in the
-next setting: there a seed counts as one observation, and the error is that of the mean over seeds.
+If a policy's model is right, then whatever it has seen so far, the next reward lies inside its
+p-interval with probability p. So successive choices are uncorrelated, although all of them meet one
+truth. Arms of one choice are not, nor are choices of the same round and seed in the settings of a
+sweep, which share their noise: what one round of one seed holds is a *group*. Whether the *truth* lies
+inside is no new question in the next round, nor in the next setting: there all of a seed is a group.
+
+Between groups nothing is correlated, so that m² Var(c) = Σ_groups Var(Σ d), and the design effect is
+D = Σ_groups (Σ d)² / Σ d² [kish1965survey], corrected for the mean of G groups by G/(G − 1); at least
+1, and at most what it is where all of a group lies inside or outside together. A share near 1 shows
+little of D (of five seeds at 100 % all d are 0), so that the largest D of the three levels counts: what
+goes together at 95 % goes together at 50 %, too. Where each group is a single choice, D is 1.
+
+If the intervals were right, c N would be a binomial count of N at p; its exact tails fit shares near 1,
+where a normal approximation does not. D itself is an estimate from G groups; the tail's quantile is
+therefore taken as that of Student's t with G − 1 degrees of freedom. ``away`` is the result, as
+standard errors of a normal distribution that are as unlikely.
+
+All shares of a run are judged at once: with a right model, one or more of them is called wrong with a
+probability of at most 5 %, after Bonferroni, however they depend on each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -31,10 +44,10 @@ import numpy as np
 from superarm.core import LEVELS, QUANTILES, Floats, Ints
 from superarm.simulation.trace import Run
 
-from .curves import PolicyStyle, counted, mean_stderr, policy_styles
+from .curves import PolicyStyle, counted, policy_styles
 from .pictures import Chart, Picture, Series
 
-OFF = 3.0  # standard errors by which a share may differ from its level before it is called wrong
+_FALSE_ALARMS = 0.05  # at most so many runs with a right model have a share that is called wrong
 
 
 class Coverage(NamedTuple):
@@ -42,26 +55,56 @@ class Coverage(NamedTuple):
 
     level: float
     observed: float
-    stderr: float
     judged: int  # how many arms or choices were forecast
-    seeds: int = 0  # how many seeds the error is taken over; 0 where it is taken over rounds
+    effective: float  # how many independent ones would say as much
+    groups: int = 0  # from how many ``effective`` was estimated; 0 where it is known
+    seeds: int = 0  # how many seeds were judged as one observation each; 0 where rounds were
+
+    @property
+    def stderr(self) -> float:
+        """Of ``observed``, if the intervals were right."""
+        return float(np.sqrt(self.level * (1.0 - self.level) / self.effective))
 
     @property
     def away(self) -> float:
-        """Observed minus nominal, in standard errors; NaN for one seed, which has none.
+        """Observed minus nominal, in standard errors that are as unlikely under a normal distribution;
+        NaN for one seed, which says nothing about others."""
+        from scipy.special import betainc, ndtri, stdtr
 
-        Errors over a few seeds are uncertain themselves: what Student's t makes of them, as the
-        standard errors that are as unlikely under a normal distribution.
-        """
-        from scipy.special import ndtri, stdtr
+        if self.seeds == 1:
+            return float("nan")
+        inside, outside = self.observed * self.effective, (1.0 - self.observed) * self.effective
+        # Exact binomial tails, P(X ≥ x) = I_p(x, N − x + 1), also where x and N are no whole numbers.
+        if self.observed >= self.level:
+            tail = betainc(inside, outside + 1.0, self.level) if inside > 0.0 else 1.0
+        else:
+            tail = betainc(outside, inside + 1.0, 1.0 - self.level) if outside > 0.0 else 1.0
+        errors = max(0.0, -float(ndtri(min(1.0, tail))))
+        if self.groups:
+            errors = -float(ndtri(stdtr(self.groups - 1, -errors))) if errors else 0.0
+        return float(np.copysign(errors, self.observed - self.level))
 
-        difference = self.observed - self.level
-        if self.seeds == 1 or difference == 0.0:
-            return float("nan") if self.seeds == 1 else 0.0
-        errors = abs(difference) / self.stderr if self.stderr > 0.0 else float("inf")
-        if self.seeds:
-            errors = -float(ndtri(stdtr(self.seeds - 1, -errors)))
-        return float(np.copysign(errors, difference))
+
+def chance_limit(shares: int) -> float:
+    """Standard errors that chance explains where so many shares are judged at once.
+
+    >>> [round(chance_limit(shares), 2) for shares in (1, 15, 135)]
+    [1.96, 2.94, 3.56]
+    """
+    from scipy.special import ndtri
+
+    return -float(ndtri(_FALSE_ALARMS / (2.0 * max(shares, 1))))
+
+
+def judged_shares(found: Mapping[str, Calibration]) -> list[tuple[str, str, Coverage]]:
+    """Policy, what it is about, and share: all that can be judged."""
+    return [
+        (policy, what, coverage)
+        for policy, calibration in found.items()
+        for what, levels in calibration.items()
+        for coverage in levels
+        if coverage.seeds != 1
+    ]
 
 
 class Words(NamedTuple):
@@ -111,53 +154,70 @@ def calibrations(run: Run) -> dict[str, Calibration]:
                 seeds.append(seed)
         if cells:
             joined = {name: np.concatenate([cell[name] for cell in cells]) for name in cells[0]}
-            rounds, sizes, fresh = joined["rounds"], joined["sizes"], joined["firsts"] > 0
-            firsts = joined["first"][fresh], joined["firsts"][fresh], rounds[fresh]
-            arms = [cell["sizes"] @ cell["true_within"] / cell["sizes"].sum() for cell in cells]
-            choices = [_within(cell["true_score"]).mean(axis=0) for cell in cells]
-            single = bool((sizes == 1).all())  # arms are choices, which tell all
-            every = (
-                () if single else _arm_coverage(joined["within"], sizes, rounds),
-                _arm_coverage(*firsts),
-                _choice_coverage(joined["score"], rounds),
-                () if single else _true_coverage(arms, seeds, int(sizes.sum())),
-                _true_coverage(choices, seeds, len(sizes)),
-            )
-            found[policy] = dict(zip(words.measured + words.true, every, strict=True))
+            owners = np.repeat(seeds, [len(cell["rounds"]) for cell in cells])
+            found[policy] = _calibration(joined, owners, words)
     return found
 
 
-def _true_coverage(shares: Sequence[Floats], seeds: Sequence[int], count: int) -> tuple[Coverage, ...]:
-    """From one share per run: the mean over a seed's settings first, as they share their truth."""
-    if not np.isfinite(shares).all():
-        return ()
-    every, owners = np.array(shares), np.array(seeds)
-    each = np.array([every[owners == seed].mean(axis=0) for seed in dict.fromkeys(seeds)])
-    return _coverage(*mean_stderr(each), count, len(each))
+def _calibration(cells: Mapping[str, Floats], seeds: Ints, words: Words) -> Calibration:
+    """Of the judged rounds of all seeds and settings; ``seeds`` says whose each is."""
+    sizes, rounds, fresh = cells["sizes"], cells["rounds"], cells["firsts"] > 0
+    single = bool((sizes == 1).all())  # arms are choices, which tell all
+    ones = np.ones(len(sizes))
+    every = (
+        () if single else _shares(cells["within"], sizes, rounds),
+        _shares(cells["first"][fresh], cells["firsts"][fresh], rounds[fresh]),
+        _shares(_within(cells["score"]), ones, rounds),
+        () if single else _shares(cells["true_within"], sizes, seeds, of_seeds=True),
+        _shares(_within(cells["true_score"]), ones, seeds, of_seeds=True),
+    )
+    return dict(zip(words.measured + words.true, every, strict=True))
 
 
-def _arm_coverage(inside: Floats, sizes: Ints, rounds: Ints) -> tuple[Coverage, ...]:
+def _shares(
+    inside: Floats, sizes: Floats, groups: Ints, *, of_seeds: bool = False
+) -> tuple[Coverage, ...]:
+    """Coverage at every level.
+
+    Args:
+        inside: shares inside the intervals, of each row, (rows, levels).
+        sizes: of how many arms or choices each is, (rows,).
+        groups: rows of one group may depend on each other, (rows,).
+        of_seeds: whether groups are seeds.
+    """
     count = int(sizes.sum())
-    if not count:
+    if not count or not np.isfinite(inside).all():
         return ()
-    observed = sizes @ inside / count
-    away = sizes[:, None] * (inside - np.asarray(LEVELS))
-    return _coverage(observed, np.sqrt(_squares(away, rounds)) / count, count)
+    observed = sizes @ inside / count  # (levels,)
+    sums = sizes[:, None] * (inside - observed)  # Σ d of each row
+    squares = count * observed * (1.0 - observed)  # Σ d² of all, as each is 1 or 0 before
+    different, places = np.unique(groups, return_inverse=True)
+    members = np.zeros(len(different))
+    np.add.at(members, places, sizes)
+    totals = np.zeros((len(different), len(LEVELS)))
+    np.add.at(totals, places, sums)
+    known = bool((members == 1).all())
+    design = 1.0 if known else _design_effect(totals, squares, members)
+    seeds = len(different) if of_seeds else 0
+    return tuple(
+        Coverage(level, share, count, count / design, 0 if known else len(different), seeds)
+        for level, share in zip(LEVELS, observed.tolist(), strict=True)
+    )
 
 
-def _choice_coverage(scores: Floats, rounds: Ints) -> tuple[Coverage, ...]:
-    levels, count, inside = np.asarray(LEVELS), len(scores), _within(scores)
-    away = inside - levels
-    shared = np.maximum(0.0, _squares(away, rounds) - np.sum(away**2, axis=0)) / count
-    return _coverage(inside.mean(axis=0), np.sqrt((levels * (1 - levels) + shared) / count), count)
-
-
-def _squares(away: Floats, rounds: Ints) -> Floats:
-    """Σ (Σ d)², the inner sum over all that one round of one seed holds."""
-    different, places = np.unique(rounds, return_inverse=True)
-    sums = np.zeros((len(different), len(LEVELS)))
-    np.add.at(sums, places, away)
-    return np.asarray(np.sum(sums**2, axis=0))
+def _design_effect(totals: Floats, squares: Floats, members: Floats) -> float:
+    """The largest of all levels, from Σ d of each group, (groups, levels), Σ d², (levels,), and how
+    many arms or choices each group holds, (groups,)."""
+    groups = len(totals)
+    most = float(
+        members @ members / members.sum()
+    )  # where all of a group are inside or outside at once
+    varied = squares > 0.0
+    if groups == 1 or not varied.any():
+        return max(1.0, most)
+    # As for any variance about the mean of so many groups.
+    corrected = groups / (groups - 1.0) * np.sum(totals**2, axis=0)
+    return float(np.clip((corrected[varied] / squares[varied]).max(), 1.0, max(1.0, most)))
 
 
 def _within(scores: Floats) -> Floats:
@@ -165,26 +225,15 @@ def _within(scores: Floats) -> Floats:
     return np.where(np.isnan(scores)[:, None], np.nan, np.abs(scores)[:, None] <= QUANTILES)
 
 
-def _coverage(observed: Floats, stderr: Floats, count: int, seeds: int = 0) -> tuple[Coverage, ...]:
-    values = zip(LEVELS, observed.tolist(), stderr.tolist(), strict=True)
-    return tuple(Coverage(level, share, error, count, seeds) for level, share, error in values)
-
-
 def calibration_verdict(found: Mapping[str, Calibration]) -> str:
     """In plain words, whether the intervals cover what they should."""
-    every = [
-        (policy, what, coverage)
-        for policy, calibration in found.items()
-        for what, levels in calibration.items()
-        for coverage in levels
-        if coverage.seeds != 1
-    ]
+    every = judged_shares(found)
+    limit = chance_limit(len(every))
     near = sum(abs(coverage.away) <= 2.0 for _, _, coverage in every)
-    far = [each for each in every if abs(each[2].away) > OFF]
+    far = [share for share in every if abs(share[2].away) > limit]
     text = (
-        f"{near} of {len(every)} shares lie within two standard errors of their nominal level and "
-        f"{len(every) - len(far)} within three (if they were independent, about 19 of 20 "
-        "would lie within two; they are not, because chance is the same for all policies)"
+        f"{near} of {counted(len(every), 'share')} lie within two standard errors of their nominal "
+        f"level; of so many, chance takes the farthest up to {limit:.2g} away (in 19 of 20 runs)"
     )
     if not far:
         return f"The intervals cover what they should: {text}."
@@ -194,7 +243,7 @@ def calibration_verdict(found: Mapping[str, Calibration]) -> str:
         share = f"{100 * coverage.observed:.1f} % inside the {100 * coverage.level:.0f} % interval"
         groups.setdefault(f"{policy} ({what}) {side}: ", []).append(share)
     told = "; ".join(name + ", ".join(shares) for name, shares in groups.items())
-    return f"Not all intervals cover what they should: {text}. Outside three standard errors: {told}."
+    return f"Not all intervals cover what they should: {text}. Further away: {told}."
 
 
 def calibration_picture(run: Run) -> Picture | None:
@@ -224,11 +273,13 @@ def calibration_picture(run: Run) -> Picture | None:
 
 def forecast_warnings(run: Run) -> list[str]:
     """One line for each policy whose 95 % intervals held far fewer choices than they should."""
-    words = words_of(run)
+    words, found = words_of(run), calibrations(run)
+    shares = {policy: calibration[words.measured[-1]][-1:] for policy, calibration in found.items()}
+    limit = chance_limit(sum(map(len, shares.values())))
     return [
         f"forecasts of {policy} are too narrow: {100 * share.observed:.0f} % of "
         f"{counted(share.judged, words.choice)} fell inside the 95 % interval; do not rely on them"
-        for policy, calibration in calibrations(run).items()
-        for share in calibration[words.measured[-1]][-1:]
-        if share.away < -OFF and share.observed < share.level - _FAR
+        for policy, every in shares.items()
+        for share in every
+        if share.away < -limit and share.observed < share.level - _FAR
     ]
