@@ -282,6 +282,22 @@ def test_totals_that_are_all_zero_are_similar(tmp_path: Path) -> None:
     assert other.verdict == "undecided"
 
 
+def test_similar_leaves_room_by_the_mean_of_totals_of_either_sign(tmp_path: Path) -> None:
+    """A share of the larger, seed by seed, whose sign is that of its mean: −25 for a, 20 for c."""
+    below: Totals = {"a": [-20.0, -30.0] * 9, "b": [-20.1, -29.9] * 9}
+    run = make_run(tmp_path, {**below, "c": [50.0, -10.0] * 9, "d": [49.0, -9.0] * 9})
+    below_zero, mixed = judge(
+        run,
+        [
+            claim("similar", policy="a", versus="b", tolerance=0.5),
+            claim("similar", policy="c", versus="d", tolerance=0.5),
+        ],
+    )
+    assert below_zero.verdict == "holds"
+    # Half of the larger is 25 and −5; the difference is 1 and −1: in the mean 10, not 15.
+    assert "(c − d) seed by seed 10.0 ± " in mixed.evidence
+
+
 def test_totals_below_zero_are_compared_by_the_product(tmp_path: Path) -> None:
     run = make_run(tmp_path, {"a": [-10.0] * 4, "b": [-5.0] * 4})
     assert judge(run, [claim("below", policy="a", versus="b", ratio=0.5)])[0].verdict == "holds"

@@ -25,6 +25,7 @@ from superarm.simulation import Run
 from superarm.theory import (
     ArmSetGrowth,
     DriftingGrowth,
+    arriving_information_gain,
     bayesian_regret_bound_of_widths,
     drifting_information_gain,
     movement_rate,
@@ -216,6 +217,28 @@ def test_theorem_1_is_given_what_the_problem_states(
         noise_variance=model.noise_variance,
         largest_eigenvalue=3.0,
         lipschitz=reward.lipschitz,
+        delta=0.1,
+    )
+    np.testing.assert_allclose(found.values, expected)
+
+
+def test_theorem_1_takes_twice_what_greedy_choice_among_arrivals_reaches(tmp_path: Path) -> None:
+    """Where arms change, γ_KT is that of the contexts that arrived; greedy choice reaches half of it."""
+    problem = {"name": "codependency", "pool": 60, "arrivals": 20, "k": 3, "lengthscale": 1.0}
+    out = tmp_path / "run"
+    found = bounds_of(out, {"oclok-ucb": {"delta": 0.1}}, problem=problem, rounds=4).drawn["oclok-ucb"]
+    world = registry.build("problem", problem, seed=0, horizon=4)
+    model, arrivals = world.model, [world.offer(step).arms.features for step in range(1, 5)]
+    budget = Run.load(out).choices("oclok-ucb", 0, 0).shape[1]
+    gains = arriving_information_gain(model.kernel, arrivals, budget, model.noise_variance)
+    expected = regret_bound_oclok_ucb(
+        found.rounds,
+        lambda count: 2.0 * float(gains[int(count) // budget]),
+        most_arms=model.most_arms,
+        budget=budget,
+        noise_variance=model.noise_variance,
+        largest_eigenvalue=float(budget),
+        lipschitz=1.0,
         delta=0.1,
     )
     np.testing.assert_allclose(found.values, expected)

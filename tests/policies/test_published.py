@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from superarm.errors import ConflictError, InputError, SpecError
 from superarm.kernels import Matern
 from superarm.models import Model
 from superarm.oracles import ShortestPath, TopK, Trip
-from superarm.policies import gamma_for, posterior_for, random
+from superarm.policies import gamma_for, kernel_ucb, posterior_for, random
 from superarm.posteriors import (
     FiniteGP,
     IndependentGaussian,
@@ -21,7 +22,7 @@ from superarm.posteriors import (
     SparseVariational,
     StreamingGP,
 )
-from superarm.rules import UCB, OclokUCB
+from superarm.rules import UCB, KernelUCB, OclokUCB
 
 ARMS = np.linspace(0.0, 1.0, 6)[:, None]
 
@@ -38,6 +39,17 @@ def model(**changes: Any) -> Model:
         "gain": {"name": "constant", "value": 2.0},
     }
     return Model(**(told | changes))
+
+
+@pytest.mark.parametrize("delta", [0.1, 0.02])
+def test_kernel_ucb_explores_as_much_as_published(delta: float) -> None:
+    """η = R √(2 ln(2TN/δ)) [valko2013finite]: a union bound over T rounds, N arms and two sides."""
+    policy = kernel_ucb(model(), delta=delta)
+    assert isinstance(policy.rule, UCB)
+    assert isinstance(policy.rule.schedule, KernelUCB)
+    eta = 0.1 * math.sqrt(2.0 * math.log(2.0 * 50 * 6 / delta))
+    assert policy.rule.schedule.eta == pytest.approx(eta, rel=1e-14)
+    assert policy.rule.schedule.width(3, lambda _: 0.0) == pytest.approx(eta / math.sqrt(0.1))
 
 
 def test_the_posterior_fits_the_model() -> None:

@@ -700,6 +700,31 @@ def test_nothing_is_an_outlier_before_the_first_trip_or_below_the_limit() -> Non
         assert taught([*SOME, odd], outliers="refuse", outlier_limit=limit).outlying == count
 
 
+@pytest.mark.parametrize("limit", [6.0, 9.0])
+def test_a_slip_of_the_meter_widens_intervals_by_no_more_than_twice_the_limit(limit: float) -> None:
+    """It is a miss, but how far it is says nothing of trips to come; unless it is kept as any other."""
+    far = with_outlier(4000.0)
+    for outliers in ("weigh", "refuse"):
+        gp = taught([*SOME, far], outliers=outliers, outlier_limit=limit)
+        assert gp.state().array("trips_scores")[-1] == 2.0 * limit
+        assert gp.state().array("roads_scores")[-4:].max() == 2.0 * limit
+        assert not gp.state().array("trips_inside")[-1].any()
+    kept = taught([*SOME, far], outliers="keep", outlier_limit=limit)
+    assert kept.state().array("trips_scores")[-1] > 4.0 * limit
+    assert kept.state().array("roads_scores")[-4:].max() > 4.0 * limit
+
+
+@pytest.mark.parametrize("limit", [4.0, 6.0])
+def test_the_noise_of_an_outlier_grows_from_the_limit_on(limit: float) -> None:
+    """Twice as far as the limit counts a quarter: its own noise variance is four times as large."""
+    odd = with_outlier(60.0)
+    score = standardised(odd, SOME)[2]
+    weighed = Dense([*SOME, odd])
+    own = weighed.noise(odd.keys)[2, 2] - np.square(odd.keys[2, 2:7] * SCALES.trip).sum()
+    weighed.R[-2, -2] += own * ((score / limit) ** 2 - 1.0)
+    assert_follows(taught([*SOME, odd], outliers="weigh", outlier_limit=limit), weighed)
+
+
 def test_a_trip_of_outliers_alone_leaves_what_is_believed() -> None:
     total = driven([0, 4, 6], 1, "trip", seed=12)
     total.rewards[0] += 500.0

@@ -11,12 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from superarm.networks import RoadMap
 from superarm.results import calibration, maps
 from superarm.results import roads as road_results
-from superarm.results.calibration import _shares, _within
 from superarm.results.curves import policy_styles
 from superarm.simulation.audit import LEVELS, QUANTILES
 from superarm.simulation.trace import Run, Trace, write_spec, write_trace
@@ -115,88 +113,6 @@ def test_coverage_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None
                 assert share.groups == len(groups)
 
 
-def test_tails_are_those_of_the_binomial_and_of_students_t() -> None:
-    for level, inside, count in ((0.95, 20, 20), (0.9, 12, 20), (0.5, 3, 20), (0.95, 0, 20)):
-        share = calibration.Coverage(level, inside / count, count, count)
-        above = inside / count >= level
-        tail = (
-            stats.binom.sf(inside - 1, count, level) if above else stats.binom.cdf(inside, count, level)
-        )
-        errors = max(0.0, stats.norm.isf(tail))
-        assert abs(share.away) == pytest.approx(errors, rel=1e-9)
-        assert share.away == 0.0 or (share.away > 0.0) == above
-        few = share._replace(groups=4)
-        assert abs(few.away) == pytest.approx(stats.norm.isf(stats.t.sf(errors, 3)), rel=1e-6, abs=1e-9)
-
-
-def test_five_seeds_that_hold_all_say_little() -> None:
-    """At 95 %, five independent looks are all inside in 77 % of cases; 300 trips are as many looks only
-    where their truths do not go together."""
-    seeds, scores = np.repeat(np.arange(5), 60), np.zeros(300)
-    levels = _shares(_within(scores), np.ones(300), seeds, of_seeds=True)
-    assert [level.effective for level in levels] == [5.0] * 3
-    assert abs(levels[-1].away) < 0.01
-    # Whole seeds inside or outside 50 %, and all inside 95 %: five looks all the same.
-    scores[seeds < 2] = 1.0
-    assert _shares(_within(scores), np.ones(300), seeds, of_seeds=True)[-1].effective == 5.0
-    # Where trips of one seed are as different as those of several, there are many.
-    scores[:] = np.where(np.arange(300) % 2, 1.0, 0.0)
-    many = _shares(_within(scores), np.ones(300), seeds, of_seeds=True)[-1]
-    assert many.effective == 300.0
-    assert many.away > 2.0
-
-
-def test_right_intervals_are_called_right_and_narrow_ones_narrow() -> None:
-    rng = np.random.default_rng(5)
-    score = rng.standard_normal(4000)
-
-    def trips(factor: float) -> tuple[calibration.Coverage, ...]:
-        return _shares(_within(factor * score), np.ones(4000), np.arange(4000))
-
-    right = dict.fromkeys(calibration.ON_ROADS.measured, trips(1.0))
-    right |= dict.fromkeys(calibration.ON_ROADS.true, ())  # nobody knows it
-    assert "cover what they should: 9 of 9" in calibration.calibration_verdict({"right": right})
-    found = {"right": right, "narrow": {**right, "trips": trips(1.5)}}
-    told = calibration.calibration_verdict({**found, "wide": {**right, "trips": trips(0.5)}})
-    assert told.startswith("Not all")
-    assert "narrow (trips) too narrow" in told
-    assert "wide (trips) too wide" in told
-    assert "right" not in told.partition("Further away: ")[2]
-
-
-def test_independent_edges_would_understate_the_error_of_correlated_ones() -> None:
-    """Edges of a trip that fall inside or outside together: a trip is one observation."""
-    inside = np.repeat([[1.0], [0.0]], [60, 40], axis=0) * np.ones(3)
-    coverage = _shares(inside, np.full(100, 7.0), np.arange(100))[0]
-    assert coverage.observed == pytest.approx(0.6)
-    assert coverage.stderr == pytest.approx(0.5 / 10.0)
-
-
-def test_a_sweep_of_settings_that_change_nothing_is_as_sure_as_one_setting() -> None:
-    """Equal settings meet the same noise: four of them say nothing that one does not."""
-    rng = np.random.default_rng(6)
-    score, sizes, rounds = rng.standard_normal(300), rng.integers(1, 5, 300) * 1.0, np.arange(300)
-    inside = (np.abs(score)[:, None] <= QUANTILES) * 1.0
-    one, four = (
-        _shares(np.tile(inside, (times, 1)), np.tile(sizes, times), np.tile(rounds, times))
-        for times in (1, 4)
-    )
-    assert [each.stderr for each in four] == pytest.approx([each.stderr for each in one])
-    lone = _shares(inside, np.ones(300), rounds)
-    binomial = np.sqrt(np.array(LEVELS) * (1 - np.array(LEVELS)) / 300)
-    assert [each.stderr for each in lone] == pytest.approx(binomial, rel=1e-12)
-    trips = _shares(np.tile(inside, (4, 1)), np.ones(1200), np.tile(rounds, 4))
-    assert [each.stderr for each in trips] == pytest.approx(binomial, rel=1e-12)
-
-
-def test_one_seed_is_not_judged_by_the_truth() -> None:
-    other = dict.fromkeys((*calibration.ON_ROADS.measured, *calibration.ON_ROADS.true), ())
-    alone = (calibration.Coverage(0.95, 0.4, 500, 1.0, 1, seeds=1),)
-    assert np.isnan(alone[0].away)
-    told = calibration.calibration_verdict({"mine": {**other, "truth of edges": alone}})
-    assert "0 of 0 shares" in told
-
-
 def test_energies_against_a_slow_loop(make_run: MakeRun, tmp_path: Path) -> None:
     run = make_run(tmp_path, rounds=25, seeds=3)
     rows = road_results.trip_energies(run, 0)
@@ -275,46 +191,6 @@ def test_policies_of_one_run_differ_in_colour() -> None:
     assert thin == ["prior", "fastest", "shortest"]
     schedules = policy_styles(SCHEDULES)
     assert len({style.colour for style in schedules.values()}) == 4
-
-
-def _share(inside: int) -> tuple[calibration.Coverage, ...]:
-    """So many of 10,000 inside 50 %: the standard error is 0.5 %, that of 50 of them."""
-    return (calibration.Coverage(0.5, inside / 10_000, 10_000, 10_000),)
-
-
-def test_all_shares_are_judged_at_once() -> None:
-    """Of three shares, chance takes the farthest up to 2.39 errors away: P(|z| > 2.39) = 5 %/3."""
-    assert calibration.chance_limit(3) == pytest.approx(stats.norm.isf(0.05 / 6), rel=1e-9)
-    shares: dict[str, Any] = dict.fromkeys(calibration.ON_ROADS.true, ())
-    shares |= {"edges": _share(5050), "first visits": _share(5110), "trips": _share(4881)}
-    told = calibration.calibration_verdict({"p": shares})
-    assert "should: 1 of 3 shares" in told
-    shares["trips"] = _share(4878)
-    told = calibration.calibration_verdict({"p": shares}).partition("Further away: ")[2]
-    assert told.startswith("p (trips) too narrow: 48.8 % inside the 50 % interval")
-    # The same share is nothing to speak of among many others.
-    many = {f"q-{number}": {"trips": _share(5000)} for number in range(30)}
-    assert calibration.calibration_verdict({"p": shares, **many}).startswith("The intervals cover")
-
-
-def test_forecasts_that_are_surely_and_far_too_narrow_are_warned_of(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def trips(share: float, effective: float = 400.0) -> dict[str, Any]:
-        return {"trips": (calibration.Coverage(0.95, share, 400, effective),)}
-
-    cases = {
-        "narrow": trips(0.80),
-        "near": trips(0.89),
-        "sure": trips(0.91),  # sure, but not far
-        "unsure": trips(0.80, 10.0),
-        "wide": trips(1.0),
-    }
-    monkeypatch.setattr(calibration, "calibrations", lambda run: cases)
-    monkeypatch.setattr(calibration, "words_of", lambda run: calibration.ON_ROADS)
-    lines = calibration.forecast_warnings(None)  # type: ignore[arg-type]
-    assert [line.split()[2] for line in lines] == ["narrow", "near"]
-    assert "80 % of 400 trips fell inside the 95 % interval; do not rely on them" in lines[0]
 
 
 def test_the_best_policy_is_that_of_the_last_tenth(tmp_path: Path) -> None:

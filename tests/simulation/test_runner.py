@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from superarm import registry
-from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Offer, State
+from superarm.core import Arms, Best, Decision, Direction, Feedback, Floats, Guarantee, Offer, State
 from superarm.errors import ConflictError, InputError
 from superarm.problems import FiniteProblem
 from superarm.simulation import Trace, runner, simulate
@@ -146,6 +146,28 @@ class Scripted:
 
 
 PLAN = [[0], [1, 2], [2], [0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("direction", "expected"),
+    [
+        ("minimize", [1.0 - 4.0, 5.0 - 4.0, 3.0 - 4.0, 6.0 - 4.0]),  # a cost: the optimum over α
+        ("maximize", [1.0 - 1.0, 1.0 - 5.0, 1.0 - 3.0, 1.0 - 6.0]),  # a reward: α × the optimum
+    ],
+)
+def test_alpha_regret_is_against_what_the_oracle_promises(
+    direction: Direction, expected: list[float]
+) -> None:
+    """The optimum is 2, of which the oracle promises a half: to cost at most 4, or to earn 1."""
+
+    class Promised(Costs):
+        def best(self, offer: Offer) -> Best:
+            return Best(1.0, Guarantee(alpha=0.5), optimum=2.0)
+
+    problem = Promised()
+    problem.direction = direction
+    trace = simulate(problem, {"mine": Scripted(PLAN, True)}, rounds=4, seed=0)["mine"]
+    np.testing.assert_array_equal(trace.series["alpha_regret"], expected)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from superarm.errors import InputError
-from superarm.movement import MatrixMetric, PointMetric, TreeDescent, frt_tree, offline_optimum
+from superarm.movement import MatrixMetric, PointMetric, Tree, TreeDescent, frt_tree, offline_optimum
 from superarm.theory import movement_rate, service_constant
 
 
@@ -79,6 +79,20 @@ def test_the_constant_is_that_of_the_worst_move(kappa: float) -> None:
         slow, found = slow_constant(tree, kappa), service_constant(tree, kappa)
         assert slow * (1.0 - 1e-12) <= found  # the way's other end is taken to be as near as it can be
         assert found <= 1.5 * slow
+
+
+@pytest.mark.parametrize("weights", [(1.0, 0.1, 0.5), (0.3, 0.3, 2.0), (0.2, 1.0, 1.0, 0.7)])
+def test_a_way_may_begin_at_the_nearest_of_siblings_that_weigh_different_amounts(
+    weights: tuple[float, ...],
+) -> None:
+    """On a star every way is from one leaf to another: the constant is that of the worst, exactly."""
+    count = len(weights)
+    tree = Tree(
+        parent=np.array([-1, *[0] * count]),
+        weight=np.array([0.0, *weights]),
+        leaf=np.arange(1, count + 1),
+    )
+    assert service_constant(tree) == pytest.approx(slow_constant(tree, 1.0), rel=1e-12)
 
 
 def test_the_grid_of_the_paper_is_1_competitive_on_its_trees() -> None:
