@@ -311,11 +311,12 @@ def test_frames_tell_the_trips(learned: tuple[City, list[Frame]]) -> None:
 # --- what is concluded ---------------------------------------------------------------------
 
 
-def outcome(**energies: list[float]) -> Outcome:
+def outcome(times: int = 5, **energies: list[float]) -> Outcome:
+    """These seeds, so many times."""
     given = {"gp-ts": [100.0, 101.0], "bi-ts": [110.0, 112.0], "prior": [120.0, 122.0]}
     given |= {"fastest": [200.0, 204.0], **energies}
     rows = [
-        Row(policy=name, energy=np.array(values), regret=10.0 * np.array(values))
+        Row(policy=name, energy=np.array(values * times), regret=10.0 * np.array(values * times))
         for name, values in given.items()
     ]
     return Outcome(rows=tuple(rows), latest=20, rounds=50, first_seed=0)
@@ -335,6 +336,12 @@ def test_the_conclusion_follows_from_the_numbers() -> None:
     assert unsure.endswith("its regret is within noise of that of bi-ts.")
     same = outcome(**{"gp-ts": [120.0, 122.0]}).conclusion()
     assert "about as much as the energy model's route (+0 Wh, within noise)" in same
+
+
+def test_two_seeds_conclude_nothing() -> None:
+    told = outcome(times=1).conclusion()
+    assert "−102 Wh beside the fastest route (2 seeds: too few to tell)" in told
+    assert told.endswith("over all 50 trips 2 seeds cannot rank it by regret.")
 
 
 def test_savings_need_something_to_save_from() -> None:

@@ -223,7 +223,7 @@ def test_theorem_1_is_given_what_the_problem_states(
 
 
 def test_theorem_1_takes_twice_what_greedy_choice_among_arrivals_reaches(tmp_path: Path) -> None:
-    """Where arms change, γ_KT is that of the contexts that arrived; greedy choice reaches half of it."""
+    """Where arms change, γ_KT is that of the contexts that arrived; greedy choice reaches half."""
     problem = {"name": "codependency", "pool": 60, "arrivals": 20, "k": 3, "lengthscale": 1.0}
     out = tmp_path / "run"
     found = bounds_of(out, {"oclok-ucb": {"delta": 0.1}}, problem=problem, rounds=4).drawn["oclok-ucb"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,15 @@ import pytest
 from superarm import datasets
 from superarm.core import Decision, Feedback
 from superarm.datasets import LIDAR_HEIGHTS, LidarWinds, WindShapes
-from superarm.errors import InputError, MissingDataError
-from superarm.experiments import load_experiment
+from superarm.errors import InputError, MissingDataError, StateError
+from superarm.experiments import Experiment, Plan, execute, load_experiment
 from superarm.policies import cgp_lcb, gp_md, md_known, minc_known, offline, stationary
 from superarm.posteriors import DriftingGP, FiniteGP
 from superarm.posteriors.fitting import log_marginal_likelihood
 from superarm.problems import Wind, World
 from superarm.problems import wind as module
 from superarm.problems.wind import WindDays, power
-from superarm.simulation import simulate
+from superarm.simulation import Run, simulate
 from superarm.streams import stream
 
 
@@ -418,3 +419,36 @@ def test_there_are_no_more_hours_than_days_have() -> None:
 def test_numbers_too_large_to_square_are_refused_by_name(name: str) -> None:
     with pytest.raises(InputError, match=rf"{name} is 1e\+300; it must be a number from 1e-40"):
         made(**{name: 1e300})
+
+
+# --- days that seeds share -------------------------------------------------------------------
+
+
+def test_two_seeds_share_as_many_days_as_is_said() -> None:
+    """Each seed has 40 of 72 days, any as likely as any other: 40²/72 in common, in the mean.
+
+    Of 40 seeds the 780 pairs are pairwise uncorrelated, each with a hypergeometric count in common.
+    """
+    world = made(days=40)
+    share = world.shared_data
+    assert share == 40 / 72
+    assert "two seeds have 56 % of them in common" in world.settled["days"]
+    drawn = [set(stream(seed, "truth", 0).permutation(72)[:40].tolist()) for seed in range(40)]
+    assert drawn[world.seed] == set(drawn_days(world))
+    pairs = [len(one & other) / 40 for one, other in itertools.combinations(drawn, 2)]
+    variance = share * (1.0 - share) * (72 - 40) / (72 - 1) / 40
+    assert abs(np.mean(pairs) - share) <= 5.0 * np.sqrt(variance / len(pairs))
+
+
+def test_a_run_keeps_the_share_and_refuses_one_that_cannot_be(tmp_path: Path) -> None:
+    given = {"id": "mine", "rounds": 24, "seeds": 1, "policies": {"stationary": {}}}
+    problem = {"name": "wind", "profile": "lidar", "source": "synthetic", "days": 6}
+    experiment = Experiment.from_mapping({**given, "problem": problem}, "here")
+    execute(Plan.make(experiment, out=tmp_path, overrides={"rho": [1.0, 2.0]}))
+    run = Run.load(tmp_path)
+    assert [run.shared_data(index) for index in range(2)] == [6 / 72] * 2
+    spec = json.loads((tmp_path / "run.json").read_text("utf-8"))
+    for wrong in ([1.0, 0.5], [-0.1, 0.5], [0.5]):
+        (tmp_path / "run.json").write_text(json.dumps({**spec, "shared_data": wrong}), "utf-8")
+        with pytest.raises(StateError, match="shared_data"):
+            Run.load(tmp_path)

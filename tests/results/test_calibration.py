@@ -145,6 +145,11 @@ def test_five_seeds_that_hold_all_say_little() -> None:
     # Whole seeds inside or outside 50 %, and all inside 95 %: five looks all the same.
     scores[seeds < 2] = 1.0
     assert _shares(_within(scores), np.ones(300), seeds, of_seeds=True)[-1].effective == 5.0
+    # … also where a few trips are outside it, each in another seed: what 95 % shows of D is little.
+    scores[[7, 67, 127, 187, 247]] = 3.0
+    few = _shares(_within(scores), np.ones(300), seeds, of_seeds=True)
+    assert few[-1].observed == 1.0 - 5 / 300
+    assert 5.0 <= few[-1].effective < 6.0
     # Where trips of one seed are as different as those of several, there are many.
     scores[:] = np.where(np.arange(300) % 2, 1.0, 0.0)
     many = _shares(_within(scores), np.ones(300), seeds, of_seeds=True)[-1]

@@ -388,7 +388,8 @@ def _crossing(totals: _Totals, policy: str, rival: str) -> str:
     told = f"{policy} and {rival} cross once in {seeds}"
     if len(found) < 2:
         return told
-    mean, stderr = average(np.array(found))
+    shared = max(map(totals.run.shared_data, totals.settings))
+    mean, stderr, *_ = lead_of(np.array(found), shared=shared)
     reach = stderr * noise_limit(len(found))
     ends = np.array([mean, mean - reach, mean + reach])
     at, low, high = map(significant, np.exp(ends) if log else ends)
