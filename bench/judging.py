@@ -110,10 +110,11 @@ def _learned(
     """One policy in one seed; it learns rightly, and states its uncertainty with an error."""
     n, rounds = len(truth), len(noise)
     mean, covariance, variance = np.zeros(n), bandit.covariance.copy(), bandit.noise_variance
-    audit = {
-        name: np.full((rounds, len(LEVELS)), np.nan) for name in ("within", "first", "true_within")
-    }
-    audit |= {name: np.full(rounds, np.nan) for name in ("firsts", "score", "true_score")}
+    audit: dict[str, Floats] = {}
+    for name in ("within", "first", "true_within"):
+        audit[name] = np.full((rounds, len(LEVELS)), np.nan)
+    for name in ("firsts", "score", "true_score"):
+        audit[name] = np.full(rounds, np.nan)
     chosen, seen = np.empty((rounds, bandit.actions.shape[1]), dtype=np.intp), np.zeros(n, dtype=bool)
     for step in range(rounds):
         index = mean
