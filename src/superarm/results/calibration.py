@@ -159,7 +159,7 @@ def calibrations(run: Run) -> dict[str, Calibration]:
     return found
 
 
-def _calibration(cells: Mapping[str, Floats], seeds: Ints, words: Words) -> Calibration:
+def _calibration(cells: Mapping[str, Any], seeds: Ints, words: Words) -> Calibration:
     """Of the judged rounds of all seeds and settings; ``seeds`` says whose each is."""
     sizes, rounds, fresh = cells["sizes"], cells["rounds"], cells["firsts"] > 0
     single = bool((sizes == 1).all())  # arms are choices, which tell all
