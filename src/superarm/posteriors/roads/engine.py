@@ -23,7 +23,7 @@ A joint draw is x = u − K_·S (H u_S + r − H K r), u a draw of the prior and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -46,6 +46,7 @@ COLUMNS = 9
 _TERMS = slice(2, 7)
 _SIZES = [2, 4, 5]  # rolling, drag and climb: the Wh that a road moves
 _P = len(TERMS)
+_OFFSETS = np.arange(_P)  # of a vehicle's terms from the first
 
 
 def terms_of(keys: Floats) -> Floats:
@@ -78,6 +79,47 @@ class Expected(NamedTuple):
         return Expected(self.mean[at], self.cov[np.ix_(at, at)], noise, self.known[:, at])
 
 
+class DrawOrder(NamedTuple):
+    """Which of a draw's normals belong to the terms of the fleet and of each vehicle.
+
+    There is one for each slot of an engine whose vehicles have slots, too, in the order in which they
+    were first driven: 5 of the fleet, then with every update 5 of each new vehicle and one (unused, as
+    roads are drawn by themselves) of each new road.
+    """
+
+    size: int = _P
+    vehicles: Mapping[int, int] = {}  # the first place of each; never changed in place
+
+    def after(self, vehicles: list[int], roads: int) -> DrawOrder:
+        """The order once these vehicles and so many new roads are driven."""
+        fresh = [vehicle for vehicle in vehicles if vehicle not in self.vehicles]
+        places = {vehicle: self.size + _P * number for number, vehicle in enumerate(fresh)}
+        return DrawOrder(self.size + _P * len(fresh) + roads, {**self.vehicles, **places})
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Places by vehicle, in the order of their numbers."""
+        return {
+            "places": np.array([self.vehicles[each] for each in sorted(self.vehicles)], dtype=np.intp)
+        }
+
+    @classmethod
+    def from_arrays(cls, state: State, driven: Ints, roads: int) -> DrawOrder:
+        """What :meth:`arrays` gave, of these vehicles, (V,), or :class:`StateError`."""
+        places = as_positions(state.array("places"), "places")
+        size = _P + _P * len(driven) + roads
+        ordered = np.sort(places)
+        apart = (np.diff(ordered, prepend=0, append=size) >= _P).all()
+        if len(places) != len(driven) or not apart:
+            raise StateError("this state is damaged: its vehicles' places in a draw overlap")
+        return cls(size, dict(zip(driven.tolist(), places.tolist(), strict=True)))
+
+    @classmethod
+    def of_slots(cls, state: State, size: int) -> DrawOrder:
+        """That of a state whose vehicles had slots; :func:`_slots_without_vehicles` has checked it."""
+        vehicles = state.array("vehicles").tolist()
+        return cls(size, dict(zip(vehicles, state.array("first").tolist(), strict=True)))
+
+
 class RoadEngine:
     """What was learned under one choice of scales."""
 
@@ -87,6 +129,7 @@ class RoadEngine:
         self.log = Log(COLUMNS)
         self._slot = np.full(len(kernel), -1, dtype=np.intp)
         self.visited = np.empty(0, dtype=np.intp)  # roads, in the order of their slots
+        self._order = DrawOrder()
         self._vehicles = Groups()
         self._fleet = np.square(scales.fleet)  # prior variances of the first slots, (5,)
         self._near = np.empty((0, 0))  # k_G between visited roads
@@ -116,6 +159,7 @@ class RoadEngine:
         """Slots for roads that are new; nothing is learned of them yet."""
         edges, size = np.unique(edges_of(keys)), self.size
         fresh = edges[self._slot[edges] < 0]
+        self._order = self._order.after(_numbers(keys[:, VEHICLE]), len(fresh))
         if not len(fresh):
             return
         grown = size + len(fresh)
@@ -365,7 +409,7 @@ class RoadEngine:
         known = self._H[np.tril_indices(self.size)]
         near = self._near[np.tril_indices(len(self.visited))]
         learned = {"edges": self.visited, "known": known, "near": near, "alpha": self._alpha}
-        return {**learned, **self._vehicles.arrays()}
+        return {**learned, **self._vehicles.arrays(), **self._order.arrays()}
 
     def remember(self, trips: Trips, state: State) -> None:
         """Take in what :meth:`arrays` gave, and the trips that it came from, or :class:`StateError`."""
@@ -387,8 +431,10 @@ class RoadEngine:
         self._near = _full(near, len(edges))
         if of_old_form:
             self._vehicles = self._groups_of(trips)
+            self._order = DrawOrder.of_slots(state, size)
         else:
             self._vehicles = Groups.from_arrays(state, size, driven)
+            self._order = DrawOrder.from_arrays(state, driven, len(edges))
         self.log.append(trips)
 
     def with_all(self, trips: Trips) -> RoadEngine:
@@ -424,7 +470,7 @@ class RoadEngine:
         With Λ = A R⁻¹ Aᵀ, K = L Lᵀ and G = Lᵀ Λ L, H = L⁻ᵀ (I − (I + G)⁻¹) L⁻¹.
         """
         fresh, trips = RoadEngine(self.kernel, self.sizes, scales), self.log.view()
-        for name in ("_slot", "visited", "_near", "log"):
+        for name in ("_slot", "visited", "_near", "log", "_order"):
             setattr(fresh, name, getattr(self, name))
         fresh._H, fresh._alpha = np.zeros((self.size, self.size)), np.zeros(self.size)
         fresh._settle(trips)
@@ -540,13 +586,20 @@ class RoadEngine:
         return self._left
 
     def draw(self, keys: Floats, rng: Rng) -> Floats:
-        """A joint draw about zero, (m,)."""
+        """A joint draw about zero, (m,).
+
+        With z a draw of the prior and e one of the noise, Σ (K⁻¹ z − A R⁻¹ e) is a draw of the
+        posterior, whose covariance is Σ. Random numbers are drawn in an order that does not depend on
+        what is eliminated, so that a saved state gives the same draws for ever.
+        """
         n, scales, trips = len(self.kernel), self.scales, self.log.view()
         roads = scales.near * self.kernel.root_times(rng.standard_normal(n))
         roads += np.sqrt(self._own) * rng.standard_normal(n)
-        fleet = np.sqrt(self._fleet) * rng.standard_normal(_P)
+        normals = rng.standard_normal(self._order.size)
+        fleet = np.sqrt(self._fleet) * normals[:_P]
+        of_vehicles: dict[int, Floats] = {}  # w of each vehicle, less what depends on the slots
         if len(trips.rewards):
-            r = self._noise_draw(trips, rng)
+            r, of_vehicles = self._noise_draw(trips, normals, rng)
             covered = self._at_slots(self._spread(r), r)  # K r at the slots
             u = np.concatenate([fleet, roads[self.visited]])
             eta = self._known @ (u - covered) + r
@@ -554,29 +607,38 @@ class RoadEngine:
             fleet = fleet - self._fleet * eta[:_P]
         drawn, terms = keys[:, EACH] * roads[edges_of(keys)], terms_of(keys)
         x = np.concatenate([fleet, roads[self.visited]])
-        apart = self._vehicles.draw(np.square(scales.vehicle), _numbers(keys[:, VEHICLE]), rng)
         for mine, chosen, _, _ in self._by_vehicle(keys):
-            vehicle = int(keys[mine, VEHICLE][0])
-            drawn[mine] += terms[mine] @ (chosen.T @ x + apart[vehicle])
+            new = scales.vehicle * rng.standard_normal(_P)  # for a vehicle that was never driven
+            apart = of_vehicles.get(int(keys[mine, VEHICLE][0]), new)
+            drawn[mine] += terms[mine] @ (chosen.T @ x + apart)
         return drawn
 
-    def _noise_draw(self, trips: Trips, rng: Rng) -> Floats:
-        """A draw of N(0, Λ), (s,), Λ what all rewards say of the slots: see ``Groups.taken_off``."""
+    def _noise_draw(self, trips: Trips, normals: Floats, rng: Rng) -> tuple[Floats, dict[int, Floats]]:
+        """A R⁻¹ e of a draw e of the noise, with vehicles eliminated.
+
+        Eliminating w from Σ⁻¹ (x, w) = (K⁻¹ z − A R⁻¹ e, V⁻¹ z_w − Φᵀ R⁻¹ e) leaves for the slots
+        A R⁻¹ e + C t, (s,), with t = S (V⁻¹ z_w − Φᵀ R⁻¹ e) and C = A R⁻¹ Φ; and w = t − S Cᵀ x.
+        Returns the former, and t of each vehicle, (5,).
+        """
         noise = np.sqrt(self.own_noise(trips)) * rng.standard_normal(len(trips.rewards))
         of_trips = rng.standard_normal((trips.number, _P))
         noise += (self._shared(trips) * of_trips[trips.trip]).sum(axis=1)
-        vehicles, who = np.unique(trips.keys[:, VEHICLE].astype(np.intp), return_inverse=True)
-        of_vehicle = self.scales.vehicle * rng.standard_normal((len(vehicles), _P))
-        terms = terms_of(trips.keys)
-        noise += trips.summed((terms * of_vehicle[who]).sum(axis=1))
         weighted = self._weighted(trips, noise)
-        pulls = np.zeros((len(vehicles), _P))  # Φᵀ R⁻¹ noise
-        np.add.at(pulls, who, terms * weighted[trips.of][:, None])
-        return self._vehicles.less_known(
-            np.square(self.scales.vehicle),
-            np.asarray(self._sums(trips) @ weighted),
-            dict(zip(vehicles.tolist(), pulls, strict=True)),
-        )
+        vehicles, who = np.unique(trips.keys[:, VEHICLE].astype(np.intp), return_inverse=True)
+        pulls = np.zeros((len(vehicles), _P))  # Φᵀ R⁻¹ e
+        np.add.at(pulls, who, terms_of(trips.keys) * weighted[trips.of][:, None])
+        pull_of = dict(zip(vehicles.tolist(), pulls, strict=True))
+
+        of_slots = np.asarray(self._sums(trips) @ weighted)
+        prior = np.square(self.scales.vehicle)
+        of_vehicles: dict[int, Floats] = {}
+        for group in self._vehicles.all():
+            places = np.concatenate([self._order.vehicles[each] + _OFFSETS for each in group.vehicles])
+            pull = np.concatenate([pull_of[each] for each in group.vehicles])
+            t = group.pulled(prior, normals[places], pull)
+            of_slots[group.slots] += group.cross @ t
+            of_vehicles |= {vehicle: t[group.place(vehicle)] for vehicle in group.vehicles}
+        return of_slots, of_vehicles
 
 
 def _counted(trips: Trips) -> tuple[Ints, Floats]:

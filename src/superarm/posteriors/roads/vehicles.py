@@ -21,13 +21,13 @@ each vehicle is a group by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from superarm.core import Floats, Ints, Rng, State
+from superarm.core import Floats, Ints, State
 from superarm.errors import StateError
 from superarm.inputs import as_features, as_positions, as_vector
 from superarm.networks.scales import TERMS
@@ -44,13 +44,24 @@ class VehicleGroup(NamedTuple):
     information: Floats  # Φᵀ R⁻¹ Φ, (p, p)
     pull: Floats  # Φᵀ R⁻¹ (y − expected), (p,)
 
-    def covariance(self, prior: Floats) -> Floats:
-        """S, (p, p); ``prior`` are the variances of one vehicle's terms, (5,)."""
+    def _scaled(self, prior: Floats) -> tuple[Floats, Floats]:
+        """√V, (p,), and I + √V Φᵀ R⁻¹ Φ √V, (p, p)."""
         root = np.sqrt(np.tile(prior, len(self.vehicles)))
         inner = root[:, None] * self.information * root
         inner[np.diag_indices_from(inner)] += 1.0
+        return root, inner
+
+    def covariance(self, prior: Floats) -> Floats:
+        """S, (p, p); ``prior`` are the variances of one vehicle's terms, (5,)."""
+        root, inner = self._scaled(prior)
         found: Floats = root[:, None] * np.linalg.inv(inner) * root
         return np.asarray(0.5 * (found + found.T))
+
+    def pulled(self, prior: Floats, normals: Floats, pull: Floats) -> Floats:
+        """S (V⁻¹ z − pull), (p,), for the prior draw z = √V · normals; some of V may be 0."""
+        root, inner = self._scaled(prior)
+        found: Floats = root * np.linalg.solve(inner, normals - root * pull)
+        return found
 
     def place(self, vehicle: int) -> slice:
         """Where this vehicle's terms are among the group's."""
@@ -108,19 +119,6 @@ class Groups:
         found = (self._of.get(vehicle) for vehicle in vehicles)
         return list({id(group): group for group in found if group is not None}.values())
 
-    def draw(self, prior: Floats, vehicles: Iterable[int], rng: Rng) -> dict[int, Floats]:
-        """Of each vehicle a draw about zero of its terms given the slots, (5,)."""
-        wanted = list(vehicles)
-        drawn: dict[int, Floats] = {}
-        for group in self.of(wanted):
-            root = np.linalg.cholesky(group.covariance(prior))
-            of_group = root @ rng.standard_normal(len(root))
-            drawn |= {vehicle: of_group[group.place(vehicle)] for vehicle in group.vehicles}
-        for vehicle in wanted:
-            if vehicle not in drawn:  # not driven yet
-                drawn[vehicle] = np.sqrt(prior) * rng.standard_normal(_P)
-        return drawn
-
     # --- all at once ------------------------------------------------------------------------
 
     def taken_off(self, prior: Floats, information: Floats, pull: Floats) -> tuple[Floats, Floats]:
@@ -131,11 +129,10 @@ class Groups:
         from scipy.sparse import csr_array
 
         size, few = len(pull), []
-        pulls = {vehicle: group.pull[group.place(vehicle)] for vehicle, group in self._of.items()}
-        pull = self.less_known(prior, pull, pulls)
-        information = information.copy()
+        information, pull = information.copy(), pull.copy()
         for group in self.all():
             S = group.covariance(prior)
+            pull[group.slots] -= group.cross @ (S @ group.pull)
             half = group.cross @ np.linalg.cholesky(S)
             if len(group.slots) > size // 8:  # dense products are faster for a vehicle of many roads
                 information[np.ix_(group.slots, group.slots)] -= half @ half.T
@@ -154,21 +151,12 @@ class Groups:
             information -= (low @ low.T).toarray()
         return information, pull
 
-    def less_known(self, prior: Floats, pull: Floats, pulls: Mapping[int, Floats]) -> Floats:
-        """A R⁻¹ e − Σ C S Φᵀ R⁻¹ e, (s,), from A R⁻¹ e, (s,), and Φᵀ R⁻¹ e of each vehicle, (5,)."""
-        pull = pull.copy()
-        for group in self.all():
-            of_group = np.concatenate([pulls[vehicle] for vehicle in group.vehicles])
-            pull[group.slots] -= group.cross @ (group.covariance(prior) @ of_group)
-        return pull
-
     def information(self, prior: Floats) -> float:
         """½ ln det(I + V Φᵀ R⁻¹ Φ) over all groups, nats."""
         found = 0.0
         for group in self.all():
-            root = np.sqrt(np.tile(prior, len(group.vehicles)))
-            inner = root[:, None] * group.information * root
-            found += 0.5 * float(np.linalg.slogdet(inner + np.eye(len(root)))[1])
+            _, inner = group._scaled(prior)
+            found += 0.5 * float(np.linalg.slogdet(inner)[1])
         return found
 
     # --- as arrays --------------------------------------------------------------------------
