@@ -157,13 +157,8 @@ def _columns(table: Any) -> Mapping[str, Any]:
                 kind = type(table).__name__
                 raise InputError(f"this {kind} names a column {name!r} but has none: {error}") from None
         return found
-    rows = []
-    several = isinstance(table, Iterable) and names is None
-    for row in table if several else (None,):
-        rows.append(row)
-        if not isinstance(row, Mapping):
-            break
-    if not rows or not isinstance(rows[-1], Mapping):
+    rows = _mappings(table) if names is None else []
+    if not rows:
         advice = "give a data frame, a list of dicts (with at least one row), or a dict of columns"
         raise InputError(f"this is a {type(table).__name__}; {advice}")
     first = rows[0]
@@ -174,7 +169,17 @@ def _columns(table: Any) -> Mapping[str, Any]:
     return {str(name): [row[name] for row in rows] for name in first}
 
 
-def _column(columns: Mapping[str, Any], name: str) -> tuple[Any, ...]:
+def _mappings(table: Any) -> list[Mapping[Any, Any]]:
+    """The rows of a table, if all are mappings, else none; what follows another row is not read."""
+    rows: list[Mapping[Any, Any]] = []
+    for row in table if isinstance(table, Iterable) else ():
+        if not isinstance(row, Mapping):
+            return []
+        rows.append(row)
+    return rows
+
+
+def _column(columns: Mapping[str, Any], name: Any) -> tuple[Any, ...]:
     if not isinstance(name, str) or name not in columns:
         raise InputError(f"there is no column {name!r}; there are {list(columns)[:9]}")
     if isinstance(columns[name], Set):
