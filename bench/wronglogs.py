@@ -205,7 +205,7 @@ def examined(city: City, trip: LoggedTrip, described: bool) -> Any:
     if key not in _EXAMINED:
         vehicle = city.fleet[trip.vehicle] if described else Vehicle()
         try:
-            _EXAMINED[key] = _metered(city.graph, city.posterior, trip, vehicle, described)
+            _EXAMINED[key] = _metered(city.graph, city.posterior, trip, vehicle, 0, described)
         except InputError:
             _EXAMINED[key] = None
     return _EXAMINED[key]

@@ -13,6 +13,7 @@ import pytest
 from superarm.errors import FileError, StateError
 from superarm.fleets import LoggedTrip, Section, fleet_policy, learn_trips, read_trips, vehicle_number
 from superarm.networks import LineGraph, Vehicle, generate_city
+from superarm.posteriors import RoadGP
 from superarm.problems.fleet import road_rows
 
 VAN = Vehicle(mass=2600.0, auxiliary_power=800.0)
@@ -144,6 +145,33 @@ def test_vehicles_are_told_apart_by_their_names() -> None:
     assert len(numbers) == 500
     assert all(0 <= number < 2**31 - 1 for number in numbers)
     assert vehicle_number("van-1") == 665_533_838  # states know vehicles by it
+
+
+def test_names_of_one_hash_are_two_vehicles(graph: LineGraph) -> None:
+    """van-23680 and van-109998 have the same 31 bits."""
+    one, other = "van-23680", "van-109998"
+    assert vehicle_number(one) == vehicle_number(other)
+    edges = route(graph, 3, 4)
+    trips = [logged(graph, edges, [1] * 4, name=name, vehicle=name) for name in (one, other, one + "b")]
+    policy = learn_trips(graph, trips[:2], accept_unlikely=True).policy
+    again = policy.restored(policy.state())
+    gp = again.posterior
+    assert isinstance(gp, RoadGP)
+    names = gp.vehicle_names
+    assert names.number(one) == vehicle_number(one)
+    assert names.number(other) == vehicle_number(one) + 1
+    assert gp.trips_of(names.number(one)) == gp.trips_of(names.number(other)) == 1
+    third = learn_trips(graph, trips[2:], policy=again, accept_unlikely=True).posterior
+    assert len(third.vehicle_names) == 3
+    # A state that has no names yet knows each vehicle by its hash, and so goes on.
+    state = gp.state()
+    nameless = {name: value for name, value in state.scalars.items() if name != "vehicle_names"}
+    old = RoadGP.from_state(replace(state, scalars=nameless))
+    assert len(old.vehicle_names) == 0
+    assert old.trips_of(old.vehicle_names.number(one)) == 1
+    for harm in ([], {"a": 1, "b": 1}, {"a": -1}, {"a": 2**31}, {"a": True}):
+        with pytest.raises(StateError, match="two vehicles share a number"):
+            RoadGP.from_state(replace(state, scalars={**nameless, "vehicle_names": harm}))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])

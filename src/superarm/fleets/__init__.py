@@ -1,5 +1,7 @@
 """A fleet's own log: trips as they were metered, checked, and learned from once."""
 
+from superarm.posteriors.roads import vehicle_number
+
 from .checks import Finding, LogFindings, check_log
 from .learning import (
     Lesson,
@@ -9,7 +11,6 @@ from .learning import (
     learn_trips,
     read_trips,
     unlike_roads,
-    vehicle_number,
 )
 
 __all__ = [

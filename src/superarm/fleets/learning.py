@@ -129,11 +129,6 @@ class Lesson:
         }
 
 
-def vehicle_number(name: str) -> int:
-    """By which a posterior knows the vehicle of this name."""
-    return int.from_bytes(sha256(name.encode()).digest()[:4], "big") >> 1
-
-
 def _step(trip: LoggedTrip) -> int:
     """By which a policy knows that it has learned from a trip: no round of a run has this number."""
     digest = sha256(f"{trip.vehicle}\0{trip.name}".encode()).digest()
@@ -179,6 +174,7 @@ def learn_trips(
         policy, options = fleet_policy(graph, **options), {}
     posterior = _road_posterior(policy, graph, options)
     described = vehicles or {}
+    names = posterior.vehicle_names
     familiar: dict[str, bool] = {}  # whether forecasts of a vehicle are its own
     known, refused = 0, {}
     metered: dict[int, _Metered] = {}
@@ -188,11 +184,13 @@ def learn_trips(
             continue
         name = trip.vehicle
         if name not in familiar:
-            learned = posterior.trips_of(vehicle_number(name)) >= _LEARNED
+            names = names.having([name])
+            learned = posterior.trips_of(names.number(name)) >= _LEARNED
             familiar[name] = name in described or learned
         try:
             vehicle = described.get(name, Vehicle())
-            metered[step] = _metered(graph, posterior, trip, vehicle, familiar[name])
+            number = names.number(name)
+            metered[step] = _metered(graph, posterior, trip, vehicle, number, familiar[name])
         except InputError as error:
             refused[_name(trip)] = str(error)
     found = check_log((each.trip.vehicle, each.energies) for each in metered.values())
@@ -210,6 +208,7 @@ def learn_trips(
             warnings.append(each.jump)
     if metered:
         posterior.observe_trips(_joined([part for each in metered.values() for part in each.parts]))
+        posterior.name_vehicles(familiar)
         policy.note_steps(list(metered))
     return Lesson(
         policy=policy, trips=len(metered), known=known, refused=refused, warnings=tuple(warnings)
@@ -244,7 +243,12 @@ class _Metered(NamedTuple):
 
 
 def _metered(
-    graph: LineGraph, posterior: RoadGP, trip: LoggedTrip, vehicle: Vehicle, known_vehicle: bool
+    graph: LineGraph,
+    posterior: RoadGP,
+    trip: LoggedTrip,
+    vehicle: Vehicle,
+    number: int,
+    known_vehicle: bool,
 ) -> _Metered:
     """What a trip teaches: its energies less what is known of turns and heights."""
     if trip.unread or not trip.sections or not all(section.edges for section in trip.sections):
@@ -261,7 +265,7 @@ def _metered(
     np.add.at(known, of, vehicle.potential(graph.rise[route]))
     np.add.at(known, of[:-1], costs)
     energies = np.array([section.energy for section in trip.sections])
-    keys = road_rows(graph, vehicle, vehicle_number(trip.vehicle), route)
+    keys = road_rows(graph, vehicle, number, route)
     expected = np.zeros(len(trip.sections))
     np.add.at(expected, of, keys[:, EXPECTED])
     forecast = posterior.total(keys)[0] if posterior.trips else float(expected.sum())

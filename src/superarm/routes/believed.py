@@ -22,7 +22,7 @@ import numpy as np
 
 from superarm.core import QUANTILES, Arms, Floats, Forecast, Ints, Offer, State
 from superarm.errors import InputError, StateError
-from superarm.fleets import unlike_roads, vehicle_number
+from superarm.fleets import unlike_roads
 from superarm.kernels import Periodic
 from superarm.networks import LineGraph, RoadEnergy, RoadScales, Vehicle
 from superarm.networks.road import Uturns
@@ -223,7 +223,9 @@ class OfFleet(Learned):
     ) -> None:
         super().__init__(**learned)
         self._inside, self.vehicle = inside, vehicle or Vehicle()
-        self._number = vehicle_number(name or "")  # in a log, trips without a name are one vehicle's
+        self._number = inside.vehicle_names.number(
+            name or ""
+        )  # in a log, trips without a name are one vehicle's
         self.trips = inside.trips_of(self._number)
 
     def unlike(self, graph: LineGraph) -> str | None:

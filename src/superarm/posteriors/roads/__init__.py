@@ -5,4 +5,6 @@ from .coverage import Held as Held
 from .engine import noise_parts as noise_parts
 from .engine import terms_of as terms_of
 from .log import Trips as Trips
+from .names import VehicleNames as VehicleNames
+from .names import vehicle_number as vehicle_number
 from .posterior import RoadGP as RoadGP

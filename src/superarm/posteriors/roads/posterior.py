@@ -26,7 +26,7 @@ in :class:`RoadScales`, and are fitted to the latest trips as they come.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -66,6 +66,7 @@ from .coverage import Coverage, Held
 from .engine import COLUMNS, EACH, EDGE, STOPS, VEHICLE, RoadEngine
 from .fitting import fit_scales
 from .log import Trips
+from .names import MOST_VEHICLES, VehicleNames
 
 _TRIPS_KEPT, _ROADS_KEPT = 200, 4000  # scores from which widths are taken
 _REBUILD = 64  # trips after which all is computed anew, which clears rounding
@@ -129,6 +130,8 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         self.outlier_limit = as_number(outlier_limit, "outlier_limit", 2.0)
         self._engine = RoadEngine(kernel, self.sizes, self.scales)
         self.flagged: tuple[Flagged, ...] = ()
+        self.vehicle_names = VehicleNames()
+        """The vehicles that have names; replaced by :meth:`name_vehicles`."""
         self.fits = self.outlying = 0
         self._since = 0  # trips since all was computed anew
         self._untidy = False  # whether a trip was learned after which nothing was tidied up yet
@@ -151,6 +154,11 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
     def trips(self) -> int:
         """Trips learned from."""
         return self._engine.log.view().number
+
+    def name_vehicles(self, names: Iterable[str]) -> None:
+        """Remember the numbers of these names, so that no other name takes them."""
+        with self._turns:
+            self.vehicle_names = self.vehicle_names.having(names)
 
     def trips_of(self, vehicle: int) -> int:
         """Trips of this vehicle that were learned from."""
@@ -190,7 +198,10 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
 
     def _as_keys(self, arms: Any) -> Floats:
         keys = as_features(arms, "arms", COLUMNS)
-        for column, most, what in ((EDGE, len(self.kernel), "roads"), (VEHICLE, 2**31, "vehicles")):
+        for column, most, what in (
+            (EDGE, len(self.kernel), "roads"),
+            (VEHICLE, MOST_VEHICLES, "vehicles"),
+        ):
             values = keys[:, column]
             bad = ~((values >= 0.0) & (values < most) & (values == np.floor(values)))
             if bad.any():
@@ -416,10 +427,13 @@ class RoadGP(GaussianPosterior, Sums, Calibrated, Resumable):
         arrays |= self._of_trips.arrays("trips") | self._of_roads.arrays("roads")
         arrays |= self._engine.arrays()
         counts = {"fits": self.fits, "outlying": self.outlying, "since": self._since}
-        return Memory(arrays, {**counts, "information": self._engine.information})
+        named = {"vehicle_names": self.vehicle_names.as_json()}
+        return Memory(arrays, {**counts, **named, "information": self._engine.information})
 
     def _remember(self, state: State) -> None:
         trips = self._as_trips({name: state.array(name) for name in Trips._fields})
+        # Older states know vehicles by the numbers of their names alone.
+        self.vehicle_names = VehicleNames.from_json(state.scalars.get("vehicle_names", {}))
         names = ("fits", "outlying", "since")
         self.fits, self.outlying, self._since = (
             as_count(state.scalar(name), name, 0) for name in names
